@@ -1,0 +1,3 @@
+//! `lra`: the Long Range Arena benchmark harness.
+
+fn main() {}

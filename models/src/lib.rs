@@ -1,0 +1,1 @@
+//! Efficient Transformers on candle, behind one seam: a mixer maps (B, L, D) to (B, L, D).
