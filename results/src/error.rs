@@ -1,0 +1,42 @@
+//! What can go wrong here, worded for the person who has to mend it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was being done, as a verb: "read", "write".
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's own reason.
+        source: io::Error,
+    },
+    /// A file that should hold a record does not.
+    #[error("{} is not a run record: {reason}", path.display())]
+    NotARecord {
+        /// The file.
+        path: PathBuf,
+        /// Where and why reading stopped.
+        reason: String,
+    },
+}
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Wraps a system error with the path it happened at; to be given to `map_err`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_owned();
+        move |source| Error::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A store of records: a folder of run folders, each with its `record.json`.
+//!
+//! Run folders may be grouped in folders, up to [`DEPTH`] levels. A file that is not a whole record is
+//! named and skipped; whether that is an error is the caller's to say.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::record::Record;
+use crate::{Error, Result, atomic};
+
+/// Name of a run's record within its folder.
+pub const FILE: &str = "record.json";
+
+/// How many levels of folders below the store are searched.
+pub const DEPTH: usize = 4;
+
+/// What a folder held.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// The records, in the order of their paths.
+    pub records: Vec<Record>,
+    /// Files that should have held one, each with the reason why it does not, in the order of their paths.
+    pub skipped: Vec<(PathBuf, String)>,
+}
+
+/// Writes a record, replacing what was there: a reader sees the old record or the new one, never a part.
+///
+/// # Errors
+/// The folder is missing, read-only or full.
+pub fn write(path: &Path, record: &Record) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(record).map_err(not_a_record(path))?;
+    text.push(b'\n');
+    atomic::write(path, &text)
+}
+
+/// Reads one record.
+///
+/// # Errors
+/// The file cannot be read, or holds no record: the message says at which line it stops being one.
+pub fn read(path: &Path) -> Result<Record> {
+    let text = fs::read(path).map_err(Error::io("read", path))?;
+    serde_json::from_slice(&text).map_err(not_a_record(path))
+}
+
+fn not_a_record(path: &Path) -> impl FnOnce(serde_json::Error) -> Error {
+    let path = path.to_owned();
+    move |error| Error::NotARecord {
+        path,
+        reason: error.to_string(),
+    }
+}
+
+/// Reads every record below `folder`, on all cores. `folder` may also be a single run's folder.
+///
+/// A copy of a record (equal in every field) counts once: the second path is listed as skipped.
+///
+/// # Errors
+/// `folder` itself cannot be read. Whatever is wrong below it is listed in [`Loaded::skipped`].
+pub fn load(folder: &Path) -> Result<Loaded> {
+    let mut skipped = Vec::new();
+    let mut files = Vec::new();
+    let top = folder.join(FILE);
+    if top.is_file() {
+        files.push(top);
+    } else {
+        let entries = fs::read_dir(folder).map_err(Error::io("read", folder))?;
+        gather(entries, DEPTH, &mut files, &mut skipped);
+    }
+    files.sort();
+
+    let next = AtomicUsize::new(0);
+    let workers = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(files.len().max(1));
+    let mut read: Vec<(usize, Result<Record>)> = thread::scope(|scope| {
+        let handles: Vec<_> = (0..workers)
+            .map(|_| scope.spawn(|| take(&files, &next)))
+            .collect();
+        handles
+            .into_iter()
+            .flat_map(|handle| match handle.join() {
+                Ok(part) => part,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
+    });
+    read.sort_unstable_by_key(|(index, _)| *index);
+    Ok(sort_out(&files, read, skipped))
+}
+
+/// Finds the record files below a folder, at most `depth` levels down. A run's folder is not searched further.
+fn gather(
+    entries: fs::ReadDir,
+    depth: usize,
+    files: &mut Vec<PathBuf>,
+    skipped: &mut Vec<(PathBuf, String)>,
+) {
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if hidden || depth == 0 || !path.is_dir() {
+            continue;
+        }
+        let file = path.join(FILE);
+        if file.is_file() {
+            files.push(file);
+            continue;
+        }
+        match fs::read_dir(&path) {
+            Ok(entries) => gather(entries, depth - 1, files, skipped),
+            Err(error) => skipped.push((path, format!("cannot be read: {error}"))),
+        }
+    }
+}
+
+/// One worker's share: takes the next file until none is left.
+fn take(files: &[PathBuf], next: &AtomicUsize) -> Vec<(usize, Result<Record>)> {
+    let mut done = Vec::new();
+    loop {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        let Some(path) = files.get(index) else {
+            return done;
+        };
+        done.push((index, read(path)));
+    }
+}
+
+/// Parts what was read into records and skipped files.
+fn sort_out(
+    files: &[PathBuf],
+    read: Vec<(usize, Result<Record>)>,
+    mut skipped: Vec<(PathBuf, String)>,
+) -> Loaded {
+    let mut records: Vec<Record> = Vec::with_capacity(read.len());
+    let mut by_id: HashMap<String, Vec<(usize, usize)>> = HashMap::new();
+    for (index, result) in read {
+        match result {
+            Ok(record) => {
+                let known = by_id.entry(record.id.clone()).or_default();
+                let twin = known.iter().find(|(at, _)| records[*at] == record);
+                if let Some((_, original)) = twin {
+                    let reason = format!("copy of {}", files[*original].display());
+                    skipped.push((files[index].clone(), reason));
+                } else {
+                    known.push((records.len(), index));
+                    records.push(record);
+                }
+            }
+            // A run folder may vanish while the store is being read; then there was nothing to read.
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            Err(Error::NotARecord { reason, .. }) => {
+                skipped.push((files[index].clone(), format!("not a run record: {reason}")));
+            }
+            Err(error) => skipped.push((files[index].clone(), error.to_string())),
+        }
+    }
+    skipped.sort();
+    Loaded { records, skipped }
+}

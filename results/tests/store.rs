@@ -1,0 +1,173 @@
+//! Records on disk: what is written is read back, old and damaged files included.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use lra_results::record::{Outcome, Record, SCHEMA};
+use lra_results::store;
+
+/// A complete record of schema 1 as first released. Never edit it: it stands for files on users' disks.
+const VERSION_1: &str = include_str!("records/version-1.json");
+
+fn version_1() -> Record {
+    serde_json::from_str(VERSION_1).unwrap()
+}
+
+#[test]
+fn version_1_loads_forever() {
+    let record = version_1();
+    assert_eq!(record.schema, 1);
+    assert_eq!(record.outcome, Outcome::Scored);
+    assert_eq!(record.task.label, "listops@256");
+    assert_eq!(record.task.rows.test, 2000);
+    assert_eq!(record.recipe.overrides, ["train.steps=200"]);
+    assert_eq!(record.majority(), Some(0.1705));
+    assert_eq!(record.test_accuracy(), Some(0.3845));
+    let speed = record.speed.unwrap();
+    assert_eq!(speed.steps_per_second.p90, 11.9);
+    assert_eq!(speed.phases.backward, 9.5);
+    assert_eq!(record.memory.unwrap().peak_bytes, 182_452_224);
+    assert_eq!(record.revision.unwrap().commit, "ded051b");
+}
+
+#[test]
+fn writing_keeps_the_order_of_the_keys() {
+    let mut text = serde_json::to_string_pretty(&version_1()).unwrap();
+    text.push('\n');
+    assert_eq!(
+        SCHEMA, 1,
+        "keep the old fixture, and compare a new one here"
+    );
+    assert_eq!(text, VERSION_1);
+}
+
+#[test]
+fn missing_fields_take_defaults_and_unknown_ones_are_passed_over() {
+    let record: Record = serde_json::from_str(
+        r#"{ "schema": 7, "id": "x", "outcome": { "status": "paused", "until": "tomorrow" },
+             "task": { "name": "listops", "colour": "green" }, "model": { "name": "bag" }, "scores": null,
+             "mood": [1, 2] }"#,
+    )
+    .unwrap();
+    assert_eq!(record.outcome, Outcome::Unknown);
+    assert_eq!(record.task.label, "");
+    assert!(record.scores.is_none() && record.speed.is_none() && record.baselines.is_empty());
+}
+
+#[test]
+fn every_outcome_survives_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(store::FILE);
+    let reason = "no room for 3 GB".to_owned();
+    for outcome in [
+        Outcome::Scored,
+        Outcome::Failed {
+            reason: reason.clone(),
+        },
+        Outcome::Diverged {
+            step: 3,
+            reason: reason.clone(),
+        },
+        Outcome::OutOfMemory { reason },
+        Outcome::Interrupted { step: 9 },
+    ] {
+        let record = Record {
+            outcome,
+            ..version_1()
+        };
+        store::write(&path, &record).unwrap();
+        assert_eq!(store::read(&path).unwrap(), record);
+    }
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "no temporary file stays"
+    );
+}
+
+#[test]
+fn an_undefined_figure_does_not_cost_the_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(store::FILE);
+    let mut record = version_1();
+    record.speed.as_mut().unwrap().overhead_share = f64::NAN;
+    record.scores.as_mut().unwrap().test_loss = Some(f64::INFINITY);
+    store::write(&path, &record).unwrap();
+    let back = store::read(&path).unwrap();
+    assert!(back.speed.unwrap().overhead_share.is_nan());
+    assert_eq!(back.scores.unwrap().test_loss, None);
+}
+
+#[test]
+fn a_store_is_searched_in_depth_and_names_what_it_skips() {
+    let store = tempfile::tempdir().unwrap();
+    let put = |at: &str, text: &str| {
+        let folder = store.path().join(at);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(store::FILE), text).unwrap();
+    };
+    let named = |id: &str| {
+        let record = Record {
+            id: id.to_owned(),
+            ..version_1()
+        };
+        serde_json::to_string(&record).unwrap()
+    };
+    put("a", &named("a"));
+    put("records/listops/b", &named("b"));
+    put("copy", &named("a"));
+    put("foreign", "{\"name\": \"package\"}");
+    put("truncated", &VERSION_1[..VERSION_1.len() / 2]);
+    put(".writing-x/c", &named("c"));
+    fs::create_dir(store.path().join("still running")).unwrap();
+
+    let loaded = store::load(store.path()).unwrap();
+    let ids: Vec<_> = loaded
+        .records
+        .iter()
+        .map(|record| record.id.as_str())
+        .collect();
+    assert_eq!(ids, ["a", "b"]);
+    let skipped: Vec<_> = loaded
+        .skipped
+        .iter()
+        .map(|(path, reason)| {
+            let folder = path.parent().unwrap().file_name().unwrap();
+            format!("{}: {reason}", folder.to_string_lossy())
+        })
+        .collect();
+    assert!(skipped[0].starts_with("copy: copy of ") && skipped[0].ends_with("record.json"));
+    assert_eq!(
+        skipped[1],
+        "foreign: not a run record: missing field `schema` at line 1 column 19"
+    );
+    assert!(
+        skipped[2].starts_with("truncated: not a run record: EOF while parsing"),
+        "{skipped:?}"
+    );
+    assert_eq!(skipped.len(), 3);
+
+    let one = store::load(&store.path().join("a")).unwrap();
+    assert_eq!(one.records.len(), 1);
+    let none = store::load(Path::new("no/such/folder")).unwrap_err();
+    assert!(
+        none.to_string().starts_with("cannot read no/such/folder: "),
+        "{none}"
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn a_folder_that_refuses_is_named_and_keeps_the_old_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("gone").join(store::FILE);
+    let error = store::write(&missing, &version_1())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("cannot write into ") && error.contains("gone"),
+        "{error}"
+    );
+}
