@@ -1,0 +1,278 @@
+//! Elementwise activations: y = f(x) and dx = dy f'(x), one pass each, nothing kept but x.
+
+use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
+use rayon::prelude::*;
+
+use super::buffers::{floats, fresh, read, tensor};
+use super::isa::{Isa, Kernel, Lanes};
+use super::math::{exp, normal, sigmoid};
+
+/// Elements per parallel task: 64 KiB read, 64 KiB written.
+const CHUNK: usize = 16 * 1024;
+
+/// The activations that have a kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Activation {
+    /// x Φ(x) with the tanh approximation of Φ: x sigmoid(2 sqrt(2/π) (x + 0.044715 x³)) (arXiv 1606.08415).
+    GeluTanh,
+    /// x Φ(x) with Φ the normal distribution.
+    GeluErf,
+    /// max(x, 0) + floor. With a small positive floor this is a feature map for kernel attention.
+    Relu {
+        /// Added to every output.
+        floor: f32,
+    },
+    /// elu(x) + 1: x + 1 for x > 0, else e^x. The feature map of linear attention (arXiv 2006.16236).
+    EluPlusOne,
+}
+
+/// Applies `activation` to every element of a tensor of any shape.
+pub fn activate(x: &Tensor, activation: Activation) -> Result<Tensor> {
+    let x = x.contiguous()?;
+    match activation {
+        Activation::GeluTanh => x.apply_op1(Map(GeluTanh)),
+        Activation::GeluErf => x.apply_op1(Map(GeluErf)),
+        Activation::Relu { floor } => x.apply_op1(Map(Relu { floor })),
+        Activation::EluPlusOne => x.apply_op1(Map(EluPlusOne)),
+    }
+}
+
+/// A differentiable function of one number.
+pub(super) trait Curve: Copy + Send + Sync + 'static {
+    /// Name in error messages.
+    const NAME: &'static str;
+    /// f(x).
+    fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s;
+    /// f'(x).
+    fn slope<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s;
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct GeluTanh;
+
+impl GeluTanh {
+    const LINEAR: f32 = 1.595_769;
+    const CUBIC: f32 = Self::LINEAR * 0.044_715;
+}
+
+impl Curve for GeluTanh {
+    const NAME: &'static str = "gelu";
+
+    #[inline(always)]
+    fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        let square = s.mul_f32s(x, x);
+        let u = s.fma(
+            s.splat_f32s(Self::CUBIC),
+            square,
+            s.splat_f32s(Self::LINEAR),
+        );
+        s.mul_f32s(x, sigmoid(s, s.mul_f32s(x, u)))
+    }
+
+    #[inline(always)]
+    fn slope<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        let square = s.mul_f32s(x, x);
+        let u = s.fma(
+            s.splat_f32s(Self::CUBIC),
+            square,
+            s.splat_f32s(Self::LINEAR),
+        );
+        let du = s.fma(
+            s.splat_f32s(3.0 * Self::CUBIC),
+            square,
+            s.splat_f32s(Self::LINEAR),
+        );
+        let p = sigmoid(s, s.mul_f32s(x, u));
+        let dp = s.mul_f32s(s.mul_f32s(p, s.sub_f32s(s.splat_f32s(1.0), p)), du);
+        s.fma(x, dp, p)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct GeluErf;
+
+impl Curve for GeluErf {
+    const NAME: &'static str = "gelu-erf";
+
+    #[inline(always)]
+    fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        s.mul_f32s(x, normal(s, x).1)
+    }
+
+    #[inline(always)]
+    fn slope<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        let (density, share) = normal(s, x);
+        s.fma(x, density, share)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Relu {
+    pub(super) floor: f32,
+}
+
+impl Curve for Relu {
+    const NAME: &'static str = "relu";
+
+    #[inline(always)]
+    fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        // Not `max`, which may swallow a NaN.
+        let negative = s.less_than_f32s(x, s.splat_f32s(0.0));
+        let y = s.select_f32s(negative, s.splat_f32s(0.0), x);
+        s.add_f32s(y, s.splat_f32s(self.floor))
+    }
+
+    #[inline(always)]
+    fn slope<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        let positive = s.greater_than_f32s(x, s.splat_f32s(0.0));
+        s.select_f32s(positive, s.splat_f32s(1.0), s.splat_f32s(0.0))
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct EluPlusOne;
+
+impl Curve for EluPlusOne {
+    const NAME: &'static str = "elu+1";
+
+    #[inline(always)]
+    fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        let positive = s.greater_than_f32s(x, s.splat_f32s(0.0));
+        s.select_f32s(positive, s.add_f32s(x, s.splat_f32s(1.0)), exp(s, x))
+    }
+
+    #[inline(always)]
+    fn slope<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        let positive = s.greater_than_f32s(x, s.splat_f32s(0.0));
+        s.select_f32s(positive, s.splat_f32s(1.0), exp(s, x))
+    }
+}
+
+struct Map<A>(A);
+
+impl<A: Curve> CustomOp1 for Map<A> {
+    fn name(&self) -> &'static str {
+        A::NAME
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let x = floats(A::NAME, storage, layout)?;
+        let isa = Isa::current();
+        let mut y = fresh(x.len());
+        let chunks = y.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK));
+        chunks.for_each(|(y, x)| isa.run(Forward(self.0, x, y)));
+        Ok((CpuStorage::F32(y), layout.shape().clone()))
+    }
+
+    fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
+        let dy = dy.contiguous()?;
+        let (shape, x, dy) = (x.shape(), read(A::NAME, x)?, read(A::NAME, &dy)?);
+        let isa = Isa::current();
+        let mut dx = fresh(x.len());
+        let chunks = dx
+            .par_chunks_mut(CHUNK)
+            .zip(x.par_chunks(CHUNK))
+            .zip(dy.par_chunks(CHUNK));
+        chunks.for_each(|((dx, x), dy)| isa.run(Backward(self.0, x, dy, dx)));
+        tensor(dx, shape).map(Some)
+    }
+}
+
+/// activation, x, y
+struct Forward<'a, A>(A, &'a [f32], &'a mut [f32]);
+
+impl<A: Curve> Kernel for Forward<'_, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let Forward(activation, x, y) = self;
+        let (x, x_tail) = S::as_simd_f32s(x);
+        let (y, y_tail) = S::as_mut_simd_f32s(y);
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = activation.value(s, *x);
+        }
+        if !x_tail.is_empty() {
+            s.partial_store_f32s(y_tail, activation.value(s, s.partial_load_f32s(x_tail)));
+        }
+    }
+}
+
+/// activation, x, dy, dx
+struct Backward<'a, A>(A, &'a [f32], &'a [f32], &'a mut [f32]);
+
+impl<A: Curve> Kernel for Backward<'_, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let Backward(activation, x, dy, dx) = self;
+        let (x, x_tail) = S::as_simd_f32s(x);
+        let (dy, dy_tail) = S::as_simd_f32s(dy);
+        let (dx, dx_tail) = S::as_mut_simd_f32s(dx);
+        for ((dx, x), dy) in dx.iter_mut().zip(x).zip(dy) {
+            *dx = s.mul_f32s(activation.slope(s, *x), *dy);
+        }
+        if !x_tail.is_empty() {
+            let slope = activation.slope(s, s.partial_load_f32s(x_tail));
+            s.partial_store_f32s(dx_tail, s.mul_f32s(slope, s.partial_load_f32s(dy_tail)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+
+    #[test]
+    fn activations_meet_their_twins() {
+        let mut sampler = Sampler::new(1);
+        for shape in [vec![7], vec![3, 5], vec![2, 17, 31], vec![CHUNK + 77]] {
+            let x = [sampler.normal(&shape, 2.0)];
+            agree(
+                "gelu",
+                &x,
+                |x| activate(&x[0], Activation::GeluTanh),
+                |x| x[0].gelu(),
+            );
+            agree(
+                "gelu-erf",
+                &x,
+                |x| activate(&x[0], Activation::GeluErf),
+                |x| x[0].gelu_erf(),
+            );
+            agree(
+                "relu",
+                &x,
+                |x| activate(&x[0], Activation::Relu { floor: 0.0 }),
+                |x| x[0].relu(),
+            );
+            agree(
+                "relu+",
+                &x,
+                |x| activate(&x[0], Activation::Relu { floor: 0.5 }),
+                |x| x[0].relu()? + 0.5,
+            );
+            agree(
+                "elu+1",
+                &x,
+                |x| activate(&x[0], Activation::EluPlusOne),
+                |x| x[0].elu(1.0)? + 1.0,
+            );
+        }
+    }
+
+    #[test]
+    fn nan_stays_nan() {
+        let x = Tensor::new(&[f32::NAN, 1.0], &candle_core::Device::Cpu).unwrap();
+        for y in [
+            activate(&x, Activation::GeluTanh),
+            activate(&x, Activation::GeluErf),
+            activate(&x, Activation::Relu { floor: 0.0 }),
+            activate(&x, Activation::EluPlusOne),
+        ] {
+            assert!(y.unwrap().to_vec1::<f32>().unwrap()[0].is_nan());
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What every kernel needs around its loops: operands as slices, fresh buffers, and a split of the
+//! rows that depends on the shape alone, so that results never depend on the number of threads.
+
+use std::ops::{Deref, Range};
+
+use candle_core::{CpuStorage, Device, Layout, Result, Shape, Storage, StorageRef, Tensor, bail};
+
+/// The elements of a contiguous f32 operand of `op`.
+pub(super) fn floats<'a>(op: &str, storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
+    let Some((start, end)) = layout.contiguous_offsets() else {
+        bail!(
+            "{op}: operand of shape {:?} is not contiguous",
+            layout.shape()
+        );
+    };
+    let CpuStorage::F32(data) = storage else {
+        bail!("{op}: operand is not f32");
+    };
+    match data.get(start..end) {
+        Some(data) => Ok(data),
+        None => bail!(
+            "{op}: operand of shape {:?} is larger than its storage",
+            layout.shape()
+        ),
+    }
+}
+
+/// The elements of a tensor, held for reading.
+pub(super) struct Reading<'a> {
+    storage: StorageRef<'a>,
+    range: Range<usize>,
+}
+
+/// Reads a contiguous f32 tensor that lives in main memory.
+pub(super) fn read<'a>(op: &str, tensor: &'a Tensor) -> Result<Reading<'a>> {
+    let (storage, layout) = tensor.storage_and_layout();
+    match &*storage {
+        Storage::Cpu(cpu) => floats(op, cpu, layout)?,
+        _ => bail!("{op}: operand is not in main memory"),
+    };
+    let start = layout.start_offset();
+    let range = start..start + layout.shape().elem_count();
+    Ok(Reading { storage, range })
+}
+
+impl Deref for Reading<'_> {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match &*self.storage {
+            Storage::Cpu(CpuStorage::F32(data)) => &data[self.range.clone()],
+            // `read` has refused everything else.
+            _ => &[],
+        }
+    }
+}
+
+/// A buffer whose every element the caller is about to write.
+///
+/// Debug builds fill it with NaN, so that a test sees an element that was forgotten; release builds
+/// leave the pages untouched, which saves a pass over memory in kernels that are bound by memory.
+pub(super) fn fresh(len: usize) -> Vec<f32> {
+    if cfg!(debug_assertions) {
+        return vec![f32::NAN; len];
+    }
+    let mut buffer = Vec::with_capacity(len);
+    // SAFETY: the capacity is `len`, every bit pattern is an f32, and by this function's contract no
+    // element is read before it is written.
+    #[allow(clippy::uninit_vec)]
+    unsafe {
+        buffer.set_len(len);
+    }
+    buffer
+}
+
+/// Wraps the result of a kernel.
+pub(super) fn tensor(data: Vec<f32>, shape: impl Into<Shape>) -> Result<Tensor> {
+    Tensor::from_vec(data, shape.into(), &Device::Cpu)
+}
+
+/// Rows per chunk when `rows` rows are split into at most `most` chunks of at least `least` rows.
+pub(super) fn chunk_rows(rows: usize, least: usize, most: usize) -> usize {
+    rows.div_ceil(most).max(least).max(1)
+}
+
+/// The first `count` pieces of `len` elements each; the last may be shorter, all may be empty.
+pub(super) fn pieces(mut buffer: &mut [f32], len: usize, count: usize) -> Vec<&mut [f32]> {
+    let piece = |_| {
+        let len = len.min(buffer.len());
+        let (piece, rest) = std::mem::take(&mut buffer).split_at_mut(len);
+        buffer = rest;
+        piece
+    };
+    (0..count).map(piece).collect()
+}
+
+/// Adds up the rows of a (chunks, width) matrix of partial sums, in index order.
+pub(super) fn sum_partials(partials: &[f32], width: usize) -> Vec<f32> {
+    let mut total = vec![0.0; width];
+    if width > 0 {
+        for partial in partials.chunks_exact(width) {
+            for (t, p) in total.iter_mut().zip(partial) {
+                *t += p;
+            }
+        }
+    }
+    total
+}

@@ -1,0 +1,137 @@
+//! Which vector instructions a kernel runs on, chosen at run time.
+//!
+//! A kernel's loops are written once, generic over [`Lanes`], and compiled three times: for AVX-512,
+//! for AVX2 with fused multiply-add, and for whatever the target always has. [`Isa::run`] enters the
+//! copy that was chosen.
+
+#[cfg(target_arch = "x86_64")]
+use pulp::x86::{V3, V4};
+use pulp::{NullaryFnOnce, Scalar128b, Simd};
+
+/// A register of several f32, with the one operation that instruction sets disagree about.
+pub(super) trait Lanes: Simd {
+    /// `a * b + c`: rounded once where the machine has such an instruction, twice elsewhere.
+    /// (Emulating the single rounding in software would cost fifty times as much.)
+    fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s;
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Lanes for V4 {
+    #[inline(always)]
+    fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s {
+        self.mul_add_f32s(a, b, c)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Lanes for V3 {
+    #[inline(always)]
+    fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s {
+        self.mul_add_f32s(a, b, c)
+    }
+}
+
+impl Lanes for Scalar128b {
+    #[inline(always)]
+    fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s {
+        self.add_f32s(self.mul_f32s(a, b), c)
+    }
+}
+
+/// Loops written once for every instruction set. Implementations are `#[inline(always)]`, so that
+/// they are compiled inside the function that turns the instructions on.
+pub(super) trait Kernel {
+    /// What the loops return.
+    type Output;
+    /// Runs the loops on the registers of `simd`.
+    fn run<S: Lanes>(self, simd: S) -> Self::Output;
+}
+
+struct Entry<S, K> {
+    simd: S,
+    kernel: K,
+}
+
+impl<S: Lanes, K: Kernel> NullaryFnOnce for Entry<S, K> {
+    type Output = K::Output;
+
+    #[inline(always)]
+    fn call(self) -> K::Output {
+        self.kernel.run(self.simd)
+    }
+}
+
+/// An instruction set that this machine has.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Isa {
+    /// AVX-512 (F, BW, CD, DQ, VL): 16 floats, 32 registers.
+    #[cfg(target_arch = "x86_64")]
+    Avx512(V4),
+    /// AVX2 and FMA: 8 floats, 16 registers.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(V3),
+    /// Four floats at a time, in whatever the compiler makes of them.
+    Portable,
+}
+
+impl Isa {
+    /// The widest set of this machine, or the one that a test has forced on this thread.
+    ///
+    /// Kernels ask once, on the thread that calls them, and hand the answer to their workers.
+    pub(super) fn current() -> Isa {
+        #[cfg(test)]
+        if let Some(forced) = FORCED.get() {
+            return forced;
+        }
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(simd) = V4::try_new() {
+                return Isa::Avx512(simd);
+            }
+            if let Some(simd) = V3::try_new() {
+                return Isa::Avx2(simd);
+            }
+        }
+        Isa::Portable
+    }
+
+    /// Runs a kernel compiled for this instruction set.
+    #[inline]
+    pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(simd) => simd.vectorize(Entry { simd, kernel }),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(simd) => simd.vectorize(Entry { simd, kernel }),
+            Isa::Portable => kernel.run(Scalar128b),
+        }
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    static FORCED: std::cell::Cell<Option<Isa>> = const { std::cell::Cell::new(None) };
+}
+
+#[cfg(test)]
+impl Isa {
+    /// Every instruction set of this machine, widest first.
+    pub(super) fn all() -> Vec<Isa> {
+        let mut all = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            all.extend(V4::try_new().map(Isa::Avx512));
+            all.extend(V3::try_new().map(Isa::Avx2));
+        }
+        all.push(Isa::Portable);
+        all
+    }
+
+    /// Runs `work` with every kernel called from this thread forced onto this instruction set.
+    pub(super) fn force<T>(self, work: impl FnOnce() -> T) -> T {
+        let before = FORCED.replace(Some(self));
+        let result = work();
+        FORCED.set(before);
+        result
+    }
+}

@@ -1,0 +1,302 @@
+//! Affine map y = x Wᵀ + b of the last dimension, with its own weight gradient.
+//!
+//! x is (..., K), W is (N, K) as in PyTorch, b is (N). The rows of x are split into fixed chunks, each
+//! multiplied by one single-threaded `gemm`. The weight gradient dW = dyᵀ x, a product of a very
+//! wide and a very tall matrix, is split by rows as well (one partial sum per chunk) where W is
+//! small, and by rows of W where partial sums of that size would cost more than they save.
+
+use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::buffers::{chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
+use super::matrix::{Matrix, multiply};
+
+const NAME: &str = "linear";
+/// Rows of one forward product: enough to make up for packing W again, few enough to go round.
+const LEAST_ROWS: usize = 64;
+/// Row chunks of the backward pass, and so partial sums per weight.
+const PARTIALS: usize = 32;
+/// Rows below which a chunk of the backward pass is not worth its partial sums.
+const LEAST_PARTIAL_ROWS: usize = 256;
+/// Largest weight that is summed from partials: 64 Ki elements are 8 MiB of partial sums.
+const LARGEST_PARTIAL: usize = 64 * 1024;
+/// Rows of W per task where its gradient is split by rows of W.
+const STRIP: usize = 64;
+
+/// x Wᵀ + b for x (..., K), weight (N, K), bias (N).
+pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    let (x, weight) = (x.contiguous()?, weight.contiguous()?);
+    match bias {
+        Some(bias) => x.apply_op3(&weight, &bias.contiguous()?, Linear),
+        None => x.apply_op2(&weight, Linear),
+    }
+}
+
+struct Linear;
+
+/// (rows M, outputs N, inputs K), and the shape of y.
+fn sizes(
+    x: &Layout,
+    weight: &Layout,
+    bias: Option<&Layout>,
+) -> Result<(usize, usize, usize, Shape)> {
+    let (n, k) = weight.shape().dims2()?;
+    let mut dims = x.dims().to_vec();
+    let fits = bias.is_none_or(|bias| bias.dims() == [n]);
+    match dims.last_mut() {
+        Some(last) if *last == k && n * k > 0 && fits => *last = n,
+        _ => bail!(
+            "{NAME}: x {:?}, weight {:?} and bias {:?} do not fit",
+            x.shape(),
+            weight.shape(),
+            bias.map(Layout::shape)
+        ),
+    }
+    let m = dims[..dims.len() - 1].iter().product();
+    Ok((m, n, k, dims.into()))
+}
+
+impl CustomOp2 for Linear {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        x_layout: &Layout,
+        weight: &CpuStorage,
+        weight_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (m, n, k, shape) = sizes(x_layout, weight_layout, None)?;
+        let (x, weight) = (
+            floats(NAME, x, x_layout)?,
+            floats(NAME, weight, weight_layout)?,
+        );
+        Ok((CpuStorage::F32(forward(x, weight, None, (m, n, k))), shape))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        _: &Tensor,
+        dy: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let (dx, dweight, _) = backward(x, weight, None, dy)?;
+        Ok((dx, dweight))
+    }
+}
+
+impl CustomOp3 for Linear {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        x_layout: &Layout,
+        weight: &CpuStorage,
+        weight_layout: &Layout,
+        bias: &CpuStorage,
+        bias_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (m, n, k, shape) = sizes(x_layout, weight_layout, Some(bias_layout))?;
+        let (x, weight) = (
+            floats(NAME, x, x_layout)?,
+            floats(NAME, weight, weight_layout)?,
+        );
+        let bias = floats(NAME, bias, bias_layout)?;
+        Ok((
+            CpuStorage::F32(forward(x, weight, Some(bias), (m, n, k))),
+            shape,
+        ))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        bias: &Tensor,
+        _: &Tensor,
+        dy: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        backward(x, weight, Some(bias), dy)
+    }
+}
+
+fn forward(
+    x: &[f32],
+    weight: &[f32],
+    bias: Option<&[f32]>,
+    (m, n, k): (usize, usize, usize),
+) -> Vec<f32> {
+    let mut y = fresh(m * n);
+    let rows = chunk_rows(m, LEAST_ROWS, PARTIALS);
+    y.par_chunks_mut(rows * n).enumerate().for_each(|(i, y)| {
+        let m = y.len() / n;
+        let x = &x[i * rows * k..][..m * k];
+        if let Some(bias) = bias {
+            y.chunks_exact_mut(n).for_each(|y| y.copy_from_slice(bias));
+        }
+        multiply(
+            (m, n, k),
+            Matrix::rows(x, k),
+            Matrix::columns(weight, k),
+            y,
+            bias.is_some(),
+        );
+    });
+    y
+}
+
+type Gradients = (Option<Tensor>, Option<Tensor>, Option<Tensor>);
+
+fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> Result<Gradients> {
+    let dy = dy.contiguous()?;
+    let (m, n, k, _) = sizes(x.layout(), weight.layout(), bias.map(Tensor::layout))?;
+    let (wants_x, wants_weight) = (x.track_op(), weight.track_op());
+    let (x_shape, weight_shape) = (x.shape(), weight.shape());
+    let (x, weight, dy) = (read(NAME, x)?, read(NAME, weight)?, read(NAME, &dy)?);
+    let (x, weight, dy) = (&*x, &*weight, &*dy);
+
+    let rows = chunk_rows(m, LEAST_PARTIAL_ROWS, PARTIALS);
+    let chunks = m.div_ceil(rows);
+    let by_rows_of_x = wants_weight && n * k <= LARGEST_PARTIAL;
+    // A gradient that nobody wants, or that is computed below, has pieces without elements here.
+    let dx_width = if wants_x { k } else { 0 };
+    let dweight_len = if by_rows_of_x { n * k } else { 0 };
+    let dbias_len = if bias.is_some() { n } else { 0 };
+
+    let mut dx = fresh(m * dx_width);
+    let mut partials = vec![0.0; chunks * (dweight_len + dbias_len)];
+    let dx_pieces = pieces(&mut dx, rows * dx_width, chunks);
+    let partial_pieces = pieces(&mut partials, dweight_len + dbias_len, chunks);
+    let tasks = dx_pieces.into_par_iter().zip(partial_pieces).enumerate();
+    tasks.for_each(|(i, (dx, partial))| {
+        let first = i * rows;
+        let m = rows.min(m - first);
+        let dy = &dy[first * n..][..m * n];
+        let (dweight, dbias) = partial.split_at_mut(dweight_len);
+        if wants_x {
+            multiply(
+                (m, k, n),
+                Matrix::rows(dy, n),
+                Matrix::rows(weight, k),
+                dx,
+                false,
+            );
+        }
+        if by_rows_of_x {
+            let x = Matrix::rows(&x[first * k..], k);
+            multiply((n, k, m), Matrix::columns(dy, n), x, dweight, false);
+        }
+        for dy in dy.chunks_exact(n) {
+            for (total, dy) in dbias.iter_mut().zip(dy) {
+                *total += dy;
+            }
+        }
+    });
+
+    let mut dweight = sum_partials(&partials, dweight_len + dbias_len);
+    let dbias = dweight.split_off(dweight_len);
+    if wants_weight && !by_rows_of_x {
+        dweight = by_rows_of_weight(x, dy, (m, n, k));
+    }
+    let dx = wants_x.then(|| tensor(dx, x_shape)).transpose()?;
+    let dweight = wants_weight
+        .then(|| tensor(dweight, weight_shape))
+        .transpose()?;
+    let dbias = bias.map(|_| tensor(dbias, n)).transpose()?;
+    Ok((dx, dweight, dbias))
+}
+
+/// dW of a large weight, a strip of its rows per task.
+fn by_rows_of_weight(x: &[f32], dy: &[f32], (m, n, k): (usize, usize, usize)) -> Vec<f32> {
+    let mut dweight = vec![0.0; n * k];
+    if m == 0 {
+        return dweight;
+    }
+    dweight
+        .par_chunks_mut(STRIP * k)
+        .enumerate()
+        .for_each(|(i, strip)| {
+            let dy = Matrix::columns(&dy[i * STRIP..], n);
+            multiply(
+                (strip.len() / k, k, m),
+                dy,
+                Matrix::rows(x, k),
+                strip,
+                false,
+            );
+        });
+    dweight
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+
+    #[test]
+    fn linear_meets_its_twin() {
+        let mut sampler = Sampler::new(2);
+        for (rows, n, k) in [
+            (vec![1], 1, 1),
+            (vec![3], 5, 7),
+            (vec![2, 33], 17, 16),
+            (vec![8], 10, 64),
+            (vec![1000], 24, 40),
+            (vec![5, 130], 300, 250),
+        ] {
+            let x = sampler.normal(&[rows.as_slice(), &[k]].concat(), 1.0);
+            let inputs = [x, sampler.normal(&[n, k], 0.3), sampler.normal(&[n], 1.0)];
+            agree(
+                "linear",
+                &inputs,
+                |x| linear(&x[0], &x[1], Some(&x[2])),
+                |x| x[0].broadcast_matmul(&x[1].t()?)?.broadcast_add(&x[2]),
+            );
+            agree(
+                "linear without bias",
+                &inputs[..2],
+                |x| linear(&x[0], &x[1], None),
+                |x| x[0].broadcast_matmul(&x[1].t()?),
+            );
+        }
+    }
+
+    #[test]
+    fn a_transposed_input_and_a_constant_input_are_fine() {
+        let mut sampler = Sampler::new(3);
+        let constant = sampler.normal(&[6, 9], 1.0);
+        let inputs = [sampler.normal(&[9, 4], 1.0), sampler.normal(&[5, 9], 1.0)];
+        agree(
+            "linear",
+            &inputs,
+            |x| {
+                Tensor::cat(
+                    &[
+                        linear(&x[0].t()?, &x[1], None)?,
+                        linear(&constant, &x[1], None)?,
+                    ],
+                    0,
+                )
+            },
+            |x| {
+                let weight = x[1].t()?;
+                let constant = constant.to_dtype(x[0].dtype())?.matmul(&weight)?;
+                Tensor::cat(&[x[0].t()?.matmul(&weight)?, constant], 0)
+            },
+        );
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_errors() {
+        let mut sampler = Sampler::new(4);
+        let (x, weight) = (sampler.normal(&[2, 3], 1.0), sampler.normal(&[4, 5], 1.0));
+        let message = linear(&x, &weight, None).unwrap_err().to_string();
+        assert!(message.contains("do not fit"), "{message}");
+    }
+}

@@ -1,0 +1,218 @@
+//! Elementary functions on registers: exponentials and what is built on them.
+
+use super::isa::Lanes;
+
+/// Adding 1.5 * 2^23 leaves no bits for a fraction: the sum is rounded to the nearest integer, which stands in its low bits.
+const TO_INTEGER: f32 = 12_582_912.0;
+
+/// 2^f = 1 + f p(f) for |f| <= 1/2: interpolation at Chebyshev nodes, relative error 5.1e-9 before rounding.
+const POWER: [f32; 6] = [
+    std::f32::consts::LN_2,
+    0.240_226_5,
+    0.055_503_57,
+    0.009_618_083,
+    0.001_339_086_4,
+    0.000_154_531_63,
+];
+
+/// ln 2 split in two: the first part has so few bits that its product with an exponent is exact.
+const LN_2_HIGH: f32 = 0.693_359_4;
+const LN_2_LOW: f32 = -2.121_944_4e-4;
+
+/// e^x overflows above this.
+const EXP_MAX: f32 = 88.722_84;
+/// e^x is no longer a normal number below this, and flushed to zero.
+const EXP_MIN: f32 = -87.336_54;
+
+/// 2^fraction * 2^n, where `rounded` is n + [`TO_INTEGER`].
+#[inline(always)]
+fn power<S: Lanes>(s: S, fraction: S::f32s, rounded: S::f32s) -> S::f32s {
+    let mut p = s.splat_f32s(POWER[5]);
+    for i in (0..5).rev() {
+        p = s.fma(p, fraction, s.splat_f32s(POWER[i]));
+    }
+    let p = s.fma(p, fraction, s.splat_f32s(1.0));
+    // The exponent field starts at bit 23, and everything of `rounded` above its low bits is shifted out.
+    let n = s.wrapping_dyn_shl_u32s(s.transmute_u32s_f32s(rounded), s.splat_u32s(23));
+    s.transmute_f32s_u32s(s.add_u32s(s.transmute_u32s_f32s(p), n))
+}
+
+/// 2^x for x <= 127: zero where the result would be subnormal, so also for minus infinity.
+#[cfg_attr(not(test), expect(dead_code, reason = "softmax attention is next"))]
+#[inline(always)]
+pub(super) fn exp2_bounded<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
+    let rounded = s.add_f32s(x, s.splat_f32s(TO_INTEGER));
+    let n = s.sub_f32s(rounded, s.splat_f32s(TO_INTEGER));
+    let y = power(s, s.sub_f32s(x, n), rounded);
+    let vanishes = s.less_than_f32s(x, s.splat_f32s(-126.0));
+    s.select_f32s(vanishes, s.splat_f32s(0.0), y)
+}
+
+/// e^x, within 2 units in the last place; infinite and zero where the result leaves the normal numbers.
+#[inline(always)]
+pub(super) fn exp<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
+    let log2e = s.splat_f32s(std::f32::consts::LOG2_E);
+    let rounded = s.add_f32s(s.mul_f32s(x, log2e), s.splat_f32s(TO_INTEGER));
+    let n = s.sub_f32s(rounded, s.splat_f32s(TO_INTEGER));
+    let rest = s.fma(n, s.splat_f32s(-LN_2_HIGH), x);
+    let rest = s.fma(n, s.splat_f32s(-LN_2_LOW), rest);
+    let y = power(s, s.mul_f32s(rest, log2e), rounded);
+    let vanishes = s.less_than_f32s(x, s.splat_f32s(EXP_MIN));
+    let y = s.select_f32s(vanishes, s.splat_f32s(0.0), y);
+    let overflows = s.greater_than_f32s(x, s.splat_f32s(EXP_MAX));
+    s.select_f32s(overflows, s.splat_f32s(f32::INFINITY), y)
+}
+
+/// 1 / (1 + e^-x).
+#[inline(always)]
+pub(super) fn sigmoid<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
+    let one = s.splat_f32s(1.0);
+    s.div_f32s(one, s.add_f32s(one, exp(s, s.neg_f32s(x))))
+}
+
+/// The normal distribution at x: (density, share below x), the latter within 4e-7.
+///
+/// The share is 1 - density * polynomial(1 / (1 + p |x|)) for positive x (Abramowitz and Stegun 7.1.26, an
+/// approximation of erf at x / sqrt 2), and one minus that for negative x.
+#[inline(always)]
+pub(super) fn normal<S: Lanes>(s: S, x: S::f32s) -> (S::f32s, S::f32s) {
+    const COEFFICIENTS: [f32; 5] = [
+        1.061_405_4,
+        -1.453_152,
+        1.421_413_7,
+        -0.284_496_74,
+        0.254_829_6,
+    ];
+    let half = s.splat_f32s(0.5);
+    let one = s.splat_f32s(1.0);
+    let bell = exp(s, s.mul_f32s(s.mul_f32s(x, x), s.splat_f32s(-0.5)));
+    let z = s.mul_f32s(s.abs_f32s(x), s.splat_f32s(std::f32::consts::FRAC_1_SQRT_2));
+    let t = s.div_f32s(one, s.fma(z, s.splat_f32s(0.327_591_1), one));
+    let mut p = s.splat_f32s(COEFFICIENTS[0]);
+    for c in &COEFFICIENTS[1..] {
+        p = s.fma(p, t, s.splat_f32s(*c));
+    }
+    let outside = s.mul_f32s(half, s.mul_f32s(s.mul_f32s(p, t), bell));
+    let negative = s.less_than_f32s(x, s.splat_f32s(0.0));
+    let share = s.select_f32s(negative, outside, s.sub_f32s(one, outside));
+    let density = s.mul_f32s(bell, s.splat_f32s(0.398_942_3));
+    (density, share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::isa::{Isa, Kernel};
+
+    struct Apply<'a, F>(&'a [f32], &'a mut [f32], F);
+    /// A function of one register, usable on every instruction set.
+    trait Unary {
+        fn at<S: Lanes>(&self, s: S, x: S::f32s) -> S::f32s;
+    }
+    impl<F: Unary> Kernel for Apply<'_, F> {
+        type Output = ();
+        #[inline(always)]
+        fn run<S: Lanes>(self, s: S) {
+            for (x, y) in self
+                .0
+                .chunks(S::F32_LANES)
+                .zip(self.1.chunks_mut(S::F32_LANES))
+            {
+                s.partial_store_f32s(y, self.2.at(s, s.partial_load_f32s(x)));
+            }
+        }
+    }
+
+    struct Exp;
+    impl Unary for Exp {
+        fn at<S: Lanes>(&self, s: S, x: S::f32s) -> S::f32s {
+            exp(s, x)
+        }
+    }
+    struct Exp2;
+    impl Unary for Exp2 {
+        fn at<S: Lanes>(&self, s: S, x: S::f32s) -> S::f32s {
+            exp2_bounded(s, x)
+        }
+    }
+    struct Share;
+    impl Unary for Share {
+        fn at<S: Lanes>(&self, s: S, x: S::f32s) -> S::f32s {
+            normal(s, x).1
+        }
+    }
+
+    fn apply(isa: Isa, f: impl Unary, x: &[f32]) -> Vec<f32> {
+        let mut y = vec![f32::NAN; x.len()];
+        isa.run(Apply(x, &mut y, f));
+        y
+    }
+
+    /// Largest error in units of the last place of the true value.
+    fn ulps(x: &[f32], y: &[f32], truth: impl Fn(f64) -> f64) -> f64 {
+        let error = |(x, y): (&f32, &f32)| {
+            let truth = truth(f64::from(*x));
+            let unit = f64::from((truth as f32).next_up()) - f64::from(truth as f32);
+            (f64::from(*y) - truth).abs() / unit
+        };
+        x.iter().zip(y).map(error).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn exponentials_are_within_two_units_in_the_last_place() {
+        let x: Vec<f32> = (0..200_003)
+            .map(|i| -87.3 + 176.0 * i as f32 / 200_003.0)
+            .collect();
+        let x2: Vec<f32> = (0..200_003)
+            .map(|i| -126.0 + 252.9 * i as f32 / 200_003.0)
+            .collect();
+        for isa in Isa::all() {
+            let worst = ulps(&x, &apply(isa, Exp, &x), f64::exp);
+            assert!(worst < 2.0, "{isa:?} exp {worst}");
+            let worst = ulps(&x2, &apply(isa, Exp2, &x2), f64::exp2);
+            assert!(worst < 2.0, "{isa:?} exp2 {worst}");
+        }
+    }
+
+    #[test]
+    fn exponentials_at_the_ends() {
+        let x = [
+            f32::NEG_INFINITY,
+            -1e30,
+            -88.0,
+            0.0,
+            88.72,
+            88.73,
+            1e30,
+            f32::INFINITY,
+            f32::NAN,
+        ];
+        for isa in Isa::all() {
+            let y = apply(isa, Exp, &x);
+            assert_eq!(y[..4], [0.0, 0.0, 0.0, 1.0]);
+            assert!(y[4].is_finite());
+            assert_eq!(y[5..8], [f32::INFINITY; 3]);
+            assert!(y[8].is_nan());
+            let y = apply(
+                isa,
+                Exp2,
+                &[f32::NEG_INFINITY, -1e30, -127.0, 0.0, 3.0, f32::NAN],
+            );
+            assert_eq!(y[..5], [0.0, 0.0, 0.0, 1.0, 8.0]);
+            assert!(y[5].is_nan());
+        }
+    }
+
+    #[test]
+    fn the_normal_share_matches_erf() {
+        let x: Vec<f32> = (0..40_001).map(|i| -10.0 + i as f32 / 2000.0).collect();
+        let truth = candle_core::Tensor::new(x.as_slice(), &candle_core::Device::Cpu).unwrap();
+        let truth = (truth.to_dtype(candle_core::DType::F64).unwrap() / 2f64.sqrt()).unwrap();
+        let truth = truth.erf().unwrap().to_vec1::<f64>().unwrap();
+        for isa in Isa::all() {
+            for (y, erf) in apply(isa, Share, &x).iter().zip(&truth) {
+                assert!((f64::from(*y) - (0.5 + 0.5 * erf)).abs() < 4e-7);
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Fused f32 operations for CPU training, each with its own backward pass.
+//!
+//! candle's own operations are correct and slow to train with: one pass over memory per elementary
+//! step, most of them on one thread, and a tensor kept for each. A kernel here is one candle custom
+//! operation that does the whole step in one pass, keeps as little as possible for its backward pass,
+//! and recomputes the rest.
+//!
+//! Three rules hold for all of them. Work is split by shape and never by the number of threads, and
+//! partial sums are added in index order, so a result has the same bits on any number of threads. The
+//! instruction set is chosen at run time ([`isa`]). Every kernel meets its composed twin, made of
+//! plain candle operations in f64, in outputs and gradients (tests in each file).
+//!
+//! `layers` calls these for f32 tensors in main memory, and the composed form elsewhere.
+
+mod activation;
+mod buffers;
+mod isa;
+mod linear;
+mod math;
+mod matrix;
+mod norm;
+#[cfg(test)]
+mod twin;
+
+pub use activation::{Activation, activate};
+pub use linear::linear;
+pub use norm::layer_norm;
+
+/// Whether the kernels can take this tensor: f32, in main memory.
+pub fn supports(x: &candle_core::Tensor) -> bool {
+    x.device().is_cpu() && x.dtype() == candle_core::DType::F32
+}

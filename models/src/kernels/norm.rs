@@ -1,0 +1,299 @@
+//! LayerNorm over the last dimension: y = gain (x - mean) / sqrt(variance + epsilon) + offset.
+//!
+//! Mean and reciprocal deviation of every row, two numbers, are kept for the backward pass. With
+//! n = (x - mean) / deviation and g = dy gain, the input gradient is
+//! dx = (g - mean(g) - n mean(g n)) / deviation (arXiv 1607.06450).
+
+use std::sync::OnceLock;
+
+use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::buffers::{chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
+use super::isa::{Isa, Kernel, Lanes};
+
+const NAME: &str = "layer-norm";
+/// Chunks of rows, and so partial sums of the gradients of gain and offset.
+const CHUNKS: usize = 64;
+const LEAST_ROWS: usize = 64;
+
+/// LayerNorm of x (..., D) with gain and offset (D).
+pub fn layer_norm(x: &Tensor, gain: &Tensor, offset: &Tensor, epsilon: f64) -> Result<Tensor> {
+    let op = LayerNorm {
+        epsilon: epsilon as f32,
+        statistics: OnceLock::new(),
+    };
+    x.contiguous()?
+        .apply_op3(&gain.contiguous()?, &offset.contiguous()?, op)
+}
+
+struct LayerNorm {
+    epsilon: f32,
+    /// Mean and reciprocal deviation of each row.
+    statistics: OnceLock<Vec<[f32; 2]>>,
+}
+
+impl CustomOp3 for LayerNorm {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        x_layout: &Layout,
+        gain: &CpuStorage,
+        gain_layout: &Layout,
+        offset: &CpuStorage,
+        offset_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let width = gain_layout.shape().dims1()?;
+        if width == 0 || x_layout.dims().last() != Some(&width) || offset_layout.dims() != [width] {
+            let (x, gain, offset) = (x_layout.shape(), gain_layout.shape(), offset_layout.shape());
+            bail!("{NAME}: x {x:?}, gain {gain:?} and offset {offset:?} do not fit");
+        }
+        let x = floats(NAME, x, x_layout)?;
+        let gain = floats(NAME, gain, gain_layout)?;
+        let offset = floats(NAME, offset, offset_layout)?;
+        let isa = Isa::current();
+        let rows = chunk_rows(x.len() / width, LEAST_ROWS, CHUNKS);
+        let mut y = fresh(x.len());
+        let mut statistics = vec![[0.0; 2]; x.len() / width];
+        let parts = y
+            .par_chunks_mut(rows * width)
+            .zip(x.par_chunks(rows * width));
+        parts
+            .zip(statistics.par_chunks_mut(rows))
+            .for_each(|((y, x), statistics)| {
+                isa.run(Forward {
+                    x,
+                    gain,
+                    offset,
+                    epsilon: self.epsilon,
+                    y,
+                    statistics,
+                });
+            });
+        // The operation runs once: each call of `layer_norm` makes its own.
+        let _ = self.statistics.set(statistics);
+        Ok((CpuStorage::F32(y), x_layout.shape().clone()))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        gain: &Tensor,
+        _: &Tensor,
+        _: &Tensor,
+        dy: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let Some(statistics) = self.statistics.get() else {
+            bail!("{NAME}: backward before forward");
+        };
+        let dy = dy.contiguous()?;
+        let (shape, width) = (x.shape(), gain.elem_count());
+        let (x, gain, dy) = (read(NAME, x)?, read(NAME, gain)?, read(NAME, &dy)?);
+        let (x, gain, dy) = (&*x, &*gain, &*dy);
+        let isa = Isa::current();
+        let rows = chunk_rows(statistics.len(), LEAST_ROWS, CHUNKS);
+        let chunks = statistics.len().div_ceil(rows);
+        let mut dx = fresh(x.len());
+        let mut partials = vec![0.0; chunks * 2 * width];
+        let dx_pieces = pieces(&mut dx, rows * width, chunks);
+        let partial_pieces = pieces(&mut partials, 2 * width, chunks);
+        let tasks = dx_pieces.into_par_iter().zip(partial_pieces).enumerate();
+        tasks.for_each(|(i, (dx, partial))| {
+            let (x, dy) = (
+                &x[i * rows * width..][..dx.len()],
+                &dy[i * rows * width..][..dx.len()],
+            );
+            let statistics = &statistics[i * rows..][..dx.len() / width];
+            let (dgain, doffset) = partial.split_at_mut(width);
+            isa.run(Backward {
+                x,
+                gain,
+                dy,
+                statistics,
+                dx,
+                dgain,
+                doffset,
+            });
+        });
+        let mut dgain = sum_partials(&partials, 2 * width);
+        let doffset = dgain.split_off(width);
+        Ok((
+            Some(tensor(dx, shape)?),
+            Some(tensor(dgain, width)?),
+            Some(tensor(doffset, width)?),
+        ))
+    }
+}
+
+struct Forward<'a> {
+    x: &'a [f32],
+    gain: &'a [f32],
+    offset: &'a [f32],
+    epsilon: f32,
+    y: &'a mut [f32],
+    statistics: &'a mut [[f32; 2]],
+}
+
+impl Kernel for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let width = self.gain.len();
+        let (gain, gain_tail) = S::as_simd_f32s(self.gain);
+        let (offset, offset_tail) = S::as_simd_f32s(self.offset);
+        let present = s.mask_between_m32s(0, gain_tail.len() as u32).mask();
+        let zero = s.splat_f32s(0.0);
+        let rows = self
+            .x
+            .chunks_exact(width)
+            .zip(self.y.chunks_exact_mut(width));
+        for ((x, y), statistics) in rows.zip(self.statistics) {
+            let (x, x_tail) = S::as_simd_f32s(x);
+            let (y, y_tail) = S::as_mut_simd_f32s(y);
+            let last = s.partial_load_f32s(x_tail);
+            let sum = x.iter().fold(last, |sum, x| s.add_f32s(sum, *x));
+            let mean = s.reduce_sum_f32s(sum) / width as f32;
+            let means = s.splat_f32s(mean);
+            let last = s.select_f32s(present, s.sub_f32s(last, means), zero);
+            let squares = x.iter().fold(s.mul_f32s(last, last), |sum, x| {
+                let d = s.sub_f32s(*x, means);
+                s.fma(d, d, sum)
+            });
+            let variance = s.reduce_sum_f32s(squares) / width as f32;
+            let inverse = 1.0 / (variance + self.epsilon).sqrt();
+            let inverses = s.splat_f32s(inverse);
+            for (((y, x), gain), offset) in y.iter_mut().zip(x).zip(gain).zip(offset) {
+                let n = s.mul_f32s(s.sub_f32s(*x, means), inverses);
+                *y = s.fma(n, *gain, *offset);
+            }
+            if !x_tail.is_empty() {
+                let n = s.mul_f32s(last, inverses);
+                let gain = s.partial_load_f32s(gain_tail);
+                s.partial_store_f32s(y_tail, s.fma(n, gain, s.partial_load_f32s(offset_tail)));
+            }
+            *statistics = [mean, inverse];
+        }
+    }
+}
+
+struct Backward<'a> {
+    x: &'a [f32],
+    gain: &'a [f32],
+    dy: &'a [f32],
+    statistics: &'a [[f32; 2]],
+    dx: &'a mut [f32],
+    dgain: &'a mut [f32],
+    doffset: &'a mut [f32],
+}
+
+impl Kernel for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let width = self.gain.len();
+        let (gain, gain_tail) = S::as_simd_f32s(self.gain);
+        let (dgain, dgain_tail) = S::as_mut_simd_f32s(self.dgain);
+        let (doffset, doffset_tail) = S::as_mut_simd_f32s(self.doffset);
+        let last_gain = s.partial_load_f32s(gain_tail);
+        let zero = s.splat_f32s(0.0);
+        let rows = self.x.chunks_exact(width).zip(self.dy.chunks_exact(width));
+        let rows = rows
+            .zip(self.dx.chunks_exact_mut(width))
+            .zip(self.statistics);
+        for (((x, dy), dx), [mean, inverse]) in rows {
+            let (x, x_tail) = S::as_simd_f32s(x);
+            let (dy, dy_tail) = S::as_simd_f32s(dy);
+            let (dx, dx_tail) = S::as_mut_simd_f32s(dx);
+            let (means, inverses) = (s.splat_f32s(*mean), s.splat_f32s(*inverse));
+            // Sums of g and g n; the lanes beyond the tail hold dy = 0 and so add nothing.
+            let (mut sum, mut product) = (zero, zero);
+            let body = x
+                .iter()
+                .zip(dy)
+                .zip(gain)
+                .zip(dgain.iter_mut().zip(doffset.iter_mut()));
+            for (((x, dy), gain), (dgain, doffset)) in body {
+                let n = s.mul_f32s(s.sub_f32s(*x, means), inverses);
+                let g = s.mul_f32s(*dy, *gain);
+                sum = s.add_f32s(sum, g);
+                product = s.fma(g, n, product);
+                *dgain = s.fma(*dy, n, *dgain);
+                *doffset = s.add_f32s(*doffset, *dy);
+            }
+            let last_dy = s.partial_load_f32s(dy_tail);
+            let last_x = s.partial_load_f32s(x_tail);
+            let last_n = s.mul_f32s(s.sub_f32s(last_x, means), inverses);
+            let last_g = s.mul_f32s(last_dy, last_gain);
+            if !x_tail.is_empty() {
+                sum = s.add_f32s(sum, last_g);
+                product = s.fma(last_g, last_n, product);
+                let total = s.partial_load_f32s(dgain_tail);
+                s.partial_store_f32s(dgain_tail, s.fma(last_dy, last_n, total));
+                let total = s.partial_load_f32s(doffset_tail);
+                s.partial_store_f32s(doffset_tail, s.add_f32s(total, last_dy));
+            }
+            let sum = s.splat_f32s(s.reduce_sum_f32s(sum) / width as f32);
+            let product = s.splat_f32s(-s.reduce_sum_f32s(product) / width as f32);
+            let finish = |g, n| s.mul_f32s(s.fma(n, product, s.sub_f32s(g, sum)), inverses);
+            for (((dx, x), dy), gain) in dx.iter_mut().zip(x).zip(dy).zip(gain) {
+                let n = s.mul_f32s(s.sub_f32s(*x, means), inverses);
+                *dx = finish(s.mul_f32s(*dy, *gain), n);
+            }
+            if !x_tail.is_empty() {
+                s.partial_store_f32s(dx_tail, finish(last_g, last_n));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+    use candle_core::D;
+
+    fn composed(x: &[Tensor], epsilon: f64) -> Result<Tensor> {
+        let centred = x[0].broadcast_sub(&x[0].mean_keepdim(D::Minus1)?)?;
+        let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
+        let normal = centred.broadcast_div(&(variance + epsilon)?.sqrt()?)?;
+        normal.broadcast_mul(&x[1])?.broadcast_add(&x[2])
+    }
+
+    #[test]
+    fn layer_norm_meets_its_twin() {
+        let mut sampler = Sampler::new(5);
+        for (rows, width) in [
+            (vec![1], 1),
+            (vec![3], 5),
+            (vec![2, 7], 16),
+            (vec![300], 33),
+            (vec![4, 70], 64),
+        ] {
+            let x = (sampler.normal(&[rows.as_slice(), &[width]].concat(), 2.0) + 3.0).unwrap();
+            let inputs = [
+                x,
+                sampler.normal(&[width], 1.0),
+                sampler.normal(&[width], 1.0),
+            ];
+            agree(
+                "layer-norm",
+                &inputs,
+                |x| layer_norm(&x[0], &x[1], &x[2], 1e-2),
+                |x| composed(x, 1e-2),
+            );
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_errors() {
+        let mut sampler = Sampler::new(6);
+        let (x, gain) = (sampler.normal(&[2, 3], 1.0), sampler.normal(&[4], 1.0));
+        assert!(layer_norm(&x, &gain, &gain, 1e-6).is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! Test support: a kernel against its composed twin, on every instruction set and number of threads.
+
+use candle_core::{DType, Device, Result, Tensor, Var};
+
+use super::isa::Isa;
+
+/// Reproducible test inputs (SplitMix64).
+pub(super) struct Sampler(u64);
+
+impl Sampler {
+    pub(super) fn new(seed: u64) -> Self {
+        Sampler(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    pub(super) fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(super) fn uniform(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Roughly normal numbers with this deviation.
+    pub(super) fn normal(&mut self, shape: &[usize], deviation: f64) -> Tensor {
+        let len = shape.iter().product();
+        let one =
+            |_| (((0..6).map(|_| self.uniform()).sum::<f64>() - 3.0) * 1.414 * deviation) as f32;
+        let data: Vec<f32> = (0..len).map(one).collect();
+        Tensor::from_vec(data, shape, &Device::Cpu).unwrap()
+    }
+}
+
+/// Output, then the gradient of sum(output * seed) for every input, flattened.
+fn results(
+    inputs: &[Tensor],
+    seed: Option<&Tensor>,
+    dtype: DType,
+    f: &dyn Fn(&[Tensor]) -> Result<Tensor>,
+) -> Result<Vec<Vec<f64>>> {
+    let vars: Vec<Var> = inputs
+        .iter()
+        .map(|x| Var::from_tensor(&x.to_dtype(dtype)?))
+        .collect::<Result<_>>()?;
+    let tensors: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
+    let y = f(&tensors)?;
+    let flat = |t: &Tensor| t.flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>();
+    let mut all = vec![flat(&y)?];
+    let seed = match seed {
+        Some(seed) => seed.to_dtype(dtype)?.reshape(y.shape())?,
+        None => y.ones_like()?,
+    };
+    let gradients = (y * seed)?.sum_all()?.backward()?;
+    for var in &vars {
+        let gradient = gradients.get(var).expect("every input has a gradient");
+        assert_eq!(gradient.shape(), var.shape());
+        all.push(flat(gradient)?);
+    }
+    Ok(all)
+}
+
+/// Asserts that `fused` agrees with `composed` (run in f64): outputs to 1e-5 and gradients to 1e-4 of the
+/// largest entry, on every instruction set; and bit for bit with itself on one, two and three threads.
+pub(super) fn agree(
+    what: &str,
+    inputs: &[Tensor],
+    fused: impl Fn(&[Tensor]) -> Result<Tensor> + Sync,
+    composed: impl Fn(&[Tensor]) -> Result<Tensor>,
+) {
+    let doubles: Vec<Tensor> = inputs
+        .iter()
+        .map(|x| x.to_dtype(DType::F64).unwrap())
+        .collect();
+    let output = composed(&doubles).unwrap();
+    let seed = Sampler::new(output.elem_count() as u64).normal(output.dims(), 1.0);
+    let expected = results(inputs, Some(&seed), DType::F64, &composed).unwrap();
+    let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::dims).collect();
+    for isa in Isa::all() {
+        let mut single = None;
+        for threads in 1..=3 {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .unwrap();
+            let run = || isa.force(|| results(inputs, Some(&seed), DType::F32, &fused).unwrap());
+            let got = pool.install(run);
+            for (which, (got, expected)) in got.iter().zip(&expected).enumerate() {
+                let tolerance = if which == 0 { 1e-5 } else { 1e-4 };
+                let error = largest_error(got, expected);
+                assert!(
+                    error < tolerance,
+                    "{what} {isa:?} {shapes:?} result {which}: {error:.2e}"
+                );
+            }
+            match &single {
+                None => single = Some(got),
+                Some(single) => assert!(*single == got, "{what} {isa:?} {threads} threads differ"),
+            }
+        }
+    }
+}
+
+/// Largest difference relative to the largest expected entry (at least 1e-3); NaN counts as infinite.
+pub(super) fn largest_error(got: &[f64], expected: &[f64]) -> f64 {
+    assert_eq!(got.len(), expected.len());
+    let scale = expected.iter().fold(1e-3f64, |m, e| m.max(e.abs()));
+    let error = |(g, e): (&f64, &f64)| {
+        if (g - e).is_finite() {
+            (g - e).abs()
+        } else {
+            f64::INFINITY
+        }
+    };
+    got.iter().zip(expected).map(error).fold(0.0, f64::max) / scale
+}
