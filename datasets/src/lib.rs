@@ -1,1 +1,46 @@
 //! The tasks of the Long Range Arena as plain integers: generators, readers, and the on-disk store.
+//!
+//! A [`Task`] knows how to write its three splits as rows of bytes with a label. A [`Store`] keeps them
+//! in memory-mapped files under `<data>/store`, one folder per [`Key`] (task version, source, protocol and
+//! options), so that data is made once, opens in milliseconds, and is shared between processes.
+//! [`Summary`] and [`Verification`] look at a stored entry for people.
+//!
+//! What a task promises: the same options give the same bytes on every machine and with any number of
+//! threads; byte `s` of a row stands for model id `s + first_id`; rows are not padded here.
+//! No tensor, no network and no printing in this crate: progress goes through [`Progress`], text comes back as `String`.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod baseline;
+mod digest;
+mod draws;
+mod error;
+mod histogram;
+mod key;
+mod logistic;
+mod manifest;
+mod options;
+pub mod order;
+mod progress;
+mod sink;
+mod split;
+mod stamp;
+mod store;
+mod summary;
+mod task;
+pub mod tasks;
+mod verify;
+
+pub use baseline::{Baseline, bag_of_tokens, first_token, majority};
+pub use digest::Digest;
+pub use error::{Class, Error, Result};
+pub use histogram::{Bin, Lengths};
+pub use key::{Key, canonical_json};
+pub use manifest::{Manifest, Part, PerPart, SplitManifest};
+pub use progress::Progress;
+pub use sink::Sink;
+pub use split::{Split, Splits};
+pub use store::{Entry, Store};
+pub use summary::{SplitSummary, Summary};
+pub use task::{About, Protocol, Request, Shape, Source, Task};
+pub use tasks::TASKS;
+pub use verify::{Check, Verification};

@@ -1,0 +1,108 @@
+//! Scores that need no model: what a table cell has to beat. Each is fitted on train and measured on test.
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::logistic::Logistic;
+use crate::{About, Split, Splits};
+
+/// Steps of the logistic fit; more change no third decimal of its accuracy.
+const STEPS: usize = 40;
+
+/// Largest feature table: rows beyond this many numbers are left out evenly.
+const TABLE: usize = 1 << 22;
+
+/// The score of a trivial classifier.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Baseline {
+    /// What it looks at.
+    pub name: String,
+    /// Share of test examples that it gets right, 0 to 1.
+    pub accuracy: f64,
+}
+
+/// Always answers the most frequent label of train.
+pub fn majority(splits: &Splits, about: &About) -> Baseline {
+    let mut counts = vec![0; about.classes];
+    for &label in splits.train.labels() {
+        counts[usize::from(label)] += 1;
+    }
+    let answer = most_frequent(&counts);
+    score("majority class", &splits.test, |_| answer)
+}
+
+/// Answers the most frequent label of train among examples with the same first token (of the first tower).
+pub fn first_token(splits: &Splits, about: &About) -> Baseline {
+    let first = |split: &Split, row: usize| {
+        split
+            .tokens(0, row)
+            .first()
+            .map_or(256, |&token| usize::from(token))
+    };
+    let mut counts = vec![vec![0; about.classes]; 257];
+    for row in 0..splits.train.len() {
+        counts[first(&splits.train, row)][usize::from(splits.train.label(row))] += 1;
+    }
+    let answers: Vec<usize> = counts.iter().map(|counts| most_frequent(counts)).collect();
+    score("first token only", &splits.test, |row| {
+        answers[first(&splits.test, row)]
+    })
+}
+
+/// Multinomial logistic regression on ln(1 + count) of each token (per tower), which sees everything but the order.
+/// Fitted on as many evenly chosen training rows as make a table of four million numbers.
+pub fn bag_of_tokens(splits: &Splits, about: &About) -> Baseline {
+    let tokens = about.vocabulary - about.first_id as usize;
+    let features = 1 + tokens * about.towers;
+    let train = &splits.train;
+    let step = (train.len() * features).div_ceil(TABLE).max(1);
+    let rows: Vec<usize> = (0..train.len()).step_by(step).collect();
+    let labels: Vec<u8> = rows.iter().map(|&row| train.label(row)).collect();
+    let x: Vec<f64> = rows
+        .par_iter()
+        .flat_map_iter(|&row| counts(train, row, tokens))
+        .collect();
+    let model = Logistic::fit(&x, &labels, features, about.classes, STEPS);
+    score("bag of tokens", &splits.test, |row| {
+        model.predict(&counts(&splits.test, row, tokens))
+    })
+}
+
+/// A constant, then ln(1 + count) of each token of each tower.
+fn counts(split: &Split, row: usize, tokens: usize) -> Vec<f64> {
+    let mut features = vec![1.0];
+    for tower in 0..split.towers() {
+        let mut counts = [0_u32; 256];
+        for &token in split.tokens(tower, row) {
+            counts[usize::from(token)] += 1;
+        }
+        features.extend(
+            counts[..tokens]
+                .iter()
+                .map(|&count| f64::from(count).ln_1p()),
+        );
+    }
+    features
+}
+
+/// The first of the largest.
+fn most_frequent(counts: &[u64]) -> usize {
+    (1..counts.len()).fold(0, |best, class| {
+        if counts[class] > counts[best] {
+            class
+        } else {
+            best
+        }
+    })
+}
+
+fn score(name: &str, test: &Split, answer: impl Fn(usize) -> usize + Sync) -> Baseline {
+    let right = (0..test.len())
+        .into_par_iter()
+        .filter(|&row| answer(row) == usize::from(test.label(row)))
+        .count();
+    Baseline {
+        name: name.to_owned(),
+        accuracy: right as f64 / test.len().max(1) as f64,
+    }
+}

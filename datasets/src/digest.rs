@@ -1,0 +1,73 @@
+//! SHA-256 as lower-case hexadecimal text, of bytes and of files.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Result, io};
+
+/// A running SHA-256.
+#[derive(Default)]
+pub struct Digest(Sha256);
+
+impl Digest {
+    /// Takes in more bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The 64 hexadecimal digits.
+    pub fn hex(self) -> String {
+        let mut text = String::with_capacity(64);
+        for byte in self.0.finalize() {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    }
+
+    /// Of bytes in memory.
+    pub fn of(bytes: &[u8]) -> String {
+        let mut digest = Digest::default();
+        digest.update(bytes);
+        digest.hex()
+    }
+
+    /// Of a file, read once from end to end; `read` hears the number of bytes of each piece.
+    ///
+    /// # Errors
+    /// The file cannot be opened or read.
+    pub fn of_file(path: &Path, mut read: impl FnMut(u64)) -> Result<String> {
+        let mut file = File::open(path).map_err(io("read", path))?;
+        let mut digest = Digest::default();
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => return Ok(digest.hex()),
+                Ok(count) => {
+                    digest.update(&buffer[..count]);
+                    read(count as u64);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(io("read", path)(error)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standard_vector() {
+        // FIPS 180-2, appendix B.1.
+        assert_eq!(
+            Digest::of(b"abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+}

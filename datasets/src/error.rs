@@ -1,0 +1,162 @@
+//! What can go wrong, worded for the person at the keyboard: the file, the line, the remedy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that this crate reports. [`Error::class`] groups the cases for an exit code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option is missing, of the wrong type or out of range.
+    #[error("{task}: option `{key}` cannot be {value}; allowed: {allowed}")]
+    Option {
+        /// Name of the task.
+        task: &'static str,
+        /// Key of the option.
+        key: String,
+        /// The value given.
+        value: String,
+        /// What would be accepted.
+        allowed: String,
+    },
+    /// The task has no option of this name.
+    #[error("{task} has no option `{key}`; it has: {known}")]
+    UnknownOption {
+        /// Name of the task.
+        task: &'static str,
+        /// The key given.
+        key: String,
+        /// Its options, separated by commas.
+        known: String,
+    },
+    /// The task does not have this source.
+    #[error("{task} has no source `{wanted}`; it has: {known}")]
+    Source {
+        /// Name of the task.
+        task: &'static str,
+        /// The source asked for.
+        wanted: String,
+        /// Its sources, separated by commas.
+        known: String,
+    },
+    /// The options are each allowed, but no data set satisfies them together.
+    #[error("{task}: {reason}")]
+    Infeasible {
+        /// Name of the task.
+        task: &'static str,
+        /// Why, and what to change.
+        reason: String,
+    },
+    /// Data that has to be made or fetched first.
+    #[error("{what} is missing: looked for {}\n  to get it: {command}{}", path.display(),
+        stand_in.as_ref().map(|flag| format!("\n  or use the stand-in: {flag}")).unwrap_or_default())]
+    Missing {
+        /// What is missing, in words.
+        what: String,
+        /// The file or folder looked for.
+        path: PathBuf,
+        /// The command that provides it.
+        command: String,
+        /// The flag that selects another source, where there is one.
+        stand_in: Option<String>,
+    },
+    /// One line or record of a raw file is wrong.
+    #[error("{}:{line}: {problem}", file.display())]
+    Row {
+        /// The raw file.
+        file: PathBuf,
+        /// Line (or record) number, from 1.
+        line: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A raw file as a whole is wrong.
+    #[error("{}: {problem}", file.display())]
+    File {
+        /// The raw file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A stored file is truncated, edited or unreadable.
+    #[error("{} is damaged: {problem}\n  to make it again: {remedy}", file.display())]
+    Corrupt {
+        /// The stored file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// The command that makes it again.
+        remedy: String,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} {}: {cause}{}", path.display(), hint(cause))]
+    Io {
+        /// What was tried: "write", "read", "create".
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The reason given by the system.
+        #[source]
+        cause: io::Error,
+    },
+    /// A task's builder broke the task's own description: a bug in this program, not in the data.
+    #[error("the builder of {task} broke its own description: {problem}")]
+    Builder {
+        /// Name of the task.
+        task: &'static str,
+        /// What was wrong.
+        problem: String,
+    },
+}
+
+/// Kinds of error, for exit codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The request is wrong: an option, a source, an impossible combination.
+    Usage,
+    /// Data is missing, damaged or not what it should be.
+    Data,
+    /// The system failed: full disk, no permission.
+    System,
+}
+
+impl Error {
+    /// The kind of this error.
+    pub fn class(&self) -> Class {
+        match self {
+            Error::Option { .. }
+            | Error::UnknownOption { .. }
+            | Error::Source { .. }
+            | Error::Infeasible { .. } => Class::Usage,
+            Error::Missing { .. }
+            | Error::Row { .. }
+            | Error::File { .. }
+            | Error::Corrupt { .. } => Class::Data,
+            Error::Io { .. } | Error::Builder { .. } => Class::System,
+        }
+    }
+}
+
+/// Wraps an I/O error: `map_err(io("read", path))`.
+pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |cause| Error::Io {
+        action,
+        path: path.to_owned(),
+        cause,
+    }
+}
+
+fn hint(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "\n  the disk is full: free some space or choose another folder with --data"
+        }
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            "\n  choose a folder you may write to with --data or LRA_DATA"
+        }
+        _ => "",
+    }
+}

@@ -1,0 +1,117 @@
+//! The identity of stored data.
+
+use serde_json::{Map, Value, json};
+
+use crate::{Digest, Protocol, Source, Task};
+
+/// What, beside the task and its version, decides the bytes of a stored entry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Key {
+    /// Where the data comes from.
+    pub source: Source,
+    /// How the splits are cut.
+    pub protocol: Protocol,
+    /// The task's options, complete.
+    pub options: Value,
+}
+
+impl Key {
+    /// The task's default source and options under the clean protocol.
+    pub fn default_of(task: &dyn Task) -> Key {
+        Key {
+            source: task.about().sources[0],
+            protocol: Protocol::Clean,
+            options: task.defaults(),
+        }
+    }
+
+    /// The folder name: `<task>-<source>-<16 hexadecimal digits>`. Give it the task's
+    /// [`identity`](Task::identity) of a key, as the store does.
+    pub fn folder_name(&self, task: &str, version: u32) -> String {
+        let identity = json!({
+            "task": task,
+            "version": version,
+            "source": self.source,
+            "protocol": self.protocol,
+            "options": self.options,
+        });
+        let digest = Digest::of(canonical_json(&identity).as_bytes());
+        format!("{task}-{}-{}", self.source, &digest[..16])
+    }
+}
+
+/// The one JSON text of a value: keys sorted, no spaces, whole numbers without a fraction.
+pub fn canonical_json(value: &Value) -> String {
+    canonical(value).to_string()
+}
+
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.iter().collect();
+            entries.sort_by_key(|(key, _)| *key);
+            let entries = entries.into_iter();
+            Value::Object(
+                entries
+                    .map(|(key, value)| (key.clone(), canonical(value)))
+                    .collect::<Map<_, _>>(),
+            )
+        }
+        Value::Array(items) => items.iter().map(canonical).collect(),
+        Value::Number(number) => match number.as_f64() {
+            // Beyond 2^53 an integer stored as a float is not exact: leave such numbers as they are.
+            Some(float)
+                if number.is_f64() && float.fract() == 0.0 && float.abs() < 2_f64.powi(53) =>
+            {
+                json!(float as i64)
+            }
+            _ => value.clone(),
+        },
+        _ => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_and_spelling_do_not_matter() {
+        let one = json!({"b": 1.0, "a": [true, {"y": 0.25, "x": null}]});
+        let other = json!({"a": [true, {"x": null, "y": 0.25}], "b": 1});
+        assert_eq!(
+            canonical_json(&one),
+            r#"{"a":[true,{"x":null,"y":0.25}],"b":1}"#
+        );
+        assert_eq!(canonical_json(&one), canonical_json(&other));
+    }
+
+    #[test]
+    fn every_part_of_the_key_matters() {
+        let key = Key {
+            source: Source::Generated,
+            protocol: Protocol::Clean,
+            options: json!({"seed": 1}),
+        };
+        let mut names = vec![key.folder_name("toy", 1), key.folder_name("toy", 2)];
+        for changed in [
+            Key {
+                source: Source::Official,
+                ..key.clone()
+            },
+            Key {
+                protocol: Protocol::Tay2021,
+                ..key.clone()
+            },
+            Key {
+                options: json!({"seed": 2}),
+                ..key.clone()
+            },
+        ] {
+            names.push(changed.folder_name("toy", 1));
+        }
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 5);
+    }
+}

@@ -1,0 +1,155 @@
+//! `manifest.json`: what a stored entry holds and how it came about.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Digest, Key, Protocol, Source};
+
+/// One of the three splits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// What a model is fitted on.
+    Train,
+    /// What picks the checkpoint.
+    Val,
+    /// What is scored once.
+    Test,
+}
+
+impl Part {
+    /// In the order of files and reports.
+    pub const ALL: [Part; 3] = [Part::Train, Part::Val, Part::Test];
+
+    /// `train`, `val` or `test`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Train => "train",
+            Part::Val => "val",
+            Part::Test => "test",
+        }
+    }
+
+    /// The name of its file in an entry's folder.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Part::Train => "train.safetensors",
+            Part::Val => "val.safetensors",
+            Part::Test => "test.safetensors",
+        }
+    }
+}
+
+/// Three of a kind, one for each split.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PerPart<T> {
+    /// Of the training split.
+    pub train: T,
+    /// Of the validation split.
+    pub val: T,
+    /// Of the test split.
+    pub test: T,
+}
+
+impl<T> PerPart<T> {
+    /// Calls `make` for train, val and test, in this order.
+    ///
+    /// # Errors
+    /// The first error of `make`.
+    pub fn try_new<E>(mut make: impl FnMut(Part) -> Result<T, E>) -> Result<Self, E> {
+        Ok(PerPart {
+            train: make(Part::Train)?,
+            val: make(Part::Val)?,
+            test: make(Part::Test)?,
+        })
+    }
+
+    /// The one of `part`.
+    pub fn get(&self, part: Part) -> &T {
+        match part {
+            Part::Train => &self.train,
+            Part::Val => &self.val,
+            Part::Test => &self.test,
+        }
+    }
+
+    /// The one of `part`, to be changed.
+    pub fn get_mut(&mut self, part: Part) -> &mut T {
+        match part {
+            Part::Train => &mut self.train,
+            Part::Val => &mut self.val,
+            Part::Test => &mut self.test,
+        }
+    }
+}
+
+/// What one file holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitManifest {
+    /// Number of examples.
+    pub rows: usize,
+    /// Number of examples with each label.
+    pub labels: Vec<u64>,
+    /// Size of the file.
+    pub bytes: u64,
+    /// SHA-256 of the file.
+    pub sha256: String,
+}
+
+/// What an entry holds and how it came about. Written last: an entry without it does not exist.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Name of the task.
+    pub task: String,
+    /// Version of the task that built it.
+    pub version: u32,
+    /// Where the data comes from.
+    pub source: Source,
+    /// How the splits are cut.
+    pub protocol: Protocol,
+    /// The options that decided it.
+    pub options: Value,
+    /// The task's label for them: its name, or one that says that they are not the published ones.
+    pub label: String,
+    /// Longest sequence that the options allow.
+    pub max_length: usize,
+    /// The three files.
+    pub splits: PerPart<SplitManifest>,
+    /// One digest for the content of all three.
+    pub digest: String,
+    /// The data is smaller than what the source publishes.
+    #[serde(default)]
+    pub partial: bool,
+    /// The builder promises that no row occurs twice, within a split or between them.
+    #[serde(default)]
+    pub distinct: bool,
+    /// Remarks of the builder, for people.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// When it was built, in seconds since 1970.
+    #[serde(default)]
+    pub built_at: u64,
+    /// How long building took, in seconds.
+    #[serde(default)]
+    pub build_seconds: f64,
+}
+
+impl Manifest {
+    /// The key under which it is stored.
+    pub fn key(&self) -> Key {
+        Key {
+            source: self.source,
+            protocol: self.protocol,
+            options: self.options.clone(),
+        }
+    }
+
+    /// The content digest that these three files have.
+    pub(crate) fn content_digest(splits: &PerPart<SplitManifest>) -> String {
+        let mut digest = Digest::default();
+        for part in Part::ALL {
+            let line = format!("{} {}\n", part.name(), splits.get(part).sha256);
+            digest.update(line.as_bytes());
+        }
+        digest.hex()
+    }
+}

@@ -1,0 +1,101 @@
+//! From a JSON object of options to a task's own struct.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::{About, Source};
+
+/// Reads `options` into a task's struct. `defaults` has every key, with a value of the right type.
+///
+/// # Errors
+/// [`Error::UnknownOption`], or [`Error::Option`] naming the key that is missing or of another type.
+pub(crate) fn parse<T: DeserializeOwned>(
+    about: &About,
+    defaults: &Value,
+    options: &Value,
+) -> Result<T> {
+    let bad = |key: &str, value: String, allowed: String| Error::Option {
+        task: about.name,
+        key: key.to_owned(),
+        value,
+        allowed,
+    };
+    let (Some(known), Some(given)) = (defaults.as_object(), options.as_object()) else {
+        return Err(bad(
+            "options",
+            options.to_string(),
+            "a JSON object".to_owned(),
+        ));
+    };
+    if let Some(key) = given.keys().find(|key| !known.contains_key(*key)) {
+        let names: Vec<_> = known.keys().map(String::as_str).collect();
+        return Err(Error::UnknownOption {
+            task: about.name,
+            key: key.clone(),
+            known: names.join(", "),
+        });
+    }
+    for (key, default) in known {
+        let (fits, wanted) = match (default, given.get(key)) {
+            (_, None) => {
+                return Err(bad(
+                    key,
+                    "left out".to_owned(),
+                    format!("for example {default}"),
+                ));
+            }
+            (Value::Number(number), Some(value)) if number.is_u64() => {
+                (value.is_u64(), "a whole number, 0 or more")
+            }
+            (Value::Number(_), Some(value)) => (value.is_number(), "a number"),
+            (Value::Bool(_), Some(value)) => (value.is_boolean(), "true or false"),
+            (Value::String(_), Some(value)) => (value.is_string(), "text"),
+            _ => (true, ""),
+        };
+        if !fits {
+            return Err(bad(key, given[key].to_string(), wanted.to_owned()));
+        }
+    }
+    T::deserialize(options).map_err(|error| bad("options", options.to_string(), error.to_string()))
+}
+
+/// Checks that an option lies in a range.
+///
+/// # Errors
+/// [`Error::Option`] naming key, value and range.
+pub(crate) fn within<T: PartialOrd + Display>(
+    about: &About,
+    key: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<()> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(Error::Option {
+        task: about.name,
+        key: key.to_owned(),
+        value: value.to_string(),
+        allowed: format!("{} to {}", range.start(), range.end()),
+    })
+}
+
+/// Checks that the task has this source.
+///
+/// # Errors
+/// [`Error::Source`].
+pub(crate) fn has_source(about: &About, source: Source) -> Result<()> {
+    if about.sources.contains(&source) {
+        return Ok(());
+    }
+    let known: Vec<_> = about.sources.iter().map(|source| source.name()).collect();
+    Err(Error::Source {
+        task: about.name,
+        wanted: source.to_string(),
+        known: known.join(", "),
+    })
+}

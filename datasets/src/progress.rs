@@ -1,0 +1,18 @@
+//! How long work reports itself, without knowing about terminals.
+
+/// Receives the steps of long work. Calls may come from any thread.
+pub trait Progress: Sync {
+    /// A stage begins; `total` is in the units of [`advance`](Self::advance), where known.
+    fn begin(&self, what: &str, total: Option<u64>);
+    /// `by` more units are done.
+    fn advance(&self, by: u64);
+    /// The stage is over.
+    fn finish(&self);
+}
+
+/// Reports to nobody.
+impl Progress for () {
+    fn begin(&self, _what: &str, _total: Option<u64>) {}
+    fn advance(&self, _by: u64) {}
+    fn finish(&self) {}
+}

@@ -1,0 +1,267 @@
+//! Rows on their way to disk.
+//!
+//! Tokens are spooled to one file per split and tower, so that memory stays small whatever the size of the data
+//! (nine bytes a row are kept: label and end offset). A safetensors file starts with a header that has the sizes,
+//! so the final file is assembled from the spools when all rows are there.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+
+use crate::error::{Error, Result, io};
+use crate::manifest::{Part, PerPart, SplitManifest};
+use crate::{About, Digest};
+
+/// Takes the rows of a build and writes them to disk as they come, in any order of splits.
+pub struct Sink {
+    about: &'static About,
+    max_length: usize,
+    folder: PathBuf,
+    parts: PerPart<Columns>,
+    notes: Vec<String>,
+    partial: bool,
+    distinct: bool,
+}
+
+/// What a builder said about its data, beside the rows.
+pub(crate) struct Remarks {
+    pub notes: Vec<String>,
+    pub partial: bool,
+    pub distinct: bool,
+}
+
+struct Columns {
+    towers: Vec<Spool>,
+    labels: Vec<u8>,
+}
+
+struct Spool {
+    path: PathBuf,
+    file: BufWriter<File>,
+    /// Row `i` is bytes `offsets[i]..offsets[i + 1]` of the spool.
+    offsets: Vec<u64>,
+}
+
+impl Sink {
+    /// A sink that works in `folder`, which exists and is empty.
+    pub(crate) fn create(folder: &Path, about: &'static About, max_length: usize) -> Result<Sink> {
+        let columns = |part: Part| {
+            let spool = |tower: usize| {
+                let path = folder.join(format!("{}.{tower}.spool", part.name()));
+                let file = File::create(&path).map_err(io("create", &path))?;
+                Ok(Spool {
+                    path,
+                    file: BufWriter::with_capacity(1 << 20, file),
+                    offsets: vec![0],
+                })
+            };
+            Ok(Columns {
+                towers: (0..about.towers).map(spool).collect::<Result<_>>()?,
+                labels: Vec::new(),
+            })
+        };
+        Ok(Sink {
+            about,
+            max_length,
+            folder: folder.to_owned(),
+            parts: PerPart::try_new(columns)?,
+            notes: Vec::new(),
+            partial: false,
+            distinct: false,
+        })
+    }
+
+    /// Adds one example: a byte sequence per tower, and its label.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the disk is full; [`Error::Builder`] when the row does not fit the task's description
+    /// (number of towers, length, vocabulary, classes).
+    pub fn row(&mut self, part: Part, towers: &[&[u8]], label: u8) -> Result<()> {
+        self.check(towers, label)?;
+        let columns = self.parts.get_mut(part);
+        for (spool, tokens) in columns.towers.iter_mut().zip(towers) {
+            spool
+                .file
+                .write_all(tokens)
+                .map_err(io("write", &spool.path))?;
+            let end = spool.offsets[spool.offsets.len() - 1] + tokens.len() as u64;
+            spool.offsets.push(end);
+        }
+        columns.labels.push(label);
+        Ok(())
+    }
+
+    /// Adds a remark for people to the manifest.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
+    /// Says that the source publishes more than what is here.
+    pub fn mark_partial(&mut self) {
+        self.partial = true;
+    }
+
+    /// Promises that no row occurs twice, within a split or between them; verification holds the data to it.
+    pub fn promise_distinct(&mut self) {
+        self.distinct = true;
+    }
+
+    fn check(&self, towers: &[&[u8]], label: u8) -> Result<()> {
+        let about = self.about;
+        let problem = if towers.len() != about.towers {
+            format!("{} sequences instead of {}", towers.len(), about.towers)
+        } else if usize::from(label) >= about.classes {
+            format!("label {label} of {} classes", about.classes)
+        } else if let Some(tokens) = towers.iter().find(|tokens| tokens.len() > self.max_length) {
+            format!("{} tokens, more than {}", tokens.len(), self.max_length)
+        } else if let Some(token) = towers
+            .iter()
+            .filter_map(|tokens| too_large(tokens, about))
+            .next()
+        {
+            format!("token {token} of a vocabulary of {}", about.vocabulary)
+        } else {
+            return Ok(());
+        };
+        Err(Error::Builder {
+            task: about.name,
+            problem,
+        })
+    }
+
+    /// Assembles, hashes and syncs the three files, and removes the spools.
+    pub(crate) fn finish(mut self) -> Result<(PerPart<SplitManifest>, Remarks)> {
+        let splits = PerPart::try_new(|part| {
+            let columns = self.parts.get_mut(part);
+            if columns.labels.is_empty() {
+                return Err(Error::Builder {
+                    task: self.about.name,
+                    problem: format!("no rows in {}", part.name()),
+                });
+            }
+            columns.assemble(&self.folder.join(part.file_name()), self.about.classes)
+        })?;
+        let remarks = Remarks {
+            notes: self.notes,
+            partial: self.partial,
+            distinct: self.distinct,
+        };
+        Ok((splits, remarks))
+    }
+}
+
+/// The largest token of a row, where it is outside the vocabulary.
+pub(crate) fn too_large(tokens: &[u8], about: &About) -> Option<u8> {
+    let largest = tokens.iter().copied().max()?;
+    (usize::from(largest) + about.first_id as usize >= about.vocabulary).then_some(largest)
+}
+
+/// Names of the columns of one tower: tokens, offsets.
+pub(crate) fn column_names(tower: usize) -> (String, String) {
+    match tower {
+        0 => ("tokens".to_owned(), "offsets".to_owned()),
+        _ => (
+            format!("tokens.{}", tower + 1),
+            format!("offsets.{}", tower + 1),
+        ),
+    }
+}
+
+impl Columns {
+    fn assemble(&mut self, path: &Path, classes: usize) -> Result<SplitManifest> {
+        let rows = self.labels.len();
+        let header = self.header(rows, path)?;
+        let file = File::create(path).map_err(io("create", path))?;
+        let mut output = Hashed {
+            file: BufWriter::with_capacity(1 << 20, file),
+            digest: Digest::default(),
+            bytes: 0,
+        };
+        let mut write = |bytes: &[u8]| output.write(bytes).map_err(io("write", path));
+        write(&header)?;
+        for spool in &self.towers {
+            for offset in &spool.offsets {
+                write(&offset.to_le_bytes())?;
+            }
+        }
+        let mut buffer = vec![0; 1 << 20];
+        for spool in &mut self.towers {
+            spool.file.flush().map_err(io("write", &spool.path))?;
+            let mut input = File::open(&spool.path).map_err(io("read", &spool.path))?;
+            loop {
+                let count = input.read(&mut buffer).map_err(io("read", &spool.path))?;
+                if count == 0 {
+                    break;
+                }
+                write(&buffer[..count])?;
+            }
+            fs::remove_file(&spool.path).map_err(io("remove", &spool.path))?;
+        }
+        write(&self.labels)?;
+        output.file.flush().map_err(io("write", path))?;
+        output.file.get_ref().sync_all().map_err(io("sync", path))?;
+
+        let mut labels = vec![0; classes];
+        for &label in &self.labels {
+            labels[usize::from(label)] += 1;
+        }
+        Ok(SplitManifest {
+            rows,
+            labels,
+            bytes: output.bytes,
+            sha256: output.digest.hex(),
+        })
+    }
+
+    /// The eight bytes of length and the JSON header. Offsets come first, right behind a header padded to a
+    /// multiple of eight bytes, so that a mapped file has them aligned.
+    fn header(&self, rows: usize, path: &Path) -> Result<Vec<u8>> {
+        let mut tensors = Vec::new();
+        let mut position = 0;
+        let mut add = |name: String, dtype: Dtype, count: usize, bytes: usize| {
+            let info = TensorInfo {
+                dtype,
+                shape: vec![count],
+                data_offsets: (position, position + bytes),
+            };
+            position += bytes;
+            tensors.push((name, info));
+        };
+        for tower in 0..self.towers.len() {
+            add(column_names(tower).1, Dtype::U64, rows + 1, 8 * (rows + 1));
+        }
+        for (tower, spool) in self.towers.iter().enumerate() {
+            let tokens = spool.offsets[rows] as usize;
+            add(column_names(tower).0, Dtype::U8, tokens, tokens);
+        }
+        add("labels".to_owned(), Dtype::U8, rows, rows);
+
+        let invalid = |problem: String| io("write", path)(std::io::Error::other(problem));
+        let about = HashMap::from([("format".to_owned(), "lra-store-1".to_owned())]);
+        let metadata =
+            Metadata::new(Some(about), tensors).map_err(|error| invalid(error.to_string()))?;
+        let mut json = serde_json::to_vec(&metadata).map_err(|error| invalid(error.to_string()))?;
+        json.resize(json.len().next_multiple_of(8), b' ');
+        let mut header = (json.len() as u64).to_le_bytes().to_vec();
+        header.append(&mut json);
+        Ok(header)
+    }
+}
+
+struct Hashed {
+    file: BufWriter<File>,
+    digest: Digest,
+    bytes: u64,
+}
+
+impl Hashed {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.digest.update(bytes);
+        self.bytes += bytes.len() as u64;
+        self.file.write_all(bytes)
+    }
+}

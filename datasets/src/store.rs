@@ -1,0 +1,394 @@
+//! The store: `<data>/store/<task>-<source>-<digest>/{train,val,test}.safetensors` and `manifest.json`.
+//!
+//! An entry is built in a hidden folder beside its place, synced, and renamed, so it is there completely or not at
+//! all. A lock file per entry keeps two builders apart: the second waits, then finds the entry built. Whatever a
+//! killed builder left behind is removed by the next one.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::error::{Error, Result, io};
+use crate::manifest::{Manifest, Part, PerPart};
+use crate::options::has_source;
+use crate::split::{Split, Splits};
+use crate::stamp::{self, Look};
+use crate::{Digest, Key, Progress, Request, Sink, Task};
+
+pub(crate) const MANIFEST: &str = "manifest.json";
+
+/// A data directory.
+#[derive(Debug, Clone)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// One folder of a store.
+#[derive(Debug)]
+pub struct Entry {
+    /// Where it lies.
+    pub folder: PathBuf,
+    /// Size of all its files.
+    pub bytes: u64,
+    /// What it holds, or why that cannot be told.
+    pub manifest: Result<Manifest>,
+}
+
+impl Store {
+    /// The store in the data directory `root`, which need not exist yet.
+    pub fn new(root: &Path) -> Store {
+        Store {
+            root: root.to_owned(),
+        }
+    }
+
+    /// Where the entry of `key` lies, or would lie.
+    pub fn folder(&self, task: &dyn Task, key: &Key) -> PathBuf {
+        let about = task.about();
+        let name = task.identity(key).folder_name(about.name, about.version);
+        self.root.join("store").join(name)
+    }
+
+    /// Where published files of `task` are looked for.
+    pub fn raw(&self, task: &dyn Task) -> PathBuf {
+        self.root.join("raw").join(task.about().name)
+    }
+
+    /// Opens an entry.
+    ///
+    /// # Errors
+    /// Impossible options; [`Error::Missing`] with the command that makes it; [`Error::Corrupt`] with the file.
+    pub fn open(&self, task: &dyn Task, key: &Key) -> Result<Splits> {
+        check(task, key)?;
+        let folder = self.folder(task, key);
+        if folder.is_dir() {
+            return open_folder(task, &folder);
+        }
+        let about = task.about();
+        Err(Error::Missing {
+            what: format!("the {} data of {}", key.source, about.name),
+            path: folder,
+            command: format!("lra data make {} --source {}", about.name, key.source),
+            stand_in: stand_in(task, key),
+        })
+    }
+
+    /// Opens an entry, and builds it first where it does not exist. `from` is the folder with the published files;
+    /// by default [`raw`](Self::raw).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and whatever keeps it from being built.
+    pub fn open_or_build(
+        &self,
+        task: &dyn Task,
+        key: &Key,
+        from: Option<&Path>,
+        progress: &dyn Progress,
+    ) -> Result<Splits> {
+        check(task, key)?;
+        let folder = self.folder(task, key);
+        if !folder.is_dir() {
+            let _lock = lock(&folder, progress)?;
+            // Another builder may have finished while this one waited.
+            if !folder.is_dir() {
+                self.build(task, key, from, &folder, progress)?;
+            }
+        }
+        open_folder(task, &folder)
+    }
+
+    /// Builds an entry, replacing the one that is there once the new one is complete.
+    ///
+    /// # Errors
+    /// As [`open_or_build`](Self::open_or_build).
+    pub fn rebuild(
+        &self,
+        task: &dyn Task,
+        key: &Key,
+        from: Option<&Path>,
+        progress: &dyn Progress,
+    ) -> Result<Splits> {
+        check(task, key)?;
+        let folder = self.folder(task, key);
+        let _lock = lock(&folder, progress)?;
+        self.build(task, key, from, &folder, progress)?;
+        open_folder(task, &folder)
+    }
+
+    /// Everything in the store, by name.
+    ///
+    /// # Errors
+    /// The store's folder cannot be read. A damaged entry is listed, with its error.
+    pub fn list(&self) -> Result<Vec<Entry>> {
+        let store = self.root.join("store");
+        let items = match fs::read_dir(&store) {
+            Ok(items) => items,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(io("read", &store)(error)),
+        };
+        let mut entries = Vec::new();
+        for item in items {
+            let folder = item.map_err(io("read", &store))?.path();
+            if folder.is_dir() && !hidden(&folder) {
+                let manifest = read_manifest(&folder);
+                let size = |part: Part| {
+                    fs::metadata(folder.join(part.file_name())).map_or(0, |file| file.len())
+                };
+                entries.push(Entry {
+                    bytes: Part::ALL.into_iter().map(size).sum(),
+                    folder,
+                    manifest,
+                });
+            }
+        }
+        entries.sort_by(|one, other| one.folder.cmp(&other.folder));
+        Ok(entries)
+    }
+
+    /// Builds into a hidden folder and renames it to `folder`. The caller holds the lock.
+    fn build(
+        &self,
+        task: &dyn Task,
+        key: &Key,
+        from: Option<&Path>,
+        folder: &Path,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let begun = Instant::now();
+        let key = task.identity(key);
+        let shape = task.shape(&key.options)?;
+        let work = Scratch::create(beside(folder, ".building-"))?;
+        let replaced = Scratch::create(beside(folder, ".replaced-"))?;
+
+        let mut sink = Sink::create(&work.0, task.about(), shape.max_length)?;
+        let raw = self.raw(task);
+        let request = Request {
+            source: key.source,
+            protocol: key.protocol,
+            options: &key.options,
+            raw: from.unwrap_or(&raw),
+            progress,
+        };
+        task.build(&request, &mut sink)?;
+        let (splits, remarks) = sink.finish()?;
+        let manifest = Manifest {
+            task: task.about().name.to_owned(),
+            version: task.about().version,
+            source: key.source,
+            protocol: key.protocol,
+            options: key.options,
+            label: shape.label,
+            max_length: shape.max_length,
+            digest: Manifest::content_digest(&splits),
+            splits,
+            partial: remarks.partial,
+            distinct: remarks.distinct,
+            notes: remarks.notes,
+            built_at: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs(),
+            build_seconds: begun.elapsed().as_secs_f64(),
+        };
+        stamp::write(&work.0)?;
+        write_manifest(&work.0.join(MANIFEST), &manifest)?;
+        sync_folder(&work.0)?;
+        if folder.exists() {
+            fs::rename(folder, replaced.0.join("entry")).map_err(io("replace", folder))?;
+        }
+        fs::rename(&work.0, folder).map_err(io("create", folder))?;
+        sync_folder(parent(folder))
+    }
+}
+
+/// The options are possible, and the task has the source.
+fn check(task: &dyn Task, key: &Key) -> Result<()> {
+    has_source(task.about(), key.source)?;
+    task.shape(&key.options).map(|_| ())
+}
+
+/// The flag for another source, where the task has one that needs no files.
+fn stand_in(task: &dyn Task, key: &Key) -> Option<String> {
+    let mut sources = task.about().sources.iter();
+    let other =
+        sources.find(|&&source| source != key.source && source != crate::Source::Official)?;
+    (key.source == crate::Source::Official).then(|| format!("--source {other}"))
+}
+
+/// Opens a folder as an entry of `task`, checking sizes, headers, offsets and labels against the manifest, and the
+/// SHA-256 of files that do not look as they did when last hashed.
+pub(crate) fn open_folder(task: &dyn Task, folder: &Path) -> Result<Splits> {
+    let about = task.about();
+    let manifest = read_manifest(folder)?;
+    let corrupt = |file: PathBuf, problem: String| Error::Corrupt {
+        file,
+        problem,
+        remedy: remedy(&manifest),
+    };
+    let expected = manifest.key().folder_name(about.name, manifest.version);
+    if manifest.task != about.name
+        || folder
+            .file_name()
+            .is_none_or(|name| name != expected.as_str())
+    {
+        let problem = format!("it describes `{expected}`, another entry than its folder");
+        return Err(corrupt(folder.join(MANIFEST), problem));
+    }
+    let seen = stamp::read(folder);
+    let mut all_seen = true;
+    let open = |part: Part| -> Result<Split> {
+        let path = folder.join(part.file_name());
+        let said = manifest.splits.get(part);
+        let look = match Look::at(&path) {
+            Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
+                return Err(corrupt(path, "the file is gone".to_owned()));
+            }
+            other => other?,
+        };
+        if look.bytes != said.bytes {
+            return Err(corrupt(
+                path,
+                format!("{} bytes long instead of {}", look.bytes, said.bytes),
+            ));
+        }
+        if look != *seen.get(part) {
+            all_seen = false;
+            if Digest::of_file(&path, |_| ())? != said.sha256 {
+                return Err(corrupt(
+                    path,
+                    "its SHA-256 is not the one in the manifest".to_owned(),
+                ));
+            }
+        }
+        let split = Split::open(&path, about.towers, about.classes)
+            .map_err(|problem| corrupt(path.clone(), problem))?;
+        if split.len() != said.rows {
+            return Err(corrupt(
+                path,
+                format!("{} rows instead of {}", split.len(), said.rows),
+            ));
+        }
+        Ok(split)
+    };
+    let PerPart { train, val, test } = PerPart::try_new(open)?;
+    if !all_seen {
+        // Only saves time at the next opening; a store that cannot be written is no error.
+        let _ = stamp::write(folder);
+    }
+    Ok(Splits {
+        train,
+        val,
+        test,
+        manifest,
+    })
+}
+
+/// Reads `manifest.json` of an entry.
+pub(crate) fn read_manifest(folder: &Path) -> Result<Manifest> {
+    let path = folder.join(MANIFEST);
+    let damaged = |problem: String| {
+        // The folder's name starts with the task's.
+        let name = folder
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let task = name.split('-').next().unwrap_or_default();
+        Error::Corrupt {
+            file: path.clone(),
+            problem,
+            remedy: format!("lra data make {task} --force"),
+        }
+    };
+    let text = fs::read(&path).map_err(|error| damaged(error.to_string()))?;
+    serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))
+}
+
+fn remedy(manifest: &Manifest) -> String {
+    format!(
+        "lra data make {} --source {} --force",
+        manifest.task, manifest.source
+    )
+}
+
+fn write_manifest(path: &Path, manifest: &Manifest) -> Result<()> {
+    let mut text =
+        serde_json::to_string_pretty(manifest).map_err(|error| io("write", path)(error.into()))?;
+    text.push('\n');
+    let mut file = File::create(path).map_err(io("create", path))?;
+    file.write_all(text.as_bytes()).map_err(io("write", path))?;
+    file.sync_all().map_err(io("sync", path))
+}
+
+/// Makes the names in a folder survive a power failure.
+fn sync_folder(folder: &Path) -> Result<()> {
+    // Only Unix lets a folder be opened and synced; elsewhere renaming is durable enough.
+    if cfg!(unix) {
+        File::open(folder)
+            .and_then(|file| file.sync_all())
+            .map_err(io("sync", folder))?;
+    }
+    Ok(())
+}
+
+/// Waits for the lock of an entry; it is held as long as the file is open, and freed when a process dies.
+fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
+    let store = parent(folder);
+    fs::create_dir_all(store).map_err(io("create", store))?;
+    let path = beside(folder, ".lock-");
+    let file = File::create(&path).map_err(io("create", &path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            progress.begin(
+                "waiting for another process that builds the same data",
+                None,
+            );
+            let locked = file.lock().map_err(io("lock", &path));
+            progress.finish();
+            locked?;
+        }
+        Err(TryLockError::Error(error)) => return Err(io("lock", &path)(error)),
+    }
+    Ok(file)
+}
+
+fn parent(folder: &Path) -> &Path {
+    folder.parent().unwrap_or(Path::new("."))
+}
+
+/// The path beside `folder` whose name has `prefix` before it.
+fn beside(folder: &Path, prefix: &str) -> PathBuf {
+    let mut name = std::ffi::OsString::from(prefix);
+    name.push(folder.file_name().unwrap_or_default());
+    folder.with_file_name(name)
+}
+
+fn hidden(folder: &Path) -> bool {
+    folder
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with('.'))
+}
+
+/// A folder that starts empty, whatever a killed process left in it, and is removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn create(path: PathBuf) -> Result<Scratch> {
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(io("clear", &path)(error));
+            }
+            _ => {}
+        }
+        fs::create_dir(&path).map_err(io("create", &path))?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Gone already after a successful rename; otherwise the next build clears it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,152 @@
+//! A stored entry at a glance: sizes, labels, lengths, and what trivial classifiers score.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::{Baseline, Lengths, Manifest, Part, Splits, Task};
+
+/// Width of the longest bar of a histogram, in characters.
+const BAR: usize = 40;
+
+/// What `lra data show` prints, as data.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    /// Title of the task.
+    pub title: &'static str,
+    /// Provenance.
+    pub manifest: Manifest,
+    /// Train, val, test.
+    pub splits: Vec<SplitSummary>,
+    /// Fitted on train, measured on test.
+    pub baselines: Vec<Baseline>,
+}
+
+/// One split at a glance.
+#[derive(Debug, Clone, Serialize)]
+pub struct SplitSummary {
+    /// `train`, `val` or `test`.
+    pub name: &'static str,
+    /// Number of examples.
+    pub rows: usize,
+    /// Number of examples with each label.
+    pub labels: Vec<u64>,
+    /// Of its sequences, in tokens.
+    pub lengths: Lengths,
+}
+
+impl Summary {
+    /// Reads through the whole entry.
+    pub fn of(task: &dyn Task, splits: &Splits) -> Summary {
+        let summary = |part: Part| {
+            let split = splits.get(part);
+            SplitSummary {
+                name: part.name(),
+                rows: split.len(),
+                labels: splits.manifest.splits.get(part).labels.clone(),
+                lengths: Lengths::of(split),
+            }
+        };
+        Summary {
+            title: task.about().title,
+            manifest: splits.manifest.clone(),
+            splits: Part::ALL.into_iter().map(summary).collect(),
+            baselines: task.baselines(splits),
+        }
+    }
+
+    /// For a terminal: plain text, no colour, at most 100 columns.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        let manifest = &self.manifest;
+        let partial = if manifest.partial {
+            ", part of what is published"
+        } else {
+            ""
+        };
+        writeln!(
+            text,
+            "{} ({}), {}{partial}",
+            self.title, manifest.label, manifest.source
+        )?;
+        for note in &manifest.notes {
+            writeln!(text, "  {note}")?;
+        }
+
+        writeln!(
+            text,
+            "\n{:<6}{:>9}   {:>6}{:>6}{:>6}{:>7}{:>6}{:>6}{:>6}{:>9}",
+            "", "rows", "length", "5%", "25%", "median", "75%", "95%", "max", "mean"
+        )?;
+        for split in &self.splits {
+            let l = &split.lengths;
+            writeln!(
+                text,
+                "{:<6}{:>9}   {:>6}{:>6}{:>6}{:>7}{:>6}{:>6}{:>6}{:>9.1}",
+                split.name, split.rows, l.min, l.p5, l.p25, l.median, l.p75, l.p95, l.max, l.mean
+            )?;
+        }
+
+        let Some(train) = self.splits.first() else {
+            return Ok(());
+        };
+        writeln!(text, "\nlabels of train")?;
+        let labels = train
+            .labels
+            .iter()
+            .enumerate()
+            .map(|(label, &count)| (label.to_string(), count));
+        write_bars(text, labels.collect())?;
+        writeln!(text, "\nlengths of train, in tokens")?;
+        let bins = train.lengths.bins.iter().map(|bin| {
+            let name = if bin.from == bin.to {
+                bin.from.to_string()
+            } else {
+                format!("{}-{}", bin.from, bin.to)
+            };
+            (name, bin.count)
+        });
+        write_bars(text, bins.collect())?;
+
+        writeln!(
+            text,
+            "\naccuracy without a model, fitted on train, measured on test"
+        )?;
+        for baseline in &self.baselines {
+            writeln!(
+                text,
+                "  {:<18}{:>6.2} %",
+                baseline.name,
+                100.0 * baseline.accuracy
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn write_bars(text: &mut String, rows: Vec<(String, u64)>) -> std::fmt::Result {
+    let largest = rows
+        .iter()
+        .map(|(_, count)| *count)
+        .max()
+        .unwrap_or_default()
+        .max(1);
+    let total = rows.iter().map(|(_, count)| *count).sum::<u64>().max(1);
+    let width = rows
+        .iter()
+        .map(|(name, _)| name.len())
+        .max()
+        .unwrap_or_default();
+    for (name, count) in &rows {
+        let percent = 100.0 * *count as f64 / total as f64;
+        let bar = "█".repeat((*count as usize * BAR).div_ceil(largest as usize));
+        writeln!(text, "  {name:>width$} {count:>8} {percent:>5.1} % {bar}")?;
+    }
+    Ok(())
+}

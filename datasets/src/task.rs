@@ -1,0 +1,190 @@
+//! The seam between a task and everything else.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::baseline::{Baseline, bag_of_tokens, majority};
+use crate::error::Result;
+use crate::{Check, Key, Progress, Sink, Splits};
+
+/// What a task is, independent of any option.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct About {
+    /// Name on the command line and in records.
+    pub name: &'static str,
+    /// Name in tables.
+    pub title: &'static str,
+    /// One sentence for people.
+    pub summary: &'static str,
+    /// Where the task was published.
+    pub paper: &'static str,
+    /// Raised whenever the same options would give other bytes; part of the key of a stored entry.
+    pub version: u32,
+    /// Number of model ids, padding included.
+    pub vocabulary: usize,
+    /// Stored byte `s` is model id `s + first_id`: 1 where id 0 is padding, 0 where there is no padding id.
+    pub first_id: u32,
+    /// Number of labels, counted from 0.
+    pub classes: usize,
+    /// Sequences per example: 1, or 2 for retrieval.
+    pub towers: usize,
+    /// Where its data can come from; the first is the default.
+    pub sources: &'static [Source],
+}
+
+/// Where data comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The real task, drawn by our own generator.
+    Generated,
+    /// The published files.
+    Official,
+    /// A stand-in of the task's shape; its scores never stand beside published ones.
+    Synthetic,
+}
+
+/// How the splits are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Validation is always cut from train; the test split is never validated on.
+    #[default]
+    Clean,
+    /// As in the 2021 code.
+    Tay2021,
+}
+
+impl Source {
+    /// All sources.
+    pub const ALL: [Source; 3] = [Source::Generated, Source::Official, Source::Synthetic];
+
+    /// The name used on the command line and in folder names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Generated => "generated",
+            Source::Official => "official",
+            Source::Synthetic => "synthetic",
+        }
+    }
+}
+
+impl Protocol {
+    /// All protocols.
+    pub const ALL: [Protocol; 2] = [Protocol::Clean, Protocol::Tay2021];
+
+    /// The name used on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Clean => "clean",
+            Protocol::Tay2021 => "tay2021",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Source::ALL
+            .into_iter()
+            .find(|source| source.name() == text)
+            .ok_or_else(|| {
+                format!("unknown source `{text}`; known: generated, official, synthetic")
+            })
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Protocol::ALL
+            .into_iter()
+            .find(|protocol| protocol.name() == text)
+            .ok_or_else(|| format!("unknown protocol `{text}`; known: clean, tay2021"))
+    }
+}
+
+/// What the options make of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shape {
+    /// Longest sequence, in tokens; the length that batches are padded to.
+    pub max_length: usize,
+    /// The task's name for its published parameters (whatever the seed), otherwise a name that cannot be
+    /// mistaken for it, such as `listops@256`.
+    pub label: String,
+}
+
+/// What a builder is asked for.
+pub struct Request<'a> {
+    /// One of the task's sources.
+    pub source: Source,
+    /// How to cut the splits.
+    pub protocol: Protocol,
+    /// The task's options, complete.
+    pub options: &'a Value,
+    /// Folder with the published files: `<data>/raw/<task>`, or the one given on the command line.
+    pub raw: &'a Path,
+    /// Hears about long work.
+    pub progress: &'a dyn Progress,
+}
+
+/// A task of the arena. Implementations are unit structs listed in [`TASKS`](crate::TASKS).
+pub trait Task: Sync {
+    /// What it is.
+    fn about(&self) -> &'static About;
+
+    /// Every data option with its default, as a JSON object: `max_length` always, `seed` where data is drawn.
+    fn defaults(&self) -> Value;
+
+    /// Longest sequence and label for these options.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) for an unknown, missing or impossible option.
+    fn shape(&self, options: &Value) -> Result<Shape>;
+
+    /// The part of a key that decides which bytes are stored. A task whose data does not depend on the
+    /// protocol, or of whose options some do not apply to a source, maps keys of equal data to one key here,
+    /// so that they share a stored entry. By default: all of it.
+    fn identity(&self, key: &Key) -> Key {
+        key.clone()
+    }
+
+    /// Writes all rows of train, val and test into `sink`, in an order that depends on the request alone.
+    ///
+    /// # Errors
+    /// Missing or wrong raw data, a request that cannot be met, a full disk.
+    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()>;
+
+    /// One example for people. `towers` are stored bytes, as [`Split::tokens`](crate::Split::tokens) gives them;
+    /// bytes that make no sense are described, never a panic.
+    fn draw(&self, towers: &[&[u8]], label: u8) -> String;
+
+    /// Scores that need no model, fitted on train and measured on test.
+    fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
+        let about = self.about();
+        vec![majority(splits, about), bag_of_tokens(splits, about)]
+    }
+
+    /// Checks of the content that only the task can make, for [`Store::verify`](crate::Store::verify).
+    fn verify(&self, _splits: &Splits, _progress: &dyn Progress) -> Vec<Check> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,144 @@
+//! Toy: which of four markers comes first? A task of seconds, for tests and first steps.
+//!
+//! A sequence of 8 to `max_length` tokens is mostly filler; one position in four holds a marker. The label is the
+//! first marker. Markers are uniform and independent, so classes are equally likely, counting markers answers about
+//! half of the examples, and finding the first one answers all.
+//! Stored bytes: 0 to 3 the markers A to D, 4 to 10 the fillers; model ids are one more, 0 is padding.
+
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::draws::{below, stream};
+use crate::error::Result;
+use crate::options::{parse, within};
+use crate::{About, Key, Part, Protocol, Request, Shape, Sink, Source, Task};
+
+const MARKERS: u32 = 4;
+const FILLERS: u32 = 7;
+const MIN_LENGTH: u32 = 8;
+
+static ABOUT: About = About {
+    name: "toy",
+    title: "Toy",
+    summary: "Which of four markers comes first in a short noisy sequence?",
+    paper: "made for this program's own tests",
+    version: 1,
+    vocabulary: 1 + (MARKERS + FILLERS) as usize,
+    first_id: 1,
+    classes: MARKERS as usize,
+    towers: 1,
+    sources: &[Source::Generated],
+};
+
+/// The toy task.
+pub struct Toy;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    seed: u64,
+    train: u32,
+    val: u32,
+    test: u32,
+    max_length: u32,
+}
+
+impl Options {
+    fn read(options: &Value) -> Result<Options> {
+        let read: Options = parse(&ABOUT, &Toy.defaults(), options)?;
+        within(&ABOUT, "train", read.train, 1..=1_000_000)?;
+        within(&ABOUT, "val", read.val, 1..=1_000_000)?;
+        within(&ABOUT, "test", read.test, 1..=1_000_000)?;
+        within(&ABOUT, "max_length", read.max_length, MIN_LENGTH..=65_536)?;
+        Ok(read)
+    }
+}
+
+impl Task for Toy {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn defaults(&self) -> Value {
+        json!({ "seed": 0, "train": 2000, "val": 256, "test": 256, "max_length": 32 })
+    }
+
+    fn shape(&self, options: &Value) -> Result<Shape> {
+        let read = Options::read(options)?;
+        let defaults = Options::read(&self.defaults())?;
+        let usual = Options {
+            seed: defaults.seed,
+            ..read
+        } == defaults;
+        let max_length = read.max_length as usize;
+        let label = if usual {
+            "toy".to_owned()
+        } else {
+            format!("toy@{max_length}")
+        };
+        Ok(Shape { max_length, label })
+    }
+
+    /// The splits are drawn apart: both protocols have the same data.
+    fn identity(&self, key: &Key) -> Key {
+        Key {
+            protocol: Protocol::Clean,
+            ..key.clone()
+        }
+    }
+
+    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+        let options = Options::read(request.options)?;
+        let sizes = [options.train, options.val, options.test];
+        request.progress.begin("drawing toy examples", None);
+        for (number, (part, rows)) in Part::ALL.into_iter().zip(sizes).enumerate() {
+            let mut rng = stream("toy", options.seed, number as u64);
+            for _ in 0..rows {
+                let tokens = draw_example(&mut rng, options.max_length);
+                let label = first_marker(&tokens).unwrap_or_default();
+                sink.row(part, &[&tokens], label)?;
+            }
+        }
+        request.progress.finish();
+        Ok(())
+    }
+
+    fn draw(&self, towers: &[&[u8]], label: u8) -> String {
+        let spell = |&token: &u8| match u32::from(token) {
+            token if token < MARKERS => char::from(b'A' + token as u8),
+            token if token < MARKERS + FILLERS => '·',
+            _ => '?',
+        };
+        let text: String = towers
+            .iter()
+            .flat_map(|tokens| tokens.iter())
+            .map(spell)
+            .collect();
+        format!("{text}\nfirst marker: {}\n", spell(&label))
+    }
+}
+
+fn draw_example(rng: &mut ChaCha8Rng, max_length: u32) -> Vec<u8> {
+    let length = MIN_LENGTH + below(rng, max_length - MIN_LENGTH + 1);
+    let mut tokens: Vec<u8> = Vec::with_capacity(length as usize);
+    let mut seen = false;
+    for left in (0..length).rev() {
+        let is_marker = below(rng, 4) == 0;
+        let token = if is_marker || (!seen && left == 0) {
+            seen = true;
+            below(rng, MARKERS)
+        } else {
+            MARKERS + below(rng, FILLERS)
+        };
+        tokens.push(token as u8);
+    }
+    tokens
+}
+
+fn first_marker(tokens: &[u8]) -> Option<u8> {
+    tokens
+        .iter()
+        .copied()
+        .find(|&token| u32::from(token) < MARKERS)
+}

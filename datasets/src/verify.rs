@@ -1,0 +1,242 @@
+//! Proof that a stored entry is what its manifest says, and what its task promises.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::error::Result;
+use crate::manifest::{Manifest, Part};
+use crate::sink::too_large;
+use crate::store::{open_folder, read_manifest};
+use crate::{About, Digest, Key, Progress, Split, Splits, Store, Task};
+
+/// One question asked of an entry, and its answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was asked.
+    pub name: String,
+    /// Whether it holds.
+    pub ok: bool,
+    /// What was found.
+    pub detail: String,
+}
+
+impl Check {
+    /// A check with this outcome.
+    pub fn new(name: impl Into<String>, ok: bool, detail: impl Into<String>) -> Check {
+        Check {
+            name: name.into(),
+            ok,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// All checks of an entry.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verification {
+    /// The entry's folder.
+    pub folder: PathBuf,
+    /// In the order they were made; after a file that does not open, the later ones are left out.
+    pub checks: Vec<Check>,
+}
+
+impl Verification {
+    /// Whether every check holds.
+    pub fn passed(&self) -> bool {
+        self.checks.iter().all(|check| check.ok)
+    }
+}
+
+/// One line per check, after a line with the folder.
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.folder.display())?;
+        let width = self
+            .checks
+            .iter()
+            .map(|check| check.name.len())
+            .max()
+            .unwrap_or_default();
+        for check in &self.checks {
+            let verdict = if check.ok { "ok  " } else { "FAIL" };
+            writeln!(f, "  {verdict}  {:<width$}  {}", check.name, check.detail)?;
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Reads an entry from end to end: digests, row counts, label histograms, token range, repeated rows, and
+    /// what the task itself checks.
+    ///
+    /// # Errors
+    /// The entry does not exist, or the options are impossible. Damage is a failed check, not an error.
+    pub fn verify(
+        &self,
+        task: &dyn Task,
+        key: &Key,
+        progress: &dyn Progress,
+    ) -> Result<Verification> {
+        let folder = self.folder(task, key);
+        if !folder.is_dir() {
+            self.open(task, key)?;
+        }
+        Ok(self.verify_folder(task, &folder, progress))
+    }
+
+    /// As [`verify`](Self::verify), for a folder that [`list`](Self::list) found.
+    pub fn verify_folder(
+        &self,
+        task: &dyn Task,
+        folder: &Path,
+        progress: &dyn Progress,
+    ) -> Verification {
+        let mut checks = Vec::new();
+        match read_manifest(folder) {
+            Ok(manifest) => {
+                check_files(folder, &manifest, progress, &mut checks);
+                check_content(task, folder, progress, &mut checks);
+            }
+            Err(error) => checks.push(Check::new("manifest", false, error.to_string())),
+        }
+        Verification {
+            folder: folder.to_owned(),
+            checks,
+        }
+    }
+}
+
+fn check_files(
+    folder: &Path,
+    manifest: &Manifest,
+    progress: &dyn Progress,
+    checks: &mut Vec<Check>,
+) {
+    let total = Part::ALL
+        .into_iter()
+        .map(|part| manifest.splits.get(part).bytes)
+        .sum();
+    progress.begin("hashing", Some(total));
+    for part in Part::ALL {
+        let expected = &manifest.splits.get(part).sha256;
+        let name = format!("{}: SHA-256", part.name());
+        checks.push(
+            match Digest::of_file(&folder.join(part.file_name()), |bytes| {
+                progress.advance(bytes)
+            }) {
+                Ok(found) if found == *expected => Check::new(name, true, found),
+                Ok(found) => Check::new(name, false, format!("{found} instead of {expected}")),
+                Err(error) => Check::new(name, false, error.to_string()),
+            },
+        );
+    }
+    progress.finish();
+    let ok = manifest.digest == Manifest::content_digest(&manifest.splits);
+    checks.push(Check::new("content digest", ok, manifest.digest.clone()));
+}
+
+fn check_content(task: &dyn Task, folder: &Path, progress: &dyn Progress, checks: &mut Vec<Check>) {
+    let splits = match open_folder(task, folder) {
+        Ok(splits) => splits,
+        Err(error) => return checks.push(Check::new("opens", false, error.to_string())),
+    };
+    let about = task.about();
+    for part in Part::ALL {
+        let split = splits.get(part);
+        let said = splits.manifest.splits.get(part);
+        let name = |what: &str| format!("{}: {what}", part.name());
+        // Opening compared the number of rows already.
+        checks.push(Check::new(name("rows"), true, split.len().to_string()));
+        let mut labels = vec![0; about.classes];
+        split
+            .labels()
+            .iter()
+            .for_each(|&label| labels[usize::from(label)] += 1);
+        checks.push(Check::new(
+            name("labels"),
+            labels == said.labels,
+            format!("{labels:?}"),
+        ));
+        checks.push(check_tokens(
+            split,
+            splits.manifest.max_length,
+            about,
+            name("tokens"),
+        ));
+    }
+    checks.push(check_repeats(&splits));
+    checks.extend(task.verify(&splits, progress));
+}
+
+fn check_tokens(split: &Split, max_length: usize, about: &About, name: String) -> Check {
+    let bad = (0..split.len()).into_par_iter().find_map_first(|row| {
+        (0..split.towers()).find_map(|tower| {
+            let tokens = split.tokens(tower, row);
+            if tokens.len() > max_length {
+                return Some(format!(
+                    "row {row} has {} tokens, more than {max_length}",
+                    tokens.len()
+                ));
+            }
+            let token = too_large(tokens, about)?;
+            Some(format!(
+                "row {row} has token {token}, outside the vocabulary"
+            ))
+        })
+    });
+    match bad {
+        Some(problem) => Check::new(name, false, problem),
+        None => Check::new(
+            name,
+            true,
+            format!("all within the vocabulary, at most {max_length} long"),
+        ),
+    }
+}
+
+/// Rows that occur more than once. Only a promise of the builder makes them a failure: published data has some.
+fn check_repeats(splits: &Splits) -> Check {
+    let mut within = 0_u64;
+    let mut between = 0_u64;
+    let mut first_seen: HashMap<[u8; 16], Part> = HashMap::new();
+    for part in Part::ALL {
+        let split = splits.get(part);
+        let hashes: Vec<_> = (0..split.len())
+            .into_par_iter()
+            .map(|row| row_hash(split, row))
+            .collect();
+        for hash in hashes {
+            match first_seen.get(&hash) {
+                None => drop(first_seen.insert(hash, part)),
+                Some(&seen) if seen == part => within += 1,
+                Some(_) => between += 1,
+            }
+        }
+    }
+    let detail = format!("{within} repeated within a split, {between} in more than one split");
+    let promised = splits.manifest.distinct;
+    let name = if promised {
+        "no row twice"
+    } else {
+        "repeated rows (allowed)"
+    };
+    Check::new(name, !promised || within + between == 0, detail)
+}
+
+/// Half a SHA-256: at 10^8 rows the chance of one false alarm is 10^-23.
+fn row_hash(split: &Split, row: usize) -> [u8; 16] {
+    let mut digest = Sha256::new();
+    for tower in 0..split.towers() {
+        let tokens = split.tokens(tower, row);
+        digest.update((tokens.len() as u64).to_le_bytes());
+        digest.update(tokens);
+    }
+    let mut half = [0; 16];
+    half.copy_from_slice(&digest.finalize()[..16]);
+    half
+}

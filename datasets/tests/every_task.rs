@@ -1,0 +1,115 @@
+//! What holds for every registered task, made small.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use lra_datasets::{Key, Part, Source, Store, Summary, TASKS, Task};
+use serde_json::json;
+
+/// The default source with few rows; nothing for tasks that read published files by default.
+fn small(task: &dyn Task, seed: u64) -> Option<Key> {
+    let mut key = Key::default_of(task);
+    let sources = task.about().sources.iter();
+    key.source = *sources
+        .clone()
+        .find(|&&source| source != Source::Official)?;
+    for (option, value) in [("train", 300), ("val", 60), ("test", 60), ("seed", seed)] {
+        if key.options.get(option).is_some() {
+            key.options[option] = json!(value);
+        }
+    }
+    Some(key)
+}
+
+#[test]
+fn names_are_unique_and_complete() {
+    for (index, task) in TASKS.iter().enumerate() {
+        let about = task.about();
+        assert!(
+            TASKS[..index]
+                .iter()
+                .all(|other| other.about().name != about.name)
+        );
+        // The name begins folder names and is followed by a dash.
+        assert!(
+            about
+                .name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        );
+        assert!(!about.title.is_empty() && !about.summary.is_empty() && !about.paper.is_empty());
+        assert!(!about.sources.is_empty() && (1..=2).contains(&about.towers));
+        assert!(about.vocabulary <= 256 + about.first_id as usize && about.classes <= 256);
+    }
+}
+
+#[test]
+fn defaults_are_the_published_task() {
+    for task in TASKS {
+        let defaults = task.defaults();
+        let shape = task.shape(&defaults).unwrap();
+        assert_eq!(shape.label, task.about().name);
+        assert_eq!(json!(shape.max_length), defaults["max_length"]);
+        if defaults.get("seed").is_some() {
+            let mut seeded = defaults.clone();
+            seeded["seed"] = json!(12345);
+            assert_eq!(
+                task.shape(&seeded).unwrap(),
+                shape,
+                "the seed is no parameter of the task"
+            );
+        }
+        let mut unknown = defaults.clone();
+        unknown["surprise"] = json!(1);
+        assert!(task.shape(&unknown).is_err());
+    }
+}
+
+#[test]
+fn data_is_reproducible_and_depends_on_the_seed() {
+    for task in TASKS {
+        let digest = |seed: u64| {
+            let root = tempfile::tempdir().unwrap();
+            let splits =
+                Store::new(root.path()).open_or_build(*task, &small(*task, seed)?, None, &());
+            Some(splits.unwrap().manifest.digest)
+        };
+        let Some(first) = digest(1) else { continue };
+        assert_eq!(Some(&first), digest(1).as_ref(), "{}", task.about().name);
+        if task.defaults().get("seed").is_some() {
+            assert_ne!(Some(&first), digest(2).as_ref(), "{}", task.about().name);
+        }
+    }
+}
+
+#[test]
+fn entries_verify_draw_and_summarise() {
+    for task in TASKS {
+        let Some(key) = small(*task, 0) else { continue };
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::new(root.path());
+        let splits = store.open_or_build(*task, &key, None, &()).unwrap();
+        let verification = store.verify(*task, &key, &()).unwrap();
+        assert!(verification.passed(), "{verification}");
+        for part in Part::ALL {
+            let split = splits.get(part);
+            let towers: Vec<_> = (0..split.towers())
+                .map(|tower| split.tokens(tower, 0))
+                .collect();
+            assert!(!task.draw(&towers, split.label(0)).is_empty());
+        }
+        // Bytes that no builder would write are described, not a panic.
+        let hostile: Vec<u8> = (0..=255).collect();
+        let towers = vec![&hostile[..]; task.about().towers];
+        assert!(!task.draw(&towers, 255).is_empty());
+        assert!(!task.draw(&vec![&[][..]; task.about().towers], 0).is_empty());
+
+        let summary = Summary::of(*task, &splits);
+        assert!(
+            summary
+                .baselines
+                .iter()
+                .all(|baseline| (0.0..=1.0).contains(&baseline.accuracy))
+        );
+        assert!(summary.text().contains("bag of tokens"));
+        assert!(serde_json::to_value(&summary).unwrap()["splits"][0]["lengths"]["bins"].is_array());
+    }
+}

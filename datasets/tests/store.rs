@@ -1,0 +1,433 @@
+//! The store, on the toy task and on small tasks made for these tests.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lra_datasets::tasks::{Toy, find};
+use lra_datasets::{
+    About, Class, Error, Key, Part, Progress, Protocol, Request, Result, Shape, Sink, Source,
+    Store, Task,
+};
+use serde_json::{Value, json};
+
+fn toy() -> Key {
+    Key::default_of(&Toy)
+}
+
+fn built() -> (tempfile::TempDir, Store, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path());
+    store.open_or_build(&Toy, &toy(), None, &()).unwrap();
+    let folder = store.folder(&Toy, &toy());
+    (root, store, folder)
+}
+
+#[test]
+fn builds_once_and_opens_the_same() {
+    let (_root, store, folder) = built();
+    let splits = store.open(&Toy, &toy()).unwrap();
+    assert_eq!(
+        [splits.train.len(), splits.val.len(), splits.test.len()],
+        [2000, 256, 256]
+    );
+    let manifest = &splits.manifest;
+    assert_eq!((manifest.label.as_str(), manifest.max_length), ("toy", 32));
+    assert_eq!(manifest.splits.train.labels.iter().sum::<u64>(), 2000);
+    assert_eq!(
+        manifest.key().folder_name("toy", 1),
+        folder.file_name().unwrap().to_str().unwrap()
+    );
+    // The bytes of seed 0: another value means that stored data and published digests no longer hold.
+    insta::assert_snapshot!(manifest.digest, @"e119973052fffb192ac4f08e4e5b87129945852458d35f07e35ce0f46c1c53e1");
+    let entries = store.list().unwrap();
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].manifest.as_ref().unwrap(), manifest);
+    assert!(entries[0].bytes > 40_000);
+}
+
+#[test]
+fn protocols_of_equal_data_share_an_entry() {
+    let (_root, store, folder) = built();
+    let key = Key {
+        protocol: Protocol::Tay2021,
+        ..toy()
+    };
+    assert_eq!(store.folder(&Toy, &key), folder);
+    assert!(store.open(&Toy, &key).is_ok());
+}
+
+#[test]
+fn missing_data_says_how_to_get_it() {
+    let root = tempfile::tempdir().unwrap();
+    let error = Store::new(root.path()).open(&Toy, &toy()).unwrap_err();
+    assert_eq!(error.class(), Class::Data);
+    let text = error.to_string();
+    assert!(
+        text.contains("lra data make toy --source generated"),
+        "{text}"
+    );
+    assert!(text.contains(root.path().to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn impossible_requests_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path());
+    let with = |key: &str, value: Value| {
+        let mut changed = toy();
+        changed.options[key] = value;
+        store.open_or_build(&Toy, &changed, None, &()).unwrap_err()
+    };
+    insta::assert_snapshot!(with("max_length", json!(3)), @"toy: option `max_length` cannot be 3; allowed: 8 to 65536");
+    insta::assert_snapshot!(with("train", json!(-1)), @"toy: option `train` cannot be -1; allowed: a whole number, 0 or more");
+    insta::assert_snapshot!(with("trian", json!(1)), @"toy has no option `trian`; it has: seed, train, val, test, max_length");
+    let official = Key {
+        source: Source::Official,
+        ..toy()
+    };
+    insta::assert_snapshot!(store.open(&Toy, &official).unwrap_err(), @"toy has no source `official`; it has: generated");
+    assert_eq!(with("seed", json!("x")).class(), Class::Usage);
+    assert!(
+        !root.path().join("store").exists(),
+        "a refused request leaves nothing behind"
+    );
+}
+
+#[test]
+fn damage_is_found_when_opening() {
+    type Harm = fn(&Path);
+    let table: &[(&str, Harm, &str, &str)] = &[
+        (
+            "truncated",
+            |folder| shorten(&folder.join("val.safetensors"), 100),
+            "val.safetensors",
+            "bytes long instead of",
+        ),
+        (
+            "grown",
+            |folder| append(&folder.join("train.safetensors")),
+            "train.safetensors",
+            "bytes long instead of",
+        ),
+        (
+            "edited",
+            |folder| flip(&folder.join("test.safetensors"), 3000),
+            "test.safetensors",
+            "SHA-256",
+        ),
+        (
+            "gone",
+            |folder| fs::remove_file(folder.join("train.safetensors")).unwrap(),
+            "train.safetensors",
+            "gone",
+        ),
+        (
+            "no manifest",
+            |folder| fs::remove_file(folder.join("manifest.json")).unwrap(),
+            "manifest.json",
+            "",
+        ),
+        (
+            "other manifest",
+            |folder| fs::write(folder.join("manifest.json"), "{}").unwrap(),
+            "manifest.json",
+            "missing field",
+        ),
+        (
+            "changed options",
+            |folder| replace(&folder.join("manifest.json"), "\"seed\": 0", "\"seed\": 1"),
+            "manifest.json",
+            "another entry",
+        ),
+    ];
+    for (name, harm, file, problem) in table {
+        let (_root, store, folder) = built();
+        harm(&folder);
+        let error = store.open(&Toy, &toy()).expect_err(name);
+        assert_eq!(error.class(), Class::Data, "{name}");
+        let text = error.to_string();
+        assert!(
+            text.contains(folder.join(file).to_str().unwrap()),
+            "{name}: {text}"
+        );
+        assert!(text.contains(problem), "{name}: {text}");
+        assert!(
+            text.contains("lra data make toy") && text.contains("--force"),
+            "{name}: {text}"
+        );
+        // Nothing is silently made again, and the remedy works.
+        assert!(
+            store.open_or_build(&Toy, &toy(), None, &()).is_err(),
+            "{name}"
+        );
+        assert!(!store.verify(&Toy, &toy(), &()).unwrap().passed(), "{name}");
+        store.rebuild(&Toy, &toy(), None, &()).unwrap();
+        assert!(store.verify(&Toy, &toy(), &()).unwrap().passed(), "{name}");
+    }
+}
+
+#[test]
+fn an_edit_that_hides_its_time_is_found_by_verifying() {
+    let (_root, store, folder) = built();
+    let path = folder.join("train.safetensors");
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    flip(&path, 20_000);
+    File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_modified(modified)
+        .unwrap();
+    let verification = store.verify(&Toy, &toy(), &()).unwrap();
+    let failed: Vec<_> = verification
+        .checks
+        .iter()
+        .filter(|check| !check.ok)
+        .collect();
+    assert_eq!(failed[0].name, "train: SHA-256", "{verification}");
+}
+
+#[test]
+fn a_copied_entry_opens_and_is_hashed_only_once() {
+    let (_root, store, folder) = built();
+    for part in Part::ALL {
+        // As copying does: same bytes, another time.
+        let file = File::options()
+            .write(true)
+            .open(folder.join(part.file_name()))
+            .unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1))
+            .unwrap();
+    }
+    let stamp = fs::read(folder.join("checked.json")).unwrap();
+    store.open(&Toy, &toy()).unwrap();
+    let renewed = fs::read(folder.join("checked.json")).unwrap();
+    assert_ne!(stamp, renewed);
+    store.open(&Toy, &toy()).unwrap();
+    assert_eq!(renewed, fs::read(folder.join("checked.json")).unwrap());
+}
+
+#[test]
+fn leftovers_of_a_killed_build_are_cleared() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path());
+    let folder = store.folder(&Toy, &toy());
+    let name = folder.file_name().unwrap().to_str().unwrap();
+    let left = folder.with_file_name(format!(".building-{name}"));
+    fs::create_dir_all(left.join("deeper")).unwrap();
+    fs::write(left.join("train.0.spool"), "half").unwrap();
+    store.open_or_build(&Toy, &toy(), None, &()).unwrap();
+    assert!(!left.exists());
+    assert_eq!(store.list().unwrap().len(), 1);
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_a_clear_error() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("store"), "a file where a folder should be").unwrap();
+    let error = Store::new(root.path())
+        .open_or_build(&Toy, &toy(), None, &())
+        .unwrap_err();
+    assert_eq!(error.class(), Class::System);
+    assert!(error.to_string().starts_with("cannot create "), "{error}");
+}
+
+/// Counts builds, and makes each of them long enough to collide.
+#[derive(Default)]
+struct Slow(AtomicUsize);
+
+impl Progress for Slow {
+    fn begin(&self, what: &str, _total: Option<u64>) {
+        if what.starts_with("drawing") {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+    fn advance(&self, _by: u64) {}
+    fn finish(&self) {}
+}
+
+#[test]
+fn concurrent_builders_build_once() {
+    let root = tempfile::tempdir().unwrap();
+    let progress = Slow::default();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let splits = Store::new(root.path())
+                    .open_or_build(&Toy, &toy(), None, &progress)
+                    .unwrap();
+                assert_eq!(splits.train.len(), 2000);
+            });
+        }
+    });
+    assert_eq!(progress.0.load(Ordering::SeqCst), 1);
+}
+
+/// Two towers, and whatever rows the options say.
+struct Pairs;
+
+static PAIRS: About = About {
+    name: "pairs",
+    title: "Pairs",
+    summary: "two sequences",
+    paper: "none",
+    version: 3,
+    vocabulary: 11,
+    first_id: 1,
+    classes: 2,
+    towers: 2,
+    sources: &[Source::Synthetic],
+};
+
+impl Task for Pairs {
+    fn about(&self) -> &'static About {
+        &PAIRS
+    }
+    fn defaults(&self) -> Value {
+        json!({ "max_length": 4, "fault": "none" })
+    }
+    fn shape(&self, _options: &Value) -> Result<Shape> {
+        Ok(Shape {
+            max_length: 4,
+            label: "pairs".to_owned(),
+        })
+    }
+    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+        for (row, part) in [Part::Test, Part::Train, Part::Val, Part::Train]
+            .into_iter()
+            .enumerate()
+        {
+            sink.row(
+                part,
+                &[&[1, 2, 3][..row.min(3)], &[row as u8]],
+                (row % 2) as u8,
+            )?;
+        }
+        sink.note("made by hand");
+        sink.mark_partial();
+        match request.options["fault"].as_str() {
+            Some("towers") => sink.row(Part::Val, &[&[1]], 0),
+            Some("label") => sink.row(Part::Val, &[&[1], &[2]], 2),
+            Some("token") => sink.row(Part::Val, &[&[1], &[10]], 0),
+            Some("length") => sink.row(Part::Val, &[&[1; 5], &[2]], 0),
+            Some("twice") => {
+                sink.promise_distinct();
+                sink.row(Part::Val, &[&[1], &[1]], 0)
+            }
+            _ => Ok(()),
+        }
+    }
+    fn draw(&self, _towers: &[&[u8]], _label: u8) -> String {
+        String::new()
+    }
+}
+
+fn pairs(fault: &str) -> Key {
+    let mut key = Key::default_of(&Pairs);
+    key.options["fault"] = json!(fault);
+    key
+}
+
+#[test]
+fn two_towers_keep_their_rows_in_order() {
+    let root = tempfile::tempdir().unwrap();
+    let splits = Store::new(root.path())
+        .open_or_build(&Pairs, &pairs("none"), None, &())
+        .unwrap();
+    assert_eq!((splits.train.len(), splits.train.towers()), (2, 2));
+    assert_eq!(
+        (splits.train.tokens(0, 0), splits.train.tokens(1, 0)),
+        (&[1][..], &[1][..])
+    );
+    assert_eq!(
+        (splits.train.tokens(0, 1), splits.train.tokens(1, 1)),
+        (&[1, 2, 3][..], &[3][..])
+    );
+    assert_eq!(
+        (splits.test.tokens(0, 0), splits.test.tokens(1, 0)),
+        (&[][..], &[0][..])
+    );
+    assert_eq!(splits.train.labels(), [1, 1]);
+    assert_eq!(splits.manifest.notes, ["made by hand"]);
+    assert!(splits.manifest.partial);
+}
+
+#[test]
+fn a_builder_is_held_to_its_description() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path());
+    for fault in ["towers", "label", "token", "length"] {
+        let error = store
+            .open_or_build(&Pairs, &pairs(fault), None, &())
+            .expect_err(fault);
+        assert!(
+            matches!(error, Error::Builder { task: "pairs", .. }),
+            "{fault}: {error}"
+        );
+    }
+    assert!(
+        store.list().unwrap().is_empty(),
+        "a failed build leaves no entry"
+    );
+    let visible = fs::read_dir(root.path().join("store")).unwrap();
+    let names: Vec<_> = visible
+        .map(|item| item.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        names.iter().all(|name| name.starts_with(".lock-")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn a_broken_promise_is_found() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path());
+    store
+        .open_or_build(&Pairs, &pairs("twice"), None, &())
+        .unwrap();
+    let verification = store.verify(&Pairs, &pairs("twice"), &()).unwrap();
+    let failed: Vec<_> = verification
+        .checks
+        .iter()
+        .filter(|check| !check.ok)
+        .collect();
+    assert_eq!(failed.len(), 1, "{verification}");
+    assert_eq!(
+        failed[0].detail,
+        "0 repeated within a split, 1 in more than one split"
+    );
+}
+
+#[test]
+fn tasks_are_found_by_name() {
+    assert_eq!(find("toy").unwrap().about().title, "Toy");
+    assert!(find("Toy").is_none());
+}
+
+fn shorten(path: &Path, by: u64) {
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_len(file.metadata().unwrap().len() - by).unwrap();
+}
+
+fn append(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes.push(0);
+    fs::write(path, bytes).unwrap();
+}
+
+fn flip(path: &Path, position: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[position] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+fn replace(path: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from));
+    fs::write(path, text.replace(from, to)).unwrap();
+}
