@@ -1,4 +1,45 @@
 //! Efficient Transformers on candle, behind one seam: a mixer maps (B, L, D) to (B, L, D).
+//!
+//! # Symbols
+//! B batch, L length (with the CLS slot, where there is one), D width of the residual stream (`dim`),
+//! H heads, E width of one head (`qkv_dim / heads`), C classes.
+//!
+//! # From tokens to logits
+//! [`Classifier`]: token ids (B, L) -> embedding + positions (B, L, D) -> [`Encoder`] -> pooling (B, D) -> head (B, C).
+//! [`encoder::blocks`] lifts a [`Mixer`] to an encoder; a model with another skeleton implements [`Encoder`] itself.
+//! [`MODELS`] lists everything there is.
+//!
+//! # Masks
+//! A mask is (B, L), 1 for real tokens and 0 for padding. A mixer that can leave padded *keys* out does; what it
+//! returns at padded positions is never read, because pooling leaves them out too. A row with no real token gives zeros, not NaN.
+//!
+//! # Randomness
+//! No generator has a state: initial values depend on (seed, path), everything drawn in a forward pass on (seed, step, path, row).
+//! See [`draws`] and [`params`].
+//!
+//! # What is not here
+//! No task names, no files, no clock, nothing printed.
+
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod classifier;
+pub mod draws;
+pub mod encoder;
+mod error;
 pub mod kernels;
+pub mod layers;
+pub mod loss;
+pub mod mixer;
+pub mod mixers;
+pub mod options;
+pub mod params;
+mod philox;
+
+pub use classifier::{Classifier, Inputs, Shape, Tokens};
+pub use draws::Draws;
+pub use encoder::{Build, Encoded, Encoder};
+pub use error::{Error, Result};
+pub use mixer::{Context, Mask, Mixer};
+pub use mixers::{MODELS, Model};
+pub use options::Options;
+pub use params::Parameters;

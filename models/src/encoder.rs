@@ -1,0 +1,178 @@
+//! Encoders: what stands between embedding and pooling, and the residual stack that lifts a mixer to one.
+//!
+//! ```text
+//! pre-norm:   x <- x + drop(mix(norm(x)));   x <- x + drop(feed(norm(x)));   at the end x <- norm(x)
+//! post-norm:  x <- norm(x + drop(mix(x)));   x <- norm(x + drop(feed(x)))
+//! ```
+
+use candle_core::Tensor;
+use candle_nn::VarBuilder;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{
+    Context, Mask, Mixer, Result,
+    layers::{Dropout, FeedForward, LayerNorm},
+    options::{self, BlockOptions, NormPlace},
+};
+
+/// Maps embedded sequences to hidden states.
+pub trait Encoder: Send + Sync {
+    /// (B, L, D) to hidden states, which may be fewer than L, and their mask.
+    ///
+    /// # Errors
+    /// If a tensor operation fails, or the length is not one that this model can take.
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Encoded>;
+
+    /// Floating-point operations of a forward pass over one sequence of `length`: matrix products, a multiply-add being two.
+    fn flops(&self, length: usize) -> u64;
+}
+
+/// What an encoder returns.
+pub struct Encoded {
+    /// (B, L', D).
+    pub hidden: Tensor,
+    /// Over L'; none where every position is real.
+    pub mask: Option<Mask>,
+}
+
+/// What a model is built from.
+pub struct Build<'a> {
+    /// Where the parameters go.
+    pub vb: VarBuilder<'a>,
+    /// The residual blocks' options, already validated.
+    pub block: &'a BlockOptions,
+    /// The model's own options, every key present.
+    pub model: &'a Value,
+    /// Largest length it will meet, with the CLS slot.
+    pub max_length: usize,
+    /// Whether position 0 is a CLS token.
+    pub cls: bool,
+    /// Name of the model, for errors.
+    pub name: &'static str,
+}
+
+impl Build<'_> {
+    /// The model's own options, typed.
+    ///
+    /// # Errors
+    /// [`crate::Error::Options`] if a key is missing, unknown or of the wrong type.
+    pub fn options<T: DeserializeOwned>(&self) -> Result<T> {
+        options::from_json(self.name, self.model)
+    }
+}
+
+/// Where one mixer of a stack is built.
+pub struct Site<'a> {
+    /// Where the mixer's parameters go; its path names its random streams.
+    pub vb: VarBuilder<'a>,
+    /// Widths, heads and dropout rates.
+    pub block: &'a BlockOptions,
+    /// Largest length it will meet, with the CLS slot.
+    pub max_length: usize,
+    /// Whether position 0 is a CLS token.
+    pub cls: bool,
+    /// Index of the block, from 0.
+    pub layer: usize,
+}
+
+/// A stack of residual blocks around the mixers that `mixer` makes, one per layer.
+///
+/// # Errors
+/// Those of `mixer`, and a parameter path taken by another shape.
+pub fn blocks(
+    build: &Build,
+    mixer: impl Fn(&Site) -> Result<Box<dyn Mixer>>,
+) -> Result<Box<dyn Encoder>> {
+    let block = build.block;
+    let blocks = (0..block.layers)
+        .map(|layer| {
+            let vb = build.vb.pp(layer);
+            let site = Site {
+                vb: vb.pp("mixer"),
+                block,
+                max_length: build.max_length,
+                cls: build.cls,
+                layer,
+            };
+            Ok(Block {
+                mixer: mixer(&site)?,
+                mixer_norm: LayerNorm::new(&vb.pp("mixer_norm"), block.dim, block.norm_epsilon)?,
+                mixer_drop: Dropout::new(&vb.pp("mixer_drop"), block.dropout),
+                feed: FeedForward::new(&vb.pp("feed"), block)?,
+                feed_norm: LayerNorm::new(&vb.pp("feed_norm"), block.dim, block.norm_epsilon)?,
+                feed_drop: Dropout::new(&vb.pp("feed_drop"), block.dropout),
+                norm_place: block.norm_place,
+            })
+        })
+        .collect::<Result<_>>()?;
+    let last_norm = match block.norm_place {
+        NormPlace::Pre => {
+            let vb = build.vb.pp("last_norm");
+            Some(LayerNorm::new(&vb, block.dim, block.norm_epsilon)?)
+        }
+        NormPlace::Post => None,
+    };
+    Ok(Box::new(Blocks { blocks, last_norm }))
+}
+
+struct Block {
+    mixer: Box<dyn Mixer>,
+    mixer_norm: LayerNorm,
+    mixer_drop: Dropout,
+    feed: FeedForward,
+    feed_norm: LayerNorm,
+    feed_drop: Dropout,
+    norm_place: NormPlace,
+}
+
+impl Block {
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let mix = |x: &Tensor| {
+            self.mixer_drop
+                .forward(&self.mixer.forward(x, context)?, context)
+        };
+        let feed = |x: &Tensor| {
+            self.feed_drop
+                .forward(&self.feed.forward(x, context)?, context)
+        };
+        match self.norm_place {
+            NormPlace::Pre => {
+                let x = (x + mix(&self.mixer_norm.forward(x)?)?)?;
+                Ok((&x + feed(&self.feed_norm.forward(&x)?)?)?)
+            }
+            NormPlace::Post => {
+                let x = self.mixer_norm.forward(&(x + mix(x)?)?)?;
+                self.feed_norm.forward(&(&x + feed(&x)?)?)
+            }
+        }
+    }
+}
+
+struct Blocks {
+    blocks: Vec<Block>,
+    last_norm: Option<LayerNorm>,
+}
+
+impl Encoder for Blocks {
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Encoded> {
+        let mut hidden = x.clone();
+        for block in &self.blocks {
+            hidden = block.forward(&hidden, context)?;
+        }
+        if let Some(norm) = &self.last_norm {
+            hidden = norm.forward(&hidden)?;
+        }
+        Ok(Encoded {
+            hidden,
+            mask: context.mask().cloned(),
+        })
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        self.blocks
+            .iter()
+            .map(|block| block.mixer.flops(length) + block.feed.flops(length))
+            .sum()
+    }
+}

@@ -1,0 +1,83 @@
+//! What can go wrong in this crate, in words that a person can act on.
+
+/// Result of everything in this crate that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An option has a value outside its range.
+    #[error("{key} = {value} is out of range: {allowed}")]
+    Option {
+        /// Full key as in `--set`, for example `block.heads`.
+        key: String,
+        /// The value that was given.
+        value: String,
+        /// What would have been accepted.
+        allowed: String,
+    },
+    /// The options of a model are not an object with exactly the known keys.
+    #[error("options of model {model}: {reason}")]
+    Options {
+        /// Name of the model in the registry.
+        model: String,
+        /// What the deserializer objected to, with the known keys.
+        reason: String,
+    },
+    /// Two layers asked for one parameter path with different shapes.
+    #[error(
+        "parameter {path} was created with shape {first:?} and is asked for again with shape {second:?}"
+    )]
+    ShapeConflict {
+        /// Path of the parameter.
+        path: String,
+        /// Shape at the first request.
+        first: Vec<usize>,
+        /// Shape at this request.
+        second: Vec<usize>,
+    },
+    /// Saved tensors do not fit the model's parameters.
+    #[error("saved parameters do not fit this model: {path}: {reason}")]
+    Load {
+        /// Path of the parameter.
+        path: String,
+        /// Missing, unknown, or of another shape.
+        reason: String,
+    },
+    /// An input tensor does not have the shape or content that the model was built for.
+    #[error("input: {0}")]
+    Input(String),
+    /// A tensor operation failed.
+    #[error(transparent)]
+    Tensor(#[from] candle_core::Error),
+}
+
+/// Lets our errors cross candle interfaces (parameter backends, custom operations).
+impl From<Error> for candle_core::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Tensor(error) => error,
+            other => Self::wrap(other),
+        }
+    }
+}
+
+/// Refuses `value` of option `key` unless `holds`.
+///
+/// # Errors
+/// [`Error::Option`] naming key, value and what is allowed.
+pub(crate) fn require(
+    holds: bool,
+    key: &str,
+    value: impl std::fmt::Display,
+    allowed: impl Into<String>,
+) -> Result<()> {
+    if holds {
+        return Ok(());
+    }
+    Err(Error::Option {
+        key: key.to_owned(),
+        value: value.to_string(),
+        allowed: allowed.into(),
+    })
+}

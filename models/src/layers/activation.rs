@@ -1,0 +1,107 @@
+//! Elementwise non-linearities.
+
+use candle_core::Tensor;
+
+use crate::{Result, options::Activation};
+
+/// Applies `activation`.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn apply(activation: Activation, x: &Tensor) -> Result<Tensor> {
+    match activation {
+        Activation::Gelu => gelu(x),
+        Activation::GeluErf => gelu_erf(x),
+        Activation::Relu => Ok(x.relu()?),
+    }
+}
+
+/// `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))`, the tanh form of GELU. Hendrycks & Gimpel, 2016, arXiv:1606.08415.
+///
+/// candle's own `gelu` rounds the constants of its gradient to six digits.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn gelu(x: &Tensor) -> Result<Tensor> {
+    let slope = (2.0 / std::f64::consts::PI).sqrt();
+    let inner = (x.sqr()?.affine(0.044_715 * slope, slope)? * x)?;
+    Ok((inner.tanh()?.affine(0.5, 0.5)? * x)?)
+}
+
+/// `x/2 (1 + erf(x / sqrt 2))`, the exact GELU.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn gelu_erf(x: &Tensor) -> Result<Tensor> {
+    let inner = x.affine(std::f64::consts::FRAC_1_SQRT_2, 0.0)?;
+    Ok((inner.erf()?.affine(0.5, 0.5)? * x)?)
+}
+
+/// `elu(x) + 1`: `x + 1` above zero, `exp(x)` below. Positive everywhere.
+///
+/// As `max(x, 0) + exp(min(x, 0))`: each part runs on all cores, which candle's `elu` does not.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn elu_plus_one(x: &Tensor) -> Result<Tensor> {
+    let positive = x.relu()?;
+    let negative = (x - &positive)?;
+    Ok((positive + negative.exp()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{Device, Tensor};
+
+    use super::*;
+    use crate::layers::testing::check_gradient;
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        for (name, function) in [
+            ("gelu", gelu as fn(&Tensor) -> Result<Tensor>),
+            ("gelu_erf", gelu_erf),
+            ("elu_plus_one", elu_plus_one),
+            ("relu", |x| apply(Activation::Relu, x)),
+        ] {
+            check_gradient(name, &[&[3, 7]], |inputs| function(&inputs[0]));
+        }
+    }
+
+    #[test]
+    fn values_are_those_of_the_definitions() {
+        let points = [-30.0, -1.0, 0.0, 0.5, 30.0f64];
+        let x = Tensor::new(&points, &Device::Cpu).unwrap();
+        let near = |found: Tensor, wanted: [f64; 5]| {
+            for (found, wanted) in found.to_vec1::<f64>().unwrap().iter().zip(wanted) {
+                assert!((found - wanted).abs() < 1e-9, "{found} {wanted}");
+            }
+        };
+        near(
+            elu_plus_one(&x).unwrap(),
+            points.map(|x| if x > 0.0 { x + 1.0 } else { x.exp() }),
+        );
+        // x Φ(x), with Φ(-1) and Φ(0.5) from a table of the normal distribution.
+        near(
+            gelu_erf(&x).unwrap(),
+            [
+                0.0,
+                -0.158_655_253_931_457,
+                0.0,
+                0.345_731_230_637_008,
+                30.0,
+            ],
+        );
+        // 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        near(
+            gelu(&x).unwrap(),
+            [
+                0.0,
+                -0.158_808_009_391_722,
+                0.0,
+                0.345_714_008_833_034,
+                30.0,
+            ],
+        );
+    }
+}

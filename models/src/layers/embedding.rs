@@ -1,0 +1,187 @@
+//! Token ids to vectors: embedding, CLS token, positions, dropout.
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::{Init, VarBuilder};
+
+use crate::{
+    Context, Error, Mask, Result,
+    layers::Dropout,
+    options::{EmbedOptions, Positions},
+};
+
+/// Token embedding, an optional CLS token put before the sequence, positions, dropout.
+pub struct Embedding {
+    tokens: Tensor,
+    cls: Option<Tensor>,
+    positions: Option<Tensor>,
+    dropout: Dropout,
+}
+
+impl Embedding {
+    /// Parameters `tokens` N(0, 1), `cls` zeros (if `cls`), `positions` N(0, 0.02²) (if learned). `max_length` does not count the CLS slot.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn new(
+        vb: &VarBuilder,
+        options: &EmbedOptions,
+        vocabulary: usize,
+        dim: usize,
+        max_length: usize,
+        cls: bool,
+    ) -> Result<Self> {
+        let normal = |stdev| Init::Randn { mean: 0.0, stdev };
+        let slots = max_length + usize::from(cls);
+        let tokens = vb.get_with_hints((vocabulary, dim), "tokens", normal(1.0))?;
+        let positions = match options.positions {
+            Positions::Learned => {
+                Some(vb.get_with_hints((slots, dim), "positions", normal(0.02))?)
+            }
+            Positions::Sinusoid => Some(sinusoid(slots, dim, vb.dtype(), vb.device())?),
+            Positions::None => None,
+        };
+        let cls = cls
+            .then(|| vb.get_with_hints(dim, "cls", Init::Const(0.0)))
+            .transpose()?;
+        Ok(Self {
+            tokens,
+            cls,
+            positions,
+            dropout: Dropout::new(&vb.pp("drop"), options.dropout),
+        })
+    }
+
+    /// Ids (B, L) and mask to vectors (B, L', D) and the mask over L', where L' counts the CLS slot, which is always real.
+    ///
+    /// # Errors
+    /// If the sequence is empty or longer than `max_length`, or an id is not in the vocabulary.
+    pub fn forward(
+        &self,
+        ids: &Tensor,
+        mask: Option<&Tensor>,
+        context: &Context,
+    ) -> Result<(Tensor, Option<Mask>)> {
+        let (batch, length) = ids.dims2()?;
+        let (_, dim) = self.tokens.dims2()?;
+        let x = self
+            .tokens
+            .index_select(&ids.flatten_all()?, 0)?
+            .reshape((batch, length, dim))?;
+        let mut mask = mask.map(|mask| mask.to_dtype(x.dtype())).transpose()?;
+        let x = match &self.cls {
+            Some(cls) => {
+                if let Some(real) = &mut mask {
+                    let cls = Tensor::ones((batch, 1), real.dtype(), real.device())?;
+                    *real = Tensor::cat(&[&cls, real], 1)?;
+                }
+                let cls = cls.broadcast_as((batch, 1, dim))?;
+                Tensor::cat(&[&cls, &x], 1)?
+            }
+            None => x,
+        };
+        let (_, slots, _) = x.dims3()?;
+        let x = match &self.positions {
+            Some(table) => {
+                if slots > table.dim(0)? {
+                    let most = table.dim(0)? - (slots - length);
+                    return Err(Error::Input(format!(
+                        "{length} tokens, but the model was built for at most {most}"
+                    )));
+                }
+                x.broadcast_add(&table.narrow(0, 0, slots)?)?
+            }
+            None => x,
+        };
+        let x = self.dropout.forward(&x, context)?;
+        Ok((x, mask.as_ref().map(Mask::new).transpose()?))
+    }
+}
+
+/// (length, dim): channel 2i of position p is `sin(p / 10000^(2i / dim))`, channel 2i + 1 the cosine of the same angle.
+///
+/// # Errors
+/// If the device refuses the table.
+pub fn sinusoid(length: usize, dim: usize, dtype: DType, device: &Device) -> Result<Tensor> {
+    let mut table = Vec::with_capacity(length * dim);
+    for position in 0..length {
+        for channel in 0..dim {
+            let exponent = (channel - channel % 2) as f64 / dim as f64;
+            let angle = position as f64 / 10_000f64.powf(exponent);
+            table.push(if channel % 2 == 0 {
+                angle.sin()
+            } else {
+                angle.cos()
+            });
+        }
+    }
+    Ok(Tensor::from_vec(table, (length, dim), &Device::Cpu)?
+        .to_dtype(dtype)?
+        .to_device(device)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Draws,
+        layers::testing::{check_layer, parameters},
+    };
+
+    fn context() -> Context<'static> {
+        Context::new(false, Draws::new(1, 0, 0))
+    }
+
+    fn ids() -> Tensor {
+        Tensor::new(&[[1u32, 2, 1], [3, 0, 0]], &Device::Cpu).unwrap()
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        for cls in [false, true] {
+            let parameters = parameters();
+            let options = EmbedOptions {
+                positions: Positions::Learned,
+                dropout: 0.0,
+            };
+            let vb = parameters.builder();
+            let embedding = Embedding::new(&vb, &options, 4, 2, 3, cls).unwrap();
+            // The added x has the output's shape and gives the helper an input to differentiate by.
+            check_layer(
+                "embedding",
+                &parameters,
+                &[2, 3 + usize::from(cls), 2],
+                |x| {
+                    let (y, _) = embedding.forward(&ids(), None, &context())?;
+                    Ok((y + x)?)
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn the_cls_slot_comes_first_and_is_real() {
+        let parameters = parameters();
+        let vb = parameters.builder();
+        let options = EmbedOptions::default();
+        let embedding = Embedding::new(&vb, &options, 4, 6, 3, true).unwrap();
+        let real = Tensor::new(&[[1f32, 1.0, 1.0], [1.0, 0.0, 0.0]], &Device::Cpu).unwrap();
+        let (x, mask) = embedding.forward(&ids(), Some(&real), &context()).unwrap();
+        let x: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
+        assert_eq!(x[0][0], [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]); // zeros + position 0
+        let real: Vec<Vec<f64>> = mask.unwrap().real().to_vec2().unwrap();
+        assert_eq!(real, [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]]);
+    }
+
+    #[test]
+    fn sines_and_cosines_of_one_angle_alternate() {
+        let table = sinusoid(4, 6, DType::F64, &Device::Cpu).unwrap();
+        let table: Vec<Vec<f64>> = table.to_vec2().unwrap();
+        for (position, row) in table.iter().enumerate() {
+            for pair in 0..3 {
+                let angle = position as f64 * 10_000f64.powf(-2.0 * pair as f64 / 6.0);
+                assert!((row[2 * pair] - angle.sin()).abs() < 1e-12);
+                assert!((row[2 * pair + 1] - angle.cos()).abs() < 1e-12);
+            }
+        }
+    }
+}

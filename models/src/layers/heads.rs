@@ -1,0 +1,113 @@
+//! Queries, keys and values in heads, and back to the residual stream.
+
+use candle_core::Tensor;
+use candle_nn::VarBuilder;
+
+use crate::{Result, layers::Linear, options::BlockOptions, params::xavier_uniform};
+
+/// The four projections of multi-head attention, without biases, Xavier-uniform.
+pub struct Projections {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+    heads: usize,
+}
+
+impl Projections {
+    /// Parameters `query`, `key`, `value` (qkv_dim, D) and `output` (D, qkv_dim).
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn new(vb: &VarBuilder, block: &BlockOptions) -> Result<Self> {
+        let init = xavier_uniform(block.dim, block.qkv_dim);
+        let inward = |name| Linear::new(&vb.pp(name), block.dim, block.qkv_dim, init, None);
+        Ok(Self {
+            query: inward("query")?,
+            key: inward("key")?,
+            value: inward("value")?,
+            output: Linear::new(&vb.pp("output"), block.qkv_dim, block.dim, init, None)?,
+            heads: block.heads,
+        })
+    }
+
+    /// (B, L, D) to queries, keys and values, each (B, H, L, E) and contiguous.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn split(&self, x: &Tensor) -> Result<[Tensor; 3]> {
+        let (batch, length, _) = x.dims3()?;
+        let heads = |projection: &Linear| -> Result<Tensor> {
+            let y = projection.forward(x)?; // (B, L, H * E)
+            let width = y.dim(2)? / self.heads;
+            Ok(y.reshape((batch, length, self.heads, width))?
+                .transpose(1, 2)?
+                .contiguous()?) // (B, H, L, E)
+        };
+        Ok([heads(&self.query)?, heads(&self.key)?, heads(&self.value)?])
+    }
+
+    /// (B, H, L, E) to (B, L, D), through the output projection.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn merge(&self, y: &Tensor) -> Result<Tensor> {
+        let (batch, heads, length, width) = y.dims4()?;
+        let y = y.transpose(1, 2)?.reshape((batch, length, heads * width))?; // (B, L, H * E)
+        self.output.forward(&y)
+    }
+
+    /// Operations of all four for one sequence.
+    #[must_use]
+    pub fn flops(&self, length: usize) -> u64 {
+        [&self.query, &self.key, &self.value, &self.output]
+            .iter()
+            .map(|projection| projection.flops(length))
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers::testing::{check_layer, normal, parameters};
+
+    fn block() -> BlockOptions {
+        BlockOptions {
+            dim: 3,
+            qkv_dim: 4,
+            heads: 2,
+            ..BlockOptions::default()
+        }
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let parameters = parameters();
+        let projections = Projections::new(&parameters.builder(), &block()).unwrap();
+        check_layer("projections", &parameters, &[2, 3, 3], |x| {
+            let [q, k, v] = projections.split(x)?;
+            projections.merge(&((q * k)? + v)?)
+        });
+    }
+
+    #[test]
+    fn a_head_is_a_contiguous_slice_of_channels() {
+        let projections = Projections::new(&parameters().builder(), &block()).unwrap();
+        let x = normal("x", &[1, 2, 3]);
+        let [q, _, _] = projections.split(&x).unwrap();
+        let flat: Vec<Vec<f64>> = projections
+            .query
+            .forward(&x)
+            .unwrap()
+            .squeeze(0)
+            .unwrap()
+            .to_vec2()
+            .unwrap();
+        let split: Vec<Vec<Vec<f64>>> = q.squeeze(0).unwrap().to_vec3().unwrap();
+        for (position, row) in flat.iter().enumerate() {
+            assert_eq!(split[0][position], row[..2]);
+            assert_eq!(split[1][position], row[2..]);
+        }
+    }
+}

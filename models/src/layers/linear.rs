@@ -1,0 +1,78 @@
+//! `y = x Wᵀ + b` over the last dimension.
+
+use candle_core::Tensor;
+use candle_nn::{Init, VarBuilder};
+
+use crate::Result;
+
+/// A linear layer; the weight is (out, in), as PyTorch keeps it.
+pub struct Linear {
+    weight: Tensor,
+    bias: Option<Tensor>,
+}
+
+impl Linear {
+    /// Parameters `weight` and, if it has an initialiser, `bias`.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn new(
+        vb: &VarBuilder,
+        inputs: usize,
+        outputs: usize,
+        weight: Init,
+        bias: Option<Init>,
+    ) -> Result<Self> {
+        Ok(Self {
+            weight: vb.get_with_hints((outputs, inputs), "weight", weight)?,
+            bias: bias
+                .map(|init| vb.get_with_hints(outputs, "bias", init))
+                .transpose()?,
+        })
+    }
+
+    /// (.., in) -> (.., out).
+    ///
+    /// # Errors
+    /// If the last dimension is not `in`.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (outputs, inputs) = self.weight.dims2()?;
+        let mut dims = x.dims().to_vec();
+        let rows = x.elem_count() / inputs.max(1);
+        if let Some(last) = dims.last_mut() {
+            *last = outputs;
+        }
+        // One tall product instead of one per example: the weight's gradient is then one product too.
+        let y = x.reshape((rows, inputs))?.matmul(&self.weight.t()?)?;
+        let y = match &self.bias {
+            Some(bias) => y.broadcast_add(bias)?,
+            None => y,
+        };
+        Ok(y.reshape(dims)?)
+    }
+
+    /// Operations for `rows` rows.
+    #[must_use]
+    pub fn flops(&self, rows: usize) -> u64 {
+        2 * rows as u64 * self.weight.elem_count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        layers::testing::{check_layer, parameters},
+        params::xavier_uniform,
+    };
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        for bias in [None, Some(Init::Const(0.5))] {
+            let parameters = parameters();
+            let vb = parameters.builder();
+            let linear = Linear::new(&vb, 4, 3, xavier_uniform(4, 3), bias).unwrap();
+            check_layer("linear", &parameters, &[2, 2, 4], |x| linear.forward(x));
+        }
+    }
+}

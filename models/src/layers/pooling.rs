@@ -1,0 +1,103 @@
+//! From a sequence of hidden states to one vector, padding left out.
+
+use candle_core::Tensor;
+
+use crate::{Mask, Result, options::Pooling};
+
+/// (B, L, D) -> (B, D). A sequence with no real token gives zeros, except for CLS and first, which take position 0.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn pool(pooling: Pooling, hidden: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+    match pooling {
+        Pooling::Cls | Pooling::First => Ok(hidden.narrow(1, 0, 1)?.squeeze(1)?),
+        Pooling::Sum => sum(hidden, mask),
+        Pooling::Mean => {
+            let total = sum(hidden, mask)?; // (B, D)
+            match mask {
+                Some(mask) => {
+                    let count = mask.real().sum_keepdim(1)?; // (B, 1)
+                    let count = count.maximum(&count.ones_like()?)?;
+                    Ok(total.broadcast_mul(&count.recip()?)?)
+                }
+                None => Ok(total.affine(1.0 / hidden.dim(1)? as f64, 0.0)?),
+            }
+        }
+        Pooling::Max => match mask {
+            Some(mask) => {
+                let additive = mask.additive().unsqueeze(2)?; // (B, L, 1)
+                let most = hidden.broadcast_add(&additive)?.max(1)?; // (B, D)
+                Ok(most.broadcast_mul(mask.any())?)
+            }
+            None => Ok(hidden.max(1)?),
+        },
+    }
+}
+
+/// Sum over real positions, as a product with the mask: (B, 1, L) x (B, L, D).
+fn sum(hidden: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+    let Some(mask) = mask else {
+        return Ok(hidden.sum(1)?);
+    };
+    let weights = mask.real().unsqueeze(1)?; // (B, 1, L)
+    Ok(weights.matmul(hidden)?.squeeze(1)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::layers::testing::{check_gradient, normal};
+
+    const ALL: [Pooling; 5] = [
+        Pooling::Cls,
+        Pooling::First,
+        Pooling::Mean,
+        Pooling::Sum,
+        Pooling::Max,
+    ];
+
+    fn mask() -> Mask {
+        let real = [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0f64]];
+        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let mask = mask();
+        for pooling in ALL {
+            for mask in [None, Some(&mask)] {
+                let name = format!("{pooling:?}");
+                check_gradient(&name, &[&[3, 3, 2]], |inputs| {
+                    pool(pooling, &inputs[0], mask)
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_those_over_real_positions() {
+        let hidden = normal("hidden", &[3, 3, 2]);
+        let h: Vec<Vec<Vec<f64>>> = hidden.to_vec3().unwrap();
+        for pooling in ALL {
+            let pooled = pool(pooling, &hidden, Some(&mask())).unwrap();
+            let pooled: Vec<Vec<f64>> = pooled.to_vec2().unwrap();
+            for channel in 0..2 {
+                let (a, b) = (h[0][0][channel], h[0][1][channel]);
+                let (two, none) = match pooling {
+                    Pooling::Cls | Pooling::First => (a, h[2][0][channel]),
+                    Pooling::Mean => ((a + b) / 2.0, 0.0),
+                    Pooling::Sum => (a + b, 0.0),
+                    Pooling::Max => (a.max(b), 0.0),
+                };
+                let wanted = [two, h[1][0][channel], none];
+                for (row, wanted) in wanted.iter().enumerate() {
+                    // Adding the large number of the padding costs some of an f64's digits.
+                    let apart = (pooled[row][channel] - wanted).abs();
+                    assert!(apart < 1e-6, "{pooling:?} row {row}: {apart}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Bag of tokens: no mixing at all. The floor under every table.
+//!     y_i = x_i
+//! x, y (B, L, D). A position never sees another, only pooling sees them all: what a task can be solved to by this
+//! needs no attention. With CLS pooling the CLS slot sees nothing and the model can only guess: pool by mean, sum or max.
+//! Time O(1), memory O(1). Padding cannot leak, as nothing moves.
+
+use candle_core::Tensor;
+use serde_json::{Map, Value};
+
+use crate::{
+    Context, Encoder, Mixer, Result,
+    encoder::{self, Build},
+    mixers::Model,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "bag",
+    title: "Bag of tokens",
+    paper: "none: a Transformer's blocks without the mixing",
+    year: 2026,
+    arxiv: "",
+    time: "O(1)",
+    memory: "O(1)",
+    masks_padding: true,
+    variants: &["paper"],
+    defaults: || Value::Object(Map::new()),
+    build,
+    source: include_str!("bag.rs"),
+};
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {}
+
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let Options {} = build.options()?;
+    encoder::blocks(build, |_| Ok(Box::new(Bag)))
+}
+
+struct Bag;
+
+impl Mixer for Bag {
+    fn forward(&self, x: &Tensor, _context: &Context) -> Result<Tensor> {
+        Ok(x.clone())
+    }
+
+    fn flops(&self, _length: usize) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,245 @@
+//! Every number that a model's construction depends on, with its range.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{Error, Model, Result, error::require};
+
+/// All options of a classifier: what surrounds the mixer, and the mixer's own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// From token ids to vectors.
+    pub embed: EmbedOptions,
+    /// The residual blocks.
+    pub block: BlockOptions,
+    /// From hidden states to logits.
+    pub head: HeadOptions,
+    /// The mixer's own options, with every key present: overlay changes on [`Model::defaults`].
+    pub model: Value,
+}
+
+/// How positions are marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Positions {
+    /// Fixed sines and cosines, interleaved, wavelengths up to 10000 x 2 pi.
+    Sinusoid,
+    /// A learned vector per position, initially N(0, 0.02^2).
+    Learned,
+    /// Not at all.
+    None,
+}
+
+/// From token ids to vectors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbedOptions {
+    /// How positions are marked.
+    pub positions: Positions,
+    /// Dropout on the sum of embedding and position, in [0, 1).
+    pub dropout: f64,
+}
+
+/// Where a block normalises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormPlace {
+    /// Before mixer and feed-forward, and once after the last block.
+    Pre,
+    /// After each residual sum.
+    Post,
+}
+
+/// The feed-forward's non-linearity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// GELU in its tanh approximation (JAX's default, and the 2021 code's).
+    Gelu,
+    /// GELU by the error function (PyTorch's default).
+    GeluErf,
+    /// max(x, 0).
+    Relu,
+}
+
+/// The residual blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockOptions {
+    /// Number of blocks, at least 1.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub dim: usize,
+    /// Width of queries, keys and values over all heads; a multiple of `heads`.
+    pub qkv_dim: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Width of the feed-forward's hidden layer.
+    pub mlp_dim: usize,
+    /// Where the block normalises.
+    pub norm_place: NormPlace,
+    /// Added to the variance in LayerNorm.
+    pub norm_epsilon: f64,
+    /// The feed-forward's non-linearity.
+    pub activation: Activation,
+    /// Dropout on the mixer's output and twice in the feed-forward, in [0, 1).
+    pub dropout: f64,
+    /// Dropout on attention weights, where the mixer has any, in [0, 1).
+    pub attention_dropout: f64,
+}
+
+/// How a sequence becomes one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pooling {
+    /// A learned token is put before the sequence; its hidden state is taken.
+    Cls,
+    /// The hidden state of the first real token (what the 2021 code's dual encoder does).
+    First,
+    /// Mean over real tokens.
+    Mean,
+    /// Sum over real tokens.
+    Sum,
+    /// Largest value of each channel over real tokens.
+    Max,
+}
+
+/// How two towers' vectors are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Features {
+    /// `[a, b]`, what the 2021 code runs.
+    Concat,
+    /// `[a, b, a * b, a - b]`, what the paper says.
+    Nli,
+}
+
+/// From hidden states to logits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeadOptions {
+    /// How a sequence becomes one vector.
+    pub pooling: Pooling,
+    /// Width of the head's hidden layer (two towers: a second one of half the width follows). 0: a single linear layer.
+    pub hidden: usize,
+    /// How two towers' vectors are combined; without effect for one tower.
+    pub features: Features,
+}
+
+impl Default for EmbedOptions {
+    fn default() -> Self {
+        Self {
+            positions: Positions::Sinusoid,
+            dropout: 0.1,
+        }
+    }
+}
+
+impl Default for BlockOptions {
+    /// The small protocol that most re-runs of the benchmark use: 2 layers, 64 wide.
+    fn default() -> Self {
+        Self {
+            layers: 2,
+            dim: 64,
+            qkv_dim: 64,
+            heads: 2,
+            mlp_dim: 128,
+            norm_place: NormPlace::Pre,
+            norm_epsilon: 1e-6,
+            activation: Activation::Gelu,
+            dropout: 0.1,
+            attention_dropout: 0.1,
+        }
+    }
+}
+
+impl Default for HeadOptions {
+    fn default() -> Self {
+        Self {
+            pooling: Pooling::Mean,
+            hidden: 128,
+            features: Features::Concat,
+        }
+    }
+}
+
+impl BlockOptions {
+    /// Width of one head.
+    #[must_use]
+    pub fn head_dim(&self) -> usize {
+        self.qkv_dim / self.heads
+    }
+}
+
+impl Options {
+    /// The defaults for `model`.
+    #[must_use]
+    pub fn of(model: &Model) -> Self {
+        Self {
+            embed: EmbedOptions::default(),
+            block: BlockOptions::default(),
+            head: HeadOptions::default(),
+            model: (model.defaults)(),
+        }
+    }
+
+    /// Checks every range except the mixer's own, which its `build` checks.
+    ///
+    /// # Errors
+    /// [`Error::Option`] naming key, value and allowed range.
+    pub fn validate(&self) -> Result<()> {
+        let block = &self.block;
+        for (key, value) in [
+            ("block.layers", block.layers),
+            ("block.dim", block.dim),
+            ("block.qkv_dim", block.qkv_dim),
+            ("block.heads", block.heads),
+            ("block.mlp_dim", block.mlp_dim),
+        ] {
+            require(value >= 1, key, value, "at least 1")?;
+        }
+        require(
+            block.qkv_dim.is_multiple_of(block.heads),
+            "block.qkv_dim",
+            block.qkv_dim,
+            format!("a multiple of block.heads = {}", block.heads),
+        )?;
+        require(
+            block.norm_epsilon > 0.0 && block.norm_epsilon < 1.0,
+            "block.norm_epsilon",
+            block.norm_epsilon,
+            "more than 0 and less than 1",
+        )?;
+        for (key, rate) in [
+            ("embed.dropout", self.embed.dropout),
+            ("block.dropout", block.dropout),
+            ("block.attention_dropout", block.attention_dropout),
+        ] {
+            require(
+                (0.0..1.0).contains(&rate),
+                key,
+                rate,
+                "at least 0 and less than 1",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// An options object with every key, as JSON.
+pub(crate) fn to_json(options: &impl Serialize) -> Value {
+    // A struct of numbers and names always has a JSON form.
+    serde_json::to_value(options).unwrap_or(Value::Null)
+}
+
+/// A mixer's typed options from the complete object.
+///
+/// # Errors
+/// [`Error::Options`] if a key is missing, unknown or of the wrong type.
+pub(crate) fn from_json<T: DeserializeOwned>(model: &str, options: &Value) -> Result<T> {
+    T::deserialize(options).map_err(|error| Error::Options {
+        model: model.to_owned(),
+        reason: error.to_string(),
+    })
+}

@@ -1,0 +1,328 @@
+//! Seeded parameters behind candle's [`VarBuilder`]: value = f(seed, path, index).
+//!
+//! A parameter's initial value depends on the seed and on its own path, not on what was built before
+//! it, nor on the device or the number of threads. Numbers are drawn in f64 and rounded to the wanted type.
+//!
+//! Of candle's initialisers, `Const`, `Uniform` and `Randn` mean what they say. `Kaiming` with `Normal` means LeCun's
+//! truncated normal (gain² / fan variance, cut at two standard deviations, widened so that the variance is
+//! right after the cut), and with `Uniform` the uniform distribution of the same variance.
+//!
+//! Frozen numbers (random features, rotations, random blocks) are not parameters: see [`crate::draws`].
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use candle_core::{DType, Device, Shape, Tensor, Var};
+use candle_nn::{Init, VarBuilder, init::NormalOrUniform, var_builder::SimpleBackend};
+
+use crate::{Error, Result, draws::Stream};
+
+/// All parameters of one model, by path. Clones share the parameters.
+#[derive(Clone)]
+pub struct Parameters {
+    seed: u64,
+    device: Device,
+    dtype: DType,
+    by_path: Arc<Mutex<BTreeMap<String, Var>>>,
+}
+
+impl Parameters {
+    /// No parameters yet: building a [`crate::Classifier`] creates them. `dtype` is f32, or f64 for gradient checks.
+    #[must_use]
+    pub fn new(seed: u64, device: &Device, dtype: DType) -> Self {
+        Self {
+            seed,
+            device: device.clone(),
+            dtype,
+            by_path: Arc::default(),
+        }
+    }
+
+    /// A builder that creates parameters here, or returns those already at the path.
+    #[must_use]
+    pub fn builder(&self) -> VarBuilder<'static> {
+        VarBuilder::from_backend(Box::new(self.clone()), self.dtype, self.device.clone())
+    }
+
+    /// The seed of the initial values.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Where the parameters live.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Type of the parameters and of all activations.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Paths and variables, in path order. The variables are the live ones: setting one changes the model.
+    #[must_use]
+    pub fn all(&self) -> Vec<(String, Var)> {
+        let by_path = self.lock();
+        by_path
+            .iter()
+            .map(|(path, var)| (path.clone(), var.clone()))
+            .collect()
+    }
+
+    /// Number of parameter tensors.
+    #[must_use]
+    pub fn tensors(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Number of scalar parameters.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.lock().values().map(|var| var.elem_count()).sum()
+    }
+
+    /// A copy of every value, by path: later updates do not reach it.
+    ///
+    /// # Errors
+    /// If the device is out of memory.
+    pub fn save(&self) -> Result<BTreeMap<String, Tensor>> {
+        let by_path = self.lock();
+        by_path
+            .iter()
+            .map(|(path, var)| Ok((path.clone(), var.as_detached_tensor().copy()?)))
+            .collect()
+    }
+
+    /// Sets every parameter from `saved`; changes none unless all paths and shapes fit.
+    ///
+    /// # Errors
+    /// [`Error::Load`] naming the first path that is missing, unknown or of another shape.
+    pub fn load(&self, saved: &BTreeMap<String, Tensor>) -> Result<()> {
+        let by_path = self.lock();
+        let misfit = |path: &str, reason: String| {
+            Err(Error::Load {
+                path: path.to_owned(),
+                reason,
+            })
+        };
+        for (path, var) in by_path.iter() {
+            match saved.get(path) {
+                None => return misfit(path, "missing from the saved parameters".to_owned()),
+                Some(value) if value.shape() != var.shape() => {
+                    let (saved, ours) = (value.dims(), var.dims());
+                    return misfit(path, format!("saved with shape {saved:?}, wanted {ours:?}"));
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some(path) = saved.keys().find(|path| !by_path.contains_key(*path)) {
+            return misfit(path, "unknown to this model".to_owned());
+        }
+        for (path, var) in by_path.iter() {
+            let value = saved[path].detach();
+            // The copy keeps a value that shares the variable's storage from deadlocking with it.
+            var.set(
+                &value
+                    .to_dtype(self.dtype)?
+                    .to_device(&self.device)?
+                    .copy()?,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// A panicking thread cannot leave the map half-changed, so a poisoned lock is still good.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Var>> {
+        self.by_path.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SimpleBackend for Parameters {
+    fn get(
+        &self,
+        shape: Shape,
+        path: &str,
+        init: Init,
+        dtype: DType,
+        device: &Device,
+    ) -> candle_core::Result<Tensor> {
+        let mut by_path = self.lock();
+        if let Some(var) = by_path.get(path) {
+            if var.shape() != &shape {
+                return Err(Error::ShapeConflict {
+                    path: path.to_owned(),
+                    first: var.dims().to_vec(),
+                    second: shape.dims().to_vec(),
+                }
+                .into());
+            }
+            return Ok(var.as_tensor().clone());
+        }
+        let values = initial(self.seed, path, &shape, init);
+        let values = Tensor::from_vec(values, shape, &Device::Cpu)?;
+        let var = Var::from_tensor(&values.to_dtype(dtype)?.to_device(device)?)?;
+        let tensor = var.as_tensor().clone();
+        by_path.insert(path.to_owned(), var);
+        Ok(tensor)
+    }
+
+    fn get_unchecked(
+        &self,
+        path: &str,
+        _dtype: DType,
+        _device: &Device,
+    ) -> candle_core::Result<Tensor> {
+        match self.lock().get(path) {
+            Some(var) => Ok(var.as_tensor().clone()),
+            None => candle_core::bail!("no parameter at {path}: give its shape to create it"),
+        }
+    }
+
+    fn contains_tensor(&self, path: &str) -> bool {
+        self.lock().contains_key(path)
+    }
+}
+
+fn initial(seed: u64, path: &str, shape: &Shape, init: Init) -> Vec<f64> {
+    let count = shape.elem_count();
+    let stream = Stream::of_parameter(seed, path);
+    let scaled = |values: Vec<f64>, scale: f64, shift: f64| -> Vec<f64> {
+        values.into_iter().map(|x| x * scale + shift).collect()
+    };
+    match init {
+        Init::Const(value) => vec![value; count],
+        Init::Uniform { lo, up } => scaled(stream.uniform(1, count), up - lo, lo),
+        Init::Randn { mean, stdev } => scaled(stream.normal(1, count), stdev, mean),
+        Init::Kaiming {
+            dist,
+            fan,
+            non_linearity,
+        } => {
+            let deviation = non_linearity.gain() / (fan.for_shape(shape) as f64).sqrt();
+            match dist {
+                NormalOrUniform::Normal => {
+                    scaled(stream.truncated_normal(1, count), deviation, 0.0)
+                }
+                NormalOrUniform::Uniform => {
+                    let bound = 3f64.sqrt() * deviation;
+                    scaled(stream.uniform(1, count), 2.0 * bound, -bound)
+                }
+            }
+        }
+    }
+}
+
+/// Xavier (Glorot) uniform: variance `2 / (fan_in + fan_out)`.
+#[must_use]
+pub fn xavier_uniform(fan_in: usize, fan_out: usize) -> Init {
+    let bound = (6.0 / (fan_in + fan_out) as f64).sqrt();
+    Init::Uniform {
+        lo: -bound,
+        up: bound,
+    }
+}
+
+/// LeCun normal: variance `1 / fan_in`, cut at two standard deviations. For weights of shape (out, in).
+pub const LECUN_NORMAL: Init = Init::Kaiming {
+    dist: NormalOrUniform::Normal,
+    fan: candle_nn::init::FanInOut::FanIn,
+    non_linearity: candle_nn::init::NonLinearity::Linear,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameters(seed: u64) -> Parameters {
+        Parameters::new(seed, &Device::Cpu, DType::F32)
+    }
+
+    fn values(tensor: &Tensor) -> Vec<f32> {
+        tensor.flatten_all().unwrap().to_vec1().unwrap()
+    }
+
+    #[test]
+    fn a_value_depends_on_seed_and_path_only() {
+        let normal = Init::Randn {
+            mean: 0.0,
+            stdev: 1.0,
+        };
+        let (first, second, other) = (parameters(1), parameters(1), parameters(2));
+        let a = first.builder().get_with_hints(50, "a", normal).unwrap();
+        first.builder().get_with_hints(50, "b", normal).unwrap();
+        second.builder().get_with_hints(50, "b", normal).unwrap();
+        let later = second.builder().get_with_hints(50, "a", normal).unwrap();
+        assert_eq!(values(&a), values(&later));
+        let b = second.builder().get_with_hints(50, "b", normal).unwrap();
+        assert_ne!(values(&a), values(&b));
+        let seeded = other.builder().get_with_hints(50, "a", normal).unwrap();
+        assert_ne!(values(&a), values(&seeded));
+    }
+
+    #[test]
+    fn bounds_and_spread_are_those_of_the_initialisers() {
+        let vb = parameters(3).builder();
+        let xavier = vb
+            .get_with_hints((300, 200), "x", xavier_uniform(200, 300))
+            .unwrap();
+        let bound = (6f32 / 500.0).sqrt();
+        assert!(values(&xavier).iter().all(|x| x.abs() <= bound));
+        assert!(values(&xavier).iter().any(|x| x.abs() > 0.99 * bound));
+        let lecun = values(&vb.get_with_hints((300, 200), "l", LECUN_NORMAL).unwrap());
+        let variance = lecun.iter().map(|x| x * x).sum::<f32>() / lecun.len() as f32;
+        assert!((variance * 200.0 - 1.0).abs() < 0.03, "{variance}");
+        let cut = 2.0 / 0.8796 / 200f32.sqrt();
+        assert!(lecun.iter().all(|x| x.abs() <= cut));
+    }
+
+    #[test]
+    fn one_path_has_one_shape_and_one_variable() {
+        let parameters = parameters(4);
+        let vb = parameters.builder().pp("block");
+        vb.get((2, 3), "w").unwrap();
+        vb.get((2, 3), "w").unwrap();
+        assert_eq!((parameters.tensors(), parameters.elements()), (1, 6));
+        let error = vb.get((3, 2), "w").unwrap_err().to_string();
+        assert!(
+            error.contains("block.w") && error.contains("[3, 2]"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn loading_restores_a_copy_and_refuses_misfits() {
+        let parameters = parameters(5);
+        let init = Init::Randn {
+            mean: 0.0,
+            stdev: 1.0,
+        };
+        let w = parameters.builder().get_with_hints(4, "w", init).unwrap();
+        let before = values(&w);
+        let mut saved = parameters.save().unwrap();
+        let (_, var) = parameters.all().remove(0);
+        var.set(&var.as_detached_tensor().affine(2.0, 0.0).unwrap())
+            .unwrap();
+        assert_ne!(values(&w), before);
+        parameters.load(&saved).unwrap();
+        assert_eq!(values(&w), before);
+
+        saved.insert("v".to_owned(), w.detach());
+        let error = parameters.load(&saved).unwrap_err().to_string();
+        assert!(error.contains("v: unknown"), "{error}");
+        saved.remove("v");
+        saved.insert(
+            "w".to_owned(),
+            Tensor::zeros(5, DType::F32, &Device::Cpu).unwrap(),
+        );
+        let error = parameters.load(&saved).unwrap_err().to_string();
+        assert!(error.contains("[5]"), "{error}");
+        saved.remove("w");
+        let error = parameters.load(&saved).unwrap_err().to_string();
+        assert!(error.contains("w: missing"), "{error}");
+    }
+}

@@ -1,0 +1,285 @@
+//! One suite over the registry: what every model promises, whatever it computes.
+
+#![allow(clippy::unwrap_used)]
+
+use candle_core::{DType, Device, Tensor};
+use lra_models::{
+    Classifier, Context, Draws, Inputs, MODELS, Model, Options, Parameters, Shape, Tokens, loss,
+    options::{Features, Pooling, Positions},
+};
+
+const CLASSES: usize = 5;
+const SEED: u64 = 17;
+
+/// A classifier, small enough to run many times, with its parameters.
+struct Subject {
+    classifier: Classifier,
+    parameters: Parameters,
+}
+
+fn shape(towers: usize) -> Shape {
+    Shape {
+        vocabulary: 11,
+        classes: CLASSES,
+        towers,
+        max_length: 37,
+        padding: true,
+    }
+}
+
+fn small(model: &Model) -> Options {
+    let mut options = Options::of(model);
+    options.block.dim = 16;
+    options.block.qkv_dim = 16;
+    options.block.mlp_dim = 24;
+    options.head.hidden = 12;
+    options
+}
+
+fn subject(model: &Model, shape: &Shape, options: &Options, seed: u64) -> Subject {
+    let parameters = Parameters::new(seed, &Device::Cpu, DType::F32);
+    let classifier = Classifier::new(model, shape, options, &parameters)
+        .unwrap_or_else(|error| panic!("{}: {error}", model.name));
+    Subject {
+        classifier,
+        parameters,
+    }
+}
+
+/// Rows of the given lengths, padded to `width` with id 0; ids depend on row and position only.
+fn tokens(lengths: &[usize], width: usize, salt: usize) -> Tokens {
+    let (mut ids, mut real) = (Vec::new(), Vec::new());
+    for (row, &length) in lengths.iter().enumerate() {
+        for position in 0..width {
+            let id = 1 + (row * 7 + position * position * 3 + position + salt) % 10;
+            ids.push(if position < length { id as u32 } else { 0 });
+            real.push(f32::from(u8::from(position < length)));
+        }
+    }
+    let shape = (lengths.len(), width);
+    Tokens {
+        ids: Tensor::from_vec(ids, shape, &Device::Cpu).unwrap(),
+        mask: Some(Tensor::from_vec(real, shape, &Device::Cpu).unwrap()),
+    }
+}
+
+fn one(tokens: Tokens) -> Inputs {
+    Inputs {
+        towers: vec![tokens],
+    }
+}
+
+fn labels(rows: std::ops::Range<usize>) -> Tensor {
+    let labels: Vec<u32> = rows.map(|row| (row % CLASSES) as u32).collect();
+    Tensor::new(labels, &Device::Cpu).unwrap()
+}
+
+fn training(step: u64, first_row: u64) -> Context<'static> {
+    Context::new(true, Draws::new(SEED, step, first_row))
+}
+
+fn evaluation() -> Context<'static> {
+    Context::new(false, Draws::new(SEED, 0, 0))
+}
+
+fn values(tensor: &Tensor) -> Vec<f32> {
+    tensor.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+fn scalar(tensor: &Tensor) -> f32 {
+    tensor.to_scalar().unwrap()
+}
+
+fn largest_difference(one: &[f32], other: &[f32]) -> f32 {
+    assert_eq!(one.len(), other.len());
+    let pairs = one.iter().zip(other);
+    pairs.fold(0.0, |most, (a, b)| most.max((a - b).abs()))
+}
+
+#[test]
+fn logits_are_finite_at_every_length_for_every_pooling() {
+    for model in MODELS {
+        for pooling in [
+            Pooling::Cls,
+            Pooling::First,
+            Pooling::Mean,
+            Pooling::Sum,
+            Pooling::Max,
+        ] {
+            let mut options = small(model);
+            options.head.pooling = pooling;
+            let subject = subject(model, &shape(1), &options, 1);
+            for length in [1, 2, 3, 5, 15, 16, 17, 31, 36, 37] {
+                let inputs = one(tokens(&[length, length.div_ceil(2)], length, 0));
+                let logits = subject
+                    .classifier
+                    .forward(&inputs, &training(0, 0))
+                    .unwrap();
+                assert_eq!(logits.dims(), [2, CLASSES]);
+                assert!(
+                    values(&logits).iter().all(|x| x.is_finite()),
+                    "{} {pooling:?} length {length}",
+                    model.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_parameter_has_a_finite_gradient_that_is_not_zero() {
+    for model in MODELS {
+        for positions in [Positions::Sinusoid, Positions::Learned] {
+            let mut options = small(model);
+            options.embed.positions = positions;
+            let subject = subject(model, &shape(1), &options, 2);
+            let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
+            let logits = subject
+                .classifier
+                .forward(&inputs, &training(0, 0))
+                .unwrap();
+            let loss = loss::cross_entropy(&logits, &labels(0..4)).unwrap();
+            let gradients = loss.backward().unwrap();
+            for (path, var) in subject.parameters.all() {
+                let gradient = gradients
+                    .get(&var)
+                    .unwrap_or_else(|| panic!("{}: {path} has no gradient", model.name));
+                let gradient = values(gradient);
+                assert!(
+                    gradient.iter().all(|x| x.is_finite()) && gradient.iter().any(|&x| x != 0.0),
+                    "{}: gradient of {path}",
+                    model.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_seed_decides_every_bit() {
+    for model in MODELS {
+        let loss = |seed: u64, step: u64| {
+            let subject = subject(model, &shape(1), &small(model), seed);
+            let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
+            let context = Context::new(true, Draws::new(seed, step, 0));
+            let logits = subject.classifier.forward(&inputs, &context).unwrap();
+            scalar(&loss::cross_entropy(&logits, &labels(0..4)).unwrap()).to_bits()
+        };
+        assert_eq!(loss(3, 5), loss(3, 5), "{}", model.name);
+        assert_ne!(loss(3, 5), loss(4, 5), "{}: other seed", model.name);
+        assert_ne!(loss(3, 5), loss(3, 6), "{}: other step", model.name);
+    }
+}
+
+#[test]
+fn padding_changes_no_logit() {
+    for model in MODELS.iter().filter(|model| model.masks_padding) {
+        for pooling in [Pooling::Cls, Pooling::Mean, Pooling::Sum, Pooling::Max] {
+            let mut options = small(model);
+            options.head.pooling = pooling;
+            let subject = subject(model, &shape(1), &options, 6);
+            let logits = |width: usize| {
+                let inputs = one(tokens(&[9, 13], width, 0));
+                values(&subject.classifier.forward(&inputs, &evaluation()).unwrap())
+            };
+            let apart = largest_difference(&logits(13), &logits(37));
+            assert!(apart <= 1e-5, "{} {pooling:?}: {apart}", model.name);
+        }
+    }
+}
+
+#[test]
+fn a_row_of_padding_only_is_finite_and_has_finite_gradients() {
+    for model in MODELS {
+        for pooling in [Pooling::Mean, Pooling::Max] {
+            let mut options = small(model);
+            options.head.pooling = pooling;
+            let subject = subject(model, &shape(1), &options, 6);
+            let inputs = one(tokens(&[0, 9], 12, 0));
+            let logits = subject
+                .classifier
+                .forward(&inputs, &training(0, 0))
+                .unwrap();
+            let gradients = logits.sum_all().unwrap().backward().unwrap();
+            for (path, var) in subject.parameters.all() {
+                let gradient = values(gradients.get(&var).unwrap());
+                assert!(
+                    gradient.iter().all(|x| x.is_finite()),
+                    "{}: {path}",
+                    model.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_loss_is_near_that_of_guessing() {
+    for model in MODELS {
+        let subject = subject(model, &shape(1), &Options::of(model), 8);
+        let lengths: Vec<usize> = (0..64).map(|row| 1 + row % 37).collect();
+        let inputs = one(tokens(&lengths, 37, 0));
+        let logits = subject.classifier.forward(&inputs, &evaluation()).unwrap();
+        let loss = scalar(&loss::cross_entropy(&logits, &labels(0..64)).unwrap());
+        let guess = (CLASSES as f32).ln();
+        assert!(
+            (loss - guess).abs() < 0.5,
+            "{}: {loss} vs {guess}",
+            model.name
+        );
+    }
+}
+
+#[test]
+fn micro_batches_draw_what_the_whole_batch_draws() {
+    for model in MODELS {
+        let subject = subject(model, &shape(1), &small(model), 9);
+        let loss = |rows: std::ops::Range<usize>| {
+            let whole = tokens(&[30, 17, 4, 37], 37, 0);
+            let part = |t: &Tensor| t.narrow(0, rows.start, rows.len()).unwrap();
+            let inputs = one(Tokens {
+                ids: part(&whole.ids),
+                mask: whole.mask.as_ref().map(part),
+            });
+            let context = training(4, rows.start as u64);
+            let logits = subject.classifier.forward(&inputs, &context).unwrap();
+            scalar(&loss::cross_entropy(&logits, &labels(rows.clone())).unwrap())
+        };
+        let (whole, parts) = (loss(0..4), (loss(0..2) + loss(2..4)) / 2.0);
+        assert!(
+            (whole - parts).abs() < 1e-6,
+            "{}: {whole} {parts}",
+            model.name
+        );
+    }
+}
+
+#[test]
+fn two_towers_share_weights_but_not_masks() {
+    for model in MODELS {
+        for features in [Features::Concat, Features::Nli] {
+            let mut options = small(model);
+            options.head.features = features;
+            let subject = subject(model, &shape(2), &options, 10);
+            let inputs = Inputs {
+                towers: vec![tokens(&[12, 30], 37, 0), tokens(&[25, 3], 25, 4)],
+            };
+            let context = training(0, 0);
+            let logits = subject.classifier.forward(&inputs, &context).unwrap();
+            assert_eq!(logits.dims(), [2, CLASSES]);
+            let loss = loss::cross_entropy(&logits, &labels(0..2)).unwrap();
+            let gradients = loss.backward().unwrap();
+            for (path, var) in subject.parameters.all() {
+                let gradient = values(gradients.get(&var).unwrap());
+                let name = model.name;
+                assert!(gradient.iter().any(|&x| x != 0.0), "{name}: {path}");
+            }
+        }
+        assert!(
+            subject(model, &shape(2), &small(model), 10)
+                .classifier
+                .forward(&one(tokens(&[3], 3, 0)), &evaluation())
+                .is_err()
+        );
+    }
+}
