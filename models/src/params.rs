@@ -26,6 +26,18 @@ pub struct Parameters {
     device: Device,
     dtype: DType,
     by_path: Arc<Mutex<BTreeMap<String, Var>>>,
+    handing: Handing,
+}
+
+/// What a builder hands out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Handing {
+    /// The variables: what is computed from them has gradients.
+    Variables,
+    /// The variables' storage without their history: it follows every update, and nothing is kept for gradients.
+    Values,
+    /// Zeros that take no memory, for asking a model about its size and cost.
+    Blanks,
 }
 
 impl Parameters {
@@ -37,6 +49,33 @@ impl Parameters {
             device: device.clone(),
             dtype,
             by_path: Arc::default(),
+            handing: Handing::Variables,
+        }
+    }
+
+    /// The same parameters for a second model that only evaluates: it sees every update of the first, and its passes
+    /// keep no activations.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self {
+            handing: Handing::Values,
+            ..self.clone()
+        }
+    }
+
+    /// Parameters for a model that is never run, only asked about itself: no memory, no values.
+    #[must_use]
+    pub fn blank(device: &Device, dtype: DType) -> Self {
+        Self {
+            handing: Handing::Blanks,
+            ..Self::new(0, device, dtype)
+        }
+    }
+
+    fn hand_out(&self, var: &Var) -> Tensor {
+        match self.handing {
+            Handing::Values => var.as_detached_tensor(),
+            _ => var.as_tensor().clone(),
         }
     }
 
@@ -151,6 +190,9 @@ impl SimpleBackend for Parameters {
         dtype: DType,
         device: &Device,
     ) -> candle_core::Result<Tensor> {
+        if self.handing == Handing::Blanks {
+            return Tensor::zeros((), dtype, device)?.broadcast_as(shape);
+        }
         let mut by_path = self.lock();
         if let Some(var) = by_path.get(path) {
             if var.shape() != &shape {
@@ -161,12 +203,12 @@ impl SimpleBackend for Parameters {
                 }
                 .into());
             }
-            return Ok(var.as_tensor().clone());
+            return Ok(self.hand_out(var));
         }
         let values = initial(self.seed, path, &shape, init);
         let values = Tensor::from_vec(values, shape, &Device::Cpu)?;
         let var = Var::from_tensor(&values.to_dtype(dtype)?.to_device(device)?)?;
-        let tensor = var.as_tensor().clone();
+        let tensor = self.hand_out(&var);
         by_path.insert(path.to_owned(), var);
         Ok(tensor)
     }
@@ -178,7 +220,7 @@ impl SimpleBackend for Parameters {
         _device: &Device,
     ) -> candle_core::Result<Tensor> {
         match self.lock().get(path) {
-            Some(var) => Ok(var.as_tensor().clone()),
+            Some(var) => Ok(self.hand_out(var)),
             None => candle_core::bail!("no parameter at {path}: give its shape to create it"),
         }
     }
@@ -324,5 +366,29 @@ mod tests {
         saved.remove("w");
         let error = parameters.load(&saved).unwrap_err().to_string();
         assert!(error.contains("w: missing"), "{error}");
+    }
+
+    #[test]
+    fn detached_parameters_follow_updates_and_have_no_gradient() {
+        let parameters = parameters(6);
+        let live = parameters.builder().get(3, "w").unwrap();
+        let detached = parameters.detached().builder().get(3, "w").unwrap();
+        let (_, var) = parameters.all().remove(0);
+        var.set(&Tensor::new(&[1f32, 2.0, 3.0], &Device::Cpu).unwrap())
+            .unwrap();
+        assert_eq!(values(&detached), [1.0, 2.0, 3.0]);
+        let gradient = |tensor: &Tensor| {
+            let gradients = tensor.sqr().unwrap().sum_all().unwrap().backward();
+            gradients.unwrap().get(var.as_tensor()).is_some()
+        };
+        assert!(gradient(&live) && !gradient(&detached));
+    }
+
+    #[test]
+    fn blank_parameters_have_shapes_and_take_no_memory() {
+        let blank = Parameters::blank(&Device::Cpu, DType::F32);
+        let huge = blank.builder().get((1 << 20, 1 << 20), "w").unwrap();
+        assert_eq!(huge.dims(), [1 << 20, 1 << 20]);
+        assert_eq!(blank.tensors(), 0);
     }
 }
