@@ -7,7 +7,7 @@ use crate::{
     Context, Encoder, Error, Model, Options, Parameters, Result,
     encoder::Build,
     error::require,
-    layers::{Embedding, Linear, pooling::pool},
+    layers::{Embedding, Linear, activation::relu, pooling::pool},
     options::{Features, HeadOptions, Pooling},
     params::LECUN_NORMAL,
 };
@@ -210,7 +210,7 @@ impl Head {
         };
         for (index, layer) in self.layers.iter().enumerate() {
             if index > 0 {
-                x = x.relu()?;
+                x = relu(&x, 0.0)?;
             }
             x = layer.forward(&x)?;
         }

@@ -32,6 +32,7 @@ pub mod loss;
 pub mod mixer;
 pub mod mixers;
 pub mod options;
+pub mod oracle;
 pub mod params;
 mod philox;
 

@@ -2,7 +2,11 @@
 
 use candle_core::Tensor;
 
-use crate::{Result, options::Activation};
+use crate::{
+    Result,
+    kernels::{self, activate},
+    options::Activation,
+};
 
 /// Applies `activation`.
 ///
@@ -12,7 +16,7 @@ pub fn apply(activation: Activation, x: &Tensor) -> Result<Tensor> {
     match activation {
         Activation::Gelu => gelu(x),
         Activation::GeluErf => gelu_erf(x),
-        Activation::Relu => Ok(x.relu()?),
+        Activation::Relu => relu(x, 0.0),
     }
 }
 
@@ -23,6 +27,9 @@ pub fn apply(activation: Activation, x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If a tensor operation fails.
 pub fn gelu(x: &Tensor) -> Result<Tensor> {
+    if kernels::supports(x) {
+        return Ok(activate(x, kernels::Activation::GeluTanh)?);
+    }
     let slope = (2.0 / std::f64::consts::PI).sqrt();
     let inner = (x.sqr()?.affine(0.044_715 * slope, slope)? * x)?;
     Ok((inner.tanh()?.affine(0.5, 0.5)? * x)?)
@@ -33,17 +40,34 @@ pub fn gelu(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If a tensor operation fails.
 pub fn gelu_erf(x: &Tensor) -> Result<Tensor> {
+    if kernels::supports(x) {
+        return Ok(activate(x, kernels::Activation::GeluErf)?);
+    }
     let inner = x.affine(std::f64::consts::FRAC_1_SQRT_2, 0.0)?;
     Ok((inner.erf()?.affine(0.5, 0.5)? * x)?)
 }
 
+/// `max(x, 0) + floor`.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn relu(x: &Tensor, floor: f32) -> Result<Tensor> {
+    if kernels::supports(x) {
+        return Ok(activate(x, kernels::Activation::Relu { floor })?);
+    }
+    Ok(x.relu()?.affine(1.0, f64::from(floor))?)
+}
+
 /// `elu(x) + 1`: `x + 1` above zero, `exp(x)` below. Positive everywhere.
 ///
-/// As `max(x, 0) + exp(min(x, 0))`: each part runs on all cores, which candle's `elu` does not.
+/// Composed as `max(x, 0) + exp(min(x, 0))`: each part runs in parallel, which candle's `elu` does not.
 ///
 /// # Errors
 /// If a tensor operation fails.
 pub fn elu_plus_one(x: &Tensor) -> Result<Tensor> {
+    if kernels::supports(x) {
+        return Ok(activate(x, kernels::Activation::EluPlusOne)?);
+    }
     let positive = x.relu()?;
     let negative = (x - &positive)?;
     Ok((positive + negative.exp()?)?)
@@ -62,7 +86,7 @@ mod tests {
             ("gelu", gelu as fn(&Tensor) -> Result<Tensor>),
             ("gelu_erf", gelu_erf),
             ("elu_plus_one", elu_plus_one),
-            ("relu", |x| apply(Activation::Relu, x)),
+            ("relu", |x| relu(x, 0.25)),
         ] {
             check_gradient(name, &[&[3, 7]], |inputs| function(&inputs[0]));
         }

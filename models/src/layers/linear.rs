@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
-use crate::Result;
+use crate::{Result, kernels};
 
 /// A linear layer; the weight is (out, in), as PyTorch keeps it.
 pub struct Linear {
@@ -36,6 +36,9 @@ impl Linear {
     /// # Errors
     /// If the last dimension is not `in`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        if kernels::supports(x) {
+            return Ok(kernels::linear(x, &self.weight, self.bias.as_ref())?);
+        }
         let (outputs, inputs) = self.weight.dims2()?;
         let mut dims = x.dims().to_vec();
         let rows = x.elem_count() / inputs.max(1);

@@ -1,12 +1,16 @@
 //! Differentiable, seeded building blocks, one per file.
 //!
 //! candle's own LayerNorm, fused softmax and dropout lose gradients or cannot be seeded; these are used instead.
+//!
+//! Each layer is written in plain tensor operations first, for any device and float type, and tested in f64. Where
+//! [`crate::kernels`] has a fused operation for f32 on the CPU, the layer hands over at its first line.
 
 pub mod activation;
 pub mod dropout;
 pub mod embedding;
 pub mod feed_forward;
 pub mod heads;
+pub mod kernel_attention;
 pub mod linear;
 pub mod norm;
 pub mod pooling;

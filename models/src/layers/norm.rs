@@ -4,7 +4,7 @@
 use candle_core::{D, Tensor};
 use candle_nn::{Init, VarBuilder};
 
-use crate::Result;
+use crate::{Result, kernels};
 
 /// LayerNorm over the last dimension, with a gradient (candle's passes none).
 pub struct LayerNorm {
@@ -31,6 +31,10 @@ impl LayerNorm {
     /// # Errors
     /// If the last dimension is not D.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        if kernels::supports(x) {
+            let y = kernels::layer_norm(x, &self.scale, &self.shift, self.epsilon)?;
+            return Ok(y);
+        }
         let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
         let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
         let deviation = variance.affine(1.0, self.epsilon)?.sqrt()?;

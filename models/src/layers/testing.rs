@@ -1,8 +1,8 @@
-//! Gradients held against difference quotients, in f64.
+//! Gradients held against difference quotients, and attention against its exact twin, in f64.
 
 use candle_core::{DType, Device, Tensor, Var};
 
-use crate::{Draws, Parameters, Result, draws::StreamKey};
+use crate::{Draws, Mask, Parameters, Result, draws::StreamKey, oracle};
 
 /// N(0, 1) numbers of type f64, named by `path`.
 pub(crate) fn normal(path: &str, shape: &[usize]) -> Tensor {
@@ -86,4 +86,93 @@ fn check_variables(name: &str, variables: &[Var], function: impl Fn() -> Result<
             );
         }
     }
+}
+
+/// Queries, keys and values with a mask, and the oracle's answer to them.
+pub(crate) struct Twin {
+    inputs: [Var; 3],
+    mask: Mask,
+    weights: Tensor,
+    output: Tensor,
+    gradients: [Vec<f64>; 3],
+}
+
+/// Root of the mean squared difference from the oracle.
+#[derive(Debug)]
+pub(crate) struct Apart {
+    pub(crate) output: f64,
+    pub(crate) gradient: f64,
+}
+
+impl Twin {
+    /// Three sequences of 5 positions: complete, padded, nothing but padding. Two heads, 3 wide; inputs N(0, spread²).
+    pub(crate) fn new(kernel: impl Fn(&[f64], &[f64]) -> f64, spread: f64) -> Self {
+        let shape = [3, 2, 5, 3];
+        let inputs = ["q", "k", "v"].map(|name| {
+            let values = normal(name, &shape).affine(spread, 0.0).unwrap();
+            Var::from_tensor(&values).unwrap()
+        });
+        let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0f64; 5]];
+        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let [q, k, v] = &inputs;
+        let answer = || oracle::attention(q, k, v, Some(mask.real()), &kernel).unwrap();
+        let weights = normal("weights", &shape);
+        let loss = || {
+            let sum = (answer() * &weights).unwrap().sum_all().unwrap();
+            sum.to_scalar::<f64>().unwrap()
+        };
+        let gradients = [q, k, v].map(|variable| differences(variable, loss));
+        let output = answer();
+        Self {
+            inputs,
+            mask,
+            weights,
+            output,
+            gradients,
+        }
+    }
+
+    /// Width of a head.
+    pub(crate) fn width(&self) -> usize {
+        self.inputs[0].dims()[3]
+    }
+
+    /// How far `attend` is from the oracle, in outputs and in gradients of a weighted sum of them.
+    pub(crate) fn compare(
+        &self,
+        attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
+    ) -> Apart {
+        let [q, k, v] = &self.inputs;
+        let y = attend(q, k, v, Some(&self.mask)).unwrap();
+        let apart = (&y - &self.output).unwrap();
+        let loss = (y * &self.weights).unwrap().sum_all().unwrap();
+        let store = loss.backward().unwrap();
+        let (mut sum, mut count) = (0.0, 0);
+        for (variable, wanted) in self.inputs.iter().zip(&self.gradients) {
+            let found = store.get(variable).unwrap().flatten_all().unwrap();
+            for (found, wanted) in found.to_vec1::<f64>().unwrap().iter().zip(wanted) {
+                sum += (found - wanted).powi(2);
+                count += 1;
+            }
+        }
+        let output = apart.sqr().unwrap().mean_all().unwrap();
+        Apart {
+            output: output.to_scalar::<f64>().unwrap().sqrt(),
+            gradient: (sum / f64::from(count)).sqrt(),
+        }
+    }
+}
+
+/// Checks that `attend` is the oracle's attention with `kernel`, within `tolerance`.
+pub(crate) fn meets_oracle(
+    name: &str,
+    tolerance: f64,
+    kernel: impl Fn(&[f64], &[f64]) -> f64,
+    attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
+) {
+    let apart = Twin::new(kernel, 1.0).compare(attend);
+    assert!(
+        apart.output < tolerance && apart.gradient < tolerance,
+        "{name}: {apart:?}"
+    );
 }

@@ -8,10 +8,17 @@ use crate::{
 };
 
 mod bag;
+mod linear;
+mod performer;
 mod transformer;
 
 /// Every model, in the order of the published tables.
-pub static MODELS: &[&Model] = &[&transformer::MODEL, &bag::MODEL];
+pub static MODELS: &[&Model] = &[
+    &transformer::MODEL,
+    &linear::MODEL,
+    &performer::MODEL,
+    &bag::MODEL,
+];
 
 /// One entry of the registry.
 pub struct Model {

@@ -90,3 +90,16 @@ fn weights(q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let scale = (q.dim(D::Minus1)? as f64).powf(-0.5);
     softmax::masked(&q.affine(scale, 0.0)?.matmul(&k.t()?)?, mask)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{layers::testing::meets_oracle, oracle};
+
+    #[test]
+    fn is_attention_with_the_exponential_kernel() {
+        meets_oracle("transformer", 1e-7, oracle::softmax, |q, k, v, mask| {
+            Ok(weights(q, k, mask)?.matmul(v)?)
+        });
+    }
+}

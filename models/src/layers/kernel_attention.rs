@@ -1,0 +1,69 @@
+//! Attention by a kernel that is a product of features, in time linear in the length.
+//!     y_i = Σ_j φ(q_i)·φ(k_j) v_j / Σ_j φ(q_i)·φ(k_j) = φ(q_i) S / (φ(q_i)·z),  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j)
+
+use candle_core::Tensor;
+
+use crate::{Mask, Result};
+
+/// Added to the denominator, so that a sequence with no real key gives zeros.
+const GUARD: f64 = 1e-6;
+
+/// Query features (B, H, L, M), key features (B, H, L, M) and values (B, H, L, E) to (B, H, L, E).
+///
+/// Features must not be negative. Padded keys are left out of both sums; their features must be finite.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+    let (batch, heads, length, _) = v.dims4()?;
+    // Sums over positions are products with a row of ones, which is much faster than candle's reductions.
+    let (v, ones) = match mask {
+        Some(mask) => {
+            let real = mask.real();
+            let column = real.reshape((batch, 1, length, 1))?;
+            let row = real.reshape((batch, 1, 1, length))?;
+            (v.broadcast_mul(&column)?, row)
+        }
+        None => {
+            let ones = Tensor::ones((1, 1, 1, length), v.dtype(), v.device())?;
+            (v.clone(), ones)
+        }
+    };
+    let ones = ones.broadcast_as((batch, heads, 1, length))?.contiguous()?;
+    let sums = k.t()?.matmul(&v)?; // S (B, H, M, E)
+    let totals = ones.matmul(k)?; // z (B, H, 1, M)
+    let weights = q.matmul(&totals.t()?)?; // (B, H, L, 1)
+    let scale = weights.affine(1.0, GUARD)?.recip()?;
+    Ok(q.matmul(&sums)?.broadcast_mul(&scale)?)
+}
+
+/// Operations of [`attend`] for one sequence, all heads together: `features` per head, values `width` wide.
+#[must_use]
+pub fn flops(length: usize, heads: usize, features: usize, width: usize) -> u64 {
+    let products = 2 * width + 2; // S and its use, z and its use
+    2 * (length * heads * features * products) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::layers::testing::check_gradient;
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let real = [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0f64]];
+        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        for mask in [None, Some(&mask)] {
+            check_gradient(
+                "kernel attention",
+                &[&[2, 2, 3, 4], &[2, 2, 3, 4], &[2, 2, 3, 2]],
+                |inputs| {
+                    // Squares: features must not be negative.
+                    attend(&inputs[0].sqr()?, &inputs[1].sqr()?, &inputs[2], mask)
+                },
+            );
+        }
+    }
+}

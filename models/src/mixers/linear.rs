@@ -1,0 +1,84 @@
+//! Linear attention. Katharopoulos et al., 2020, "Transformers are RNNs", arXiv:2006.16236.
+//!     y_i = φ(q_i) S / (φ(q_i)·z),  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j),  φ(x) = elu(x) + 1
+//! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E), S (B, H, E, E), z (B, H, E).
+//! Time O(L·E²) per head, memory O(L·E + E²).
+//! Padded keys are left out of both sums, which the 2021 code does not do. As there, no dropout on weights (there are none),
+//! no scaling of queries and no biases. Not here: the causal form; the benchmark classifies whole sequences.
+
+use candle_core::Tensor;
+use serde_json::{Map, Value};
+
+use crate::{
+    Context, Encoder, Mask, Mixer, Result,
+    encoder::{self, Build, Site},
+    layers::{Projections, activation::elu_plus_one, kernel_attention},
+    mixers::Model,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "linear",
+    title: "Linear Transformer",
+    paper: "Transformers are RNNs: Fast Autoregressive Transformers with Linear Attention",
+    year: 2020,
+    arxiv: "2006.16236",
+    time: "O(L·E²)",
+    memory: "O(L·E + E²)",
+    masks_padding: true,
+    variants: &["paper"],
+    defaults: || Value::Object(Map::new()),
+    build,
+    source: include_str!("linear.rs"),
+};
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {}
+
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let Options {} = build.options()?;
+    encoder::blocks(build, |site| Ok(Box::new(Linear::new(site)?)))
+}
+
+struct Linear {
+    projections: Projections,
+    heads: usize,
+    width: usize,
+}
+
+impl Linear {
+    fn new(site: &Site) -> Result<Self> {
+        Ok(Self {
+            projections: Projections::new(&site.vb, site.block)?,
+            heads: site.block.heads,
+            width: site.block.head_dim(),
+        })
+    }
+}
+
+impl Mixer for Linear {
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let [q, k, v] = self.projections.split(x)?; // (B, H, L, E)
+        self.projections.merge(&attend(&q, &k, &v, context.mask())?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        self.projections.flops(length)
+            + kernel_attention::flops(length, self.heads, self.width, self.width)
+    }
+}
+
+fn attend(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+    kernel_attention::attend(&elu_plus_one(q)?, &elu_plus_one(k)?, v, mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{layers::testing::meets_oracle, oracle};
+
+    #[test]
+    fn is_attention_with_the_kernel_of_its_features() {
+        meets_oracle("linear", 1e-5, oracle::elu_plus_one, attend);
+    }
+}

@@ -1,0 +1,409 @@
+//! Performer. Choromanski et al., 2020, "Rethinking Attention with Performers", arXiv:2009.14794.
+//!     y_i = φ(q_i) S / (φ(q_i)·z),  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j),  φ_r(x) = exp(w_r·x' - |x'|²/2),  x' = x / E^¼
+//! FAVOR+: w_r are M Gaussian directions, orthogonal in blocks of E, so that φ(q)·φ(k) / M is exp(q·k / √E) in the mean: softmax attention
+//! without its L x L weights. B batch, H heads, L length, E width of a head, M features; q, k, v (B, H, L, E), φ (B, H, L, M), S (B, H, M, E).
+//! Time O(L·M·E) per head, memory O(L·M + M·E). Options: `features` M (0: E·ln E, rounded up to a multiple of 8), `redraw` steps after which
+//! w is drawn anew (0: never), `epsilon` added to each feature, `kernel`: `favor`, or `relu` for φ(x) = max(x, 0) + 0.001 without w, which is what the 2021 code ran.
+//! As in the authors' code exp is shifted by the largest w·x' (of the row for queries, of the sequence for keys), which cancels but for epsilon.
+//! Padded keys are left out of both sums and of the shift, which the 2021 code does not do. w depends on seed, layer and step, not on the batch; heads share it.
+
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::{D, DType, Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Context, Draws, Encoder, Mask, Mixer, Result,
+    draws::StreamKey,
+    encoder::{self, Build, Site},
+    error::require,
+    kernels,
+    layers::{Projections, activation::relu, kernel_attention},
+    mixers::Model,
+    options::to_json,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "performer",
+    title: "Performer",
+    paper: "Rethinking Attention with Performers",
+    year: 2020,
+    arxiv: "2009.14794",
+    time: "O(L·M·E)",
+    memory: "O(L·M + M·E)",
+    masks_padding: true,
+    variants: &["paper"],
+    defaults: || to_json(&Options::default()),
+    build,
+    source: include_str!("performer.rs"),
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kernel {
+    /// Positive orthogonal random features of the softmax kernel.
+    Favor,
+    /// max(x, 0) + 0.001, no random features.
+    Relu,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    features: usize,
+    kernel: Kernel,
+    redraw: u64,
+    epsilon: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            features: 0,
+            kernel: Kernel::Favor,
+            redraw: 0,
+            epsilon: 1e-6,
+        }
+    }
+}
+
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let options: Options = build.options()?;
+    require(
+        (0.0..1.0).contains(&options.epsilon),
+        "model.epsilon",
+        options.epsilon,
+        "at least 0 and less than 1",
+    )?;
+    encoder::blocks(build, |site| Ok(Box::new(Performer::new(site, &options)?)))
+}
+
+struct Performer {
+    projections: Projections,
+    heads: usize,
+    width: usize,
+    features: Features,
+}
+
+enum Features {
+    Favor(Favor),
+    Relu,
+}
+
+impl Performer {
+    fn new(site: &Site, options: &Options) -> Result<Self> {
+        let width = site.block.head_dim();
+        let features = match options.kernel {
+            Kernel::Favor => Features::Favor(Favor {
+                count: match options.features {
+                    0 => default_count(width),
+                    count => count,
+                },
+                width,
+                redraw: options.redraw,
+                epsilon: options.epsilon,
+                directions: StreamKey::new(&site.vb.pp("directions").prefix()),
+                norms: StreamKey::new(&site.vb.pp("norms").prefix()),
+                drawn: Mutex::new(None),
+            }),
+            Kernel::Relu => Features::Relu,
+        };
+        Ok(Self {
+            projections: Projections::new(&site.vb, site.block)?,
+            heads: site.block.heads,
+            width,
+            features,
+        })
+    }
+}
+
+impl Mixer for Performer {
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let [q, k, v] = self.projections.split(x)?; // (B, H, L, E)
+        let mask = context.mask();
+        let y = match &self.features {
+            Features::Favor(favor) => {
+                let w = favor.matrix(&context.draws, x.dtype(), x.device())?;
+                attend(&q, &k, &v, &w, favor.epsilon, mask)?
+            }
+            Features::Relu => attend_relu(&q, &k, &v, mask)?,
+        };
+        self.projections.merge(&y)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let (count, map) = match &self.features {
+            Features::Favor(favor) => (favor.count, 2 * favor.count * self.width),
+            Features::Relu => (self.width, 0),
+        };
+        self.projections.flops(length)
+            + kernel_attention::flops(length, self.heads, count, self.width)
+            + 2 * (length * self.heads * map) as u64
+    }
+}
+
+/// E ln E, the order of the paper's bound, rounded up to a multiple of 8.
+fn default_count(width: usize) -> usize {
+    let count = width as f64 * (width as f64).ln();
+    (count.ceil() as usize).next_multiple_of(8).max(8)
+}
+
+/// Attention with FAVOR+ features. q, k, v (B, H, L, E), w (M, E).
+fn attend(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    w: &Tensor,
+    epsilon: f64,
+    mask: Option<&Mask>,
+) -> Result<Tensor> {
+    let (batch, heads, length, width) = q.dims4()?;
+    let scale = (width as f64).powf(-0.25);
+    let k = match mask {
+        // Zeros keep padded keys out of the shift: it is at least 0, which is what they project to.
+        Some(mask) => k.broadcast_mul(&mask.real().reshape((batch, 1, length, 1))?)?,
+        None => k.clone(),
+    };
+    let (q, k) = (q.affine(scale, 0.0)?, k.affine(scale, 0.0)?);
+    let (q_projected, k_projected) = (project(&q, w)?, project(&k, w)?); // (B, H, L, M)
+    // Shifts are constants (they cancel), so no gradient has to pass through the maxima.
+    let q_shift = q_projected.detach().max_keepdim(D::Minus1)?; // (B, H, L, 1)
+    let k_shift = k_projected
+        .detach()
+        .flatten_from(2)?
+        .max_keepdim(D::Minus1)?
+        .relu()?
+        .reshape((batch, heads, 1, 1))?;
+    kernel_attention::attend(
+        &features(&q_projected, &q, &q_shift, epsilon)?,
+        &features(&k_projected, &k, &k_shift, epsilon)?,
+        v,
+        mask,
+    )
+}
+
+/// exp(w·x - |x|²/2 - shift) + epsilon, (B, H, L, M).
+fn features(projected: &Tensor, x: &Tensor, shift: &Tensor, epsilon: f64) -> Result<Tensor> {
+    let half = x.sqr()?.sum_keepdim(D::Minus1)?.affine(0.5, 0.0)?; // (B, H, L, 1)
+    let exponent = projected.broadcast_sub(&half.broadcast_add(shift)?)?;
+    Ok(exponent.exp()?.affine(1.0, epsilon)?)
+}
+
+/// (B, H, L, E) and w (M, E) to w·x (B, H, L, M).
+fn project(x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    if kernels::supports(x) {
+        return Ok(kernels::linear(x, w, None)?);
+    }
+    let (batch, heads, length, width) = x.dims4()?;
+    let (count, _) = w.dims2()?;
+    let projected = x
+        .reshape((batch * heads * length, width))?
+        .matmul(&w.t()?)?;
+    Ok(projected.reshape((batch, heads, length, count))?)
+}
+
+/// The deterministic kernel of the 2021 code: features max(x, 0) + 0.001 of q and k as they are.
+fn attend_relu(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+    const FLOOR: f32 = 1e-3;
+    kernel_attention::attend(&relu(q, FLOOR)?, &relu(k, FLOOR)?, v, mask)
+}
+
+/// The random directions of one layer.
+struct Favor {
+    count: usize,
+    width: usize,
+    redraw: u64,
+    epsilon: f64,
+    directions: StreamKey,
+    norms: StreamKey,
+    /// The matrix in use and the draws that it belongs to.
+    drawn: Mutex<Option<(Draws, Tensor)>>,
+}
+
+impl Favor {
+    /// w (M, E): orthogonal directions in blocks of E, with the lengths of independent Gaussian vectors.
+    fn matrix(&self, draws: &Draws, dtype: DType, device: &Device) -> Result<Tensor> {
+        let step = match self.redraw {
+            0 => 0,
+            steps => draws.step() / steps * steps,
+        };
+        let place = Draws::new(draws.seed(), step, 0);
+        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, matrix)) = drawn.as_ref()
+            && *known == place
+        {
+            return Ok(matrix.clone());
+        }
+        let rows = self.draw(&place);
+        let matrix = Tensor::from_vec(rows, (self.count, self.width), &Device::Cpu)?
+            .to_dtype(dtype)?
+            .to_device(device)?;
+        *drawn = Some((place, matrix.clone()));
+        Ok(matrix)
+    }
+
+    fn draw(&self, draws: &Draws) -> Vec<f64> {
+        let (count, width) = (self.count, self.width);
+        let blocks = count.div_ceil(width);
+        let mut rows = draws.shared(self.directions).normal(blocks * width, width);
+        rows.chunks_mut(width * width)
+            .for_each(|block| orthonormalize(block, width));
+        rows.truncate(count * width);
+        let lengths = draws.shared(self.norms).normal(count, width);
+        for (row, other) in rows.chunks_mut(width).zip(lengths.chunks(width)) {
+            let length = other.iter().map(|x| x * x).sum::<f64>().sqrt();
+            row.iter_mut().for_each(|x| *x *= length);
+        }
+        rows
+    }
+}
+
+/// Gram-Schmidt on the rows of a square matrix, each pass done twice against rounding.
+fn orthonormalize(block: &mut [f64], width: usize) {
+    for index in 0..width {
+        let (done, rest) = block.split_at_mut(index * width);
+        let row = &mut rest[..width];
+        for _ in 0..2 {
+            for other in done.chunks(width) {
+                let along: f64 = row.iter().zip(other).map(|(a, b)| a * b).sum();
+                row.iter_mut().zip(other).for_each(|(a, b)| *a -= along * b);
+            }
+        }
+        let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();
+        row.iter_mut().for_each(|x| *x /= norm);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        layers::testing::{Twin, meets_oracle, normal},
+        oracle,
+    };
+
+    fn favor(count: usize, width: usize, redraw: u64) -> Favor {
+        Favor {
+            count,
+            width,
+            redraw,
+            epsilon: 1e-6,
+            directions: StreamKey::new("directions"),
+            norms: StreamKey::new("norms"),
+            drawn: Mutex::new(None),
+        }
+    }
+
+    #[test]
+    fn the_relu_kernel_is_attention_with_the_kernel_of_its_features() {
+        meets_oracle("performer relu", 1e-4, oracle::relu, attend_relu);
+    }
+
+    /// Root of the mean squared difference from softmax attention, over outputs and over gradients.
+    fn errors(count: usize) -> (f64, f64) {
+        let twin = Twin::new(oracle::softmax, 0.5);
+        let (mut output, mut gradient, draws) = (0.0, 0.0, 16);
+        for seed in 0..draws {
+            let draws = Draws::new(seed, 0, 0);
+            let w = favor(count, twin.width(), 0)
+                .matrix(&draws, DType::F64, &Device::Cpu)
+                .unwrap();
+            let apart = twin.compare(|q, k, v, mask| attend(q, k, v, &w, 1e-6, mask));
+            output += apart.output.powi(2);
+            gradient += apart.gradient.powi(2);
+        }
+        let root = |sum: f64| (sum / 16.0).sqrt();
+        (root(output), root(gradient))
+    }
+
+    #[test]
+    fn outputs_and_gradients_approach_softmax_attention_as_features_grow() {
+        let (few, many) = (errors(16), errors(1024));
+        // 64 times the features should take the error down 8 times.
+        assert!(
+            many.0 < few.0 / 5.0 && many.0 < 0.1,
+            "outputs: {few:?} {many:?}"
+        );
+        assert!(many.1 < few.1 / 5.0, "gradients: {few:?} {many:?}");
+    }
+
+    #[test]
+    fn a_product_of_features_is_an_unbiased_estimate_of_the_exponential() {
+        let width = 4;
+        let [q, k] = ["q", "k"].map(|name| normal(name, &[1, width]));
+        let exact = (&q * &k)
+            .unwrap()
+            .sum_all()
+            .unwrap()
+            .to_scalar::<f64>()
+            .unwrap()
+            .exp();
+        let zero = Tensor::zeros((1, 1), DType::F64, &Device::Cpu).unwrap();
+        let estimates: Vec<f64> = (0..2000)
+            .map(|seed| {
+                let draws = Draws::new(seed, 0, 0);
+                let w = favor(8, width, 0)
+                    .matrix(&draws, DType::F64, &Device::Cpu)
+                    .unwrap();
+                let phi = |x: &Tensor| {
+                    let projected = x.matmul(&w.t().unwrap()).unwrap();
+                    features(&projected, x, &zero, 0.0).unwrap()
+                };
+                let product = (phi(&q) * phi(&k)).unwrap().mean_all().unwrap();
+                product.to_scalar::<f64>().unwrap()
+            })
+            .collect();
+        let n = estimates.len() as f64;
+        let mean = estimates.iter().sum::<f64>() / n;
+        let variance = estimates.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        let error = (variance / n).sqrt();
+        assert!(
+            (mean - exact).abs() < 3.0 * error,
+            "{mean} +- {error}, exact {exact}"
+        );
+    }
+
+    #[test]
+    fn directions_are_orthogonal_in_blocks_and_as_long_as_gaussian_vectors() {
+        let (count, width) = (20, 8);
+        let rows = favor(count, width, 0).draw(&Draws::new(1, 0, 0));
+        let dot = |a: usize, b: usize| -> f64 {
+            let row = |index: usize| &rows[index * width..(index + 1) * width];
+            row(a).iter().zip(row(b)).map(|(a, b)| a * b).sum()
+        };
+        for a in 0..count {
+            for b in a - a % width..a {
+                assert!(dot(a, b).abs() < 1e-12, "{a} {b}");
+            }
+        }
+        let mean = (0..count).map(|a| dot(a, a)).sum::<f64>() / count as f64;
+        // |w|² has mean 8 and variance 16: three standard errors of 20 are 2.7.
+        assert!((mean - width as f64).abs() < 2.7, "{mean}");
+    }
+
+    #[test]
+    fn features_are_redrawn_every_so_many_steps() {
+        let drawn = |redraw: u64, seed: u64, step: u64| -> Vec<Vec<f64>> {
+            let draws = Draws::new(seed, step, 3).branch(1);
+            let matrix = favor(8, 4, redraw).matrix(&draws, DType::F64, &Device::Cpu);
+            matrix.unwrap().to_vec2().unwrap()
+        };
+        assert_eq!(drawn(0, 1, 0), drawn(0, 1, 1000));
+        assert_eq!(drawn(10, 1, 10), drawn(10, 1, 19));
+        assert_ne!(drawn(10, 1, 9), drawn(10, 1, 10));
+        assert_ne!(drawn(0, 1, 0), drawn(0, 2, 0));
+        let favor = favor(8, 4, 10);
+        let matrix = |step: u64| -> Vec<Vec<f64>> {
+            let matrix = favor.matrix(&Draws::new(1, step, 0), DType::F64, &Device::Cpu);
+            matrix.unwrap().to_vec2().unwrap()
+        };
+        assert_eq!(matrix(0), matrix(5));
+        assert_eq!(matrix(12), drawn(10, 1, 12));
+    }
+
+    #[test]
+    fn the_default_number_of_features_follows_the_width() {
+        assert_eq!([1, 8, 32, 64].map(default_count), [8, 24, 112, 272]);
+    }
+}

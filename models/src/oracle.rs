@@ -1,0 +1,79 @@
+//! Slow exact twins of the mixers' cores, in f64 and plain loops, for tests: an approximation must meet its
+//! twin in the limit in which it is exact.
+
+use candle_core::{Device, Tensor};
+
+use crate::Result;
+
+/// Attention with any positive kernel: `y_i = Σ_j κ(q_i, k_j) v_j / Σ_j κ(q_i, k_j)` over real j.
+///
+/// `q` and `k` are (B, H, L, E), `v` is (B, H, L, V), all f64 on the CPU; `real` is (B, L) with 1 for real keys. A
+/// sequence with no real key gives zeros. No gradient passes; tests take difference quotients.
+///
+/// # Errors
+/// If a shape or type is not as described.
+pub fn attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    real: Option<&Tensor>,
+    kernel: impl Fn(&[f64], &[f64]) -> f64,
+) -> Result<Tensor> {
+    let (batch, heads, length, _) = q.dims4()?;
+    let width = v.dims4()?.3;
+    let rows = |x: &Tensor| x.flatten(0, 2)?.to_vec2::<f64>();
+    let (q, k, v) = (rows(q)?, rows(k)?, rows(v)?);
+    let real = real.map(|real| real.to_vec2::<f64>()).transpose()?;
+    let mut y = Vec::with_capacity(batch * heads * length * width);
+    for example in 0..batch {
+        for head in 0..heads {
+            let first = (example * heads + head) * length;
+            for query in &q[first..first + length] {
+                let (mut total, mut sums) = (0.0, vec![0.0; width]);
+                for j in 0..length {
+                    if real.as_ref().is_some_and(|real| real[example][j] == 0.0) {
+                        continue;
+                    }
+                    let weight = kernel(query, &k[first + j]);
+                    total += weight;
+                    for (sum, value) in sums.iter_mut().zip(&v[first + j]) {
+                        *sum += weight * value;
+                    }
+                }
+                y.extend(
+                    sums.iter()
+                        .map(|sum| if total > 0.0 { sum / total } else { 0.0 }),
+                );
+            }
+        }
+    }
+    Ok(Tensor::from_vec(
+        y,
+        (batch, heads, length, width),
+        &Device::Cpu,
+    )?)
+}
+
+/// `exp(q·k / √E)`: softmax attention. Not shifted, so meant for scores of ordinary size.
+#[must_use]
+pub fn softmax(q: &[f64], k: &[f64]) -> f64 {
+    (dot(q, k) / (q.len() as f64).sqrt()).exp()
+}
+
+/// `φ(q)·φ(k)` with `φ(x) = elu(x) + 1`: linear attention.
+#[must_use]
+pub fn elu_plus_one(q: &[f64], k: &[f64]) -> f64 {
+    let feature = |x: &f64| if *x > 0.0 { x + 1.0 } else { x.exp() };
+    q.iter().zip(k).map(|(q, k)| feature(q) * feature(k)).sum()
+}
+
+/// `φ(q)·φ(k)` with `φ(x) = max(x, 0) + 0.001`: the 2021 code's deterministic Performer.
+#[must_use]
+pub fn relu(q: &[f64], k: &[f64]) -> f64 {
+    let feature = |x: &f64| x.max(0.0) + 1e-3;
+    q.iter().zip(k).map(|(q, k)| feature(q) * feature(k)).sum()
+}
+
+fn dot(q: &[f64], k: &[f64]) -> f64 {
+    q.iter().zip(k).map(|(q, k)| q * k).sum()
+}
