@@ -24,6 +24,36 @@ pub enum Error {
         /// Where and why reading stopped.
         reason: String,
     },
+    /// A page lacks the markers to splice between.
+    #[error("{reason}")]
+    Marker {
+        /// Which marker is wrong, and how; begins with the file where one is known.
+        reason: String,
+    },
+    /// No published source has this key.
+    #[error("no published source is called `{key}`; {hint} (`lra list published` lists them)")]
+    UnknownSource {
+        /// What was asked for.
+        key: String,
+        /// The nearest keys.
+        hint: String,
+    },
+    /// No renderer has this name.
+    #[error("no format is called `{name}`; there are: {known}")]
+    UnknownFormat {
+        /// What was asked for.
+        name: String,
+        /// The names of all formats.
+        known: String,
+    },
+    /// No table has this name.
+    #[error("no table is called `{name}`; there are: {known}")]
+    UnknownTable {
+        /// What was asked for.
+        name: String,
+        /// The names of all tables.
+        known: String,
+    },
 }
 
 /// A result of this crate.
@@ -37,6 +67,16 @@ impl Error {
             action,
             path,
             source,
+        }
+    }
+
+    /// Names the file that a wrong marker was found in.
+    pub(crate) fn at(self, path: &Path) -> Error {
+        match self {
+            Error::Marker { reason } => Error::Marker {
+                reason: format!("{}: {reason}", path.display()),
+            },
+            other => other,
         }
     }
 }

@@ -103,7 +103,12 @@ fn gather(
     for entry in entries.flatten() {
         let path = entry.path();
         let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        if hidden || depth == 0 || !path.is_dir() {
+        // The listing itself says what an entry is; only a link has to be followed to know.
+        let folder = match entry.file_type() {
+            Ok(kind) if !kind.is_symlink() => kind.is_dir(),
+            _ => path.is_dir(),
+        };
+        if hidden || depth == 0 || !folder {
             continue;
         }
         let file = path.join(FILE);

@@ -1,0 +1,146 @@
+//! Numbers for people.
+
+/// How many decimals show about three significant digits of a number.
+pub(crate) fn decimals(value: f64) -> usize {
+    match value.abs() {
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        size if size >= 0.9995 || size == 0.0 => 2,
+        size if size >= 0.09995 => 3,
+        _ => 4,
+    }
+}
+
+/// About three significant digits.
+pub(crate) fn short(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    format!("{value:.*}", decimals(value))
+}
+
+/// A fraction as percent with two decimals, as accuracies are published.
+pub(crate) fn percent(fraction: f64) -> String {
+    if !fraction.is_finite() {
+        return "-".to_owned();
+    }
+    format!("{:.2}", 100.0 * fraction)
+}
+
+/// About three significant digits, and a prefix of the SI for the unit: `("24.0", "G")`, `("358", "")`.
+pub(crate) fn scaled(value: f64) -> (String, &'static str) {
+    let prefixes = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let found = prefixes
+        .into_iter()
+        .find(|(size, _)| value.abs() >= 0.9995 * size);
+    let (size, prefix) = found.unwrap_or((1.0, ""));
+    (short(value / size), prefix)
+}
+
+/// A unit for sizes of memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ByteUnit {
+    /// Its sign.
+    pub(crate) name: &'static str,
+    /// Bytes in it.
+    pub(crate) bytes: f64,
+    /// Decimals to show.
+    pub(crate) decimals: usize,
+}
+
+impl ByteUnit {
+    /// The unit in which the largest of the sizes reads well.
+    pub(crate) fn of(largest: f64) -> ByteUnit {
+        let (name, bytes, decimals) = match largest {
+            size if size >= 1024f64.powi(3) => ("GiB", 1024f64.powi(3), 2),
+            size if size >= 1024f64.powi(2) => ("MiB", 1024f64.powi(2), 1),
+            _ => ("KiB", 1024.0, 1),
+        };
+        ByteUnit {
+            name,
+            bytes,
+            decimals,
+        }
+    }
+}
+
+/// A size of memory with its unit.
+pub(crate) fn bytes(size: u64) -> String {
+    let size = size as f64;
+    let unit = ByteUnit::of(size);
+    format!("{:.*} {}", unit.decimals, size / unit.bytes, unit.name)
+}
+
+/// With commas between the thousands.
+pub(crate) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Breaks words into lines of at most `width` characters. The first line is taken to begin after `first` of them;
+/// the others are indented by `indent` spaces. A word that is wider than a line is broken.
+pub(crate) fn wrap(text: &str, width: usize, first: usize, indent: usize) -> String {
+    let mut lines = String::new();
+    let mut used = first;
+    let mut fresh = true;
+    let new_line = format!("\n{}", " ".repeat(indent));
+    for word in text.split_whitespace() {
+        let mut rest: Vec<char> = word.chars().collect();
+        if !fresh && used + 1 + rest.len() <= width {
+            lines.push(' ');
+            used += 1;
+        } else if !fresh {
+            lines += &new_line;
+            used = indent;
+        }
+        while used + rest.len() > width && width > indent.max(first) {
+            lines.extend(rest.drain(..width - used));
+            lines += &new_line;
+            used = indent;
+        }
+        fresh = false;
+        used += rest.len();
+        lines.extend(rest);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        let shown: Vec<_> = [1234.5, 99.96, 11.24, 9.999, 0.5, 0.012_34, 0.0, f64::NAN]
+            .map(short)
+            .to_vec();
+        assert_eq!(
+            shown,
+            [
+                "1234", "100", "11.2", "10.0", "0.500", "0.0123", "0.00", "-"
+            ]
+        );
+        assert_eq!(percent(0.384_54), "38.45");
+        assert_eq!(scaled(23.97e9), ("24.0".to_owned(), "G"));
+        assert_eq!(scaled(358.0), ("358".to_owned(), ""));
+        assert_eq!(bytes(182_452_224), "174.0 MiB");
+        assert_eq!(bytes(10_179_073_147), "9.48 GiB");
+        assert_eq!(grouped(1_104_586), "1,104,586");
+        assert_eq!(grouped(96), "96");
+    }
+
+    #[test]
+    fn lines_are_broken_between_words_and_never_too_wide() {
+        assert_eq!(wrap("a bb ccc dddd", 6, 0, 2), "a bb\n  ccc\n  dddd");
+        assert_eq!(wrap("abcdefghij", 4, 0, 0), "abcd\nefgh\nij");
+        assert_eq!(wrap("aa bb cc", 6, 3, 1), "aa\n bb cc");
+        assert_eq!(wrap("", 4, 0, 0), "");
+    }
+}

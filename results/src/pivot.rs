@@ -1,0 +1,285 @@
+//! Records sorted into a grid: what was learned across, what learned it down.
+//!
+//! Runs meet in a cell only if they differ in nothing but the seed. A column is one data set, a row is one model
+//! with every dimension that its scores may depend on. Dimensions that are the same in the whole table are
+//! said once; the others become columns of their own, so that nobody averages over them unawares.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::published::{model_rank, task_rank};
+use crate::record::{Outcome, Record};
+
+/// Something that parts rows of the same model.
+pub(crate) struct Dimension {
+    /// Its name, the header of its column.
+    pub(crate) name: &'static str,
+    /// What it is for a record; empty for the default.
+    pub(crate) of: fn(&Record) -> String,
+    /// Whether it is known only once a run got far enough; a run that did not joins the row it would have been in.
+    pub(crate) observed: bool,
+}
+
+/// What accuracies depend on.
+pub(crate) const TRAINING: &[Dimension] = &[
+    Dimension {
+        name: "variant",
+        observed: false,
+        of: |record| record.model.variant.clone(),
+    },
+    Dimension {
+        name: "recipe",
+        observed: false,
+        of: |record| record.recipe.name.clone(),
+    },
+    Dimension {
+        name: "set",
+        observed: false,
+        of: |record| {
+            let mut overrides = record.recipe.overrides.clone();
+            overrides.sort();
+            overrides.join(" ")
+        },
+    },
+    Dimension {
+        name: "precision",
+        observed: false,
+        of: |record| record.precision.clone(),
+    },
+    Dimension {
+        name: "device",
+        observed: false,
+        of: |record| record.device.clone(),
+    },
+];
+
+/// What speeds depend on besides.
+pub(crate) const MACHINE: &[Dimension] = &[
+    Dimension {
+        name: "processor",
+        observed: false,
+        of: |record| record.host.cpu.clone(),
+    },
+    Dimension {
+        name: "threads",
+        observed: false,
+        of: |record| record.threads.to_string(),
+    },
+];
+
+/// What memory figures depend on besides.
+pub(crate) const METHOD: &[Dimension] = &[Dimension {
+    name: "method",
+    observed: true,
+    of: |record| {
+        let memory = record.memory.as_ref();
+        memory.map_or_else(String::new, |memory| memory.method.clone())
+    },
+}];
+
+/// The grid.
+pub(crate) struct Pivot<'a> {
+    /// Headers of the columns.
+    pub(crate) columns: Vec<String>,
+    /// Per column: where its data comes from.
+    pub(crate) origins: Vec<String>,
+    /// The rows.
+    pub(crate) rows: Vec<PivotRow<'a>>,
+    /// Names of the dimensions that differ between rows, in the order of [`PivotRow::varying`].
+    pub(crate) varying: Vec<&'static str>,
+    /// Dimensions that are the same everywhere, with what they are; the empty ones left out.
+    pub(crate) constant: Vec<(&'static str, String)>,
+    /// Runs left out because the same seed was run again later.
+    pub(crate) repeats: usize,
+    /// Commits that the runs were made with, changed files marked by `+`.
+    pub(crate) revisions: Vec<String>,
+}
+
+/// One model in one setting.
+pub(crate) struct PivotRow<'a> {
+    /// The model.
+    pub(crate) model: &'a str,
+    /// What its varying dimensions are.
+    pub(crate) varying: Vec<String>,
+    /// Per column: its runs, one per seed, in the order of the seeds.
+    pub(crate) cells: Vec<Vec<&'a Record>>,
+}
+
+/// One data set: everything that makes two scores answers to the same question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Data<'a> {
+    rank: usize,
+    label: &'a str,
+    source: &'a str,
+    partial: bool,
+    protocol: &'a str,
+    digest: &'a str,
+}
+
+impl<'a> Data<'a> {
+    fn of(record: &'a Record) -> Data<'a> {
+        let task = &record.task;
+        Data {
+            rank: task_rank(&task.name),
+            label: &task.label,
+            source: &task.source,
+            partial: task.partial,
+            protocol: &task.protocol,
+            digest: &task.data_digest,
+        }
+    }
+
+    /// The header: the label, what the reader must not miss, and whatever tells it from the other columns.
+    fn header(&self, all: &[Data]) -> String {
+        let mut known = vec![];
+        if self.source == "synthetic" {
+            known.push("synthetic".to_owned());
+        }
+        if self.partial {
+            known.push("partial".to_owned());
+        }
+        let twins = || all.iter().filter(|data| data.label == self.label);
+        if self.source != "synthetic" && twins().any(|data| data.source != self.source) {
+            known.push(self.source.to_owned());
+        }
+        if twins().any(|data| data.protocol != self.protocol) {
+            known.push(self.protocol.to_owned());
+        }
+        if twins().any(|data| {
+            (data.source, data.partial, data.protocol) == (self.source, self.partial, self.protocol)
+                && data.digest != self.digest
+        }) {
+            known.push(format!("data {}", brief(self.digest)));
+        }
+        match known.is_empty() {
+            true => self.label.to_owned(),
+            false => format!("{} ({})", self.label, known.join(", ")),
+        }
+    }
+}
+
+impl Data<'_> {
+    /// Source, protocol and digest, as far as they are known.
+    fn origin(&self) -> String {
+        let mut known = vec![self.source.to_owned()];
+        if !self.protocol.is_empty() {
+            known.push(format!("protocol {}", self.protocol));
+        }
+        if !self.digest.is_empty() {
+            known.push(format!("data {}", brief(self.digest)));
+        }
+        known.join(", ")
+    }
+}
+
+/// The first characters of a digest: enough to tell two apart.
+pub(crate) fn brief(digest: &str) -> &str {
+    digest.get(..12).unwrap_or(digest)
+}
+
+impl<'a> Pivot<'a> {
+    /// Sorts the records.
+    pub(crate) fn new(records: &'a [Record], dimensions: &[&[Dimension]]) -> Pivot<'a> {
+        let dimensions: Vec<&Dimension> = dimensions.iter().copied().flatten().collect();
+        let mut grid: Grid = BTreeMap::new();
+        let mut repeats = 0;
+        let mut unobserved = Vec::new();
+        for record in records {
+            let setting: Vec<String> = dimensions.iter().map(|d| (d.of)(record)).collect();
+            let mut known = dimensions.iter().zip(&setting);
+            if known.all(|(dimension, value)| !dimension.observed || !value.is_empty()) {
+                repeats += enter(&mut grid, record, setting);
+            } else {
+                unobserved.push((record, setting));
+            }
+        }
+        for (record, setting) in unobserved {
+            let home = grid.keys().find(|(_, model, other)| {
+                let mut pairs = dimensions.iter().zip(setting.iter().zip(other));
+                *model == record.model.name
+                    && pairs.all(|(dimension, (a, b))| a == b || dimension.observed && a.is_empty())
+            });
+            let setting = home.map_or(setting, |(_, _, other)| other.clone());
+            repeats += enter(&mut grid, record, setting);
+        }
+
+        let mut data: Vec<Data> = grid.values().flat_map(HashMap::keys).copied().collect();
+        data.sort_unstable();
+        data.dedup();
+        let first = grid.keys().next().map(|(_, _, setting)| setting.clone());
+        let differs = |index: usize| {
+            let first = first.as_ref().and_then(|setting| setting.get(index));
+            grid.keys()
+                .any(|(_, _, setting)| setting.get(index) != first)
+        };
+        let varying: Vec<usize> = (0..dimensions.len()).filter(|i| differs(*i)).collect();
+        let constant = first.iter().flatten().enumerate();
+        let constant = constant
+            .filter(|(index, value)| !varying.contains(index) && !value.is_empty())
+            .map(|(index, value)| (dimensions[index].name, value.clone()))
+            .collect();
+        let rows = grid
+            .iter()
+            .map(|((_, model, setting), row)| PivotRow {
+                model,
+                varying: varying.iter().map(|i| setting[*i].clone()).collect(),
+                cells: data
+                    .iter()
+                    .map(|data| {
+                        let seeds = row.get(data);
+                        seeds.map_or_else(Vec::new, |seeds| seeds.values().copied().collect())
+                    })
+                    .collect(),
+            })
+            .collect();
+        let runs = grid
+            .values()
+            .flat_map(HashMap::values)
+            .flat_map(BTreeMap::values);
+        let revisions: BTreeSet<_> = runs
+            .filter_map(|run| run.revision.as_ref())
+            .map(|revision| {
+                let sign = if revision.dirty { "+" } else { "" };
+                format!("{}{sign}", brief(&revision.commit))
+            })
+            .collect();
+        Pivot {
+            revisions: revisions.into_iter().collect(),
+            columns: data.iter().map(|one| one.header(&data)).collect(),
+            origins: data.iter().map(Data::origin).collect(),
+            rows,
+            varying: varying.iter().map(|i| dimensions[*i].name).collect(),
+            constant,
+            repeats,
+        }
+    }
+}
+
+/// The rows by rank, name and setting of the model; in each the data sets, in each the seeds.
+type Grid<'a> =
+    BTreeMap<(usize, &'a str, Vec<String>), HashMap<Data<'a>, BTreeMap<u64, &'a Record>>>;
+
+/// Puts a run into its place. Returns how many runs had to make way: 1 if its seed was there already.
+fn enter<'a>(grid: &mut Grid<'a>, record: &'a Record, setting: Vec<String>) -> usize {
+    let model = record.model.name.as_str();
+    let row = grid.entry((model_rank(model), model, setting)).or_default();
+    let seeds = row.entry(Data::of(record)).or_default();
+    match seeds.entry(record.seed) {
+        Entry::Vacant(place) => {
+            place.insert(record);
+            0
+        }
+        Entry::Occupied(mut place) => {
+            if weight(record) > weight(place.get()) {
+                place.insert(record);
+            }
+            1
+        }
+    }
+}
+
+/// Which of two runs of the same seed counts: the one that was scored, then the later one.
+fn weight(record: &Record) -> (bool, &str, &str) {
+    let scored = record.outcome == Outcome::Scored;
+    (scored, &record.created, &record.id)
+}

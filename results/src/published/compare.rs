@@ -1,0 +1,72 @@
+//! Whether a score of ours may stand beside a printed one, and if not, why not.
+
+use super::labels::{protocol_of, task_name};
+use super::{ACCURACY, Figure, Source};
+use crate::record::Record;
+
+/// The verdict on one record and one source.
+#[derive(Debug)]
+pub enum Comparison {
+    /// The two may stand side by side.
+    Beside {
+        /// The printed figure.
+        figure: &'static Figure,
+        /// What the reader must know all the same.
+        caveats: Vec<String>,
+    },
+    /// They may not.
+    Apart {
+        /// The printed figure.
+        figure: &'static Figure,
+        /// Why not, such as `listops@256 is not listops`.
+        reasons: Vec<String>,
+    },
+    /// The source has no such figure.
+    Absent,
+}
+
+/// Compares what a record was run on with what a source printed: the same task at the published parameters,
+/// real and complete data, and a published recipe that nothing was changed in.
+pub fn compare(record: &Record, source: &Source) -> Comparison {
+    let task = task_name(&record.task.name);
+    let Some(figure) = source.cell(&record.model.name, &task, ACCURACY) else {
+        return Comparison::Absent;
+    };
+    let mut reasons = Vec::new();
+    if task_name(&record.task.label) != task {
+        reasons.push(format!("{} is not {task}", record.task.label));
+    }
+    if record.task.synthetic() {
+        reasons.push("synthetic data".to_owned());
+    }
+    if record.task.partial {
+        reasons.push("a part of the data".to_owned());
+    }
+    if !record.recipe.published {
+        reasons.push(format!("recipe {} is not published", record.recipe.name));
+    }
+    if !record.recipe.overrides.is_empty() {
+        reasons.push(format!("set {}", record.recipe.overrides.join(" ")));
+    }
+    if !reasons.is_empty() {
+        return Comparison::Apart { figure, reasons };
+    }
+
+    let mut caveats = Vec::new();
+    if protocol_of(&record.recipe.name) != Some(source.key) {
+        caveats.push(format!(
+            "recipe {} is not the one of {}",
+            record.recipe.name, source.alias
+        ));
+    }
+    if record.task.protocol != "tay2021" {
+        caveats.push(format!("protocol {}", record.task.protocol));
+    }
+    if !record.model.variant.is_empty() {
+        caveats.push(format!("variant {}", record.model.variant));
+    }
+    if !figure.defect.is_empty() {
+        caveats.push(format!("the printed figure: {}", figure.defect));
+    }
+    Comparison::Beside { figure, caveats }
+}

@@ -1,0 +1,247 @@
+//! Figures printed in papers, to be set beside ours and never averaged with them.
+//!
+//! `published.csv` holds one number per row with the document it was read in, how far that document can be
+//! trusted, and what is known to be wrong with the number. [`labels`] says which of its model names is ours.
+
+mod compare;
+mod labels;
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+pub use compare::{Comparison, compare};
+pub use labels::{MODELS, TASKS};
+pub(crate) use labels::{model_rank, task_rank};
+
+use crate::table::{Cell, Column, Row, Table};
+use crate::{Error, Result};
+
+/// Unit of the accuracies in this module: percent. Records hold fractions.
+pub const ACCURACY: &str = "accuracy";
+
+/// One printed number.
+#[derive(Debug, Deserialize)]
+pub struct Figure {
+    /// The document it was read in.
+    pub source: String,
+    /// Year of the source that it is cited by.
+    pub year: u16,
+    /// Citation key of that source, such as `tay2021long`.
+    pub key: String,
+    /// The model's name there.
+    pub model: String,
+    /// Task, such as `listops`; also averages and tasks outside the benchmark.
+    pub task: String,
+    /// What was measured, such as `accuracy` (percent) or `steps_per_sec@4k`.
+    pub metric: String,
+    /// The number, absent where none was printed.
+    pub value: Option<f64>,
+    /// Why it is absent.
+    pub missing: Option<Missing>,
+    /// How far the document can be trusted.
+    pub trust: Trust,
+    /// What is wrong with the number, empty if nothing is known.
+    pub defect: String,
+    /// Remarks on how it was measured or read.
+    pub notes: String,
+}
+
+/// Why a table prints no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Missing {
+    /// Chance level, or it could not be run.
+    #[serde(rename = "FAIL")]
+    Fail,
+    /// Not reported.
+    #[serde(rename = "NR")]
+    NotReported,
+    /// Not applicable.
+    #[serde(rename = "NA")]
+    NotApplicable,
+}
+
+/// Where a figure was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trust {
+    /// The paper's own figure, in the paper.
+    Primary,
+    /// The authors' repository.
+    AuthorRepo,
+    /// Another paper's copy.
+    Secondary,
+    /// Somebody's notes about the paper.
+    Note,
+}
+
+impl Figure {
+    /// The number as it was printed, or the word for its absence.
+    pub fn text(&self) -> String {
+        match (self.value, self.missing) {
+            (Some(value), _) if self.metric == ACCURACY => format!("{value:.2}"),
+            (Some(value), _) => value.to_string(),
+            (None, Some(Missing::Fail)) => "FAIL".to_owned(),
+            (None, Some(Missing::NotApplicable)) => "n/a".to_owned(),
+            (None, Some(Missing::NotReported) | None) => "not reported".to_owned(),
+        }
+    }
+}
+
+/// A published source: everything under one citation key.
+#[derive(Debug)]
+pub struct Source {
+    /// Citation key.
+    pub key: &'static str,
+    /// Short name that is easier to type, such as `tay2021`.
+    pub alias: &'static str,
+    /// Year.
+    pub year: u16,
+    /// Its figures, in the order of the file.
+    pub figures: Vec<&'static Figure>,
+}
+
+impl Source {
+    /// The figure for one of our models (registry name) on a task, if this source has it.
+    ///
+    /// Where a source prints two versions of a number, it is the first: the paper's before its README's.
+    pub fn cell(&self, model: &str, task: &str, metric: &str) -> Option<&'static Figure> {
+        let label = labels::label(model, self.key)?;
+        let mut figures = self.figures.iter().copied();
+        figures
+            .find(|figure| figure.model == label && figure.task == task && figure.metric == metric)
+    }
+
+    /// Distinct tasks, in the order of the file.
+    pub fn tasks(&self) -> Vec<&'static str> {
+        distinct(self.figures.iter().map(|figure| figure.task.as_str()))
+    }
+
+    /// Distinct models by their names there, in the order of the file.
+    pub fn models(&self) -> Vec<&'static str> {
+        distinct(self.figures.iter().map(|figure| figure.model.as_str()))
+    }
+}
+
+/// All figures, in the order of the file.
+pub fn figures() -> &'static [Figure] {
+    static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
+        csv::Reader::from_reader(include_str!("../../published.csv").as_bytes())
+            .deserialize()
+            .collect::<Result<_, _>>()
+            .expect("published.csv is part of this crate and read by its tests")
+    });
+    &FIGURES
+}
+
+/// All sources, in the order of the file.
+pub fn sources() -> &'static [Source] {
+    static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
+        let mut sources: Vec<Source> = Vec::new();
+        for figure in figures() {
+            match sources.iter_mut().find(|source| source.key == figure.key) {
+                Some(source) => source.figures.push(figure),
+                None => sources.push(Source {
+                    key: &figure.key,
+                    alias: labels::alias(&figure.key),
+                    year: figure.year,
+                    figures: vec![figure],
+                }),
+            }
+        }
+        sources
+    });
+    &SOURCES
+}
+
+/// Finds a source by its key or its short name.
+///
+/// # Errors
+/// [`Error::UnknownSource`] with the nearest names.
+pub fn source(key: &str) -> Result<&'static Source> {
+    let found = sources()
+        .iter()
+        .find(|source| source.key == key || source.alias == key);
+    found.ok_or_else(|| {
+        let names = sources()
+            .iter()
+            .flat_map(|source| [source.alias, source.key]);
+        let mut near: Vec<_> = distinct(names)
+            .into_iter()
+            .map(|name| (strsim::jaro_winkler(key, name), name))
+            .collect();
+        near.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let names: Vec<_> = near.iter().take(3).map(|(_, name)| *name).collect();
+        Error::UnknownSource {
+            key: key.to_owned(),
+            hint: format!("nearest: {}", names.join(", ")),
+        }
+    })
+}
+
+/// The figure for one of our models on a task in the source with a key or short name.
+pub fn cell(key: &str, model: &str, task: &str, metric: &str) -> Option<&'static Figure> {
+    source(key).ok()?.cell(model, task, metric)
+}
+
+/// The sources as a table: key, short name, year, how many figures, for what.
+pub fn listing() -> Table {
+    let columns = vec![
+        Column::key("name"),
+        Column::key("key"),
+        Column::value("year"),
+        Column::value("figures"),
+        Column::value("models"),
+        Column::text("tasks"),
+    ];
+    let rows = sources()
+        .iter()
+        .map(|source| {
+            let count = |count: usize| Cell::with(count.to_string(), "count", count);
+            Row::new(vec![
+                Cell::text(source.alias),
+                Cell::text(source.key),
+                Cell::with(source.year.to_string(), "year", source.year),
+                count(source.figures.len()),
+                count(source.models().len()),
+                Cell::with(coverage(&source.tasks()), "names", source.tasks()),
+            ])
+        })
+        .collect();
+    Table {
+        name: "published".to_owned(),
+        title: "Published sources".to_owned(),
+        unit: String::new(),
+        columns,
+        rows,
+        notes: vec!["Name or key can be given to --against.".to_owned()],
+    }
+}
+
+/// Tasks in few words: the benchmark's six first.
+fn coverage(tasks: &[&str]) -> String {
+    let six = &TASKS[..6];
+    let (known, others): (Vec<&str>, Vec<&str>) = tasks.iter().partition(|task| six.contains(task));
+    let lacking: Vec<&str> = six
+        .iter()
+        .copied()
+        .filter(|task| !known.contains(task))
+        .collect();
+    let mut words = match lacking.as_slice() {
+        [] => vec!["all six".to_owned()],
+        [one] => vec![format!("all but {one}")],
+        _ => known.iter().map(|task| (*task).to_owned()).collect(),
+    };
+    words.extend(others.iter().map(|task| (*task).to_owned()));
+    words.join(", ")
+}
+
+fn distinct(names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}

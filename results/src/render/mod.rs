@@ -1,0 +1,81 @@
+//! The forms a table takes, one per file.
+
+mod csv;
+mod json;
+mod latex;
+mod markdown;
+mod text;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::table::Table;
+use crate::{Error, Result};
+
+/// A form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For terminals, at most [`WIDTH`] columns wide.
+    Text,
+    /// For pages on GitHub and the like.
+    Markdown,
+    /// One line per row, values unrounded.
+    Csv,
+    /// One document, values unrounded.
+    Json,
+    /// For papers; needs the package `booktabs`.
+    Latex,
+}
+
+/// Columns of the narrowest terminal that text is made for.
+pub const WIDTH: usize = 100;
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Format; 5] = [
+        Format::Text,
+        Format::Markdown,
+        Format::Csv,
+        Format::Json,
+        Format::Latex,
+    ];
+
+    /// Renders tables one below the other; the text ends with a line feed.
+    pub fn render(self, tables: &[Table]) -> String {
+        let each: fn(&Table) -> String = match self {
+            Format::Json => return json::render(tables),
+            Format::Text => text::render,
+            Format::Markdown => markdown::render,
+            Format::Csv => csv::render,
+            Format::Latex => latex::render,
+        };
+        let parts: Vec<String> = tables.iter().map(each).collect();
+        parts.join("\n")
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Format::Text => "text",
+            Format::Markdown => "markdown",
+            Format::Csv => "csv",
+            Format::Json => "json",
+            Format::Latex => "latex",
+        })
+    }
+}
+
+impl FromStr for Format {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Format> {
+        let found = Format::ALL
+            .into_iter()
+            .find(|form| form.to_string() == name);
+        found.ok_or_else(|| Error::UnknownFormat {
+            name: name.to_owned(),
+            known: Format::ALL.map(|form| form.to_string()).join(", "),
+        })
+    }
+}

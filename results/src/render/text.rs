@@ -1,0 +1,120 @@
+//! Text for terminals. A table that is too wide is broken into several, each with the key columns.
+
+use tabled::builder::Builder;
+use tabled::grid::util::string::get_text_width;
+use tabled::settings::object::Columns;
+use tabled::settings::style::HorizontalLine;
+use tabled::settings::{Alignment, Padding, Style, Theme};
+
+use super::WIDTH;
+use crate::format::wrap;
+use crate::table::{Align, Row, Table};
+
+/// Key columns are not wider than this; longer entries are broken.
+const KEY_WIDTH: usize = 26;
+/// Nor are other columns of words.
+const WORDS_WIDTH: usize = 36;
+/// Spaces between columns.
+const GAP: usize = 2;
+
+pub(super) fn render(table: &Table) -> String {
+    let mut text = format!("{}\n\n", wrap(&table.title, WIDTH, 0, 0));
+    let blocks = blocks(table);
+    for (index, block) in blocks.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        text += &grid(table, block, blocks.len() > 1);
+    }
+    if !table.notes.is_empty() {
+        text.push('\n');
+    }
+    for note in &table.notes {
+        text += &format!("  {}\n", wrap(note, WIDTH, 2, 4));
+    }
+    text
+}
+
+/// A cell as it is printed in its column.
+fn cell(table: &Table, column: usize, text: &str) -> String {
+    let column = &table.columns[column];
+    let widest = match (column.key, column.align) {
+        (true, _) => KEY_WIDTH,
+        (false, Align::Left) => WORDS_WIDTH,
+        (false, Align::Right) => WIDTH / 2,
+    };
+    wrap(text, widest, 0, 0)
+}
+
+fn width(table: &Table, column: usize) -> usize {
+    let cells = table.rows.iter().filter_map(|row| row.cells.get(column));
+    let texts = cells.map(|cell| cell.shown());
+    let texts = texts.chain([table.columns[column].name.as_str()]);
+    let widths = texts.map(|text| get_text_width(&cell(table, column, text)));
+    GAP + widths.max().unwrap_or(0)
+}
+
+/// The columns of each block: all keys, and as many others as fit beside them, but at least one.
+fn blocks(table: &Table) -> Vec<Vec<usize>> {
+    let columns = 0..table.columns.len();
+    let (keys, values): (Vec<usize>, Vec<usize>) = columns.partition(|i| table.columns[*i].key);
+    let room = WIDTH.saturating_sub(keys.iter().map(|i| width(table, *i)).sum());
+    let mut blocks = vec![keys.clone()];
+    let mut used = 0;
+    for value in values {
+        let width = width(table, value);
+        if used > 0 && used + width > room + GAP {
+            blocks.push(keys.clone());
+            used = 0;
+        }
+        used += width;
+        if let Some(block) = blocks.last_mut() {
+            block.push(value);
+        }
+    }
+    blocks
+}
+
+/// Draws some columns. In a part of a broken table, rows that have nothing there are left out.
+fn grid(table: &Table, columns: &[usize], part: bool) -> String {
+    let filled = |row: &&Row| {
+        let mut values = columns.iter().filter(|i| !table.columns[**i].key);
+        values.any(|i| row.cells.get(*i).is_some_and(|cell| !cell.text.is_empty()))
+    };
+    let rows = table.rows.iter().filter(|row| !part || filled(row));
+    let rows: Vec<&Row> = rows.collect();
+    let mut builder = Builder::default();
+    let header = columns
+        .iter()
+        .map(|i| cell(table, *i, &table.columns[*i].name));
+    builder.push_record(header);
+    for row in &rows {
+        let texts = columns.iter().map(|i| {
+            let text = row.cells.get(*i).map_or("-", |cell| cell.shown());
+            cell(table, *i, text)
+        });
+        builder.push_record(texts);
+    }
+
+    let mut theme = Theme::from_style(Style::empty());
+    let line = HorizontalLine::new('-').intersection('-');
+    theme.insert_horizontal_line(1, line);
+    for (index, _) in rows.iter().enumerate().filter(|(_, row)| row.rule) {
+        theme.insert_horizontal_line(index + 1, line);
+    }
+    let mut grid = builder.build();
+    grid.with(theme).with(Padding::new(0, GAP, 0, 0));
+    grid.modify(Columns::last(), Padding::zero());
+    for (place, column) in columns.iter().enumerate() {
+        let side = match table.columns[*column].align {
+            Align::Left => Alignment::left(),
+            Align::Right => Alignment::right(),
+        };
+        grid.modify(Columns::one(place), side);
+    }
+    let drawn = grid.to_string();
+    drawn
+        .lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}

@@ -1,0 +1,137 @@
+//! Keeping tables in prose fresh: the text between two markers of a Markdown file is replaced.
+//!
+//! ```text
+//! <!-- lra:accuracy -->
+//! ...whatever stands here is generated...
+//! <!-- /lra:accuracy -->
+//! ```
+
+use std::fs;
+use std::path::Path;
+
+use crate::{Error, Result, atomic};
+
+/// Replaces what stands between `<!-- lra:NAME -->` and `<!-- /lra:NAME -->`. The markers stay, each on its own line.
+///
+/// # Errors
+/// [`Error::Marker`]: a marker is missing, stands twice, or the closing one comes first.
+pub fn splice(text: &str, name: &str, replacement: &str) -> Result<String> {
+    let open = format!("<!-- lra:{name} -->");
+    let close = format!("<!-- /lra:{name} -->");
+    let start = only(text, &open)? + open.len();
+    let end = only(text, &close)?;
+    if end < start {
+        return Err(Error::Marker {
+            reason: format!("{close} comes before {open}"),
+        });
+    }
+    let body = replacement.trim_matches('\n');
+    let gap = if body.is_empty() { "" } else { "\n" };
+    Ok(format!("{}\n{body}{gap}{}", &text[..start], &text[end..]))
+}
+
+/// Splices into a file, which is replaced as a whole or not at all. Says whether the file changed.
+///
+/// # Errors
+/// As [`splice`], and when the file cannot be read or written.
+pub fn splice_file(path: &Path, name: &str, replacement: &str) -> Result<bool> {
+    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let spliced = splice(&text, name, replacement).map_err(|error| error.at(path))?;
+    if spliced == text {
+        return Ok(false);
+    }
+    atomic::write(path, spliced.as_bytes())?;
+    Ok(true)
+}
+
+/// Where the marker stands, if it stands exactly once.
+fn only(text: &str, marker: &str) -> Result<usize> {
+    let mut places = text.match_indices(marker).map(|(place, _)| place);
+    match (places.next(), places.next()) {
+        (Some(place), None) => Ok(place),
+        (Some(_), Some(second)) => {
+            let line = 1 + text[..second].matches('\n').count();
+            let reason = format!("{marker} stands more than once, again on line {line}");
+            Err(Error::Marker { reason })
+        }
+        (None, _) => {
+            let known = names(text);
+            let hint = match known.is_empty() {
+                true => "it has no lra markers".to_owned(),
+                false => format!("it has markers for: {}", known.join(", ")),
+            };
+            let reason = format!("there is no line {marker}; {hint}");
+            Err(Error::Marker { reason })
+        }
+    }
+}
+
+/// The names that have an opening marker.
+fn names(text: &str) -> Vec<&str> {
+    text.split("<!-- lra:")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(" -->"))
+        .map(|(name, _)| name)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "# Speed\n\n<!-- lra:speed -->\nold\n<!-- /lra:speed -->\n\nend\n<!-- lra:x --><!-- /lra:x -->\n";
+
+    #[test]
+    fn replaces_between_its_markers_only() {
+        let spliced = splice(PAGE, "speed", "| a |\n| b |\n").unwrap();
+        assert_eq!(spliced, PAGE.replace("old", "| a |\n| b |"));
+        assert_eq!(splice(&spliced, "speed", "| a |\n| b |").unwrap(), spliced);
+        let filled = splice(PAGE, "x", "one").unwrap();
+        assert!(filled.ends_with("<!-- lra:x -->\none\n<!-- /lra:x -->\n"));
+        let emptied = splice(PAGE, "speed", "").unwrap();
+        assert!(emptied.contains("<!-- lra:speed -->\n<!-- /lra:speed -->"));
+    }
+
+    #[test]
+    fn says_which_marker_is_wrong() {
+        let wrong = |text: &str, name: &str| splice(text, name, "new").unwrap_err().to_string();
+        assert_eq!(
+            wrong(PAGE, "memory"),
+            "there is no line <!-- lra:memory -->; it has markers for: speed, x"
+        );
+        assert_eq!(
+            wrong("plain", "memory"),
+            "there is no line <!-- lra:memory -->; it has no lra markers"
+        );
+        assert_eq!(
+            wrong(&PAGE.replace("<!-- /lra:speed -->", ""), "speed"),
+            "there is no line <!-- /lra:speed -->; it has markers for: speed, x"
+        );
+        assert_eq!(
+            wrong(&format!("{PAGE}<!-- lra:speed -->"), "speed"),
+            "<!-- lra:speed --> stands more than once, again on line 9"
+        );
+        assert_eq!(
+            wrong("<!-- /lra:a -->\n<!-- lra:a -->", "a"),
+            "<!-- /lra:a --> comes before <!-- lra:a -->"
+        );
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_only_when_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("README.md");
+        fs::write(&page, PAGE).unwrap();
+        assert!(splice_file(&page, "speed", "new").unwrap());
+        assert!(!splice_file(&page, "speed", "new").unwrap());
+        assert_eq!(
+            fs::read_to_string(&page).unwrap(),
+            PAGE.replace("old", "new")
+        );
+        let error = splice_file(&page, "memory", "new").unwrap_err().to_string();
+        assert!(
+            error.contains("README.md: there is no line <!-- lra:memory -->"),
+            "{error}"
+        );
+    }
+}

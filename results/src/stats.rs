@@ -1,0 +1,164 @@
+//! The statistics of small samples: seeds, timings, counts of right answers.
+
+/// Count, mean and spread of some values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// How many values.
+    pub count: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// Their sample standard deviation (divided by n - 1); a single value has none.
+    pub deviation: Option<f64>,
+}
+
+impl Sample {
+    /// Describes the values; none have no mean.
+    pub fn of(values: &[f64]) -> Option<Sample> {
+        let count = values.len();
+        if count == 0 {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let deviation = (count > 1).then(|| (squares / (count - 1) as f64).sqrt());
+        Some(Sample {
+            count,
+            mean,
+            deviation,
+        })
+    }
+
+    /// Student's interval for the mean at a level such as 0.95; a single value has none.
+    pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
+        let deviation = self.deviation?;
+        let freedom = self.count as u32 - 1;
+        let reach = t_quantile(0.5 + level / 2.0, freedom) * deviation / (self.count as f64).sqrt();
+        Some((self.mean - reach, self.mean + reach))
+    }
+}
+
+/// The standard error of a share `p` counted over `rows` independent answers.
+pub fn binomial_error(p: f64, rows: usize) -> f64 {
+    if rows == 0 {
+        return 0.0;
+    }
+    (p * (1.0 - p)).max(0.0).sqrt() / (rows as f64).sqrt()
+}
+
+/// The value below which a share `q` of the values lies, interpolated between neighbours
+/// (the definition that NumPy and R use unless told otherwise). The values need no order; none have no quantile.
+pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    let place = q.clamp(0.0, 1.0) * last as f64;
+    let below = place.floor() as usize;
+    let above = (below + 1).min(last);
+    Some(sorted[below] + (sorted[above] - sorted[below]) * place.fract())
+}
+
+/// Quantile of Student's distribution for a probability in (0, 1) and one or more degrees of freedom,
+/// by bisection of [`t_within`].
+fn t_quantile(probability: f64, freedom: u32) -> f64 {
+    let within = (2.0 * probability - 1.0).abs();
+    let (mut low, mut high) = (0.0, 1.0);
+    while t_within(high, freedom) < within && high < 1e12 {
+        high *= 2.0;
+    }
+    for _ in 0..100 {
+        let middle = 0.5 * (low + high);
+        if t_within(middle, freedom) < within {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    if probability < 0.5 { -high } else { high }
+}
+
+/// P(|T| <= t) for Student's T: the finite series of Abramowitz and Stegun 26.7.3 (odd) and 26.7.4 (even).
+fn t_within(t: f64, freedom: u32) -> f64 {
+    let angle = (t / f64::from(freedom).sqrt()).atan();
+    let (sine, cosine) = angle.sin_cos();
+    let odd = freedom % 2 == 1;
+    // Odd: cos + 2/3 cos^3 + (2·4)/(3·5) cos^5 + ... to cos^(n-2). Even: 1 + 1/2 cos^2 + ... to cos^(n-2).
+    let mut term = if odd { cosine } else { 1.0 };
+    let mut power = u32::from(odd);
+    let mut series = 0.0;
+    while power + 2 <= freedom {
+        series += term;
+        term *= cosine * cosine * f64::from(power + 1) / f64::from(power + 2);
+        power += 2;
+    }
+    if odd {
+        (angle + sine * series) * std::f64::consts::FRAC_2_PI
+    } else {
+        sine * series
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn near(value: f64, expected: f64, tolerance: f64) {
+        assert!(
+            (value - expected).abs() <= tolerance,
+            "{value} is not {expected}"
+        );
+    }
+
+    #[test]
+    fn mean_and_deviation() {
+        let sample = Sample::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+        assert_eq!((sample.count, sample.mean), (8, 5.0));
+        near(sample.deviation.unwrap(), (32.0f64 / 7.0).sqrt(), 1e-12);
+        assert_eq!(Sample::of(&[]), None);
+        let single = Sample::of(&[3.0]).unwrap();
+        assert_eq!((single.deviation, single.interval(0.95)), (None, None));
+    }
+
+    /// Two-sided 95 % and 99 % points as printed in tables of Student's distribution.
+    #[test]
+    fn student_quantiles() {
+        for (freedom, p975, p995) in [
+            (1, 12.7062, 63.6567),
+            (2, 4.30265, 9.92484),
+            (3, 3.18245, 5.84091),
+            (4, 2.77645, 4.60409),
+            (9, 2.26216, 3.24984),
+            (30, 2.04227, 2.75000),
+            (120, 1.97993, 2.61742),
+        ] {
+            near(t_quantile(0.975, freedom), p975, 1e-4);
+            near(t_quantile(0.995, freedom), p995, 1e-4);
+            near(t_quantile(0.025, freedom), -p975, 1e-4);
+        }
+    }
+
+    #[test]
+    fn interval_of_three_seeds() {
+        let (low, high) = Sample::of(&[36.0, 38.0, 40.0])
+            .unwrap()
+            .interval(0.95)
+            .unwrap();
+        near(low, 38.0 - 4.30265 * 2.0 / 3f64.sqrt(), 1e-4);
+        near(high, 38.0 + 4.30265 * 2.0 / 3f64.sqrt(), 1e-4);
+    }
+
+    #[test]
+    fn counting_error() {
+        near(binomial_error(0.17, 2000), 0.008_399_4, 1e-6);
+        assert_eq!(binomial_error(0.5, 0), 0.0);
+    }
+
+    #[test]
+    fn quantiles_interpolate() {
+        let values = [4.0, 1.0, 3.0, 2.0];
+        assert_eq!(quantile(&values, 0.5), Some(2.5));
+        near(quantile(&values, 0.1).unwrap(), 1.3, 1e-12);
+        assert_eq!(quantile(&values, 1.0), Some(4.0));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+}

@@ -1,0 +1,286 @@
+//! One run on one screen: what `lra run` ends with.
+
+use crate::format::{bytes, grouped, percent, scaled, short, wrap};
+use crate::pivot::brief;
+use crate::published::{Comparison, Source, compare};
+use crate::record::{Outcome, Record};
+use crate::render::WIDTH;
+use crate::verdict::Verdict;
+
+/// Columns before the text of a line: two to set it in, ten for its name, a gap.
+const INDENT: usize = 14;
+/// Columns for the number that the text explains.
+const NUMBER: usize = 18;
+
+/// The three table cells of a run, its score among the trivial baselines, the published figure with a word on
+/// whether it may be compared, and where it all comes from. At most [`WIDTH`] columns wide, no colour.
+pub fn summary(record: &Record, against: Option<&Source>) -> String {
+    let mut text = wrap(&title(record), WIDTH, 0, 2);
+    text += "\n\n";
+    if record.outcome != Outcome::Scored {
+        text += &line("outcome", record.outcome.word(), &ending(record));
+    }
+    text += &accuracy(record);
+    text += &speed(record);
+    text += &memory(record);
+    if let Some(source) = against {
+        text += &published(record, source);
+    }
+    if let Some(scale) = scale(record) {
+        text += &format!("\n{scale}");
+    }
+    text += "\n";
+    for (name, words) in provenance(record) {
+        let words = wrap(&words, WIDTH, INDENT, INDENT);
+        text += &format!("  {name:<width$}{words}\n", width = INDENT - 2);
+    }
+    text
+}
+
+/// A name, a number, and words that explain it.
+fn line(name: &str, number: &str, words: &str) -> String {
+    let words = wrap(words, WIDTH, INDENT + NUMBER, INDENT + NUMBER);
+    let line = format!(
+        "  {name:<width$}{number:<NUMBER$}{words}",
+        width = INDENT - 2
+    );
+    format!("{}\n", line.trim_end())
+}
+
+fn title(record: &Record) -> String {
+    let task = match record.task.synthetic() {
+        true => format!("{} (synthetic)", record.task.label),
+        false => record.task.label.clone(),
+    };
+    let mut parts = vec![record.model.name.clone(), task];
+    if !record.model.variant.is_empty() {
+        parts[0] += &format!(" ({})", record.model.variant);
+    }
+    parts.push(format!("recipe {}", record.recipe.name));
+    parts.push(format!("seed {}", record.seed));
+    parts.join(" · ")
+}
+
+fn ending(record: &Record) -> String {
+    match &record.outcome {
+        Outcome::Failed { reason } | Outcome::OutOfMemory { reason } => reason.clone(),
+        Outcome::Diverged { step, reason } => format!("at step {}: {reason}", grouped(*step)),
+        Outcome::Interrupted { step } => {
+            format!(
+                "at step {}; `--resume` goes on from its checkpoint",
+                grouped(*step)
+            )
+        }
+        Outcome::Scored | Outcome::Unknown => String::new(),
+    }
+}
+
+fn accuracy(record: &Record) -> String {
+    let Some(scores) = &record.scores else {
+        return line("accuracy", "-", "nothing was scored");
+    };
+    let mut words = Vec::new();
+    let number = match scores.test_accuracy {
+        Some(accuracy) => {
+            let verdict = Verdict::of(accuracy, record);
+            if let Some(verdict) = verdict.filter(|verdict| verdict.fail) {
+                let state = match verdict.plateau {
+                    true => "still on the majority plateau",
+                    false => "below the majority class",
+                };
+                words.push(format!(
+                    "{state} ({} ± {} %)",
+                    percent(verdict.majority),
+                    percent(verdict.error)
+                ));
+            }
+            let fail = verdict.is_some_and(|verdict| verdict.fail);
+            format!(
+                "{} %{}",
+                percent(accuracy),
+                if fail { "  FAIL" } else { "" }
+            )
+        }
+        None => {
+            words.push("the test split was not scored".to_owned());
+            "-".to_owned()
+        }
+    };
+    if let Some(accuracy) = scores.val_accuracy {
+        words.push(format!("validation {} %", percent(accuracy)));
+    }
+    let steps = grouped(scores.steps);
+    words.push(match scores.best_step {
+        Some(best) => format!("best checkpoint at step {} of {steps}", grouped(best)),
+        None => format!("{steps} steps"),
+    });
+    words.push(format!("{} examples seen", grouped(scores.examples_seen)));
+    line("accuracy", &number, &words.join("; "))
+}
+
+fn speed(record: &Record) -> String {
+    let Some(speed) = &record.speed else {
+        return line("speed", "-", "no steps were timed");
+    };
+    let steps = &speed.steps_per_second;
+    let (examples, examples_prefix) = scaled(speed.examples_per_second);
+    let (tokens, tokens_prefix) = scaled(speed.tokens_per_second);
+    let (flops, flops_prefix) = scaled(speed.achieved_flops_per_second);
+    let words = format!(
+        "p10 {}, p90 {} over {} steps; {examples}{examples_prefix} examples/s, \
+         {tokens}{tokens_prefix} tokens/s, {flops} {flops_prefix}FLOP/s; the harness takes {} %",
+        short(steps.p10),
+        short(steps.p90),
+        grouped(speed.timed_steps),
+        percent(speed.overhead_share),
+    );
+    line("speed", &format!("{} steps/s", short(steps.median)), &words)
+}
+
+fn memory(record: &Record) -> String {
+    let Some(memory) = &record.memory else {
+        return line("memory", "-", "not measured");
+    };
+    let words = format!(
+        "{}; resident {}",
+        memory.method,
+        bytes(memory.resident_bytes)
+    );
+    line("memory", &bytes(memory.peak_bytes), &words)
+}
+
+fn published(record: &Record, source: &Source) -> String {
+    let (figure, verdict) = match compare(record, source) {
+        Comparison::Beside { figure, caveats } if caveats.is_empty() => {
+            (figure, "comparable".to_owned())
+        }
+        Comparison::Beside { figure, caveats } => {
+            (figure, format!("comparable, but: {}", caveats.join("; ")))
+        }
+        Comparison::Apart { figure, reasons } => {
+            (figure, format!("not comparable: {}", reasons.join(", ")))
+        }
+        Comparison::Absent => {
+            let words = format!(
+                "{} has no figure for {} on {}",
+                source.key, record.model.name, record.task.name
+            );
+            return line("published", "-", &words);
+        }
+    };
+    let number = match figure.value {
+        // Not even on the same screen: a stand-in's score has nothing to do with the task.
+        _ if record.task.synthetic() => "-".to_owned(),
+        Some(_) => format!("{} %", figure.text()),
+        None => figure.text(),
+    };
+    let words = format!(
+        "{} on {} in {}; {verdict}",
+        figure.model, figure.task, source.key
+    );
+    line("published", &number, &words)
+}
+
+/// The trivial baselines and the score on one line, in order, their distances drawn to scale.
+fn scale(record: &Record) -> Option<String> {
+    let score = record.test_accuracy()?;
+    let mut marks: Vec<(f64, String)> = record
+        .baselines
+        .iter()
+        .map(|baseline| {
+            let label = format!("{} {}", baseline.name, percent(baseline.accuracy));
+            (baseline.accuracy, label)
+        })
+        .collect();
+    if marks.is_empty() {
+        return None;
+    }
+    marks.push((score, format!("[{} {}]", record.model.name, percent(score))));
+    marks.retain(|(place, _)| place.is_finite());
+    marks.sort_by(|a, b| a.0.total_cmp(&b.0));
+
+    let gaps = marks.len().saturating_sub(1);
+    let labels: usize = marks.iter().map(|(_, label)| label.chars().count()).sum();
+    // Two to set it in; each gap has a blank at either end and at least one dash.
+    let dashes = WIDTH.saturating_sub(2 + labels + 3 * gaps);
+    let reach = marks.last()?.0 - marks.first()?.0;
+    let mut text = String::new();
+    for (index, (place, label)) in marks.iter().enumerate() {
+        if index > 0 {
+            let share = (place - marks[index - 1].0) / reach.max(f64::MIN_POSITIVE);
+            let more = (share * dashes as f64) as usize;
+            text += &format!(" {} ", "-".repeat(1 + more));
+        }
+        text += label;
+    }
+    Some(format!("  {}\n", wrap(&text, WIDTH, 2, 2)))
+}
+
+/// Where the numbers come from.
+fn provenance(record: &Record) -> Vec<(&'static str, String)> {
+    let recipe = &record.recipe;
+    let mut recipe_words = recipe.name.clone();
+    if !recipe.source.is_empty() {
+        recipe_words += &format!(" ({})", recipe.source);
+    }
+    for change in &recipe.overrides {
+        recipe_words += &format!(", {change}");
+    }
+    let task = &record.task;
+    let rows = [task.rows.train, task.rows.val, task.rows.test];
+    let rows = rows.map(|rows| grouped(rows as u64)).join(" / ");
+    let data = format!(
+        "{} from source {}{}, protocol {}, {rows} rows, digest {}",
+        task.label,
+        task.source,
+        if task.partial { " (a part of it)" } else { "" },
+        task.protocol,
+        brief(&task.data_digest),
+    );
+    let model = format!(
+        "{} parameters, padding {}",
+        grouped(record.model.parameters),
+        if record.model.masks_padding {
+            "masked"
+        } else {
+            "not masked"
+        },
+    );
+    let run = format!(
+        "seed {}, {}, {}, {} threads, spec {}, id {}",
+        record.seed,
+        record.precision,
+        record.device,
+        record.threads,
+        brief(&record.spec_digest),
+        record.id,
+    );
+    let host = &record.host;
+    let machine = format!(
+        "{}, {} cores, {}, {}",
+        host.cpu,
+        host.cores,
+        bytes(host.memory_bytes),
+        host.os
+    );
+    let versions = &record.versions;
+    let revision = record
+        .revision
+        .as_ref()
+        .map_or_else(String::new, |revision| {
+            let dirty = if revision.dirty { ", modified" } else { "" };
+            format!(" ({}{dirty})", brief(&revision.commit))
+        });
+    let code = format!(
+        "lra {}{revision}, candle {}, rustc {}",
+        versions.lra, versions.candle, versions.rustc
+    );
+    vec![
+        ("recipe", recipe_words),
+        ("data", data),
+        ("model", model),
+        ("run", run),
+        ("machine", machine),
+        ("code", code),
+    ]
+}

@@ -1,0 +1,418 @@
+//! The three tables that people come for: accuracy, speed, memory.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::json;
+
+use crate::format::{self, ByteUnit};
+use crate::pivot::{MACHINE, METHOD, Pivot, PivotRow, TRAINING};
+use crate::published::{Comparison, Source, compare};
+use crate::record::{Outcome, Record};
+use crate::stats::Sample;
+use crate::table::{Cell, Column, Row, Table};
+use crate::verdict::Verdict;
+use crate::{Error, Result};
+
+/// Which table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Test accuracy in percent, with the trivial baselines and published figures.
+    Accuracy,
+    /// Training steps per second.
+    Speed,
+    /// Peak memory.
+    Memory,
+}
+
+impl Kind {
+    /// All of them, in the order they are shown in.
+    pub const ALL: [Kind; 3] = [Kind::Accuracy, Kind::Speed, Kind::Memory];
+
+    /// The quantity of one record, in the unit of records.
+    fn value(self, record: &Record) -> Option<f64> {
+        let value = match self {
+            Kind::Accuracy => record.test_accuracy(),
+            Kind::Speed => record.speed.as_ref().map(|s| s.steps_per_second.median),
+            Kind::Memory => record.memory.as_ref().map(|m| m.peak_bytes as f64),
+        };
+        value.filter(|value| value.is_finite())
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Accuracy => "accuracy",
+            Kind::Speed => "speed",
+            Kind::Memory => "memory",
+        })
+    }
+}
+
+impl FromStr for Kind {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Kind> {
+        let found = Kind::ALL.into_iter().find(|kind| kind.to_string() == name);
+        found.ok_or_else(|| Error::UnknownTable {
+            name: name.to_owned(),
+            known: Kind::ALL.map(|kind| kind.to_string()).join(", "),
+        })
+    }
+}
+
+/// How the numbers of a table are shown.
+struct Scale {
+    unit: &'static str,
+    factor: f64,
+    decimals: fn(f64) -> usize,
+}
+
+/// Makes a table of models by tasks; each cell is the mean over the seeds on file.
+///
+/// Runs that differ in anything but the seed never share a cell: see [`crate::pivot`]. Published figures of
+/// `against` are set below the accuracies they may be compared with; a note says why others are not.
+pub fn table(kind: Kind, records: &[Record], against: Option<&Source>) -> Table {
+    let pivot = match kind {
+        Kind::Accuracy => Pivot::new(records, &[TRAINING]),
+        Kind::Speed => Pivot::new(records, &[TRAINING, MACHINE]),
+        Kind::Memory => Pivot::new(records, &[TRAINING, METHOD]),
+    };
+    let scale = match kind {
+        Kind::Accuracy => Scale {
+            unit: "%",
+            factor: 100.0,
+            decimals: |_| 2,
+        },
+        Kind::Speed => Scale {
+            unit: "steps/s",
+            factor: 1.0,
+            decimals: format::decimals,
+        },
+        Kind::Memory => {
+            let values = records.iter().filter_map(|record| kind.value(record));
+            let unit = ByteUnit::of(values.fold(0.0, f64::max));
+            let decimals = if unit.decimals == 2 { |_| 2 } else { |_| 1 };
+            Scale {
+                unit: unit.name,
+                factor: 1.0 / unit.bytes,
+                decimals,
+            }
+        }
+    };
+    let title = match kind {
+        Kind::Accuracy => "Test accuracy",
+        Kind::Speed => "Training speed",
+        Kind::Memory => "Peak memory",
+    };
+
+    let mut columns = vec![Column::key("model"), Column::key("from")];
+    columns.extend(pivot.varying.iter().copied().map(Column::key));
+    columns.extend(pivot.columns.iter().map(Column::value));
+    let mut maker = Maker::new(kind, scale, &pivot);
+    let mut rows = Vec::new();
+    for row in &pivot.rows {
+        rows.push(maker.measured(row));
+        if let (Kind::Accuracy, Some(source)) = (kind, against) {
+            rows.extend(maker.published(row, source));
+        }
+    }
+    if kind == Kind::Accuracy {
+        rows.extend(maker.baselines());
+    }
+    Table {
+        name: kind.to_string(),
+        title: format!("{title}, {}", maker.scale.unit),
+        unit: maker.scale.unit.to_owned(),
+        columns,
+        rows,
+        notes: maker.notes(against),
+    }
+}
+
+/// Makes the rows, and remembers what the notes must explain.
+struct Maker<'a> {
+    kind: Kind,
+    scale: Scale,
+    pivot: &'a Pivot<'a>,
+    /// The number of seeds where it is the same in every cell.
+    seeds: Option<usize>,
+    /// A cell was printed as FAIL.
+    failed: bool,
+    /// Why runs ended early.
+    endings: Vec<String>,
+    /// What to know about the published figures that are shown.
+    caveats: Vec<String>,
+    /// Why others are not.
+    withheld: Vec<Withheld<'a>>,
+}
+
+/// Published figures that are there but may not stand beside ours.
+struct Withheld<'a> {
+    reason: String,
+    models: Vec<&'a str>,
+    columns: Vec<&'a str>,
+}
+
+impl<'a> Maker<'a> {
+    fn new(kind: Kind, scale: Scale, pivot: &'a Pivot<'a>) -> Maker<'a> {
+        let cells = pivot.rows.iter().flat_map(|row| &row.cells);
+        let mut counts: Vec<usize> = cells.map(|runs| scored(kind, runs).len()).collect();
+        counts.retain(|count| *count > 0);
+        counts.sort_unstable();
+        counts.dedup();
+        Maker {
+            kind,
+            scale,
+            pivot,
+            seeds: (counts.len() == 1).then(|| counts[0]),
+            failed: false,
+            endings: Vec::new(),
+            caveats: Vec::new(),
+            withheld: Vec::new(),
+        }
+    }
+
+    fn measured(&mut self, row: &PivotRow<'a>) -> Row {
+        let mut cells = vec![Cell::text(row.model), Cell::text("measured")];
+        cells.extend(row.varying.iter().map(Cell::text));
+        for (runs, column) in row.cells.iter().zip(&self.pivot.columns) {
+            for run in runs.iter().filter(|run| run.outcome != Outcome::Scored) {
+                let ending = format!(
+                    "{} on {column}, seed {}: {}",
+                    row.model, run.seed, run.outcome
+                );
+                self.endings.push(ending);
+            }
+            cells.push(self.cell(runs));
+        }
+        Row::new(cells)
+    }
+
+    /// Mean, spread and count of the scored runs, and a word for each that was not.
+    fn cell(&mut self, runs: &[&Record]) -> Cell {
+        let values: Vec<f64> = scored(self.kind, runs);
+        let mut words: Vec<String> = Vec::new();
+        let mut endings: Vec<&str> = runs.iter().map(|run| run.outcome.word()).collect();
+        endings.retain(|word| *word != Outcome::Scored.word());
+        endings.sort_unstable();
+        for group in endings.chunk_by(|a, b| a == b) {
+            words.push(match (values.is_empty(), group.len()) {
+                (true, _) => group[0].to_owned(),
+                (false, count) => format!("{count} {}", group[0]),
+            });
+        }
+
+        let mut text = String::new();
+        let sample = Sample::of(&values);
+        if let Some(sample) = &sample {
+            let factor = self.scale.factor;
+            let decimals = (self.scale.decimals)(factor * sample.mean);
+            text = format!("{:.decimals$}", factor * sample.mean);
+            if let Some(deviation) = sample.deviation {
+                text += &format!(" ±{:.decimals$}", factor * deviation);
+            }
+            if self.seeds.is_none() {
+                text += &format!(" ({})", sample.count);
+            }
+            let verdict = runs.first().and_then(|run| Verdict::of(sample.mean, run));
+            if self.kind == Kind::Accuracy && verdict.is_some_and(|verdict| verdict.fail) {
+                self.failed = true;
+                words.insert(0, "FAIL".to_owned());
+            }
+        } else if runs.is_empty() {
+            return Cell::default();
+        }
+        let status = words.join(", ");
+        if !text.is_empty() && !status.is_empty() {
+            text.push(' ');
+        }
+        text += &status;
+        let number = |value: Option<f64>| json!(value.map(|value| self.number(value)));
+        let interval = sample.and_then(|sample| sample.interval(0.95));
+        let fields = vec![
+            ("mean", number(sample.map(|sample| sample.mean))),
+            (
+                "deviation",
+                number(sample.and_then(|sample| sample.deviation)),
+            ),
+            ("seeds", json!(values.len())),
+            ("low", number(interval.map(|(low, _)| low))),
+            ("high", number(interval.map(|(_, high)| high))),
+            ("status", json!((!status.is_empty()).then_some(status))),
+        ];
+        Cell { text, fields }
+    }
+
+    /// A value in the table's unit, without the digits that floating point adds to it.
+    fn number(&self, value: f64) -> f64 {
+        (self.scale.factor * value * 1e9).round() / 1e9
+    }
+
+    /// The published figures below a row, if any of them may stand there.
+    fn published(&mut self, row: &PivotRow<'a>, source: &Source) -> Option<Row> {
+        let mut cells = vec![Cell::text(row.model), Cell::text(source.alias)];
+        cells.extend(row.varying.iter().map(|_| Cell::default()));
+        let mut any = false;
+        for (runs, column) in row.cells.iter().zip(&self.pivot.columns) {
+            let Some(run) = runs.first() else {
+                cells.push(Cell::default());
+                continue;
+            };
+            cells.push(match compare(run, source) {
+                Comparison::Beside { figure, caveats } => {
+                    any = true;
+                    for caveat in caveats {
+                        let caveat = format!(
+                            "{} on {column} beside {}: {caveat}.",
+                            row.model, source.alias
+                        );
+                        self.caveats.push(caveat);
+                    }
+                    match figure.value {
+                        Some(value) => Cell::with(figure.text(), "mean", value),
+                        None => Cell::with(figure.text(), "status", figure.text()),
+                    }
+                }
+                Comparison::Apart { reasons, .. } => {
+                    self.withhold(reasons.join(", "), row.model, column);
+                    Cell::default()
+                }
+                Comparison::Absent => Cell::default(),
+            });
+        }
+        any.then(|| Row::new(cells))
+    }
+
+    /// Remembers why a published figure is not shown.
+    fn withhold(&mut self, reason: String, model: &'a str, column: &'a str) {
+        let known = self
+            .withheld
+            .iter_mut()
+            .find(|withheld| withheld.reason == reason);
+        let withheld = match known {
+            Some(withheld) => withheld,
+            None => self.withheld.push_mut(Withheld {
+                reason,
+                models: vec![],
+                columns: vec![],
+            }),
+        };
+        if !withheld.models.contains(&model) {
+            withheld.models.push(model);
+        }
+        if !withheld.columns.contains(&column) {
+            withheld.columns.push(column);
+        }
+    }
+
+    /// One row per trivial predictor.
+    fn baselines(&self) -> Vec<Row> {
+        let of = |column: usize| {
+            let runs = self
+                .pivot
+                .rows
+                .iter()
+                .flat_map(move |row| &row.cells[column]);
+            runs.map(|run| run.baselines.as_slice())
+                .find(|baselines| !baselines.is_empty())
+                .unwrap_or_default()
+        };
+        let columns: Vec<_> = (0..self.pivot.columns.len()).map(of).collect();
+        let mut names: Vec<&str> = Vec::new();
+        for baseline in columns.iter().copied().flatten() {
+            if !names.contains(&baseline.name.as_str()) {
+                names.push(&baseline.name);
+            }
+        }
+        let rows = names.iter().enumerate().map(|(index, name)| {
+            let mut cells = vec![Cell::text(*name), Cell::text("trivial")];
+            cells.extend(self.pivot.varying.iter().map(|_| Cell::default()));
+            cells.extend(columns.iter().map(|baselines| {
+                let found = baselines.iter().find(|baseline| baseline.name == *name);
+                found.map_or_else(Cell::default, |baseline| {
+                    let value = self.number(baseline.accuracy);
+                    Cell::with(format::percent(baseline.accuracy), "mean", value)
+                })
+            }));
+            Row {
+                rule: index == 0,
+                cells,
+            }
+        });
+        rows.collect()
+    }
+
+    /// The sentences below the table.
+    fn notes(self, against: Option<&Source>) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.pivot.rows.is_empty() {
+            return vec!["No records.".to_owned()];
+        }
+        match self.seeds {
+            Some(1) => notes.push("One seed per cell.".to_owned()),
+            Some(count) => notes.push(format!(
+                "Mean ± sample standard deviation over {count} seeds."
+            )),
+            None => notes.push(
+                "Mean ± sample standard deviation; in brackets the number of seeds.".to_owned(),
+            ),
+        }
+        if self.failed {
+            notes.push(Verdict::RULE.to_owned());
+        }
+        let constant = self.pivot.constant.iter();
+        let constant: Vec<_> = constant.map(|(name, of)| format!("{name} {of}")).collect();
+        if !constant.is_empty() {
+            notes.push(format!("Every row: {}.", constant.join(", ")));
+        }
+        let columns = self.pivot.columns.iter().zip(&self.pivot.origins);
+        notes.extend(columns.map(|(column, origin)| format!("{column}: {origin}.")));
+        if self.pivot.revisions.len() > 1 {
+            let revisions = self.pivot.revisions.join(", ");
+            notes.push(format!(
+                "Runs of several revisions (+ modified): {revisions}."
+            ));
+        }
+        if self.pivot.repeats > 0 {
+            notes.push(format!(
+                "{} runs left out: the same seed was scored again later.",
+                self.pivot.repeats
+            ));
+        }
+        capped(&mut notes, self.endings);
+        if let Some(source) = against.filter(|_| self.kind == Kind::Accuracy) {
+            let withheld = self.withheld.iter().map(|withheld| {
+                format!(
+                    "{} on {}: not comparable with {}: {}.",
+                    withheld.models.join(", "),
+                    withheld.columns.join(", "),
+                    source.alias,
+                    withheld.reason
+                )
+            });
+            capped(&mut notes, withheld.collect());
+            capped(&mut notes, self.caveats);
+        }
+        notes
+    }
+}
+
+/// Adds sentences, but not so many that nobody reads them.
+fn capped(notes: &mut Vec<String>, mut more: Vec<String>) {
+    const MOST: usize = 8;
+    let left = more.len().saturating_sub(MOST);
+    more.truncate(MOST);
+    notes.extend(more);
+    if left > 0 {
+        notes.push(format!("... and {left} more like these."));
+    }
+}
+
+fn scored(kind: Kind, runs: &[&Record]) -> Vec<f64> {
+    runs.iter()
+        .filter(|run| run.outcome == Outcome::Scored)
+        .filter_map(|run| kind.value(run))
+        .collect()
+}

@@ -1,0 +1,167 @@
+//! Published figures: what the file says, and when a figure may stand beside ours.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{on, run, small};
+use lra_results::published::{self, Comparison, Missing, Trust, compare};
+use lra_results::record::Record;
+
+fn value(key: &str, model: &str, task: &str, metric: &str) -> Option<f64> {
+    published::cell(key, model, task, metric).unwrap().value
+}
+
+#[test]
+fn figures_are_found_by_our_names() {
+    assert_eq!(published::figures().len(), 971);
+    assert_eq!(
+        value("tay2021", "performer", "listops", "accuracy"),
+        Some(18.01)
+    );
+    assert_eq!(
+        value("tay2021long", "linear", "listops", "accuracy"),
+        Some(16.13)
+    );
+    assert_eq!(value("tay2021", "sinkhorn", "avg", "accuracy"), Some(51.39));
+    assert_eq!(
+        value("tay2021", "bigbird", "text_speed", "steps_per_sec@4k"),
+        Some(1.5)
+    );
+    assert_eq!(
+        value("nystromformer", "transformer", "listops", "accuracy"),
+        Some(37.1)
+    );
+    assert_eq!(value("mega", "transformer", "avg", "accuracy"), Some(59.24));
+    assert!(published::cell("tay2021", "bag", "listops", "accuracy").is_none());
+    assert!(published::cell("no such paper", "linear", "listops", "accuracy").is_none());
+}
+
+#[test]
+fn what_a_paper_could_not_run_is_not_a_number() {
+    let figure = published::cell("tay2021", "transformer", "pathx", "accuracy").unwrap();
+    assert_eq!((figure.value, figure.missing), (None, Some(Missing::Fail)));
+    assert_eq!(figure.text(), "FAIL");
+    assert_eq!(figure.trust, Trust::Primary);
+    for figure in published::figures() {
+        assert!(
+            figure.value.is_some() != figure.missing.is_some(),
+            "{figure:?}"
+        );
+    }
+}
+
+#[test]
+fn known_defects_are_marked() {
+    let defect = |model, task, metric| {
+        published::cell("tay2021", model, task, metric)
+            .unwrap()
+            .defect
+            .as_str()
+    };
+    assert!(defect("synthesizer", "text_speed", "steps_per_sec@3k").contains("Sinkhorn"));
+    assert!(defect("linformer", "text_speed", "peak_mem_gb@3k").contains("same figure"));
+    assert!(defect("sinkhorn", "avg", "accuracy").contains("51.48"));
+    assert_eq!(defect("performer", "listops", "accuracy"), "");
+}
+
+#[test]
+fn unknown_sources_are_answered_with_near_ones() {
+    let error = published::source("tay2020").unwrap_err().to_string();
+    assert!(
+        error.starts_with("no published source is called `tay2020`; nearest: tay2021, "),
+        "{error}"
+    );
+}
+
+#[test]
+fn sources_are_listed() {
+    assert_eq!(published::sources().len(), 32);
+    let table = published::listing();
+    let row = |name: &str| {
+        let row = table
+            .rows
+            .iter()
+            .find(|row| row.cells[0].text == name)
+            .unwrap();
+        row.cells
+            .iter()
+            .map(|cell| cell.text.as_str())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        row("tay2021"),
+        [
+            "tay2021",
+            "tay2021long",
+            "2021",
+            "162",
+            "12",
+            "all six, avg, text_speed"
+        ]
+    );
+    assert_eq!(row("skyformer")[5], "all but pathx, avg");
+}
+
+/// Why a record may not stand beside the 2021 table; nothing if it may.
+fn reasons(alter: fn(&mut Record)) -> Vec<String> {
+    let mut record = run("performer", 0, 0.3);
+    alter(&mut record);
+    match compare(&record, published::source("tay2021").unwrap()) {
+        Comparison::Beside { .. } => vec![],
+        Comparison::Apart { reasons, .. } => reasons,
+        Comparison::Absent => vec!["absent".into()],
+    }
+}
+
+#[test]
+fn only_the_published_task_and_protocol_may_be_compared() {
+    assert!(reasons(|_| ()).is_empty());
+    assert_eq!(
+        reasons(|record| record.model.name = "bag".into()),
+        ["absent"]
+    );
+    assert_eq!(
+        reasons(|record| record.task.source = "synthetic".into()),
+        ["synthetic data"]
+    );
+    assert_eq!(
+        reasons(|record| record.task.partial = true),
+        ["a part of the data"]
+    );
+    assert_eq!(
+        reasons(|record| record.recipe.overrides = vec!["train.steps=200".into()]),
+        ["set train.steps=200"]
+    );
+    assert_eq!(
+        reasons(|record| *record = small(record.clone())),
+        [
+            "listops@256 is not listops",
+            "recipe laptop is not published"
+        ]
+    );
+}
+
+#[test]
+fn what_may_be_compared_comes_with_its_caveats() {
+    let tay = published::source("tay2021").unwrap();
+    let mut record = on(run("performer", 0, 0.6), "path-x", "generated", 2);
+    record.recipe.name = "nystromformer".into();
+    record.task.protocol = "clean".into();
+    record.model.variant = "relu".into();
+    let Comparison::Beside { figure, caveats } = compare(&record, tay) else {
+        panic!("`path-x` is their `pathx`");
+    };
+    assert_eq!(
+        (figure.task.as_str(), figure.text().as_str()),
+        ("pathx", "FAIL")
+    );
+    assert_eq!(
+        caveats,
+        [
+            "recipe nystromformer is not the one of tay2021",
+            "protocol clean",
+            "variant relu"
+        ]
+    );
+}

@@ -1,0 +1,142 @@
+//! The screen that a run ends with.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{dozen, ended, on, run, small};
+use lra_results::{Outcome, Record, WIDTH, published, summary::summary};
+
+fn view(record: &Record) -> String {
+    let text = summary(record, Some(published::source("tay2021").unwrap()));
+    for line in text.lines() {
+        assert!(line.chars().count() <= WIDTH, "{line}");
+    }
+    text
+}
+
+#[test]
+fn a_reduced_run_shows_its_figure_and_says_that_it_is_not_comparable() {
+    insta::assert_snapshot!(view(&small(run("performer", 0, 0.3845))), @r#"
+    performer · listops@256 · recipe laptop · seed 0
+
+      accuracy    38.45 %           validation 38.95 %; best checkpoint at step 4,800 of 5,000; 160,000
+                                    examples seen
+      speed       10.0 steps/s      p10 9.00, p90 11.0 over 4,990 steps; 320 examples/s, 655k tokens/s,
+                                    21.4 GFLOP/s; the harness takes 1.10 %
+      memory      174.0 MiB         live heap bytes, counting allocator; resident 229.0 MiB
+      published   18.01 %           Performer on listops in tay2021long; not comparable: listops@256 is
+                                    not listops, recipe laptop is not published
+
+      majority 17.05 ---------- bag of tokens 26.40 ----------- first token 36.25 --- [performer 38.45]
+
+      recipe      laptop (ListOps of 64 to 256 tokens, 2 layers, d 64)
+      data        listops@256 from source generated, protocol clean, 96,000 / 2,000 / 2,000 rows, digest
+                  9b1de5ee2f5b
+      model       104,586 parameters, padding masked
+      run         seed 0, f32, cpu, 2 threads, spec 3f9c2a71d04b, id listops-performer-0
+      machine     AMD EPYC 9V74, 2 cores, 8.00 GiB, Linux 6.8
+      code        lra 0.1.0 (ded051b0c4f1, modified), candle 0.11.1, rustc 1.95.0
+    "#);
+}
+
+#[test]
+fn a_model_on_the_majority_plateau_is_told_so() {
+    insta::assert_snapshot!(view(&run("bag", 0, 0.1710)), @r#"
+    bag · listops · recipe tay2021 · seed 0
+
+      accuracy    17.10 %  FAIL     still on the majority plateau (17.05 ± 0.84 %); validation 17.60 %;
+                                    best checkpoint at step 4,800 of 5,000; 160,000 examples seen
+      speed       10.0 steps/s      p10 9.00, p90 11.0 over 4,990 steps; 320 examples/s, 655k tokens/s,
+                                    21.4 GFLOP/s; the harness takes 1.10 %
+      memory      174.0 MiB         live heap bytes, counting allocator; resident 229.0 MiB
+      published   -                 tay2021long has no figure for bag on listops
+
+      majority 17.05 - [bag 17.10] -------------- bag of tokens 26.40 --------------- first token 36.25
+
+      recipe      tay2021 (configuration files of 2021)
+      data        listops from source generated, protocol tay2021, 96,000 / 2,000 / 2,000 rows, digest
+                  9b1de5ee2f5b
+      model       104,586 parameters, padding masked
+      run         seed 0, f32, cpu, 2 threads, spec 3f9c2a71d04b, id listops-bag-0
+      machine     AMD EPYC 9V74, 2 cores, 8.00 GiB, Linux 6.8
+      code        lra 0.1.0 (ded051b0c4f1, modified), candle 0.11.1, rustc 1.95.0
+    "#);
+}
+
+#[test]
+fn a_run_that_diverged() {
+    insta::assert_snapshot!(view(&dozen()[7]), @r#"
+    transformer · listops · recipe tay2021 · seed 2
+
+      outcome     diverged          at step 812: the loss is NaN
+      accuracy    -                 nothing was scored
+      speed       -                 no steps were timed
+      memory      -                 not measured
+      published   36.37 %           Transformer on listops in tay2021long; comparable
+
+      recipe      tay2021 (configuration files of 2021)
+      data        listops from source generated, protocol tay2021, 96,000 / 2,000 / 2,000 rows, digest
+                  9b1de5ee2f5b
+      model       104,586 parameters, padding masked
+      run         seed 2, f32, cpu, 2 threads, spec 3f9c2a71d04b, id listops-transformer-2
+      machine     AMD EPYC 9V74, 2 cores, 8.00 GiB, Linux 6.8
+      code        lra 0.1.0 (ded051b0c4f1, modified), candle 0.11.1, rustc 1.95.0
+    "#);
+}
+
+#[test]
+fn other_endings_and_synthetic_data() {
+    let mut record = on(run("local", 0, 0.09), "image", "synthetic", 10);
+    record.task.partial = true;
+    record.model.variant = "window 64".into();
+    record.recipe.overrides = vec!["train.steps=200".into()];
+    let text = view(&record);
+    assert!(
+        text.starts_with("local (window 64) · image (synthetic) · recipe tay2021 · seed 0\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("9.00 %  FAIL      below the majority class (10.00 ± 0.67 %)"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("41.46"),
+        "a published figure beside synthetic data: {text}"
+    );
+    let words: Vec<_> = text.split_whitespace().collect();
+    assert!(
+        words
+            .join(" ")
+            .contains("not comparable: synthetic data, a part of the data"),
+        "{text}"
+    );
+    assert!(text.contains("source synthetic (a part of it)"), "{text}");
+
+    let outcomes = [
+        (
+            Outcome::Failed {
+                reason: "disk full".into(),
+            },
+            "failed            disk full\n",
+        ),
+        (
+            Outcome::OutOfMemory {
+                reason: "9 GiB".into(),
+            },
+            "out of memory     9 GiB\n",
+        ),
+        (
+            Outcome::Interrupted { step: 1200 },
+            "interrupted       at step 1,200; `--resume` goes on",
+        ),
+        (Outcome::Unknown, "unknown outcome\n"),
+    ];
+    for (outcome, expected) in outcomes {
+        let text = view(&ended(run("linear", 0, 0.0), outcome));
+        assert!(
+            text.contains(&format!("  outcome     {expected}")),
+            "{text}"
+        );
+    }
+}

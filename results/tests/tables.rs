@@ -1,0 +1,514 @@
+//! Tables: fixed records in, the rendered table out.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{baseline, dozen, ended, on, run, small};
+use lra_results::published::{self, Source};
+use lra_results::table::{Cell, Column, Row, Table};
+use lra_results::tables::{Kind, table};
+use lra_results::verdict::Verdict;
+use lra_results::{Format, Outcome, Record, WIDTH};
+
+fn tay() -> &'static Source {
+    published::source("tay2021").unwrap()
+}
+
+fn accuracy(records: &[Record]) -> Table {
+    table(Kind::Accuracy, records, Some(tay()))
+}
+
+fn text(table: Table) -> String {
+    Format::Text.render(&[table])
+}
+
+#[test]
+fn accuracies_stand_between_published_figures_and_trivial_baselines() {
+    insta::assert_snapshot!(text(accuracy(&dozen())), @r#"
+    Test accuracy, %
+
+    model          from                         listops            image
+    --------------------------------------------------------------------
+    transformer    measured  36.50 ±0.71 (2) 1 diverged    out of memory
+    transformer    tay2021                        36.37            42.44
+    performer      measured             37.95 ±0.50 (3)  42.00 ±0.14 (2)
+    performer      tay2021                        18.01            42.77
+    bag            measured        17.05 ±0.07 (2) FAIL        31.00 (1)
+    --------------------------------------------------------------------
+    majority       trivial                        17.05            10.00
+    first token    trivial                        36.25                -
+    bag of tokens  trivial                        26.40            31.00
+
+      Mean ± sample standard deviation; in brackets the number of seeds.
+      FAIL: no better than the majority class; the mean test accuracy is at most that of the majority
+        class plus one standard error, sqrt(p (1 - p) / test rows).
+      Every row: recipe tay2021, precision f32, device cpu.
+      listops: generated, protocol tay2021, data 9b1de5ee2f5b.
+      image: official, protocol tay2021, data image-offici.
+      transformer on listops, seed 2: diverged at step 812: the loss is NaN
+      transformer on image, seed 0: out of memory: 9.5 GiB asked for, 7.8 GiB there
+    "#);
+}
+
+#[test]
+fn speeds() {
+    insta::assert_snapshot!(text(table(Kind::Speed, &dozen(), None)), @r#"
+    Training speed, steps/s
+
+    model        from                       listops          image
+    --------------------------------------------------------------
+    transformer  measured  10.5 ±0.7 (2) 1 diverged  out of memory
+    performer    measured             11.0 ±1.0 (3)  10.5 ±0.7 (2)
+    bag          measured             10.5 ±0.7 (2)       10.0 (1)
+
+      Mean ± sample standard deviation; in brackets the number of seeds.
+      Every row: recipe tay2021, precision f32, device cpu, processor AMD EPYC 9V74, threads 2.
+      listops: generated, protocol tay2021, data 9b1de5ee2f5b.
+      image: official, protocol tay2021, data image-offici.
+      transformer on listops, seed 2: diverged at step 812: the loss is NaN
+      transformer on image, seed 0: out of memory: 9.5 GiB asked for, 7.8 GiB there
+    "#);
+}
+
+#[test]
+fn sizes_of_runs_that_got_nowhere_stay_in_their_row() {
+    insta::assert_snapshot!(text(table(Kind::Memory, &dozen(), None)), @r#"
+    Peak memory, MiB
+
+    model        from                        listops           image
+    ----------------------------------------------------------------
+    transformer  measured  174.5 ±0.7 (2) 1 diverged   out of memory
+    performer    measured             175.0 ±1.0 (3)  174.5 ±0.7 (2)
+    bag          measured             174.5 ±0.7 (2)       174.0 (1)
+
+      Mean ± sample standard deviation; in brackets the number of seeds.
+      Every row: recipe tay2021, precision f32, device cpu, method live heap bytes, counting allocator.
+      listops: generated, protocol tay2021, data 9b1de5ee2f5b.
+      image: official, protocol tay2021, data image-offici.
+      transformer on listops, seed 2: diverged at step 812: the loss is NaN
+      transformer on image, seed 0: out of memory: 9.5 GiB asked for, 7.8 GiB there
+    "#);
+}
+
+/// The published figure must be beside the run of the full protocol only; every difference makes a row or a column.
+#[test]
+fn what_differs_is_named_and_never_averaged() {
+    let mut changed = run("performer", 0, 0.35);
+    changed.recipe.overrides = vec!["train.steps=200".into(), "model.features=64".into()];
+    let mut variant = run("performer", 1, 0.36);
+    variant.model.variant = "relu".into();
+    let mut clean = run("performer", 0, 0.37);
+    clean.task.protocol = "clean".into();
+    let records = [
+        run("performer", 0, 0.38),
+        small(run("performer", 0, 0.39)),
+        changed,
+        variant,
+        clean,
+        on(run("performer", 0, 0.40), "text", "synthetic", 2),
+    ];
+    insta::assert_snapshot!(text(accuracy(&records)), @r#"
+    Test accuracy, %
+
+    model          from      variant  recipe   set                listops (clean)  listops (tay2021)
+    ------------------------------------------------------------------------------------------------
+    performer      measured  -        tay2021  -                            37.00              38.00
+    performer      tay2021   -        -        -                            18.01              18.01
+    performer      measured  -        tay2021  model.features=64                -              35.00
+                                               train.steps=200
+    performer      measured  relu     tay2021  -                                -              36.00
+    performer      tay2021   -        -        -                                -              18.01
+    ------------------------------------------------------------------------------------------------
+    majority       trivial   -        -        -                            17.05              17.05
+    first token    trivial   -        -        -                            36.25              36.25
+    bag of tokens  trivial   -        -        -                            26.40              26.40
+
+    model          from      variant  recipe   set  listops@256  text (synthetic)
+    -----------------------------------------------------------------------------
+    performer      measured  -        laptop   -          39.00                 -
+    performer      measured  -        tay2021  -              -        40.00 FAIL
+    -----------------------------------------------------------------------------
+    majority       trivial   -        -        -          17.05             50.00
+    first token    trivial   -        -        -          36.25                 -
+    bag of tokens  trivial   -        -        -          26.40             31.00
+
+      One seed per cell.
+      FAIL: no better than the majority class; the mean test accuracy is at most that of the majority
+        class plus one standard error, sqrt(p (1 - p) / test rows).
+      Every row: precision f32, device cpu.
+      listops (clean): generated, protocol clean, data 9b1de5ee2f5b.
+      listops (tay2021): generated, protocol tay2021, data 9b1de5ee2f5b.
+      listops@256: generated, protocol clean, data 9b1de5ee2f5b.
+      text (synthetic): synthetic, protocol tay2021, data text-synthet.
+      performer on listops@256: not comparable with tay2021: listops@256 is not listops, recipe laptop
+        is not published.
+      performer on text (synthetic): not comparable with tay2021: synthetic data.
+      performer on listops (tay2021): not comparable with tay2021: set train.steps=200
+        model.features=64.
+      performer on listops (clean) beside tay2021: protocol clean.
+      performer on listops (tay2021) beside tay2021: variant relu.
+    "#);
+}
+
+#[test]
+fn each_dimension_parts_the_rows() {
+    let alter: [fn(&mut Record); 6] = [
+        |record| record.device = "cuda:0 NVIDIA H100".into(),
+        |record| record.precision = "bf16".into(),
+        |record| record.recipe.name = "nystromformer".into(),
+        |record| record.threads = 8,
+        |record| record.host.cpu = "another".into(),
+        |record| record.model.variant = "relu".into(),
+    ];
+    for (index, alter) in alter.into_iter().enumerate() {
+        let mut other = run("linear", 1, 0.5);
+        alter(&mut other);
+        let speed = table(Kind::Speed, &[run("linear", 0, 0.4), other], None);
+        assert_eq!(speed.rows.len(), 2, "difference {index} was averaged over");
+        assert_eq!(speed.columns.len(), 4, "difference {index} is not named");
+    }
+    let alter: [fn(&mut Record); 4] = [
+        |record| record.task.source = "official".into(),
+        |record| record.task.protocol = "clean".into(),
+        |record| record.task.partial = true,
+        |record| record.task.data_digest = "another".into(),
+    ];
+    for (index, alter) in alter.into_iter().enumerate() {
+        let mut other = run("linear", 1, 0.5);
+        alter(&mut other);
+        let table = accuracy(&[run("linear", 0, 0.4), other]);
+        let headers: Vec<_> = table.columns[2..]
+            .iter()
+            .map(|column| &column.name)
+            .collect();
+        assert!(
+            headers.len() == 2 && headers[0] != headers[1],
+            "data {index}: {headers:?}"
+        );
+    }
+}
+
+#[test]
+fn a_seed_that_was_run_again_counts_once() {
+    let mut later = run("linear", 0, 0.40);
+    later.created = "2026-11-22T10:00:00Z".into();
+    let mut failed = ended(
+        run("linear", 0, 0.0),
+        Outcome::Failed {
+            reason: "disk full".into(),
+        },
+    );
+    failed.created = "2026-11-23T10:00:00Z".into();
+    let table = accuracy(&[
+        later,
+        failed,
+        run("linear", 0, 0.10),
+        run("linear", 1, 0.42),
+    ]);
+    assert_eq!(table.rows[0].cells[2].text, "41.00 ±1.41");
+    assert!(
+        table
+            .notes
+            .iter()
+            .any(|note| note.starts_with("2 runs left out")),
+        "{:?}",
+        table.notes
+    );
+}
+
+#[test]
+fn no_better_than_the_majority_class_is_a_failure() {
+    let record = run("linear", 0, 0.0);
+    // sqrt(0.1705 * 0.8295 / 2000) = 0.00841
+    let judge = |accuracy| Verdict::of(accuracy, &record).unwrap();
+    assert!(judge(0.1789).fail && judge(0.1789).plateau);
+    assert!(!judge(0.1790).fail);
+    assert!(judge(0.1000).fail && !judge(0.1000).plateau);
+    let mut bare = record.clone();
+    bare.baselines = vec![baseline("bag of tokens", 0.3)];
+    assert_eq!(Verdict::of(0.5, &bare).unwrap().majority, 0.1);
+    bare.task.classes = 0;
+    assert_eq!(Verdict::of(0.5, &bare), None);
+}
+
+#[test]
+fn markdown() {
+    insta::assert_snapshot!(Format::Markdown.render(&[accuracy(&dozen())]), @r#"
+    **Test accuracy, %**
+
+    | model         | from     |                    listops |           image |
+    |---------------|----------|---------------------------:|----------------:|
+    | transformer   | measured | 36.50 ±0.71 (2) 1 diverged |   out of memory |
+    | transformer   | tay2021  |                      36.37 |           42.44 |
+    | performer     | measured |            37.95 ±0.50 (3) | 42.00 ±0.14 (2) |
+    | performer     | tay2021  |                      18.01 |           42.77 |
+    | bag           | measured |       17.05 ±0.07 (2) FAIL |       31.00 (1) |
+    | majority      | trivial  |                      17.05 |           10.00 |
+    | first token   | trivial  |                      36.25 |               - |
+    | bag of tokens | trivial  |                      26.40 |           31.00 |
+
+    - Mean ± sample standard deviation; in brackets the number of seeds.
+    - FAIL: no better than the majority class; the mean test accuracy is at most that of the majority class plus one standard error, sqrt(p (1 - p) / test rows).
+    - Every row: recipe tay2021, precision f32, device cpu.
+    - listops: generated, protocol tay2021, data 9b1de5ee2f5b.
+    - image: official, protocol tay2021, data image-offici.
+    - transformer on listops, seed 2: diverged at step 812: the loss is NaN
+    - transformer on image, seed 0: out of memory: 9.5 GiB asked for, 7.8 GiB there
+    "#);
+}
+
+#[test]
+fn csv() {
+    insta::assert_snapshot!(Format::Csv.render(&[accuracy(&dozen())]), @r#"
+    model,from,listops.mean,listops.deviation,listops.seeds,listops.low,listops.high,listops.status,image.mean,image.deviation,image.seeds,image.low,image.high,image.status
+    transformer,measured,36.5,0.707106781,2,30.146897632,42.853102368,1 diverged,,,0,,,out of memory
+    transformer,tay2021,36.37,,,,,,42.44,,,,,
+    performer,measured,37.95,0.5,3,36.707931144,39.192068856,,42.0,0.141421356,2,40.729379526,43.270620474,
+    performer,tay2021,18.01,,,,,,42.77,,,,,
+    bag,measured,17.05,0.070710678,2,16.414689763,17.685310237,FAIL,31.0,,1,,,
+    majority,trivial,17.05,,,,,,10.0,,,,,
+    first token,trivial,36.25,,,,,,,,,,,
+    bag of tokens,trivial,26.4,,,,,,31.0,,,,,
+    "#);
+}
+
+#[test]
+fn json() {
+    let tables = [
+        table(Kind::Speed, &dozen()[..3], None),
+        accuracy(&dozen()[7..8]),
+    ];
+    insta::assert_snapshot!(Format::Json.render(&tables), @r#"
+    [
+      {
+        "table": "speed",
+        "title": "Training speed, steps/s",
+        "unit": "steps/s",
+        "rows": [
+          {
+            "model": "performer",
+            "from": "measured",
+            "listops": {
+              "mean": 11.0,
+              "deviation": 1.0,
+              "seeds": 3,
+              "low": 8.515862288,
+              "high": 13.484137712,
+              "status": null
+            }
+          }
+        ],
+        "notes": [
+          "Mean ± sample standard deviation over 3 seeds.",
+          "Every row: recipe tay2021, precision f32, device cpu, processor AMD EPYC 9V74, threads 2.",
+          "listops: generated, protocol tay2021, data 9b1de5ee2f5b."
+        ]
+      },
+      {
+        "table": "accuracy",
+        "title": "Test accuracy, %",
+        "unit": "%",
+        "rows": [
+          {
+            "model": "transformer",
+            "from": "measured",
+            "listops": {
+              "mean": null,
+              "deviation": null,
+              "seeds": 0,
+              "low": null,
+              "high": null,
+              "status": "diverged"
+            }
+          },
+          {
+            "model": "transformer",
+            "from": "tay2021",
+            "listops": {
+              "mean": 36.37
+            }
+          },
+          {
+            "model": "majority",
+            "from": "trivial",
+            "listops": {
+              "mean": 17.05
+            }
+          },
+          {
+            "model": "first token",
+            "from": "trivial",
+            "listops": {
+              "mean": 36.25
+            }
+          },
+          {
+            "model": "bag of tokens",
+            "from": "trivial",
+            "listops": {
+              "mean": 26.4
+            }
+          }
+        ],
+        "notes": [
+          "Mean ± sample standard deviation; in brackets the number of seeds.",
+          "Every row: recipe tay2021, precision f32, device cpu.",
+          "listops: generated, protocol tay2021, data 9b1de5ee2f5b.",
+          "transformer on listops, seed 2: diverged at step 812: the loss is NaN"
+        ]
+      }
+    ]
+    "#);
+}
+
+#[test]
+fn latex() {
+    insta::assert_snapshot!(Format::Latex.render(&[accuracy(&dozen())]), @r#"
+    \begin{table}
+    \caption{Test accuracy, \%}
+    \begin{tabular}{llrr}
+    \toprule
+    model & from & listops & image \\
+    \midrule
+    transformer & measured & 36.50 $\pm$0.71 (2) 1 diverged & out of memory \\
+    transformer & tay2021 & 36.37 & 42.44 \\
+    performer & measured & 37.95 $\pm$0.50 (3) & 42.00 $\pm$0.14 (2) \\
+    performer & tay2021 & 18.01 & 42.77 \\
+    bag & measured & 17.05 $\pm$0.07 (2) FAIL & 31.00 (1) \\
+    \midrule
+    majority & trivial & 17.05 & 10.00 \\
+    first token & trivial & 36.25 & - \\
+    bag of tokens & trivial & 26.40 & 31.00 \\
+    \bottomrule
+    \end{tabular}
+    \par{\footnotesize Mean $\pm$ sample standard deviation; in brackets the number of seeds.}
+    \par{\footnotesize FAIL: no better than the majority class; the mean test accuracy is at most that of the majority class plus one standard error, sqrt(p (1 - p) / test rows).}
+    \par{\footnotesize Every row: recipe tay2021, precision f32, device cpu.}
+    \par{\footnotesize listops: generated, protocol tay2021, data 9b1de5ee2f5b.}
+    \par{\footnotesize image: official, protocol tay2021, data image-offici.}
+    \par{\footnotesize transformer on listops, seed 2: diverged at step 812: the loss is NaN}
+    \par{\footnotesize transformer on image, seed 0: out of memory: 9.5 GiB asked for, 7.8 GiB there}
+    \end{table}
+    "#);
+}
+
+#[test]
+fn characters_that_mean_something_are_escaped() {
+    let odd = Table {
+        name: "odd".into(),
+        title: "50 % of a_b & c".into(),
+        unit: String::new(),
+        columns: vec![Column::key("a|b"), Column::text("c")],
+        rows: vec![Row::new(vec![
+            Cell::text("x_1\ny"),
+            Cell::text("\\~^{$#<,\"*"),
+        ])],
+        notes: vec![],
+    };
+    let tables = [odd];
+    insta::assert_snapshot!(Format::Latex.render(&tables), @r#"
+    \begin{table}
+    \caption{50 \% of a\_b \& c}
+    \begin{tabular}{ll}
+    \toprule
+    a|b & c \\
+    \midrule
+    x\_1 y & \textbackslash{}\textasciitilde{}\textasciicircum{}\{\$\#$<$,"* \\
+    \bottomrule
+    \end{tabular}
+    \end{table}
+    "#);
+    insta::assert_snapshot!(Format::Markdown.render(&tables), @r#"
+    **50 % of a\_b & c**
+
+    | a\|b   | c             |
+    |--------|---------------|
+    | x\_1 y | \\~^{$#\<,"\* |
+    "#);
+    insta::assert_snapshot!(Format::Csv.render(&tables), @r#"
+    a|b,c
+    "x_1
+    y","\~^{$#<,""*"
+    "#);
+}
+
+/// Eleven models, seven tasks, seeds, endings, long settings: the worst that a terminal is given.
+#[test]
+fn text_fits_a_hundred_columns() {
+    let mut records = Vec::new();
+    for (model, _) in published::MODELS {
+        for task in published::TASKS {
+            for seed in 0..3 {
+                let record = on(
+                    run(model, seed, 0.3 + 0.1 * seed as f64),
+                    task,
+                    "synthetic",
+                    10,
+                );
+                records.push(record);
+            }
+            let mut long = small(run(model, 4, 0.11));
+            long.task.name = (*task).into();
+            long.recipe.overrides = vec![format!("model.{}=1", "very_long_option_name".repeat(5))];
+            let reason = "allocating 123456789 bytes for the attention matrix failed ".repeat(4);
+            records.push(long.clone());
+            records.push(Record {
+                seed: 5,
+                ..ended(long, Outcome::OutOfMemory { reason })
+            });
+        }
+    }
+    for kind in Kind::ALL {
+        let text = text(table(kind, &records, Some(tay())));
+        for line in text.lines() {
+            let width = line.chars().count();
+            assert!(width <= WIDTH, "{width} columns: {line}");
+            assert_eq!(line, line.trim_end());
+        }
+        let heads = text
+            .lines()
+            .filter(|line| line.starts_with("model "))
+            .count();
+        assert!(heads > 1, "the table was not broken");
+        assert!(text.contains("more like these"), "footnotes without end");
+    }
+    let text = text(published::listing());
+    assert!(
+        text.lines().all(|line| line.chars().count() <= WIDTH),
+        "{text}"
+    );
+}
+
+#[test]
+fn nothing_on_file_is_a_table_all_the_same() {
+    for format in Format::ALL {
+        for kind in Kind::ALL {
+            assert!(!format.render(&[table(kind, &[], Some(tay()))]).is_empty());
+        }
+    }
+    assert_eq!(
+        text(accuracy(&[])),
+        "Test accuracy, %\n\nmodel  from\n-----------\n\n  No records.\n"
+    );
+}
+
+#[test]
+fn names_are_parsed_and_unknown_ones_answered() {
+    for format in Format::ALL {
+        assert_eq!(format.to_string().parse::<Format>().unwrap(), format);
+    }
+    for kind in Kind::ALL {
+        assert_eq!(kind.to_string().parse::<Kind>().unwrap(), kind);
+    }
+    let error = "pdf".parse::<Format>().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "no format is called `pdf`; there are: text, markdown, csv, json, latex"
+    );
+    let error = "size".parse::<Kind>().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "no table is called `size`; there are: accuracy, speed, memory"
+    );
+}
