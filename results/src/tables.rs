@@ -71,7 +71,7 @@ struct Scale {
 
 /// Makes a table of models by tasks; each cell is the mean over the seeds on file.
 ///
-/// Runs that differ in anything but the seed never share a cell: see [`crate::pivot`]. Published figures of
+/// Runs that differ in anything but the seed never share a cell. Published figures of
 /// `against` are set below the accuracies they may be compared with; a note says why others are not.
 pub fn table(kind: Kind, records: &[Record], against: Option<&Source>) -> Table {
     let pivot = match kind {

@@ -1,7 +1,7 @@
 //! Figures printed in papers, to be set beside ours and never averaged with them.
 //!
 //! `published.csv` holds one number per row with the document it was read in, how far that document can be
-//! trusted, and what is known to be wrong with the number. [`labels`] says which of its model names is ours.
+//! trusted, and what is known to be wrong with the number. [`MODELS`] says which of its model names is ours.
 
 mod compare;
 mod labels;
