@@ -151,6 +151,9 @@ fn memory(record: &Record) -> String {
 
 fn published(record: &Record, source: &Source) -> String {
     let (figure, verdict) = match compare(record, source) {
+        Comparison::Beside { figure, .. } if record.test_accuracy().is_none() => {
+            (figure, "no score to compare".to_owned())
+        }
         Comparison::Beside { figure, caveats } if caveats.is_empty() => {
             (figure, "comparable".to_owned())
         }

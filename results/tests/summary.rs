@@ -73,7 +73,7 @@ fn a_run_that_diverged() {
       accuracy    -                 nothing was scored
       speed       -                 no steps were timed
       memory      -                 not measured
-      published   36.37 %           Transformer on listops in tay2021long; comparable
+      published   36.37 %           Transformer on listops in tay2021long; no score to compare
 
       recipe      tay2021 (configuration files of 2021)
       data        listops from source generated, protocol tay2021, 96,000 / 2,000 / 2,000 rows, digest
