@@ -2,6 +2,7 @@
 
 use crate::Task;
 
+pub mod pathfinder;
 mod toy;
 
 pub use toy::Toy;

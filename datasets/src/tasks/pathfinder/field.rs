@@ -1,0 +1,173 @@
+//! What is occupied so far, kept so that the questions of the growing rules are a few row operations.
+//!
+//! Occupancy is an 8-bit map, as in the release. Beside it lies the same map widened by the margin,
+//! because candidate cells look at their whole neighbourhood; it is kept up to date by stamping widened
+//! tiles. A tile that is clipped at the window's edge would, widened before clipping, reach further
+//! inside than the clipped tile; yet only to cells within the margin of the edge, and those see the
+//! fully occupied border anyway.
+
+use super::parameters::Parameters;
+use super::raster::disc;
+use super::strokes::{Stroke, Strokes};
+
+/// Pixels per tile row: no widened tile is broader.
+pub(super) const LANES: usize = 32;
+/// One row of a tile, padded on the right.
+pub(super) type Row = [u8; LANES];
+
+/// Pixels around the window above, below and to the left: no tile reaches further.
+const FRAME: usize = 16;
+
+/// Largest occupancy that still counts as free (0.3 of 255).
+pub(super) const FREE: u8 = 76;
+
+/// Occupancy of the window and of what surrounds it.
+#[derive(Clone)]
+pub(super) struct Field {
+    side: usize,
+    stride: usize,
+    /// Pixels from a tile's start to its edge, and the same for a widened tile.
+    reach: usize,
+    near_reach: usize,
+    /// Occupancy 0..=255; always 0 outside the window.
+    mask: Vec<u8>,
+    /// Occupancy widened by the margin; 255 outside the window.
+    near: Vec<u8>,
+    /// 255 for columns inside the window, else 0.
+    columns: Vec<u8>,
+}
+
+impl Field {
+    /// Nothing but the border is occupied.
+    pub(super) fn new(parameters: &Parameters, strokes: &Strokes, margin: usize) -> Field {
+        let side = parameters.side;
+        let stride = FRAME + side + LANES;
+        let mut field = Field {
+            side,
+            stride,
+            reach: strokes.reach,
+            near_reach: strokes.reach + margin,
+            mask: vec![0; stride * (side + 2 * FRAME)],
+            near: vec![u8::MAX; stride * (side + 2 * FRAME)],
+            columns: (0..stride)
+                .map(|x| {
+                    if (FRAME..FRAME + side).contains(&x) {
+                        u8::MAX
+                    } else {
+                        0
+                    }
+                })
+                .collect(),
+        };
+        let border = |v: i32| {
+            let inside = parameters.padding as i32..(side - parameters.padding) as i32;
+            !inside.contains(&v)
+        };
+        let window = 0..side as i32;
+        let shape = disc(margin);
+        for (y, x) in window
+            .clone()
+            .flat_map(|y| window.clone().map(move |x| (y, x)))
+        {
+            let index = field.index((y, x));
+            if border(y) || border(x) {
+                field.mask[index] = u8::MAX;
+            }
+            let seen = shape.iter().any(|(dy, dx)| {
+                let (y, x) = (y + dy, x + dx);
+                window.contains(&y) && window.contains(&x) && (border(y) || border(x))
+            });
+            field.near[index] = if seen { u8::MAX } else { 0 };
+        }
+        field
+    }
+
+    /// Becomes equal to `other`, which has the same shape.
+    pub(super) fn copy_from(&mut self, other: &Field) {
+        self.mask.copy_from_slice(&other.mask);
+        self.near.copy_from_slice(&other.near);
+    }
+
+    pub(super) fn contains(&self, (y, x): (i32, i32)) -> bool {
+        let window = 0..self.side as i32;
+        window.contains(&y) && window.contains(&x)
+    }
+
+    /// Where a pixel lies in the maps; the pixel may be up to a frame outside the window.
+    pub(super) fn index(&self, (y, x): (i32, i32)) -> usize {
+        ((y + FRAME as i32) as usize) * self.stride + (x + FRAME as i32) as usize
+    }
+
+    /// Distance in the maps between a pixel and the one `(dy, dx)` away.
+    pub(super) fn offset(&self, (dy, dx): (i32, i32)) -> isize {
+        dy as isize * self.stride as isize + dx as isize
+    }
+
+    /// Occupancy in the neighbourhood of the cell at `index`; 255 outside the window.
+    pub(super) fn near_at(&self, index: usize) -> u8 {
+        self.near[index]
+    }
+
+    /// Whether the pixel at `index` is free; pixels outside the window are.
+    pub(super) fn is_free(&self, index: usize) -> bool {
+        self.mask[index] <= FREE
+    }
+
+    /// Number of free pixels of the window.
+    pub(super) fn free_pixels(&self) -> usize {
+        let rows = self
+            .mask
+            .chunks_exact(self.stride)
+            .skip(FRAME)
+            .take(self.side);
+        rows.map(|row| {
+            row[FRAME..FRAME + self.side]
+                .iter()
+                .filter(|value| **value <= FREE)
+                .count()
+        })
+        .sum()
+    }
+
+    /// Whether a dash that starts at this pixel of the window overlaps what is there by too much.
+    pub(super) fn collides(&self, stroke: &Stroke, start: (i32, i32)) -> bool {
+        // Occupancy outside the window is 0, below every limit, so rows and columns there never speak.
+        let mut index =
+            self.index(start) - self.reach * (self.stride + 1) + stroke.limit_top * self.stride;
+        let mut excess = [0u8; LANES];
+        for limits in &stroke.limits {
+            let row = &self.mask[index..index + LANES];
+            for ((excess, value), limit) in excess.iter_mut().zip(row).zip(limits) {
+                *excess |= value.saturating_sub(*limit);
+            }
+            index += self.stride;
+        }
+        excess != [0; LANES]
+    }
+
+    /// Occupies what a dash that starts at this pixel of the window occupies.
+    pub(super) fn stamp(&mut self, stroke: &Stroke, start: (i32, i32)) {
+        let start_index = self.index(start);
+        let left = start.1 as usize + FRAME - self.reach;
+        let mut columns = [0; LANES];
+        columns.copy_from_slice(&self.columns[left..left + LANES]);
+        let above = self.reach.saturating_sub(start.0 as usize);
+        let below = (self.side + self.reach - start.0 as usize).min(stroke.soft.len());
+        let mut index = start_index - self.reach * (self.stride + 1) + above * self.stride;
+        for soft in &stroke.soft[above..below] {
+            let row = &mut self.mask[index..index + LANES];
+            for ((value, own), inside) in row.iter_mut().zip(soft).zip(&columns) {
+                *value = (*value).max(own & inside);
+            }
+            index += self.stride;
+        }
+        let mut index = start_index - self.near_reach * (self.stride + 1);
+        for near in &stroke.near {
+            let row = &mut self.near[index..index + LANES];
+            for (value, own) in row.iter_mut().zip(near) {
+                *value = (*value).max(*own);
+            }
+            index += self.stride;
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Pathfinder and Path-X: do two discs lie on the same dashed contour?
+//!
+//! The task is Linsley et al., 2018, "Learning long-range spatial dependencies with horizontal gated recurrent
+//! units" (arXiv:1805.08315); images and parameters are those of the Long Range Arena's release. [`Generator`]
+//! grows two contours and some distractors ([`Scene`]) and draws them; tiles, growing rules and grey values equal
+//! those of the original generator, bit for bit where images of the release tell.
+
+mod field;
+mod generator;
+mod grow;
+mod lanczos;
+mod parameters;
+mod raster;
+mod render;
+mod scene;
+mod seeds;
+mod strokes;
+mod turns;
+
+pub use generator::{Generator, Pencil};
+pub use parameters::{Difficulty, Parameters, Pixels, Size};
+pub use scene::{Paddle, Scene};
+
+#[cfg(test)]
+mod golden;

@@ -1,0 +1,230 @@
+//! What the published image sets were drawn with, per resolution and difficulty.
+//!
+//! The numbers are those of the Long Range Arena's dataset documentation, corrected where images of
+//! the release prove otherwise: decoded images hold about 11 attempted distractors at 64 x 64 and 17
+//! at 128 x 128, not the documented 5 and 8.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Side of the square image, in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Size {
+    /// 32 x 32, sequences of 1,024 pixels.
+    S32,
+    /// 64 x 64, sequences of 4,096 pixels.
+    S64,
+    /// 128 x 128, sequences of 16,384 pixels.
+    S128,
+    /// 256 x 256, sequences of 65,536 pixels.
+    S256,
+}
+
+impl Size {
+    /// Every size there is, smallest first.
+    pub const ALL: [Size; 4] = [Size::S32, Size::S64, Size::S128, Size::S256];
+
+    /// Side in pixels.
+    pub const fn side(self) -> usize {
+        match self {
+            Size::S32 => 32,
+            Size::S64 => 64,
+            Size::S128 => 128,
+            Size::S256 => 256,
+        }
+    }
+
+    /// The size with this side, if it is one of the four published ones.
+    pub fn of_side(side: u64) -> Option<Size> {
+        Size::ALL
+            .into_iter()
+            .find(|size| size.side() as u64 == side)
+    }
+}
+
+/// How long the two contours are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Difficulty {
+    /// 6 dashes per contour (`curv_baseline` in the release).
+    Easy,
+    /// 9 dashes per contour (`curv_contour_length_9`).
+    Intermediate,
+    /// 14 dashes per contour (`curv_contour_length_14`), what published scores use.
+    Hard,
+}
+
+impl Difficulty {
+    /// Every difficulty, easiest first.
+    pub const ALL: [Difficulty; 3] = [Difficulty::Easy, Difficulty::Intermediate, Difficulty::Hard];
+
+    /// Lower-case name, as options spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Difficulty::Easy => "easy",
+            Difficulty::Intermediate => "intermediate",
+            Difficulty::Hard => "hard",
+        }
+    }
+
+    /// Folder of the release that holds this difficulty.
+    pub const fn folder(self) -> &'static str {
+        match self {
+            Difficulty::Easy => "curv_baseline",
+            Difficulty::Intermediate => "curv_contour_length_9",
+            Difficulty::Hard => "curv_contour_length_14",
+        }
+    }
+}
+
+impl fmt::Display for Difficulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Difficulty {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        Difficulty::ALL
+            .into_iter()
+            .find(|difficulty| difficulty.name() == name)
+            .ok_or(())
+    }
+}
+
+/// How strokes and discs become grey values; the geometry is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Pixels {
+    /// As in the images of the release: floating-point strokes, scaled to their own maximum, grey
+    /// values truncated. Proved on decoded images of 64 and 128 pixels.
+    #[default]
+    Release,
+    /// As the 2019 generator writes them: 8-bit strokes, the whole image stretched to 0..=255.
+    Upstream,
+}
+
+/// Everything that the generator depends on, apart from the seed.
+///
+/// Only published combinations can be made (and other numbers of distractors), so that the tiles of any
+/// value are known to fit the fixed-width rows that the generator works with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameters {
+    /// Side of the window, pixels.
+    pub(super) side: usize,
+    /// Width of the border that counts as occupied from the start, pixels (at least 1).
+    pub(super) padding: usize,
+    /// Oversampling of the drawing grid.
+    pub(super) oversampling: usize,
+    /// Length of one dash, pixels.
+    pub(super) dash_length: usize,
+    /// Thickness of one dash, pixels.
+    pub(super) dash_thickness: f64,
+    /// Clearances around dashes, pixels; each image draws one of them.
+    pub(super) margins: Vec<usize>,
+    /// Distance between the seeds of the two contours, pixels.
+    pub(super) seed_distance: usize,
+    /// Radius of the two discs, pixels.
+    pub(super) disc_radius: f64,
+    /// How sharply a turn is punished: a turn of `pi / (2 * continuity)` has weight zero.
+    pub(super) continuity: f64,
+    /// Brightness of the dashes of the two contours.
+    pub(super) target_contrast: f32,
+    /// Brightness of the dashes of distractors.
+    pub(super) distractor_contrast: f32,
+    /// Dashes per contour.
+    pub(super) contour_length: usize,
+    /// Dashes per distractor.
+    pub(super) distractor_length: usize,
+    /// Distractors attempted per image; those that find no room are left out.
+    pub(super) distractors: usize,
+}
+
+impl Parameters {
+    /// The parameters of the published set of this size and difficulty.
+    ///
+    /// Distractor counts for easy and intermediate, and everything that is special to 32 x 32, rest on
+    /// the documentation of the release alone.
+    pub fn published(size: Size, difficulty: Difficulty) -> Parameters {
+        let contour_length = match difficulty {
+            Difficulty::Easy => 6,
+            Difficulty::Intermediate => 9,
+            Difficulty::Hard => 14,
+        };
+        let distractor_length = contour_length / 3;
+        let common = Parameters {
+            side: size.side(),
+            padding: 1,
+            oversampling: 2,
+            dash_length: 5,
+            dash_thickness: 1.0,
+            margins: vec![1],
+            seed_distance: 12,
+            disc_radius: 2.5,
+            continuity: 1.8,
+            target_contrast: 0.8,
+            distractor_contrast: 0.8,
+            contour_length,
+            distractor_length,
+            distractors: 11,
+        };
+        match size {
+            Size::S32 => Parameters {
+                dash_length: 2,
+                dash_thickness: 0.5,
+                seed_distance: 7,
+                disc_radius: 1.5,
+                continuity: 1.0,
+                // Contours are dimmed by a further 0.75; distractors are not.
+                target_contrast: 2.0 * 0.75,
+                distractor_contrast: 2.0,
+                distractors: 20 / distractor_length,
+                ..common
+            },
+            Size::S64 => common,
+            Size::S128 => Parameters {
+                dash_thickness: 1.5,
+                margins: vec![2, 3],
+                seed_distance: 20,
+                disc_radius: 3.0,
+                target_contrast: 0.9,
+                distractor_contrast: 0.9,
+                distractors: 17,
+                ..common
+            },
+            Size::S256 => Parameters {
+                padding: 22,
+                dash_thickness: 2.0,
+                margins: vec![3],
+                seed_distance: 27,
+                disc_radius: 5.0,
+                target_contrast: 1.0,
+                distractor_contrast: 1.0,
+                distractors: if difficulty == Difficulty::Easy {
+                    15
+                } else {
+                    7
+                },
+                ..common
+            },
+        }
+    }
+
+    /// The same with another number of attempted distractors per image.
+    pub fn with_distractors(self, distractors: usize) -> Parameters {
+        Parameters {
+            distractors,
+            ..self
+        }
+    }
+
+    /// Side of the square image, pixels.
+    pub fn side(&self) -> usize {
+        self.side
+    }
+
+    /// The clearances around dashes that images of this set use, pixels.
+    pub fn margins(&self) -> &[usize] {
+        &self.margins
+    }
+}

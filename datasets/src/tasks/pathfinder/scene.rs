@@ -1,0 +1,37 @@
+//! What an image shows: dashes and discs, before they become grey values.
+
+/// One dash.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Paddle {
+    /// Pixel from which the dash is drawn, (y, x), y down.
+    pub start: (i32, i32),
+    /// End relative to start, (y, x), on the drawing grid (2 cells per pixel).
+    pub end: (i32, i32),
+    /// Brightness.
+    pub contrast: f32,
+}
+
+/// The geometry of one image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scene {
+    /// 1 if both discs lie on the same contour, else 0.
+    pub label: u8,
+    /// Clearance around dashes that this image uses, pixels.
+    pub margin: usize,
+    /// The two long contours, dashes in order of growth.
+    pub targets: [Vec<Paddle>; 2],
+    /// The short contours that found room.
+    pub distractors: Vec<Vec<Paddle>>,
+    /// Centres of the two discs, (y, x): the origin lies on the free end of a first dash, the terminal on
+    /// the outer end of a last one.
+    pub discs: [(i32, i32); 2],
+    /// Target pairs begun until one was complete, this one included.
+    pub attempts: u64,
+}
+
+impl Scene {
+    /// Every dash of the image.
+    pub fn paddles(&self) -> impl Iterator<Item = &Paddle> {
+        self.targets.iter().chain(&self.distractors).flatten()
+    }
+}
