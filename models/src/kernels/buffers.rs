@@ -1,6 +1,7 @@
 //! What every kernel needs around its loops: operands as slices, fresh buffers, and a split of the
 //! rows that depends on the shape alone, so that results never depend on the number of threads.
 
+use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
 use candle_core::{CpuStorage, Device, Layout, Result, Shape, Storage, StorageRef, Tensor, bail};
@@ -105,4 +106,46 @@ pub(super) fn sum_partials(partials: &[f32], width: usize) -> Vec<f32> {
         }
     }
     total
+}
+
+/// An output that several tasks fill, each its own ranges of it.
+pub(super) struct Shared<'a> {
+    start: *mut f32,
+    len: usize,
+    buffer: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: the only access is through `slice`, whose callers keep their ranges apart.
+unsafe impl Sync for Shared<'_> {}
+// SAFETY: as above; f32 may be written from any thread.
+unsafe impl Send for Shared<'_> {}
+
+impl<'a> Shared<'a> {
+    pub(super) fn new(buffer: &'a mut [f32]) -> Self {
+        Shared {
+            start: buffer.as_mut_ptr(),
+            len: buffer.len(),
+            buffer: PhantomData,
+        }
+    }
+
+    /// A range of the buffer.
+    ///
+    /// # Safety
+    /// While the slice is in use, no other slice may overlap it.
+    ///
+    /// # Panics
+    /// If the range is not inside the buffer.
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "disjoint ranges are the point; see the contract"
+    )]
+    pub(super) unsafe fn slice(&self, start: usize, len: usize) -> &mut [f32] {
+        assert!(
+            start.checked_add(len).is_some_and(|end| end <= self.len),
+            "range outside the buffer"
+        );
+        // SAFETY: inside the buffer by the assertion, exclusive by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
+    }
 }

@@ -62,7 +62,7 @@ impl<S: Lanes, K: Kernel> NullaryFnOnce for Entry<S, K> {
 }
 
 /// An instruction set that this machine has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) enum Isa {
     /// AVX-512 (F, BW, CD, DQ, VL): 16 floats, 32 registers.
     #[cfg(target_arch = "x86_64")]
@@ -111,6 +111,19 @@ impl Isa {
 #[cfg(test)]
 thread_local! {
     static FORCED: std::cell::Cell<Option<Isa>> = const { std::cell::Cell::new(None) };
+}
+
+#[cfg(test)]
+impl std::fmt::Debug for Isa {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(_) => "AVX-512",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(_) => "AVX2",
+            Isa::Portable => "portable",
+        })
+    }
 }
 
 #[cfg(test)]

@@ -38,7 +38,6 @@ fn power<S: Lanes>(s: S, fraction: S::f32s, rounded: S::f32s) -> S::f32s {
 }
 
 /// 2^x for x <= 127: zero where the result would be subnormal, so also for minus infinity.
-#[cfg_attr(not(test), expect(dead_code, reason = "softmax attention is next"))]
 #[inline(always)]
 pub(super) fn exp2_bounded<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     let rounded = s.add_f32s(x, s.splat_f32s(TO_INTEGER));

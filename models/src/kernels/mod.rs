@@ -13,16 +13,19 @@
 //! `layers` calls these for f32 tensors in main memory, and the composed form elsewhere.
 
 mod activation;
+mod attention;
 mod buffers;
 mod isa;
 mod linear;
 mod math;
 mod matrix;
 mod norm;
+mod tile;
 #[cfg(test)]
 mod twin;
 
 pub use activation::{Activation, activate};
+pub use attention::{AttentionDropout, AttentionOptions, attention, attention_packed};
 pub use linear::linear;
 pub use norm::layer_norm;
 

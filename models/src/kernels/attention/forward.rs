@@ -1,0 +1,200 @@
+//! The forward pass: softmax over blocks of keys with a running maximum.
+//!
+//! Weights live only as tiles of 64 keys by 64 queries. Queries are the columns, so that maximum, sum and
+//! exponential run down whole registers and no register is ever summed across its lanes.
+
+use super::drop::{Tile, factors, row_length};
+use super::keys::KeyBlock;
+use super::{Head, Problem};
+use crate::kernels::buffers::Shared;
+use crate::kernels::isa::{Kernel, Lanes};
+use crate::kernels::math::exp2_bounded;
+use crate::kernels::tile::{
+    Left, PAD, PANEL, SIDE, pack_columns, pack_panels, pack_rows, padded, product,
+};
+
+/// The queries `first..first + count` of one head (whole blocks, except at the end).
+pub(super) struct ForwardTask<'a> {
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) head: Head,
+    pub(super) first: usize,
+    pub(super) count: usize,
+    /// Output (B, Lq, H E).
+    pub(super) output: &'a Shared<'a>,
+    /// Base-2 logarithms of the sums of weights, (B, H, Lq).
+    pub(super) sums: &'a Shared<'a>,
+}
+
+/// Running maximum, sum, and the factor by which a new maximum shrinks what was summed before it.
+struct Running {
+    top: [f32; SIDE],
+    sum: [f32; SIDE],
+    shrink: [f32; SIDE],
+}
+
+impl Kernel for ForwardTask<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let ForwardTask {
+            problem,
+            head,
+            first,
+            count,
+            output,
+            sums,
+        } = self;
+        let (width, wide) = (problem.width, padded(problem.width));
+        let (keys, values) = (problem.keys(head), problem.values(head));
+        let blocks: Vec<KeyBlock> = problem.real.blocks(head.example).collect();
+        let mut key_panels = vec![0.0; blocks.len() * SIDE * width];
+        let mut value_rows = vec![0.0; blocks.len() * SIDE * wide];
+        let packs = key_panels
+            .chunks_mut(SIDE * width)
+            .zip(value_rows.chunks_mut(SIDE * wide));
+        for (block, (key_panels, value_rows)) in blocks.iter().zip(packs) {
+            pack_panels(keys.from(block.first), block.len(), key_panels);
+            pack_rows(values.from(block.first), block.len(), 1.0, value_rows);
+        }
+
+        let mut queries = vec![0.0; SIDE * width];
+        let mut sum = vec![0.0; SIDE * wide];
+        let mut weights = [0.0; SIDE * SIDE];
+        let mut kept = [0.0; SIDE * SIDE];
+        for first in (first..first + count).step_by(SIDE) {
+            let count = SIDE.min(problem.queries_len - first);
+            let columns = count.next_multiple_of(PAD);
+            let rows = count.next_multiple_of(PANEL);
+            let scale = problem.scale * std::f32::consts::LOG2_E;
+            pack_columns(
+                problem.queries(head).from(first),
+                count,
+                scale,
+                &mut queries,
+            );
+            sum.fill(0.0);
+            let mut running = Running {
+                top: [f32::NEG_INFINITY; SIDE],
+                sum: [0.0; SIDE],
+                shrink: [0.0; SIDE],
+            };
+            let packs = key_panels
+                .chunks(SIDE * width)
+                .zip(value_rows.chunks(SIDE * wide));
+            for (block, (key_panels, value_rows)) in blocks.iter().zip(packs) {
+                product::<S, _, _, false>(
+                    s,
+                    Left::panels(key_panels, width),
+                    (&queries, SIDE),
+                    (&mut weights, SIDE),
+                    (block.rows(), columns, width),
+                );
+                running.absorb(s, *block, columns, &mut weights);
+                for (row, shrink) in sum.chunks_exact_mut(wide).zip(&running.shrink[..count]) {
+                    if *shrink != 1.0 {
+                        row.iter_mut().for_each(|x| *x *= shrink);
+                    }
+                }
+                if let Some(dropout) = problem.dropout {
+                    factors(
+                        s,
+                        problem.tile(dropout, head, first, block.first),
+                        &mut kept,
+                    );
+                    weights
+                        .iter_mut()
+                        .zip(&kept)
+                        .for_each(|(weight, kept)| *weight *= kept);
+                }
+                product::<S, _, _, true>(
+                    s,
+                    Left::transposed(&weights),
+                    (value_rows, wide),
+                    (&mut sum, wide),
+                    (rows, wide, block.len()),
+                );
+            }
+            for (i, sum) in sum.chunks_exact(wide).take(count).enumerate() {
+                let total = running.sum[i];
+                // A query without a single real key gets zeros, and weights that vanish in the backward pass.
+                let (inverse, log) = if blocks.is_empty() {
+                    (0.0, f32::INFINITY)
+                } else {
+                    (total.recip(), running.top[i] + total.log2())
+                };
+                // SAFETY: this task alone writes its head's columns of its queries' rows, and their sums.
+                let (output, logs) = unsafe {
+                    let start = problem.output_start(head, first + i);
+                    (
+                        output.slice(start, width),
+                        sums.slice(problem.sum_index(head, first + i), 1),
+                    )
+                };
+                for (y, x) in output.iter_mut().zip(sum) {
+                    *y = x * inverse;
+                }
+                logs[0] = log;
+            }
+        }
+    }
+}
+
+impl Running {
+    /// Turns a tile of scores into weights relative to the running maximum, and adds them to the sums.
+    #[inline(always)]
+    fn absorb<S: Lanes>(
+        &mut self,
+        s: S,
+        block: KeyBlock,
+        columns: usize,
+        tile: &mut [f32; SIDE * SIDE],
+    ) {
+        let (top, _) = S::as_mut_simd_f32s(&mut self.top);
+        let (sum, _) = S::as_mut_simd_f32s(&mut self.sum);
+        let (shrink, _) = S::as_mut_simd_f32s(&mut self.shrink);
+        let (tile, _) = S::as_mut_simd_f32s(tile);
+        let registers = SIDE / S::F32_LANES;
+        for c in 0..columns / S::F32_LANES {
+            let before = top[c];
+            let mut highest = before;
+            for key in (0..block.len()).filter(|key| block.is_real(*key)) {
+                highest = s.max_f32s(highest, tile[key * registers + c]);
+            }
+            let mut total = s.splat_f32s(0.0);
+            for key in 0..block.rows() {
+                let weight = &mut tile[key * registers + c];
+                *weight = if block.is_real(key) {
+                    exp2_bounded(s, s.sub_f32s(*weight, highest))
+                } else {
+                    s.splat_f32s(0.0)
+                };
+                total = s.add_f32s(total, *weight);
+            }
+            let factor = exp2_bounded(s, s.sub_f32s(before, highest));
+            top[c] = highest;
+            shrink[c] = factor;
+            sum[c] = s.fma(sum[c], factor, total);
+        }
+    }
+}
+
+impl Problem<'_> {
+    /// The place of a tile in the dropout stream.
+    pub(super) fn tile<'a>(
+        &self,
+        dropout: &'a super::AttentionDropout,
+        head: Head,
+        query: usize,
+        key: usize,
+    ) -> Tile<'a> {
+        let row = row_length(self.keys_len);
+        let first = (head.number * self.queries_len + query) * row + key;
+        Tile {
+            dropout,
+            example: head.example,
+            first,
+            row,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Which keys an example has: one bit per key, in blocks of [`SIDE`].
+
+use candle_core::{Result, Tensor, bail};
+
+use crate::kernels::buffers::read;
+use crate::kernels::tile::{PANEL, SIDE};
+
+/// The real keys of a batch.
+pub(super) struct Keys {
+    /// (examples, blocks), or (1, blocks) if all examples have the same keys.
+    bits: Vec<u64>,
+    blocks: usize,
+}
+
+/// A block with at least one real key.
+#[derive(Clone, Copy)]
+pub(super) struct KeyBlock {
+    /// Position of its first key.
+    pub(super) first: usize,
+    /// Bit i: the key at `first + i` is real.
+    bits: u64,
+}
+
+impl KeyBlock {
+    pub(super) fn is_real(&self, key: usize) -> bool {
+        self.bits >> key & 1 == 1
+    }
+
+    /// Keys up to the last real one.
+    pub(super) fn len(&self) -> usize {
+        SIDE - self.bits.leading_zeros() as usize
+    }
+
+    /// Keys up to the last real one, in whole panels.
+    pub(super) fn rows(&self) -> usize {
+        self.len().next_multiple_of(PANEL)
+    }
+}
+
+impl Keys {
+    /// The keys of `batch` examples of `length` keys, of which `mask` (batch, length) marks the real ones with 1.
+    pub(super) fn new(batch: usize, length: usize, mask: Option<&Tensor>) -> Result<Self> {
+        let blocks = length.div_ceil(SIDE);
+        let block = |marks: &mut dyn Iterator<Item = bool>| {
+            marks
+                .take(SIDE)
+                .enumerate()
+                .fold(0, |bits, (i, real)| bits | u64::from(real) << i)
+        };
+        let bits = match mask {
+            None => (0..blocks)
+                .map(|b| block(&mut (b * SIDE..length).map(|_| true)))
+                .collect(),
+            Some(mask) => {
+                if mask.dims() != [batch, length] {
+                    bail!(
+                        "attention: mask {:?} for {batch} examples of {length} keys",
+                        mask.shape()
+                    );
+                }
+                let mask = mask.contiguous()?;
+                let mask = read("attention", &mask)?;
+                let rows = mask.chunks(length.max(1)).flat_map(|row| row.chunks(SIDE));
+                rows.map(|keys| block(&mut keys.iter().map(|m| *m != 0.0)))
+                    .collect()
+            }
+        };
+        Ok(Keys { bits, blocks })
+    }
+
+    /// Blocks of `example` that have a real key, in order.
+    pub(super) fn blocks(&self, example: usize) -> impl Iterator<Item = KeyBlock> + '_ {
+        let row = if self.bits.len() == self.blocks {
+            0
+        } else {
+            example
+        };
+        let bits = self.bits[row * self.blocks..][..self.blocks].iter();
+        let blocks = bits.enumerate().map(|(b, bits)| KeyBlock {
+            first: b * SIDE,
+            bits: *bits,
+        });
+        blocks.filter(|block| block.bits != 0)
+    }
+}

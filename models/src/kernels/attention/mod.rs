@@ -1,0 +1,437 @@
+//! Softmax attention that never holds the L x L weights: y_i = Σ_j softmax_j(scale q_i·k_j) v_j per head.
+//!
+//! Tiles of 64 keys by 64 queries go through the first-level cache; what the backward pass needs is one number
+//! per query and head, the logarithm of its sum of weights (Dao et al., 2022, arXiv 2205.14135). Keys are
+//! masked per example, weights can be dropped out, and blocks of 64 keys without a real one cost nothing.
+//!
+//! Work is shared out by heads, then by queries (forward) or keys (backward), in parts that depend on the shape
+//! alone. A query's sums run over key blocks in order in any case; its gradient is summed over the parts in order.
+
+mod backward;
+mod drop;
+mod forward;
+mod keys;
+
+use std::sync::OnceLock;
+
+use candle_core::{CpuStorage, CustomOp1, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use self::backward::{BackwardTask, Target};
+pub use self::drop::AttentionDropout;
+use self::forward::ForwardTask;
+use self::keys::{KeyBlock, Keys};
+use super::buffers::{Shared, floats, fresh, read, tensor};
+use super::isa::Isa;
+use super::tile::{Rows, SIDE};
+
+const NAME: &str = "attention";
+/// Tasks that a pass is split into where the heads alone are fewer.
+const TASKS: usize = 16;
+/// Blocks of queries below which a forward task does not pay for packing its keys.
+const LEAST_QUERY_BLOCKS: usize = 4;
+/// Blocks of keys below which a backward task does not pay for packing its queries.
+const LEAST_KEY_BLOCKS: usize = 8;
+
+/// What attention needs besides queries, keys and values.
+#[derive(Clone, Debug, Default)]
+pub struct AttentionOptions {
+    /// Number of heads H; head h owns columns h E to (h + 1) E.
+    pub heads: usize,
+    /// Factor on the scores; 1 / sqrt E if absent.
+    pub scale: Option<f64>,
+    /// (B, keys), 1 for a real key and 0 for padding. A query without a real key yields zeros.
+    pub mask: Option<Tensor>,
+    /// Dropout of the weights, in training.
+    pub dropout: Option<AttentionDropout>,
+}
+
+/// Attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
+pub fn attention_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    let (batch, length, width) = qkv.dims3()?;
+    let op = Attention::new(options, batch, (length, length), width / 3)?;
+    if width % 3 != 0 {
+        bail!("{NAME}: width {width} is not three times that of the heads");
+    }
+    qkv.contiguous()?.apply_op1(op)
+}
+
+/// Attention of queries (B, Lq, H E) on keys and values (B, Lk, H E); yields (B, Lq, H E).
+pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    let ((batch, queries, width), keys) = (q.dims3()?, k.dim(1)?);
+    if k.dims() != [batch, keys, width] || v.dims() != k.dims() {
+        bail!(
+            "{NAME}: queries {:?}, keys {:?}, values {:?}",
+            q.shape(),
+            k.shape(),
+            v.shape()
+        );
+    }
+    let op = Attention::new(options, batch, (queries, keys), width)?;
+    q.contiguous()?
+        .apply_op3(&k.contiguous()?, &v.contiguous()?, op)
+}
+
+struct Attention {
+    heads: usize,
+    scale: f32,
+    real: Keys,
+    dropout: Option<AttentionDropout>,
+    /// Base-2 logarithm of the sum of weights of each query, (B, H, Lq).
+    sums: OnceLock<Vec<f32>>,
+}
+
+/// A head of an example.
+#[derive(Clone, Copy)]
+struct Head {
+    example: usize,
+    number: usize,
+}
+
+/// Queries, keys or values in memory: example b starts at `start + b * batch`, its rows are `row` apart.
+#[derive(Clone, Copy)]
+struct Operand<'a> {
+    data: &'a [f32],
+    start: usize,
+    row: usize,
+}
+
+/// One call of attention, with its operands.
+struct Problem<'a> {
+    batch: usize,
+    heads: usize,
+    queries_len: usize,
+    keys_len: usize,
+    width: usize,
+    scale: f32,
+    operands: [Operand<'a>; 3],
+    real: &'a Keys,
+    dropout: Option<&'a AttentionDropout>,
+}
+
+impl Attention {
+    fn new(
+        options: &AttentionOptions,
+        batch: usize,
+        (queries, keys): (usize, usize),
+        width: usize,
+    ) -> Result<Self> {
+        let heads = options.heads;
+        if heads == 0 || width == 0 || !width.is_multiple_of(heads) {
+            bail!("{NAME}: width {width} cannot be split into {heads} heads");
+        }
+        let dropout = options.dropout.clone();
+        if dropout.as_ref().is_some_and(|d| d.batch() != batch) {
+            bail!("{NAME}: dropout needs one counter for each of {batch} examples");
+        }
+        if dropout.is_some()
+            && heads * queries * keys.next_multiple_of(SIDE) / 4 > u32::MAX as usize
+        {
+            bail!("{NAME}: {heads} heads of {queries} x {keys} weights exceed a dropout stream");
+        }
+        Ok(Attention {
+            heads,
+            scale: options
+                .scale
+                .unwrap_or_else(|| ((width / heads) as f64).powf(-0.5)) as f32,
+            real: Keys::new(batch, keys, options.mask.as_ref())?,
+            dropout,
+            sums: OnceLock::new(),
+        })
+    }
+
+    fn problem<'a>(
+        &'a self,
+        batch: usize,
+        (queries_len, keys_len): (usize, usize),
+        width: usize,
+        operands: [Operand<'a>; 3],
+    ) -> Problem<'a> {
+        Problem {
+            batch,
+            heads: self.heads,
+            queries_len,
+            keys_len,
+            width: width / self.heads,
+            scale: self.scale,
+            operands,
+            real: &self.real,
+            dropout: self.dropout.as_ref(),
+        }
+    }
+
+    /// The three operands inside packed projections.
+    fn packed<'a>(&'a self, shape: &Shape, data: &'a [f32]) -> Result<Problem<'a>> {
+        let (batch, length, width) = shape.dims3()?;
+        let third = width / 3;
+        let operands = [0, third, 2 * third].map(|start| Operand {
+            data,
+            start,
+            row: width,
+        });
+        Ok(self.problem(batch, (length, length), third, operands))
+    }
+
+    fn separate<'a>(&'a self, q: &Shape, k: &Shape, data: [&'a [f32]; 3]) -> Result<Problem<'a>> {
+        let (batch, queries, width) = q.dims3()?;
+        let operands = data.map(|data| Operand {
+            data,
+            start: 0,
+            row: width,
+        });
+        Ok(self.problem(batch, (queries, k.dims3()?.1), width, operands))
+    }
+
+    fn forward(&self, problem: &Problem) -> Vec<f32> {
+        let (output, sums) = problem.forward();
+        // The operation runs once: each call of attention makes its own.
+        let _ = self.sums.set(sums);
+        output
+    }
+
+    fn sums(&self) -> Result<&[f32]> {
+        match self.sums.get() {
+            Some(sums) => Ok(sums),
+            None => bail!("{NAME}: backward before forward"),
+        }
+    }
+}
+
+impl CustomOp1 for Attention {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(&self, qkv: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let problem = self.packed(layout.shape(), floats(NAME, qkv, layout)?)?;
+        let shape = (problem.batch, problem.queries_len, problem.row()).into();
+        Ok((CpuStorage::F32(self.forward(&problem)), shape))
+    }
+
+    fn bwd(&self, qkv: &Tensor, output: &Tensor, doutput: &Tensor) -> Result<Option<Tensor>> {
+        let doutput = doutput.contiguous()?;
+        let shape = qkv.shape();
+        let (qkv, output, doutput) = (read(NAME, qkv)?, read(NAME, output)?, read(NAME, &doutput)?);
+        let problem = self.packed(shape, &qkv)?;
+        let mut gradient = vec![0.0; qkv.len()];
+        let shared = Shared::new(&mut gradient);
+        let (row, width) = (3 * problem.row(), problem.row());
+        let targets = [0, 1, 2].map(|i| Target {
+            buffer: &shared,
+            start: i * width,
+            stride: row,
+        });
+        problem.backward(self.sums()?, &output, &doutput, targets);
+        tensor(gradient, shape).map(Some)
+    }
+}
+
+impl CustomOp3 for Attention {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        q: &CpuStorage,
+        q_layout: &Layout,
+        k: &CpuStorage,
+        k_layout: &Layout,
+        v: &CpuStorage,
+        v_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let data = [
+            floats(NAME, q, q_layout)?,
+            floats(NAME, k, k_layout)?,
+            floats(NAME, v, v_layout)?,
+        ];
+        let problem = self.separate(q_layout.shape(), k_layout.shape(), data)?;
+        Ok((
+            CpuStorage::F32(self.forward(&problem)),
+            q_layout.shape().clone(),
+        ))
+    }
+
+    fn bwd(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        output: &Tensor,
+        doutput: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let doutput = doutput.contiguous()?;
+        let (q_shape, k_shape) = (q.shape(), k.shape());
+        let (q, k, v) = (read(NAME, q)?, read(NAME, k)?, read(NAME, v)?);
+        let (output, doutput) = (read(NAME, output)?, read(NAME, &doutput)?);
+        let problem = self.separate(q_shape, k_shape, [&q, &k, &v])?;
+        let (mut dq, mut dk, mut dv) = (fresh(q.len()), vec![0.0; k.len()], vec![0.0; v.len()]);
+        let shared = [&mut dq, &mut dk, &mut dv].map(|buffer| Shared::new(buffer));
+        let targets = [0, 1, 2].map(|i| Target {
+            buffer: &shared[i],
+            start: 0,
+            stride: problem.row(),
+        });
+        problem.backward(self.sums()?, &output, &doutput, targets);
+        Ok((
+            Some(tensor(dq, q_shape)?),
+            Some(tensor(dk, k_shape)?),
+            Some(tensor(dv, k_shape)?),
+        ))
+    }
+}
+
+impl<'a> Problem<'a> {
+    /// Elements of a row of the output: all heads.
+    fn row(&self) -> usize {
+        self.heads * self.width
+    }
+
+    fn operand(&self, which: usize, length: usize, head: Head) -> Rows<'a> {
+        let Operand { data, start, row } = self.operands[which];
+        let start = start + head.example * length * row + head.number * self.width;
+        Rows {
+            data,
+            start,
+            stride: row,
+            width: self.width,
+        }
+    }
+
+    fn queries(&self, head: Head) -> Rows<'a> {
+        self.operand(0, self.queries_len, head)
+    }
+
+    fn keys(&self, head: Head) -> Rows<'a> {
+        self.operand(1, self.keys_len, head)
+    }
+
+    fn values(&self, head: Head) -> Rows<'a> {
+        self.operand(2, self.keys_len, head)
+    }
+
+    fn output_start(&self, head: Head, query: usize) -> usize {
+        (head.example * self.queries_len + query) * self.row() + head.number * self.width
+    }
+
+    fn sum_index(&self, head: Head, query: usize) -> usize {
+        (head.example * self.heads + head.number) * self.queries_len + query
+    }
+
+    fn head(&self, index: usize) -> Head {
+        Head {
+            example: index / self.heads,
+            number: index % self.heads,
+        }
+    }
+
+    /// Output (B, Lq, H E) and sums (B, H, Lq).
+    fn forward(&self) -> (Vec<f32>, Vec<f32>) {
+        let heads = self.batch * self.heads;
+        let mut output = fresh(self.batch * self.queries_len * self.row());
+        let mut sums = fresh(heads * self.queries_len);
+        let (shared_output, shared_sums) = (Shared::new(&mut output), Shared::new(&mut sums));
+        let query_blocks = self.queries_len.div_ceil(SIDE);
+        let parts = TASKS
+            .div_ceil(heads.max(1))
+            .min(query_blocks / LEAST_QUERY_BLOCKS)
+            .max(1);
+        let part = query_blocks.div_ceil(parts) * SIDE;
+        let isa = Isa::current();
+        (0..heads * parts).into_par_iter().for_each(|task| {
+            let first = (task % parts * part).min(self.queries_len);
+            isa.run(ForwardTask {
+                problem: self,
+                head: self.head(task / parts),
+                first,
+                count: part.min(self.queries_len - first),
+                output: &shared_output,
+                sums: &shared_sums,
+            });
+        });
+        (output, sums)
+    }
+
+    /// Writes the gradients of queries, keys and values; rows of keys without a real one are left alone.
+    fn backward(&self, sums: &[f32], output: &[f32], doutput: &[f32], targets: [Target; 3]) {
+        let heads = self.batch * self.heads;
+        let key_blocks = self.keys_len.div_ceil(SIDE);
+        let parts = TASKS
+            .div_ceil(heads.max(1))
+            .min(key_blocks / LEAST_KEY_BLOCKS)
+            .max(1);
+        let blocks: Vec<Vec<KeyBlock>> = (0..self.batch)
+            .map(|example| self.real.blocks(example).collect())
+            .collect();
+        // The gradient of the queries from every part but the first, (B, H, parts - 1, Lq, E).
+        let partial = self.queries_len * self.width;
+        let mut partials = fresh(heads * (parts - 1) * partial);
+        let shared = Shared::new(&mut partials);
+        let at = |target: Target<'_>, length, head: Head| {
+            let start =
+                target.start + head.example * length * target.stride + head.number * self.width;
+            (start, target.stride)
+        };
+        let isa = Isa::current();
+        (0..heads * parts).into_par_iter().for_each(|task| {
+            let (index, part) = (task / parts, task % parts);
+            let head = self.head(index);
+            let blocks = &blocks[head.example];
+            let share = |part| blocks.len() * part / parts;
+            let to = |which: usize, length| {
+                let (start, stride) = at(targets[which], length, head);
+                Target {
+                    buffer: targets[which].buffer,
+                    start,
+                    stride,
+                }
+            };
+            let dqueries = if part == 0 {
+                to(0, self.queries_len)
+            } else {
+                let start = (index * (parts - 1) + part - 1) * partial;
+                Target {
+                    buffer: &shared,
+                    start,
+                    stride: self.width,
+                }
+            };
+            let rows = |data| Rows {
+                data,
+                start: self.output_start(head, 0),
+                stride: self.row(),
+                width: self.width,
+            };
+            let sums = &sums[self.sum_index(head, 0)..][..self.queries_len];
+            isa.run(BackwardTask {
+                problem: self,
+                head,
+                blocks: &blocks[share(part)..share(part + 1)],
+                output: rows(output),
+                doutput: rows(doutput),
+                sums,
+                dqueries,
+                dkeys: to(1, self.keys_len),
+                dvalues: to(2, self.keys_len),
+            });
+        });
+        if parts > 1 {
+            (0..heads).into_par_iter().for_each(|index| {
+                let (start, stride) = at(targets[0], self.queries_len, self.head(index));
+                let partials = &partials[index * (parts - 1) * partial..][..(parts - 1) * partial];
+                for partial in partials.chunks_exact(partial) {
+                    for (i, partial) in partial.chunks_exact(self.width).enumerate() {
+                        // SAFETY: this task alone has its head's columns of its example's rows, and the
+                        // tasks above are done.
+                        let row =
+                            unsafe { targets[0].buffer.slice(start + i * stride, self.width) };
+                        row.iter_mut().zip(partial).for_each(|(x, y)| *x += y);
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+use candle_core::{D, DType, Device};
+
+use super::*;
+use crate::kernels::twin::{Sampler, agree};
+
+/// (B, L, H E) to (B, H, L, E)
+fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let (b, l, w) = x.dims3()?;
+    x.reshape((b, l, heads, w / heads))?
+        .transpose(1, 2)?
+        .contiguous()
+}
+
+/// The L x L weights in memory, step by step. `factors` (B, H, Lq, Lk) are those of dropout.
+fn composed(
+    [q, k, v]: [&Tensor; 3],
+    heads: usize,
+    mask: Option<&Tensor>,
+    factors: Option<&Tensor>,
+) -> Result<Tensor> {
+    let (q, k, v) = (split(q, heads)?, split(k, heads)?, split(v, heads)?);
+    let (b, h, l, e) = q.dims4()?;
+    let scores = (q.matmul(&k.t()?)? * (e as f64).powf(-0.5))?;
+    let highest = scores.max_keepdim(D::Minus1)?.detach();
+    let mut weights = scores.broadcast_sub(&highest)?.exp()?;
+    if let Some(mask) = mask {
+        let mask = mask.to_dtype(weights.dtype())?.reshape((b, 1, 1, ()))?;
+        weights = weights.broadcast_mul(&mask)?;
+    }
+    // A query without a key: 0 / tiny.
+    let sums = weights.sum_keepdim(D::Minus1)?.maximum(1e-100)?;
+    weights = weights.broadcast_div(&sums)?;
+    if let Some(factors) = factors {
+        weights = (weights * factors.to_dtype(DType::F64)?)?;
+    }
+    weights.matmul(&v)?.transpose(1, 2)?.reshape((b, l, h * e))
+}
+
+fn options(heads: usize, mask: Option<&Tensor>) -> AttentionOptions {
+    AttentionOptions {
+        heads,
+        mask: mask.cloned(),
+        ..Default::default()
+    }
+}
+
+fn thirds(x: &Tensor) -> Result<[Tensor; 3]> {
+    let width = x.dim(2)? / 3;
+    Ok([
+        x.narrow(2, 0, width)?,
+        x.narrow(2, width, width)?,
+        x.narrow(2, 2 * width, width)?,
+    ])
+}
+
+/// Zeros and ones: a real prefix for each example, then some keys struck out at random; the last example may have none.
+fn mask(sampler: &mut Sampler, batch: usize, length: usize, empty: bool) -> Tensor {
+    let mut data = Vec::new();
+    for b in 0..batch {
+        let real = 1 + (sampler.uniform() * length as f64) as usize;
+        for i in 0..length {
+            let kept = i < real && (i == 0 || sampler.uniform() < 0.8);
+            data.push(f32::from(kept && !(empty && b + 1 == batch)));
+        }
+    }
+    Tensor::from_vec(data, (batch, length), &Device::Cpu).unwrap()
+}
+
+#[test]
+fn packed_attention_meets_its_twin() {
+    let mut sampler = Sampler::new(7);
+    for (batch, length, heads, width) in [
+        (1, 1, 1, 4),
+        (2, 5, 3, 7),
+        (2, 64, 2, 16),
+        (1, 65, 1, 32),
+        (1, 700, 1, 8),
+        (2, 190, 2, 33),
+        (1, 100, 1, 130),
+    ] {
+        let x = [sampler.normal(&[batch, length, 3 * heads * width], 1.5)];
+        for mask in [
+            None,
+            Some(mask(&mut sampler, batch, length, false)),
+            Some(mask(&mut sampler, batch, length, true)),
+        ] {
+            agree(
+                "packed attention",
+                &x,
+                |x| attention_packed(&x[0], &options(heads, mask.as_ref())),
+                |x| {
+                    let [q, k, v] = thirds(&x[0])?;
+                    composed([&q, &k, &v], heads, mask.as_ref(), None)
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn cross_attention_meets_its_twin() {
+    let mut sampler = Sampler::new(8);
+    for (batch, queries, keys, heads, width) in [
+        (2, 3, 70, 2, 5),
+        (1, 130, 17, 1, 48),
+        (1, 300, 600, 2, 12),
+        (20, 9, 9, 1, 4),
+    ] {
+        let q = sampler.normal(&[batch, queries, heads * width], 1.0);
+        let [k, v] = [(); 2].map(|()| sampler.normal(&[batch, keys, heads * width], 1.0));
+        let mask = mask(&mut sampler, batch, keys, false);
+        agree(
+            "attention",
+            &[q, k, v],
+            |x| attention(&x[0], &x[1], &x[2], &options(heads, Some(&mask))),
+            |x| composed([&x[0], &x[1], &x[2]], heads, Some(&mask), None),
+        );
+    }
+}
+
+#[test]
+fn dropout_meets_its_twin() {
+    let mut sampler = Sampler::new(11);
+    let draws = crate::draws::Draws::new(5, 6, 7);
+    let stream = draws.per_example(crate::draws::StreamKey::new("drop"));
+    for (batch, length, heads, width) in [(2, 9, 2, 4), (2, 128, 1, 16), (1, 200, 3, 12)] {
+        let x = [sampler.normal(&[batch, length, 3 * heads * width], 1.0)];
+        let mask = mask(&mut sampler, batch, length, false);
+        let dropout = AttentionDropout::new(&stream, batch, 0.3);
+        let factors = dropout
+            .factors(heads, length, length, &Device::Cpu)
+            .unwrap();
+        let kept = factors.ne(0.0).unwrap().to_dtype(DType::F64).unwrap();
+        let kept = kept.mean_all().unwrap().to_scalar::<f64>().unwrap();
+        assert!((kept - 0.7).abs() < 0.1, "{kept}");
+        let options = AttentionOptions {
+            dropout: Some(dropout),
+            ..options(heads, Some(&mask))
+        };
+        agree(
+            "attention with dropout",
+            &x,
+            |x| attention_packed(&x[0], &options),
+            |x| {
+                let [q, k, v] = thirds(&x[0])?;
+                composed([&q, &k, &v], heads, Some(&mask), Some(&factors))
+            },
+        );
+    }
+}
+
+#[test]
+fn scores_far_apart_neither_overflow_nor_vanish() {
+    let mut sampler = Sampler::new(9);
+    let x = [sampler.normal(&[1, 80, 3 * 16], 20.0)];
+    agree(
+        "attention with large scores",
+        &x,
+        |x| attention_packed(&x[0], &options(1, None)),
+        |x| {
+            let [q, k, v] = thirds(&x[0])?;
+            composed([&q, &k, &v], 1, None, None)
+        },
+    );
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_errors() {
+    let mut sampler = Sampler::new(10);
+    let x = sampler.normal(&[2, 6, 24], 1.0);
+    assert!(attention_packed(&x, &options(3, None)).is_err());
+    assert!(attention_packed(&x, &options(0, None)).is_err());
+    let mask = sampler.normal(&[2, 5], 1.0);
+    assert!(attention_packed(&x, &options(2, Some(&mask))).is_err());
+    assert!(attention(&x, &x.narrow(1, 0, 3).unwrap(), &x, &options(2, None)).is_err());
+}

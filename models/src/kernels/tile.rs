@@ -1,0 +1,263 @@
+//! Products of tiles that stay in the first-level cache, and the layouts that they want.
+//!
+//! A tile has [`SIDE`] rows or columns. Its left operand is read one number at a time, in *panels* of
+//! [`PANEL`] rows, with strides that are known at compile time; its right operand and its result are
+//! read and written in whole registers, so their rows are padded to a multiple of [`PAD`].
+
+use super::isa::Lanes;
+
+/// Rows (queries or keys) of a tile.
+pub(super) const SIDE: usize = 64;
+/// Rows of the left operand that are multiplied together; row counts are multiples of it.
+pub(super) const PANEL: usize = 8;
+/// Row lengths of right operands and results are multiples of this, the widest register.
+pub(super) const PAD: usize = 16;
+
+/// `width` rounded up to whole registers.
+pub(super) const fn padded(width: usize) -> usize {
+    width.next_multiple_of(PAD)
+}
+
+/// The left operand of a product: element (i, j) is at `i / PANEL * step + i % PANEL * R + j * C`.
+#[derive(Clone, Copy)]
+pub(super) struct Left<'a, const R: usize, const C: usize> {
+    data: &'a [f32],
+    step: usize,
+}
+
+impl<'a> Left<'a, 1, PANEL> {
+    /// Rows packed by [`pack_panels`], each `width` long.
+    pub(super) fn panels(data: &'a [f32], width: usize) -> Self {
+        Left {
+            data,
+            step: width * PANEL,
+        }
+    }
+}
+
+impl<'a> Left<'a, SIDE, 1> {
+    /// A tile as it lies in memory.
+    pub(super) fn tile(data: &'a [f32]) -> Self {
+        Left {
+            data,
+            step: SIDE * PANEL,
+        }
+    }
+}
+
+impl<'a> Left<'a, 1, SIDE> {
+    /// A tile read as its transpose.
+    pub(super) fn transposed(data: &'a [f32]) -> Self {
+        Left { data, step: PANEL }
+    }
+}
+
+/// `out = a b`, or `out += a b` if `ADD`, with m rows (a multiple of [`PANEL`]), n columns (a multiple of [`PAD`])
+/// and sums of k products. Rows of `b` and `out` are `b_row` and `out_row` apart.
+///
+/// # Panics
+/// If an operand is smaller than its shape.
+#[inline(always)]
+pub(super) fn product<S: Lanes, const R: usize, const C: usize, const ADD: bool>(
+    s: S,
+    a: Left<R, C>,
+    (b, b_row): (&[f32], usize),
+    (out, out_row): (&mut [f32], usize),
+    (m, n, k): (usize, usize, usize),
+) {
+    if m * n * k == 0 {
+        assert!(ADD || m * n == 0, "an empty sum is not stored");
+        return;
+    }
+    assert!(m % PANEL == 0 && n % PAD == 0, "sides are not padded");
+    assert!(
+        (m / PANEL - 1) * a.step + (PANEL - 1) * R + (k - 1) * C < a.data.len(),
+        "left operand"
+    );
+    assert!((k - 1) * b_row + n <= b.len(), "right operand");
+    assert!((m - 1) * out_row + n <= out.len(), "result");
+    let lanes = S::F32_LANES;
+    let (a_data, b, out) = (a.data.as_ptr(), b.as_ptr(), out.as_mut_ptr());
+    let mut j = 0;
+    while j < n {
+        let pair = n - j >= 2 * lanes;
+        for i in (0..m).step_by(PANEL) {
+            // SAFETY: the assertions bound the last element of each operand, and rows i..i + PANEL and
+            // columns j..j + lanes (2 lanes for a pair) lie within m and n, whose padding holds whole
+            // registers. `out` is borrowed mutably and so apart from the others.
+            unsafe {
+                let a = a_data.add(i / PANEL * a.step);
+                let b = b.add(j);
+                let out = out.add(i * out_row + j);
+                if S::REGISTER_COUNT >= 32 {
+                    if pair {
+                        block::<S, PANEL, 2, R, C, ADD>(s, a, b, b_row, out, out_row, k);
+                    } else {
+                        block::<S, PANEL, 1, R, C, ADD>(s, a, b, b_row, out, out_row, k);
+                    }
+                } else {
+                    for half in [0, PANEL / 2] {
+                        let (a, out) = (a.add(half * R), out.add(half * out_row));
+                        if pair {
+                            block::<S, { PANEL / 2 }, 2, R, C, ADD>(
+                                s, a, b, b_row, out, out_row, k,
+                            );
+                        } else {
+                            block::<S, { PANEL / 2 }, 1, R, C, ADD>(
+                                s, a, b, b_row, out, out_row, k,
+                            );
+                        }
+                    }
+                }
+            }
+        }
+        j += if pair { 2 * lanes } else { lanes };
+    }
+}
+
+/// M rows by N registers of a product, held in registers while k runs.
+///
+/// # Safety
+/// `a`, `b` and `out` must be valid for those rows, registers and k.
+#[inline(always)]
+unsafe fn block<
+    S: Lanes,
+    const M: usize,
+    const N: usize,
+    const R: usize,
+    const C: usize,
+    const ADD: bool,
+>(
+    s: S,
+    a: *const f32,
+    b: *const f32,
+    b_row: usize,
+    out: *mut f32,
+    out_row: usize,
+    k: usize,
+) {
+    let lanes = S::F32_LANES;
+    let mut sums = [[s.splat_f32s(0.0); N]; M];
+    // SAFETY: by this function's contract. Registers are read and written unaligned.
+    unsafe {
+        if ADD {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                for (j, sum) in sums.iter_mut().enumerate() {
+                    *sum = out
+                        .add(i * out_row + j * lanes)
+                        .cast::<S::f32s>()
+                        .read_unaligned();
+                }
+            }
+        }
+        for k in 0..k {
+            let mut right = [s.splat_f32s(0.0); N];
+            for (j, right) in right.iter_mut().enumerate() {
+                *right = b
+                    .add(k * b_row + j * lanes)
+                    .cast::<S::f32s>()
+                    .read_unaligned();
+            }
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let left = s.splat_f32s(*a.add(i * R + k * C));
+                for (sum, right) in sums.iter_mut().zip(right) {
+                    *sum = s.fma(left, right, *sum);
+                }
+            }
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            for (j, sum) in sums.iter().enumerate() {
+                out.add(i * out_row + j * lanes)
+                    .cast::<S::f32s>()
+                    .write_unaligned(*sum);
+            }
+        }
+    }
+}
+
+/// Rows of one head inside a larger tensor: row i is `data[start + i * stride..][..width]`.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) start: usize,
+    pub(super) stride: usize,
+    pub(super) width: usize,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn row(&self, i: usize) -> &'a [f32] {
+        &self.data[self.start + i * self.stride..][..self.width]
+    }
+
+    /// The rows from `first` on.
+    pub(super) fn from(self, first: usize) -> Self {
+        Rows {
+            start: self.start + first * self.stride,
+            ..self
+        }
+    }
+}
+
+/// Copies `count` rows, times `scale`, into rows of `padded(width)`; the padding is left alone.
+pub(super) fn pack_rows(rows: Rows, count: usize, scale: f32, packed: &mut [f32]) {
+    for (i, packed) in packed
+        .chunks_exact_mut(padded(rows.width))
+        .take(count)
+        .enumerate()
+    {
+        for (packed, x) in packed.iter_mut().zip(rows.row(i)) {
+            *packed = x * scale;
+        }
+    }
+}
+
+/// Copies `count` rows, times `scale`, into the columns of a (width, [`SIDE`]) tile; further columns become zero.
+pub(super) fn pack_columns(rows: Rows, count: usize, scale: f32, packed: &mut [f32]) {
+    let packed = &mut packed[..rows.width * SIDE];
+    // Eight rows at a time, so that stores fill half a cache line instead of one number of it.
+    for first in (0..SIDE).step_by(PANEL) {
+        let source: [Option<&[f32]>; PANEL] =
+            std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
+        if let Some(source) = all(source) {
+            for (c, packed) in packed.chunks_exact_mut(SIDE).enumerate() {
+                let values = source.map(|row| row[c] * scale);
+                packed[first..first + PANEL].copy_from_slice(&values);
+            }
+        } else {
+            for (c, packed) in packed.chunks_exact_mut(SIDE).enumerate() {
+                let values = source.map(|row| row.map_or(0.0, |row| row[c] * scale));
+                packed[first..first + PANEL].copy_from_slice(&values);
+            }
+        }
+    }
+}
+
+/// Copies `count` rows into panels: [`PANEL`] rows side by side, (panel, width, PANEL); missing rows become zero.
+pub(super) fn pack_panels(rows: Rows, count: usize, packed: &mut [f32]) {
+    for (panel, packed) in packed.chunks_exact_mut(PANEL * rows.width).enumerate() {
+        let first = panel * PANEL;
+        if first >= count {
+            return;
+        }
+        let source: [Option<&[f32]>; PANEL] =
+            std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
+        if let Some(source) = all(source) {
+            for (c, packed) in packed.chunks_exact_mut(PANEL).enumerate() {
+                packed.copy_from_slice(&source.map(|row| row[c]));
+            }
+        } else {
+            for (c, packed) in packed.chunks_exact_mut(PANEL).enumerate() {
+                packed.copy_from_slice(&source.map(|row| row.map_or(0.0, |row| row[c])));
+            }
+        }
+    }
+}
+
+/// All the rows, or nothing if one is missing.
+fn all(rows: [Option<&[f32]>; PANEL]) -> Option<[&[f32]; PANEL]> {
+    let mut whole: [&[f32]; PANEL] = [&[]; PANEL];
+    for (whole, row) in whole.iter_mut().zip(rows) {
+        *whole = row?;
+    }
+    Some(whole)
+}
