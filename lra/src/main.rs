@@ -1,3 +1,52 @@
 //! `lra`: the Long Range Arena benchmark harness.
+//!
+//! The only crate that knows tasks, models and results together. `main` parses, dispatches, and words errors; each
+//! verb is a file in `cmd/`.
 
-fn main() {}
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod batch;
+mod cell;
+mod checkpoint;
+mod cli;
+mod cmd;
+mod device;
+mod error;
+mod eval;
+mod host;
+mod memory;
+mod names;
+mod optim;
+mod overlay;
+mod process;
+mod progress;
+mod recipe;
+mod run_folder;
+mod schedule;
+mod signals;
+mod spec;
+mod timing;
+mod train;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Verb};
+
+#[global_allocator]
+static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
+
+#[expect(clippy::print_stderr, reason = "the one place where errors are worded")]
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().verb {
+        Verb::Run(arguments) => cmd::run::run(&arguments),
+        Verb::Data(verb) => cmd::data::run(&verb),
+        Verb::Report(arguments) => cmd::report::run(&arguments),
+        Verb::List(arguments) => cmd::list::run(&arguments),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        error.class.into()
+    })
+}

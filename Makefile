@@ -1,0 +1,26 @@
+# `make run` does the main job, `make test` proves it works. Both need nothing but a Rust toolchain.
+
+.PHONY: run test lint bench table clean
+
+## Train a Performer on ListOps (minutes on two cores) and show its cells of the tables
+run:
+	cargo run --release --locked -p lra -- run --task listops --model performer --resume
+
+## Format check, lints as errors, all tests: what a change must pass
+test: lint
+	cargo test --locked --workspace
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+## Benchmarks of generators and kernels (criterion)
+bench:
+	cargo bench --locked --workspace
+
+## Tables of all runs under runs/
+table:
+	cargo run --release --locked -p lra -- report
+
+clean:
+	cargo clean

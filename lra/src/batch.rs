@@ -1,0 +1,173 @@
+//! From rows of a split to tensors: the one place where bytes become tensors. Batches are a pure function of
+//! (seed, epoch), and are put together ahead of time on a thread of their own.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use candle_core::{Device, Result, Tensor};
+use datasets::{About, Split, Splits};
+use models::{Inputs, Tokens};
+
+/// How rows become ids: the same for every batch of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Sequences per example.
+    pub towers: usize,
+    /// Every sequence is padded or cut to this many tokens.
+    pub max_length: usize,
+    /// Added to a stored byte to make its id. Where it is 1, id 0 is padding and masks exist.
+    pub first_id: u32,
+}
+
+impl Layout {
+    /// The layout of a task at a given length.
+    pub fn new(about: &About, max_length: usize) -> Self {
+        Layout {
+            towers: about.towers,
+            max_length,
+            first_id: about.first_id,
+        }
+    }
+
+    /// Whether sequences can be shorter than `max_length`.
+    pub fn pads(&self) -> bool {
+        self.first_id > 0
+    }
+}
+
+/// A batch in host memory.
+pub struct HostBatch {
+    ids: Vec<Vec<u32>>,
+    masks: Vec<Vec<f32>>,
+    labels: Vec<u32>,
+    layout: Layout,
+}
+
+/// Part of a batch on the device.
+pub struct DeviceBatch {
+    /// What the model reads.
+    pub inputs: Inputs,
+    /// (B) class indices, u32.
+    pub labels: Tensor,
+}
+
+impl HostBatch {
+    /// Puts the given rows of a split together.
+    pub fn assemble(
+        split: &Split,
+        rows: impl ExactSizeIterator<Item = usize> + Clone,
+        layout: Layout,
+    ) -> Self {
+        let size = rows.len() * layout.max_length;
+        let mut batch = HostBatch {
+            ids: Vec::new(),
+            masks: Vec::new(),
+            labels: Vec::new(),
+            layout,
+        };
+        for tower in 0..layout.towers {
+            let mut ids = Vec::with_capacity(size);
+            let mut mask = Vec::with_capacity(if layout.pads() { size } else { 0 });
+            for row in rows.clone() {
+                let tokens = split.tokens(tower, row);
+                let kept = tokens.len().min(layout.max_length);
+                ids.extend(
+                    tokens[..kept]
+                        .iter()
+                        .map(|symbol| u32::from(*symbol) + layout.first_id),
+                );
+                ids.resize(ids.len() + layout.max_length - kept, 0);
+                if layout.pads() {
+                    mask.resize(mask.len() + kept, 1.0);
+                    mask.resize(mask.len() + layout.max_length - kept, 0.0);
+                }
+            }
+            batch.ids.push(ids);
+            batch.masks.push(mask);
+        }
+        batch.labels = rows.map(|row| u32::from(split.label(row))).collect();
+        batch
+    }
+
+    /// Number of examples.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Copies some of the examples to the device.
+    pub fn to_device(&self, rows: Range<usize>, device: &Device) -> Result<DeviceBatch> {
+        let length = self.layout.max_length;
+        let (count, cells) = (rows.len(), rows.start * length..rows.end * length);
+        let towers = (0..self.layout.towers)
+            .map(|tower| {
+                let ids =
+                    Tensor::from_slice(&self.ids[tower][cells.clone()], (count, length), device)?;
+                let mask = match self.layout.pads() {
+                    true => Some(Tensor::from_slice(
+                        &self.masks[tower][cells.clone()],
+                        (count, length),
+                        device,
+                    )?),
+                    false => None,
+                };
+                Ok(Tokens { ids, mask })
+            })
+            .collect::<Result<_>>()?;
+        let labels = Tensor::from_slice(&self.labels[rows], count, device)?;
+        Ok(DeviceBatch {
+            inputs: Inputs { towers },
+            labels,
+        })
+    }
+}
+
+/// The training batches from a given step on, prepared ahead by a thread that ends when this is dropped.
+pub struct Feed {
+    batches: Receiver<HostBatch>,
+}
+
+/// Batches kept ready.
+const AHEAD: usize = 2;
+
+impl Feed {
+    /// Starts with the batch of update `first_step` (counted from 0), in batches of `batch` examples. An epoch's last
+    /// batch may be smaller; the next epoch starts with the next batch.
+    pub fn start(
+        splits: Arc<Splits>,
+        layout: Layout,
+        seed: u64,
+        batch: usize,
+        first_step: usize,
+    ) -> std::io::Result<Self> {
+        let (sender, batches) = sync_channel(AHEAD);
+        thread::Builder::new()
+            .name("batches".to_owned())
+            .spawn(move || {
+                let rows = splits.train.len();
+                let per_epoch = rows.div_ceil(batch);
+                let mut skip = first_step % per_epoch;
+                for epoch in (first_step / per_epoch) as u64.. {
+                    let order = datasets::order::epoch(rows, seed, epoch);
+                    for chunk in order.chunks(batch).skip(skip) {
+                        let rows = chunk.iter().map(|row| *row as usize);
+                        // A closed channel means that training is over.
+                        if sender
+                            .send(HostBatch::assemble(&splits.train, rows, layout))
+                            .is_err()
+                        {
+                            return;
+                        }
+                    }
+                    skip = 0;
+                }
+            })?;
+        Ok(Feed { batches })
+    }
+
+    /// The next batch; `None` only if the thread was lost.
+    pub fn next(&self) -> Option<HostBatch> {
+        self.batches.recv().ok()
+    }
+}

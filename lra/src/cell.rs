@@ -1,0 +1,502 @@
+//! One cell of the table: a model on a task with one seed, from frozen settings to a record.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use candle_core::{DType, Device};
+use datasets::{Shape, Splits};
+use models::{Classifier, Parameters};
+use results::record::{self, Outcome, Record};
+
+use crate::batch::Layout;
+use crate::checkpoint::State;
+use crate::error::{Class, Classify, Error, Result};
+use crate::progress::Reporter;
+use crate::run_folder::{Found, RunFolder};
+use crate::signals::Stop;
+use crate::spec::{Resolved, Wish};
+use crate::timing::Timings;
+use crate::train::{Ending, Fit, Full, Work};
+use crate::{device, host, memory};
+
+/// What to do with a folder that already holds a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Earlier {
+    /// Show a finished run; refuse to touch an unfinished one.
+    Keep,
+    /// Go on with an unfinished run; show a finished one.
+    Resume,
+    /// Start over.
+    Replace,
+}
+
+/// The surroundings of a run.
+pub struct Surroundings<'a> {
+    /// Data directory.
+    pub data: &'a Path,
+    /// Folder that run folders are created in.
+    pub out: &'a Path,
+    /// Where tensors live.
+    pub device: &'a Device,
+    /// What to do with an earlier run of the same id.
+    pub earlier: Earlier,
+    /// What the user sees.
+    pub reporter: &'a Reporter,
+    /// Whether to stop early.
+    pub stop: &'a Stop,
+}
+
+/// A finished cell.
+pub struct Finished {
+    /// What is on file.
+    pub record: Record,
+    /// False if the record was on file before.
+    pub fresh: bool,
+}
+
+/// The id of a run, which is also the name of its folder.
+fn run_id(resolved: &Resolved, shape: &Shape) -> String {
+    let cell = &resolved.spec.cell;
+    let label = shape.label.replace(
+        |c: char| !(c.is_ascii_alphanumeric() || "@.-".contains(c)),
+        "_",
+    );
+    format!(
+        "{label}-{}-{}-s{}-{}",
+        cell.model,
+        cell.recipe,
+        cell.seed,
+        &resolved.spec.digest()[..8]
+    )
+}
+
+/// Trains and scores a cell, or picks it up from where it was left.
+pub fn run(resolved: &Resolved, around: &Surroundings<'_>) -> Result<Finished> {
+    let spec = &resolved.spec;
+    let shape = resolved.task.shape(&spec.data)?;
+    let folder = RunFolder::open(around.out, &run_id(resolved, &shape))?;
+    let resumes = match (folder.found()?, around.earlier) {
+        (Found::Finished, Earlier::Keep | Earlier::Resume) => {
+            let record = results::store::read(&folder.record()).class(Class::Data)?;
+            return Ok(Finished {
+                record,
+                fresh: false,
+            });
+        }
+        (Found::Unfinished, Earlier::Keep) => {
+            let place = folder.path().display();
+            let message = format!(
+                "{place} holds an unfinished run; go on with --resume or start over with --force"
+            );
+            return Err(Error::usage(message));
+        }
+        (Found::Unfinished, Earlier::Resume) => {
+            folder.expect_spec(spec)?;
+            true
+        }
+        (Found::Nothing, _) | (_, Earlier::Replace) => false,
+    };
+    let store = datasets::Store::new(around.data);
+    let splits = store.open_or_build(resolved.task, &spec.data_key(), None, around.reporter)?;
+    if !resumes {
+        folder.clear()?;
+        folder.save_spec(spec)?;
+    }
+    train(resolved, around, &shape, &folder, Arc::new(splits), resumes)
+}
+
+fn train(
+    resolved: &Resolved,
+    around: &Surroundings<'_>,
+    shape: &Shape,
+    folder: &RunFolder,
+    splits: Arc<Splits>,
+    resumes: bool,
+) -> Result<Finished> {
+    let spec = &resolved.spec;
+    let baselines = resolved.task.baselines(&splits);
+    memory::reset_peak();
+    let parameters = Parameters::new(spec.cell.seed, around.device, DType::F32);
+    let (model_shape, options) = (model_shape(resolved, shape), model_options(resolved));
+    let classifier = Classifier::new(resolved.model, &model_shape, &options, &parameters);
+    let classifier = classifier.during(
+        Class::Usage,
+        "the model cannot be built with these settings",
+    )?;
+    let scoring = Classifier::new(
+        resolved.model,
+        &model_shape,
+        &options,
+        &parameters.detached(),
+    )
+    .class(Class::Run)?;
+
+    let draft = draft(resolved, around, shape, &splits, &parameters, baselines);
+    let work = Work::new(&spec.train, splits.val.len(), splits.test.len());
+    let flops = classifier.flops(1, shape.max_length);
+    for line in banner(&draft, resolved, shape, flops) {
+        around.reporter.say(&line);
+    }
+    let fit = Fit {
+        spec,
+        splits: Arc::clone(&splits),
+        layout: Layout::new(resolved.task.about(), shape.max_length),
+        parameters: &parameters,
+        classifier: &classifier,
+        scoring: &scoring,
+        device: around.device,
+        folder,
+        reporter: around.reporter,
+        stop: around.stop,
+        work,
+        full: full_task(resolved, work.passes() * flops as f64)?,
+    };
+    let guard = CeilingGuard::arm(folder, &draft);
+    let trained = fit.run(resumes);
+    drop(guard);
+    around.reporter.stop();
+
+    let step_flops = 3 * classifier.flops(spec.train.batch, shape.max_length);
+    let record = match trained {
+        Ok((state, ending)) => {
+            completed(draft, resolved, shape, folder, &state, &ending, step_flops)?
+        }
+        Err(error) => {
+            let outcome = Outcome::Failed {
+                reason: format!("{error:#}"),
+            };
+            let record = Record {
+                outcome,
+                created: now(),
+                ..draft
+            };
+            // The failure may be the disk's: then the error itself is all there is to show.
+            write(folder, &record).map_err(|_| Error {
+                class: Class::Run,
+                cause: error,
+            })?;
+            return Ok(Finished {
+                record,
+                fresh: true,
+            });
+        }
+    };
+    write(folder, &record)?;
+    Ok(Finished {
+        record,
+        fresh: true,
+    })
+}
+
+fn write(folder: &RunFolder, record: &Record) -> Result<()> {
+    results::store::write(&folder.record(), record).class(Class::Run)
+}
+
+fn model_shape(resolved: &Resolved, shape: &Shape) -> models::Shape {
+    let about = resolved.task.about();
+    models::Shape {
+        vocabulary: about.vocabulary,
+        classes: about.classes,
+        towers: about.towers,
+        max_length: shape.max_length,
+        padding: about.first_id > 0,
+    }
+}
+
+fn model_options(resolved: &Resolved) -> models::Options {
+    let spec = &resolved.spec;
+    models::Options {
+        embed: spec.embed.clone(),
+        block: spec.block.clone(),
+        head: spec.head.clone(),
+        model: spec.model.clone(),
+    }
+}
+
+/// How much more work the full recipe of a reduced one does.
+fn full_task(resolved: &Resolved, flops: f64) -> Result<Option<Full>> {
+    let Some(recipe) = &resolved.recipe.body.full else {
+        return Ok(None);
+    };
+    let cell = &resolved.spec.cell;
+    let wish = Wish {
+        task: &cell.task,
+        model: &cell.model,
+        recipe,
+        source: Some(cell.source),
+        protocol: cell.protocol,
+        seed: cell.seed,
+        assignments: &[],
+    };
+    if !crate::recipe::Recipe::load(recipe)?
+        .body
+        .tasks
+        .contains_key(&cell.task)
+    {
+        return Ok(None);
+    }
+    let full = wish.resolve()?;
+    let shape = full.task.shape(&full.spec.data)?;
+    let rows = |split: &str| {
+        full.spec
+            .data
+            .get(split)
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or(0) as usize
+    };
+    let work = Work::new(&full.spec.train, rows("val"), rows("test"));
+    let weightless = Parameters::blank(&Device::Cpu, DType::F32);
+    let classifier = Classifier::new(
+        full.model,
+        &model_shape(&full, &shape),
+        &model_options(&full),
+        &weightless,
+    );
+    let per_example = classifier.class(Class::Run)?.flops(1, shape.max_length);
+    Ok(Some(Full {
+        recipe: recipe.clone(),
+        label: shape.label,
+        times: work.passes() * per_example as f64 / flops,
+    }))
+}
+
+/// The record as far as it is known before training.
+fn draft(
+    resolved: &Resolved,
+    around: &Surroundings<'_>,
+    shape: &Shape,
+    splits: &Splits,
+    parameters: &Parameters,
+    baselines: Vec<datasets::Baseline>,
+) -> Record {
+    let spec = &resolved.spec;
+    let about = resolved.task.about();
+    let device = device::describe(around.device);
+    Record {
+        schema: record::SCHEMA,
+        id: run_id(resolved, shape),
+        created: now(),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        outcome: Outcome::Interrupted { step: 0 },
+        task: record::Task {
+            name: spec.cell.task.clone(),
+            label: shape.label.clone(),
+            source: spec.cell.source.to_string(),
+            protocol: spec.cell.protocol.to_string(),
+            classes: about.classes,
+            data_digest: splits.manifest.digest.clone(),
+            rows: record::Rows {
+                train: splits.train.len(),
+                val: splits.val.len(),
+                test: splits.test.len(),
+            },
+            partial: splits.manifest.partial,
+        },
+        model: record::Model {
+            name: spec.cell.model.clone(),
+            variant: variant(resolved),
+            parameters: parameters.elements() as u64,
+            masks_padding: resolved.model.masks_padding,
+        },
+        recipe: record::Recipe {
+            name: spec.cell.recipe.clone(),
+            source: resolved.recipe.body.source.clone(),
+            published: resolved.recipe.body.published,
+            overrides: resolved.overrides.clone(),
+        },
+        seed: spec.cell.seed,
+        spec_digest: spec.digest(),
+        precision: "f32".to_owned(),
+        device: device.clone(),
+        threads: rayon::current_num_threads(),
+        scores: None,
+        baselines: baselines
+            .into_iter()
+            .map(|it| record::Baseline {
+                name: it.name,
+                accuracy: it.accuracy,
+            })
+            .collect(),
+        speed: None,
+        memory: None,
+        host: host::describe(&device),
+        versions: host::versions(),
+        revision: host::revision(),
+    }
+}
+
+/// The computation a model was asked for, where it knows several.
+fn variant(resolved: &Resolved) -> String {
+    let named = resolved
+        .spec
+        .model
+        .get("variant")
+        .and_then(serde_json::Value::as_str);
+    named
+        .or(resolved.model.variants.first().copied())
+        .unwrap_or("paper")
+        .to_owned()
+}
+
+/// Fills in what training has shown.
+fn completed(
+    draft: Record,
+    resolved: &Resolved,
+    shape: &Shape,
+    folder: &RunFolder,
+    state: &State,
+    ending: &Ending,
+    step_flops: u64,
+) -> Result<Record> {
+    let timings = Timings::read(&folder.file("timings.jsonl")).class(Class::Run)?;
+    let mut scores = record::Scores {
+        val_accuracy: state.best.map(|best| best.accuracy),
+        val_loss: state.best.map(|best| best.loss),
+        train_loss: state.train_loss,
+        best_step: state.best.map(|best| best.step as u64),
+        steps: state.step as u64,
+        examples_seen: state.examples,
+        evaluations: state.evaluations as u64,
+        ..record::Scores::default()
+    };
+    let outcome = match ending {
+        Ending::Scored { val, test } => {
+            (scores.val_accuracy, scores.val_loss) = (Some(val.accuracy), Some(val.loss));
+            (scores.test_accuracy, scores.test_loss) = (Some(test.accuracy), Some(test.loss));
+            Outcome::Scored
+        }
+        Ending::Diverged { step, reason } => Outcome::Diverged {
+            step: *step as u64,
+            reason: reason.clone(),
+        },
+        Ending::Interrupted => Outcome::Interrupted {
+            step: state.step as u64,
+        },
+    };
+    let batch = resolved.spec.train.batch as f64;
+    let tokens = (resolved.task.about().towers * shape.max_length) as f64;
+    let speed = timings.steps_per_second().map(|rate| record::Speed {
+        steps_per_second: rate,
+        examples_per_second: rate.median * batch,
+        tokens_per_second: rate.median * batch * tokens,
+        flops_per_step: step_flops,
+        achieved_flops_per_second: rate.median * step_flops as f64,
+        timed_steps: timings.steps.len() as u64,
+        warmup_steps: timings.warmup.len() as u64,
+        phases: timings.phases,
+        overhead_share: timings.overhead_share(),
+        training_seconds: timings.steps.iter().chain(&timings.warmup).sum(),
+        wall_seconds: timings.wall,
+    });
+    let memory = record::Memory {
+        peak_bytes: timings.peak_bytes,
+        resident_bytes: timings.resident_bytes,
+        method: memory::METHOD.to_owned(),
+    };
+    Ok(Record {
+        outcome,
+        scores: Some(scores),
+        speed,
+        memory: Some(memory),
+        created: now(),
+        ..draft
+    })
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
+
+/// What a run says of itself before it starts.
+fn banner(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> Vec<String> {
+    let (spec, rows) = (&resolved.spec, draft.task.rows);
+    let (block, train) = (&spec.block, &spec.train);
+    let partial = if draft.task.partial { ", PARTIAL" } else { "" };
+    vec![
+        format!("run        {}", draft.id),
+        format!(
+            "data       {} ({}, {}{partial}): {} / {} / {} examples of up to {} tokens",
+            draft.task.label,
+            draft.task.source,
+            draft.task.protocol,
+            rows.train,
+            rows.val,
+            rows.test,
+            shape.max_length
+        ),
+        format!(
+            "model      {} ({}): {} parameters, {} blocks, d {}, {} heads, {:.2} GFLOP forward per example",
+            draft.model.name,
+            draft.model.variant,
+            draft.model.parameters,
+            block.layers,
+            block.dim,
+            block.heads,
+            flops as f64 / 1e9
+        ),
+        format!(
+            "training   {} updates of {} examples, recipe {}{}, seed {}, {} with {} threads",
+            train.steps,
+            train.batch,
+            draft.recipe.name,
+            if draft.recipe.overrides.is_empty() {
+                ""
+            } else {
+                " with overrides"
+            },
+            draft.seed,
+            draft.device,
+            draft.threads
+        ),
+    ]
+}
+
+/// The run to blame if memory runs out.
+static ON_TRIAL: Mutex<Option<(std::path::PathBuf, Record)>> = Mutex::new(None);
+
+/// While it lives, reaching the memory ceiling records the run as out of memory.
+struct CeilingGuard;
+
+impl CeilingGuard {
+    fn arm(folder: &RunFolder, draft: &Record) -> Self {
+        *ON_TRIAL.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((folder.record(), draft.clone()));
+        CeilingGuard
+    }
+}
+
+impl Drop for CeilingGuard {
+    fn drop(&mut self) {
+        *ON_TRIAL.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Ends the process with a record when an allocation would exceed `ceiling` bytes.
+#[expect(clippy::print_stderr, reason = "the process ends here")]
+pub fn enforce_memory_ceiling(ceiling: usize) {
+    memory::set_ceiling(ceiling, move |requested| {
+        let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
+        let (had, asked, most) = (gib(memory::peak()), gib(requested), gib(ceiling));
+        let reason = format!(
+            "{asked:.2} GiB more than the {had:.2} GiB in use would exceed the limit of {most:.2} GiB"
+        );
+        if let Ok(mut on_trial) = ON_TRIAL.try_lock()
+            && let Some((path, record)) = on_trial.take()
+        {
+            let outcome = Outcome::OutOfMemory {
+                reason: reason.clone(),
+            };
+            let record = Record {
+                outcome,
+                created: now(),
+                ..record
+            };
+            if let Err(error) = results::store::write(&path, &record) {
+                eprintln!("error: {error}");
+            }
+        }
+        eprintln!("error: out of memory: {reason}; try --micro-batch or a smaller model");
+        std::process::exit(i32::from(Class::Run.code()));
+    });
+}

@@ -1,0 +1,300 @@
+//! The command line.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use datasets::{Protocol, Source};
+use results::Format;
+use results::tables::Kind;
+
+/// The Long Range Arena: train efficient Transformers on long sequences, fairly and repeatably.
+#[derive(Debug, Parser)]
+#[command(name = "lra", version, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lra run --task listops --model performer           train one model on one task
+  lra run --task listops --model linear --seeds 0..3  the same over three seeds
+  lra data show listops                               look at an example and the trivial baselines
+  lra report                                          tables of all runs under runs/";
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Train and score one cell of the table: a model on a task
+    Run(RunArgs),
+    /// Make, prove, list and look at data
+    #[command(subcommand)]
+    Data(DataVerb),
+    /// Tables of accuracy, speed and memory from the records of finished runs
+    Report(ReportArgs),
+    /// What there is: tasks, models, recipes, published results
+    List(ListArgs),
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  lra run --task listops --model performer
+  lra run --task listops --model transformer --recipe nystromformer --steps 200
+  lra run --task listops --model linear --seeds 0..3 --set train.rate=1e-3
+  lra run --task listops --model performer --resume       go on after an interruption
+  lra run --task toy --model bag --recipe smoke --json | jq .scores";
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct RunArgs {
+    /// Task (see `lra list tasks`)
+    #[arg(long)]
+    pub task: String,
+    /// Model (see `lra list models`)
+    #[arg(long)]
+    pub model: String,
+    /// Recipe (see `lra list recipes`), or the path of a .toml file
+    #[arg(long, default_value = "laptop")]
+    pub recipe: String,
+    /// Seed of initialisation, batch order and random draws
+    #[arg(long, default_value_t = 0, conflicts_with = "seeds")]
+    pub seed: u64,
+    /// Several seeds, one after the other: FIRST..END, END not included
+    #[arg(long, value_parser = parse_range, value_name = "A..B")]
+    pub seeds: Option<Range<u64>>,
+    /// Number of updates (the same as --set train.steps=N)
+    #[arg(long, value_name = "N")]
+    pub steps: Option<usize>,
+    /// Examples per forward pass; gradients are accumulated (the same as --set train.micro_batch=N)
+    #[arg(long, value_name = "N")]
+    pub micro_batch: Option<usize>,
+    /// Change any setting, such as train.rate=1e-3, block.layers=4 or data.max_length=512
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub assignments: Vec<String>,
+    /// Split rules: clean (validation held out of train) or tay2021 (as published)
+    #[arg(long, default_value_t = Protocol::Clean)]
+    pub protocol: Protocol,
+    /// Where the data comes from: generated, official or synthetic [default: the task's own]
+    #[arg(long)]
+    pub source: Option<Source>,
+    /// Device: auto or cpu
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    /// Worker threads; 0 means all cores
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub threads: usize,
+    /// Most memory to use, such as 8G; beyond it the run is recorded as out of memory [default: 95 % of the machine's]
+    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    pub memory_limit: Option<usize>,
+    #[command(flatten)]
+    pub place: DataPlace,
+    /// Folder that run folders are created in
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Go on from the last checkpoint of an unfinished run
+    #[arg(long, conflicts_with = "force")]
+    pub resume: bool,
+    /// Start over, whatever the run folder holds
+    #[arg(long)]
+    pub force: bool,
+    /// Print the record as JSON instead of tables (a list of records with --seeds)
+    #[arg(long)]
+    pub json: bool,
+    /// No banner and no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct DataPlace {
+    /// Data directory [default: $LRA_DATA, else the cache directory of the platform]
+    #[arg(long = "data", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
+
+impl DataPlace {
+    /// The data directory.
+    pub fn path(&self) -> PathBuf {
+        let from_environment = || std::env::var_os("LRA_DATA").map(PathBuf::from);
+        let from_platform = || dirs::cache_dir().map(|cache| cache.join("lra"));
+        self.data
+            .clone()
+            .or_else(from_environment)
+            .or_else(from_platform)
+            .unwrap_or_else(|| PathBuf::from("data"))
+    }
+}
+
+/// Which data of a task.
+#[derive(Debug, Args)]
+pub struct DataChoice {
+    /// Task (see `lra list tasks`)
+    pub task: String,
+    /// Where the data comes from [default: the task's own]
+    #[arg(long)]
+    pub source: Option<Source>,
+    /// Split rules: clean or tay2021
+    #[arg(long, default_value_t = Protocol::Clean)]
+    pub protocol: Protocol,
+    /// Take the data settings of a recipe
+    #[arg(long, value_name = "NAME")]
+    pub recipe: Option<String>,
+    /// Change a data setting, such as data.max_length=256
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub assignments: Vec<String>,
+    #[command(flatten)]
+    pub place: DataPlace,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DataVerb {
+    /// What data there is, where, and how large
+    List {
+        #[command(flatten)]
+        place: DataPlace,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Build the data of a task
+    Make {
+        #[command(flatten)]
+        choice: DataChoice,
+        /// Read raw files from this file or folder
+        #[arg(long, value_name = "PATH")]
+        from: Option<PathBuf>,
+        /// Build again even if it is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Prove the data of a task: checksums, counts, labels
+    Verify {
+        #[command(flatten)]
+        choice: DataChoice,
+    },
+    /// Show an example, histograms and the trivial baselines
+    Show {
+        #[command(flatten)]
+        choice: DataChoice,
+        /// Which example
+        #[arg(long, default_value_t = 0)]
+        row: usize,
+        /// Of which split
+        #[arg(long, value_enum, default_value_t = SplitName::Train)]
+        split: SplitName,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum SplitName {
+    Train,
+    Val,
+    Test,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Folder of run folders
+    #[arg(default_value = "runs")]
+    pub dir: PathBuf,
+    /// Which table [default: all three]
+    #[arg(long, value_name = "accuracy|speed|memory")]
+    pub table: Option<Kind>,
+    /// Published results to set beside ours (see `lra list published`)
+    #[arg(long, default_value = "tay2021", value_name = "KEY")]
+    pub against: String,
+    /// How to write the tables: text, markdown, csv, json or latex
+    #[arg(long, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Put the tables between the markers of a Markdown file instead of printing them
+    #[arg(long, value_name = "FILE")]
+    pub splice: Option<PathBuf>,
+    /// Fail if a folder holds a damaged record
+    #[arg(long)]
+    pub strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Which registry
+    #[arg(value_enum)]
+    pub what: Registry,
+    /// Print the documentation of one entry
+    #[arg(long, value_name = "NAME")]
+    pub long: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Registry {
+    Tasks,
+    Models,
+    Recipes,
+    Published,
+}
+
+fn parse_range(text: &str) -> Result<Range<u64>, String> {
+    let expected = || format!("'{text}' is not a range such as 0..5");
+    let (first, end) = text.split_once("..").ok_or_else(expected)?;
+    let range = first.parse().map_err(|_| expected())?..end.parse().map_err(|_| expected())?;
+    if range.is_empty() {
+        Err(format!("'{text}' is empty"))
+    } else {
+        Ok(range)
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<usize, String> {
+    let expected = || format!("'{text}' is not a size such as 8G or 512M");
+    let (digits, unit) = text.split_at(
+        text.find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len()),
+    );
+    let number: f64 = digits.parse().map_err(|_| expected())?;
+    let scale = match unit
+        .trim()
+        .to_ascii_uppercase()
+        .trim_end_matches("IB")
+        .trim_end_matches('B')
+    {
+        "" => 1u64,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        "T" => 1 << 40,
+        _ => return Err(expected()),
+    };
+    let bytes = number * scale as f64;
+    if bytes >= 1.0 {
+        Ok(bytes as usize)
+    } else {
+        Err(expected())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_and_ranges() {
+        assert_eq!(parse_bytes("8G"), Ok(8 << 30));
+        assert_eq!(parse_bytes("1.5 MiB"), Ok(3 << 19));
+        assert!(
+            parse_bytes("lots").is_err() && parse_bytes("0").is_err() && parse_bytes("8X").is_err()
+        );
+        assert_eq!(parse_range("2..5"), Ok(2..5));
+        assert!(parse_range("5..5").is_err() && parse_range("5").is_err());
+    }
+}

@@ -1,0 +1,211 @@
+//! `lra data`: build, prove, list and look at data.
+
+use std::process::ExitCode;
+
+use datasets::{Part, Splits, Store, Summary, Task};
+use serde_json::json;
+
+use crate::cli::{DataChoice, DataPlace, DataVerb, SplitName};
+use crate::cmd;
+use crate::error::{Class, Error, Result};
+use crate::progress::Reporter;
+use crate::recipe::Recipe;
+use crate::{names, overlay, process};
+
+/// Runs the command.
+pub fn run(verb: &DataVerb) -> Result<ExitCode> {
+    process::set_up(0)?;
+    match verb {
+        DataVerb::List { place, json } => list(place, *json),
+        DataVerb::Make {
+            choice,
+            from,
+            force,
+        } => {
+            let chosen = Chosen::resolve(choice)?;
+            let reporter = Reporter::new(false);
+            let (task, key) = (chosen.task, &chosen.key);
+            let splits = match force {
+                true => chosen
+                    .store
+                    .rebuild(task, key, from.as_deref(), &reporter)?,
+                false => chosen
+                    .store
+                    .open_or_build(task, key, from.as_deref(), &reporter)?,
+            };
+            let folder = chosen.store.folder(task, key);
+            if choice.json {
+                cmd::print_json(&json!({ "folder": folder, "manifest": splits.manifest }))?;
+            } else {
+                cmd::print(&format!("{}\n{}", folder.display(), overview(&splits)))?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        DataVerb::Verify { choice } => {
+            let chosen = Chosen::resolve(choice)?;
+            let verification =
+                chosen
+                    .store
+                    .verify(chosen.task, &chosen.key, &Reporter::new(false))?;
+            if choice.json {
+                cmd::print_json(&verification)?
+            } else {
+                cmd::print(&verification.to_string())?
+            }
+            // Damaged data is a data error, not a failed comparison.
+            Ok(if verification.passed() {
+                ExitCode::SUCCESS
+            } else {
+                Class::Data.into()
+            })
+        }
+        DataVerb::Show { choice, row, split } => show(choice, *row, *split),
+    }
+}
+
+/// A task with the key of its data.
+struct Chosen {
+    task: &'static dyn Task,
+    key: datasets::Key,
+    store: Store,
+}
+
+impl Chosen {
+    fn resolve(choice: &DataChoice) -> Result<Self> {
+        let task = *names::find("task", &choice.task, datasets::TASKS, |task| {
+            task.about().name
+        })?;
+        let mut settings = json!({ "data": task.defaults() });
+        if let Some(recipe) = &choice.recipe {
+            let recipe = Recipe::load(recipe)?;
+            let data = recipe.data(&choice.task)?;
+            overlay::lay(&mut settings, &data, &format!("recipe {}", recipe.name))?;
+        }
+        for assignment in &choice.assignments {
+            overlay::lay(
+                &mut settings,
+                &overlay::parse_assignment(assignment)?,
+                "--set",
+            )?;
+        }
+        let key = datasets::Key {
+            source: choice.source.unwrap_or(task.about().sources[0]),
+            protocol: choice.protocol,
+            options: settings["data"].take(),
+        };
+        Ok(Chosen {
+            task,
+            key,
+            store: Store::new(&choice.place.path()),
+        })
+    }
+}
+
+fn overview(splits: &Splits) -> String {
+    let manifest = &splits.manifest;
+    let rows: Vec<String> = Part::ALL
+        .iter()
+        .map(|part| format!("{} {}", splits.get(*part).len(), part.name()))
+        .collect();
+    let mut text = format!(
+        "{}: {}\ndigest {}\n",
+        manifest.label,
+        rows.join(", "),
+        manifest.digest
+    );
+    for note in &manifest.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    text
+}
+
+fn show(choice: &DataChoice, row: usize, split: SplitName) -> Result<ExitCode> {
+    let chosen = Chosen::resolve(choice)?;
+    let splits =
+        chosen
+            .store
+            .open_or_build(chosen.task, &chosen.key, None, &Reporter::new(false))?;
+    let part = match split {
+        SplitName::Train => Part::Train,
+        SplitName::Val => Part::Val,
+        SplitName::Test => Part::Test,
+    };
+    let rows = splits.get(part);
+    if row >= rows.len() {
+        return Err(Error::usage(format!(
+            "--row {row}: {} has rows 0 to {}",
+            part.name(),
+            rows.len() - 1
+        )));
+    }
+    let towers: Vec<&[u8]> = (0..chosen.task.about().towers)
+        .map(|tower| rows.tokens(tower, row))
+        .collect();
+    let example = chosen.task.draw(&towers, rows.label(row));
+    let summary = Summary::of(chosen.task, &splits);
+    if choice.json {
+        let example = json!({ "split": part.name(), "row": row, "label": rows.label(row), "drawing": example });
+        cmd::print_json(&json!({ "summary": summary, "example": example }))?;
+    } else {
+        cmd::print(&format!(
+            "{} row {row}\n\n{example}\n\n{}",
+            part.name(),
+            summary.text()
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
+    let root = place.path();
+    let entries = Store::new(&root).list()?;
+    if as_json {
+        let entries: Vec<_> = entries
+            .iter()
+            .map(|entry| match &entry.manifest {
+                Ok(manifest) => json!({ "folder": entry.folder, "bytes": entry.bytes, "manifest": manifest }),
+                Err(error) => json!({ "folder": entry.folder, "bytes": entry.bytes, "error": error.to_string() }),
+            })
+            .collect();
+        cmd::print_json(&entries)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = format!("{}\n", root.display());
+    for task in datasets::TASKS {
+        let about = task.about();
+        let mut found = false;
+        for entry in &entries {
+            let Ok(manifest) = &entry.manifest else {
+                continue;
+            };
+            if manifest.task != about.name {
+                continue;
+            }
+            found = true;
+            let name = entry
+                .folder
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy();
+            let size = entry.bytes as f64 / 1e6;
+            text.push_str(&format!(
+                "  {:<16} {:>9.1} MB  {}, {name}\n",
+                manifest.label, size, manifest.protocol
+            ));
+        }
+        if !found {
+            let source = about.sources[0];
+            text.push_str(&format!(
+                "  {:<16}      none yet  lra data make {} --source {source}\n",
+                about.name, about.name
+            ));
+        }
+    }
+    for entry in &entries {
+        if let Err(error) = &entry.manifest {
+            text.push_str(&format!("  damaged: {error}\n"));
+        }
+    }
+    cmd::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}

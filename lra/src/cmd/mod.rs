@@ -1,0 +1,25 @@
+//! One file per verb.
+
+pub mod data;
+pub mod list;
+pub mod report;
+pub mod run;
+
+use std::io::{self, Write};
+
+use crate::error::{Class, Classify, Result};
+
+/// Writes a result to standard output. A closed pipe (`lra report | head`) is not an error.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let ending = if text.ends_with('\n') { "" } else { "\n" };
+    match write!(out, "{text}{ending}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.during(Class::Usage, "writing to standard output"),
+    }
+}
+
+/// Writes a value as one JSON document to standard output.
+pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print(&serde_json::to_string_pretty(value).class(Class::Run)?)
+}

@@ -1,0 +1,103 @@
+//! `lra run`: one cell of the table, for one seed or several.
+
+use std::process::ExitCode;
+
+use results::summary::summary;
+use results::tables::Kind;
+use results::{Format, Outcome, Record, published};
+
+use crate::cell::{self, Earlier, Finished, Surroundings};
+use crate::cli::RunArgs;
+use crate::error::{Class, Classify, Result};
+use crate::progress::Reporter;
+use crate::signals::Stop;
+use crate::spec::Wish;
+use crate::{cmd, device, host, process};
+
+/// The published figures that a finished cell is set beside.
+const PUBLISHED: &str = "tay2021";
+
+/// Runs the command.
+pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
+    process::set_up(arguments.threads)?;
+    let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
+    let reporter = Reporter::new(arguments.quiet);
+    let device = device::select(&arguments.device)?;
+    let most_of_it = || host::total_memory().map(|bytes| (bytes as f64 * 0.95) as usize);
+    if let Some(ceiling) = arguments.memory_limit.or_else(most_of_it) {
+        cell::enforce_memory_ceiling(ceiling);
+    }
+    let mut assignments = arguments.assignments.clone();
+    assignments.extend(arguments.steps.map(|steps| format!("train.steps={steps}")));
+    assignments.extend(
+        arguments
+            .micro_batch
+            .map(|size| format!("train.micro_batch={size}")),
+    );
+    let data = arguments.place.path();
+    let surroundings = Surroundings {
+        data: &data,
+        out: &arguments.out,
+        device: &device,
+        earlier: match (arguments.resume, arguments.force) {
+            (true, _) => Earlier::Resume,
+            (_, true) => Earlier::Replace,
+            _ => Earlier::Keep,
+        },
+        reporter: &reporter,
+        stop: &stop,
+    };
+    let seeds = arguments
+        .seeds
+        .clone()
+        .unwrap_or(arguments.seed..arguments.seed + 1);
+    let several = arguments.seeds.is_some();
+    let mut records = Vec::new();
+    for seed in seeds {
+        let wish = Wish {
+            task: &arguments.task,
+            model: &arguments.model,
+            recipe: &arguments.recipe,
+            source: arguments.source,
+            protocol: arguments.protocol,
+            seed,
+            assignments: &assignments,
+        };
+        let Finished { record, fresh } = cell::run(&wish.resolve()?, &surroundings)?;
+        if !fresh {
+            reporter.say(&format!(
+                "{} is on file since {}; --force runs it again",
+                record.id, record.created
+            ));
+        }
+        if !arguments.json {
+            cmd::print(&summary(&record, published::source(PUBLISHED).ok()))?;
+        }
+        let interrupted = matches!(record.outcome, Outcome::Interrupted { .. });
+        records.push(record);
+        if interrupted {
+            break;
+        }
+    }
+    if arguments.json {
+        match (several, &records[..]) {
+            (false, [record]) => cmd::print_json(record)?,
+            _ => cmd::print_json(&records)?,
+        }
+    } else if several {
+        let tables = cmd::report::make(&Kind::ALL, &records, PUBLISHED)?;
+        cmd::print(&Format::Text.render(&tables))?;
+    }
+    Ok(exit_code(&records))
+}
+
+fn exit_code(records: &[Record]) -> ExitCode {
+    let any = |wanted: fn(&Outcome) -> bool| records.iter().any(|record| wanted(&record.outcome));
+    if any(|outcome| matches!(outcome, Outcome::Interrupted { .. })) {
+        return Class::Interrupted.into();
+    }
+    if any(|outcome| !matches!(outcome, Outcome::Scored)) {
+        return Class::Run.into();
+    }
+    ExitCode::SUCCESS
+}

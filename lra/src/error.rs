@@ -1,0 +1,120 @@
+//! What can go wrong, by the exit code it deserves. Libraries return errors; the binary words them once, here.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// The class of a failure, which fixes the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A check failed: exit code 1.
+    Check,
+    /// The command line or a setting is wrong: exit code 2.
+    Usage,
+    /// Data is missing, damaged or does not fit: exit code 3.
+    Data,
+    /// The run failed: exit code 4.
+    Run,
+    /// SIGINT or SIGTERM: exit code 130.
+    Interrupted,
+}
+
+impl Class {
+    /// The process exit code of this class.
+    pub fn code(self) -> u8 {
+        match self {
+            Class::Check => 1,
+            Class::Usage => 2,
+            Class::Data => 3,
+            Class::Run => 4,
+            Class::Interrupted => 130,
+        }
+    }
+}
+
+impl From<Class> for ExitCode {
+    fn from(class: Class) -> Self {
+        ExitCode::from(class.code())
+    }
+}
+
+/// An error with its class.
+#[derive(Debug)]
+pub struct Error {
+    /// Decides the exit code.
+    pub class: Class,
+    /// What happened, outermost context first.
+    pub cause: anyhow::Error,
+}
+
+/// Result of every command.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of `class` from a message.
+    pub fn new(class: Class, message: impl fmt::Display) -> Self {
+        Error {
+            class,
+            cause: anyhow::anyhow!("{message}"),
+        }
+    }
+
+    /// A mistake on the command line or in a setting.
+    pub fn usage(message: impl fmt::Display) -> Self {
+        Error::new(Class::Usage, message)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // `{:#}` joins the chain of contexts with colons: one line for the user.
+        write!(f, "{:#}", self.cause)
+    }
+}
+
+/// Gives a library's error its class, and optionally a context.
+pub trait Classify<T> {
+    /// Sorts the error under `class`.
+    fn class(self, class: Class) -> Result<T>;
+    /// Sorts the error under `class` and says what was being done.
+    fn during(self, class: Class, doing: impl fmt::Display) -> Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> Classify<T> for std::result::Result<T, E> {
+    fn class(self, class: Class) -> Result<T> {
+        self.map_err(|error| Error {
+            class,
+            cause: error.into(),
+        })
+    }
+
+    fn during(self, class: Class, doing: impl fmt::Display) -> Result<T> {
+        self.map_err(|error| Error {
+            class,
+            cause: error.into().context(doing.to_string()),
+        })
+    }
+}
+
+// Errors of known origin carry their class with them, so that `?` is enough.
+impl From<datasets::Error> for Error {
+    fn from(error: datasets::Error) -> Self {
+        let class = match error.class() {
+            datasets::Class::Usage => Class::Usage,
+            // A folder that cannot be written is a data problem to whoever asked for data.
+            datasets::Class::Data | datasets::Class::System => Class::Data,
+        };
+        Error {
+            class,
+            cause: error.into(),
+        }
+    }
+}
+
+impl From<candle_core::Error> for Error {
+    fn from(error: candle_core::Error) -> Self {
+        Error {
+            class: Class::Run,
+            cause: error.into(),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Scoring a split: accuracy and mean cross-entropy, without dropout and without a graph.
+
+use candle_core::{D, DType, Device, Result};
+use datasets::Split;
+use models::{Classifier, Context, Draws};
+
+use crate::batch::{HostBatch, Layout};
+
+/// The score of a split.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// Share of examples classified rightly.
+    pub accuracy: f64,
+    /// Mean cross-entropy in nats.
+    pub loss: f64,
+    /// Examples scored.
+    pub examples: usize,
+}
+
+/// Scores split after split with the current weights.
+pub struct Scorer<'a> {
+    /// A classifier over the detached parameters, so that nothing is kept for a backward pass.
+    pub classifier: &'a Classifier,
+    /// How rows become tensors.
+    pub layout: Layout,
+    /// Examples per forward pass.
+    pub batch: usize,
+    /// Where the model lives.
+    pub device: &'a Device,
+}
+
+impl Scorer<'_> {
+    /// Scores the first `limit` rows of a split (all of them for 0). `draws` are those of the training step just
+    /// made: random features are scored as they were trained. `each` is called with the number of rows done; it
+    /// returns false to give up, and then there is no score.
+    pub fn score(
+        &self,
+        split: &Split,
+        limit: usize,
+        draws: Draws,
+        mut each: impl FnMut(usize) -> bool,
+    ) -> Result<Option<Score>> {
+        let rows = if limit == 0 {
+            split.len()
+        } else {
+            limit.min(split.len())
+        };
+        let context = Context::new(false, draws);
+        let (mut loss, mut right) = (0.0, 0.0);
+        for first in (0..rows).step_by(self.batch) {
+            let last = (first + self.batch).min(rows);
+            let host = HostBatch::assemble(split, first..last, self.layout);
+            let batch = host.to_device(0..host.len(), self.device)?;
+            let logits = self.classifier.forward(&batch.inputs, &context)?;
+            let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
+            loss += mean.to_dtype(DType::F64)?.to_scalar::<f64>()? * host.len() as f64;
+            let hits = logits.argmax(D::Minus1)?.eq(&batch.labels)?;
+            right += hits.to_dtype(DType::F64)?.sum_all()?.to_scalar::<f64>()?;
+            if !each(last) {
+                return Ok(None);
+            }
+        }
+        let examples = rows as f64;
+        Ok(Some(Score {
+            accuracy: right / examples,
+            loss: loss / examples,
+            examples: rows,
+        }))
+    }
+}

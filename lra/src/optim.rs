@@ -1,0 +1,252 @@
+//! AdamW with decoupled decay, parameter groups and clipping by the global norm.
+//!
+//!     m ← β1 m + (1-β1) g        v ← β2 v + (1-β2) g²
+//!     θ ← θ - rate · (m / (1-β1ᵗ)) / (√(v / (1-β2ᵗ)) + ε) - rate · decay · θ
+//!
+//! Loshchilov and Hutter, 2019, arXiv:1711.05101. `t` counts this update in. Both terms use the θ from before.
+
+use candle_core::backprop::GradStore;
+use candle_core::{DType, Result, Tensor, Var};
+use models::Parameters;
+
+use crate::spec::{Decay, TrainOptions};
+
+/// One parameter with its moments.
+pub struct Slot {
+    /// Its path in the model.
+    pub path: String,
+    /// The parameter.
+    pub parameter: Var,
+    /// Running mean of gradients.
+    pub first_moment: Tensor,
+    /// Running mean of squared gradients.
+    pub second_moment: Tensor,
+    decays: bool,
+}
+
+/// The optimizer's state over all parameters, in path order.
+pub struct AdamW {
+    /// One entry per parameter.
+    pub slots: Vec<Slot>,
+    beta1: f64,
+    beta2: f64,
+    epsilon: f64,
+    weight_decay: f64,
+    clip: f64,
+}
+
+/// Gradients of all parameters in path order, summed over micro-batches.
+pub struct Gradients(Vec<Option<Tensor>>);
+
+impl AdamW {
+    /// Zero moments for every parameter.
+    pub fn new(parameters: &Parameters, options: &TrainOptions) -> Result<Self> {
+        let slots = parameters
+            .all()
+            .into_iter()
+            .map(|(path, parameter)| {
+                Ok(Slot {
+                    decays: options.decay == Decay::All || is_matrix(&path, &parameter),
+                    first_moment: parameter.zeros_like()?,
+                    second_moment: parameter.zeros_like()?,
+                    parameter,
+                    path,
+                })
+            })
+            .collect::<Result<_>>()?;
+        let &TrainOptions {
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+            clip,
+            ..
+        } = options;
+        Ok(AdamW {
+            slots,
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+            clip,
+        })
+    }
+
+    /// No gradients yet.
+    pub fn no_gradients(&self) -> Gradients {
+        Gradients(vec![None; self.slots.len()])
+    }
+
+    /// Adds the gradients of one backward pass. They are detached: candle's gradients of variables hold on to the
+    /// graph, and with it to every activation.
+    pub fn accumulate(&self, gradients: &mut Gradients, mut from: GradStore) -> Result<()> {
+        for (slot, sum) in self.slots.iter().zip(&mut gradients.0) {
+            if let Some(gradient) = from.remove(slot.parameter.as_tensor()) {
+                let gradient = gradient.detach();
+                *sum = Some(match sum.take() {
+                    Some(sum) => (sum + gradient)?.detach(),
+                    None => gradient,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes update number `update` (counted from 1) and returns the global L2 norm of the gradient before clipping.
+    /// A parameter without a gradient is treated as having a zero one.
+    pub fn update(&mut self, gradients: Gradients, rate: f64, update: usize) -> Result<f64> {
+        let norm = global_norm(&gradients)?;
+        let scale = if self.clip > 0.0 && norm > self.clip {
+            self.clip / norm
+        } else {
+            1.0
+        };
+        let t = update as f64;
+        let (correct1, correct2) = (1.0 - self.beta1.powf(t), 1.0 - self.beta2.powf(t));
+        for (slot, gradient) in self.slots.iter_mut().zip(gradients.0) {
+            let mut first = (&slot.first_moment * self.beta1)?;
+            let mut second = (&slot.second_moment * self.beta2)?;
+            if let Some(gradient) = gradient {
+                let gradient = if scale == 1.0 {
+                    gradient
+                } else {
+                    (gradient * scale)?
+                };
+                first = (first + (&gradient * (1.0 - self.beta1))?)?;
+                second = (second + (gradient.sqr()? * (1.0 - self.beta2))?)?;
+            }
+            let denominator = ((&second / correct2)?.sqrt()? + self.epsilon)?;
+            let step = (((&first / correct1)? / denominator)? * rate)?;
+            let decayed = if slot.decays {
+                rate * self.weight_decay
+            } else {
+                0.0
+            };
+            let before = slot.parameter.as_detached_tensor();
+            slot.parameter
+                .set(&((&before * (1.0 - decayed))? - step)?)?;
+            (slot.first_moment, slot.second_moment) = (first.detach(), second.detach());
+        }
+        Ok(norm)
+    }
+}
+
+/// Matrices decay; biases, norms, and whatever is looked up or added rather than multiplied with do not.
+fn is_matrix(path: &str, parameter: &Var) -> bool {
+    parameter.rank() >= 2 && !path.starts_with("embed")
+}
+
+fn global_norm(gradients: &Gradients) -> Result<f64> {
+    let mut squares = 0.0;
+    for gradient in gradients.0.iter().flatten() {
+        squares += gradient
+            .sqr()?
+            .sum_all()?
+            .to_dtype(DType::F64)?
+            .to_scalar::<f64>()?;
+    }
+    Ok(squares.sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    fn optimizer(values: &[f64], options: &TrainOptions) -> AdamW {
+        let parameter = Var::new(values, &Device::Cpu).unwrap();
+        let zeros = parameter.zeros_like().unwrap();
+        let slot = Slot {
+            path: "head.weight".to_owned(),
+            parameter,
+            first_moment: zeros.clone(),
+            second_moment: zeros,
+            decays: true,
+        };
+        let &TrainOptions {
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+            clip,
+            ..
+        } = options;
+        AdamW {
+            slots: vec![slot],
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+            clip,
+        }
+    }
+
+    fn gradients(values: &[f64]) -> Gradients {
+        Gradients(vec![Some(Tensor::new(values, &Device::Cpu).unwrap())])
+    }
+
+    #[test]
+    fn follows_the_equations_over_three_updates() {
+        let options = TrainOptions {
+            clip: 0.0,
+            weight_decay: 0.1,
+            ..TrainOptions::default()
+        };
+        let mut adamw = optimizer(&[1.0, -2.0], &options);
+        let (mut theta, mut m, mut v) = ([1.0, -2.0], [0.0; 2], [0.0; 2]);
+        for (update, g) in [[0.5, -1.0], [0.25, 3.0], [-4.0, 0.0]]
+            .into_iter()
+            .enumerate()
+        {
+            let t = (update + 1) as i32;
+            adamw.update(gradients(&g), 0.01, update + 1).unwrap();
+            for i in 0..2 {
+                m[i] = options.beta1 * m[i] + (1.0 - options.beta1) * g[i];
+                v[i] = options.beta2 * v[i] + (1.0 - options.beta2) * g[i] * g[i];
+                let (m_hat, v_hat) = (
+                    m[i] / (1.0 - options.beta1.powi(t)),
+                    v[i] / (1.0 - options.beta2.powi(t)),
+                );
+                theta[i] -= 0.01 * m_hat / (v_hat.sqrt() + options.epsilon) + 0.01 * 0.1 * theta[i];
+            }
+            let got = adamw.slots[0].parameter.to_vec1::<f64>().unwrap();
+            for i in 0..2 {
+                assert!(
+                    (got[i] - theta[i]).abs() < 1e-12,
+                    "update {t}: {got:?} is not {theta:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn clipping_scales_by_the_global_norm_and_reports_it() {
+        let clipped = TrainOptions {
+            clip: 1.0,
+            weight_decay: 0.0,
+            ..TrainOptions::default()
+        };
+        let mut with_clip = optimizer(&[0.0, 0.0], &clipped);
+        assert_eq!(
+            with_clip.update(gradients(&[3.0, 4.0]), 0.1, 1).unwrap(),
+            5.0
+        );
+        let mut by_hand = optimizer(
+            &[0.0, 0.0],
+            &TrainOptions {
+                clip: 0.0,
+                ..clipped
+            },
+        );
+        by_hand
+            .update(gradients(&[3.0 / 5.0, 4.0 / 5.0]), 0.1, 1)
+            .unwrap();
+        let first_moment = |adamw: &AdamW| adamw.slots[0].first_moment.to_vec1::<f64>().unwrap();
+        for (left, right) in first_moment(&with_clip)
+            .into_iter()
+            .zip(first_moment(&by_hand))
+        {
+            assert!((left - right).abs() < 1e-15);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Laying settings over defaults. The defaults hold every key that exists, so an unknown key, or a value of another
+//! kind, is an error that names the nearest known key.
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Result};
+use crate::names;
+
+/// Lays the sections of `over` upon `base`; `origin` says where `over` comes from, for messages.
+pub fn lay(base: &mut Value, over: &Value, origin: &str) -> Result<()> {
+    lay_at(base, over, origin, "")
+}
+
+fn lay_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<()> {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, value) in over {
+                let path = if path.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{path}.{key}")
+                };
+                match base.get_mut(key) {
+                    Some(slot) => lay_at(slot, value, origin, &path)?,
+                    None => return Err(unknown_key(&path, base, origin)),
+                }
+            }
+            Ok(())
+        }
+        (slot, value) if fits(slot, value) => {
+            *slot = value.clone();
+            Ok(())
+        }
+        (slot, value) => Err(Error::usage(format!(
+            "{origin}: {path} is {}, so it cannot be set to {value}",
+            kind(slot)
+        ))),
+    }
+}
+
+/// Parses `key=value` as given to `--set`; the value is read as TOML, and as plain text where it is none.
+pub fn parse_assignment(text: &str) -> Result<Value> {
+    let (key, value) = text
+        .split_once('=')
+        .filter(|(key, _)| !key.trim().is_empty())
+        .ok_or_else(|| {
+            Error::usage(format!(
+                "--set {text}: expected key=value, such as train.steps=500"
+            ))
+        })?;
+    let value = value.trim();
+    let parsed = toml::from_str::<Map<String, Value>>(&format!("value = {value}"))
+        .ok()
+        .filter(|table| table.len() == 1)
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| Value::String(value.to_owned()));
+    let nested = key.trim().rsplit('.').fold(parsed, |inner, part| {
+        Value::Object([(part.to_owned(), inner)].into_iter().collect())
+    });
+    Ok(nested)
+}
+
+fn unknown_key(path: &str, siblings: &Map<String, Value>, origin: &str) -> Error {
+    let prefix = path
+        .rsplit_once('.')
+        .map_or(String::new(), |(prefix, _)| format!("{prefix}."));
+    let known: Vec<String> = siblings
+        .keys()
+        .map(|key| format!("{prefix}{key}"))
+        .collect();
+    let message = names::unknown("setting", path, known.iter().map(String::as_str));
+    Error::usage(format!("{origin}: {message}"))
+}
+
+fn fits(slot: &Value, value: &Value) -> bool {
+    match (slot, value) {
+        // A whole number may stand for a real one, not the other way round.
+        (Value::Number(slot), Value::Number(value)) => slot.is_f64() || !value.is_f64(),
+        (Value::Bool(_), Value::Bool(_))
+        | (Value::String(_), Value::String(_))
+        | (Value::Array(_), Value::Array(_)) => true,
+        (Value::Null, value) => !value.is_object(),
+        _ => false,
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "unset",
+        Value::Bool(_) => "true or false",
+        Value::Number(number) if number.is_f64() => "a number",
+        Value::Number(_) => "a whole number",
+        Value::String(_) => "a word",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a section",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn base() -> Value {
+        json!({"train": {"steps": 10, "rate": 0.5, "schedule": "cosine"}, "block": {"dim": 64}})
+    }
+
+    fn set(text: &str) -> Result<Value> {
+        let mut base = base();
+        lay(&mut base, &parse_assignment(text)?, "--set")?;
+        Ok(base)
+    }
+
+    #[test]
+    fn known_keys_are_replaced_and_the_others_stay() {
+        let laid = set("train.steps=20").unwrap();
+        assert_eq!(laid["train"]["steps"], 20);
+        assert_eq!(laid["train"]["rate"], 0.5);
+        assert_eq!(set("train.rate=1").unwrap()["train"]["rate"], 1);
+        assert_eq!(set("train.rate=1e-3").unwrap()["train"]["rate"], 1e-3);
+        assert_eq!(
+            set("train.schedule=linear").unwrap()["train"]["schedule"],
+            "linear"
+        );
+        assert_eq!(
+            set("train.schedule=\"linear\"").unwrap()["train"]["schedule"],
+            "linear"
+        );
+    }
+
+    #[test]
+    fn unknown_keys_offer_the_nearest() {
+        let message = set("train.stpes=20").unwrap_err().to_string();
+        assert!(message.contains("did you mean 'train.steps'?"), "{message}");
+        let message = set("trian.steps=20").unwrap_err().to_string();
+        assert!(message.contains("did you mean 'train'?"), "{message}");
+    }
+
+    #[test]
+    fn values_of_another_kind_are_refused() {
+        for text in [
+            "train.steps=many",
+            "train.steps=1.5",
+            "train.schedule=3",
+            "train=3",
+            "block.dim.x=1",
+            "steps",
+            "=3",
+        ] {
+            assert!(set(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Process-wide settings that decide speed: the allocator's thresholds and the size of the thread pools.
+
+use crate::error::{Error, Result};
+
+/// Applies the settings. Must be called first thing in `main`; `threads` 0 means `RAYON_NUM_THREADS`, else all cores.
+pub fn set_up(threads: usize) -> Result<()> {
+    keep_freed_pages();
+    let threads = match threads {
+        0 => threads_from_environment(),
+        n => n,
+    };
+    // candle keeps a second pool for element-wise operations. It must have the same size, and must not spin between
+    // operations while the first pool wants the cores.
+    for (name, value) in [
+        ("CANDLE_NUM_THREADS", threads.to_string()),
+        ("CANDLE_BARRIER_POOL_SPIN_LIMIT", "0".to_owned()),
+    ] {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: no other thread exists yet.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|index| format!("worker-{index}"))
+        .build_global()
+        .map_err(|error| Error::usage(format!("cannot start {threads} worker threads: {error}")))
+}
+
+fn threads_from_environment() -> usize {
+    let asked = std::env::var("RAYON_NUM_THREADS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .filter(|n| *n > 0);
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// By default glibc gives every large block back to the system and faults it in again, page by page, at the next
+/// step: most of an untuned training step goes there. Raised thresholds keep freed memory in the process.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn keep_freed_pages() {
+    const GIB: i32 = 1 << 30;
+    const TOP_PAD: i32 = 64 << 20;
+    for (parameter, value) in [
+        (libc::M_MMAP_THRESHOLD, GIB),
+        (libc::M_TRIM_THRESHOLD, i32::MAX),
+        (libc::M_TOP_PAD, TOP_PAD),
+    ] {
+        // SAFETY: mallopt only stores the number; called once, before other threads exist.
+        unsafe { libc::mallopt(parameter, value) };
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn keep_freed_pages() {}

@@ -1,0 +1,115 @@
+//! Learning-rate schedules: pure functions from the number of updates already made to a rate.
+
+use serde::{Deserialize, Serialize};
+
+/// How the learning rate moves over a run. `s` counts the updates already made, `w` is the warm-up, `n` the run's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    /// `min(1, s/w)`.
+    Constant,
+    /// `min(1, s/w) / √max(s, w)`: the 2021 text tasks. The peak is `rate / √w`, not `rate`.
+    Rsqrt,
+    /// `min(1, s/w) · ½(1 + cos(π (s-w)/(n-w)))`: reaches zero with the last update.
+    Cosine,
+    /// `min(1, s/w) · ½(1 + cos(π frac((s-w)/n)))`: the 2021 image tasks, whose cycle is the whole run, so that it never quite ends.
+    CosineCycle,
+    /// `min(1, s/w) · (n-s)/(n-w)`: straight down to zero.
+    Linear,
+    /// One cycle with straight sides: from 1/25 up to 1 at `w`, then down to 1/250,000 at the last update.
+    OneCycle,
+}
+
+impl Schedule {
+    /// The rate of the update made after `done` others, for a base rate of `rate`.
+    pub fn rate(self, rate: f64, done: usize, warmup: usize, steps: usize) -> f64 {
+        let (s, w, n) = (done as f64, warmup as f64, steps as f64);
+        let warm = if warmup == 0 { 1.0 } else { (s / w).min(1.0) };
+        let after = (s - w).max(0.0);
+        rate * match self {
+            Schedule::Constant => warm,
+            Schedule::Rsqrt => warm / s.max(w).max(1.0).sqrt(),
+            Schedule::Cosine => warm * half_cosine((after / (n - w).max(1.0)).min(1.0)),
+            Schedule::CosineCycle => warm * half_cosine((after / n.max(1.0)).fract()),
+            Schedule::Linear => warm * (1.0 - after / (n - w).max(1.0)).max(0.0),
+            Schedule::OneCycle => one_cycle(s, w, n),
+        }
+    }
+}
+
+fn half_cosine(share: f64) -> f64 {
+    0.5 * (1.0 + (std::f64::consts::PI * share).cos())
+}
+
+fn one_cycle(s: f64, w: f64, n: f64) -> f64 {
+    const START: f64 = 1.0 / 25.0;
+    const END: f64 = START / 1e4;
+    // The peak sits at update w - 1 and the end at n - 1, as both sides are counted in updates.
+    let (peak, last) = ((w - 1.0).max(0.0), (n - 1.0).max(1.0));
+    if s < peak {
+        START + (1.0 - START) * s / peak
+    } else {
+        1.0 + (END - 1.0) * ((s - peak) / (last - peak).max(1.0)).min(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(left: f64, right: f64, relative: f64) {
+        assert!(
+            (left - right).abs() <= relative * right.abs().max(1e-12),
+            "{left} is not {right}"
+        );
+    }
+
+    #[test]
+    fn the_published_listops_rates() {
+        let rate = |s| Schedule::Rsqrt.rate(0.05, s, 1000, 5000);
+        assert_eq!(rate(0), 0.0);
+        close(rate(500), 7.91e-4, 1e-3);
+        close(rate(1000), 1.58e-3, 2e-3);
+        close(rate(4000), 7.91e-4, 1e-3);
+    }
+
+    #[test]
+    fn the_published_text_peak_and_end() {
+        close(
+            Schedule::Rsqrt.rate(0.05, 8000, 8000, 20_000),
+            5.59e-4,
+            1e-3,
+        );
+        close(
+            Schedule::Rsqrt.rate(0.05, 20_000, 8000, 20_000),
+            3.54e-4,
+            2e-3,
+        );
+    }
+
+    #[test]
+    fn every_schedule_is_finite_and_bounded_by_the_base_rate() {
+        use Schedule::*;
+        for schedule in [Constant, Rsqrt, Cosine, CosineCycle, Linear, OneCycle] {
+            for (warmup, steps) in [(0, 1), (1, 1), (0, 10), (3, 10), (10, 10), (20, 10)] {
+                for done in 0..=steps {
+                    let rate = schedule.rate(2.0, done, warmup, steps);
+                    assert!(
+                        (0.0..=2.0).contains(&rate),
+                        "{schedule:?} {warmup} {steps} {done}: {rate}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn decays_end_at_zero_and_peaks_reach_the_base_rate() {
+        close(Schedule::Cosine.rate(1.0, 100, 100, 1000), 1.0, 1e-12);
+        assert!(Schedule::Cosine.rate(1.0, 1000, 100, 1000) < 1e-12);
+        assert!(Schedule::Linear.rate(1.0, 1000, 100, 1000) < 1e-12);
+        close(Schedule::OneCycle.rate(1.0, 99, 100, 1000), 1.0, 1e-12);
+        close(Schedule::OneCycle.rate(1.0, 0, 100, 1000), 0.04, 1e-12);
+        close(Schedule::OneCycle.rate(1.0, 999, 100, 1000), 4e-6, 1e-9);
+    }
+}

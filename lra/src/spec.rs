@@ -1,0 +1,350 @@
+//! A `Spec` holds every number that a run depends on: the task's options, overlaid by a recipe, overlaid by `--set`.
+//! It is frozen before anything runs, digested, and saved beside the record.
+
+use std::fmt::Write as _;
+
+use datasets::{Protocol, Source, Task};
+use models::Model;
+use models::options::{BlockOptions, EmbedOptions, HeadOptions};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::error::{Class, Classify, Error, Result};
+use crate::recipe::Recipe;
+use crate::schedule::Schedule;
+use crate::{names, overlay};
+
+/// Everything that decides the outcome of a run, timings apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// Which cell of the table this is.
+    pub cell: Cell,
+    /// The task's data options.
+    pub data: Value,
+    /// Token embedding and positions.
+    pub embed: EmbedOptions,
+    /// The residual blocks.
+    pub block: BlockOptions,
+    /// Pooling and classifier.
+    pub head: HeadOptions,
+    /// The mixer's own options.
+    pub model: Value,
+    /// Optimisation and evaluation.
+    pub train: TrainOptions,
+}
+
+/// The names that make up a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// Name in the task registry.
+    pub task: String,
+    /// Version of the task's data rules.
+    pub task_version: u32,
+    /// Name in the model registry.
+    pub model: String,
+    /// Recipe the settings started from.
+    pub recipe: String,
+    /// Where the data comes from.
+    pub source: Source,
+    /// Which split rules apply.
+    pub protocol: Protocol,
+    /// Seed of initialisation, batch order and every random draw of the model.
+    pub seed: u64,
+}
+
+/// Which weights are scored on the test split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Select {
+    /// Those of the evaluation with the best validation accuracy (the earliest of equals).
+    Best,
+    /// Those of the last step, as the 2021 trainers did.
+    Last,
+}
+
+/// Which parameters weight decay applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decay {
+    /// Every parameter, as in the 2021 code.
+    All,
+    /// Matrices only: neither biases and norms nor embeddings, positions and the CLS vector.
+    Matrices,
+}
+
+/// Optimisation and evaluation. Lengths are counted in updates (steps) unless said otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainOptions {
+    /// Updates in the whole run.
+    pub steps: usize,
+    /// Examples per update.
+    pub batch: usize,
+    /// Examples per forward pass; the gradients of a batch are accumulated. 0 means the whole batch at once.
+    pub micro_batch: usize,
+    /// Base learning rate, scaled by the schedule.
+    pub rate: f64,
+    /// How the rate moves.
+    pub schedule: Schedule,
+    /// Updates of linear warm-up.
+    pub warmup: usize,
+    /// Decoupled weight decay, multiplied by the scheduled rate.
+    pub weight_decay: f64,
+    /// What decays.
+    pub decay: Decay,
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the square root of the second moment.
+    pub epsilon: f64,
+    /// Largest global L2 norm of the gradient; 0 means no clipping.
+    pub clip: f64,
+    /// Updates between evaluations on the validation split; 0 means at the end only.
+    pub eval_every: usize,
+    /// Validation examples scored at each evaluation; 0 means all of them.
+    pub eval_examples: usize,
+    /// Which weights the test split is scored with.
+    pub select: Select,
+    /// Updates between checkpoints; 0 means at each evaluation.
+    pub checkpoint_every: usize,
+    /// Updates between lines of the metrics log.
+    pub log_every: usize,
+    /// Updates whose times are left out of the speed figures.
+    pub speed_warmup: usize,
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        TrainOptions {
+            steps: 1000,
+            batch: 32,
+            micro_batch: 0,
+            rate: 1e-3,
+            schedule: Schedule::Cosine,
+            warmup: 100,
+            weight_decay: 0.01,
+            decay: Decay::Matrices,
+            beta1: 0.9,
+            beta2: 0.98,
+            epsilon: 1e-9,
+            clip: 1.0,
+            eval_every: 100,
+            eval_examples: 0,
+            select: Select::Best,
+            checkpoint_every: 0,
+            log_every: 10,
+            speed_warmup: 5,
+        }
+    }
+}
+
+impl TrainOptions {
+    fn check(&self) -> Result<()> {
+        let positive = [
+            ("train.steps", self.steps),
+            ("train.batch", self.batch),
+            ("train.log_every", self.log_every),
+        ];
+        for (key, value) in positive {
+            if value == 0 {
+                return Err(Error::usage(format!("{key} must be at least 1")));
+            }
+        }
+        let not_negative = [
+            ("train.rate", self.rate),
+            ("train.weight_decay", self.weight_decay),
+            ("train.epsilon", self.epsilon),
+            ("train.clip", self.clip),
+        ];
+        for (key, value) in not_negative {
+            if !(value.is_finite() && value >= 0.0) {
+                return Err(Error::usage(format!(
+                    "{key} is {value}; it must be a finite number, at least 0"
+                )));
+            }
+        }
+        for (key, value) in [("train.beta1", self.beta1), ("train.beta2", self.beta2)] {
+            if !(0.0..1.0).contains(&value) {
+                return Err(Error::usage(format!(
+                    "{key} is {value}; it must be at least 0 and less than 1"
+                )));
+            }
+        }
+        if self.micro_batch > self.batch {
+            let (micro, batch) = (self.micro_batch, self.batch);
+            return Err(Error::usage(format!(
+                "train.micro_batch is {micro}, more than train.batch, {batch}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Examples per forward pass.
+    pub fn forward_examples(&self) -> usize {
+        if self.micro_batch == 0 {
+            self.batch
+        } else {
+            self.micro_batch
+        }
+    }
+
+    /// Updates between evaluations; the last update is always followed by one.
+    pub fn eval_period(&self) -> usize {
+        if self.eval_every == 0 {
+            self.steps
+        } else {
+            self.eval_every
+        }
+    }
+
+    /// Updates between checkpoints.
+    pub fn checkpoint_period(&self) -> usize {
+        if self.checkpoint_every == 0 {
+            self.eval_period()
+        } else {
+            self.checkpoint_every
+        }
+    }
+}
+
+/// What the command line asks for, before it is resolved.
+#[derive(Clone, Debug)]
+pub struct Wish<'a> {
+    /// Task name.
+    pub task: &'a str,
+    /// Model name.
+    pub model: &'a str,
+    /// Recipe name, or the path of a recipe file.
+    pub recipe: &'a str,
+    /// Source, or the task's default.
+    pub source: Option<Source>,
+    /// Split rules.
+    pub protocol: Protocol,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Assignments `key=value`, later ones winning.
+    pub assignments: &'a [String],
+}
+
+/// A spec together with the registry entries it names.
+pub struct Resolved {
+    /// The frozen settings.
+    pub spec: Spec,
+    /// The task's entry.
+    pub task: &'static dyn Task,
+    /// The model's entry.
+    pub model: &'static Model,
+    /// The recipe, with where it comes from.
+    pub recipe: Recipe,
+    /// What the recipe was overridden with.
+    pub overrides: Vec<String>,
+}
+
+impl Wish<'_> {
+    /// Finds the names, overlays the settings and freezes them.
+    pub fn resolve(&self) -> Result<Resolved> {
+        let task = *names::find("task", self.task, datasets::TASKS, |task| task.about().name)?;
+        let model = *names::find("model", self.model, models::MODELS, |model| model.name)?;
+        let recipe = Recipe::load(self.recipe)?;
+        let source = self.source.unwrap_or(task.about().sources[0]);
+        if !task.about().sources.contains(&source) {
+            let known: Vec<String> = task.about().sources.iter().map(Source::to_string).collect();
+            let message = format!(
+                "{} has no source '{source}' (it has: {})",
+                self.task,
+                known.join(", ")
+            );
+            return Err(Error::usage(message));
+        }
+        let mut settings = json!({
+            "data": task.defaults(),
+            "embed": EmbedOptions::default(),
+            "block": BlockOptions::default(),
+            "head": HeadOptions::default(),
+            "model": (model.defaults)(),
+            "train": TrainOptions::default(),
+        });
+        for layer in recipe.layers(self.task, self.model)? {
+            overlay::lay(&mut settings, &layer, &format!("recipe {}", recipe.name))?;
+        }
+        for assignment in self.assignments {
+            overlay::lay(
+                &mut settings,
+                &overlay::parse_assignment(assignment)?,
+                "--set",
+            )?;
+        }
+        settings["cell"] = json!(Cell {
+            task: self.task.to_owned(),
+            task_version: task.about().version,
+            model: self.model.to_owned(),
+            recipe: recipe.name.clone(),
+            source,
+            protocol: self.protocol,
+            seed: self.seed,
+        });
+        let spec: Spec = serde_json::from_value(settings)
+            .during(Class::Usage, "the settings do not fit together")?;
+        spec.train.check()?;
+        task.shape(&spec.data)?;
+        Ok(Resolved {
+            spec,
+            task,
+            model,
+            recipe,
+            overrides: self.assignments.to_vec(),
+        })
+    }
+}
+
+impl Spec {
+    /// SHA-256 over the settings, in hexadecimal. Equal digests mean runs that must agree bit for bit on one machine.
+    pub fn digest(&self) -> String {
+        let canonical = canonical(&json!(self));
+        Sha256::digest(canonical.as_bytes())
+            .iter()
+            .fold(String::new(), |mut hex, byte| {
+                // Writing to a String cannot fail.
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            })
+    }
+
+    /// The settings as TOML, as saved beside the record.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string_pretty(self).during(Class::Run, "writing the settings as TOML")
+    }
+
+    /// The key of the data this spec trains on.
+    pub fn data_key(&self) -> datasets::Key {
+        datasets::Key {
+            source: self.cell.source,
+            protocol: self.cell.protocol,
+            options: self.data.clone(),
+        }
+    }
+}
+
+/// JSON with sorted keys and no spaces, so that the digest does not depend on the order of sections.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<&String> = map.keys().collect();
+            keys.sort_unstable();
+            let fields: Vec<String> = keys
+                .iter()
+                .map(|key| format!("{}:{}", json!(key), canonical(&map[*key])))
+                .collect();
+            format!("{{{}}}", fields.join(","))
+        }
+        Value::Array(items) => format!(
+            "[{}]",
+            items.iter().map(canonical).collect::<Vec<_>>().join(",")
+        ),
+        leaf => leaf.to_string(),
+    }
+}

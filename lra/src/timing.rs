@@ -1,0 +1,218 @@
+//! Step times: synchronised at both ends of every phase, kept per step, summarised at the end.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use candle_core::Device;
+use results::record::{Phases, Spread};
+use serde::{Deserialize, Serialize};
+
+/// Measures the phases of one step. The time of a step that belongs to no phase is the harness's own.
+pub struct StepClock<'a> {
+    device: &'a Device,
+    began: Instant,
+    phases: Phases,
+}
+
+/// The parts of a step.
+#[derive(Clone, Copy, Debug)]
+pub enum Phase {
+    /// Copying the batch to the device.
+    Transfer,
+    /// The model and the loss.
+    Forward,
+    /// Gradients.
+    Backward,
+    /// Clipping and the update.
+    Optimizer,
+}
+
+impl<'a> StepClock<'a> {
+    /// Starts a step on a device with no work outstanding.
+    pub fn start(device: &'a Device) -> Self {
+        StepClock {
+            device,
+            began: Instant::now(),
+            phases: Phases::default(),
+        }
+    }
+
+    /// Runs `work` as part of a phase and waits for the device to finish it.
+    pub fn phase<T, E: From<candle_core::Error>>(
+        &mut self,
+        phase: Phase,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let began = Instant::now();
+        let value = work()?;
+        self.device.synchronize()?;
+        let seconds = began.elapsed().as_secs_f64();
+        match phase {
+            Phase::Transfer => self.phases.transfer += seconds,
+            Phase::Forward => self.phases.forward += seconds,
+            Phase::Backward => self.phases.backward += seconds,
+            Phase::Optimizer => self.phases.optimizer += seconds,
+        }
+        Ok(value)
+    }
+
+    /// Ends the step.
+    pub fn stop(self) -> StepTime {
+        StepTime {
+            seconds: self.began.elapsed().as_secs_f64(),
+            phases: self.phases,
+        }
+    }
+}
+
+/// The time one step took.
+#[derive(Clone, Copy, Debug)]
+pub struct StepTime {
+    /// From the first to the last instruction of the step.
+    pub seconds: f64,
+    /// Of which in each phase.
+    pub phases: Phases,
+}
+
+/// One line of `timings.jsonl`: the steps since the line before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timings {
+    /// Updates made.
+    pub step: usize,
+    /// Seconds since the line before, evaluation and checkpoints included.
+    pub wall: f64,
+    /// Seconds of steps that only warmed up.
+    pub warmup: Vec<f64>,
+    /// Seconds of each timed step.
+    pub steps: Vec<f64>,
+    /// Sums over the timed steps.
+    pub phases: Phases,
+    /// Largest number of resident bytes seen.
+    pub resident_bytes: u64,
+    /// High-water mark of live heap bytes in the process that wrote the line.
+    pub peak_bytes: u64,
+}
+
+impl Timings {
+    /// Adds a step.
+    pub fn add(&mut self, time: StepTime, is_warmup: bool) {
+        if is_warmup {
+            self.warmup.push(time.seconds);
+            return;
+        }
+        self.steps.push(time.seconds);
+        add(&mut self.phases, &time.phases);
+    }
+
+    /// Reads a whole log and sums it up.
+    pub fn read(path: &Path) -> anyhow::Result<Timings> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let mut sum = Timings::default();
+        for (index, line) in text.lines().enumerate() {
+            let line: Timings = serde_json::from_str(line)
+                .with_context(|| format!("{}:{}", path.display(), index + 1))?;
+            sum.step = line.step;
+            sum.wall += line.wall;
+            sum.warmup.extend(line.warmup);
+            sum.steps.extend(line.steps);
+            add(&mut sum.phases, &line.phases);
+            sum.resident_bytes = sum.resident_bytes.max(line.resident_bytes);
+            sum.peak_bytes = sum.peak_bytes.max(line.peak_bytes);
+        }
+        Ok(sum)
+    }
+
+    /// Steps per second: the median over the timed steps, with the 10th and 90th percentile.
+    pub fn steps_per_second(&self) -> Option<Spread> {
+        let mut rates: Vec<f64> = self.steps.iter().map(|seconds| 1.0 / seconds).collect();
+        rates.sort_by(f64::total_cmp);
+        let quantile = |share: f64| results::stats::quantile(&rates, share);
+        Some(Spread {
+            median: quantile(0.5)?,
+            p10: quantile(0.1)?,
+            p90: quantile(0.9)?,
+        })
+    }
+
+    /// The share of the timed steps that went neither into transfer nor forward, backward or optimizer.
+    pub fn overhead_share(&self) -> f64 {
+        let total: f64 = self.steps.iter().sum();
+        let Phases {
+            transfer,
+            forward,
+            backward,
+            optimizer,
+        } = self.phases;
+        if total > 0.0 {
+            ((total - transfer - forward - backward - optimizer) / total).max(0.0)
+        } else {
+            0.0
+        }
+    }
+}
+
+fn add(sum: &mut Phases, more: &Phases) {
+    sum.transfer += more.transfer;
+    sum.forward += more.forward;
+    sum.backward += more.backward;
+    sum.optimizer += more.optimizer;
+}
+
+/// A duration for people: "48 s", "3 min 20 s", "5 h 10 min", "3.2 days".
+pub fn for_people(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        3600..172_800 => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{:.1} days", duration.as_secs_f64() / 86_400.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_outside_the_phases_counts_as_overhead() {
+        let mut timings = Timings::default();
+        let phases = Phases {
+            transfer: 0.1,
+            forward: 0.3,
+            backward: 0.5,
+            optimizer: 0.05,
+        };
+        timings.add(
+            StepTime {
+                seconds: 9.0,
+                phases,
+            },
+            true,
+        );
+        timings.add(
+            StepTime {
+                seconds: 1.0,
+                phases,
+            },
+            false,
+        );
+        assert!(
+            (timings.overhead_share() - 0.05).abs() < 1e-12,
+            "warm-up steps are left out"
+        );
+        assert_eq!(timings.steps_per_second().unwrap().median, 1.0);
+        assert_eq!(Timings::default().steps_per_second(), None);
+    }
+
+    #[test]
+    fn durations_read_well() {
+        let text = |seconds| for_people(Duration::from_secs(seconds));
+        assert_eq!(
+            [text(48), text(200), text(18_600), text(276_480)],
+            ["48 s", "3 min 20 s", "5 h 10 min", "3.2 days"]
+        );
+    }
+}

@@ -1,0 +1,512 @@
+//! The training loop, plain.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use candle_core::{DType, Device, Tensor};
+use datasets::Splits;
+use models::{Classifier, Context, Draws, Parameters};
+use serde::Serialize;
+
+use crate::batch::{Feed, HostBatch, Layout};
+use crate::checkpoint::{self, Evaluation, Interval, State};
+use crate::eval::{Score, Scorer};
+use crate::optim::{AdamW, Gradients};
+use crate::progress::Reporter;
+use crate::run_folder::{Log, RunFolder};
+use crate::signals::Stop;
+use crate::spec::{Select, Spec, TrainOptions};
+use crate::timing::{Phase, StepClock, StepTime, Timings, for_people};
+use crate::{host, memory};
+
+/// What a run works with.
+pub struct Fit<'a> {
+    /// The frozen settings.
+    pub spec: &'a Spec,
+    /// The data.
+    pub splits: Arc<Splits>,
+    /// How rows become tensors.
+    pub layout: Layout,
+    /// The weights.
+    pub parameters: &'a Parameters,
+    /// The model over the weights.
+    pub classifier: &'a Classifier,
+    /// The same model over the same weights, detached: for scoring.
+    pub scoring: &'a Classifier,
+    /// Where it all lives.
+    pub device: &'a Device,
+    /// Where logs and checkpoints go.
+    pub folder: &'a RunFolder,
+    /// What the user sees.
+    pub reporter: &'a Reporter,
+    /// Whether to stop early.
+    pub stop: &'a Stop,
+    /// How much there is to do.
+    pub work: Work,
+    /// For a reduced recipe, how much more the full one does.
+    pub full: Option<Full>,
+}
+
+/// The amount of work in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Updates.
+    pub steps: usize,
+    /// Examples per update.
+    pub batch: usize,
+    /// Examples scored at each evaluation.
+    pub val: usize,
+    /// Updates between evaluations.
+    pub eval_period: usize,
+    /// Examples scored over the whole run.
+    pub scored: usize,
+}
+
+impl Work {
+    /// The work of a run that scores `val` and `test` examples.
+    pub fn new(options: &TrainOptions, val: usize, test: usize) -> Self {
+        let val = if options.eval_examples == 0 {
+            val
+        } else {
+            options.eval_examples.min(val)
+        };
+        let evaluations = options.steps.div_ceil(options.eval_period());
+        // The selected weights are scored on the validation split once more, and on the test split.
+        let scored = (evaluations + 1) * val + test;
+        Work {
+            steps: options.steps,
+            batch: options.batch,
+            val,
+            eval_period: options.eval_period(),
+            scored,
+        }
+    }
+
+    /// What is left after `step` updates.
+    fn after(self, step: usize) -> Self {
+        Work {
+            steps: self.steps - step,
+            scored: self.scored - step / self.eval_period * self.val,
+            ..self
+        }
+    }
+
+    /// Examples that pass through the model, a training example counting three times: forward and twice that backward.
+    pub fn passes(self) -> f64 {
+        (3 * self.steps * self.batch + self.scored) as f64
+    }
+}
+
+/// The full task beside a reduced one.
+pub struct Full {
+    /// The recipe that trains it.
+    pub recipe: String,
+    /// Its task label.
+    pub label: String,
+    /// Its FLOPs over this run's.
+    pub times: f64,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ending {
+    /// All steps were made and the selected weights were scored.
+    Scored {
+        /// On the whole validation split, or on the part that evaluations use.
+        val: Score,
+        /// On the test split; scored this once.
+        test: Score,
+    },
+    /// The loss or the gradient stopped being finite.
+    Diverged {
+        /// The step at which it did.
+        step: usize,
+        /// What was not finite.
+        reason: String,
+    },
+    /// Somebody asked the run to stop; its state is saved.
+    Interrupted,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line {
+    Train {
+        step: usize,
+        loss: f64,
+        gradient_norm: f64,
+        rate: f64,
+        examples: u64,
+    },
+    Validation {
+        step: usize,
+        loss: f64,
+        accuracy: f64,
+        examples: usize,
+    },
+}
+
+impl Fit<'_> {
+    /// Trains from the last checkpoint, or from the start, to the end, and scores the test split once.
+    pub fn run(&self, resume: bool) -> anyhow::Result<(State, Ending)> {
+        let mut optimizer = AdamW::new(self.parameters, &self.spec.train)?;
+        let mut state = State::default();
+        if resume && self.folder.checkpoint().exists() {
+            state = checkpoint::load(&self.folder.checkpoint(), &mut optimizer)?;
+            self.reporter
+                .say(&format!("resuming after step {}", state.step));
+        }
+        let mut session = Session {
+            fit: self,
+            metrics: Log::open(self.folder.file("metrics.jsonl"), state.metrics_bytes)?,
+            timings: Log::open(self.folder.file("timings.jsonl"), state.timings_bytes)?,
+            optimizer,
+            state,
+            pending: Timings::default(),
+            probe: Some(Timings::default()),
+            line_began: Instant::now(),
+        };
+        let ending = session.go()?;
+        session.write_timings()?;
+        Ok((session.state, ending))
+    }
+
+    fn options(&self) -> &TrainOptions {
+        &self.spec.train
+    }
+
+    fn draws(&self, step: usize, first_row: usize) -> Draws {
+        Draws::new(self.spec.cell.seed, step as u64, first_row as u64)
+    }
+
+    fn scorer(&self) -> Scorer<'_> {
+        let batch = self.options().forward_examples();
+        Scorer {
+            classifier: self.scoring,
+            layout: self.layout,
+            batch,
+            device: self.device,
+        }
+    }
+}
+
+/// One process's share of a run.
+struct Session<'a> {
+    fit: &'a Fit<'a>,
+    optimizer: AdamW,
+    state: State,
+    metrics: Log,
+    timings: Log,
+    pending: Timings,
+    probe: Option<Timings>,
+    line_began: Instant,
+}
+
+/// The sums of one training step.
+struct StepSums {
+    loss: f64,
+    gradient_norm: f64,
+}
+
+impl Session<'_> {
+    fn go(&mut self) -> anyhow::Result<Ending> {
+        let fit = self.fit;
+        let options = fit.options();
+        let first = self.state.step;
+        let feed = Feed::start(
+            Arc::clone(&fit.splits),
+            fit.layout,
+            fit.spec.cell.seed,
+            options.batch,
+            first,
+        )?;
+        fit.reporter
+            .start("train", first as u64, Some(options.steps as u64));
+        loop {
+            let step = self.state.step;
+            if self.evaluation_due() && !self.evaluate()? {
+                return self.interrupt();
+            }
+            if step > first
+                && (step.is_multiple_of(options.checkpoint_period()) || step == options.steps)
+            {
+                self.save()?;
+            }
+            if step >= options.steps {
+                break;
+            }
+            if fit.stop.requested() {
+                return self.interrupt();
+            }
+            let (sums, time) = self.step(&feed)?;
+            let warms_up = step - first < options.speed_warmup;
+            self.pending.add(time, warms_up);
+            self.probe(time, warms_up);
+            let step = self.state.step;
+            if !(sums.loss.is_finite() && sums.gradient_norm.is_finite()) {
+                let what = if sums.loss.is_finite() {
+                    "gradient"
+                } else {
+                    "loss"
+                };
+                fit.reporter.stop();
+                return Ok(Ending::Diverged {
+                    step,
+                    reason: format!("the {what} is not finite"),
+                });
+            }
+            if step.is_multiple_of(options.log_every) || step == options.steps {
+                self.log()?;
+            }
+        }
+        self.finish()
+    }
+
+    /// One update.
+    fn step(&mut self, feed: &Feed) -> anyhow::Result<(StepSums, StepTime)> {
+        let fit = self.fit;
+        let options = fit.options();
+        let mut clock = StepClock::start(fit.device);
+        let host = feed
+            .next()
+            .context("the thread that prepares batches was lost")?;
+        let mut gradients = self.optimizer.no_gradients();
+        let mut loss = 0.0;
+        let rows = host.len();
+        for first in (0..rows).step_by(options.forward_examples()) {
+            let last = (first + options.forward_examples()).min(rows);
+            loss += self.micro_batch(&mut clock, &host, first..last, &mut gradients)?;
+        }
+        let rate =
+            options
+                .schedule
+                .rate(options.rate, self.state.step, options.warmup, options.steps);
+        let update = self.state.step + 1;
+        let gradient_norm = clock.phase(Phase::Optimizer, || {
+            self.optimizer.update(gradients, rate, update)
+        })?;
+        self.state.step = update;
+        self.state.examples += rows as u64;
+        let interval = &mut self.state.interval;
+        interval.steps += 1;
+        interval.examples += rows;
+        interval.loss += loss;
+        interval.gradient_norm += gradient_norm;
+        Ok((
+            StepSums {
+                loss,
+                gradient_norm,
+            },
+            clock.stop(),
+        ))
+    }
+
+    /// Adds the gradients of some rows of a batch; returns the sum of their losses.
+    fn micro_batch(
+        &self,
+        clock: &mut StepClock<'_>,
+        host: &HostBatch,
+        rows: std::ops::Range<usize>,
+        gradients: &mut Gradients,
+    ) -> anyhow::Result<f64> {
+        let fit = self.fit;
+        let (count, total) = (rows.len() as f64, host.len() as f64);
+        let context = Context::new(true, fit.draws(self.state.step, rows.start));
+        let batch = clock.phase(Phase::Transfer, || host.to_device(rows, fit.device))?;
+        let (mean, weighted): (Tensor, Tensor) = clock.phase(Phase::Forward, || {
+            let logits = fit.classifier.forward(&batch.inputs, &context)?;
+            let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
+            // The batch's loss is the mean over its rows, whatever the micro-batches.
+            let weighted = if count == total {
+                mean.clone()
+            } else {
+                (&mean * (count / total))?
+            };
+            candle_core::Result::Ok((mean, weighted))
+        })?;
+        clock.phase(Phase::Backward, || {
+            self.optimizer.accumulate(gradients, weighted.backward()?)
+        })?;
+        Ok(mean.to_dtype(DType::F64)?.to_scalar::<f64>()? * count)
+    }
+
+    /// Writes one line about the steps since the last one.
+    fn log(&mut self) -> anyhow::Result<()> {
+        let options = self.fit.options();
+        let Interval {
+            steps,
+            examples,
+            loss,
+            gradient_norm,
+        } = std::mem::take(&mut self.state.interval);
+        let step = self.state.step;
+        let loss = loss / examples as f64;
+        self.state.train_loss = Some(loss);
+        self.metrics.line(&Line::Train {
+            step,
+            loss,
+            gradient_norm: gradient_norm / steps as f64,
+            rate: options
+                .schedule
+                .rate(options.rate, step - 1, options.warmup, options.steps),
+            examples: self.state.examples,
+        })?;
+        self.fit.reporter.at(step as u64, &self.message());
+        self.write_timings()
+    }
+
+    fn message(&self) -> String {
+        let loss = self
+            .state
+            .train_loss
+            .map_or(String::new(), |loss| format!("loss {loss:.3}"));
+        let accuracy = self.state.last.map_or(String::new(), |last| {
+            format!(", val {:.1} %", 100.0 * last.accuracy)
+        });
+        let speed = self.pending.steps.last().map_or(String::new(), |seconds| {
+            format!(", {:.2} steps/s", 1.0 / seconds)
+        });
+        format!("{loss}{accuracy}{speed}")
+    }
+
+    fn write_timings(&mut self) -> anyhow::Result<()> {
+        let mut line = std::mem::take(&mut self.pending);
+        line.step = self.state.step;
+        line.wall = self.line_began.elapsed().as_secs_f64();
+        line.resident_bytes = host::resident_bytes().unwrap_or(0);
+        line.peak_bytes = memory::peak() as u64;
+        self.line_began = Instant::now();
+        self.timings.line(&line)
+    }
+
+    /// Whether the weights as they are must be scored before training goes on.
+    fn evaluation_due(&self) -> bool {
+        let (options, step) = (self.fit.options(), self.state.step);
+        let scored = self.state.last.is_some_and(|last| last.step == step);
+        step > 0 && !scored && (step.is_multiple_of(options.eval_period()) || step == options.steps)
+    }
+
+    /// Scores the validation split and keeps the weights if they are the best so far. False: asked to stop meanwhile.
+    fn evaluate(&mut self) -> anyhow::Result<bool> {
+        let fit = self.fit;
+        let limit = fit.options().eval_examples;
+        let draws = fit.draws(self.state.step - 1, 0);
+        let Some(score) = fit
+            .scorer()
+            .score(&fit.splits.val, limit, draws, |_| !fit.stop.requested())?
+        else {
+            return Ok(false);
+        };
+        let Score {
+            accuracy,
+            loss,
+            examples,
+        } = score;
+        let step = self.state.step;
+        let evaluation = Evaluation {
+            step,
+            accuracy,
+            loss,
+        };
+        self.state.evaluations += 1;
+        self.state.last = Some(evaluation);
+        self.metrics.line(&Line::Validation {
+            step,
+            loss,
+            accuracy,
+            examples,
+        })?;
+        if self.state.best.is_none_or(|best| accuracy > best.accuracy) {
+            checkpoint::save_parameters(&fit.folder.best(), fit.parameters)?;
+            self.state.best = Some(evaluation);
+        }
+        fit.reporter.at(step as u64, &self.message());
+        Ok(true)
+    }
+
+    /// Saves everything needed to go on from here.
+    fn save(&mut self) -> anyhow::Result<()> {
+        self.write_timings()?;
+        self.state.metrics_bytes = self
+            .metrics
+            .sync()
+            .with_context(|| self.metrics.path().display().to_string())?;
+        self.state.timings_bytes = self
+            .timings
+            .sync()
+            .with_context(|| self.timings.path().display().to_string())?;
+        checkpoint::save(&self.fit.folder.checkpoint(), &self.state, &self.optimizer)
+    }
+
+    fn interrupt(&mut self) -> anyhow::Result<Ending> {
+        self.save()?;
+        self.fit.reporter.stop();
+        Ok(Ending::Interrupted)
+    }
+
+    /// Scores the selected weights.
+    fn finish(&mut self) -> anyhow::Result<Ending> {
+        let fit = self.fit;
+        let options = fit.options();
+        let step = match options.select {
+            Select::Best => {
+                checkpoint::load_parameters(&fit.folder.best(), fit.parameters)?;
+                self.state.best.map_or(self.state.step, |best| best.step)
+            }
+            Select::Last => self.state.step,
+        };
+        let scorer = fit.scorer();
+        let draws = || fit.draws(step - 1, 0);
+        fit.reporter
+            .start("test", 0, Some(fit.splits.test.len() as u64));
+        let going_on = |done| {
+            fit.reporter.at(done as u64, "");
+            !fit.stop.requested()
+        };
+        let val = scorer.score(&fit.splits.val, options.eval_examples, draws(), |_| {
+            !fit.stop.requested()
+        })?;
+        let test = scorer.score(&fit.splits.test, 0, draws(), going_on)?;
+        fit.reporter.stop();
+        Ok(match (val, test) {
+            (Some(val), Some(test)) => Ending::Scored { val, test },
+            _ => Ending::Interrupted,
+        })
+    }
+
+    /// Times the first steps and then says how long the rest will take.
+    fn probe(&mut self, time: StepTime, warms_up: bool) {
+        let Some(probe) = &mut self.probe else { return };
+        probe.add(time, warms_up);
+        let timed = probe.steps.len();
+        if timed < PROBED_STEPS {
+            return;
+        }
+        let seconds = probe.steps.iter().sum::<f64>() / timed as f64;
+        let forward = probe.phases.forward / timed as f64 / self.fit.options().batch as f64;
+        self.probe = None;
+        let work = self.fit.work.after(self.state.step);
+        let left = work.steps as f64 * seconds + work.scored as f64 * forward;
+        let reporter = self.fit.reporter;
+        reporter.say(&format!(
+            "time       about {} to go, at {:.2} steps/s",
+            people(left),
+            1.0 / seconds
+        ));
+        if let Some(full) = &self.fit.full {
+            let whole =
+                self.fit.work.steps as f64 * seconds + self.fit.work.scored as f64 * forward;
+            let estimate = people(whole * full.times);
+            let Full { recipe, label, .. } = full;
+            reporter.say(&format!("full task  {label} by recipe {recipe} would take about {estimate} here, judged by FLOPs"));
+        }
+    }
+}
+
+fn people(seconds: f64) -> String {
+    for_people(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
+/// Steps timed before the duration of a run is estimated.
+const PROBED_STEPS: usize = 3;

@@ -1,0 +1,86 @@
+//! Running the real binary in a folder of its own.
+
+// Each test file is a crate and uses its share of this module.
+#![allow(dead_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A folder with a data directory and an output directory, removed at the end.
+pub struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Place {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The binary with these words as arguments; data and runs go into this place.
+    pub fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lra"));
+        command
+            .args(words.split_whitespace())
+            .current_dir(self.path());
+        command
+            .env("LRA_DATA", self.path().join("data"))
+            .env_remove("RAYON_NUM_THREADS");
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub fn lra(&self, words: &str) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// Runs the binary, which must succeed, and returns its standard output.
+    pub fn ok(&self, words: &str) -> String {
+        let output = self.lra(words);
+        assert!(output.status.success(), "lra {words}: {}", err(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs the binary, which must fail with this exit code, and returns its standard error.
+    pub fn fails(&self, code: i32, words: &str) -> String {
+        let output = self.lra(words);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "lra {words}: {}",
+            err(&output)
+        );
+        err(&output)
+    }
+
+    /// The only run folder under `out`.
+    pub fn run_folder(&self, out: &str) -> PathBuf {
+        let folders: Vec<_> = fs::read_dir(self.path().join(out))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        assert_eq!(folders.len(), 1, "{folders:?}");
+        folders[0].clone()
+    }
+
+    /// The record of the only run under `out`.
+    pub fn record(&self, out: &str) -> Value {
+        let text = fs::read_to_string(self.run_folder(out).join("record.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+}
+
+pub fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A whole run in a second or two: small, but with dropout, evaluations and checkpoints on the way.
+pub const TINY: &str = "run --task listops --recipe smoke --quiet --set data.train=200 --set data.val=40 --set data.test=40";

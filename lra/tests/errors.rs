@@ -1,0 +1,228 @@
+//! Wrong words, damaged files, impossible places: what the user is told, and the exit code.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use common::{Place, TINY};
+
+#[test]
+fn unknown_names_are_answered_with_the_nearest() {
+    let place = Place::new();
+    for (words, hint) in [
+        (
+            "run --task lisops --model performer",
+            "did you mean 'listops'?",
+        ),
+        (
+            "run --task listops --model perfomer",
+            "did you mean 'performer'?",
+        ),
+        (
+            "run --task listops --model performer --recipe laptpo",
+            "did you mean 'laptop'?",
+        ),
+        (
+            "run --task listops --model performer --set train.stesp=3",
+            "did you mean 'train.steps'?",
+        ),
+        (
+            "run --task listops --model performer --set model.featrues=3",
+            "did you mean 'model.features'?",
+        ),
+        (
+            "run --task listops --model performer --set data.max_lenght=99",
+            "did you mean 'data.max_length'?",
+        ),
+        ("data make lisops", "did you mean 'listops'?"),
+        ("list models --long performr", "did you mean 'performer'?"),
+    ] {
+        let message = place.fails(2, words);
+        assert!(message.contains(hint), "lra {words}: {message}");
+        assert!(
+            message.starts_with("error: ") && message.lines().count() == 1,
+            "{message}"
+        );
+    }
+    assert!(
+        !place.path().join("runs").exists(),
+        "nothing is left behind"
+    );
+}
+
+#[test]
+fn impossible_settings_are_usage_errors() {
+    let place = Place::new();
+    for settings in [
+        "train.steps=0",
+        "train.batch=0",
+        "train.beta2=1.0",
+        "train.rate=-1",
+        "train.micro_batch=99",
+        "block.heads=3",
+        "block.dropout=1.5",
+        "data.max_depth=0",
+        "train.steps=many",
+        "nonsense",
+    ] {
+        place.fails(2, &format!("{TINY} --model transformer --set {settings}"));
+    }
+    for words in [
+        "run --task listops",
+        "run --task listops --model bag --seeds 3..3",
+        "run --task listops --model bag --source synthetic",
+        "run --task listops --model bag --device tpu",
+    ] {
+        place.fails(2, words);
+    }
+}
+
+/// The files of the one stored data set.
+fn stored(place: &Place, name: &str) -> PathBuf {
+    let store = place.path().join("data/store");
+    let folders: Vec<_> = fs::read_dir(store)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    assert_eq!(folders.len(), 1, "{folders:?}");
+    folders[0].join(name)
+}
+
+#[test]
+fn damaged_data_is_named_with_a_remedy() {
+    let place = Place::new();
+    place.ok(&format!("{TINY} --model bag"));
+    let file = stored(&place, "train.safetensors");
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    let message = place.fails(3, &format!("{TINY} --model bag --force"));
+    assert!(
+        message.contains("train.safetensors") && message.contains("lra data make"),
+        "{message}"
+    );
+
+    let mut edited = whole;
+    let last = edited.len() - 1;
+    edited[last] ^= 1;
+    fs::write(&file, edited).unwrap();
+    let choice = "--recipe smoke --set data.train=200 --set data.val=40 --set data.test=40";
+    let output = place.lra(&format!("data verify listops {choice}"));
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("FAIL"));
+}
+
+#[test]
+fn published_files_with_a_fault_are_named_with_the_line() {
+    let place = Place::new();
+    let raw = place.path().join("tsv");
+    fs::create_dir(&raw).unwrap();
+    let good = "Source\tTarget\n( ( ( [MAX 2 ) 3 ) ] )\t3\n";
+    for (fault, what) in [
+        (
+            "Source\tTarget\n( ( ( [MAX 2 ) 3 ) ] )\t4\n",
+            "basic_train.tsv:2",
+        ),
+        (
+            "Source\tTarget\n( ( ( [MAX 2 ) 3 ) ] )\t12\n",
+            "basic_train.tsv:2",
+        ),
+        (
+            "Source\tTarget\n( ( ( [MAX 2 ) 3 ) ] )\t3\n[MIN 1 2 ]\n",
+            "basic_train.tsv:3",
+        ),
+    ] {
+        for split in ["val", "test"] {
+            fs::write(raw.join(format!("basic_{split}.tsv")), good).unwrap();
+        }
+        fs::write(raw.join("basic_train.tsv"), fault).unwrap();
+        let message = place.fails(3, "data make listops --source official --from tsv");
+        assert!(message.contains(what), "{message}");
+    }
+    let missing = place.fails(3, "run --task listops --model bag --source official");
+    assert!(
+        missing.contains("basic_train.tsv") && missing.contains("lra data make listops"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn a_second_process_keeps_out_of_a_run_folder() {
+    let place = Place::new();
+    let words = format!("{TINY} --model performer --set train.steps=3000");
+    let mut first = place
+        .command(&words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let patience = Instant::now();
+    while !place.path().join("runs").exists() && patience.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let message = place.fails(2, &words);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(message.contains("another process"), "{message}");
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_written_is_an_error() {
+    let place = Place::new();
+    fs::write(place.path().join("file"), "").unwrap();
+    let message = place.fails(2, &format!("{TINY} --model bag --out file/runs"));
+    assert!(message.contains("file/runs"), "{message}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error_and_leaves_nothing_half_written() {
+    // Only root may mount; elsewhere the test has nothing to stand on.
+    let place = Place::new();
+    let small = place.path().join("small");
+    fs::create_dir(&small).unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+        .arg(&small)
+        .stderr(Stdio::null())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: a small file system cannot be mounted here");
+        return;
+    }
+    let output = place.lra(&format!("{TINY} --model transformer --out small"));
+    let left: Vec<_> = fs::read_dir(&small)
+        .unwrap()
+        .flat_map(|run| fs::read_dir(run.unwrap().path()).unwrap())
+        .map(|file| file.unwrap())
+        .collect();
+    let half: Vec<_> = left
+        .iter()
+        .filter(|file| file.file_name().to_string_lossy().starts_with(".tmp"))
+        .collect();
+    let records = left
+        .iter()
+        .filter(|file| file.file_name() == "record.json")
+        .map(|file| fs::read_to_string(file.path()).unwrap());
+    for record in records {
+        serde_json::from_str::<serde_json::Value>(&record).unwrap();
+    }
+    let unmounted = std::process::Command::new("umount")
+        .arg(&small)
+        .status()
+        .unwrap();
+    assert!(unmounted.success());
+    assert_eq!(output.status.code(), Some(4), "{}", common::err(&output));
+    assert!(
+        common::err(&output).contains("small"),
+        "{}",
+        common::err(&output)
+    );
+    assert!(half.is_empty(), "{half:?}");
+}

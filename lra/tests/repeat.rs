@@ -1,0 +1,150 @@
+//! Equal settings give equal bits: whatever the number of threads, and however often the run was killed.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{Place, TINY};
+
+/// What must not differ between equal runs.
+const PRODUCTS: [&str; 3] = [
+    "metrics.jsonl",
+    "checkpoint.safetensors",
+    "best.safetensors",
+];
+
+fn products(folder: &Path) -> Vec<Vec<u8>> {
+    PRODUCTS
+        .iter()
+        .map(|name| fs::read(folder.join(name)).unwrap())
+        .collect()
+}
+
+fn assert_same(left: &Path, right: &Path) {
+    for (name, (left, right)) in PRODUCTS
+        .iter()
+        .zip(products(left).into_iter().zip(products(right)))
+    {
+        if *name == "checkpoint.safetensors" {
+            // Its header counts the bytes of timings.jsonl, which holds clock times: compare what it stores.
+            assert!(tensors(&left) == tensors(&right), "{name} differs");
+        } else {
+            assert!(left == right, "{name} differs");
+        }
+    }
+}
+
+fn tensors(file: &[u8]) -> &[u8] {
+    let header = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+    &file[8 + header..]
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit_and_the_seed_changes_all() {
+    for model in ["transformer", "performer"] {
+        let place = Place::new();
+        for (out, threads, seed) in [
+            ("one", "1", 0),
+            ("two", "2", 0),
+            ("three", "3", 0),
+            ("other", "2", 1),
+        ] {
+            let mut command =
+                place.command(&format!("{TINY} --model {model} --out {out} --seed {seed}"));
+            let output = command.env("RAYON_NUM_THREADS", threads).output().unwrap();
+            assert!(output.status.success(), "{}", common::err(&output));
+        }
+        let folder = |out: &str| place.run_folder(out);
+        assert_same(&folder("one"), &folder("two"));
+        assert_same(&folder("one"), &folder("three"));
+        assert!(products(&folder("one")) != products(&folder("other")));
+    }
+}
+
+#[test]
+fn micro_batches_make_the_update_of_the_whole_batch() {
+    let place = Place::new();
+    for (out, micro) in [("whole", 0), ("parts", 3)] {
+        place.ok(&format!(
+            "{TINY} --model linear --out {out} --micro-batch {micro} --set train.select=last"
+        ));
+    }
+    let loss = |out: &str| place.record(out)["scores"]["train_loss"].as_f64().unwrap();
+    let (whole, parts) = (loss("whole"), loss("parts"));
+    assert!(
+        (whole - parts).abs() < 1e-4 * whole,
+        "{whole} is not {parts}"
+    );
+}
+
+/// A run of some seconds with a checkpoint every other step.
+const LONGER: &str = "run --task listops --model performer --recipe smoke --quiet --set data.train=400 --set data.val=40 \
+    --set data.test=40 --set train.steps=120 --set train.eval_every=10 --set train.checkpoint_every=2 --set model.redraw=7";
+
+fn start(place: &Place, words: &str) -> Child {
+    place
+        .command(words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn killed_ten_times_and_resumed_it_ends_with_the_same_weights() {
+    let place = Place::new();
+    let began = Instant::now();
+    place.ok(&format!("{LONGER} --out whole"));
+    let whole = began.elapsed();
+    // Different moments in each life, from "hardly started" to "nearly through".
+    for life in 0..10u32 {
+        let mut child = start(&place, &format!("{LONGER} --out killed --resume"));
+        sleep(whole.mul_f64(0.15 + 0.05 * f64::from(life * 7 % 10)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    place.ok(&format!("{LONGER} --out killed --resume"));
+    assert_same(&place.run_folder("whole"), &place.run_folder("killed"));
+    let score = |out: &str| place.record(out)["scores"].clone();
+    assert_eq!(score("whole"), score("killed"));
+}
+
+#[cfg(unix)]
+#[test]
+fn interrupted_it_leaves_a_record_and_goes_on_to_the_same_weights() {
+    let place = Place::new();
+    let words = LONGER.replace("steps=120", "steps=400");
+    place.ok(&format!("{words} --out whole"));
+    let mut child = start(&place, &format!("{words} --out stopped"));
+    let checkpoint = || {
+        fs::read_dir(place.path().join("stopped"))
+            .ok()?
+            .next()?
+            .ok()?
+            .path()
+            .join("checkpoint.safetensors")
+            .exists()
+            .then_some(())
+    };
+    let patience = Instant::now();
+    while checkpoint().is_none() && patience.elapsed() < Duration::from_secs(60) {
+        sleep(Duration::from_millis(5));
+    }
+    let asked = std::process::Command::new("kill")
+        .args(["-TERM", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(asked.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(place.record("stopped")["outcome"]["status"], "interrupted");
+    let refused = place.fails(2, &format!("{words} --out stopped"));
+    assert!(refused.contains("--resume"), "{refused}");
+    place.ok(&format!("{words} --out stopped --resume"));
+    assert_same(&place.run_folder("whole"), &place.run_folder("stopped"));
+}
