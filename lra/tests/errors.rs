@@ -1,6 +1,6 @@
 //! Wrong words, damaged files, impossible places: what the user is told, and the exit code.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 mod common;
 
