@@ -163,3 +163,78 @@ fn check_offsets(bytes: &[u8], rows: usize, tokens: usize) -> Result<(), String>
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::sync::LazyLock;
+
+    use proptest::prelude::*;
+
+    use super::Split;
+    use crate::{Key, Store, Task, tasks::Toy};
+
+    static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::new(root.path());
+        let mut key = Key::default_of(&Toy);
+        for part in ["train", "val", "test"] {
+            key.options[part] = 3.into();
+        }
+        store.open_or_build(&Toy, &key, None, &()).unwrap();
+        fs::read(store.folder(&Toy, &key).join("train.safetensors")).unwrap()
+    });
+
+    fn open(bytes: &[u8]) -> Result<Split, String> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        Split::open(file.path(), 1, Toy.about().classes)
+    }
+
+    #[test]
+    fn bad_columns() {
+        let good = GOOD.clone();
+        assert_eq!(open(&good).unwrap().len(), 3);
+        let header = u64::from_le_bytes(good[..8].try_into().unwrap()) as usize + 8;
+        let change = |position: usize, value: u8| {
+            let mut bytes = good.clone();
+            bytes[position] = value;
+            open(&bytes).unwrap_err()
+        };
+        // Offsets of four u64, then tokens, then three labels.
+        assert_eq!(change(header, 1), "the offset of row 0 is out of order");
+        assert_eq!(
+            change(header + 8, 255),
+            "the offset of row 2 is out of order"
+        );
+        assert_eq!(change(good.len() - 1, 4), "label 4 of 4 classes");
+        assert!(change(header + 3 * 8, 255).starts_with("offsets end at 255, tokens at "));
+        assert!(change(7, 255).starts_with("not a store file"));
+        assert!(open(&[]).is_err());
+        let text = String::from_utf8_lossy(&good[8..header]).replace("offsets\":{", "offsetz\":{");
+        let renamed = [&good[..8], text.as_bytes(), &good[header..]].concat();
+        assert_eq!(open(&renamed).unwrap_err(), "it has no column `offsets`");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        /// Whatever the bytes, opening answers, and what opened can be read to the end.
+        #[test]
+        fn mutated_files(changes in prop::collection::vec((any::<usize>(), any::<u8>()), 1..8), cut in 0_usize..60) {
+            let mut bytes = GOOD.clone();
+            for (position, value) in changes {
+                // Half of the changes hit the header.
+                let limit = if value % 2 == 0 { bytes.len() } else { 300 };
+                bytes[position % limit] = value;
+            }
+            bytes.truncate(bytes.len() - cut / 2);
+            if let Ok(split) = open(&bytes) {
+                for row in 0..split.len() {
+                    prop_assert!(split.tokens(0, row).len() <= bytes.len());
+                    prop_assert!(split.label(row) < 4);
+                }
+            }
+        }
+    }
+}

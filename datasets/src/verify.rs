@@ -1,15 +1,14 @@
 //! Proof that a stored entry is what its manifest says, and what its task promises.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 
 use crate::error::Result;
 use crate::manifest::{Manifest, Part};
+use crate::repeats::{Repeats, row_hash};
 use crate::sink::too_large;
 use crate::store::{open_folder, read_manifest};
 use crate::{About, Digest, Key, Progress, Split, Splits, Store, Task};
@@ -199,44 +198,24 @@ fn check_tokens(split: &Split, max_length: usize, about: &About, name: String) -
     }
 }
 
-/// Rows that occur more than once. Only a promise of the builder makes them a failure: published data has some.
+/// Only a promise of the builder makes repeated rows a failure: published data has some.
 fn check_repeats(splits: &Splits) -> Check {
-    let mut within = 0_u64;
-    let mut between = 0_u64;
-    let mut first_seen: HashMap<[u8; 16], Part> = HashMap::new();
+    let mut repeats = Repeats::default();
     for part in Part::ALL {
         let split = splits.get(part);
-        let hashes: Vec<_> = (0..split.len())
-            .into_par_iter()
-            .map(|row| row_hash(split, row))
-            .collect();
-        for hash in hashes {
-            match first_seen.get(&hash) {
-                None => drop(first_seen.insert(hash, part)),
-                Some(&seen) if seen == part => within += 1,
-                Some(_) => between += 1,
-            }
-        }
+        let row = |row| row_hash((0..split.towers()).map(|tower| split.tokens(tower, row)));
+        let hashes: Vec<_> = (0..split.len()).into_par_iter().map(row).collect();
+        hashes.into_iter().for_each(|hash| repeats.add(part, hash));
     }
-    let detail = format!("{within} repeated within a split, {between} in more than one split");
     let promised = splits.manifest.distinct;
     let name = if promised {
         "no row twice"
     } else {
         "repeated rows (allowed)"
     };
-    Check::new(name, !promised || within + between == 0, detail)
-}
-
-/// Half a SHA-256: at 10^8 rows the chance of one false alarm is 10^-23.
-fn row_hash(split: &Split, row: usize) -> [u8; 16] {
-    let mut digest = Sha256::new();
-    for tower in 0..split.towers() {
-        let tokens = split.tokens(tower, row);
-        digest.update((tokens.len() as u64).to_le_bytes());
-        digest.update(tokens);
-    }
-    let mut half = [0; 16];
-    half.copy_from_slice(&digest.finalize()[..16]);
-    half
+    Check::new(
+        name,
+        !promised || repeats.within + repeats.between == 0,
+        repeats.text(),
+    )
 }

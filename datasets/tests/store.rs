@@ -399,7 +399,7 @@ fn a_broken_promise_is_found() {
     assert_eq!(failed.len(), 1, "{verification}");
     assert_eq!(
         failed[0].detail,
-        "0 repeated within a split, 1 in more than one split"
+        "0 rows repeated within a split, 1 in more than one split"
     );
 }
 

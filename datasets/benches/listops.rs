@@ -1,0 +1,62 @@
+//! How fast ListOps is drawn, evaluated and stored. `cargo bench -p lra-datasets`.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use lra_datasets::tasks::ListOps;
+use lra_datasets::tasks::listops::{Options, evaluate, generate};
+use lra_datasets::{Key, Store};
+
+fn listops(criterion: &mut Criterion) {
+    let options = Options {
+        train: 8_000,
+        val: 1_000,
+        test: 1_000,
+        ..Options::published()
+    };
+    let mut tokens = Vec::new();
+    let mut ends = Vec::new();
+    generate(&options, &(), |_, row, _| {
+        tokens.extend_from_slice(row);
+        ends.push(tokens.len());
+        Ok(())
+    })
+    .unwrap();
+
+    let mut group = criterion.benchmark_group("listops");
+    group.sample_size(10);
+    group.throughput(Throughput::Elements(options.rows() as u64));
+    group.bench_function("generate 10,000 rows", |bencher| {
+        bencher.iter(|| generate(&options, &(), |_, _, _| Ok(())).unwrap());
+    });
+    group.bench_function("evaluate 10,000 rows", |bencher| {
+        bencher.iter(|| {
+            let mut start = 0;
+            let mut sum = 0;
+            for &end in &ends {
+                sum += u64::from(evaluate(&tokens[start..end]).unwrap());
+                start = end;
+            }
+            sum
+        });
+    });
+    group.finish();
+
+    // The whole thing, files and all: what `lra data make listops` waits for.
+    let mut group = criterion.benchmark_group("listops, published size");
+    group.sample_size(10);
+    group.bench_function("store", |bencher| {
+        bencher.iter_batched_ref(
+            || tempfile::tempdir().unwrap(),
+            |root| {
+                Store::new(root.path())
+                    .open_or_build(&ListOps, &Key::default_of(&ListOps), None, &())
+                    .unwrap()
+            },
+            BatchSize::PerIteration,
+        );
+    });
+    group.finish();
+}
+
+criterion_group!(benches, listops);
+criterion_main!(benches);

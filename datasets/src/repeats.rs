@@ -1,0 +1,53 @@
+//! Rows that occur more than once, found by a hash of their tokens.
+
+use std::collections::HashMap;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::Part;
+
+/// Half of a SHA-256: among 10^8 different rows two share it with a probability of 10^-23.
+pub(crate) type RowHash = [u8; 16];
+
+/// The hash of the token sequences of one row.
+pub(crate) fn row_hash<'a>(towers: impl IntoIterator<Item = &'a [u8]>) -> RowHash {
+    let mut digest = Sha256::new();
+    for tokens in towers {
+        digest.update((tokens.len() as u64).to_le_bytes());
+        digest.update(tokens);
+    }
+    let mut half = [0; 16];
+    half.copy_from_slice(&digest.finalize()[..16]);
+    half
+}
+
+/// Counts repeated rows of an entry.
+#[derive(Debug, Default)]
+pub(crate) struct Repeats {
+    first_seen: HashMap<RowHash, Part>,
+    /// Rows that occurred before in the same split.
+    pub within: u64,
+    /// Rows that occurred first in another split.
+    pub between: u64,
+}
+
+impl Repeats {
+    /// Takes in the next row.
+    pub(crate) fn add(&mut self, part: Part, hash: RowHash) {
+        match self.first_seen.get(&hash) {
+            Some(&first) if first == part => self.within += 1,
+            Some(_) => self.between += 1,
+            None => {
+                self.first_seen.insert(hash, part);
+            }
+        }
+    }
+
+    /// Both counts in words.
+    pub(crate) fn text(&self) -> String {
+        format!(
+            "{} rows repeated within a split, {} in more than one split",
+            self.within, self.between
+        )
+    }
+}

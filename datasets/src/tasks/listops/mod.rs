@@ -1,0 +1,137 @@
+//! ListOps: the value of a nested expression of MIN, MAX, MED and SM over digits.
+//!
+//! Nangia and Bowman, 2018, arXiv:1804.06028; lengths and counts as in Tay et al., 2021, arXiv:2011.04006. By default
+//! drawn here with the published parameters: the published files were drawn without a seed, so no generator can give
+//! their very rows, and they are read with the source `official`. About 17 % of the labels are 9, and as many 0; the
+//! first token alone answers 36 %.
+
+use rayon::prelude::*;
+use serde_json::Value;
+
+use crate::baseline::{Baseline, bag_of_tokens, first_token, majority};
+use crate::error::Result;
+use crate::{
+    About, Check, Key, Part, Progress, Protocol, Request, Shape, Sink, Source, Split, Splits, Task,
+};
+
+mod draw;
+mod evaluate;
+mod generate;
+mod options;
+mod published;
+mod vocabulary;
+
+pub use evaluate::{Malformed, Operator, evaluate, evaluate_text};
+pub use generate::{Effort, generate};
+pub use options::Options;
+pub use vocabulary::{CLOSE, FIRST_OPERATOR, TOKENS, Token, tokenizer};
+
+static ABOUT: About = About {
+    name: "listops",
+    title: "ListOps",
+    summary: "The value of a nested expression of MIN, MAX, MED and SM over digits.",
+    paper: "Nangia and Bowman, 2018, arXiv:1804.06028; Tay et al., 2021, arXiv:2011.04006",
+    version: 1,
+    vocabulary: vocabulary::IDS,
+    first_id: 1,
+    classes: 10,
+    towers: 1,
+    sources: &[Source::Generated, Source::Official],
+};
+
+/// The ListOps task.
+pub struct ListOps;
+
+impl Task for ListOps {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn defaults(&self) -> Value {
+        Options::defaults()
+    }
+
+    fn shape(&self, options: &Value) -> Result<Shape> {
+        let options = Options::read(options)?;
+        Ok(Shape {
+            max_length: options.max_length,
+            label: options.label(),
+        })
+    }
+
+    /// Both protocols have the same splits; of the options, only `max_length` applies to published files.
+    fn identity(&self, key: &Key) -> Key {
+        let mut options = key.options.clone();
+        if key.source == Source::Official {
+            options = Options::defaults();
+            options["max_length"] = key.options["max_length"].clone();
+        }
+        Key {
+            source: key.source,
+            protocol: Protocol::Clean,
+            options,
+        }
+    }
+
+    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+        let options = Options::read(request.options)?;
+        if request.source == Source::Official {
+            return published::read(request.raw, options.max_length, request.progress, sink);
+        }
+        let effort = generate(&options, request.progress, |part, tokens, label| {
+            sink.row(part, &[tokens], label)
+        })?;
+        sink.promise_distinct();
+        sink.note(format!(
+            "{} trees drawn, {:.2} % of them of the right length, {} repeated and dropped",
+            effort.attempts,
+            100.0 * effort.accepted as f64 / effort.attempts as f64,
+            effort.repeated,
+        ));
+        Ok(())
+    }
+
+    fn draw(&self, towers: &[&[u8]], label: u8) -> String {
+        draw::draw(towers.first().copied().unwrap_or_default(), label)
+    }
+
+    fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
+        vec![
+            majority(splits, &ABOUT),
+            first_token(splits, &ABOUT),
+            bag_of_tokens(splits, &ABOUT),
+        ]
+    }
+
+    /// Evaluates every stored expression again.
+    fn verify(&self, splits: &Splits, progress: &dyn Progress) -> Vec<Check> {
+        let total = Part::ALL
+            .into_iter()
+            .map(|part| splits.get(part).len() as u64)
+            .sum();
+        progress.begin("evaluating expressions", Some(total));
+        let checks = Part::ALL.map(|part| {
+            let split = splits.get(part);
+            let check = check_answers(split, format!("{}: answers", part.name()));
+            progress.advance(split.len() as u64);
+            check
+        });
+        progress.finish();
+        checks.into()
+    }
+}
+
+fn check_answers(split: &Split, name: String) -> Check {
+    let wrong = (0..split.len()).into_par_iter().find_map_first(|row| {
+        let label = split.label(row);
+        match evaluate(split.tokens(0, row)) {
+            Ok(value) if value == label => None,
+            Ok(value) => Some(format!("row {row} is {value}, but its label is {label}")),
+            Err(problem) => Some(format!("row {row}: {problem}")),
+        }
+    });
+    match wrong {
+        Some(problem) => Check::new(name, false, problem),
+        None => Check::new(name, true, "every expression evaluates to its label"),
+    }
+}

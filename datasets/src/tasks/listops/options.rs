@@ -1,0 +1,145 @@
+//! The parameters of the generator, with the published ones as defaults.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::ABOUT;
+use crate::error::{Error, Result};
+use crate::options::{parse, within};
+
+/// Parameters of the generator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// Which data set of this kind; the published one was drawn without a fixed seed.
+    pub seed: u64,
+    /// Rows of the training split.
+    pub train: usize,
+    /// Rows of the validation split.
+    pub val: usize,
+    /// Rows of the test split.
+    pub test: usize,
+    /// The root has depth 1; nodes at this depth are digits.
+    pub max_depth: usize,
+    /// An operator has 2 to this many arguments, each number equally likely.
+    pub max_args: u32,
+    /// Expressions have more tokens than this.
+    pub min_length: usize,
+    /// Expressions have fewer tokens than this.
+    pub max_length: usize,
+    /// A node above `max_depth` is an operator with this probability, else a digit. The published generator calls the
+    /// same number, 0.25, the probability of a value, but uses it this way round.
+    pub operator_probability: f64,
+}
+
+impl Options {
+    /// The published parameters, and seed 0.
+    pub fn published() -> Options {
+        Options {
+            seed: 0,
+            train: 96_000,
+            val: 2_000,
+            test: 2_000,
+            max_depth: 10,
+            max_args: 10,
+            min_length: 500,
+            max_length: 2000,
+            operator_probability: 0.25,
+        }
+    }
+
+    /// [`published`](Self::published) as JSON.
+    pub fn defaults() -> Value {
+        let Options {
+            seed,
+            train,
+            val,
+            test,
+            max_depth,
+            max_args,
+            min_length,
+            max_length,
+            operator_probability,
+        } = Options::published();
+        json!({
+            "seed": seed,
+            "train": train,
+            "val": val,
+            "test": test,
+            "max_depth": max_depth,
+            "max_args": max_args,
+            "min_length": min_length,
+            "max_length": max_length,
+            "operator_probability": operator_probability,
+        })
+    }
+
+    /// Reads and checks options.
+    ///
+    /// # Errors
+    /// The option that is wrong, or why there are no such expressions.
+    pub fn read(options: &Value) -> Result<Options> {
+        let read: Options = parse(&ABOUT, &Options::defaults(), options)?;
+        within(&ABOUT, "train", read.train, 1..=10_000_000)?;
+        within(&ABOUT, "val", read.val, 1..=10_000_000)?;
+        within(&ABOUT, "test", read.test, 1..=10_000_000)?;
+        within(&ABOUT, "max_depth", read.max_depth, 2..=64)?;
+        within(&ABOUT, "max_args", read.max_args, 2..=100)?;
+        within(&ABOUT, "max_length", read.max_length, 2..=65_536)?;
+        within(
+            &ABOUT,
+            "min_length",
+            read.min_length,
+            0..=read.max_length - 2,
+        )?;
+        within(
+            &ABOUT,
+            "operator_probability",
+            read.operator_probability,
+            0.01..=0.9,
+        )?;
+        let longest = read.longest_tree();
+        if longest <= read.min_length {
+            return Err(Error::Infeasible {
+                task: ABOUT.name,
+                reason: format!(
+                    "no expression is longer than min_length = {}: depth {} with {} arguments reaches {longest} tokens",
+                    read.min_length, read.max_depth, read.max_args
+                ),
+            });
+        }
+        Ok(read)
+    }
+
+    /// Rows of all splits.
+    pub fn rows(&self) -> usize {
+        self.train + self.val + self.test
+    }
+
+    /// `listops` for the published parameters, whatever the seed; else named after the longest length, with a star
+    /// where that is the published one.
+    pub fn label(&self) -> String {
+        let published = Options::published();
+        if *self
+            == (Options {
+                seed: self.seed,
+                ..published.clone()
+            })
+        {
+            ABOUT.name.to_owned()
+        } else if self.max_length == published.max_length {
+            format!("{}@{}*", ABOUT.name, self.max_length)
+        } else {
+            format!("{}@{}", ABOUT.name, self.max_length)
+        }
+    }
+
+    /// Tokens of the full tree: every node an operator with all its arguments, digits at the last depth.
+    fn longest_tree(&self) -> usize {
+        (1..self.max_depth).fold(1_usize, |below, _| {
+            below
+                .saturating_mul(self.max_args as usize)
+                .saturating_add(2)
+        })
+    }
+}

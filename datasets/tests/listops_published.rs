@@ -1,0 +1,347 @@
+//! The reader of the published ListOps files: every accepted form, every refusal, mutated bytes, and real data.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use lra_datasets::tasks::ListOps;
+use lra_datasets::tasks::listops::{TOKENS, evaluate, evaluate_text, tokenizer};
+use lra_datasets::{Class, Key, Part, Result, Source, Splits, Store};
+use proptest::prelude::*;
+use serde_json::json;
+
+mod shared;
+
+const GOOD: &str = "Source\tTarget\n[MAX 2 3 ]\t3\n";
+
+fn official() -> Key {
+    Key {
+        source: Source::Official,
+        ..Key::default_of(&ListOps)
+    }
+}
+
+/// Reads a raw folder with these three files.
+fn read(train: &[u8], val: &[u8], test: &[u8]) -> Result<Splits> {
+    let root = tempfile::tempdir().unwrap();
+    let raw = root.path().join("raw/listops");
+    fs::create_dir_all(&raw).unwrap();
+    for (name, bytes) in [("train", train), ("val", val), ("test", test)] {
+        fs::write(raw.join(format!("basic_{name}.tsv")), bytes).unwrap();
+    }
+    Store::new(root.path()).open_or_build(&ListOps, &official(), None, &())
+}
+
+#[test]
+fn accepted_forms() {
+    let train = "Source\tTarget\r\n( ( ( [MAX 2 ) 3 ) ] )\t3\r\n[SM 9 9 X\t8\r\n\"( ( [MIN 4 ) X )\"\t4\r\n";
+    let val = "\u{feff}Target\tNote\tSource\n7\tlone digit\t7\n\n";
+    let test = "Source\tTarget\n[MED 2 5 ]\t3";
+    let splits = read(train.as_bytes(), val.as_bytes(), test.as_bytes()).unwrap();
+    assert_eq!(
+        (splits.train.tokens(0, 0), splits.train.label(0)),
+        (&[11, 2, 3, 14][..], 3)
+    );
+    assert_eq!(
+        (splits.train.tokens(0, 1), splits.train.label(1)),
+        (&[13, 9, 9, 14][..], 8)
+    );
+    assert_eq!(
+        (splits.train.tokens(0, 2), splits.train.label(2)),
+        (&[10, 4, 14][..], 4)
+    );
+    assert_eq!(
+        (splits.val.tokens(0, 0), splits.val.label(0)),
+        (&[7][..], 7)
+    );
+    assert_eq!(
+        (splits.test.tokens(0, 0), splits.test.label(0)),
+        (&[12, 2, 5, 14][..], 3)
+    );
+    assert!(splits.manifest.partial);
+    assert_eq!(
+        splits.manifest.notes[0],
+        "basic_train.tsv has 3 examples, the published file 96000"
+    );
+}
+
+#[test]
+fn repeats_are_reported_not_refused() {
+    let splits = read(
+        format!("{GOOD}[MAX 2 3 ]\t3\n").as_bytes(),
+        GOOD.as_bytes(),
+        b"Source\tTarget\n1\t1\n",
+    )
+    .unwrap();
+    assert_eq!(
+        splits.manifest.notes.last().unwrap(),
+        "1 rows repeated within a split, 1 in more than one split"
+    );
+}
+
+#[test]
+fn refusals_name_file_and_line() {
+    let long = format!("Source\tTarget\n[MAX {} ]\t1\n", "1 ".repeat(2000));
+    let endless = format!("Source\tTarget\n{}\t1\n", "( ".repeat(1_000_000));
+    let deep = format!("Source\tTarget\n{} 1\t1\n", "[MAX ".repeat(1999));
+    let table: &[(&str, &str, u64, &str)] = &[
+        (
+            "wrong answer",
+            "Source\tTarget\n[MAX 2 3 ]\t3\n[MAX 2 3 ]\t2\n",
+            3,
+            "the expression is 3, but the answer given is 2",
+        ),
+        (
+            "missing column",
+            "Source\tTarget\n[MAX 2 3 ]\n",
+            2,
+            "the column Target is missing",
+        ),
+        (
+            "spaces for tabs",
+            "Source\tTarget\n[MAX 2 3 ] 3\n",
+            2,
+            "the column Target is missing",
+        ),
+        ("no header", "[MAX 2 3 ]\t3\n", 1, "has no column Source"),
+        (
+            "other header",
+            "Source\tLabel\n[MAX 2 3 ]\t3\n",
+            1,
+            "has no column Target",
+        ),
+        ("empty file", "", 1, "has no column Source"),
+        (
+            "label too large",
+            "Source\tTarget\n[MAX 2 3 ]\t10\n",
+            2,
+            "the answer 10 is not 0 to 9",
+        ),
+        (
+            "label negative",
+            "Source\tTarget\n[MAX 2 3 ]\t-1\n",
+            2,
+            "the answer -1 is not 0 to 9",
+        ),
+        (
+            "label not a number",
+            "Source\tTarget\n[MAX 2 3 ]\tthree\n",
+            2,
+            "the answer `three` is not a number",
+        ),
+        (
+            "unknown token",
+            "Source\tTarget\n[FIRST 2 3 ]\t2\n",
+            2,
+            "unknown token `[FIRST`",
+        ),
+        (
+            "the name of a reserved id",
+            "Source\tTarget\n[PAD]\t2\n",
+            2,
+            "unknown token `[PAD]`",
+        ),
+        (
+            "not closed",
+            "Source\tTarget\n[MAX 2 3\t3\n",
+            2,
+            "1 brackets are not closed",
+        ),
+        (
+            "no expression",
+            "Source\tTarget\n\t3\n",
+            2,
+            "there is no expression",
+        ),
+        (
+            "two expressions",
+            "Source\tTarget\n2 3\t3\n",
+            2,
+            "is over before token 1",
+        ),
+        (
+            "too many tokens",
+            &long,
+            2,
+            "more than max_length = 2000 tokens",
+        ),
+        ("over-long line", &endless, 2, "the line is longer than"),
+        ("deeply nested", &deep, 2, "1999 brackets are not closed"),
+    ];
+    for (name, text, line, problem) in table {
+        let error = read(GOOD.as_bytes(), text.as_bytes(), GOOD.as_bytes()).expect_err(name);
+        assert_eq!(error.class(), Class::Data, "{name}");
+        let message = error.to_string();
+        assert!(
+            message.contains(&format!("basic_val.tsv:{line}: ")),
+            "{name}: {message}"
+        );
+        assert!(message.contains(problem), "{name}: {message}");
+        assert!(message.len() < 400, "{name}: {} bytes", message.len());
+    }
+    let error = read(GOOD.as_bytes(), b"Source\tTarget\n", GOOD.as_bytes()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("basic_val.tsv: it has no examples"),
+        "{error}"
+    );
+    let error = read(
+        GOOD.as_bytes(),
+        b"Source\tTarget\n\xff\xfe\t1\n",
+        GOOD.as_bytes(),
+    )
+    .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("basic_val.tsv:2: not text in UTF-8"),
+        "{error}"
+    );
+}
+
+#[test]
+fn missing_files_say_where_and_how() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path());
+    let error = store
+        .open_or_build(&ListOps, &official(), None, &())
+        .unwrap_err();
+    assert_eq!(error.class(), Class::Data);
+    let text = error.to_string();
+    assert!(
+        text.contains(
+            root.path()
+                .join("raw/listops/basic_train.tsv")
+                .to_str()
+                .unwrap()
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("lra data fetch listops") && text.contains("--source generated"),
+        "{text}"
+    );
+
+    // Two of three, where the archive puts them: the third is the one that is missing.
+    let nested = root
+        .path()
+        .join("elsewhere/lra_release/lra_release/listops-1000");
+    fs::create_dir_all(&nested).unwrap();
+    for name in ["train", "val"] {
+        fs::write(nested.join(format!("basic_{name}.tsv")), GOOD).unwrap();
+    }
+    let from = root.path().join("elsewhere");
+    let text = store
+        .open_or_build(&ListOps, &official(), Some(&from), &())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        text.contains(nested.join("basic_test.tsv").to_str().unwrap()),
+        "{text}"
+    );
+    fs::write(nested.join("basic_test.tsv"), GOOD).unwrap();
+    store
+        .open_or_build(&ListOps, &official(), Some(&from), &())
+        .unwrap();
+}
+
+#[test]
+fn generator_options_do_not_apply_to_published_files() {
+    let store = Store::new(Path::new("nowhere"));
+    let with = |option: &str, value| {
+        let mut key = official();
+        key.options[option] = json!(value);
+        store.folder(&ListOps, &key)
+    };
+    assert_eq!(with("seed", 5), with("train", 7));
+    assert_ne!(with("seed", 5), with("max_length", 3000));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    /// Bytes changed, cut and repeated at random: rows or an error about the data, never anything else.
+    #[test]
+    fn mutated_files_are_read_or_refused(
+        changes in prop::collection::vec((0_usize..200, any::<u8>()), 0..6),
+        cut in 0_usize..200,
+        repeat in 0_usize..3,
+    ) {
+        let mut bytes = b"Source\tTarget\r\n( ( ( [MAX 2 ) 3 ) ] )\t3\r\n[SM 9 [MIN 4 5 ] X\t3\r\n7\t7\r\n".to_vec();
+        for (place, value) in changes {
+            let place = place % bytes.len();
+            bytes[place] = value;
+        }
+        bytes.truncate(bytes.len().saturating_sub(cut % 40));
+        let bytes = bytes.repeat(1 + repeat);
+        match read(&bytes, GOOD.as_bytes(), GOOD.as_bytes()) {
+            Ok(splits) => for row in 0..splits.train.len() {
+                prop_assert_eq!(evaluate(splits.train.tokens(0, row)), Ok(splits.train.label(row)));
+            },
+            Err(error) => prop_assert_eq!(error.class(), Class::Data, "{}", error),
+        }
+    }
+
+    /// The quick look-up and the tokenizer itself give the same ids.
+    #[test]
+    fn reader_and_tokenizer_agree(digits in prop::collection::vec(0_usize..10, 1..30), operator in 10_usize..14, parentheses: bool) {
+        let words: Vec<_> = digits.iter().map(|&digit| TOKENS[digit]).collect();
+        let mut text = format!("{} {} X", TOKENS[operator], words.join(" "));
+        if parentheses {
+            text = text.split(' ').map(|word| format!("( {word} )")).collect::<Vec<_>>().join(" ");
+        }
+        let encoding = tokenizer().unwrap().encode(text.as_str(), false).unwrap();
+        let stored: Vec<u8> = encoding.get_ids().iter().map(|&id| id as u8 - 1).collect();
+        let file = format!("Source\tTarget\n{text}\t{}\n", evaluate(&stored).unwrap());
+        let splits = read(file.as_bytes(), GOOD.as_bytes(), GOOD.as_bytes()).unwrap();
+        prop_assert_eq!(splits.train.tokens(0, 0), &stored[..]);
+    }
+}
+
+/// 3,600 rows drawn by the published code, answers included, through the whole reader.
+#[test]
+fn rows_of_the_published_generator() {
+    let Some(files) = shared::unpack("listops/listops_official_code_small.tar.zst") else {
+        return;
+    };
+    let file = |name: &str| {
+        &files
+            .iter()
+            .find(|(path, _)| path.ends_with(name))
+            .unwrap()
+            .1[..]
+    };
+    let (train, val) = (file("basic_train.tsv"), file("basic_val.tsv"));
+    let splits = read(train, val, val).unwrap();
+    assert_eq!([splits.train.len(), splits.val.len()], [3000, 600]);
+    for part in [Part::Train, Part::Val] {
+        let split = splits.get(part);
+        assert!((0..split.len()).all(|row| (501..=1999).contains(&split.tokens(0, row).len())));
+    }
+    // Validation stands in for the missing test file, so each of its rows occurs twice.
+    assert_eq!(
+        splits.manifest.notes.last().unwrap(),
+        "0 rows repeated within a split, 600 in more than one split"
+    );
+}
+
+/// 30,000 rows of the original data of 2018: answer, tab, expression, no header. It uses FIRST and LAST as well.
+#[test]
+fn answers_of_the_original_data() {
+    let Some(files) = shared::unpack("listops/listops_nyu_original_tests.tar.zst") else {
+        return;
+    };
+    assert_eq!(files.len(), 3);
+    for (name, bytes) in files {
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text.lines().count(), 10_000, "{name}");
+        for line in text.lines() {
+            let (answer, expression) = line.split_once('\t').unwrap();
+            assert_eq!(
+                evaluate_text(expression).unwrap().to_string(),
+                answer,
+                "{name}: {line}"
+            );
+        }
+    }
+}

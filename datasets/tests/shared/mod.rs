@@ -1,0 +1,27 @@
+//! Archives of real data, where they are at hand: `$LRA_SHARED_DATA`, else `shared/data` beside the repository.
+
+use std::env;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// The files of a `.tar.zst` archive, by name; nothing, with a word about it, where the archive is not at hand.
+#[allow(clippy::print_stderr)]
+pub fn unpack(archive: &str) -> Option<Vec<(String, Vec<u8>)>> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let root = env::var_os("LRA_SHARED_DATA").map_or(beside, PathBuf::from);
+    let Ok(file) = File::open(root.join(archive)) else {
+        eprintln!("skipped: {archive} is not in {}", root.display());
+        return None;
+    };
+    let plain = ruzstd::decoding::StreamingDecoder::new(BufReader::new(file)).unwrap();
+    let mut files = Vec::new();
+    for entry in tar::Archive::new(plain).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().display().to_string();
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).unwrap();
+        files.push((name, bytes));
+    }
+    Some(files)
+}
