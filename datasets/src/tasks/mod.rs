@@ -2,11 +2,8 @@
 
 use crate::Task;
 
-<<<<<<< HEAD
-pub mod pathfinder;
-=======
 pub mod listops;
->>>>>>> b715f8c (Draw ListOps with the published parameters, in a second instead of six minutes)
+pub mod pathfinder;
 mod toy;
 
 pub use listops::ListOps;
