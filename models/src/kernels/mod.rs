@@ -16,6 +16,7 @@ mod activation;
 mod attention;
 mod buffers;
 mod isa;
+mod kernel_attention;
 mod linear;
 mod math;
 mod matrix;
@@ -26,6 +27,7 @@ mod twin;
 
 pub use activation::{Activation, activate};
 pub use attention::{AttentionDropout, AttentionOptions, attention, attention_packed};
+pub use kernel_attention::{FeatureMap, KernelAttentionOptions, kernel_attention};
 pub use linear::linear;
 pub use norm::layer_norm;
 

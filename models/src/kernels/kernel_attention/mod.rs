@@ -1,0 +1,488 @@
+//! Attention whose weights are products of features, in time linear in the length:
+//! y_i = φ(q_i) S / (φ(q_i)·z + guard) with S = Σ_j φ(k_j) v_jᵀ and z = Σ_j φ(k_j) per head (arXiv 2006.16236).
+//!
+//! Features exist only for 64 positions at a time. Of the forward pass, S and z are kept. Positions are split
+//! into parts by shape alone, and the sums of the parts are added in order.
+
+mod passes;
+
+use std::sync::OnceLock;
+
+use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use self::passes::{Attend, Gather, KeyGradient, Positions, QueryGradient, Sizes, State};
+use super::activation::{Curve, EluPlusOne, Identity, Relu};
+use super::buffers::{Shared, floats, fresh, pieces, read, sum_partials, tensor};
+use super::isa::Isa;
+use super::tile::{Rows, SIDE};
+
+const NAME: &str = "kernel attention";
+/// Tasks that a pass is split into where the heads alone are fewer.
+const TASKS: usize = 16;
+/// Blocks of positions below which a part is not worth its own sums.
+const LEAST_BLOCKS: usize = 4;
+
+/// The map φ from a query or key to features, all of which must come out non-negative.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FeatureMap {
+    /// The operands are features already.
+    Given,
+    /// elu(x) + 1.
+    EluPlusOne,
+    /// max(x, 0) + floor.
+    Relu {
+        /// Added to every feature.
+        floor: f32,
+    },
+}
+
+/// What kernel attention needs besides queries, keys and values.
+#[derive(Clone, Debug)]
+pub struct KernelAttentionOptions {
+    /// Number of heads H; head h owns columns h M to (h + 1) M of queries and keys, h E to (h + 1) E of values.
+    pub heads: usize,
+    /// From queries and keys to features.
+    pub map: FeatureMap,
+    /// Added to the denominator, so that an example without a real key yields zeros.
+    pub guard: f64,
+    /// (B, keys), 1 for a real key and 0 for padding.
+    pub mask: Option<Tensor>,
+}
+
+/// Kernel attention of queries (B, Lq, H M) on keys (B, Lk, H M) and values (B, Lk, H E); yields (B, Lq, H E).
+pub fn kernel_attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    options: &KernelAttentionOptions,
+) -> Result<Tensor> {
+    let ((batch, _, features), (_, keys, values)) = (q.dims3()?, v.dims3()?);
+    let heads = options.heads;
+    if k.dims() != [batch, keys, features] || v.dim(0)? != batch {
+        bail!(
+            "{NAME}: queries {:?}, keys {:?}, values {:?}",
+            q.shape(),
+            k.shape(),
+            v.shape()
+        );
+    }
+    if heads == 0 || features * values == 0 || features % heads + values % heads != 0 {
+        bail!("{NAME}: widths {features} and {values} cannot be split into {heads} heads");
+    }
+    let real = match &options.mask {
+        Some(mask) if mask.dims() != [batch, keys] => {
+            bail!(
+                "{NAME}: mask {:?} for {batch} examples of {keys} keys",
+                mask.shape()
+            )
+        }
+        Some(mask) => Some(read(NAME, &mask.contiguous()?)?.to_vec()),
+        None => None,
+    };
+    let op = KernelAttention {
+        heads,
+        map: options.map,
+        guard: options.guard as f32,
+        real,
+        states: OnceLock::new(),
+    };
+    q.contiguous()?
+        .apply_op3(&k.contiguous()?, &v.contiguous()?, op)
+}
+
+struct KernelAttention {
+    heads: usize,
+    map: FeatureMap,
+    guard: f32,
+    /// (B, Lk), not zero for a real key.
+    real: Option<Vec<f32>>,
+    /// S and z of each head.
+    states: OnceLock<Vec<f32>>,
+}
+
+/// One call, with its operands.
+struct Problem<'a> {
+    op: &'a KernelAttention,
+    batch: usize,
+    queries_len: usize,
+    keys_len: usize,
+    sizes: Sizes,
+    q: &'a [f32],
+    k: &'a [f32],
+    v: &'a [f32],
+}
+
+/// Positions `start..end` of one head.
+#[derive(Clone, Copy)]
+struct Part {
+    example: usize,
+    head: usize,
+    range: (usize, usize),
+}
+
+impl KernelAttention {
+    fn problem<'a>(
+        &'a self,
+        [q_shape, v_shape]: [&Shape; 2],
+        [q, k, v]: [&'a [f32]; 3],
+    ) -> Result<Problem<'a>> {
+        let ((batch, queries_len, features), (_, keys_len, values)) =
+            (q_shape.dims3()?, v_shape.dims3()?);
+        let sizes = Sizes {
+            features: features / self.heads,
+            values: values / self.heads,
+        };
+        Ok(Problem {
+            op: self,
+            batch,
+            queries_len,
+            keys_len,
+            sizes,
+            q,
+            k,
+            v,
+        })
+    }
+}
+
+impl CustomOp3 for KernelAttention {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        q: &CpuStorage,
+        q_layout: &Layout,
+        k: &CpuStorage,
+        k_layout: &Layout,
+        v: &CpuStorage,
+        v_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let data = [
+            floats(NAME, q, q_layout)?,
+            floats(NAME, k, k_layout)?,
+            floats(NAME, v, v_layout)?,
+        ];
+        let problem = self.problem([q_layout.shape(), v_layout.shape()], data)?;
+        let (output, states) = match self.map {
+            FeatureMap::Given => problem.forward(Identity),
+            FeatureMap::EluPlusOne => problem.forward(EluPlusOne),
+            FeatureMap::Relu { floor } => problem.forward(Relu { floor }),
+        };
+        // The operation runs once: each call of `kernel_attention` makes its own.
+        let _ = self.states.set(states);
+        let shape = (
+            problem.batch,
+            problem.queries_len,
+            self.heads * problem.sizes.values,
+        );
+        Ok((CpuStorage::F32(output), shape.into()))
+    }
+
+    fn bwd(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        output: &Tensor,
+        doutput: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let Some(states) = self.states.get() else {
+            bail!("{NAME}: backward before forward");
+        };
+        let doutput = doutput.contiguous()?;
+        let shapes = [q.shape(), k.shape(), v.shape()];
+        let (q, k, v) = (read(NAME, q)?, read(NAME, k)?, read(NAME, v)?);
+        let (output, doutput) = (read(NAME, output)?, read(NAME, &doutput)?);
+        let problem = self.problem([shapes[0], shapes[2]], [&q, &k, &v])?;
+        let [dq, dk, dv] = match self.map {
+            FeatureMap::Given => problem.backward(Identity, states, &output, &doutput),
+            FeatureMap::EluPlusOne => problem.backward(EluPlusOne, states, &output, &doutput),
+            FeatureMap::Relu { floor } => {
+                problem.backward(Relu { floor }, states, &output, &doutput)
+            }
+        };
+        Ok((
+            Some(tensor(dq, shapes[0])?),
+            Some(tensor(dk, shapes[1])?),
+            Some(tensor(dv, shapes[2])?),
+        ))
+    }
+}
+
+impl Problem<'_> {
+    fn head_count(&self) -> usize {
+        self.batch * self.op.heads
+    }
+
+    /// Parts of every head for `length` positions, part by part of each head in turn; and parts per head.
+    fn parts(&self, length: usize) -> (Vec<Part>, usize) {
+        let blocks = length.div_ceil(SIDE);
+        let count = TASKS
+            .div_ceil(self.head_count().max(1))
+            .min(blocks / LEAST_BLOCKS)
+            .max(1);
+        let edge = |part: usize| (blocks * part / count * SIDE).min(length);
+        let heads = (0..self.head_count()).map(|i| (i / self.op.heads, i % self.op.heads));
+        let part = |(example, head)| {
+            (0..count).map(move |part| Part {
+                example,
+                head,
+                range: (edge(part), edge(part + 1)),
+            })
+        };
+        (heads.flat_map(part).collect(), count)
+    }
+
+    /// The rows of one head of an operand with rows of `width` per head.
+    fn rows<'b>(&self, data: &'b [f32], length: usize, width: usize, part: Part) -> Rows<'b> {
+        let stride = self.op.heads * width;
+        Rows {
+            data,
+            start: part.example * length * stride + part.head * width,
+            stride,
+            width,
+        }
+    }
+
+    fn keys(&self, part: Part) -> Positions<'_> {
+        let real = self.op.real.as_ref();
+        Positions {
+            rows: self.rows(self.k, self.keys_len, self.sizes.features, part),
+            real: real.map(|real| &real[part.example * self.keys_len..][..self.keys_len]),
+        }
+    }
+
+    fn state<'b>(&self, states: &'b [f32], part: Part) -> State<'b> {
+        let len = self.sizes.state();
+        let head = part.example * self.op.heads + part.head;
+        State::new(self.sizes, &states[head * len..][..len])
+    }
+
+    /// Output (B, Lq, H E), and S and z of each head.
+    fn forward<C: Curve>(&self, curve: C) -> (Vec<f32>, Vec<f32>) {
+        let isa = Isa::current();
+        let Sizes { features, values } = self.sizes;
+        let states = self.sums(self.keys_len, |part, state| {
+            isa.run(Gather {
+                curve,
+                sizes: self.sizes,
+                keys: self.keys(part),
+                values: self.rows(self.v, self.keys_len, values, part),
+                range: part.range,
+                state,
+            });
+        });
+        let mut output = fresh(self.batch * self.queries_len * self.op.heads * values);
+        let shared = Shared::new(&mut output);
+        self.parts(self.queries_len)
+            .0
+            .into_par_iter()
+            .for_each(|part| {
+                isa.run(Attend {
+                    curve,
+                    sizes: self.sizes,
+                    guard: self.op.guard,
+                    state: self.state(&states, part),
+                    queries: self.rows(self.q, self.queries_len, features, part),
+                    range: part.range,
+                    out: self.writer(&shared, self.queries_len, values, part),
+                });
+            });
+        (output, states)
+    }
+
+    /// Gradients of queries, keys and values.
+    fn backward<C: Curve>(
+        &self,
+        curve: C,
+        states: &[f32],
+        output: &[f32],
+        doutput: &[f32],
+    ) -> [Vec<f32>; 3] {
+        let isa = Isa::current();
+        let Sizes { features, values } = self.sizes;
+        let (mut dq, mut dk, mut dv) = (
+            fresh(self.q.len()),
+            fresh(self.k.len()),
+            fresh(self.v.len()),
+        );
+        let shared = [&mut dq, &mut dk, &mut dv].map(|buffer| Shared::new(buffer));
+        let dstates = self.sums(self.queries_len, |part, dstate| {
+            isa.run(QueryGradient {
+                curve,
+                sizes: self.sizes,
+                guard: self.op.guard,
+                state: self.state(states, part),
+                queries: self.rows(self.q, self.queries_len, features, part),
+                output: self.rows(output, self.queries_len, values, part),
+                doutput: self.rows(doutput, self.queries_len, values, part),
+                range: part.range,
+                dstate,
+                out: self.writer(&shared[0], self.queries_len, features, part),
+            });
+        });
+        self.parts(self.keys_len)
+            .0
+            .into_par_iter()
+            .for_each(|part| {
+                isa.run(KeyGradient {
+                    curve,
+                    sizes: self.sizes,
+                    dstate: self.state(&dstates, part),
+                    keys: self.keys(part),
+                    values: self.rows(self.v, self.keys_len, values, part),
+                    range: part.range,
+                    dkeys: self.writer(&shared[1], self.keys_len, features, part),
+                    dvalues: self.writer(&shared[2], self.keys_len, values, part),
+                });
+            });
+        [dq, dk, dv]
+    }
+
+    /// A state for each head, to which `add` contributes the positions of each part.
+    fn sums(&self, length: usize, add: impl Fn(Part, &mut [f32]) + Sync) -> Vec<f32> {
+        let (parts, per_head) = self.parts(length);
+        let len = self.sizes.state();
+        let mut partials = vec![0.0; parts.len() * len];
+        let states = pieces(&mut partials, len, parts.len());
+        parts
+            .into_par_iter()
+            .zip(states)
+            .for_each(|(part, state)| add(part, state));
+        if per_head == 1 {
+            return partials;
+        }
+        partials
+            .chunks(per_head * len)
+            .flat_map(|head| sum_partials(head, len))
+            .collect()
+    }
+
+    /// Gives the row of a position of `part`'s head, in an output with rows of `width` per head.
+    fn writer<'b>(
+        &self,
+        shared: &'b Shared<'_>,
+        length: usize,
+        width: usize,
+        part: Part,
+    ) -> impl FnMut(usize) -> &'b mut [f32] + use<'b> {
+        let stride = self.op.heads * width;
+        let start = part.example * length * stride + part.head * width;
+        // SAFETY: parts have different heads or different positions, each part asks for its own positions
+        // only, and is done with a row when it asks for the next.
+        move |position| unsafe { shared.slice(start + position * stride, width) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+    use candle_core::{D, Device};
+
+    fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
+        let (b, l, w) = x.dims3()?;
+        x.reshape((b, l, heads, w / heads))?
+            .transpose(1, 2)?
+            .contiguous()
+    }
+
+    fn composed(
+        x: &[Tensor],
+        heads: usize,
+        map: FeatureMap,
+        mask: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        let map = |x: &Tensor| match map {
+            FeatureMap::Given => Ok(x.clone()),
+            FeatureMap::EluPlusOne => x.elu(1.0)? + 1.0,
+            FeatureMap::Relu { floor } => x.relu()? + f64::from(floor),
+        };
+        let (q, k, v) = (
+            split(&map(&x[0])?, heads)?,
+            split(&map(&x[1])?, heads)?,
+            split(&x[2], heads)?,
+        );
+        let mut weights = q.matmul(&k.t()?)?; // (B, H, Lq, Lk)
+        if let Some(mask) = mask {
+            let (b, l) = mask.dims2()?;
+            weights =
+                weights.broadcast_mul(&mask.to_dtype(weights.dtype())?.reshape((b, 1, 1, l))?)?;
+        }
+        let sums = (weights.sum_keepdim(D::Minus1)? + 1e-6)?;
+        let y = weights.matmul(&v)?.broadcast_div(&sums)?.transpose(1, 2)?;
+        y.flatten_from(2)
+    }
+
+    #[test]
+    fn kernel_attention_meets_its_twin() {
+        let mut sampler = Sampler::new(12);
+        for (batch, queries, keys, heads, features, values) in [
+            (1, 1, 1, 1, 1, 1),
+            (2, 5, 9, 2, 3, 7),
+            (2, 64, 64, 2, 16, 16),
+            (1, 700, 600, 1, 24, 40),
+            (3, 130, 65, 2, 33, 32),
+        ] {
+            let q = sampler.normal(&[batch, queries, heads * features], 1.0);
+            let k = sampler.normal(&[batch, keys, heads * features], 1.0);
+            let v = sampler.normal(&[batch, keys, heads * values], 1.0);
+            let marks: Vec<f32> = (0..batch * keys)
+                .map(|i| f32::from(i % keys == 0 || sampler.uniform() < 0.7))
+                .collect();
+            let mask = Tensor::from_vec(marks, (batch, keys), &Device::Cpu).unwrap();
+            for map in [
+                FeatureMap::EluPlusOne,
+                FeatureMap::Relu { floor: 0.01 },
+                FeatureMap::Given,
+            ] {
+                let (q, k) = match map {
+                    FeatureMap::Given => (q.abs().unwrap(), k.abs().unwrap()),
+                    _ => (q.clone(), k.clone()),
+                };
+                let inputs = [q, k, v.clone()];
+                for mask in [None, Some(mask.clone())] {
+                    let options = KernelAttentionOptions {
+                        heads,
+                        map,
+                        guard: 1e-6,
+                        mask: mask.clone(),
+                    };
+                    agree(
+                        "kernel attention",
+                        &inputs,
+                        |x| kernel_attention(&x[0], &x[1], &x[2], &options),
+                        |x| composed(x, heads, map, mask.as_ref()),
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_example_without_a_key_yields_zeros_and_shapes_that_do_not_fit_are_errors() {
+        let mut sampler = Sampler::new(13);
+        let x = sampler.normal(&[1, 6, 8], 1.0);
+        let options = |heads, keys| KernelAttentionOptions {
+            heads,
+            map: FeatureMap::EluPlusOne,
+            guard: 1e-6,
+            mask: Some(Tensor::zeros((1, keys), candle_core::DType::F32, &Device::Cpu).unwrap()),
+        };
+        let y = kernel_attention(&x, &x, &x, &options(2, 6)).unwrap();
+        assert_eq!(
+            y.abs()
+                .unwrap()
+                .sum_all()
+                .unwrap()
+                .to_scalar::<f32>()
+                .unwrap(),
+            0.0
+        );
+        assert!(kernel_attention(&x, &x, &x, &options(3, 6)).is_err());
+        assert!(kernel_attention(&x, &x, &x, &options(2, 5)).is_err());
+    }
+}

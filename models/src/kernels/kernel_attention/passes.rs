@@ -1,0 +1,441 @@
+//! The loops over positions: four passes, each over some positions of one head.
+//!
+//! With features f of queries and g of keys, values v, n_i = f_i·z + guard, and output y_i = f_i S / n_i:
+//! S = Σ_j g_j v_jᵀ and z = Σ_j g_j. With e_i = dy_i / n_i and c_i = e_i·y_i the gradients are
+//! df_i = S e_i - c_i z, dS = Σ_i f_i e_iᵀ, dz = -Σ_i c_i f_i, dg_j = dS v_j + dz, dv_j = dSᵀ g_j.
+
+use crate::kernels::activation::Curve;
+use crate::kernels::isa::{Kernel, Lanes};
+use crate::kernels::tile::{Left, PANEL, Rows, SIDE, pack_panels, pack_rows, padded, product};
+
+/// Sizes of a head: features M, values E.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) features: usize,
+    pub(super) values: usize,
+}
+
+impl Sizes {
+    /// Length of a [`State`].
+    pub(super) fn state(self) -> usize {
+        self.matrix() + padded(self.features)
+    }
+
+    fn matrix(self) -> usize {
+        self.features.next_multiple_of(PANEL) * padded(self.values)
+    }
+}
+
+/// S (M, E) and z (M), or their gradients, padded.
+#[derive(Clone, Copy)]
+pub(super) struct State<'a> {
+    sizes: Sizes,
+    matrix: &'a [f32],
+    total: &'a [f32],
+}
+
+impl<'a> State<'a> {
+    pub(super) fn new(sizes: Sizes, data: &'a [f32]) -> Self {
+        let (matrix, total) = data.split_at(sizes.matrix());
+        State {
+            sizes,
+            matrix,
+            total,
+        }
+    }
+
+    /// Sᵀ, (E, padded M).
+    fn transposed(self) -> Vec<f32> {
+        let (wide, features) = (padded(self.sizes.values), padded(self.sizes.features));
+        let mut transposed = vec![0.0; self.sizes.values * features];
+        for (f, row) in self
+            .matrix
+            .chunks_exact(wide)
+            .take(self.sizes.features)
+            .enumerate()
+        {
+            for (v, x) in row.iter().take(self.sizes.values).enumerate() {
+                transposed[v * features + f] = *x;
+            }
+        }
+        transposed
+    }
+}
+
+/// One operand of a head, and which of its positions count (all of them, if absent).
+#[derive(Clone, Copy)]
+pub(super) struct Positions<'a> {
+    pub(super) rows: Rows<'a>,
+    pub(super) real: Option<&'a [f32]>,
+}
+
+impl Positions<'_> {
+    fn is_real(&self, position: usize) -> bool {
+        self.real.is_none_or(|real| real[position] != 0.0)
+    }
+}
+
+/// A block of rows in the layouts of the products.
+struct Block {
+    width: usize,
+    /// (position, padded width), padding zero.
+    rows: Vec<f32>,
+    /// Panels of positions: left operand of products with S.
+    panels: Vec<f32>,
+    /// Panels of columns: left operand of sums over positions.
+    columns: Vec<f32>,
+}
+
+impl Block {
+    fn new(width: usize) -> Self {
+        Block {
+            width,
+            rows: vec![0.0; SIDE * padded(width)],
+            panels: vec![0.0; SIDE * width],
+            columns: vec![0.0; SIDE * width.next_multiple_of(PANEL)],
+        }
+    }
+
+    /// Features of positions `first..first + count`; zero where a position does not count.
+    #[inline(always)]
+    fn features<S: Lanes, C: Curve>(
+        &mut self,
+        s: S,
+        curve: C,
+        x: Positions,
+        first: usize,
+        count: usize,
+    ) {
+        for (i, row) in self
+            .rows
+            .chunks_exact_mut(padded(self.width))
+            .take(count)
+            .enumerate()
+        {
+            let row = &mut row[..self.width];
+            if !x.is_real(first + i) {
+                row.fill(0.0);
+                continue;
+            }
+            let (from, from_tail) = S::as_simd_f32s(x.rows.row(first + i));
+            let (to, to_tail) = S::as_mut_simd_f32s(row);
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = curve.value(s, *from);
+            }
+            if !to_tail.is_empty() {
+                s.partial_store_f32s(to_tail, curve.value(s, s.partial_load_f32s(from_tail)));
+            }
+        }
+    }
+
+    fn load(&mut self, rows: Rows, first: usize, count: usize) {
+        pack_rows(rows.from(first), count, 1.0, &mut self.rows);
+    }
+
+    fn pack_panels(&mut self, count: usize) {
+        let rows = Rows {
+            data: &self.rows,
+            start: 0,
+            stride: padded(self.width),
+            width: self.width,
+        };
+        pack_panels(rows, count, &mut self.panels);
+    }
+
+    fn pack_columns(&mut self, count: usize) {
+        let panels = self.columns.chunks_exact_mut(SIDE * PANEL);
+        for (panel, columns) in panels.enumerate() {
+            let rows = self.rows.chunks_exact(padded(self.width)).take(count);
+            for (row, columns) in rows.zip(columns.chunks_exact_mut(PANEL)) {
+                columns.copy_from_slice(&row[panel * PANEL..(panel + 1) * PANEL]);
+            }
+        }
+    }
+
+    fn row(&self, i: usize) -> &[f32] {
+        let wide = padded(self.width);
+        &self.rows[i * wide..(i + 1) * wide]
+    }
+}
+
+#[inline(always)]
+fn dot<S: Lanes>(s: S, a: &[f32], b: &[f32]) -> f32 {
+    let (a, _) = S::as_simd_f32s(a);
+    let (b, _) = S::as_simd_f32s(b);
+    let sum = a
+        .iter()
+        .zip(b)
+        .fold(s.splat_f32s(0.0), |sum, (a, b)| s.fma(*a, *b, sum));
+    s.reduce_sum_f32s(sum)
+}
+
+#[inline(always)]
+fn add_scaled<S: Lanes>(s: S, total: &mut [f32], x: &[f32], scale: f32) {
+    let (total, _) = S::as_mut_simd_f32s(total);
+    let (x, _) = S::as_simd_f32s(x);
+    for (total, x) in total.iter_mut().zip(x) {
+        *total = s.fma(*x, s.splat_f32s(scale), *total);
+    }
+}
+
+/// Writes `row * slope(x)`; the curve's slope at the inputs of the features.
+#[inline(always)]
+fn write_gradient<S: Lanes, C: Curve>(s: S, curve: C, x: &[f32], row: &[f32], out: &mut [f32]) {
+    let (x, x_tail) = S::as_simd_f32s(x);
+    let (out, out_tail) = S::as_mut_simd_f32s(out);
+    let (row, rest) = row.split_at(x.len() * S::F32_LANES);
+    let (row, _) = S::as_simd_f32s(row);
+    for ((out, x), row) in out.iter_mut().zip(x).zip(row) {
+        *out = s.mul_f32s(curve.slope(s, *x), *row);
+    }
+    if !out_tail.is_empty() {
+        let slope = curve.slope(s, s.partial_load_f32s(x_tail));
+        let row = s.partial_load_f32s(&rest[..out_tail.len()]);
+        s.partial_store_f32s(out_tail, s.mul_f32s(slope, row));
+    }
+}
+
+/// Adds the features and values of positions `range` to `state` (S and z).
+pub(super) struct Gather<'a, C> {
+    pub(super) curve: C,
+    pub(super) sizes: Sizes,
+    pub(super) keys: Positions<'a>,
+    pub(super) values: Rows<'a>,
+    pub(super) range: (usize, usize),
+    pub(super) state: &'a mut [f32],
+}
+
+impl<C: Curve> Kernel for Gather<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let Gather {
+            curve,
+            sizes,
+            keys,
+            values,
+            range: (start, end),
+            state,
+        } = self;
+        let (matrix, total) = state.split_at_mut(sizes.matrix());
+        let wide = padded(sizes.values);
+        let (mut features, mut block) = (Block::new(sizes.features), Block::new(sizes.values));
+        for first in (start..end).step_by(SIDE) {
+            let count = SIDE.min(end - first);
+            features.features(s, curve, keys, first, count);
+            features.pack_columns(count);
+            block.load(values, first, count);
+            sum_products(s, &features, &block, matrix, (sizes.features, wide, count));
+            for i in 0..count {
+                add_scaled(s, total, features.row(i), 1.0);
+            }
+        }
+    }
+}
+
+/// matrix (M, E) += featuresᵀ values.
+#[inline(always)]
+fn sum_products<S: Lanes>(
+    s: S,
+    features: &Block,
+    values: &Block,
+    matrix: &mut [f32],
+    (m, wide, count): (usize, usize, usize),
+) {
+    product::<S, _, _, true>(
+        s,
+        Left::panels(&features.columns, SIDE),
+        (&values.rows, wide),
+        (matrix, wide),
+        (m.next_multiple_of(PANEL), wide, count),
+    );
+}
+
+/// Writes the outputs of queries `range`, each `out(position)`.
+pub(super) struct Attend<'a, C, O> {
+    pub(super) curve: C,
+    pub(super) sizes: Sizes,
+    pub(super) guard: f32,
+    pub(super) state: State<'a>,
+    pub(super) queries: Rows<'a>,
+    pub(super) range: (usize, usize),
+    pub(super) out: O,
+}
+
+impl<'a, C: Curve, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, C, O> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(mut self, s: S) {
+        let wide = padded(self.sizes.values);
+        let queries = Positions {
+            rows: self.queries,
+            real: None,
+        };
+        let mut features = Block::new(self.sizes.features);
+        let mut sums = vec![0.0; SIDE * wide];
+        let (start, end) = self.range;
+        for first in (start..end).step_by(SIDE) {
+            let count = SIDE.min(end - first);
+            features.features(s, self.curve, queries, first, count);
+            features.pack_panels(count);
+            product::<S, _, _, false>(
+                s,
+                Left::panels(&features.panels, self.sizes.features),
+                (self.state.matrix, wide),
+                (&mut sums, wide),
+                (count.next_multiple_of(PANEL), wide, self.sizes.features),
+            );
+            for (i, sums) in sums.chunks_exact(wide).take(count).enumerate() {
+                let inverse = (dot(s, features.row(i), self.state.total) + self.guard).recip();
+                for (out, x) in (self.out)(first + i).iter_mut().zip(sums) {
+                    *out = x * inverse;
+                }
+            }
+        }
+    }
+}
+
+/// Writes the gradients of queries `range`, and adds to those of S and z (`dstate`).
+pub(super) struct QueryGradient<'a, C, O> {
+    pub(super) curve: C,
+    pub(super) sizes: Sizes,
+    pub(super) guard: f32,
+    pub(super) state: State<'a>,
+    pub(super) queries: Rows<'a>,
+    pub(super) output: Rows<'a>,
+    pub(super) doutput: Rows<'a>,
+    pub(super) range: (usize, usize),
+    pub(super) dstate: &'a mut [f32],
+    pub(super) out: O,
+}
+
+impl<'a, C: Curve, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient<'_, C, O> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(mut self, s: S) {
+        let Sizes {
+            features: m,
+            values: e,
+        } = self.sizes;
+        let (wide, features_wide) = (padded(e), padded(m));
+        let (dmatrix, dtotal) = self.dstate.split_at_mut(self.sizes.matrix());
+        let transposed = self.state.transposed();
+        let queries = Positions {
+            rows: self.queries,
+            real: None,
+        };
+        let (mut features, mut block) = (Block::new(m), Block::new(e));
+        let mut gradients = vec![0.0; SIDE * features_wide];
+        let mut shares = [0.0; SIDE];
+        let (start, end) = self.range;
+        for first in (start..end).step_by(SIDE) {
+            let count = SIDE.min(end - first);
+            features.features(s, self.curve, queries, first, count);
+            features.pack_columns(count);
+            block.load(self.doutput, first, count);
+            for (i, share) in shares[..count].iter_mut().enumerate() {
+                let inverse = (dot(s, features.row(i), self.state.total) + self.guard).recip();
+                let row = &mut block.rows[i * wide..][..e];
+                let mut sum = 0.0;
+                for (x, y) in row.iter_mut().zip(self.output.row(first + i)) {
+                    *x *= inverse;
+                    sum += *x * y;
+                }
+                *share = sum;
+                add_scaled(s, dtotal, features.row(i), -sum);
+            }
+            block.pack_panels(count);
+            sum_products(s, &features, &block, dmatrix, (m, wide, count));
+            product::<S, _, _, false>(
+                s,
+                Left::panels(&block.panels, e),
+                (&transposed, features_wide),
+                (&mut gradients, features_wide),
+                (count.next_multiple_of(PANEL), features_wide, e),
+            );
+            let rows = gradients.chunks_exact_mut(features_wide).zip(&shares);
+            for (i, (row, share)) in rows.take(count).enumerate() {
+                add_scaled(s, row, self.state.total, -share);
+                let x = self.queries.row(first + i);
+                write_gradient(s, self.curve, x, row, (self.out)(first + i));
+            }
+        }
+    }
+}
+
+/// Writes the gradients of keys and values `range`, from those of S and z.
+pub(super) struct KeyGradient<'a, C, K, V> {
+    pub(super) curve: C,
+    pub(super) sizes: Sizes,
+    pub(super) dstate: State<'a>,
+    pub(super) keys: Positions<'a>,
+    pub(super) values: Rows<'a>,
+    pub(super) range: (usize, usize),
+    pub(super) dkeys: K,
+    pub(super) dvalues: V,
+}
+
+impl<'a, 'b, C, K, V> Kernel for KeyGradient<'_, C, K, V>
+where
+    C: Curve,
+    K: FnMut(usize) -> &'a mut [f32],
+    V: FnMut(usize) -> &'b mut [f32],
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(mut self, s: S) {
+        let Sizes {
+            features: m,
+            values: e,
+        } = self.sizes;
+        let (wide, features_wide) = (padded(e), padded(m));
+        let transposed = self.dstate.transposed();
+        let (mut features, mut block) = (Block::new(m), Block::new(e));
+        let mut dfeatures = vec![0.0; SIDE * features_wide];
+        let mut dvalues = vec![0.0; SIDE * wide];
+        let (start, end) = self.range;
+        for first in (start..end).step_by(SIDE) {
+            let count = SIDE.min(end - first);
+            let rows = count.next_multiple_of(PANEL);
+            features.features(s, self.curve, self.keys, first, count);
+            features.pack_panels(count);
+            block.load(self.values, first, count);
+            block.pack_panels(count);
+            product::<S, _, _, false>(
+                s,
+                Left::panels(&features.panels, m),
+                (self.dstate.matrix, wide),
+                (&mut dvalues, wide),
+                (rows, wide, m),
+            );
+            product::<S, _, _, false>(
+                s,
+                Left::panels(&block.panels, e),
+                (&transposed, features_wide),
+                (&mut dfeatures, features_wide),
+                (rows, features_wide, e),
+            );
+            for (i, row) in dfeatures
+                .chunks_exact_mut(features_wide)
+                .take(count)
+                .enumerate()
+            {
+                let position = first + i;
+                let dkey = (self.dkeys)(position);
+                // The features of a padded key are zero whatever the key is, and so is the gradient of its value.
+                if self.keys.is_real(position) {
+                    add_scaled(s, row, self.dstate.total, 1.0);
+                    write_gradient(s, self.curve, self.keys.rows.row(position), row, dkey);
+                } else {
+                    dkey.fill(0.0);
+                }
+                let dvalue = (self.dvalues)(position);
+                dvalue.copy_from_slice(&dvalues[i * wide..][..e]);
+            }
+        }
+    }
+}
