@@ -38,6 +38,12 @@ impl Reporter {
         self.bar().suspend(|| eprintln!("{line}"));
     }
 
+    /// Prints what went wrong, quiet or not.
+    #[expect(clippy::print_stderr, reason = "this is where progress is printed")]
+    pub fn error(&self, line: &str) {
+        self.bar().suspend(|| eprintln!("error: {line}"));
+    }
+
     /// Starts a bar of `total` steps at `done`; `what` stands before it.
     pub fn start(&self, what: &str, done: u64, total: Option<u64>) {
         let bar = match (self.interactive, total) {

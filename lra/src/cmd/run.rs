@@ -73,6 +73,9 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         if !arguments.json {
             cmd::print(&summary(&record, published::source(PUBLISHED).ok()))?;
         }
+        if record.outcome != Outcome::Scored {
+            reporter.error(&format!("{}: {}", record.id, record.outcome));
+        }
         let interrupted = matches!(record.outcome, Outcome::Interrupted { .. });
         records.push(record);
         if interrupted {
