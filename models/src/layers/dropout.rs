@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
-use crate::{Context, Result, draws::StreamKey};
+use crate::{Context, Result, draws::StreamKey, kernels::AttentionDropout};
 
 /// Zeroes each element with probability `rate` in training and scales the others by `1 / (1 - rate)`.
 pub struct Dropout {
@@ -19,6 +19,13 @@ impl Dropout {
             rate,
             key: StreamKey::new(&vb.prefix()),
         }
+    }
+
+    /// The dropout of attention weights in this pass; none in evaluation or at rate 0.
+    #[must_use]
+    pub fn of_attention(&self, batch: usize, context: &Context) -> Option<AttentionDropout> {
+        let stream = context.draws.per_example(self.key);
+        (context.train && self.rate > 0.0).then(|| AttentionDropout::new(&stream, batch, self.rate))
     }
 
     /// Same shape as `x`, whose first dimension is the batch.

@@ -47,6 +47,14 @@ impl Projections {
         Ok([heads(&self.query)?, heads(&self.key)?, heads(&self.value)?])
     }
 
+    /// (B, L, D) to (B, L, 3 H E), queries first, then keys, then values: one product, for kernels that take heads side by side.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn packed(&self, x: &Tensor) -> Result<Tensor> {
+        Linear::stacked(&[&self.query, &self.key, &self.value])?.forward(x)
+    }
+
     /// (B, H, L, E) to (B, L, D), through the output projection.
     ///
     /// # Errors
@@ -54,7 +62,15 @@ impl Projections {
     pub fn merge(&self, y: &Tensor) -> Result<Tensor> {
         let (batch, heads, length, width) = y.dims4()?;
         let y = y.transpose(1, 2)?.reshape((batch, length, heads * width))?; // (B, L, H * E)
-        self.output.forward(&y)
+        self.output(&y)
+    }
+
+    /// (B, L, H E), heads side by side, to (B, L, D).
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn output(&self, y: &Tensor) -> Result<Tensor> {
+        self.output.forward(y)
     }
 
     /// Operations of all four for one sequence.
@@ -89,6 +105,19 @@ mod tests {
             let [q, k, v] = projections.split(x)?;
             projections.merge(&((q * k)? + v)?)
         });
+    }
+
+    #[test]
+    fn packing_puts_the_three_projections_side_by_side() {
+        let projections = Projections::new(&parameters().builder(), &block()).unwrap();
+        let x = normal("x", &[2, 3, 3]);
+        let packed = projections.packed(&x).unwrap();
+        for (index, one) in projections.split(&x).unwrap().iter().enumerate() {
+            let alone = one.transpose(1, 2).unwrap().flatten_from(2).unwrap();
+            let part = packed.narrow(2, 4 * index, 4).unwrap();
+            let apart = (alone - part).unwrap().abs().unwrap().max_all().unwrap();
+            assert!(apart.to_scalar::<f64>().unwrap() < 1e-14);
+        }
     }
 
     #[test]

@@ -31,6 +31,18 @@ impl Linear {
         })
     }
 
+    /// One layer whose outputs are those of `layers`, none of which has a bias, in order.
+    ///
+    /// # Errors
+    /// If the layers differ in their inputs.
+    pub(crate) fn stacked(layers: &[&Self]) -> Result<Self> {
+        let weights: Vec<&Tensor> = layers.iter().map(|layer| &layer.weight).collect();
+        Ok(Self {
+            weight: Tensor::cat(&weights, 0)?,
+            bias: None,
+        })
+    }
+
     /// (.., in) -> (.., out).
     ///
     /// # Errors

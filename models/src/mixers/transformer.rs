@@ -1,15 +1,17 @@
 //! Transformer. Vaswani et al., 2017, "Attention Is All You Need", arXiv:1706.03762.
 //!     y_i = Σ_j a_ij v_j,  a_ij = exp(q_i·k_j / √E) / Σ_j' exp(q_i·k_j' / √E)
 //! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E), a (B, H, L, L).
-//! Time O(L²·E) per head, memory O(L²): `attention = materialised` keeps every weight, as published.
+//! Time O(L²·E) per head. `attention`: `fused` works through tiles of a and keeps L numbers for the backward pass, memory O(L·E);
+//! `materialised` keeps every weight, memory O(L²), as published. Same numbers up to rounding, same dropout.
 //! Padded keys get weight zero. Dropout on the weights. As in the 2021 code the projections have no biases.
 
-use candle_core::{D, Tensor};
+use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Context, Encoder, Mask, Mixer, Result,
     encoder::{self, Build, Site},
+    kernels::{self, AttentionDropout, AttentionOptions},
     layers::{Dropout, Projections, softmax},
     mixers::Model,
     options::to_json,
@@ -23,7 +25,7 @@ pub const MODEL: Model = Model {
     year: 2017,
     arxiv: "1706.03762",
     time: "O(L²·E)",
-    memory: "O(L²)",
+    memory: "O(L·E)",
     masks_padding: true,
     variants: &["paper"],
     defaults: || to_json(&Options::default()),
@@ -32,11 +34,13 @@ pub const MODEL: Model = Model {
 };
 
 /// How the weights are computed.
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Attention {
-    /// All L x L weights at once, in memory.
+    /// Tile by tile, where there is a kernel for it; else materialised.
     #[default]
+    Fused,
+    /// All L x L weights at once, in memory.
     Materialised,
 }
 
@@ -49,34 +53,47 @@ struct Options {
 fn build(build: &Build) -> Result<Box<dyn Encoder>> {
     let Options { attention } = build.options()?;
     encoder::blocks(build, |site| {
-        Ok(Box::new(match attention {
-            Attention::Materialised => Transformer::new(site)?,
-        }))
+        Ok(Box::new(Transformer::new(site, attention)?))
     })
 }
 
 struct Transformer {
     projections: Projections,
     dropout: Dropout,
+    heads: usize,
     dim: usize,
+    attention: Attention,
 }
 
 impl Transformer {
-    fn new(site: &Site) -> Result<Self> {
+    fn new(site: &Site, attention: Attention) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(&site.vb, site.block)?,
             dropout: Dropout::new(&site.vb.pp("drop"), site.block.attention_dropout),
+            heads: site.block.heads,
             dim: site.block.qkv_dim,
+            attention,
         })
     }
 }
 
 impl Mixer for Transformer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let dropout = self.dropout.of_attention(x.dim(0)?, context);
+        if self.attention == Attention::Fused && kernels::supports(x) {
+            let options = AttentionOptions {
+                heads: self.heads,
+                mask: context.mask().map(|mask| mask.real().clone()),
+                dropout,
+                ..AttentionOptions::default()
+            };
+            let qkv = self.projections.packed(x)?; // (B, L, 3 H E)
+            let y = kernels::attention_packed(&qkv, &options)?; // (B, L, H E)
+            return self.projections.output(&y);
+        }
         let [q, k, v] = self.projections.split(x)?; // (B, H, L, E)
-        let weights = weights(&q, &k, context.mask())?; // (B, H, L, L)
-        let weights = self.dropout.forward(&weights, context)?;
-        self.projections.merge(&weights.matmul(&v)?)
+        let y = attend(&q, &k, &v, context.mask(), dropout.as_ref())?;
+        self.projections.merge(&y)
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -85,21 +102,95 @@ impl Mixer for Transformer {
     }
 }
 
-/// Attention weights (B, H, Q, K) of queries (B, H, Q, E) on keys (B, H, K, E).
-fn weights(q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
-    let scale = (q.dim(D::Minus1)? as f64).powf(-0.5);
-    softmax::masked(&q.affine(scale, 0.0)?.matmul(&k.t()?)?, mask)
+/// Queries, keys and values (B, H, L, E) to (B, H, L, E), with all weights in memory.
+fn attend(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    mask: Option<&Mask>,
+    dropout: Option<&AttentionDropout>,
+) -> Result<Tensor> {
+    let (_, heads, length, width) = q.dims4()?;
+    let scale = (width as f64).powf(-0.5);
+    let scores = q.affine(scale, 0.0)?.matmul(&k.t()?)?; // (B, H, L, L)
+    let weights = softmax::masked(&scores, mask)?;
+    let weights = match dropout {
+        Some(dropout) => {
+            let factors = dropout.factors(heads, length, length, q.device())?;
+            (weights * factors.to_dtype(q.dtype())?)?
+        }
+        None => weights,
+    };
+    Ok(weights.matmul(v)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use candle_core::{DType, Device};
+    use candle_nn::VarBuilder;
+
     use super::*;
-    use crate::{layers::testing::meets_oracle, oracle};
+    use crate::{Draws, Parameters, layers::testing::meets_oracle, options::BlockOptions, oracle};
 
     #[test]
     fn is_attention_with_the_exponential_kernel() {
         meets_oracle("transformer", 1e-7, oracle::softmax, |q, k, v, mask| {
-            Ok(weights(q, k, mask)?.matmul(v)?)
+            attend(q, k, v, mask, None)
         });
+    }
+
+    /// Output and gradients of one training pass, f32, with a mask and dropout.
+    fn pass(attention: Attention) -> Vec<Tensor> {
+        let parameters = Parameters::new(5, &Device::Cpu, DType::F32);
+        let block = BlockOptions {
+            attention_dropout: 0.3,
+            ..BlockOptions::default()
+        };
+        let site = |vb: VarBuilder<'static>| Site {
+            vb,
+            block: &block,
+            max_length: 70,
+            cls: false,
+            layer: 0,
+        };
+        let mixer = Transformer::new(&site(parameters.builder()), attention).unwrap();
+        let draws = Draws::new(1, 2, 3);
+        let x = draws
+            .shared(crate::draws::StreamKey::new("x"))
+            .normal(3, 70 * 64);
+        let x = Tensor::from_vec(x, (3, 70, 64), &Device::Cpu).unwrap();
+        let real: Vec<f32> = (0..210)
+            .map(|i| f32::from(u8::from(i % 70 < 70 - i / 70 * 30)))
+            .collect();
+        let mask = Mask::new(&Tensor::from_vec(real, (3, 70), &Device::Cpu).unwrap()).unwrap();
+        let context = Context::new(true, draws);
+        let x = x.to_dtype(DType::F32).unwrap();
+        let y = mixer.forward(&x, &context.with_mask(Some(&mask))).unwrap();
+        let gradients = y.sqr().unwrap().sum_all().unwrap().backward().unwrap();
+        let mut tensors = vec![y.detach()];
+        for (_, var) in parameters.all() {
+            tensors.push(gradients.get(&var).unwrap().clone());
+        }
+        tensors
+    }
+
+    #[test]
+    fn fused_and_materialised_agree_with_dropout_and_mask() {
+        let (fused, materialised) = (pass(Attention::Fused), pass(Attention::Materialised));
+        for (index, (one, other)) in fused.iter().zip(&materialised).enumerate() {
+            let most = |x: Tensor| {
+                x.abs()
+                    .unwrap()
+                    .max_all()
+                    .unwrap()
+                    .to_scalar::<f32>()
+                    .unwrap()
+            };
+            let (apart, scale) = (most((one - other).unwrap()), most(other.clone()));
+            assert!(
+                apart <= 1e-5 * scale.max(1.0),
+                "tensor {index}: {apart} of {scale}"
+            );
+        }
     }
 }
