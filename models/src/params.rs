@@ -25,8 +25,30 @@ pub struct Parameters {
     seed: u64,
     device: Device,
     dtype: DType,
-    by_path: Arc<Mutex<BTreeMap<String, Var>>>,
+    by_path: Arc<Mutex<BTreeMap<String, Slot>>>,
     handing: Handing,
+}
+
+/// What is kept at a path.
+enum Slot {
+    Live(Var),
+    Blank(Shape),
+}
+
+impl Slot {
+    fn shape(&self) -> &Shape {
+        match self {
+            Self::Live(var) => var.shape(),
+            Self::Blank(shape) => shape,
+        }
+    }
+
+    fn var(&self) -> Option<&Var> {
+        match self {
+            Self::Live(var) => Some(var),
+            Self::Blank(_) => None,
+        }
+    }
 }
 
 /// What a builder hands out.
@@ -63,7 +85,7 @@ impl Parameters {
         }
     }
 
-    /// Parameters for a model that is never run, only asked about itself: no memory, no values.
+    /// Parameters for a model that is never run, only asked about itself: they are counted, but have no memory and no values.
     #[must_use]
     pub fn blank(device: &Device, dtype: DType) -> Self {
         Self {
@@ -72,11 +94,14 @@ impl Parameters {
         }
     }
 
-    fn hand_out(&self, var: &Var) -> Tensor {
-        match self.handing {
-            Handing::Values => var.as_detached_tensor(),
-            _ => var.as_tensor().clone(),
-        }
+    fn hand_out(&self, slot: &Slot) -> candle_core::Result<Tensor> {
+        Ok(match (slot, self.handing) {
+            (Slot::Live(var), Handing::Values) => var.as_detached_tensor(),
+            (Slot::Live(var), _) => var.as_tensor().clone(),
+            (Slot::Blank(shape), _) => {
+                Tensor::zeros((), self.dtype, &self.device)?.broadcast_as(shape)?
+            }
+        })
     }
 
     /// A builder that creates parameters here, or returns those already at the path.
@@ -109,7 +134,7 @@ impl Parameters {
         let by_path = self.lock();
         by_path
             .iter()
-            .map(|(path, var)| (path.clone(), var.clone()))
+            .filter_map(|(path, slot)| Some((path.clone(), slot.var()?.clone())))
             .collect()
     }
 
@@ -122,7 +147,10 @@ impl Parameters {
     /// Number of scalar parameters.
     #[must_use]
     pub fn elements(&self) -> usize {
-        self.lock().values().map(|var| var.elem_count()).sum()
+        self.lock()
+            .values()
+            .map(|slot| slot.shape().elem_count())
+            .sum()
     }
 
     /// A copy of every value, by path: later updates do not reach it.
@@ -130,10 +158,9 @@ impl Parameters {
     /// # Errors
     /// If the device is out of memory.
     pub fn save(&self) -> Result<BTreeMap<String, Tensor>> {
-        let by_path = self.lock();
-        by_path
-            .iter()
-            .map(|(path, var)| Ok((path.clone(), var.as_detached_tensor().copy()?)))
+        self.all()
+            .into_iter()
+            .map(|(path, var)| Ok((path, var.as_detached_tensor().copy()?)))
             .collect()
     }
 
@@ -142,14 +169,14 @@ impl Parameters {
     /// # Errors
     /// [`Error::Load`] naming the first path that is missing, unknown or of another shape.
     pub fn load(&self, saved: &BTreeMap<String, Tensor>) -> Result<()> {
-        let by_path = self.lock();
+        let known = self.all();
         let misfit = |path: &str, reason: String| {
             Err(Error::Load {
                 path: path.to_owned(),
                 reason,
             })
         };
-        for (path, var) in by_path.iter() {
+        for (path, var) in &known {
             match saved.get(path) {
                 None => return misfit(path, "missing from the saved parameters".to_owned()),
                 Some(value) if value.shape() != var.shape() => {
@@ -159,10 +186,11 @@ impl Parameters {
                 Some(_) => {}
             }
         }
-        if let Some(path) = saved.keys().find(|path| !by_path.contains_key(*path)) {
+        let unknown = |path: &&String| !known.iter().any(|(ours, _)| ours == *path);
+        if let Some(path) = saved.keys().find(unknown) {
             return misfit(path, "unknown to this model".to_owned());
         }
-        for (path, var) in by_path.iter() {
+        for (path, var) in &known {
             let value = saved[path].detach();
             // The copy keeps a value that shares the variable's storage from deadlocking with it.
             var.set(
@@ -176,7 +204,7 @@ impl Parameters {
     }
 
     /// A panicking thread cannot leave the map half-changed, so a poisoned lock is still good.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Var>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Slot>> {
         self.by_path.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -190,26 +218,29 @@ impl SimpleBackend for Parameters {
         dtype: DType,
         device: &Device,
     ) -> candle_core::Result<Tensor> {
-        if self.handing == Handing::Blanks {
-            return Tensor::zeros((), dtype, device)?.broadcast_as(shape);
-        }
         let mut by_path = self.lock();
-        if let Some(var) = by_path.get(path) {
-            if var.shape() != &shape {
+        if let Some(slot) = by_path.get(path) {
+            if slot.shape() != &shape {
                 return Err(Error::ShapeConflict {
                     path: path.to_owned(),
-                    first: var.dims().to_vec(),
+                    first: slot.shape().dims().to_vec(),
                     second: shape.dims().to_vec(),
                 }
                 .into());
             }
-            return Ok(self.hand_out(var));
+            return self.hand_out(slot);
         }
-        let values = initial(self.seed, path, &shape, init);
-        let values = Tensor::from_vec(values, shape, &Device::Cpu)?;
-        let var = Var::from_tensor(&values.to_dtype(dtype)?.to_device(device)?)?;
-        let tensor = self.hand_out(&var);
-        by_path.insert(path.to_owned(), var);
+        let slot = if self.handing == Handing::Blanks {
+            Slot::Blank(shape)
+        } else {
+            let values = initial(self.seed, path, &shape, init);
+            let values = Tensor::from_vec(values, shape, &Device::Cpu)?;
+            Slot::Live(Var::from_tensor(
+                &values.to_dtype(dtype)?.to_device(device)?,
+            )?)
+        };
+        let tensor = self.hand_out(&slot)?;
+        by_path.insert(path.to_owned(), slot);
         Ok(tensor)
     }
 
@@ -220,7 +251,7 @@ impl SimpleBackend for Parameters {
         _device: &Device,
     ) -> candle_core::Result<Tensor> {
         match self.lock().get(path) {
-            Some(var) => Ok(self.hand_out(var)),
+            Some(slot) => self.hand_out(slot),
             None => candle_core::bail!("no parameter at {path}: give its shape to create it"),
         }
     }
@@ -389,6 +420,7 @@ mod tests {
         let blank = Parameters::blank(&Device::Cpu, DType::F32);
         let huge = blank.builder().get((1 << 20, 1 << 20), "w").unwrap();
         assert_eq!(huge.dims(), [1 << 20, 1 << 20]);
-        assert_eq!(blank.tensors(), 0);
+        assert_eq!((blank.tensors(), blank.elements()), (1, 1 << 40));
+        assert!(blank.builder().get(3, "w").is_err() && blank.all().is_empty());
     }
 }

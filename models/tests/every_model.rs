@@ -5,7 +5,7 @@
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
     Classifier, Context, Draws, Inputs, MODELS, Model, Options, Parameters, Shape, Tokens, loss,
-    options::{Features, Pooling, Positions},
+    options::{Activation, Features, NormPlace, Pooling, Positions},
 };
 
 const CLASSES: usize = 5;
@@ -228,6 +228,100 @@ fn the_first_loss_is_near_that_of_guessing() {
             model.name
         );
     }
+}
+
+/// Logits and gradients of one training pass, as f64.
+fn pass(model: &Model, dtype: DType) -> Vec<(String, Vec<f64>)> {
+    let parameters = Parameters::new(12, &Device::Cpu, dtype);
+    let classifier = Classifier::new(model, &shape(1), &small(model), &parameters).unwrap();
+    let inputs = one(tokens(&[30, 17, 4, 37], 37, 0));
+    let logits = classifier.forward(&inputs, &training(4, 0)).unwrap();
+    let loss = loss::cross_entropy(&logits, &labels(0..4)).unwrap();
+    let gradients = loss.backward().unwrap();
+    let values = |tensor: &Tensor| {
+        let tensor = tensor.to_dtype(DType::F64).unwrap();
+        tensor.flatten_all().unwrap().to_vec1().unwrap()
+    };
+    let mut all = vec![("logits".to_owned(), values(&logits))];
+    for (path, var) in parameters.all() {
+        all.push((path, values(gradients.get(&var).unwrap())));
+    }
+    all
+}
+
+/// In f64 every layer takes its composed form, in f32 its kernel where there is one.
+#[test]
+fn kernels_and_composed_layers_agree_in_every_model() {
+    for model in MODELS {
+        let (single, double) = (pass(model, DType::F32), pass(model, DType::F64));
+        for ((path, found), (_, wanted)) in single.iter().zip(&double) {
+            let scale = wanted.iter().fold(1e-3f64, |most, x| most.max(x.abs()));
+            let pairs = found.iter().zip(wanted);
+            let apart = pairs.fold(0f64, |most, (a, b)| most.max((a - b).abs()));
+            let name = model.name;
+            assert!(apart <= 1e-4 * scale, "{name}: {path}: {apart} of {scale}");
+        }
+    }
+}
+
+#[test]
+fn blocks_of_either_norm_train_every_parameter() {
+    for model in MODELS {
+        for (norm_place, activation) in [
+            (NormPlace::Post, Activation::Relu),
+            (NormPlace::Pre, Activation::GeluErf),
+        ] {
+            let mut options = small(model);
+            options.block.norm_place = norm_place;
+            options.block.activation = activation;
+            let subject = subject(model, &shape(1), &options, 2);
+            let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
+            let logits = subject
+                .classifier
+                .forward(&inputs, &training(0, 0))
+                .unwrap();
+            let loss = loss::cross_entropy(&logits, &labels(0..4)).unwrap();
+            let gradients = loss.backward().unwrap();
+            for (path, var) in subject.parameters.all() {
+                let gradient = values(gradients.get(&var).unwrap());
+                let some = gradient.iter().any(|&x| x != 0.0);
+                assert!(some, "{} {norm_place:?}: {path}", model.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn padded_tokens_may_be_anything() {
+    for model in MODELS.iter().filter(|model| model.masks_padding) {
+        let subject = subject(model, &shape(1), &small(model), 6);
+        let padded = tokens(&[9, 13], 37, 0);
+        // The same real tokens with other ids under the mask.
+        let full = tokens(&[37, 37], 37, 0);
+        let forward = |ids: &Tensor| {
+            let inputs = one(Tokens {
+                ids: ids.clone(),
+                mask: padded.mask.clone(),
+            });
+            values(&subject.classifier.forward(&inputs, &evaluation()).unwrap())
+        };
+        let apart = largest_difference(&forward(&padded.ids), &forward(&full.ids));
+        assert!(apart <= 1e-6, "{}: {apart}", model.name);
+    }
+}
+
+#[test]
+fn inputs_that_do_not_fit_are_refused_with_a_reason() {
+    let model = MODELS[0];
+    let subject = subject(model, &shape(1), &small(model), 6);
+    let refusal = |inputs: Inputs| {
+        let error = subject.classifier.forward(&inputs, &evaluation());
+        error.unwrap_err().to_string()
+    };
+    assert!(refusal(one(tokens(&[38], 38, 0))).contains("38 tokens, the model takes 1 to 37"));
+    let mut wrong = tokens(&[5, 5], 5, 0);
+    wrong.mask = tokens(&[5], 5, 0).mask;
+    assert!(refusal(one(wrong)).contains("mask of shape [1, 5]"));
 }
 
 #[test]

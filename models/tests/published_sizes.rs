@@ -1,0 +1,140 @@
+//! Parameter counts of the 2021 code's configurations, and the analytic cost of a forward pass.
+
+#![allow(clippy::unwrap_used)]
+
+use candle_core::{DType, Device};
+use lra_models::{
+    Classifier, MODELS, Options, Parameters, Shape, mixers,
+    options::{Features, Pooling, Positions},
+};
+
+/// Widths of one configuration.
+struct Sizes {
+    layers: usize,
+    dim: usize,
+    heads: usize,
+    qkv_dim: usize,
+    mlp_dim: usize,
+}
+
+const LISTOPS: Sizes = sizes(4, 512, 8, 512, 1024);
+const TEXT: Sizes = sizes(4, 256, 4, 256, 1024);
+const MATCHING: Sizes = sizes(4, 128, 4, 128, 512);
+const PAPER: Sizes = sizes(6, 512, 8, 512, 2048);
+
+const fn sizes(layers: usize, dim: usize, heads: usize, qkv_dim: usize, mlp_dim: usize) -> Sizes {
+    Sizes {
+        layers,
+        dim,
+        heads,
+        qkv_dim,
+        mlp_dim,
+    }
+}
+
+const fn shape(vocabulary: usize, classes: usize, max_length: usize) -> Shape {
+    Shape {
+        vocabulary,
+        classes,
+        towers: 1,
+        max_length,
+        padding: true,
+    }
+}
+
+fn options(model: &str, sizes: &Sizes, pooling: Pooling) -> Options {
+    let mut options = Options::of(mixers::find(model).unwrap());
+    let block = &mut options.block;
+    (block.layers, block.dim) = (sizes.layers, sizes.dim);
+    (block.heads, block.qkv_dim) = (sizes.heads, sizes.qkv_dim);
+    (block.mlp_dim, options.head.hidden) = (sizes.mlp_dim, sizes.mlp_dim);
+    options.head.pooling = pooling;
+    options
+}
+
+fn count(model: &str, shape: &Shape, options: &Options) -> usize {
+    let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+    Classifier::new(mixers::find(model).unwrap(), shape, options, &parameters).unwrap();
+    parameters.elements()
+}
+
+/// The counts were derived from the structure of the published code, not from ours.
+#[test]
+fn parameters_are_as_many_as_in_the_published_configurations() {
+    let (listops, text) = (shape(17, 10, 2000), shape(257, 2, 1000));
+    let vanilla = |shape: &Shape, options: &Options| count("transformer", shape, options);
+    let cls = |sizes| options("transformer", sizes, Pooling::Cls);
+    assert_eq!(vanilla(&listops, &cls(&LISTOPS)), 8_948_746);
+    assert_eq!(vanilla(&text, &cls(&TEXT)), 3_486_722);
+    assert_eq!(vanilla(&listops, &cls(&PAPER)), 19_983_370);
+    assert_eq!(vanilla(&shape(257, 2, 4000), &cls(&PAPER)), 20_089_858);
+
+    let documents = Shape {
+        towers: 2,
+        ..shape(257, 2, 4000)
+    };
+    let mut matching = options("transformer", &MATCHING, Pooling::First);
+    assert_eq!(vanilla(&documents, &matching), 1_087_618);
+    matching.head.features = Features::Nli;
+    assert_eq!(vanilla(&documents, &matching), 1_218_690);
+
+    let mut cifar = cls(&sizes(1, 128, 8, 64, 128));
+    cifar.embed.positions = Positions::Learned;
+    assert_eq!(vanilla(&shape(256, 10, 1024), &cifar), 248_458);
+    let pathfinder = options("transformer", &sizes(4, 32, 4, 16, 32), Pooling::Mean);
+    assert_eq!(vanilla(&shape(256, 2, 1024), &pathfinder), 26_530);
+}
+
+#[test]
+fn parameters_of_every_model_at_the_listops_configuration() {
+    let rows: Vec<String> = MODELS
+        .iter()
+        .map(|model| {
+            let options = options(model.name, &LISTOPS, Pooling::Cls);
+            let count = count(model.name, &shape(17, 10, 2000), &options);
+            format!("{} {count}", model.name)
+        })
+        .collect();
+    insta::assert_snapshot!(rows.join("\n"), @r"
+    transformer 8948746
+    linear 8948746
+    performer 8948746
+    bag 4754442
+    ");
+}
+
+fn flops(model: &str, length: usize) -> u64 {
+    let model = mixers::find(model).unwrap();
+    let options = options(model.name, &sizes(2, 8, 2, 4, 16), Pooling::Mean);
+    let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+    let classifier = Classifier::new(model, &shape(11, 5, 4096), &options, &parameters).unwrap();
+    classifier.flops(3, length)
+}
+
+#[test]
+fn operations_are_those_of_the_products() {
+    // Counted by hand. Per token and layer: feed-forward 2 * (8 * 16 + 16 * 8), projections 2 * 4 * (8 * 4).
+    let (length, head) = (10, 2 * (8 * 16 + 16 * 5));
+    let (feed, projections) = (512, 256);
+    let of = |mixing: u64| 3 * (2 * (length * (feed + projections) + mixing) + head);
+    assert_eq!(flops("bag", 10), 3 * (2 * length * feed + head));
+    // Scores and weighted sums: twice 2 L² E per head, E = 2, two heads.
+    assert_eq!(flops("transformer", 10), of(2 * 2 * length * length * 4));
+    // Per token and head: S and its use 2 * (2 * 2 * 2), z and its use 2 * (2 * 2).
+    assert_eq!(flops("linear", 10), of(length * 2 * (16 + 8)));
+    // The same for 8 features instead of 2, and the projection on them, 2 * 2 * 8, for queries and keys.
+    assert_eq!(flops("performer", 10), of(length * 2 * (64 + 32 + 64)));
+}
+
+#[test]
+fn cost_grows_as_claimed() {
+    for model in MODELS {
+        let ratio = flops(model.name, 4096) as f64 / flops(model.name, 2048) as f64;
+        let claimed = if model.time.contains("L²") {
+            3.5..4.1
+        } else {
+            1.9..2.1
+        };
+        assert!(claimed.contains(&ratio), "{}: {ratio}", model.name);
+    }
+}
