@@ -7,7 +7,7 @@ use crate::Result;
 
 /// Attention with any positive kernel: `y_i = Σ_j κ(q_i, k_j) v_j / Σ_j κ(q_i, k_j)` over real j.
 ///
-/// `q` and `k` are (B, H, L, E), `v` is (B, H, L, V), all f64 on the CPU; `real` is (B, L) with 1 for real keys. A
+/// `q` and `k` are (B, L, H, E), `v` is (B, L, H, V), all f64 on the CPU; `real` is (B, L) with 1 for real keys. A
 /// sequence with no real key gives zeros. No gradient passes; tests take difference quotients.
 ///
 /// # Errors
@@ -19,37 +19,35 @@ pub fn attention(
     real: Option<&Tensor>,
     kernel: impl Fn(&[f64], &[f64]) -> f64,
 ) -> Result<Tensor> {
-    let (batch, heads, length, _) = q.dims4()?;
-    let width = v.dims4()?.3;
+    let (batch, length, heads, _) = q.dims4()?;
+    let width = v.dim(3)?;
     let rows = |x: &Tensor| x.flatten(0, 2)?.to_vec2::<f64>();
     let (q, k, v) = (rows(q)?, rows(k)?, rows(v)?);
     let real = real.map(|real| real.to_vec2::<f64>()).transpose()?;
-    let mut y = Vec::with_capacity(batch * heads * length * width);
+    let mut y = Vec::with_capacity(q.len() * width);
     for example in 0..batch {
-        for head in 0..heads {
-            let first = (example * heads + head) * length;
-            for query in &q[first..first + length] {
+        for i in 0..length {
+            for head in 0..heads {
+                let row = |position: usize| (example * length + position) * heads + head;
                 let (mut total, mut sums) = (0.0, vec![0.0; width]);
                 for j in 0..length {
                     if real.as_ref().is_some_and(|real| real[example][j] == 0.0) {
                         continue;
                     }
-                    let weight = kernel(query, &k[first + j]);
+                    let weight = kernel(&q[row(i)], &k[row(j)]);
                     total += weight;
-                    for (sum, value) in sums.iter_mut().zip(&v[first + j]) {
+                    for (sum, value) in sums.iter_mut().zip(&v[row(j)]) {
                         *sum += weight * value;
                     }
                 }
-                y.extend(
-                    sums.iter()
-                        .map(|sum| if total > 0.0 { sum / total } else { 0.0 }),
-                );
+                let share = |sum: &f64| if total > 0.0 { sum / total } else { 0.0 };
+                y.extend(sums.iter().map(share));
             }
         }
     }
     Ok(Tensor::from_vec(
         y,
-        (batch, heads, length, width),
+        (batch, length, heads, width),
         &Device::Cpu,
     )?)
 }

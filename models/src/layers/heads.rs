@@ -31,7 +31,7 @@ impl Projections {
         })
     }
 
-    /// (B, L, D) to queries, keys and values, each (B, H, L, E) and contiguous.
+    /// (B, L, D) to queries, keys and values, each (B, L, H, E).
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -40,9 +40,7 @@ impl Projections {
         let heads = |projection: &Linear| -> Result<Tensor> {
             let y = projection.forward(x)?; // (B, L, H * E)
             let width = y.dim(2)? / self.heads;
-            Ok(y.reshape((batch, length, self.heads, width))?
-                .transpose(1, 2)?
-                .contiguous()?) // (B, H, L, E)
+            Ok(y.reshape((batch, length, self.heads, width))?)
         };
         Ok([heads(&self.query)?, heads(&self.key)?, heads(&self.value)?])
     }
@@ -55,22 +53,12 @@ impl Projections {
         Linear::stacked(&[&self.query, &self.key, &self.value])?.forward(x)
     }
 
-    /// (B, H, L, E) to (B, L, D), through the output projection.
+    /// (B, L, H, E) or (B, L, H E) to (B, L, D), through the output projection.
     ///
     /// # Errors
     /// If a tensor operation fails.
     pub fn merge(&self, y: &Tensor) -> Result<Tensor> {
-        let (batch, heads, length, width) = y.dims4()?;
-        let y = y.transpose(1, 2)?.reshape((batch, length, heads * width))?; // (B, L, H * E)
-        self.output(&y)
-    }
-
-    /// (B, L, H E), heads side by side, to (B, L, D).
-    ///
-    /// # Errors
-    /// If a tensor operation fails.
-    pub fn output(&self, y: &Tensor) -> Result<Tensor> {
-        self.output.forward(y)
+        self.output.forward(&y.flatten_from(2)?)
     }
 
     /// Operations of all four for one sequence.
@@ -113,30 +101,10 @@ mod tests {
         let x = normal("x", &[2, 3, 3]);
         let packed = projections.packed(&x).unwrap();
         for (index, one) in projections.split(&x).unwrap().iter().enumerate() {
-            let alone = one.transpose(1, 2).unwrap().flatten_from(2).unwrap();
+            let alone = one.flatten_from(2).unwrap();
             let part = packed.narrow(2, 4 * index, 4).unwrap();
             let apart = (alone - part).unwrap().abs().unwrap().max_all().unwrap();
             assert!(apart.to_scalar::<f64>().unwrap() < 1e-14);
-        }
-    }
-
-    #[test]
-    fn a_head_is_a_contiguous_slice_of_channels() {
-        let projections = Projections::new(&parameters().builder(), &block()).unwrap();
-        let x = normal("x", &[1, 2, 3]);
-        let [q, _, _] = projections.split(&x).unwrap();
-        let flat: Vec<Vec<f64>> = projections
-            .query
-            .forward(&x)
-            .unwrap()
-            .squeeze(0)
-            .unwrap()
-            .to_vec2()
-            .unwrap();
-        let split: Vec<Vec<Vec<f64>>> = q.squeeze(0).unwrap().to_vec3().unwrap();
-        for (position, row) in flat.iter().enumerate() {
-            assert_eq!(split[0][position], row[..2]);
-            assert_eq!(split[1][position], row[2..]);
         }
     }
 }

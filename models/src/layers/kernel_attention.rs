@@ -3,18 +3,42 @@
 
 use candle_core::Tensor;
 
-use crate::{Mask, Result};
+pub use crate::kernels::FeatureMap;
+use crate::{
+    Mask, Result,
+    kernels::{self, KernelAttentionOptions},
+    layers::activation,
+};
 
 /// Added to the denominator, so that a sequence with no real key gives zeros.
 const GUARD: f64 = 1e-6;
 
-/// Query features (B, H, L, M), key features (B, H, L, M) and values (B, H, L, E) to (B, H, L, E).
+/// Queries and keys (B, L, H, M) and values (B, L, H, E) to (B, L, H, E); φ is `map`.
 ///
 /// Features must not be negative. Padded keys are left out of both sums; their features must be finite.
 ///
 /// # Errors
 /// If a tensor operation fails.
-pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+pub fn attend(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    map: FeatureMap,
+    mask: Option<&Mask>,
+) -> Result<Tensor> {
+    if kernels::supports(v) {
+        let options = KernelAttentionOptions {
+            heads: v.dim(2)?,
+            map,
+            guard: GUARD,
+            mask: mask.map(|mask| mask.real().clone()),
+        };
+        let [q, k, flat] = [q, k, v].map(|x| x.flatten_from(2));
+        let y = kernels::kernel_attention(&q?, &k?, &flat?, &options)?;
+        return Ok(y.reshape(v.dims())?);
+    }
+    let heads = |x: &Tensor| x.transpose(1, 2)?.contiguous(); // (B, H, L, ..)
+    let (q, k, v) = (heads(&apply(map, q)?)?, heads(&apply(map, k)?)?, heads(v)?);
     let (batch, heads, length, _) = v.dims4()?;
     // Sums over positions are products with a row of ones, which is much faster than candle's reductions.
     let (v, ones) = match mask {
@@ -26,15 +50,24 @@ pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result
         }
         None => {
             let ones = Tensor::ones((1, 1, 1, length), v.dtype(), v.device())?;
-            (v.clone(), ones)
+            (v, ones)
         }
     };
     let ones = ones.broadcast_as((batch, heads, 1, length))?.contiguous()?;
     let sums = k.t()?.matmul(&v)?; // S (B, H, M, E)
-    let totals = ones.matmul(k)?; // z (B, H, 1, M)
+    let totals = ones.matmul(&k)?; // z (B, H, 1, M)
     let weights = q.matmul(&totals.t()?)?; // (B, H, L, 1)
     let scale = weights.affine(1.0, GUARD)?.recip()?;
-    Ok(q.matmul(&sums)?.broadcast_mul(&scale)?)
+    let y = q.matmul(&sums)?.broadcast_mul(&scale)?; // (B, H, L, E)
+    Ok(y.transpose(1, 2)?.contiguous()?)
+}
+
+fn apply(map: FeatureMap, x: &Tensor) -> Result<Tensor> {
+    match map {
+        FeatureMap::Given => Ok(x.clone()),
+        FeatureMap::EluPlusOne => activation::elu_plus_one(x),
+        FeatureMap::Relu { floor } => activation::relu(x, floor),
+    }
 }
 
 /// Operations of [`attend`] for one sequence, all heads together: `features` per head, values `width` wide.
@@ -56,14 +89,17 @@ mod tests {
         let real = [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0f64]];
         let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
         for mask in [None, Some(&mask)] {
-            check_gradient(
-                "kernel attention",
-                &[&[2, 2, 3, 4], &[2, 2, 3, 4], &[2, 2, 3, 2]],
-                |inputs| {
-                    // Squares: features must not be negative.
-                    attend(&inputs[0].sqr()?, &inputs[1].sqr()?, &inputs[2], mask)
-                },
-            );
+            // (B, L, H, ..)
+            let shapes: [&[usize]; 3] = [&[2, 3, 2, 4], &[2, 3, 2, 4], &[2, 3, 2, 2]];
+            check_gradient("kernel attention", &shapes, |inputs| {
+                attend(
+                    &inputs[0],
+                    &inputs[1],
+                    &inputs[2],
+                    FeatureMap::EluPlusOne,
+                    mask,
+                )
+            });
         }
     }
 }

@@ -43,6 +43,15 @@ impl Linear {
         })
     }
 
+    /// A layer without bias whose weight (out, in) is not a parameter.
+    #[must_use]
+    pub fn frozen(weight: &Tensor) -> Self {
+        Self {
+            weight: weight.detach(),
+            bias: None,
+        }
+    }
+
     /// (.., in) -> (.., out).
     ///
     /// # Errors

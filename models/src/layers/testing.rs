@@ -107,7 +107,7 @@ pub(crate) struct Apart {
 impl Twin {
     /// Three sequences of 5 positions: complete, padded, nothing but padding. Two heads, 3 wide; inputs N(0, spread²).
     pub(crate) fn new(kernel: impl Fn(&[f64], &[f64]) -> f64, spread: f64) -> Self {
-        let shape = [3, 2, 5, 3];
+        let shape = [3, 5, 2, 3]; // (B, L, H, E)
         let inputs = ["q", "k", "v"].map(|name| {
             let values = normal(name, &shape).affine(spread, 0.0).unwrap();
             Var::from_tensor(&values).unwrap()

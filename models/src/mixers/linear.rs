@@ -11,7 +11,10 @@ use serde_json::{Map, Value};
 use crate::{
     Context, Encoder, Mask, Mixer, Result,
     encoder::{self, Build, Site},
-    layers::{Projections, activation::elu_plus_one, kernel_attention},
+    layers::{
+        Projections,
+        kernel_attention::{self, FeatureMap},
+    },
     mixers::Model,
 };
 
@@ -58,7 +61,7 @@ impl Linear {
 
 impl Mixer for Linear {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let [q, k, v] = self.projections.split(x)?; // (B, H, L, E)
+        let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
         self.projections.merge(&attend(&q, &k, &v, context.mask())?)
     }
 
@@ -69,7 +72,7 @@ impl Mixer for Linear {
 }
 
 fn attend(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
-    kernel_attention::attend(&elu_plus_one(q)?, &elu_plus_one(k)?, v, mask)
+    kernel_attention::attend(q, k, v, FeatureMap::EluPlusOne, mask)
 }
 
 #[cfg(test)]

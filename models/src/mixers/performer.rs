@@ -1,7 +1,7 @@
 //! Performer. Choromanski et al., 2020, "Rethinking Attention with Performers", arXiv:2009.14794.
 //!     y_i = φ(q_i) S / (φ(q_i)·z),  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j),  φ_r(x) = exp(w_r·x' - |x'|²/2),  x' = x / E^¼
 //! FAVOR+: w_r are M Gaussian directions, orthogonal in blocks of E, so that φ(q)·φ(k) / M is exp(q·k / √E) in the mean: softmax attention
-//! without its L x L weights. B batch, H heads, L length, E width of a head, M features; q, k, v (B, H, L, E), φ (B, H, L, M), S (B, H, M, E).
+//! without its L x L weights. B batch, H heads, L length, E width of a head, M features; q, k, v (B, L, H, E), φ (B, L, H, M), S (B, H, M, E).
 //! Time O(L·M·E) per head, memory O(L·M + M·E). Options: `features` M (0: E·ln E, rounded up to a multiple of 8), `redraw` steps after which
 //! w is drawn anew (0: never), `epsilon` added to each feature, `kernel`: `favor`, or `relu` for φ(x) = max(x, 0) + 0.001 without w, which is what the 2021 code ran.
 //! As in the authors' code exp is shifted by the largest w·x' (of the row for queries, of the sequence for keys), which cancels but for epsilon.
@@ -17,8 +17,10 @@ use crate::{
     draws::StreamKey,
     encoder::{self, Build, Site},
     error::require,
-    kernels,
-    layers::{Projections, activation::relu, kernel_attention},
+    layers::{
+        Linear, Projections,
+        kernel_attention::{self, FeatureMap},
+    },
     mixers::Model,
     options::to_json,
 };
@@ -120,7 +122,7 @@ impl Performer {
 
 impl Mixer for Performer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let [q, k, v] = self.projections.split(x)?; // (B, H, L, E)
+        let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
         let mask = context.mask();
         let y = match &self.features {
             Features::Favor(favor) => {
@@ -149,7 +151,7 @@ fn default_count(width: usize) -> usize {
     (count.ceil() as usize).next_multiple_of(8).max(8)
 }
 
-/// Attention with FAVOR+ features. q, k, v (B, H, L, E), w (M, E).
+/// Attention with FAVOR+ features. q, k, v (B, L, H, E), w (M, E).
 fn attend(
     q: &Tensor,
     k: &Tensor,
@@ -158,55 +160,47 @@ fn attend(
     epsilon: f64,
     mask: Option<&Mask>,
 ) -> Result<Tensor> {
-    let (batch, heads, length, width) = q.dims4()?;
+    let (batch, length, _, width) = q.dims4()?;
     let scale = (width as f64).powf(-0.25);
     let k = match mask {
         // Zeros keep padded keys out of the shift: it is at least 0, which is what they project to.
-        Some(mask) => k.broadcast_mul(&mask.real().reshape((batch, 1, length, 1))?)?,
+        Some(mask) => k.broadcast_mul(&mask.real().reshape((batch, length, 1, 1))?)?,
         None => k.clone(),
     };
     let (q, k) = (q.affine(scale, 0.0)?, k.affine(scale, 0.0)?);
-    let (q_projected, k_projected) = (project(&q, w)?, project(&k, w)?); // (B, H, L, M)
+    let (q_projected, k_projected) = (project(&q, w)?, project(&k, w)?); // (B, L, H, M)
     // Shifts are constants (they cancel), so no gradient has to pass through the maxima.
-    let q_shift = q_projected.detach().max_keepdim(D::Minus1)?; // (B, H, L, 1)
+    let q_shift = q_projected.detach().max_keepdim(D::Minus1)?; // (B, L, H, 1)
     let k_shift = k_projected
         .detach()
-        .flatten_from(2)?
         .max_keepdim(D::Minus1)?
-        .relu()?
-        .reshape((batch, heads, 1, 1))?;
+        .max_keepdim(1)?
+        .relu()?; // (B, 1, H, 1)
     kernel_attention::attend(
         &features(&q_projected, &q, &q_shift, epsilon)?,
         &features(&k_projected, &k, &k_shift, epsilon)?,
         v,
+        FeatureMap::Given,
         mask,
     )
 }
 
-/// exp(w·x - |x|²/2 - shift) + epsilon, (B, H, L, M).
+/// exp(w·x - |x|²/2 - shift) + epsilon, (B, L, H, M).
 fn features(projected: &Tensor, x: &Tensor, shift: &Tensor, epsilon: f64) -> Result<Tensor> {
-    let half = x.sqr()?.sum_keepdim(D::Minus1)?.affine(0.5, 0.0)?; // (B, H, L, 1)
+    let half = x.sqr()?.sum_keepdim(D::Minus1)?.affine(0.5, 0.0)?; // (B, L, H, 1)
     let exponent = projected.broadcast_sub(&half.broadcast_add(shift)?)?;
     Ok(exponent.exp()?.affine(1.0, epsilon)?)
 }
 
-/// (B, H, L, E) and w (M, E) to w·x (B, H, L, M).
+/// (B, L, H, E) and w (M, E) to w·x (B, L, H, M).
 fn project(x: &Tensor, w: &Tensor) -> Result<Tensor> {
-    if kernels::supports(x) {
-        return Ok(kernels::linear(x, w, None)?);
-    }
-    let (batch, heads, length, width) = x.dims4()?;
-    let (count, _) = w.dims2()?;
-    let projected = x
-        .reshape((batch * heads * length, width))?
-        .matmul(&w.t()?)?;
-    Ok(projected.reshape((batch, heads, length, count))?)
+    Linear::frozen(w).forward(x)
 }
 
 /// The deterministic kernel of the 2021 code: features max(x, 0) + 0.001 of q and k as they are.
 fn attend_relu(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     const FLOOR: f32 = 1e-3;
-    kernel_attention::attend(&relu(q, FLOOR)?, &relu(k, FLOOR)?, v, mask)
+    kernel_attention::attend(q, k, v, FeatureMap::Relu { floor: FLOOR }, mask)
 }
 
 /// The random directions of one layer.

@@ -89,9 +89,9 @@ impl Mixer for Transformer {
             };
             let qkv = self.projections.packed(x)?; // (B, L, 3 H E)
             let y = kernels::attention_packed(&qkv, &options)?; // (B, L, H E)
-            return self.projections.output(&y);
+            return self.projections.merge(&y);
         }
-        let [q, k, v] = self.projections.split(x)?; // (B, H, L, E)
+        let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
         let y = attend(&q, &k, &v, context.mask(), dropout.as_ref())?;
         self.projections.merge(&y)
     }
@@ -102,7 +102,7 @@ impl Mixer for Transformer {
     }
 }
 
-/// Queries, keys and values (B, H, L, E) to (B, H, L, E), with all weights in memory.
+/// Queries, keys and values (B, L, H, E) to (B, L, H, E), with all weights in memory.
 fn attend(
     q: &Tensor,
     k: &Tensor,
@@ -110,7 +110,9 @@ fn attend(
     mask: Option<&Mask>,
     dropout: Option<&AttentionDropout>,
 ) -> Result<Tensor> {
-    let (_, heads, length, width) = q.dims4()?;
+    let (_, length, heads, width) = q.dims4()?;
+    let by_head = |x: &Tensor| x.transpose(1, 2)?.contiguous(); // (B, H, L, E)
+    let (q, k, v) = (by_head(q)?, by_head(k)?, by_head(v)?);
     let scale = (width as f64).powf(-0.5);
     let scores = q.affine(scale, 0.0)?.matmul(&k.t()?)?; // (B, H, L, L)
     let weights = softmax::masked(&scores, mask)?;
@@ -121,7 +123,7 @@ fn attend(
         }
         None => weights,
     };
-    Ok(weights.matmul(v)?)
+    Ok(weights.matmul(&v)?.transpose(1, 2)?.contiguous()?)
 }
 
 #[cfg(test)]
