@@ -13,23 +13,31 @@
 //! `layers` calls these for f32 tensors in main memory, and the composed form elsewhere.
 
 mod activation;
+mod adamw;
 mod attention;
 mod buffers;
+mod dropout;
+mod embedding;
 mod isa;
 mod kernel_attention;
 mod linear;
 mod math;
 mod matrix;
 mod norm;
+mod pooling;
 mod tile;
 #[cfg(test)]
 mod twin;
 
 pub use activation::{Activation, activate};
+pub use adamw::{AdamW, sum_of_squares};
 pub use attention::{AttentionDropout, AttentionOptions, attention, attention_packed};
+pub use dropout::{add_dropped, dropout};
+pub use embedding::embed;
 pub use kernel_attention::{FeatureMap, KernelAttentionOptions, kernel_attention};
 pub use linear::linear;
 pub use norm::layer_norm;
+pub use pooling::weighted_sum;
 
 /// Whether the kernels can take this tensor: f32, in main memory.
 pub fn supports(x: &candle_core::Tensor) -> bool {

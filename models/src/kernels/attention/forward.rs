@@ -5,7 +5,7 @@
 
 use super::drop::{Tile, factors, row_length};
 use super::keys::KeyBlock;
-use super::{Head, Problem};
+use super::problem::{Head, Problem};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;

@@ -11,27 +11,20 @@ mod backward;
 mod drop;
 mod forward;
 mod keys;
+mod problem;
 
 use std::sync::OnceLock;
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp3, Layout, Result, Shape, Tensor, bail};
-use rayon::prelude::*;
 
-use self::backward::{BackwardTask, Target};
+use self::backward::Target;
 pub use self::drop::AttentionDropout;
-use self::forward::ForwardTask;
-use self::keys::{KeyBlock, Keys};
+use self::keys::Keys;
+use self::problem::{Operand, Problem};
 use super::buffers::{Shared, floats, fresh, read, tensor};
-use super::isa::Isa;
-use super::tile::{Rows, SIDE};
+use super::tile::SIDE;
 
 const NAME: &str = "attention";
-/// Tasks that a pass is split into where the heads alone are fewer.
-const TASKS: usize = 16;
-/// Blocks of queries below which a forward task does not pay for packing its keys.
-const LEAST_QUERY_BLOCKS: usize = 4;
-/// Blocks of keys below which a backward task does not pay for packing its queries.
-const LEAST_KEY_BLOCKS: usize = 8;
 
 /// What attention needs besides queries, keys and values.
 #[derive(Clone, Debug, Default)]
@@ -79,34 +72,6 @@ struct Attention {
     dropout: Option<AttentionDropout>,
     /// Base-2 logarithm of the sum of weights of each query, (B, H, Lq).
     sums: OnceLock<Vec<f32>>,
-}
-
-/// A head of an example.
-#[derive(Clone, Copy)]
-struct Head {
-    example: usize,
-    number: usize,
-}
-
-/// Queries, keys or values in memory: example b starts at `start + b * batch`, its rows are `row` apart.
-#[derive(Clone, Copy)]
-struct Operand<'a> {
-    data: &'a [f32],
-    start: usize,
-    row: usize,
-}
-
-/// One call of attention, with its operands.
-struct Problem<'a> {
-    batch: usize,
-    heads: usize,
-    queries_len: usize,
-    keys_len: usize,
-    width: usize,
-    scale: f32,
-    operands: [Operand<'a>; 3],
-    real: &'a Keys,
-    dropout: Option<&'a AttentionDropout>,
 }
 
 impl Attention {
@@ -278,158 +243,6 @@ impl CustomOp3 for Attention {
             Some(tensor(dk, k_shape)?),
             Some(tensor(dv, k_shape)?),
         ))
-    }
-}
-
-impl<'a> Problem<'a> {
-    /// Elements of a row of the output: all heads.
-    fn row(&self) -> usize {
-        self.heads * self.width
-    }
-
-    fn operand(&self, which: usize, length: usize, head: Head) -> Rows<'a> {
-        let Operand { data, start, row } = self.operands[which];
-        let start = start + head.example * length * row + head.number * self.width;
-        Rows {
-            data,
-            start,
-            stride: row,
-            width: self.width,
-        }
-    }
-
-    fn queries(&self, head: Head) -> Rows<'a> {
-        self.operand(0, self.queries_len, head)
-    }
-
-    fn keys(&self, head: Head) -> Rows<'a> {
-        self.operand(1, self.keys_len, head)
-    }
-
-    fn values(&self, head: Head) -> Rows<'a> {
-        self.operand(2, self.keys_len, head)
-    }
-
-    fn output_start(&self, head: Head, query: usize) -> usize {
-        (head.example * self.queries_len + query) * self.row() + head.number * self.width
-    }
-
-    fn sum_index(&self, head: Head, query: usize) -> usize {
-        (head.example * self.heads + head.number) * self.queries_len + query
-    }
-
-    fn head(&self, index: usize) -> Head {
-        Head {
-            example: index / self.heads,
-            number: index % self.heads,
-        }
-    }
-
-    /// Output (B, Lq, H E) and sums (B, H, Lq).
-    fn forward(&self) -> (Vec<f32>, Vec<f32>) {
-        let heads = self.batch * self.heads;
-        let mut output = fresh(self.batch * self.queries_len * self.row());
-        let mut sums = fresh(heads * self.queries_len);
-        let (shared_output, shared_sums) = (Shared::new(&mut output), Shared::new(&mut sums));
-        let query_blocks = self.queries_len.div_ceil(SIDE);
-        let parts = TASKS
-            .div_ceil(heads.max(1))
-            .min(query_blocks / LEAST_QUERY_BLOCKS)
-            .max(1);
-        let part = query_blocks.div_ceil(parts) * SIDE;
-        let isa = Isa::current();
-        (0..heads * parts).into_par_iter().for_each(|task| {
-            let first = (task % parts * part).min(self.queries_len);
-            isa.run(ForwardTask {
-                problem: self,
-                head: self.head(task / parts),
-                first,
-                count: part.min(self.queries_len - first),
-                output: &shared_output,
-                sums: &shared_sums,
-            });
-        });
-        (output, sums)
-    }
-
-    /// Writes the gradients of queries, keys and values; rows of keys without a real one are left alone.
-    fn backward(&self, sums: &[f32], output: &[f32], doutput: &[f32], targets: [Target; 3]) {
-        let heads = self.batch * self.heads;
-        let key_blocks = self.keys_len.div_ceil(SIDE);
-        let parts = TASKS
-            .div_ceil(heads.max(1))
-            .min(key_blocks / LEAST_KEY_BLOCKS)
-            .max(1);
-        let blocks: Vec<Vec<KeyBlock>> = (0..self.batch)
-            .map(|example| self.real.blocks(example).collect())
-            .collect();
-        // The gradient of the queries from every part but the first, (B, H, parts - 1, Lq, E).
-        let partial = self.queries_len * self.width;
-        let mut partials = fresh(heads * (parts - 1) * partial);
-        let shared = Shared::new(&mut partials);
-        let at = |target: Target<'_>, length, head: Head| {
-            let start =
-                target.start + head.example * length * target.stride + head.number * self.width;
-            (start, target.stride)
-        };
-        let isa = Isa::current();
-        (0..heads * parts).into_par_iter().for_each(|task| {
-            let (index, part) = (task / parts, task % parts);
-            let head = self.head(index);
-            let blocks = &blocks[head.example];
-            let share = |part| blocks.len() * part / parts;
-            let to = |which: usize, length| {
-                let (start, stride) = at(targets[which], length, head);
-                Target {
-                    buffer: targets[which].buffer,
-                    start,
-                    stride,
-                }
-            };
-            let dqueries = if part == 0 {
-                to(0, self.queries_len)
-            } else {
-                let start = (index * (parts - 1) + part - 1) * partial;
-                Target {
-                    buffer: &shared,
-                    start,
-                    stride: self.width,
-                }
-            };
-            let rows = |data| Rows {
-                data,
-                start: self.output_start(head, 0),
-                stride: self.row(),
-                width: self.width,
-            };
-            let sums = &sums[self.sum_index(head, 0)..][..self.queries_len];
-            isa.run(BackwardTask {
-                problem: self,
-                head,
-                blocks: &blocks[share(part)..share(part + 1)],
-                output: rows(output),
-                doutput: rows(doutput),
-                sums,
-                dqueries,
-                dkeys: to(1, self.keys_len),
-                dvalues: to(2, self.keys_len),
-            });
-        });
-        if parts > 1 {
-            (0..heads).into_par_iter().for_each(|index| {
-                let (start, stride) = at(targets[0], self.queries_len, self.head(index));
-                let partials = &partials[index * (parts - 1) * partial..][..(parts - 1) * partial];
-                for partial in partials.chunks_exact(partial) {
-                    for (i, partial) in partial.chunks_exact(self.width).enumerate() {
-                        // SAFETY: this task alone has its head's columns of its example's rows, and the
-                        // tasks above are done.
-                        let row =
-                            unsafe { targets[0].buffer.slice(start + i * stride, self.width) };
-                        row.iter_mut().zip(partial).for_each(|(x, y)| *x += y);
-                    }
-                }
-            });
-        }
     }
 }
 

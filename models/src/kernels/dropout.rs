@@ -1,0 +1,176 @@
+//! Dropout whose mask is drawn from its counter again in the backward pass, instead of being kept.
+//!
+//! [`dropout`] is y = m x, [`add_dropped`] is y = r + m x in one pass, for residual connections; m is 0 with
+//! probability `rate` and 1 / (1 - rate) otherwise. The first dimension is the batch: element i of an example
+//! takes word i of that example's row of the stream, exactly as [`Stream::mask`] does.
+
+use candle_core::{CpuStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::buffers::{floats, fresh, read, tensor};
+use crate::draws::{Stream, mask_constants};
+use crate::philox;
+
+const NAME: &str = "dropout";
+/// Elements per parallel task, and words drawn at a time; multiples of the group at which a row can be entered.
+const SEGMENT: usize = 16 * 1024;
+const WORDS: usize = 1024;
+
+/// Zeroes elements of x (B, ...) with probability `rate`, in [0, 1), and scales the others by 1 / (1 - rate).
+pub fn dropout(x: &Tensor, stream: &Stream, rate: f64) -> Result<Tensor> {
+    x.contiguous()?.apply_op1(Dropout::new(stream, rate))
+}
+
+/// `residual + dropout(x)`.
+pub fn add_dropped(residual: &Tensor, x: &Tensor, stream: &Stream, rate: f64) -> Result<Tensor> {
+    if residual.dims() != x.dims() {
+        bail!(
+            "{NAME}: residual {:?} and x {:?} do not fit",
+            residual.shape(),
+            x.shape()
+        );
+    }
+    residual
+        .contiguous()?
+        .apply_op2(&x.contiguous()?, Dropout::new(stream, rate))
+}
+
+struct Dropout {
+    stream: Stream,
+    threshold: u32,
+    keep: f32,
+}
+
+impl Dropout {
+    fn new(stream: &Stream, rate: f64) -> Self {
+        let (threshold, keep) = mask_constants(rate);
+        Dropout {
+            stream: *stream,
+            threshold,
+            keep,
+        }
+    }
+
+    /// The mask times x, plus `residual` if there is one, for a batch of `rows` examples.
+    fn apply(&self, x: &[f32], residual: Option<&[f32]>, rows: usize) -> Vec<f32> {
+        let width = x.len().checked_div(rows).unwrap_or(0).max(1);
+        let mut y = fresh(x.len());
+        let segments = y.chunks_mut(width).enumerate().flat_map(|(row, y)| {
+            y.chunks_mut(SEGMENT)
+                .enumerate()
+                .map(move |(i, y)| (row, i * SEGMENT, y))
+        });
+        let segments: Vec<_> = segments.collect();
+        segments.into_par_iter().for_each(|(row, first, y)| {
+            let range = row * width + first..row * width + first + y.len();
+            let (key, counter) = (self.stream.key(), self.stream.counter(row));
+            let mut words = [0; WORDS];
+            for (part, (y, x)) in y
+                .chunks_mut(WORDS)
+                .zip(x[range.clone()].chunks(WORDS))
+                .enumerate()
+            {
+                let words = &mut words[..y.len()];
+                philox::fill(key, counter, first + part * WORDS, words);
+                for ((y, x), word) in y.iter_mut().zip(x).zip(words) {
+                    *y = x * if *word < self.threshold {
+                        0.0
+                    } else {
+                        self.keep
+                    };
+                }
+            }
+            if let Some(residual) = residual {
+                y.iter_mut()
+                    .zip(&residual[range])
+                    .for_each(|(y, r)| *y += r);
+            }
+        });
+        y
+    }
+}
+
+impl CustomOp1 for Dropout {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let y = self.apply(floats(NAME, x, layout)?, None, examples(layout.dims()));
+        Ok((CpuStorage::F32(y), layout.shape().clone()))
+    }
+
+    fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
+        let dy = dy.contiguous()?;
+        let dx = self.apply(&read(NAME, &dy)?, None, examples(x.dims()));
+        tensor(dx, x.shape()).map(Some)
+    }
+}
+
+impl CustomOp2 for Dropout {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        residual: &CpuStorage,
+        residual_layout: &Layout,
+        x: &CpuStorage,
+        layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (residual, x) = (
+            floats(NAME, residual, residual_layout)?,
+            floats(NAME, x, layout)?,
+        );
+        let y = self.apply(x, Some(residual), examples(layout.dims()));
+        Ok((CpuStorage::F32(y), layout.shape().clone()))
+    }
+
+    fn bwd(
+        &self,
+        _: &Tensor,
+        x: &Tensor,
+        y: &Tensor,
+        dy: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        Ok((Some(dy.clone()), CustomOp1::bwd(self, x, y, dy)?))
+    }
+}
+
+/// The first dimension.
+fn examples(dims: &[usize]) -> usize {
+    dims.first().copied().unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draws::{Draws, StreamKey};
+    use crate::kernels::twin::{Sampler, agree};
+
+    #[test]
+    fn dropout_meets_its_twin() {
+        let mut sampler = Sampler::new(14);
+        let stream = Draws::new(1, 2, 3).per_example(StreamKey::new("drop"));
+        for shape in [vec![3, 7], vec![2, 40, 65], vec![2, SEGMENT + 100]] {
+            let inputs = [sampler.normal(&shape, 1.0), sampler.normal(&shape, 1.0)];
+            let mask = |x: &Tensor| {
+                let mask = stream.mask_tensor(x.shape(), 0.3, x.dtype(), x.device());
+                mask.map_err(candle_core::Error::wrap)
+            };
+            agree(
+                "dropout",
+                &inputs[..1],
+                |x| dropout(&x[0], &stream, 0.3),
+                |x| &x[0] * mask(&x[0])?,
+            );
+            agree(
+                "dropout and residual",
+                &inputs,
+                |x| add_dropped(&x[0], &x[1], &stream, 0.3),
+                |x| &x[0] + (&x[1] * mask(&x[1])?)?,
+            );
+        }
+    }
+}

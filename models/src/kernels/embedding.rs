@@ -1,0 +1,241 @@
+//! Token ids to vectors in one pass: y[b, l] = table[id[b, l]] + positions[l], after an optional first slot.
+//!
+//! The gradient of the table is summed by columns: each task owns a few columns of the whole table and walks
+//! all tokens in order, so neither atomics nor partial sums are needed.
+
+use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::buffers::{floats, fresh, read, tensor};
+
+const NAME: &str = "embedding";
+/// Columns of the table that one task sums: a cache line.
+const COLUMNS: usize = 16;
+/// Rows of the output per task.
+const ROWS: usize = 256;
+
+/// Embeds ids (B, L) of type u32, each below V, with `table` (V, D); yields (B, S, D), S = L slots, or L + 1 where
+/// every sequence begins with `first` (1, D). Row s of `positions` (at least S, D) is added to slot s.
+pub fn embed(
+    ids: &Tensor,
+    table: &Tensor,
+    first: Option<&Tensor>,
+    positions: Option<&Tensor>,
+) -> Result<Tensor> {
+    let ((batch, length), (vocabulary, dim)) = (ids.dims2()?, table.dims2()?);
+    let ids = ids.to_dtype(DType::U32)?.flatten_all()?.to_vec1::<u32>()?;
+    if let Some(id) = ids.iter().find(|id| **id as usize >= vocabulary) {
+        bail!("{NAME}: id {id} in a table of {vocabulary} rows");
+    }
+    let slots = length + usize::from(first.is_some());
+    if dim == 0
+        || first.is_some_and(|first| first.dims() != [1, dim])
+        || positions
+            .is_some_and(|p| p.dims().len() != 2 || p.dims()[0] < slots || p.dims()[1] != dim)
+    {
+        let (first, positions) = (first.map(Tensor::shape), positions.map(Tensor::shape));
+        bail!(
+            "{NAME}: {slots} slots, table {:?}, first {first:?}, positions {positions:?}",
+            table.shape()
+        );
+    }
+    // What is absent is an operand without rows.
+    let absent = Tensor::zeros((0, dim), table.dtype(), table.device())?;
+    let first = first.unwrap_or(&absent).contiguous()?;
+    let positions = positions.unwrap_or(&absent).contiguous()?;
+    table.contiguous()?.apply_op3(
+        &first,
+        &positions,
+        Embedding {
+            ids,
+            batch,
+            length,
+            slots,
+        },
+    )
+}
+
+struct Embedding {
+    ids: Vec<u32>,
+    batch: usize,
+    length: usize,
+    slots: usize,
+}
+
+impl Embedding {
+    /// Tokens as (row of the output, id), in order.
+    fn tokens(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let offset = self.slots - self.length;
+        self.ids.iter().enumerate().map(move |(i, id)| {
+            (
+                i / self.length * self.slots + offset + i % self.length,
+                *id as usize,
+            )
+        })
+    }
+
+    fn table_gradient(&self, dy: &[f32], (vocabulary, dim): (usize, usize)) -> Vec<f32> {
+        let strips = dim.div_ceil(COLUMNS);
+        let strip = |strip: usize| {
+            let first = strip * COLUMNS;
+            let width = COLUMNS.min(dim - first);
+            let mut sums = vec![0.0; vocabulary * width];
+            for (row, id) in self.tokens() {
+                let dy = &dy[row * dim + first..][..width];
+                let sums = &mut sums[id * width..][..width];
+                sums.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += dy);
+            }
+            sums
+        };
+        let strips: Vec<Vec<f32>> = (0..strips).into_par_iter().map(strip).collect();
+        let mut gradient = vec![0.0; vocabulary * dim];
+        for (id, row) in gradient.chunks_exact_mut(dim).enumerate() {
+            for (out, strip) in row.chunks_mut(COLUMNS).zip(&strips) {
+                out.copy_from_slice(&strip[id * out.len()..][..out.len()]);
+            }
+        }
+        gradient
+    }
+
+    /// Sums over the batch for slots `0..count` of `rows` rows; further rows are zero.
+    fn slot_gradient(&self, dy: &[f32], dim: usize, rows: usize, count: usize) -> Vec<f32> {
+        let mut gradient = vec![0.0; rows * dim];
+        gradient[..count * dim]
+            .par_chunks_mut(dim)
+            .enumerate()
+            .for_each(|(slot, sum)| {
+                for example in 0..self.batch {
+                    let dy = &dy[(example * self.slots + slot) * dim..][..dim];
+                    sum.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += dy);
+                }
+            });
+        gradient
+    }
+}
+
+impl CustomOp3 for Embedding {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        table: &CpuStorage,
+        table_layout: &Layout,
+        first: &CpuStorage,
+        first_layout: &Layout,
+        positions: &CpuStorage,
+        positions_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let table = floats(NAME, table, table_layout)?;
+        let first = floats(NAME, first, first_layout)?;
+        let positions = floats(NAME, positions, positions_layout)?;
+        let dim = table_layout.shape().dims2()?.1;
+        let offset = self.slots - self.length;
+        let mut y = fresh(self.batch * self.slots * dim);
+        y.par_chunks_mut(dim)
+            .with_min_len(ROWS)
+            .enumerate()
+            .for_each(|(row, y)| {
+                let (example, slot) = (row / self.slots, row % self.slots);
+                let x = match slot.checked_sub(offset) {
+                    Some(token) => {
+                        &table[self.ids[example * self.length + token] as usize * dim..][..dim]
+                    }
+                    None => first,
+                };
+                if positions.is_empty() {
+                    y.copy_from_slice(x);
+                } else {
+                    let positions = &positions[slot * dim..][..dim];
+                    for ((y, x), p) in y.iter_mut().zip(x).zip(positions) {
+                        *y = x + p;
+                    }
+                }
+            });
+        Ok((CpuStorage::F32(y), (self.batch, self.slots, dim).into()))
+    }
+
+    fn bwd(
+        &self,
+        table: &Tensor,
+        first: &Tensor,
+        positions: &Tensor,
+        _: &Tensor,
+        dy: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let dy = dy.contiguous()?;
+        let dy = read(NAME, &dy)?;
+        let (vocabulary, dim) = table.dims2()?;
+        let slots = |rows: &Tensor, count: usize| -> Result<Option<Tensor>> {
+            if !rows.track_op() {
+                return Ok(None);
+            }
+            let gradient = self.slot_gradient(&dy, dim, rows.dim(0)?, count);
+            tensor(gradient, rows.shape()).map(Some)
+        };
+        let dtable = table
+            .track_op()
+            .then(|| self.table_gradient(&dy, (vocabulary, dim)));
+        let dtable = dtable
+            .map(|dtable| tensor(dtable, (vocabulary, dim)))
+            .transpose()?;
+        Ok((dtable, slots(first, 1)?, slots(positions, self.slots)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+    use candle_core::Device;
+
+    fn composed(ids: &Tensor, x: &[Tensor]) -> Result<Tensor> {
+        let (batch, length) = ids.dims2()?;
+        let dim = x[0].dim(1)?;
+        let mut y = x[0]
+            .index_select(&ids.flatten_all()?, 0)?
+            .reshape((batch, length, dim))?;
+        if let Some(first) = x.get(2) {
+            y = Tensor::cat(&[&first.broadcast_as((batch, 1, dim))?, &y], 1)?;
+        }
+        match x.get(1) {
+            Some(positions) => y.broadcast_add(&positions.narrow(0, 0, y.dim(1)?)?),
+            None => Ok(y),
+        }
+    }
+
+    #[test]
+    fn embedding_meets_its_twin() {
+        let mut sampler = Sampler::new(15);
+        for (batch, length, vocabulary, dim) in [(1, 1, 1, 1), (2, 5, 3, 7), (3, 300, 17, 40)] {
+            let ids: Vec<u32> = (0..batch * length)
+                .map(|_| (sampler.bits() % vocabulary as u64) as u32)
+                .collect();
+            let ids = Tensor::from_vec(ids, (batch, length), &Device::Cpu).unwrap();
+            let inputs = [
+                sampler.normal(&[vocabulary, dim], 1.0),
+                sampler.normal(&[length + 4, dim], 1.0),
+                sampler.normal(&[1, dim], 1.0),
+            ];
+            for operands in 1..=3 {
+                agree(
+                    "embedding",
+                    &inputs[..operands],
+                    |x| embed(&ids, &x[0], x.get(2), x.get(1)),
+                    |x| composed(&ids, x),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_id_outside_the_table_and_too_few_positions_are_errors() {
+        let table = Sampler::new(16).normal(&[3, 4], 1.0);
+        let ids = |id: u32| Tensor::new(&[[0, id]], &Device::Cpu).unwrap();
+        let message = embed(&ids(3), &table, None, None).unwrap_err().to_string();
+        assert!(message.contains("id 3"), "{message}");
+        let positions = table.narrow(0, 0, 1).unwrap();
+        assert!(embed(&ids(2), &table, None, Some(&positions)).is_err());
+    }
+}

@@ -1,0 +1,198 @@
+//! Positions of a head, 64 at a time, and the layouts in which the products want them.
+
+use crate::kernels::activation::Curve;
+use crate::kernels::isa::Lanes;
+use crate::kernels::tile::{PANEL, Rows, SIDE, pack_panels, pack_rows, padded};
+
+/// Sizes of a head: features M, values E.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) features: usize,
+    pub(super) values: usize,
+}
+
+impl Sizes {
+    /// Length of a [`State`].
+    pub(super) fn state(self) -> usize {
+        self.matrix() + padded(self.features)
+    }
+
+    pub(super) fn matrix(self) -> usize {
+        self.features.next_multiple_of(PANEL) * padded(self.values)
+    }
+}
+
+/// S (M, E) and z (M), or their gradients, padded.
+#[derive(Clone, Copy)]
+pub(super) struct State<'a> {
+    pub(super) sizes: Sizes,
+    pub(super) matrix: &'a [f32],
+    pub(super) total: &'a [f32],
+}
+
+impl<'a> State<'a> {
+    pub(super) fn new(sizes: Sizes, data: &'a [f32]) -> Self {
+        let (matrix, total) = data.split_at(sizes.matrix());
+        State {
+            sizes,
+            matrix,
+            total,
+        }
+    }
+
+    /// Sᵀ, (E, padded M).
+    pub(super) fn transposed(self) -> Vec<f32> {
+        let (wide, features) = (padded(self.sizes.values), padded(self.sizes.features));
+        let mut transposed = vec![0.0; self.sizes.values * features];
+        for (f, row) in self
+            .matrix
+            .chunks_exact(wide)
+            .take(self.sizes.features)
+            .enumerate()
+        {
+            for (v, x) in row.iter().take(self.sizes.values).enumerate() {
+                transposed[v * features + f] = *x;
+            }
+        }
+        transposed
+    }
+}
+
+/// One operand of a head, and which of its positions count (all of them, if absent).
+#[derive(Clone, Copy)]
+pub(super) struct Positions<'a> {
+    pub(super) rows: Rows<'a>,
+    pub(super) real: Option<&'a [f32]>,
+}
+
+impl Positions<'_> {
+    pub(super) fn is_real(&self, position: usize) -> bool {
+        self.real.is_none_or(|real| real[position] != 0.0)
+    }
+}
+
+/// A block of rows in the layouts of the products.
+pub(super) struct Block {
+    pub(super) width: usize,
+    /// (position, padded width), padding zero.
+    pub(super) rows: Vec<f32>,
+    /// Panels of positions: left operand of products with S.
+    pub(super) panels: Vec<f32>,
+    /// Panels of columns: left operand of sums over positions.
+    pub(super) columns: Vec<f32>,
+}
+
+impl Block {
+    pub(super) fn new(width: usize) -> Self {
+        Block {
+            width,
+            rows: vec![0.0; SIDE * padded(width)],
+            panels: vec![0.0; SIDE * width],
+            columns: vec![0.0; SIDE * width.next_multiple_of(PANEL)],
+        }
+    }
+
+    /// Features of positions `first..first + count`; zero where a position does not count.
+    #[inline(always)]
+    pub(super) fn features<S: Lanes, C: Curve>(
+        &mut self,
+        s: S,
+        curve: C,
+        x: Positions,
+        first: usize,
+        count: usize,
+    ) {
+        for (i, row) in self
+            .rows
+            .chunks_exact_mut(padded(self.width))
+            .take(count)
+            .enumerate()
+        {
+            let row = &mut row[..self.width];
+            if !x.is_real(first + i) {
+                row.fill(0.0);
+                continue;
+            }
+            let (from, from_tail) = S::as_simd_f32s(x.rows.row(first + i));
+            let (to, to_tail) = S::as_mut_simd_f32s(row);
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = curve.value(s, *from);
+            }
+            if !to_tail.is_empty() {
+                s.partial_store_f32s(to_tail, curve.value(s, s.partial_load_f32s(from_tail)));
+            }
+        }
+    }
+
+    pub(super) fn load(&mut self, rows: Rows, first: usize, count: usize) {
+        pack_rows(rows.from(first), count, 1.0, &mut self.rows);
+    }
+
+    pub(super) fn pack_panels(&mut self, count: usize) {
+        let rows = Rows {
+            data: &self.rows,
+            start: 0,
+            stride: padded(self.width),
+            width: self.width,
+        };
+        pack_panels(rows, count, &mut self.panels);
+    }
+
+    pub(super) fn pack_columns(&mut self, count: usize) {
+        let panels = self.columns.chunks_exact_mut(SIDE * PANEL);
+        for (panel, columns) in panels.enumerate() {
+            let rows = self.rows.chunks_exact(padded(self.width)).take(count);
+            for (row, columns) in rows.zip(columns.chunks_exact_mut(PANEL)) {
+                columns.copy_from_slice(&row[panel * PANEL..(panel + 1) * PANEL]);
+            }
+        }
+    }
+
+    pub(super) fn row(&self, i: usize) -> &[f32] {
+        let wide = padded(self.width);
+        &self.rows[i * wide..(i + 1) * wide]
+    }
+}
+
+#[inline(always)]
+pub(super) fn dot<S: Lanes>(s: S, a: &[f32], b: &[f32]) -> f32 {
+    let (a, _) = S::as_simd_f32s(a);
+    let (b, _) = S::as_simd_f32s(b);
+    let sum = a
+        .iter()
+        .zip(b)
+        .fold(s.splat_f32s(0.0), |sum, (a, b)| s.fma(*a, *b, sum));
+    s.reduce_sum_f32s(sum)
+}
+
+#[inline(always)]
+pub(super) fn add_scaled<S: Lanes>(s: S, total: &mut [f32], x: &[f32], scale: f32) {
+    let (total, _) = S::as_mut_simd_f32s(total);
+    let (x, _) = S::as_simd_f32s(x);
+    for (total, x) in total.iter_mut().zip(x) {
+        *total = s.fma(*x, s.splat_f32s(scale), *total);
+    }
+}
+
+/// Writes `row * slope(x)`; the curve's slope at the inputs of the features.
+#[inline(always)]
+pub(super) fn write_gradient<S: Lanes, C: Curve>(
+    s: S,
+    curve: C,
+    x: &[f32],
+    row: &[f32],
+    out: &mut [f32],
+) {
+    let (x, x_tail) = S::as_simd_f32s(x);
+    let (out, out_tail) = S::as_mut_simd_f32s(out);
+    let (row, rest) = row.split_at(x.len() * S::F32_LANES);
+    let (row, _) = S::as_simd_f32s(row);
+    for ((out, x), row) in out.iter_mut().zip(x).zip(row) {
+        *out = s.mul_f32s(curve.slope(s, *x), *row);
+    }
+    if !out_tail.is_empty() {
+        let slope = curve.slope(s, s.partial_load_f32s(x_tail));
+        let row = s.partial_load_f32s(&rest[..out_tail.len()]);
+        s.partial_store_f32s(out_tail, s.mul_f32s(slope, row));
+    }
+}

@@ -1,0 +1,100 @@
+use super::*;
+use crate::kernels::twin::{Sampler, agree};
+use candle_core::{D, Device};
+
+fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let (b, l, w) = x.dims3()?;
+    x.reshape((b, l, heads, w / heads))?
+        .transpose(1, 2)?
+        .contiguous()
+}
+
+fn composed(x: &[Tensor], heads: usize, map: FeatureMap, mask: Option<&Tensor>) -> Result<Tensor> {
+    let map = |x: &Tensor| match map {
+        FeatureMap::Given => Ok(x.clone()),
+        FeatureMap::EluPlusOne => x.elu(1.0)? + 1.0,
+        FeatureMap::Relu { floor } => x.relu()? + f64::from(floor),
+    };
+    let (q, k, v) = (
+        split(&map(&x[0])?, heads)?,
+        split(&map(&x[1])?, heads)?,
+        split(&x[2], heads)?,
+    );
+    let mut weights = q.matmul(&k.t()?)?; // (B, H, Lq, Lk)
+    if let Some(mask) = mask {
+        let (b, l) = mask.dims2()?;
+        weights = weights.broadcast_mul(&mask.to_dtype(weights.dtype())?.reshape((b, 1, 1, l))?)?;
+    }
+    let sums = (weights.sum_keepdim(D::Minus1)? + 1e-6)?;
+    let y = weights.matmul(&v)?.broadcast_div(&sums)?.transpose(1, 2)?;
+    y.flatten_from(2)
+}
+
+#[test]
+fn kernel_attention_meets_its_twin() {
+    let mut sampler = Sampler::new(12);
+    for (batch, queries, keys, heads, features, values) in [
+        (1, 1, 1, 1, 1, 1),
+        (2, 5, 9, 2, 3, 7),
+        (2, 64, 64, 2, 16, 16),
+        (1, 700, 600, 1, 24, 40),
+        (3, 130, 65, 2, 33, 32),
+    ] {
+        let q = sampler.normal(&[batch, queries, heads * features], 1.0);
+        let k = sampler.normal(&[batch, keys, heads * features], 1.0);
+        let v = sampler.normal(&[batch, keys, heads * values], 1.0);
+        let marks: Vec<f32> = (0..batch * keys)
+            .map(|i| f32::from(i % keys == 0 || sampler.uniform() < 0.7))
+            .collect();
+        let mask = Tensor::from_vec(marks, (batch, keys), &Device::Cpu).unwrap();
+        for map in [
+            FeatureMap::EluPlusOne,
+            FeatureMap::Relu { floor: 0.01 },
+            FeatureMap::Given,
+        ] {
+            let (q, k) = match map {
+                FeatureMap::Given => (q.abs().unwrap(), k.abs().unwrap()),
+                _ => (q.clone(), k.clone()),
+            };
+            let inputs = [q, k, v.clone()];
+            for mask in [None, Some(mask.clone())] {
+                let options = KernelAttentionOptions {
+                    heads,
+                    map,
+                    guard: 1e-6,
+                    mask: mask.clone(),
+                };
+                agree(
+                    "kernel attention",
+                    &inputs,
+                    |x| kernel_attention(&x[0], &x[1], &x[2], &options),
+                    |x| composed(x, heads, map, mask.as_ref()),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_example_without_a_key_yields_zeros_and_shapes_that_do_not_fit_are_errors() {
+    let mut sampler = Sampler::new(13);
+    let x = sampler.normal(&[1, 6, 8], 1.0);
+    let options = |heads, keys| KernelAttentionOptions {
+        heads,
+        map: FeatureMap::EluPlusOne,
+        guard: 1e-6,
+        mask: Some(Tensor::zeros((1, keys), candle_core::DType::F32, &Device::Cpu).unwrap()),
+    };
+    let y = kernel_attention(&x, &x, &x, &options(2, 6)).unwrap();
+    assert_eq!(
+        y.abs()
+            .unwrap()
+            .sum_all()
+            .unwrap()
+            .to_scalar::<f32>()
+            .unwrap(),
+        0.0
+    );
+    assert!(kernel_attention(&x, &x, &x, &options(3, 6)).is_err());
+    assert!(kernel_attention(&x, &x, &x, &options(2, 5)).is_err());
+}
