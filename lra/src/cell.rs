@@ -1,8 +1,7 @@
 //! One cell of the table: a model on a task with one seed, from frozen settings to a record.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use datasets::{Shape, Splits};
@@ -10,15 +9,17 @@ use models::{Classifier, Parameters};
 use results::record::{self, Outcome, Record};
 
 use crate::batch::Layout;
+use crate::ceiling::CeilingGuard;
 use crate::checkpoint::State;
 use crate::error::{Class, Classify, Error, Result};
+use crate::estimate::{Full, Work};
 use crate::progress::Reporter;
 use crate::run_folder::{Found, RunFolder};
 use crate::signals::Stop;
-use crate::spec::{Resolved, Wish};
+use crate::spec::Resolved;
 use crate::timing::Timings;
-use crate::train::{Ending, Fit, Full, Work};
-use crate::{device, host, memory};
+use crate::train::{Ending, Fit};
+use crate::{banner, device, host, memory};
 
 /// What to do with a folder that already holds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +119,7 @@ fn train(
     let baselines = resolved.task.baselines(&splits);
     memory::reset_peak();
     let parameters = Parameters::new(spec.cell.seed, around.device, DType::F32);
-    let (model_shape, options) = (model_shape(resolved, shape), model_options(resolved));
+    let (model_shape, options) = (resolved.model_shape(shape), resolved.model_options());
     let classifier = Classifier::new(resolved.model, &model_shape, &options, &parameters);
     let classifier = classifier.during(
         Class::Usage,
@@ -135,7 +136,7 @@ fn train(
     let draft = draft(resolved, around, shape, &splits, &parameters, baselines);
     let work = Work::new(&spec.train, splits.val.len(), splits.test.len());
     let flops = classifier.flops(1, shape.max_length);
-    for line in banner(&draft, resolved, shape, flops) {
+    for line in banner::lines(&draft, resolved, shape, flops) {
         around.reporter.say(&line);
     }
     let fit = Fit {
@@ -150,7 +151,7 @@ fn train(
         reporter: around.reporter,
         stop: around.stop,
         work,
-        full: full_task(resolved, work.passes() * flops as f64)?,
+        full: Full::of(resolved, work.passes() * flops as f64)?,
     };
     let guard = CeilingGuard::arm(folder, &draft);
     let trained = fit.run(resumes);
@@ -168,7 +169,7 @@ fn train(
             };
             let record = Record {
                 outcome,
-                created: now(),
+                created: host::now(),
                 ..draft
             };
             // The failure may be the disk's: then the error itself is all there is to show.
@@ -193,74 +194,6 @@ fn write(folder: &RunFolder, record: &Record) -> Result<()> {
     results::store::write(&folder.record(), record).class(Class::Run)
 }
 
-fn model_shape(resolved: &Resolved, shape: &Shape) -> models::Shape {
-    let about = resolved.task.about();
-    models::Shape {
-        vocabulary: about.vocabulary,
-        classes: about.classes,
-        towers: about.towers,
-        max_length: shape.max_length,
-        padding: about.first_id > 0,
-    }
-}
-
-fn model_options(resolved: &Resolved) -> models::Options {
-    let spec = &resolved.spec;
-    models::Options {
-        embed: spec.embed.clone(),
-        block: spec.block.clone(),
-        head: spec.head.clone(),
-        model: spec.model.clone(),
-    }
-}
-
-/// How much more work the full recipe of a reduced one does.
-fn full_task(resolved: &Resolved, flops: f64) -> Result<Option<Full>> {
-    let Some(recipe) = &resolved.recipe.body.full else {
-        return Ok(None);
-    };
-    let cell = &resolved.spec.cell;
-    let wish = Wish {
-        task: &cell.task,
-        model: &cell.model,
-        recipe,
-        source: Some(cell.source),
-        protocol: cell.protocol,
-        seed: cell.seed,
-        assignments: &[],
-    };
-    if !crate::recipe::Recipe::load(recipe)?
-        .body
-        .tasks
-        .contains_key(&cell.task)
-    {
-        return Ok(None);
-    }
-    let full = wish.resolve()?;
-    let shape = full.task.shape(&full.spec.data)?;
-    let rows = |split: &str| {
-        full.spec
-            .data
-            .get(split)
-            .and_then(serde_json::Value::as_u64)
-            .unwrap_or(0) as usize
-    };
-    let work = Work::new(&full.spec.train, rows("val"), rows("test"));
-    let weightless = Parameters::blank(&Device::Cpu, DType::F32);
-    let classifier = Classifier::new(
-        full.model,
-        &model_shape(&full, &shape),
-        &model_options(&full),
-        &weightless,
-    );
-    let per_example = classifier.class(Class::Run)?.flops(1, shape.max_length);
-    Ok(Some(Full {
-        recipe: recipe.clone(),
-        label: shape.label,
-        times: work.passes() * per_example as f64 / flops,
-    }))
-}
-
 /// The record as far as it is known before training.
 fn draft(
     resolved: &Resolved,
@@ -276,7 +209,7 @@ fn draft(
     Record {
         schema: record::SCHEMA,
         id: run_id(resolved, shape),
-        created: now(),
+        created: host::now(),
         command: std::env::args().collect::<Vec<_>>().join(" "),
         outcome: Outcome::Interrupted { step: 0 },
         task: record::Task {
@@ -399,104 +332,7 @@ fn completed(
         scores: Some(scores),
         speed,
         memory: Some(memory),
-        created: now(),
+        created: host::now(),
         ..draft
     })
-}
-
-fn now() -> String {
-    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
-}
-
-/// What a run says of itself before it starts.
-fn banner(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> Vec<String> {
-    let (spec, rows) = (&resolved.spec, draft.task.rows);
-    let (block, train) = (&spec.block, &spec.train);
-    let partial = if draft.task.partial { ", PARTIAL" } else { "" };
-    vec![
-        format!("run        {}", draft.id),
-        format!(
-            "data       {} ({}, {}{partial}): {} / {} / {} examples of up to {} tokens",
-            draft.task.label,
-            draft.task.source,
-            draft.task.protocol,
-            rows.train,
-            rows.val,
-            rows.test,
-            shape.max_length
-        ),
-        format!(
-            "model      {} ({}): {} parameters, {} blocks, d {}, {} heads, {:.2} GFLOP forward per example",
-            draft.model.name,
-            draft.model.variant,
-            draft.model.parameters,
-            block.layers,
-            block.dim,
-            block.heads,
-            flops as f64 / 1e9
-        ),
-        format!(
-            "training   {} updates of {} examples, recipe {}{}, seed {}, {} with {} threads",
-            train.steps,
-            train.batch,
-            draft.recipe.name,
-            if draft.recipe.overrides.is_empty() {
-                ""
-            } else {
-                " with overrides"
-            },
-            draft.seed,
-            draft.device,
-            draft.threads
-        ),
-    ]
-}
-
-/// The run to blame if memory runs out.
-static ON_TRIAL: Mutex<Option<(std::path::PathBuf, Record)>> = Mutex::new(None);
-
-/// While it lives, reaching the memory ceiling records the run as out of memory.
-struct CeilingGuard;
-
-impl CeilingGuard {
-    fn arm(folder: &RunFolder, draft: &Record) -> Self {
-        *ON_TRIAL.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((folder.record(), draft.clone()));
-        CeilingGuard
-    }
-}
-
-impl Drop for CeilingGuard {
-    fn drop(&mut self) {
-        *ON_TRIAL.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
-
-/// Ends the process with a record when an allocation would exceed `ceiling` bytes.
-#[expect(clippy::print_stderr, reason = "the process ends here")]
-pub fn enforce_memory_ceiling(ceiling: usize) {
-    memory::set_ceiling(ceiling, move |requested| {
-        let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
-        let (had, asked, most) = (gib(memory::peak()), gib(requested), gib(ceiling));
-        let reason = format!(
-            "{asked:.2} GiB more than the {had:.2} GiB in use would exceed the limit of {most:.2} GiB"
-        );
-        if let Ok(mut on_trial) = ON_TRIAL.try_lock()
-            && let Some((path, record)) = on_trial.take()
-        {
-            let outcome = Outcome::OutOfMemory {
-                reason: reason.clone(),
-            };
-            let record = Record {
-                outcome,
-                created: now(),
-                ..record
-            };
-            if let Err(error) = results::store::write(&path, &record) {
-                eprintln!("error: {error}");
-            }
-        }
-        eprintln!("error: out of memory: {reason}; try --micro-batch or a smaller model");
-        std::process::exit(i32::from(Class::Run.code()));
-    });
 }

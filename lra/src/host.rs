@@ -1,5 +1,7 @@
 //! The machine and the versions a record was made with.
 
+use std::time::SystemTime;
+
 use results::record::{Host, Revision, Versions};
 use sysinfo::System;
 
@@ -58,4 +60,9 @@ pub fn revision() -> Option<Revision> {
         commit,
         dirty: option_env!("LRA_DIRTY").is_some(),
     })
+}
+
+/// The time now, RFC 3339 in UTC.
+pub fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }

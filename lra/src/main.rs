@@ -5,13 +5,16 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod banner;
 mod batch;
+mod ceiling;
 mod cell;
 mod checkpoint;
 mod cli;
 mod cmd;
 mod device;
 mod error;
+mod estimate;
 mod eval;
 mod host;
 mod memory;

@@ -301,6 +301,37 @@ impl Wish<'_> {
     }
 }
 
+impl Resolved {
+    /// What the task asks of the model.
+    pub fn model_shape(&self, shape: &datasets::Shape) -> models::Shape {
+        let about = self.task.about();
+        models::Shape {
+            vocabulary: about.vocabulary,
+            classes: about.classes,
+            towers: about.towers,
+            max_length: shape.max_length,
+            padding: about.first_id > 0,
+        }
+    }
+
+    /// The settings of the model and of everything around it.
+    pub fn model_options(&self) -> models::Options {
+        let Spec {
+            embed,
+            block,
+            head,
+            model,
+            ..
+        } = self.spec.clone();
+        models::Options {
+            embed,
+            block,
+            head,
+            model,
+        }
+    }
+}
+
 impl Spec {
     /// SHA-256 over the settings, in hexadecimal. Equal digests mean runs that must agree bit for bit on one machine.
     pub fn digest(&self) -> String {

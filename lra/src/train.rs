@@ -1,7 +1,7 @@
 //! The training loop, plain.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use candle_core::{DType, Device, Tensor};
@@ -11,13 +11,14 @@ use serde::Serialize;
 
 use crate::batch::{Feed, HostBatch, Layout};
 use crate::checkpoint::{self, Evaluation, Interval, State};
+use crate::estimate::{Full, Probe, Work};
 use crate::eval::{Score, Scorer};
 use crate::optim::{AdamW, Gradients};
 use crate::progress::Reporter;
 use crate::run_folder::{Log, RunFolder};
 use crate::signals::Stop;
 use crate::spec::{Select, Spec, TrainOptions};
-use crate::timing::{Phase, StepClock, StepTime, Timings, for_people};
+use crate::timing::{Phase, StepClock, StepTime, Timings};
 use crate::{host, memory};
 
 /// What a run works with.
@@ -42,70 +43,10 @@ pub struct Fit<'a> {
     pub reporter: &'a Reporter,
     /// Whether to stop early.
     pub stop: &'a Stop,
-    /// How much there is to do.
+    /// How much there is to do, for telling how long it takes.
     pub work: Work,
     /// For a reduced recipe, how much more the full one does.
     pub full: Option<Full>,
-}
-
-/// The amount of work in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
-    /// Updates.
-    pub steps: usize,
-    /// Examples per update.
-    pub batch: usize,
-    /// Examples scored at each evaluation.
-    pub val: usize,
-    /// Updates between evaluations.
-    pub eval_period: usize,
-    /// Examples scored over the whole run.
-    pub scored: usize,
-}
-
-impl Work {
-    /// The work of a run that scores `val` and `test` examples.
-    pub fn new(options: &TrainOptions, val: usize, test: usize) -> Self {
-        let val = if options.eval_examples == 0 {
-            val
-        } else {
-            options.eval_examples.min(val)
-        };
-        let evaluations = options.steps.div_ceil(options.eval_period());
-        // The selected weights are scored on the validation split once more, and on the test split.
-        let scored = (evaluations + 1) * val + test;
-        Work {
-            steps: options.steps,
-            batch: options.batch,
-            val,
-            eval_period: options.eval_period(),
-            scored,
-        }
-    }
-
-    /// What is left after `step` updates.
-    fn after(self, step: usize) -> Self {
-        Work {
-            steps: self.steps - step,
-            scored: self.scored - step / self.eval_period * self.val,
-            ..self
-        }
-    }
-
-    /// Examples that pass through the model, a training example counting three times: forward and twice that backward.
-    pub fn passes(self) -> f64 {
-        (3 * self.steps * self.batch + self.scored) as f64
-    }
-}
-
-/// The full task beside a reduced one.
-pub struct Full {
-    /// The recipe that trains it.
-    pub recipe: String,
-    /// Its task label.
-    pub label: String,
-    /// Its FLOPs over this run's.
-    pub times: f64,
 }
 
 /// How a run ended.
@@ -164,7 +105,7 @@ impl Fit<'_> {
             optimizer,
             state,
             pending: Timings::default(),
-            probe: Some(Timings::default()),
+            probe: Probe::default(),
             line_began: Instant::now(),
         };
         let ending = session.go()?;
@@ -199,7 +140,7 @@ struct Session<'a> {
     metrics: Log,
     timings: Log,
     pending: Timings,
-    probe: Option<Timings>,
+    probe: Probe,
     line_began: Instant,
 }
 
@@ -242,8 +183,13 @@ impl Session<'_> {
             let (sums, time) = self.step(&feed)?;
             let warms_up = step - first < options.speed_warmup;
             self.pending.add(time, warms_up);
-            self.probe(time, warms_up);
             let step = self.state.step;
+            for line in self
+                .probe
+                .add(time, warms_up, step, &fit.work, fit.full.as_ref())
+            {
+                fit.reporter.say(&line);
+            }
             if !(sums.loss.is_finite() && sums.gradient_norm.is_finite()) {
                 let what = if sums.loss.is_finite() {
                     "gradient"
@@ -474,39 +420,4 @@ impl Session<'_> {
             _ => Ending::Interrupted,
         })
     }
-
-    /// Times the first steps and then says how long the rest will take.
-    fn probe(&mut self, time: StepTime, warms_up: bool) {
-        let Some(probe) = &mut self.probe else { return };
-        probe.add(time, warms_up);
-        let timed = probe.steps.len();
-        if timed < PROBED_STEPS {
-            return;
-        }
-        let seconds = probe.steps.iter().sum::<f64>() / timed as f64;
-        let forward = probe.phases.forward / timed as f64 / self.fit.options().batch as f64;
-        self.probe = None;
-        let work = self.fit.work.after(self.state.step);
-        let left = work.steps as f64 * seconds + work.scored as f64 * forward;
-        let reporter = self.fit.reporter;
-        reporter.say(&format!(
-            "time       about {} to go, at {:.2} steps/s",
-            people(left),
-            1.0 / seconds
-        ));
-        if let Some(full) = &self.fit.full {
-            let whole =
-                self.fit.work.steps as f64 * seconds + self.fit.work.scored as f64 * forward;
-            let estimate = people(whole * full.times);
-            let Full { recipe, label, .. } = full;
-            reporter.say(&format!("full task  {label} by recipe {recipe} would take about {estimate} here, judged by FLOPs"));
-        }
-    }
 }
-
-fn people(seconds: f64) -> String {
-    for_people(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
-}
-
-/// Steps timed before the duration of a run is estimated.
-const PROBED_STEPS: usize = 3;

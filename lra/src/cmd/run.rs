@@ -12,7 +12,7 @@ use crate::error::{Class, Classify, Result};
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::Wish;
-use crate::{cmd, device, host, process};
+use crate::{ceiling, cmd, device, host, process};
 
 /// The published figures that a finished cell is set beside.
 const PUBLISHED: &str = "tay2021";
@@ -24,8 +24,8 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let reporter = Reporter::new(arguments.quiet);
     let device = device::select(&arguments.device)?;
     let most_of_it = || host::total_memory().map(|bytes| (bytes as f64 * 0.95) as usize);
-    if let Some(ceiling) = arguments.memory_limit.or_else(most_of_it) {
-        cell::enforce_memory_ceiling(ceiling);
+    if let Some(bytes) = arguments.memory_limit.or_else(most_of_it) {
+        ceiling::enforce(bytes);
     }
     let mut assignments = arguments.assignments.clone();
     assignments.extend(arguments.steps.map(|steps| format!("train.steps={steps}")));

@@ -1,0 +1,50 @@
+//! What a run says of itself before it starts.
+
+use datasets::Shape;
+use results::Record;
+
+use crate::spec::Resolved;
+
+/// The lines; `flops` are those of one example's forward pass.
+pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> Vec<String> {
+    let (spec, rows) = (&resolved.spec, draft.task.rows);
+    let (block, train) = (&spec.block, &spec.train);
+    let partial = if draft.task.partial { ", PARTIAL" } else { "" };
+    vec![
+        format!("run        {}", draft.id),
+        format!(
+            "data       {} ({}, {}{partial}): {} / {} / {} examples of up to {} tokens",
+            draft.task.label,
+            draft.task.source,
+            draft.task.protocol,
+            rows.train,
+            rows.val,
+            rows.test,
+            shape.max_length
+        ),
+        format!(
+            "model      {} ({}): {} parameters, {} blocks, d {}, {} heads, {:.2} GFLOP forward per example",
+            draft.model.name,
+            draft.model.variant,
+            draft.model.parameters,
+            block.layers,
+            block.dim,
+            block.heads,
+            flops as f64 / 1e9
+        ),
+        format!(
+            "training   {} updates of {} examples, recipe {}{}, seed {}, {} with {} threads",
+            train.steps,
+            train.batch,
+            draft.recipe.name,
+            if draft.recipe.overrides.is_empty() {
+                ""
+            } else {
+                " with overrides"
+            },
+            draft.seed,
+            draft.device,
+            draft.threads
+        ),
+    ]
+}
