@@ -144,10 +144,7 @@ fn published_files_with_a_fault_are_named_with_the_line() {
         let message = place.fails(3, "data make listops --source official --from tsv");
         assert!(message.contains(what), "{message}");
     }
-    let missing = place.fails(
-        3,
-        "run --task listops --model bag --recipe tay2021 --source official",
-    );
+    let missing = place.fails(3, "run --task listops --model bag --source official");
     assert!(
         missing.contains("basic_train.tsv") && missing.contains("lra data make listops"),
         "{missing}"

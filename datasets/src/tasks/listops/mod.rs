@@ -64,6 +64,8 @@ impl Task for ListOps {
         let mut options = key.options.clone();
         if key.source == Source::Official {
             options = Options::defaults();
+            // Whatever is on file is read: only the longest line matters.
+            options["min_length"] = 0.into();
             options["max_length"] = key.options["max_length"].clone();
         }
         Key {
