@@ -127,7 +127,7 @@ impl Mixer for Performer {
         let y = match &self.features {
             Features::Favor(favor) => {
                 let w = favor.matrix(&context.draws, x.dtype(), x.device())?;
-                attend(&q, &k, &v, &w, favor.epsilon, mask)?
+                attend(&q, &k, &v, &w, favor.epsilon as f32, mask)?
             }
             Features::Relu => attend_relu(&q, &k, &v, mask)?,
         };
@@ -157,18 +157,17 @@ fn attend(
     k: &Tensor,
     v: &Tensor,
     w: &Tensor,
-    epsilon: f64,
+    epsilon: f32,
     mask: Option<&Mask>,
 ) -> Result<Tensor> {
     let (batch, length, _, width) = q.dims4()?;
-    let scale = (width as f64).powf(-0.25);
+    let w = w.affine((width as f64).powf(-0.25), 0.0)?;
     let k = match mask {
         // Zeros keep padded keys out of the shift: it is at least 0, which is what they project to.
         Some(mask) => k.broadcast_mul(&mask.real().reshape((batch, length, 1, 1))?)?,
         None => k.clone(),
     };
-    let (q, k) = (q.affine(scale, 0.0)?, k.affine(scale, 0.0)?);
-    let (q_projected, k_projected) = (project(&q, w)?, project(&k, w)?); // (B, L, H, M)
+    let (q_projected, k_projected) = (project(q, &w)?, project(&k, &w)?); // (B, L, H, M)
     // Shifts are constants (they cancel), so no gradient has to pass through the maxima.
     let q_shift = q_projected.detach().max_keepdim(D::Minus1)?; // (B, L, H, 1)
     let k_shift = k_projected
@@ -177,19 +176,21 @@ fn attend(
         .max_keepdim(1)?
         .relu()?; // (B, 1, H, 1)
     kernel_attention::attend(
-        &features(&q_projected, &q, &q_shift, epsilon)?,
-        &features(&k_projected, &k, &k_shift, epsilon)?,
+        &exponential(&q_projected, q, &q_shift)?,
+        &exponential(&k_projected, &k, &k_shift)?,
         v,
-        FeatureMap::Given,
+        // Exponentials are positive, so this only adds epsilon, on the way into the sums.
+        FeatureMap::Relu { floor: epsilon },
         mask,
     )
 }
 
-/// exp(w·x - |x|²/2 - shift) + epsilon, (B, L, H, M).
-fn features(projected: &Tensor, x: &Tensor, shift: &Tensor, epsilon: f64) -> Result<Tensor> {
-    let half = x.sqr()?.sum_keepdim(D::Minus1)?.affine(0.5, 0.0)?; // (B, L, H, 1)
+/// exp(w·x' - |x'|²/2 - shift) with x' = x / E^¼, (B, L, H, M).
+fn exponential(projected: &Tensor, x: &Tensor, shift: &Tensor) -> Result<Tensor> {
+    let scale = (x.dim(D::Minus1)? as f64).powf(-0.5) / 2.0;
+    let half = x.sqr()?.sum_keepdim(D::Minus1)?.affine(scale, 0.0)?; // (B, L, H, 1)
     let exponent = projected.broadcast_sub(&half.broadcast_add(shift)?)?;
-    Ok(exponent.exp()?.affine(1.0, epsilon)?)
+    Ok(exponent.exp()?)
 }
 
 /// (B, L, H, E) and w (M, E) to w·x (B, L, H, M).
@@ -326,13 +327,9 @@ mod tests {
     fn a_product_of_features_is_an_unbiased_estimate_of_the_exponential() {
         let width = 4;
         let [q, k] = ["q", "k"].map(|name| normal(name, &[1, width]));
-        let exact = (&q * &k)
-            .unwrap()
-            .sum_all()
-            .unwrap()
-            .to_scalar::<f64>()
-            .unwrap()
-            .exp();
+        let scale = (width as f64).powf(-0.25);
+        let row = |x: &Tensor| x.squeeze(0).unwrap().to_vec1::<f64>().unwrap();
+        let exact = oracle::softmax(&row(&q), &row(&k));
         let zero = Tensor::zeros((1, 1), DType::F64, &Device::Cpu).unwrap();
         let estimates: Vec<f64> = (0..2000)
             .map(|seed| {
@@ -342,7 +339,7 @@ mod tests {
                     .unwrap();
                 let phi = |x: &Tensor| {
                     let projected = x.matmul(&w.t().unwrap()).unwrap();
-                    features(&projected, x, &zero, 0.0).unwrap()
+                    exponential(&(projected * scale).unwrap(), x, &zero).unwrap()
                 };
                 let product = (phi(&q) * phi(&k)).unwrap().mean_all().unwrap();
                 product.to_scalar::<f64>().unwrap()
