@@ -12,6 +12,9 @@ const STEPS: usize = 40;
 /// Largest feature table: rows beyond this many numbers are left out evenly.
 const TABLE: usize = 1 << 22;
 
+/// The name of the baseline that always answers with the most frequent label of train.
+pub const MAJORITY: &str = "majority class";
+
 /// The score of a trivial classifier.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Baseline {
@@ -28,7 +31,7 @@ pub fn majority(splits: &Splits, about: &About) -> Baseline {
         counts[usize::from(label)] += 1;
     }
     let answer = most_frequent(&counts);
-    score("majority class", &splits.test, |_| answer)
+    score(MAJORITY, &splits.test, |_| answer)
 }
 
 /// Answers the most frequent label of train among examples with the same first token (of the first tower).

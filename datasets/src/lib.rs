@@ -32,7 +32,7 @@ mod task;
 pub mod tasks;
 mod verify;
 
-pub use baseline::{Baseline, bag_of_tokens, first_token, majority};
+pub use baseline::{Baseline, MAJORITY, bag_of_tokens, first_token, majority};
 pub use digest::Digest;
 pub use error::{Class, Error, Result};
 pub use histogram::{Bin, Lengths};

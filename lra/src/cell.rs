@@ -336,3 +336,11 @@ fn completed(
         ..draft
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn tables_find_the_majority_baseline_by_the_name_that_tasks_give_it() {
+        assert_eq!(datasets::MAJORITY, results::record::MAJORITY);
+    }
+}

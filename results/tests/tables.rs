@@ -330,7 +330,7 @@ fn json() {
             }
           },
           {
-            "model": "majority",
+            "model": "majority class",
             "from": "trivial",
             "listops": {
               "mean": 17.05
