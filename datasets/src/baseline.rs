@@ -13,7 +13,7 @@ const STEPS: usize = 40;
 const TABLE: usize = 1 << 22;
 
 /// The name of the baseline that always answers with the most frequent label of train.
-pub const MAJORITY: &str = "majority class";
+pub const MAJORITY: &str = "majority";
 
 /// The score of a trivial classifier.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -245,7 +245,7 @@ pub struct Baseline {
 }
 
 /// The baseline that always answers with the most frequent class of the training split.
-pub const MAJORITY: &str = "majority class";
+pub const MAJORITY: &str = "majority";
 
 impl Record {
     /// Accuracy of the majority baseline, if the record has it.

@@ -28,7 +28,7 @@ fn a_reduced_run_shows_its_figure_and_says_that_it_is_not_comparable() {
       published   18.01 %           Performer on listops in tay2021long; not comparable: listops@256 is
                                     not listops, recipe laptop is not published
 
-      majority class 17.05 ------- bag of tokens 26.40 -------- first token 36.25 -- [performer 38.45]
+      majority 17.05 ---------- bag of tokens 26.40 ----------- first token 36.25 --- [performer 38.45]
 
       recipe      laptop (ListOps of 64 to 256 tokens, 2 layers, d 64)
       data        listops@256 from source generated, protocol clean, 96,000 / 2,000 / 2,000 rows, digest
@@ -52,7 +52,7 @@ fn a_model_on_the_majority_plateau_is_told_so() {
       memory      174.0 MiB         live heap bytes, counting allocator; resident 229.0 MiB
       published   -                 tay2021long has no figure for bag on listops
 
-      majority class 17.05 - [bag 17.10] ----------- bag of tokens 26.40 ------------ first token 36.25
+      majority 17.05 - [bag 17.10] -------------- bag of tokens 26.40 --------------- first token 36.25
 
       recipe      tay2021 (configuration files of 2021)
       data        listops from source generated, protocol tay2021, 96,000 / 2,000 / 2,000 rows, digest

@@ -330,7 +330,7 @@ fn json() {
             }
           },
           {
-            "model": "majority class",
+            "model": "majority",
             "from": "trivial",
             "listops": {
               "mean": 17.05

@@ -57,7 +57,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             evaluations: 25,
         }),
         baselines: vec![
-            baseline("majority class", 0.1705),
+            baseline("majority", 0.1705),
             baseline("first token", 0.3625),
             baseline("bag of tokens", 0.264),
         ],
@@ -133,7 +133,7 @@ pub fn on(mut record: Record, task: &str, source: &str, classes: usize) -> Recor
     record.task.classes = classes;
     record.task.data_digest = format!("{task}-{source}-digest");
     record.baselines = vec![
-        baseline("majority class", 1.0 / classes as f64),
+        baseline("majority", 1.0 / classes as f64),
         baseline("bag of tokens", 0.31),
     ];
     record
