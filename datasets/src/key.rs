@@ -38,6 +38,26 @@ impl Key {
         let digest = Digest::of(canonical_json(&identity).as_bytes());
         format!("{task}-{}-{}", self.source, &digest[..16])
     }
+
+    /// The command that builds its data: the source, and every option that is not the task's default.
+    pub fn make_command(&self, task: &dyn Task) -> String {
+        let mut command = format!(
+            "lra data make {} --source {}",
+            task.about().name,
+            self.source
+        );
+        let identity = task.identity(self);
+        if identity.protocol != Protocol::default() {
+            command.push_str(&format!(" --protocol {}", identity.protocol));
+        }
+        let defaults = task.defaults();
+        for (key, value) in identity.options.as_object().into_iter().flatten() {
+            if defaults.get(key).map(canonical_json) != Some(canonical_json(value)) {
+                command.push_str(&format!(" --set data.{key}={value}"));
+            }
+        }
+        command
+    }
 }
 
 /// The one JSON text of a value: keys sorted, no spaces, whole numbers without a fraction.
@@ -74,6 +94,7 @@ fn canonical(value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tasks::Toy;
 
     #[test]
     fn order_and_spelling_do_not_matter() {
@@ -84,6 +105,22 @@ mod tests {
             r#"{"a":[true,{"x":null,"y":0.25}],"b":1}"#
         );
         assert_eq!(canonical_json(&one), canonical_json(&other));
+    }
+
+    #[test]
+    fn commands_name_what_is_not_the_default() {
+        let mut key = Key::default_of(&Toy);
+        assert_eq!(
+            key.make_command(&Toy),
+            "lra data make toy --source generated"
+        );
+        key.options["seed"] = json!(5);
+        key.options["max_length"] = json!(32.0);
+        key.options["val"] = json!(9);
+        assert_eq!(
+            key.make_command(&Toy),
+            "lra data make toy --source generated --set data.seed=5 --set data.val=9"
+        );
     }
 
     #[test]

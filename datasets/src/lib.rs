@@ -13,6 +13,7 @@
 mod baseline;
 mod digest;
 mod draws;
+mod entry;
 mod error;
 mod histogram;
 mod key;

@@ -5,18 +5,14 @@
 //! killed builder left behind is removed by the next one.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Result, io};
-use crate::manifest::{Manifest, Part, PerPart};
+use crate::manifest::{Manifest, Part};
 use crate::options::has_source;
-use crate::split::{Split, Splits};
-use crate::stamp::{self, Look};
-use crate::{Digest, Key, Progress, Request, Sink, Task};
-
-pub(crate) const MANIFEST: &str = "manifest.json";
+use crate::{Key, Progress, Request, Sink, Splits, Task, entry, stamp};
 
 /// A data directory.
 #[derive(Debug, Clone)]
@@ -63,13 +59,12 @@ impl Store {
         check(task, key)?;
         let folder = self.folder(task, key);
         if folder.is_dir() {
-            return open_folder(task, &folder);
+            return entry::open(task, &folder, &remedy(task, key));
         }
-        let about = task.about();
         Err(Error::Missing {
-            what: format!("the {} data of {}", key.source, about.name),
+            what: format!("the {} data of {}", key.source, task.about().name),
             path: folder,
-            command: format!("lra data make {} --source {}", about.name, key.source),
+            command: key.make_command(task),
             stand_in: stand_in(task, key),
         })
     }
@@ -95,7 +90,7 @@ impl Store {
                 self.build(task, key, from, &folder, progress)?;
             }
         }
-        open_folder(task, &folder)
+        entry::open(task, &folder, &remedy(task, key))
     }
 
     /// Builds an entry, replacing the one that is there once the new one is complete.
@@ -113,7 +108,7 @@ impl Store {
         let folder = self.folder(task, key);
         let _lock = lock(&folder, progress)?;
         self.build(task, key, from, &folder, progress)?;
-        open_folder(task, &folder)
+        entry::open(task, &folder, &remedy(task, key))
     }
 
     /// Everything in the store, by name.
@@ -131,7 +126,7 @@ impl Store {
         for item in items {
             let folder = item.map_err(io("read", &store))?.path();
             if folder.is_dir() && !hidden(&folder) {
-                let manifest = read_manifest(&folder);
+                let manifest = entry::read_manifest(&folder, entry::REMOVE);
                 let size = |part: Part| {
                     fs::metadata(folder.join(part.file_name())).map_or(0, |file| file.len())
                 };
@@ -192,7 +187,7 @@ impl Store {
             build_seconds: begun.elapsed().as_secs_f64(),
         };
         stamp::write(&work.0)?;
-        write_manifest(&work.0.join(MANIFEST), &manifest)?;
+        entry::write_manifest(&work.0, &manifest)?;
         sync_folder(&work.0)?;
         if folder.exists() {
             fs::rename(folder, replaced.0.join("entry")).map_err(io("replace", folder))?;
@@ -200,6 +195,11 @@ impl Store {
         fs::rename(&work.0, folder).map_err(io("create", folder))?;
         sync_folder(parent(folder))
     }
+}
+
+/// The command that replaces the entry of `key`.
+fn remedy(task: &dyn Task, key: &Key) -> String {
+    format!("{} --force", key.make_command(task))
 }
 
 /// The options are possible, and the task has the source.
@@ -214,110 +214,6 @@ fn stand_in(task: &dyn Task, key: &Key) -> Option<String> {
     let other =
         sources.find(|&&source| source != key.source && source != crate::Source::Official)?;
     (key.source == crate::Source::Official).then(|| format!("--source {other}"))
-}
-
-/// Opens a folder as an entry of `task`, checking sizes, headers, offsets and labels against the manifest, and the
-/// SHA-256 of files that do not look as they did when last hashed.
-pub(crate) fn open_folder(task: &dyn Task, folder: &Path) -> Result<Splits> {
-    let about = task.about();
-    let manifest = read_manifest(folder)?;
-    let corrupt = |file: PathBuf, problem: String| Error::Corrupt {
-        file,
-        problem,
-        remedy: remedy(&manifest),
-    };
-    let expected = manifest.key().folder_name(about.name, manifest.version);
-    if manifest.task != about.name
-        || folder
-            .file_name()
-            .is_none_or(|name| name != expected.as_str())
-    {
-        let problem = format!("it describes `{expected}`, another entry than its folder");
-        return Err(corrupt(folder.join(MANIFEST), problem));
-    }
-    let seen = stamp::read(folder);
-    let mut all_seen = true;
-    let open = |part: Part| -> Result<Split> {
-        let path = folder.join(part.file_name());
-        let said = manifest.splits.get(part);
-        let look = match Look::at(&path) {
-            Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
-                return Err(corrupt(path, "the file is gone".to_owned()));
-            }
-            other => other?,
-        };
-        if look.bytes != said.bytes {
-            return Err(corrupt(
-                path,
-                format!("{} bytes long instead of {}", look.bytes, said.bytes),
-            ));
-        }
-        if look != *seen.get(part) {
-            all_seen = false;
-            if Digest::of_file(&path, |_| ())? != said.sha256 {
-                return Err(corrupt(
-                    path,
-                    "its SHA-256 is not the one in the manifest".to_owned(),
-                ));
-            }
-        }
-        let split = Split::open(&path, about.towers, about.classes)
-            .map_err(|problem| corrupt(path.clone(), problem))?;
-        if split.len() != said.rows {
-            return Err(corrupt(
-                path,
-                format!("{} rows instead of {}", split.len(), said.rows),
-            ));
-        }
-        Ok(split)
-    };
-    let PerPart { train, val, test } = PerPart::try_new(open)?;
-    if !all_seen {
-        // Only saves time at the next opening; a store that cannot be written is no error.
-        let _ = stamp::write(folder);
-    }
-    Ok(Splits {
-        train,
-        val,
-        test,
-        manifest,
-    })
-}
-
-/// Reads `manifest.json` of an entry.
-pub(crate) fn read_manifest(folder: &Path) -> Result<Manifest> {
-    let path = folder.join(MANIFEST);
-    let damaged = |problem: String| {
-        // The folder's name starts with the task's.
-        let name = folder
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
-        let task = name.split('-').next().unwrap_or_default();
-        Error::Corrupt {
-            file: path.clone(),
-            problem,
-            remedy: format!("lra data make {task} --force"),
-        }
-    };
-    let text = fs::read(&path).map_err(|error| damaged(error.to_string()))?;
-    serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))
-}
-
-fn remedy(manifest: &Manifest) -> String {
-    format!(
-        "lra data make {} --source {} --force",
-        manifest.task, manifest.source
-    )
-}
-
-fn write_manifest(path: &Path, manifest: &Manifest) -> Result<()> {
-    let mut text =
-        serde_json::to_string_pretty(manifest).map_err(|error| io("write", path)(error.into()))?;
-    text.push('\n');
-    let mut file = File::create(path).map_err(io("create", path))?;
-    file.write_all(text.as_bytes()).map_err(io("write", path))?;
-    file.sync_all().map_err(io("sync", path))
 }
 
 /// Makes the names in a folder survive a power failure.

@@ -114,16 +114,19 @@ impl Summary {
         });
         write_bars(text, bins.collect())?;
 
+        let test = self.splits.last().map_or(1, |split| split.rows.max(1));
         writeln!(
             text,
-            "\naccuracy without a model, fitted on train, measured on test"
+            "\naccuracy without a model, fitted on train, measured on {test} rows of test"
         )?;
-        for baseline in &self.baselines {
+        for Baseline { name, accuracy } in &self.baselines {
+            // The standard error of a share, which says how far the test split may be from the task.
+            let error = (accuracy * (1.0 - accuracy) / test as f64).sqrt();
             writeln!(
                 text,
-                "  {:<18}{:>6.2} %",
-                baseline.name,
-                100.0 * baseline.accuracy
+                "  {name:<18}{:>6.2} % ± {:.2}",
+                100.0 * accuracy,
+                100.0 * error
             )?;
         }
         Ok(())

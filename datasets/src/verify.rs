@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use crate::entry;
 use crate::error::Result;
 use crate::manifest::{Manifest, Part};
 use crate::repeats::{Repeats, row_hash};
 use crate::sink::too_large;
-use crate::store::{open_folder, read_manifest};
 use crate::{About, Digest, Key, Progress, Split, Splits, Store, Task};
 
 /// One question asked of an entry, and its answer.
@@ -96,10 +96,11 @@ impl Store {
         progress: &dyn Progress,
     ) -> Verification {
         let mut checks = Vec::new();
-        match read_manifest(folder) {
+        match entry::read_manifest(folder, entry::REMOVE) {
             Ok(manifest) => {
                 check_files(folder, &manifest, progress, &mut checks);
-                check_content(task, folder, progress, &mut checks);
+                let remedy = format!("{} --force", manifest.key().make_command(task));
+                check_content(task, folder, &remedy, progress, &mut checks);
             }
             Err(error) => checks.push(Check::new("manifest", false, error.to_string())),
         }
@@ -139,8 +140,14 @@ fn check_files(
     checks.push(Check::new("content digest", ok, manifest.digest.clone()));
 }
 
-fn check_content(task: &dyn Task, folder: &Path, progress: &dyn Progress, checks: &mut Vec<Check>) {
-    let splits = match open_folder(task, folder) {
+fn check_content(
+    task: &dyn Task,
+    folder: &Path,
+    remedy: &str,
+    progress: &dyn Progress,
+    checks: &mut Vec<Check>,
+) {
+    let splits = match entry::open(task, folder, remedy) {
         Ok(splits) => splits,
         Err(error) => return checks.push(Check::new("opens", false, error.to_string())),
     };

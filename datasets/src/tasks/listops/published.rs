@@ -180,7 +180,7 @@ impl Reader<'_> {
     }
 
     /// Stored bytes of an expression. Looks words up in the tokenizer's vocabulary, which gives what its `encode`
-    /// gives in a fiftieth of the time (`encode` keeps the place of every token in the text).
+    /// gives in a sixtieth of the time (`encode` keeps the place of every token in the text).
     fn encode(&self, expression: &str) -> Result<Vec<u8>, String> {
         let mut tokens = Vec::new();
         for word in expression.split_ascii_whitespace() {

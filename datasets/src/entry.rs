@@ -1,0 +1,107 @@
+//! The folder of one entry: reading it with every check that costs milliseconds, and its manifest.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result, io};
+use crate::manifest::{Manifest, Part, PerPart};
+use crate::split::{Split, Splits};
+use crate::stamp::{self, Look};
+use crate::{Digest, Task};
+
+const MANIFEST: &str = "manifest.json";
+
+/// What to do about an entry that does not even say what it is.
+pub(crate) const REMOVE: &str = "remove its folder; the data is made again when it is needed";
+
+/// Opens a folder as an entry of `task`, checking sizes, headers, offsets and labels against the manifest, and the
+/// SHA-256 of files that do not look as they did when last hashed. `remedy` is what errors advise.
+pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Splits> {
+    let about = task.about();
+    let manifest = read_manifest(folder, remedy)?;
+    let corrupt = |file: PathBuf, problem: String| Error::Corrupt {
+        file,
+        problem,
+        remedy: remedy.to_owned(),
+    };
+    let expected = manifest.key().folder_name(about.name, manifest.version);
+    if manifest.task != about.name
+        || folder
+            .file_name()
+            .is_none_or(|name| name != expected.as_str())
+    {
+        let problem = format!("it describes `{expected}`, another entry than its folder");
+        return Err(corrupt(folder.join(MANIFEST), problem));
+    }
+    let seen = stamp::read(folder);
+    let mut all_seen = true;
+    let open_part = |part: Part| -> Result<Split> {
+        let path = folder.join(part.file_name());
+        let said = manifest.splits.get(part);
+        let look = match Look::at(&path) {
+            Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
+                return Err(corrupt(path, "the file is gone".to_owned()));
+            }
+            other => other?,
+        };
+        if look.bytes != said.bytes {
+            return Err(corrupt(
+                path,
+                format!("{} bytes long instead of {}", look.bytes, said.bytes),
+            ));
+        }
+        if look != *seen.get(part) {
+            all_seen = false;
+            if Digest::of_file(&path, |_| ())? != said.sha256 {
+                return Err(corrupt(
+                    path,
+                    "its SHA-256 is not the one in the manifest".to_owned(),
+                ));
+            }
+        }
+        let split = Split::open(&path, about.towers, about.classes)
+            .map_err(|problem| corrupt(path.clone(), problem))?;
+        if split.len() != said.rows {
+            return Err(corrupt(
+                path,
+                format!("{} rows instead of {}", split.len(), said.rows),
+            ));
+        }
+        Ok(split)
+    };
+    let PerPart { train, val, test } = PerPart::try_new(open_part)?;
+    if !all_seen {
+        // Only saves time at the next opening; a store that cannot be written is no error.
+        let _ = stamp::write(folder);
+    }
+    Ok(Splits {
+        train,
+        val,
+        test,
+        manifest,
+    })
+}
+
+/// Reads `manifest.json` of an entry.
+pub(crate) fn read_manifest(folder: &Path, remedy: &str) -> Result<Manifest> {
+    let path = folder.join(MANIFEST);
+    let damaged = |problem: String| Error::Corrupt {
+        file: path.clone(),
+        problem,
+        remedy: remedy.to_owned(),
+    };
+    let text = fs::read(&path).map_err(|error| damaged(error.to_string()))?;
+    serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))
+}
+
+/// Writes and syncs `manifest.json` of an entry.
+pub(crate) fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<()> {
+    let path = &folder.join(MANIFEST);
+    let mut text =
+        serde_json::to_string_pretty(manifest).map_err(|error| io("write", path)(error.into()))?;
+    text.push('\n');
+    let mut file = File::create(path).map_err(io("create", path))?;
+    file.write_all(text.as_bytes()).map_err(io("write", path))?;
+    file.sync_all().map_err(io("sync", path))
+}
