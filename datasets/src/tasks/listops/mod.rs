@@ -64,9 +64,14 @@ impl Task for ListOps {
         let mut options = key.options.clone();
         if key.source == Source::Official {
             options = Options::defaults();
-            // Whatever is on file is read: only the longest line matters.
-            options["min_length"] = 0.into();
             options["max_length"] = key.options["max_length"].clone();
+            // The published lower bound, so that published files keep their label; less where that would leave
+            // no room under max_length. The reader takes expressions of any length up to max_length.
+            let room = key.options["max_length"]
+                .as_u64()
+                .unwrap_or_default()
+                .saturating_sub(2);
+            options["min_length"] = room.min(Options::published().min_length as u64).into();
         }
         Key {
             source: key.source,
