@@ -13,7 +13,6 @@
 mod baseline;
 mod digest;
 mod draws;
-mod entry;
 mod error;
 mod histogram;
 mod key;

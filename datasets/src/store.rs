@@ -12,7 +12,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Result, io};
 use crate::manifest::{Manifest, Part};
 use crate::options::has_source;
-use crate::{Key, Progress, Request, Sink, Splits, Task, entry, stamp};
+use crate::{Key, Progress, Request, Sink, Splits, Task, stamp};
+
+pub(crate) mod entry;
 
 /// A data directory.
 #[derive(Debug, Clone)]

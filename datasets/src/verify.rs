@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::entry;
 use crate::error::Result;
 use crate::manifest::{Manifest, Part};
 use crate::repeats::{Repeats, row_hash};
 use crate::sink::too_large;
+use crate::store::entry;
 use crate::{About, Digest, Key, Progress, Split, Splits, Store, Task};
 
 /// One question asked of an entry, and its answer.
