@@ -1,0 +1,218 @@
+//! Every fused operation beside its composed twin, forward and backward: `cargo bench -p lra-models`.
+//!
+//! Set `RAYON_NUM_THREADS` to compare thread counts. Times are of forward plus backward of sum(y) unless a
+//! name says otherwise, so both sides carry the same overhead of candle's graph.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use candle_core::{D, Device, Result, Tensor, Var};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use lra_models::draws::{Draws, StreamKey};
+use lra_models::kernels::{
+    Activation, AttentionDropout, AttentionOptions, FeatureMap, KernelAttentionOptions, activate,
+    add_dropped, attention_packed, embed, kernel_attention, layer_norm, linear, weighted_sum,
+};
+
+/// Numbers in -1/2..1/2 without a pattern.
+fn numbers(shape: &[usize]) -> Tensor {
+    let stream = Draws::new(1, 0, 0).shared(StreamKey::new("bench"));
+    let data: Vec<f32> = stream
+        .uniform(1, shape.iter().product())
+        .iter()
+        .map(|x| *x as f32 - 0.5)
+        .collect();
+    Tensor::from_vec(data, shape, &Device::Cpu).unwrap()
+}
+
+/// Forward and backward of sum(f(inputs)) with every input a variable.
+fn train(inputs: &[Var], f: impl Fn(&[Tensor]) -> Result<Tensor>) {
+    let tensors: Vec<Tensor> = inputs.iter().map(|x| x.as_tensor().clone()).collect();
+    let gradients = f(&tensors).unwrap().sum_all().unwrap().backward().unwrap();
+    std::hint::black_box(gradients);
+}
+
+fn vars(shapes: &[&[usize]]) -> Vec<Var> {
+    shapes
+        .iter()
+        .map(|shape| Var::from_tensor(&numbers(shape)).unwrap())
+        .collect()
+}
+
+/// (B, L, H E) to (B, H, L, E)
+fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let (b, l, w) = x.dims3()?;
+    x.reshape((b, l, heads, w / heads))?
+        .transpose(1, 2)?
+        .contiguous()
+}
+
+fn softmax_attention(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("attention");
+    group.sample_size(10);
+    let stream = Draws::new(1, 0, 0).per_example(StreamKey::new("drop"));
+    for (batch, length, heads, width) in [(8, 1024, 2, 32), (8, 4096, 2, 32), (1, 1024, 8, 64)] {
+        let name = format!("B{batch} L{length} H{heads} E{width}");
+        // Two products forward and five backward, two operations per multiply-add.
+        let product = 2 * (batch * heads * length * length * width) as u64;
+        let x = vars(&[&[batch, length, 3 * heads * width]]);
+        let plain = AttentionOptions {
+            heads,
+            ..Default::default()
+        };
+        let dropped = AttentionOptions {
+            dropout: Some(AttentionDropout::new(&stream, batch, 0.1)),
+            ..plain.clone()
+        };
+        group.throughput(Throughput::Elements(2 * product));
+        group.bench_function(BenchmarkId::new("fused forward", &name), |bench| {
+            let x = x[0].as_detached_tensor();
+            bench.iter(|| attention_packed(&x, &plain).unwrap());
+        });
+        group.throughput(Throughput::Elements(7 * product));
+        for (kind, options) in [("fused", &plain), ("fused, dropout", &dropped)] {
+            group.bench_function(BenchmarkId::new(kind, &name), |bench| {
+                bench.iter(|| train(&x, |x| attention_packed(&x[0], options)));
+            });
+        }
+        if length <= 1024 {
+            group.bench_function(BenchmarkId::new("composed", &name), |bench| {
+                bench.iter(|| train(&x, |x| composed_attention(&x[0], heads)));
+            });
+        }
+    }
+}
+
+fn composed_attention(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let width = x.dim(2)? / 3;
+    let part = |i| split(&x.narrow(2, i * width, width)?, heads);
+    let (q, k, v) = (part(0)?, part(1)?, part(2)?);
+    let scores = (q.matmul(&k.t()?)? * ((width / heads) as f64).powf(-0.5))?;
+    let highest = scores.detach().max_keepdim(D::Minus1)?;
+    let weights = scores.broadcast_sub(&highest)?.exp()?;
+    weights
+        .broadcast_div(&weights.sum_keepdim(D::Minus1)?)?
+        .matmul(&v)
+}
+
+fn linear_attention(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("kernel attention");
+    group.sample_size(10);
+    let (batch, length, heads, width) = (8, 4096, 2, 32);
+    let shape = [batch, length, heads * width];
+    let x = vars(&[&shape, &shape, &shape]);
+    let options = KernelAttentionOptions {
+        heads,
+        map: FeatureMap::EluPlusOne,
+        guard: 1e-6,
+        mask: None,
+    };
+    group.bench_function("fused", |bench| {
+        bench.iter(|| train(&x, |x| kernel_attention(&x[0], &x[1], &x[2], &options)));
+    });
+    group.bench_function("composed", |bench| {
+        bench.iter(|| {
+            train(&x, |x| {
+                let features = |x: &Tensor| split(&(x.elu(1.0)? + 1.0)?, heads);
+                let (q, k, v) = (features(&x[0])?, features(&x[1])?, split(&x[2], heads)?);
+                let totals = k.sum_keepdim(2)?;
+                let sums = (q.matmul(&totals.t()?)? + 1e-6)?;
+                q.matmul(&k.t()?.matmul(&v)?)?.broadcast_div(&sums)
+            });
+        });
+    });
+}
+
+fn layers(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("layers");
+    group.sample_size(10);
+    let shape: &[usize] = &[8, 4096, 64];
+    let x = vars(&[shape, &[128, 64], &[128]]);
+    group.bench_function("linear fused", |bench| {
+        bench.iter(|| train(&x, |x| linear(&x[0], &x[1], Some(&x[2]))));
+    });
+    group.bench_function("linear composed", |bench| {
+        bench.iter(|| {
+            train(&x, |x| {
+                x[0].flatten_to(1)?.matmul(&x[1].t()?)?.broadcast_add(&x[2])
+            });
+        });
+    });
+    let x = vars(&[shape, &[64], &[64]]);
+    group.bench_function("layer norm fused", |bench| {
+        bench.iter(|| train(&x, |x| layer_norm(&x[0], &x[1], &x[2], 1e-6)));
+    });
+    group.bench_function("layer norm composed", |bench| {
+        bench.iter(|| {
+            train(&x, |x| {
+                candle_nn::ops::layer_norm_slow(&x[0], &x[1], &x[2], 1e-6)
+            })
+        });
+    });
+    let stream = Draws::new(1, 0, 0).per_example(StreamKey::new("drop"));
+    let x = vars(&[shape, shape]);
+    group.bench_function("residual and dropout fused", |bench| {
+        bench.iter(|| train(&x, |x| add_dropped(&x[0], &x[1], &stream, 0.1)));
+    });
+    group.bench_function("residual and dropout composed", |bench| {
+        bench.iter(|| {
+            train(&x, |x| {
+                let mask = stream.mask_tensor(x[1].shape(), 0.1, x[1].dtype(), x[1].device());
+                &x[0] + (&x[1] * mask.map_err(candle_core::Error::wrap)?)?
+            });
+        });
+    });
+    let weights = numbers(&shape[..2]);
+    group.bench_function("weighted sum fused", |bench| {
+        bench.iter(|| train(&x[..1], |x| weighted_sum(&x[0], &weights)));
+    });
+    group.bench_function("weighted sum composed", |bench| {
+        bench.iter(|| train(&x[..1], |x| weights.unsqueeze(1)?.matmul(&x[0])));
+    });
+    let ids: Vec<u32> = (0..8 * 4096u32)
+        .map(|i| i.wrapping_mul(2_654_435_761) >> 24)
+        .collect();
+    let ids = Tensor::from_vec(ids, (8, 4096), &Device::Cpu).unwrap();
+    let x = vars(&[&[257, 64], &[4096, 64]]);
+    group.bench_function("embedding fused", |bench| {
+        bench.iter(|| train(&x, |x| embed(&ids, &x[0], None, Some(&x[1]))));
+    });
+    group.bench_function("embedding composed", |bench| {
+        bench.iter(|| {
+            train(&x, |x| {
+                x[0].index_select(&ids.flatten_all()?, 0)?
+                    .reshape(shape)?
+                    .broadcast_add(&x[1])
+            });
+        });
+    });
+}
+
+fn activations(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("activations");
+    group.sample_size(10);
+    let x = vars(&[&[8, 4096, 64]]);
+    type Composed = fn(&Tensor) -> Result<Tensor>;
+    let all: [(&str, Activation, Composed); 4] = [
+        ("gelu", Activation::GeluTanh, |x| x.gelu()),
+        ("gelu erf", Activation::GeluErf, |x| x.gelu_erf()),
+        ("relu", Activation::Relu { floor: 0.0 }, |x| x.relu()),
+        ("elu+1", Activation::EluPlusOne, |x| x.elu(1.0)? + 1.0),
+    ];
+    for (name, activation, composed) in all {
+        group.bench_function(BenchmarkId::new(name, "fused"), |bench| {
+            bench.iter(|| train(&x, |x| activate(&x[0], activation)));
+        });
+        group.bench_function(BenchmarkId::new(name, "composed"), |bench| {
+            bench.iter(|| train(&x, |x| composed(&x[0])));
+        });
+    }
+}
+
+criterion_group!(
+    benches,
+    softmax_attention,
+    linear_attention,
+    layers,
+    activations
+);
+criterion_main!(benches);
