@@ -151,7 +151,7 @@ fn train(
         reporter: around.reporter,
         stop: around.stop,
         work,
-        full: Full::of(resolved, work.passes() * flops as f64)?,
+        full: Full::of(resolved, &splits, work.passes() * flops as f64)?,
     };
     let guard = CeilingGuard::arm(folder, &draft);
     let trained = fit.run(resumes);

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use candle_core::{DType, Device};
+use datasets::{Source, Splits};
 use models::{Classifier, Parameters};
+use serde_json::Value;
 
 use crate::error::{Class, Classify, Result};
 use crate::recipe::Recipe;
@@ -72,8 +74,8 @@ pub struct Full {
 
 impl Full {
     /// How much more work the full recipe of a reduced one does; `flops` are those of the run. `None` if the recipe is not a
-    /// reduced one, or the full one has no settings for the task.
-    pub fn of(resolved: &Resolved, flops: f64) -> Result<Option<Full>> {
+    /// reduced one, the full one has no settings for the task, or the data is a stand-in.
+    pub fn of(resolved: &Resolved, splits: &Splits, flops: f64) -> Result<Option<Full>> {
         let Some(recipe) = &resolved.recipe.body.full else {
             return Ok(None);
         };
@@ -87,19 +89,24 @@ impl Full {
             seed: cell.seed,
             assignments: &[],
         };
-        if !Recipe::load(recipe)?.body.tasks.contains_key(&cell.task) {
+        let known = Recipe::load(recipe)?.body.tasks.contains_key(&cell.task);
+        if !known || cell.source == Source::Synthetic {
             return Ok(None);
         }
         let full = wish.resolve()?;
         let shape = full.task.shape(&full.spec.data)?;
-        let rows = |split: &str| {
-            full.spec
-                .data
-                .get(split)
-                .and_then(serde_json::Value::as_u64)
-                .unwrap_or(0) as usize
+        // Drawn splits are as large as the recipe says; published ones are as large here as there.
+        let drawn = cell.source == Source::Generated;
+        let rows = |name: &str, here: usize| {
+            let said = full.spec.data.get(name).filter(|_| drawn);
+            said.and_then(Value::as_u64)
+                .map_or(here, |rows| rows as usize)
         };
-        let work = Work::new(&full.spec.train, rows("val"), rows("test"));
+        let (val, test) = (
+            rows("val", splits.val.len()),
+            rows("test", splits.test.len()),
+        );
+        let work = Work::new(&full.spec.train, val, test);
         let weightless = Parameters::blank(&Device::Cpu, DType::F32);
         let classifier = Classifier::new(
             full.model,

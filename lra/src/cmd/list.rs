@@ -68,10 +68,8 @@ fn tasks() -> Table {
         let about = task.about();
         let sources: Vec<String> = about.sources.iter().map(ToString::to_string).collect();
         let length = task
-            .defaults()
-            .get("max_length")
-            .and_then(Value::as_u64)
-            .unwrap_or(0);
+            .shape(&task.defaults())
+            .map_or(0, |shape| shape.max_length);
         let towers = if about.towers == 2 { "2 x " } else { "" };
         Row::new(vec![
             Cell::with(about.name, "name", about.name),
