@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod baseline;
+mod contact_sheet;
 mod digest;
 mod draws;
 mod error;
@@ -21,6 +22,7 @@ mod logistic;
 mod manifest;
 mod options;
 pub mod order;
+mod parts;
 mod progress;
 mod repeats;
 mod sink;
@@ -33,11 +35,13 @@ pub mod tasks;
 mod verify;
 
 pub use baseline::{Baseline, MAJORITY, bag_of_tokens, first_token, majority};
+pub use contact_sheet::{Picture, contact_sheet};
 pub use digest::Digest;
 pub use error::{Class, Error, Result};
 pub use histogram::{Bin, Lengths};
 pub use key::{Key, canonical_json};
 pub use manifest::{Manifest, Part, PerPart, SplitManifest};
+pub use parts::Parts;
 pub use progress::Progress;
 pub use sink::Sink;
 pub use split::{Split, Splits};

@@ -2,7 +2,7 @@
 //!
 //! An entry is built in a hidden folder beside its place, synced, and renamed, so it is there completely or not at
 //! all. A lock file per entry keeps two builders apart: the second waits, then finds the entry built. Whatever a
-//! killed builder left behind is removed by the next one.
+//! killed builder left behind is removed by the next one, except for finished [`Parts`], which it uses.
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Result, io};
 use crate::manifest::{Manifest, Part};
 use crate::options::has_source;
-use crate::{Key, Progress, Request, Sink, Splits, Task, stamp};
+use crate::{Key, Parts, Progress, Request, Sink, Splits, Task, stamp};
 
 pub(crate) mod entry;
 
@@ -160,12 +160,14 @@ impl Store {
 
         let mut sink = Sink::create(&work.0, task.about(), shape.max_length)?;
         let raw = self.raw(task);
+        let parts = Parts::new(beside(folder, ".parts-"));
         let request = Request {
             source: key.source,
             protocol: key.protocol,
             options: &key.options,
             raw: from.unwrap_or(&raw),
             progress,
+            parts: &parts,
         };
         task.build(&request, &mut sink)?;
         let (splits, remarks) = sink.finish()?;
@@ -195,7 +197,9 @@ impl Store {
             fs::rename(folder, replaced.0.join("entry")).map_err(io("replace", folder))?;
         }
         fs::rename(&work.0, folder).map_err(io("create", folder))?;
-        sync_folder(parent(folder))
+        sync_folder(parent(folder))?;
+        parts.discard();
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::baseline::{Baseline, bag_of_tokens, majority};
 use crate::error::Result;
-use crate::{Check, Key, Progress, Sink, Splits};
+use crate::{Check, Key, Parts, Progress, Sink, Splits};
 
 /// What a task is, independent of any option.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -144,6 +144,8 @@ pub struct Request<'a> {
     pub raw: &'a Path,
     /// Hears about long work.
     pub progress: &'a dyn Progress,
+    /// Keeps finished parts of long work, in case this build does not come to its end.
+    pub parts: &'a Parts,
 }
 
 /// A task of the arena. Implementations are unit structs listed in [`TASKS`](crate::TASKS).
@@ -151,7 +153,8 @@ pub trait Task: Sync {
     /// What it is.
     fn about(&self) -> &'static About;
 
-    /// Every data option with its default, as a JSON object: `max_length` always, `seed` where data is drawn.
+    /// Every data option with its default, as a JSON object: `max_length` where it can be chosen, `seed` where data is
+    /// drawn.
     fn defaults(&self) -> Value;
 
     /// Longest sequence and label for these options.

@@ -10,7 +10,7 @@ pub use listops::ListOps;
 pub use toy::Toy;
 
 /// All tasks, in the order in which tables list them.
-pub static TASKS: &[&dyn Task] = &[&ListOps, &Toy];
+pub static TASKS: &[&dyn Task] = &[&ListOps, &pathfinder::PATHFINDER, &pathfinder::PATHX, &Toy];
 
 /// The task of this name.
 pub fn find(name: &str) -> Option<&'static dyn Task> {

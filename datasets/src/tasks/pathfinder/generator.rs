@@ -88,20 +88,29 @@ impl Generator {
         }
     }
 
+    /// Image number `number` of the family that `seed` chooses: its geometry, and its grey values row by row.
+    pub fn image(&self, pencil: &mut Pencil, seed: u64, number: u64) -> (Scene, Vec<u8>) {
+        let scene = self.scene(pencil, seed, number);
+        let which = self.ground_of(&scene).unwrap_or_default();
+        let pixels = self.renderer.draw(&scene, &self.grounds[which].strokes);
+        (scene, pixels)
+    }
+
     /// Grey values of a scene, row by row.
     ///
     /// None if its margin is not one of the parameters' or a dash ends where none of theirs can.
     pub fn render(&self, scene: &Scene) -> Option<Vec<u8>> {
-        let which = self
-            .parameters
-            .margins
-            .iter()
-            .position(|margin| *margin == scene.margin)?;
+        let which = self.ground_of(scene)?;
         let strokes = &self.grounds[which].strokes;
         let known = |paddle: &Paddle| strokes.ending_at(paddle.end).is_some();
         scene
             .paddles()
             .all(known)
             .then(|| self.renderer.draw(scene, strokes))
+    }
+
+    fn ground_of(&self, scene: &Scene) -> Option<usize> {
+        let mut margins = self.parameters.margins.iter();
+        margins.position(|margin| *margin == scene.margin)
     }
 }

@@ -5,21 +5,29 @@
 //! grows two contours and some distractors ([`Scene`]) and draws them; tiles, growing rules and grey values equal
 //! those of the original generator, bit for bit where images of the release tell.
 
+mod discs;
+mod drawing;
 mod field;
 mod generator;
 mod grow;
 mod lanczos;
+mod options;
 mod parameters;
+mod picture;
 mod raster;
+mod release;
 mod render;
 mod scene;
 mod seeds;
 mod strokes;
+mod task;
 mod turns;
 
+pub use discs::find_discs;
 pub use generator::{Generator, Pencil};
 pub use parameters::{Difficulty, Parameters, Pixels, Size};
 pub use scene::{Paddle, Scene};
+pub use task::{Contours, PATHFINDER, PATHX};
 
 #[cfg(test)]
 mod golden;

@@ -104,6 +104,27 @@ pub enum Pixels {
     Upstream,
 }
 
+impl Pixels {
+    /// Lower-case name, as options spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Pixels::Release => "release",
+            Pixels::Upstream => "upstream",
+        }
+    }
+}
+
+impl FromStr for Pixels {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        [Pixels::Release, Pixels::Upstream]
+            .into_iter()
+            .find(|pixels| pixels.name() == name)
+            .ok_or(())
+    }
+}
+
 /// Everything that the generator depends on, apart from the seed.
 ///
 /// Only published combinations can be made (and other numbers of distractors), so that the tiles of any

@@ -1,0 +1,209 @@
+//! Finished pieces of a long build, kept beside the store so that an interrupted build goes on where it stopped.
+//!
+//! A build that draws its data splits the work into numbered parts, each a pure function of its number and the
+//! entry's key. A part is compressed and written as soon as it is made; the next build of the same entry takes it
+//! from disk if its SHA-256 is right and makes it again otherwise. The folder goes when the entry is complete.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use rayon::prelude::*;
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Result, io};
+
+const HASH: usize = 32;
+/// Parts in memory at a time, per thread.
+const AHEAD: usize = 4;
+
+/// The parts of one entry.
+#[derive(Debug)]
+pub struct Parts {
+    folder: PathBuf,
+}
+
+impl Parts {
+    /// The parts in `folder`, whose name tells the entry; it is created when the first part is finished.
+    pub(crate) fn new(folder: PathBuf) -> Parts {
+        Parts { folder }
+    }
+
+    /// Gives all parts to `take`, in order, and makes those that are not on disk in parallel.
+    ///
+    /// `make` must give the same bytes for a number whenever it is called; `found` hears of each part that needs
+    /// no making.
+    ///
+    /// # Errors
+    /// A part cannot be written, or `take` fails. Parts that were finished stay.
+    pub fn in_order(
+        &self,
+        count: usize,
+        make: impl Fn(usize) -> Vec<u8> + Sync,
+        found: impl Fn(usize) + Sync,
+        mut take: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let numbers: Vec<usize> = (0..count).collect();
+        for window in numbers.chunks(AHEAD * rayon::current_num_threads()) {
+            let parts: Vec<Vec<u8>> = window
+                .par_iter()
+                // One at a time: parts take long, and some much longer than others.
+                .with_max_len(1)
+                .map(|&number| match self.load(number) {
+                    Some(bytes) => {
+                        found(number);
+                        Ok(bytes)
+                    }
+                    None => {
+                        let bytes = make(number);
+                        self.save(number, &bytes)?;
+                        Ok(bytes)
+                    }
+                })
+                .collect::<Result<_>>()?;
+            for (&number, bytes) in window.iter().zip(&parts) {
+                take(number, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file without a name on the same disk, for whatever a build has to put aside.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn scratch(&self) -> Result<File> {
+        fs::create_dir_all(&self.folder).map_err(io("create", &self.folder))?;
+        tempfile::tempfile_in(&self.folder).map_err(io("create a file in", &self.folder))
+    }
+
+    /// Removes all parts: the entry is complete.
+    pub(crate) fn discard(self) {
+        // Only costs space if it stays.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+
+    fn load(&self, number: usize) -> Option<Vec<u8>> {
+        let file = fs::read(self.path(number)).ok()?;
+        let (hash, packed) = file.split_at_checked(HASH)?;
+        if hash != self.hash(number, packed) {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        DeflateDecoder::new(packed).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    fn save(&self, number: usize, bytes: &[u8]) -> Result<()> {
+        fs::create_dir_all(&self.folder).map_err(io("create", &self.folder))?;
+        let path = self.path(number);
+        let unfinished = path.with_extension("unfinished");
+        let write = || -> std::io::Result<()> {
+            let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(bytes)?;
+            let packed = encoder.finish()?;
+            let mut file = File::create(&unfinished)?;
+            file.write_all(&self.hash(number, &packed))?;
+            file.write_all(&packed)?;
+            // Not synced: a part that a power failure spoils is found by its hash.
+            fs::rename(&unfinished, &path)
+        };
+        write().map_err(io("write", &path))
+    }
+
+    fn path(&self, number: usize) -> PathBuf {
+        self.folder.join(format!("{number:06}.part"))
+    }
+
+    /// Of the entry's name, the number and the content, so that no file can stand in for another.
+    fn hash(&self, number: usize, packed: &[u8]) -> [u8; HASH] {
+        let name = self
+            .folder
+            .file_name()
+            .map(Path::new)
+            .unwrap_or(Path::new(""));
+        Sha256::new()
+            .chain_update(name.to_string_lossy().as_bytes())
+            .chain_update((number as u64).to_le_bytes())
+            .chain_update(packed)
+            .finalize()
+            .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Runs a build of five parts; the numbers made, and what came out.
+    fn run(folder: &Path, stop_at: usize) -> (Vec<usize>, Vec<u8>, Result<()>) {
+        let made = Mutex::new(Vec::new());
+        let mut bytes = Vec::new();
+        let make = |number: usize| {
+            made.lock().unwrap().push(number);
+            vec![number as u8; 1000]
+        };
+        let result = Parts::new(folder.to_owned()).in_order(
+            5,
+            make,
+            |_| (),
+            |number, part| {
+                if number == stop_at {
+                    return Err(io("write", folder)(std::io::Error::other("stopped")));
+                }
+                bytes.extend_from_slice(part);
+                Ok(())
+            },
+        );
+        let mut made = made.into_inner().unwrap();
+        made.sort_unstable();
+        (made, bytes, result)
+    }
+
+    #[test]
+    fn an_interrupted_build_goes_on_and_spoilt_parts_are_made_again() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join(".parts-toy");
+        let all: Vec<u8> = (0..5).flat_map(|number| vec![number; 1000]).collect();
+        let (made, _, result) = run(&folder, 2);
+        assert!(result.is_err());
+        assert_eq!(made.len(), 5);
+
+        let spoil = |number: usize, spoil: &dyn Fn(&mut Vec<u8>)| {
+            let path = folder.join(format!("{number:06}.part"));
+            let mut file = fs::read(&path).unwrap();
+            spoil(&mut file);
+            fs::write(&path, file).unwrap();
+        };
+        spoil(0, &|file| file[HASH + 3] ^= 1);
+        spoil(1, &|file| file.truncate(HASH + 5));
+        spoil(2, &|file| file.truncate(3));
+        fs::copy(folder.join("000003.part"), folder.join("000004.part")).unwrap();
+        let (made, bytes, result) = run(&folder, 9);
+        result.unwrap();
+        assert_eq!(made, [0, 1, 2, 4]);
+        assert_eq!(bytes, all);
+
+        let (made, bytes, _) = run(&folder, 9);
+        assert_eq!((made, bytes), (vec![], all));
+        Parts::new(folder.clone()).discard();
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn parts_of_another_entry_are_not_taken() {
+        let root = tempfile::tempdir().unwrap();
+        let (one, other) = (
+            root.path().join(".parts-one"),
+            root.path().join(".parts-other"),
+        );
+        run(&one, 9).2.unwrap();
+        fs::rename(&one, &other).unwrap();
+        assert_eq!(run(&other, 9).0.len(), 5);
+    }
+}

@@ -1,0 +1,171 @@
+//! The text files that list images and labels.
+//!
+//! One line per image, fields separated by spaces: folder (`imgs/<batch>`), file name, number, label, then
+//! parameters of the generator that a reader does not need. The name ends in `.npy`, but the content is text.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// How a true NumPy file begins.
+const NUMPY: &[u8] = b"\x93NUMPY";
+
+/// One image of a set.
+#[derive(Debug, PartialEq)]
+pub(super) struct Listed {
+    /// Relative to the set's folder, such as `imgs/3/sample_17.png`.
+    pub(super) path: String,
+    pub(super) label: u8,
+}
+
+/// Reads one metadata file; `file` is its name in messages.
+pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Listed>> {
+    let wrong = |problem: &str| Error::File {
+        file: file.to_owned(),
+        problem: problem.to_owned(),
+    };
+    if bytes.starts_with(NUMPY) {
+        return Err(wrong(
+            "this is a NumPy array; the Long Range Arena's metadata is text with one line per image, so these \
+             images come from another generator or data set and have no labels that this reader could trust",
+        ));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| wrong("not text (UTF-8)"))?;
+    text.lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(index, line)| {
+            line_of(line).map_err(|problem| Error::Row {
+                file: file.to_owned(),
+                line: index as u64 + 1,
+                problem,
+            })
+        })
+        .collect()
+}
+
+fn line_of(line: &str) -> Result<Listed, String> {
+    let mut fields = line.split_ascii_whitespace();
+    let (Some(folder), Some(name), Some(_), Some(label)) =
+        (fields.next(), fields.next(), fields.next(), fields.next())
+    else {
+        return Err(
+            "fewer than four fields; wanted: imgs/<batch> <name>.png <number> <label> ..."
+                .to_owned(),
+        );
+    };
+    let label = match label {
+        "0" => 0,
+        "1" => 1,
+        other => {
+            return Err(format!(
+                "the label (fourth field) is {}, not 0 or 1",
+                shortened(other)
+            ));
+        }
+    };
+    let batch = folder.strip_prefix("imgs/").filter(|batch| plain(batch));
+    let name = name.strip_suffix(".png").filter(|name| plain(name));
+    match (batch, name) {
+        (Some(batch), Some(name)) => Ok(Listed {
+            path: format!("imgs/{batch}/{name}.png"),
+            label,
+        }),
+        _ => Err(format!(
+            "{} is no image of this set; wanted: imgs/<batch> <name>.png",
+            shortened(line)
+        )),
+    }
+}
+
+/// One component of a path that stays where it is.
+fn plain(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    !name.is_empty() && name.bytes().all(allowed)
+}
+
+/// What a message quotes of a line of any length.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GOOD: &str = "imgs/43 sample_0.png 0 0 1.8 6 2.0 5 1.5 2 1\nimgs/43 sample_1.png 1 1 1.8 6 2.0 5 1.5 2 1\n";
+
+    fn problem(text: &[u8]) -> String {
+        parse(Path::new("metadata/43.npy"), text)
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn a_published_row_is_read() {
+        let listed = parse(Path::new("43.npy"), GOOD.as_bytes()).unwrap();
+        assert_eq!(
+            listed[1],
+            Listed {
+                path: "imgs/43/sample_1.png".to_owned(),
+                label: 1
+            }
+        );
+        assert_eq!(listed.len(), 2);
+    }
+
+    #[test]
+    fn wrong_lines_are_named() {
+        for (text, expected) in [
+            ("imgs/0 sample_0.png 0", "43.npy:1: fewer than four fields"),
+            (
+                "imgs/0 a.png 0 1\nimgs/0 b.png 0 2",
+                "43.npy:2: the label (fourth field) is \"2\"",
+            ),
+            (
+                "imgs/.. a.png 0 1",
+                "43.npy:1: \"imgs/.. a.png 0 1\" is no image",
+            ),
+            ("../imgs a.png 0 1", "is no image"),
+            ("/etc passwd.png 0 1", "is no image"),
+            ("imgs/0 ../../a.png 0 1", "is no image"),
+            ("imgs/0 a.npy 0 1", "is no image"),
+        ] {
+            let problem = problem(text.as_bytes());
+            assert!(problem.contains(expected), "{problem}");
+        }
+        assert!(problem(&[0xff, 0xfe]).contains("not text"));
+        assert!(problem(b"\x93NUMPY\x01\x00").contains("NumPy array"));
+        let long = format!("imgs/0 a.png 0 {}", "x".repeat(100_000));
+        assert!(problem(long.as_bytes()).len() < 300);
+    }
+
+    /// At least so many cases; more where `PROPTEST_CASES` asks for them.
+    fn cases(least: u32) -> ProptestConfig {
+        let config = ProptestConfig::default();
+        ProptestConfig {
+            cases: config.cases.max(least),
+            ..config
+        }
+    }
+
+    proptest! {
+        #![proptest_config(cases(2000))]
+        #[test]
+        fn no_bytes_make_it_panic(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..20)) {
+            let mut bytes = GOOD.as_bytes().to_vec();
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Ok(listed) = parse(Path::new("0.npy"), &bytes) {
+                prop_assert!(listed.iter().all(|image| image.label < 2 && !image.path.contains("..")));
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The published images: `pathfinder<side>/curv_*/imgs/<batch>/sample_<n>.png` and `metadata/<batch>.npy`, in a
+//! folder or in the archive as downloaded.
+//!
+//! Rows come in the order of batches and lines, whether they are read from a folder or an archive. Images that
+//! are listed but missing or empty (the release has one) are left out and counted.
+
+mod archive;
+mod metadata;
+mod pictures;
+mod png;
+
+use std::cmp::Reverse;
+use std::path::Path;
+
+use rayon::prelude::*;
+use sha2::{Digest as _, Sha256};
+
+use self::metadata::Listed;
+use super::parameters::{Difficulty, Size};
+use crate::error::{Error, Result};
+use crate::{About, Part, Protocol, Request, Sink};
+
+/// Images per published set.
+const PUBLISHED: usize = 200_000;
+/// Images decoded together.
+const BATCH: usize = 1024;
+
+/// Reads one published set into `sink`.
+pub(super) fn read(
+    about: &'static About,
+    size: Size,
+    difficulty: Difficulty,
+    request: &Request<'_>,
+    sink: &mut Sink,
+) -> Result<()> {
+    let (listed, mut pictures) = pictures::find(about, size, difficulty, request)?;
+    let parts = assign(&listed, request.protocol);
+    let progress = request.progress;
+    progress.begin("decoding images", Some(listed.len() as u64));
+    let mut counts = [0usize; 3];
+    let mut left_out = 0usize;
+    for (batch, parts) in listed.chunks(BATCH).zip(parts.chunks(BATCH)) {
+        let files: Vec<Option<Vec<u8>>> = batch
+            .iter()
+            .map(|image| pictures.read(&image.path))
+            .collect::<Result<_>>()?;
+        let decoded: Vec<Option<Vec<u8>>> = files
+            .par_iter()
+            .zip(batch)
+            .map(|(file, image)| match file {
+                None => Ok(None),
+                Some(file) => {
+                    png::grey(file, size.side())
+                        .map(Some)
+                        .map_err(|problem| Error::File {
+                            file: pictures.name_of(&image.path),
+                            problem,
+                        })
+                }
+            })
+            .collect::<Result<_>>()?;
+        for ((pixels, image), part) in decoded.iter().zip(batch).zip(parts) {
+            match pixels {
+                Some(pixels) => {
+                    sink.row(*part, &[pixels], image.label)?;
+                    counts[*part as usize] += 1;
+                }
+                None => left_out += 1,
+            }
+        }
+        progress.advance(batch.len() as u64);
+    }
+    progress.finish();
+    if counts.contains(&0) {
+        return Err(Error::File {
+            file: pictures.origin(),
+            problem: format!(
+                "{} images are listed and {left_out} of them missing or empty: too few for three splits",
+                listed.len()
+            ),
+        });
+    }
+    if left_out > 0 {
+        sink.note(format!(
+            "{left_out} listed images are missing or empty and left out"
+        ));
+    }
+    if listed.len() < PUBLISHED {
+        sink.mark_partial();
+        sink.note(format!(
+            "{} of {PUBLISHED} published images are here",
+            listed.len()
+        ));
+    }
+    sink.note(match request.protocol {
+        Protocol::Clean => "split 80/10/10 by hash of the file name",
+        Protocol::Tay2021 => {
+            "split 80/10/10 by position in file order; the 2021 split went by the record order of a converted copy, \
+             which the files do not tell"
+        }
+    });
+    Ok(())
+}
+
+/// The split of each image: the first 80 % of an order, the next 10 %, the rest.
+fn assign(listed: &[Listed], protocol: Protocol) -> Vec<Part> {
+    let mut order: Vec<usize> = (0..listed.len()).collect();
+    if protocol == Protocol::Clean {
+        order.sort_by_cached_key(|&image| -> [u8; 32] {
+            Sha256::new()
+                .chain_update(b"pathfinder clean split ")
+                .chain_update(listed[image].path.as_bytes())
+                .finalize()
+                .into()
+        });
+    }
+    let mut parts = vec![Part::Train; listed.len()];
+    for (rank, image) in order.into_iter().enumerate() {
+        let tenth = rank * 10 / listed.len();
+        parts[image] = match tenth {
+            8 => Part::Val,
+            9 => Part::Test,
+            _ => Part::Train,
+        };
+    }
+    parts
+}
+
+/// The error for data that is not there.
+fn missing(about: &About, size: Size, difficulty: Difficulty, path: &Path) -> Error {
+    Error::Missing {
+        what: format!(
+            "the published set pathfinder{}/{} (a folder, or an archive that contains it)",
+            size.side(),
+            difficulty.folder()
+        ),
+        path: path.to_owned(),
+        command: format!(
+            "lra data make {} --source official --from <lra_release folder or archive>",
+            about.name
+        ),
+        stand_in: Some("--source generated".to_owned()),
+    }
+}
+
+/// Sets of the same name can lie at several depths of the release; the inner copy is the good one.
+fn deepest<T>(copies: impl IntoIterator<Item = (String, T)>) -> Option<(String, T)> {
+    copies
+        .into_iter()
+        .min_by_key(|(prefix, _)| Reverse(prefix.matches('/').count()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_have_their_shares_and_do_not_depend_on_other_images_order() {
+        let listed: Vec<Listed> = (0..1000)
+            .map(|n| Listed {
+                path: format!("imgs/0/sample_{n}.png"),
+                label: 0,
+            })
+            .collect();
+        for protocol in Protocol::ALL {
+            let parts = assign(&listed, protocol);
+            let count = |part| parts.iter().filter(|own| **own == part).count();
+            assert_eq!(Part::ALL.map(count), [800, 100, 100], "{protocol}");
+        }
+        assert!(assign(&listed, Protocol::Tay2021).is_sorted_by_key(|part| *part as usize));
+        let clean = assign(&listed, Protocol::Clean);
+        let reversed: Vec<Listed> = listed.into_iter().rev().collect();
+        let reversed_parts: Vec<Part> = assign(&reversed, Protocol::Clean)
+            .into_iter()
+            .rev()
+            .collect();
+        assert_eq!(clean, reversed_parts);
+    }
+}

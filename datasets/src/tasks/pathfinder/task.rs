@@ -1,0 +1,113 @@
+//! The two tasks of the arena.
+
+use serde_json::Value;
+
+use super::drawing;
+use super::options::Set;
+use super::parameters::{Difficulty, Size};
+use super::release;
+use super::{discs, picture};
+use crate::baseline::{Baseline, bag_of_tokens, majority};
+use crate::error::Result;
+use crate::{About, Key, Protocol, Request, Shape, Sink, Source, Splits, Task};
+
+/// One of the tasks whose images this module draws and reads.
+pub struct Contours {
+    about: &'static About,
+    set: Set,
+}
+
+/// Pathfinder: 32 x 32 pixels, hard; other sizes and difficulties by option.
+pub static PATHFINDER: Contours = Contours {
+    about: &About {
+        name: "pathfinder",
+        title: "Pathfinder",
+        ..COMMON
+    },
+    set: Set {
+        size: Size::S32,
+        difficulty: Difficulty::Hard,
+        fixed: false,
+    },
+};
+
+/// Path-X: 128 x 128 pixels, hard.
+pub static PATHX: Contours = Contours {
+    about: &About {
+        name: "pathx",
+        title: "Path-X",
+        ..COMMON
+    },
+    set: Set {
+        size: Size::S128,
+        difficulty: Difficulty::Hard,
+        fixed: true,
+    },
+};
+
+const COMMON: About = About {
+    name: "",
+    title: "",
+    summary: "Do two discs lie on the same dashed contour? A grey image, pixel by pixel.",
+    paper: "Linsley et al., 2018, arXiv:1805.08315; images as in Tay et al., 2021, arXiv:2011.04006",
+    version: 1,
+    vocabulary: 256,
+    first_id: 0,
+    classes: 2,
+    towers: 1,
+    sources: &[Source::Generated, Source::Official],
+};
+
+impl Task for Contours {
+    fn about(&self) -> &'static About {
+        self.about
+    }
+
+    fn defaults(&self) -> Value {
+        self.set.defaults()
+    }
+
+    fn shape(&self, options: &Value) -> Result<Shape> {
+        let read = self.set.read(self.about, options)?;
+        Ok(Shape {
+            max_length: read.length(),
+            label: self.set.label(self.about, &read),
+        })
+    }
+
+    /// Drawn splits do not depend on the protocol, published images not on what drawing depends on.
+    fn identity(&self, key: &Key) -> Key {
+        match key.source {
+            Source::Official => Key {
+                options: self.set.without_drawing(&key.options),
+                ..key.clone()
+            },
+            _ => Key {
+                protocol: Protocol::Clean,
+                ..key.clone()
+            },
+        }
+    }
+
+    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+        let options = self.set.read(self.about, request.options)?;
+        match request.source {
+            Source::Official => {
+                release::read(self.about, options.size, options.difficulty, request, sink)
+            }
+            _ => drawing::draw(&options, request, sink),
+        }
+    }
+
+    fn draw(&self, towers: &[&[u8]], label: u8) -> String {
+        picture::picture(towers.first().copied().unwrap_or_default(), label)
+    }
+
+    fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
+        vec![
+            majority(splits, self.about),
+            bag_of_tokens(splits, self.about),
+            discs::baseline(splits),
+        ]
+    }
+}
