@@ -169,6 +169,9 @@ pub enum DataVerb {
         /// Build again even if it is there
         #[arg(long)]
         force: bool,
+        /// Take incomplete files (the same as --set data.allow_partial=true); the data is marked as partial
+        #[arg(long)]
+        allow_partial: bool,
     },
     /// Prove the data of a task: checksums, counts, labels
     Verify {
@@ -185,6 +188,9 @@ pub enum DataVerb {
         /// Of which split
         #[arg(long, value_enum, default_value_t = SplitName::Train)]
         split: SplitName,
+        /// For tasks of pixels: write a contact sheet of the examples from --row on to this file
+        #[arg(long, value_name = "FILE")]
+        png: Option<PathBuf>,
     },
 }
 

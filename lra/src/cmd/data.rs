@@ -1,13 +1,14 @@
 //! `lra data`: build, prove, list and look at data.
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use datasets::{Part, Splits, Store, Summary, Task};
+use datasets::{Part, Picture, Split, Splits, Store, Summary, Task};
 use serde_json::json;
 
 use crate::cli::{DataChoice, DataPlace, DataVerb, SplitName};
 use crate::cmd;
-use crate::error::{Class, Error, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::progress::Reporter;
 use crate::recipe::Recipe;
 use crate::{names, overlay, process};
@@ -21,28 +22,13 @@ pub fn run(verb: &DataVerb) -> Result<ExitCode> {
             choice,
             from,
             force,
+            allow_partial,
         } => {
-            let chosen = Chosen::resolve(choice)?;
-            let reporter = Reporter::new(false);
-            let (task, key) = (chosen.task, &chosen.key);
-            let splits = match force {
-                true => chosen
-                    .store
-                    .rebuild(task, key, from.as_deref(), &reporter)?,
-                false => chosen
-                    .store
-                    .open_or_build(task, key, from.as_deref(), &reporter)?,
-            };
-            let folder = chosen.store.folder(task, key);
-            if choice.json {
-                cmd::print_json(&json!({ "folder": folder, "manifest": splits.manifest }))?;
-            } else {
-                cmd::print(&format!("{}\n{}", folder.display(), overview(&splits)))?;
-            }
-            Ok(ExitCode::SUCCESS)
+            let extra = allow_partial.then_some("data.allow_partial=true");
+            make(choice, extra, from.as_deref(), *force)
         }
         DataVerb::Verify { choice } => {
-            let chosen = Chosen::resolve(choice)?;
+            let chosen = Chosen::resolve(choice, None)?;
             let verification =
                 chosen
                     .store
@@ -59,8 +45,36 @@ pub fn run(verb: &DataVerb) -> Result<ExitCode> {
                 Class::Data.into()
             })
         }
-        DataVerb::Show { choice, row, split } => show(choice, *row, *split),
+        DataVerb::Show {
+            choice,
+            row,
+            split,
+            png,
+        } => show(choice, *row, *split, png.as_deref()),
     }
+}
+
+fn make(
+    choice: &DataChoice,
+    extra: Option<&str>,
+    from: Option<&Path>,
+    force: bool,
+) -> Result<ExitCode> {
+    let chosen = Chosen::resolve(choice, extra)?;
+    let reporter = Reporter::new(false);
+    let (task, key) = (chosen.task, &chosen.key);
+    let splits = if force {
+        chosen.store.rebuild(task, key, from, &reporter)?
+    } else {
+        chosen.store.open_or_build(task, key, from, &reporter)?
+    };
+    let folder = chosen.store.folder(task, key);
+    if choice.json {
+        cmd::print_json(&json!({ "folder": folder, "manifest": splits.manifest }))?;
+    } else {
+        cmd::print(&format!("{}\n{}", folder.display(), overview(&splits)))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A task with the key of its data.
@@ -71,7 +85,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    fn resolve(choice: &DataChoice) -> Result<Self> {
+    fn resolve(choice: &DataChoice, extra: Option<&str>) -> Result<Self> {
         let task = *names::find("task", &choice.task, datasets::TASKS, |task| {
             task.about().name
         })?;
@@ -81,7 +95,7 @@ impl Chosen {
             let data = recipe.data(&choice.task)?;
             overlay::lay(&mut settings, &data, &format!("recipe {}", recipe.name))?;
         }
-        for assignment in &choice.assignments {
+        for assignment in choice.assignments.iter().map(String::as_str).chain(extra) {
             overlay::lay(
                 &mut settings,
                 &overlay::parse_assignment(assignment)?,
@@ -119,8 +133,8 @@ fn overview(splits: &Splits) -> String {
     text
 }
 
-fn show(choice: &DataChoice, row: usize, split: SplitName) -> Result<ExitCode> {
-    let chosen = Chosen::resolve(choice)?;
+fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -> Result<ExitCode> {
+    let chosen = Chosen::resolve(choice, None)?;
     let splits =
         chosen
             .store
@@ -138,6 +152,12 @@ fn show(choice: &DataChoice, row: usize, split: SplitName) -> Result<ExitCode> {
             rows.len() - 1
         )));
     }
+    if let Some(file) = png {
+        let sheet = contact_sheet(chosen.task, rows, row)?;
+        std::fs::write(file, sheet).during(Class::Data, format!("writing {}", file.display()))?;
+        cmd::print(&format!("{}", file.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let towers: Vec<&[u8]> = (0..chosen.task.about().towers)
         .map(|tower| rows.tokens(tower, row))
         .collect();
@@ -154,6 +174,37 @@ fn show(choice: &DataChoice, row: usize, split: SplitName) -> Result<ExitCode> {
         ))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Pictures on a contact sheet, and how many of them in a row.
+const SHEET: (usize, usize) = (40, 8);
+
+/// The examples from `first` on as pictures with their labels.
+fn contact_sheet(task: &dyn Task, rows: &Split, first: usize) -> Result<Vec<u8>> {
+    let about = task.about();
+    // Bytes that are ids themselves are pixels; everything else has a padding id.
+    if about.first_id != 0 {
+        let message = format!("--png: the examples of {} are not pictures", about.name);
+        return Err(Error::usage(message));
+    }
+    let shown = first..rows.len().min(first + SHEET.0);
+    let captions: Vec<String> = shown
+        .clone()
+        .map(|row| format!("#{row} = {}", rows.label(row)))
+        .collect();
+    let pictures: Vec<Picture<'_>> = shown
+        .zip(&captions)
+        .map(|(row, caption)| {
+            let pixels = rows.tokens(0, row);
+            Picture {
+                pixels,
+                width: pixels.len().isqrt(),
+                caption,
+                label: rows.label(row),
+            }
+        })
+        .collect();
+    datasets::contact_sheet(&pictures, SHEET.1).during(Class::Data, "drawing the contact sheet")
 }
 
 fn list(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
