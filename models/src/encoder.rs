@@ -128,22 +128,22 @@ struct Block {
 
 impl Block {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let mix = |x: &Tensor| {
-            self.mixer_drop
-                .forward(&self.mixer.forward(x, context)?, context)
+        let mixed = |residual: &Tensor, x: &Tensor| {
+            let y = self.mixer.forward(x, context)?;
+            self.mixer_drop.add(residual, &y, context)
         };
-        let feed = |x: &Tensor| {
-            self.feed_drop
-                .forward(&self.feed.forward(x, context)?, context)
+        let fed = |residual: &Tensor, x: &Tensor| {
+            let y = self.feed.forward(x, context)?;
+            self.feed_drop.add(residual, &y, context)
         };
         match self.norm_place {
             NormPlace::Pre => {
-                let x = (x + mix(&self.mixer_norm.forward(x)?)?)?;
-                Ok((&x + feed(&self.feed_norm.forward(&x)?)?)?)
+                let x = mixed(x, &self.mixer_norm.forward(x)?)?;
+                fed(&x, &self.feed_norm.forward(&x)?)
             }
             NormPlace::Post => {
-                let x = self.mixer_norm.forward(&(x + mix(x)?)?)?;
-                self.feed_norm.forward(&(&x + feed(&x)?)?)
+                let x = self.mixer_norm.forward(&mixed(x, x)?)?;
+                self.feed_norm.forward(&fed(&x, &x)?)
             }
         }
     }

@@ -3,7 +3,11 @@
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
-use crate::{Context, Result, draws::StreamKey, kernels::AttentionDropout};
+use crate::{
+    Context, Result,
+    draws::StreamKey,
+    kernels::{self, AttentionDropout},
+};
 
 /// Zeroes each element with probability `rate` in training and scales the others by `1 / (1 - rate)`.
 pub struct Dropout {
@@ -33,17 +37,38 @@ impl Dropout {
     /// # Errors
     /// If a tensor operation fails.
     pub fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        if !context.train || self.rate == 0.0 {
+        if !self.applies(context) {
             return Ok(x.clone());
         }
         let stream = context.draws.per_example(self.key);
+        if kernels::supports(x) {
+            return Ok(kernels::dropout(x, &stream, self.rate)?);
+        }
         let mask = stream.mask_tensor(x.shape(), self.rate, x.dtype(), x.device())?;
         Ok((x * mask)?)
+    }
+
+    /// `residual` plus the dropped-out `x`, of the same shape.
+    ///
+    /// # Errors
+    /// If the shapes differ or a tensor operation fails.
+    pub fn add(&self, residual: &Tensor, x: &Tensor, context: &Context) -> Result<Tensor> {
+        if self.applies(context) && kernels::supports(x) {
+            let stream = context.draws.per_example(self.key);
+            return Ok(kernels::add_dropped(residual, x, &stream, self.rate)?);
+        }
+        Ok((residual + self.forward(x, context)?)?)
+    }
+
+    fn applies(&self, context: &Context) -> bool {
+        context.train && self.rate > 0.0
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use candle_core::DType;
+
     use super::*;
     use crate::{
         Draws,
@@ -57,6 +82,19 @@ mod tests {
         check_gradient("dropout", &[&[3, 5]], |inputs| {
             dropout.forward(&inputs[0], &context)
         });
+    }
+
+    #[test]
+    fn the_kernel_and_the_composed_form_drop_the_same_elements() {
+        let (x, residual) = (normal("x", &[3, 5, 9]), normal("residual", &[3, 5, 9]));
+        let dropout = Dropout::new(&parameters().builder().pp("drop"), 0.4);
+        let context = Context::new(true, Draws::new(1, 2, 7));
+        let composed = dropout.add(&residual, &x, &context).unwrap();
+        let single = |x: &Tensor| x.to_dtype(DType::F32).unwrap();
+        let fused = dropout.add(&single(&residual), &single(&x), &context);
+        let apart = (single(&composed) - fused.unwrap()).unwrap();
+        let most = apart.abs().unwrap().max_all().unwrap();
+        assert!(most.to_scalar::<f32>().unwrap() < 1e-6);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::{Init, VarBuilder};
 
 use crate::{
-    Context, Error, Mask, Result,
+    Context, Error, Mask, Result, kernels,
     layers::Dropout,
     options::{EmbedOptions, Positions},
 };
@@ -18,7 +18,7 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// Parameters `tokens` N(0, 1), `cls` zeros (if `cls`), `positions` N(0, 0.02²) (if learned). `max_length` does not count the CLS slot.
+    /// Parameters `tokens` (V, D) N(0, 1), `cls` (1, D) zeros (if `cls`), `positions` (slots, D) N(0, 0.02²) (if learned). `max_length` does not count the CLS slot.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -41,7 +41,7 @@ impl Embedding {
             Positions::None => None,
         };
         let cls = cls
-            .then(|| vb.get_with_hints(dim, "cls", Init::Const(0.0)))
+            .then(|| vb.get_with_hints((1, dim), "cls", Init::Const(0.0)))
             .transpose()?;
         Ok(Self {
             tokens,
@@ -62,38 +62,48 @@ impl Embedding {
         context: &Context,
     ) -> Result<(Tensor, Option<Mask>)> {
         let (batch, length) = ids.dims2()?;
-        let (_, dim) = self.tokens.dims2()?;
+        let slots = length + usize::from(self.cls.is_some());
+        let positions = match &self.positions {
+            Some(table) if slots > table.dim(0)? => {
+                let most = table.dim(0)? + length - slots;
+                return Err(Error::Input(format!(
+                    "{length} tokens, but the model was built for at most {most}"
+                )));
+            }
+            Some(table) => Some(table.narrow(0, 0, slots)?),
+            None => None,
+        };
+        let x = if kernels::supports(&self.tokens) {
+            kernels::embed(ids, &self.tokens, self.cls.as_ref(), positions.as_ref())?
+        } else {
+            self.embed(ids, positions.as_ref())?
+        };
+        let mask = match mask {
+            Some(mask) => {
+                let real = mask.to_dtype(x.dtype())?;
+                let cls = Tensor::ones((batch, slots - length), real.dtype(), real.device())?;
+                Some(Mask::new(&Tensor::cat(&[&cls, &real], 1)?)?)
+            }
+            None => None,
+        };
+        Ok((self.dropout.forward(&x, context)?, mask))
+    }
+
+    /// Ids (B, L) to (B, L', D), without dropout.
+    fn embed(&self, ids: &Tensor, positions: Option<&Tensor>) -> Result<Tensor> {
+        let ((batch, length), (_, dim)) = (ids.dims2()?, self.tokens.dims2()?);
         let x = self
             .tokens
             .index_select(&ids.flatten_all()?, 0)?
             .reshape((batch, length, dim))?;
-        let mut mask = mask.map(|mask| mask.to_dtype(x.dtype())).transpose()?;
         let x = match &self.cls {
-            Some(cls) => {
-                if let Some(real) = &mut mask {
-                    let cls = Tensor::ones((batch, 1), real.dtype(), real.device())?;
-                    *real = Tensor::cat(&[&cls, real], 1)?;
-                }
-                let cls = cls.broadcast_as((batch, 1, dim))?;
-                Tensor::cat(&[&cls, &x], 1)?
-            }
+            Some(cls) => Tensor::cat(&[&cls.broadcast_as((batch, 1, dim))?, &x], 1)?,
             None => x,
         };
-        let (_, slots, _) = x.dims3()?;
-        let x = match &self.positions {
-            Some(table) => {
-                if slots > table.dim(0)? {
-                    let most = table.dim(0)? - (slots - length);
-                    return Err(Error::Input(format!(
-                        "{length} tokens, but the model was built for at most {most}"
-                    )));
-                }
-                x.broadcast_add(&table.narrow(0, 0, slots)?)?
-            }
+        Ok(match positions {
+            Some(positions) => x.broadcast_add(positions)?,
             None => x,
-        };
-        let x = self.dropout.forward(&x, context)?;
-        Ok((x, mask.as_ref().map(Mask::new).transpose()?))
+        })
     }
 }
 

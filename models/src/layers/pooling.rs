@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use crate::{Mask, Result, options::Pooling};
+use crate::{Mask, Result, kernels, options::Pooling};
 
 /// (B, L, D) -> (B, D). A sequence with no real token gives zeros, except for CLS and first, which take position 0.
 ///
@@ -11,17 +11,12 @@ use crate::{Mask, Result, options::Pooling};
 pub fn pool(pooling: Pooling, hidden: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     match pooling {
         Pooling::Cls | Pooling::First => Ok(hidden.narrow(1, 0, 1)?.squeeze(1)?),
-        Pooling::Sum => sum(hidden, mask),
+        Pooling::Sum => weighted_sum(hidden, &real(hidden, mask)?),
         Pooling::Mean => {
-            let total = sum(hidden, mask)?; // (B, D)
-            match mask {
-                Some(mask) => {
-                    let count = mask.real().sum_keepdim(1)?; // (B, 1)
-                    let count = count.maximum(&count.ones_like()?)?;
-                    Ok(total.broadcast_mul(&count.recip()?)?)
-                }
-                None => Ok(total.affine(1.0 / hidden.dim(1)? as f64, 0.0)?),
-            }
+            let real = real(hidden, mask)?; // (B, L)
+            let count = real.sum_keepdim(1)?; // (B, 1)
+            let count = count.maximum(&count.ones_like()?)?;
+            weighted_sum(hidden, &real.broadcast_div(&count)?)
         }
         Pooling::Max => match mask {
             Some(mask) => {
@@ -34,13 +29,25 @@ pub fn pool(pooling: Pooling, hidden: &Tensor, mask: Option<&Mask>) -> Result<Te
     }
 }
 
-/// Sum over real positions, as a product with the mask: (B, 1, L) x (B, L, D).
-fn sum(hidden: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
-    let Some(mask) = mask else {
-        return Ok(hidden.sum(1)?);
-    };
-    let weights = mask.real().unsqueeze(1)?; // (B, 1, L)
-    Ok(weights.matmul(hidden)?.squeeze(1)?)
+/// The mask (B, L), all ones if there is none.
+fn real(hidden: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+    if let Some(mask) = mask {
+        return Ok(mask.real().clone());
+    }
+    let (batch, length, _) = hidden.dims3()?;
+    Ok(Tensor::ones(
+        (batch, length),
+        hidden.dtype(),
+        hidden.device(),
+    )?)
+}
+
+/// (B, L, D) summed over L with constant weights (B, L).
+fn weighted_sum(hidden: &Tensor, weights: &Tensor) -> Result<Tensor> {
+    if kernels::supports(hidden) {
+        return Ok(kernels::weighted_sum(hidden, weights)?);
+    }
+    Ok(weights.unsqueeze(1)?.matmul(hidden)?.squeeze(1)?)
 }
 
 #[cfg(test)]
