@@ -1,7 +1,9 @@
 //! One AdamW update of one parameter, in place, and the square of a gradient's norm.
 //!
-//!     m ← β1 m + (1 - β1) s g        v ← β2 v + (1 - β2) (s g)²
-//!     θ ← (1 - decay) θ - step · m / (√v · correction + ε)
+//! ```text
+//! m ← β1 m + (1 - β1) s g        v ← β2 v + (1 - β2) (s g)²
+//! θ ← (1 - decay) θ - step · m / (√v · correction + ε)
+//! ```
 //!
 //! with decoupled decay (arXiv 1711.05101). s scales the gradient, for clipping; the bias corrections of
 //! update t enter as step = rate / (1 - β1ᵗ) and correction = 1 / √(1 - β2ᵗ).

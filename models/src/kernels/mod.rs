@@ -7,7 +7,7 @@
 //!
 //! Three rules hold for all of them. Work is split by shape and never by the number of threads, and
 //! partial sums are added in index order, so a result has the same bits on any number of threads. The
-//! instruction set is chosen at run time ([`isa`]). Every kernel meets its composed twin, made of
+//! instruction set is chosen at run time (`isa.rs`). Every kernel meets its composed twin, made of
 //! plain candle operations in f64, in outputs and gradients (tests in each file).
 //!
 //! `layers` calls these for f32 tensors in main memory, and the composed form elsewhere.
