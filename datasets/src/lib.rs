@@ -10,26 +10,32 @@
 //! No tensor, no network and no printing in this crate: progress goes through [`Progress`], text comes back as `String`.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod archive;
 mod baseline;
 mod contact_sheet;
 mod digest;
 mod draws;
 mod error;
+mod facts;
 mod histogram;
 mod key;
 mod lines;
+mod locate;
 mod logistic;
 mod manifest;
 mod options;
 pub mod order;
+mod parquet;
 mod parts;
 mod progress;
+mod remote;
 mod repeats;
 mod sink;
 mod split;
 mod stamp;
 mod store;
 mod summary;
+mod synthetic;
 mod task;
 pub mod tasks;
 mod verify;
@@ -40,9 +46,10 @@ pub use digest::Digest;
 pub use error::{Class, Error, Result};
 pub use histogram::{Bin, Lengths};
 pub use key::{Key, canonical_json};
-pub use manifest::{Manifest, Part, PerPart, SplitManifest};
+pub use manifest::{Fact, Manifest, Part, PerPart, SplitManifest};
 pub use parts::Parts;
 pub use progress::Progress;
+pub use remote::Remote;
 pub use sink::Sink;
 pub use split::{Split, Splits};
 pub use store::{Entry, Store};

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use crate::archive::unreadable;
 use crate::error::{Error, Result, io};
 
-/// The lines of one file.
-pub(crate) struct Lines {
+/// The lines of one file, or of whatever holds its content.
+pub(crate) struct Lines<R = File> {
     path: PathBuf,
-    input: BufReader<File>,
+    input: BufReader<R>,
     number: u64,
     longest: u64,
 }
@@ -18,12 +19,19 @@ impl Lines {
     /// Opens a file whose lines have at most `longest` bytes.
     pub(crate) fn open(path: &Path, longest: u64) -> Result<Lines> {
         let file = File::open(path).map_err(io("read", path))?;
-        Ok(Lines {
-            path: path.to_owned(),
-            input: BufReader::with_capacity(1 << 20, file),
+        Ok(Lines::over(path.to_owned(), file, longest))
+    }
+}
+
+impl<R: Read> Lines<R> {
+    /// Reads lines of at most `longest` bytes from `input`; `path` is for messages.
+    pub(crate) fn over(path: PathBuf, input: R, longest: u64) -> Lines<R> {
+        Lines {
+            path,
+            input: BufReader::with_capacity(1 << 20, input),
             number: 0,
             longest,
-        })
+        }
     }
 
     /// Appends the next line to `buffer`, without its line feed or carriage return and line feed.
@@ -36,7 +44,7 @@ impl Lines {
         let mut bounded = (&mut self.input).take(self.longest + 2);
         let taken = bounded
             .read_until(b'\n', buffer)
-            .map_err(io("read", &self.path))?;
+            .map_err(unreadable(&self.path))?;
         if taken == 0 {
             return Ok(None);
         }

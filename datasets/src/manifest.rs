@@ -95,6 +95,15 @@ pub struct SplitManifest {
     pub sha256: String,
 }
 
+/// A finding about the raw files: a count, a sum, a digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// What was looked at.
+    pub name: String,
+    /// What was found.
+    pub value: String,
+}
+
 /// What an entry holds and how it came about. Written last: an entry without it does not exist.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -125,6 +134,9 @@ pub struct Manifest {
     /// Remarks of the builder, for people.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What the builder found in the raw files and the rows no longer show.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<Fact>,
     /// When it was built, in seconds since 1970.
     #[serde(default)]
     pub built_at: u64,

@@ -13,7 +13,7 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use crate::error::{Error, Result, io};
-use crate::manifest::{Part, PerPart, SplitManifest};
+use crate::manifest::{Fact, Part, PerPart, SplitManifest};
 use crate::{About, Digest};
 
 /// Takes the rows of a build and writes them to disk as they come, in any order of splits.
@@ -22,6 +22,7 @@ pub struct Sink {
     max_length: usize,
     folder: PathBuf,
     parts: PerPart<Columns>,
+    facts: Vec<Fact>,
     notes: Vec<String>,
     partial: bool,
     distinct: bool,
@@ -29,6 +30,7 @@ pub struct Sink {
 
 /// What a builder said about its data, beside the rows.
 pub(crate) struct Remarks {
+    pub facts: Vec<Fact>,
     pub notes: Vec<String>,
     pub partial: bool,
     pub distinct: bool,
@@ -69,6 +71,7 @@ impl Sink {
             max_length,
             folder: folder.to_owned(),
             parts: PerPart::try_new(columns)?,
+            facts: Vec::new(),
             notes: Vec::new(),
             partial: false,
             distinct: false,
@@ -98,6 +101,14 @@ impl Sink {
     /// Adds a remark for people to the manifest.
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
+    }
+
+    /// Records what was found in the raw files, for [`Task::verify`](crate::Task::verify) to compare.
+    pub fn fact(&mut self, name: impl Into<String>, value: impl ToString) {
+        self.facts.push(Fact {
+            name: name.into(),
+            value: value.to_string(),
+        });
     }
 
     /// Says that the source publishes more than what is here.
@@ -146,6 +157,7 @@ impl Sink {
             columns.assemble(&self.folder.join(part.file_name()), self.about.classes)
         })?;
         let remarks = Remarks {
+            facts: self.facts,
             notes: self.notes,
             partial: self.partial,
             distinct: self.distinct,

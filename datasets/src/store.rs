@@ -184,6 +184,7 @@ impl Store {
             partial: remarks.partial,
             distinct: remarks.distinct,
             notes: remarks.notes,
+            facts: remarks.facts,
             built_at: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default()

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::baseline::{Baseline, bag_of_tokens, majority};
 use crate::error::Result;
-use crate::{Check, Key, Parts, Progress, Sink, Splits};
+use crate::{Check, Key, Parts, Progress, Remote, Sink, Splits};
 
 /// What a task is, independent of any option.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -168,6 +168,11 @@ pub trait Task: Sync {
     /// so that they share a stored entry. By default: all of it.
     fn identity(&self, key: &Key) -> Key {
         key.clone()
+    }
+
+    /// The published files that its official source reads, as far as they have an address.
+    fn remote(&self) -> &'static [Remote] {
+        &[]
     }
 
     /// Writes all rows of train, val and test into `sink`, in an order that depends on the request alone.

@@ -2,15 +2,29 @@
 
 use crate::Task;
 
+mod image;
 pub mod listops;
 pub mod pathfinder;
+mod retrieval;
+mod text;
 mod toy;
 
+pub use image::Image;
 pub use listops::ListOps;
+pub use retrieval::Retrieval;
+pub use text::Text;
 pub use toy::Toy;
 
 /// All tasks, in the order in which tables list them.
-pub static TASKS: &[&dyn Task] = &[&ListOps, &pathfinder::PATHFINDER, &pathfinder::PATHX, &Toy];
+pub static TASKS: &[&dyn Task] = &[
+    &ListOps,
+    &Text,
+    &Retrieval,
+    &Image,
+    &pathfinder::PATHFINDER,
+    &pathfinder::PATHX,
+    &Toy,
+];
 
 /// The task of this name.
 pub fn find(name: &str) -> Option<&'static dyn Task> {

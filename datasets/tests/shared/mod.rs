@@ -2,19 +2,26 @@
 
 use std::env;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The files of a `.tar.zst` archive, by name; nothing, with a word about it, where the archive is not at hand.
+/// Where an archive lies; nothing, with a word about it, where it is not at hand.
 #[allow(clippy::print_stderr)]
-pub fn unpack(archive: &str) -> Option<Vec<(String, Vec<u8>)>> {
+pub fn find(archive: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let root = env::var_os("LRA_SHARED_DATA").map_or(beside, PathBuf::from);
-    let Ok(file) = File::open(root.join(archive)) else {
+    let path = root.join(archive);
+    if !path.is_file() {
         eprintln!("skipped: {archive} is not in {}", root.display());
         return None;
-    };
-    let plain = ruzstd::decoding::StreamingDecoder::new(BufReader::new(file)).unwrap();
+    }
+    Some(path)
+}
+
+/// The files of a `.tar.zst` archive, by name; nothing, with a word about it, where the archive is not at hand.
+#[allow(dead_code)] // Not every test file needs all of this module.
+pub fn unpack(archive: &str) -> Option<Vec<(String, Vec<u8>)>> {
+    let plain = zstd::Decoder::new(File::open(find(archive)?).unwrap()).unwrap();
     let mut files = Vec::new();
     for entry in tar::Archive::new(plain).entries().unwrap() {
         let mut entry = entry.unwrap();

@@ -1,0 +1,399 @@
+//! Raw files, whether they lie in a folder or in a tar archive (plain, gzip or zstd), one after the other.
+//!
+//! Nothing is ever unpacked to disk: an archive is read once from front to back, and what a task wants of it goes
+//! straight to its reader. So no member can land outside of a folder; one whose name would is refused all the same,
+//! because an archive that has it is not what it says. What an archive may cost is bounded: extended headers by
+//! [`LONGEST_NAME`], members by whoever reads them ([`Member::bytes`]), the whole by [`MOST_GROWTH`].
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::read::MultiGzDecoder;
+use tar::{Archive, EntryType};
+
+use crate::Progress;
+use crate::error::{Error, Result, io as io_error};
+
+/// Longest name of a member, in bytes.
+const LONGEST_NAME: u64 = 4096;
+
+/// An archive may unpack to this many times its size (text packs to a fifth or so, deflate can reach a thousandth)...
+const MOST_GROWTH: u64 = 200;
+
+/// ... and to this many bytes in any case: small archives may well hold a long run of equal bytes.
+const FREE_GROWTH: u64 = 64 << 20;
+
+/// How deep folders are searched for raw files, below the one given.
+const DEEPEST: usize = 4;
+
+/// Most entries that folders are searched through; the published tasks have 200,000 files at most.
+const MOST_ENTRIES: usize = 2_000_000;
+
+/// A raw input as found on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Raw {
+    /// A folder of files.
+    Folder(PathBuf),
+    /// A tar archive, packed or not.
+    Archive(PathBuf),
+    /// A parquet file.
+    Parquet(PathBuf),
+    /// Any other file.
+    File(PathBuf),
+}
+
+impl Raw {
+    /// What lies at `path`, judged by its first bytes and not by its name; nothing where nothing is.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn at(path: &Path) -> Result<Option<Raw>> {
+        match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_error("read", path)(error)),
+            Ok(found) if found.is_dir() => return Ok(Some(Raw::Folder(path.to_owned()))),
+            Ok(_) => {}
+        }
+        let mut file = File::open(path).map_err(io_error("read", path))?;
+        let mut start = Vec::new();
+        let mut bounded = (&mut file).take(512);
+        bounded
+            .read_to_end(&mut start)
+            .map_err(io_error("read", path))?;
+        let path = path.to_owned();
+        let is_tar = start.get(257..262) == Some(b"ustar");
+        Ok(Some(match Packing::of(&start) {
+            _ if start.starts_with(b"PAR1") => Raw::Parquet(path),
+            Packing::None if !is_tar => Raw::File(path),
+            _ => Raw::Archive(path),
+        }))
+    }
+
+    /// The path that it was found at.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Raw::Folder(path) | Raw::Archive(path) | Raw::Parquet(path) | Raw::File(path) => path,
+        }
+    }
+
+    /// Gives every file that `wanted` says yes to (by its name: slashes forward, relative to the folder or archive) to
+    /// `visit`; from a folder in the order of names, from an archive in its own order. Progress counts bytes on disk.
+    ///
+    /// # Errors
+    /// The folder or archive cannot be read or is not what it should be; and those of `visit`.
+    pub(crate) fn members(
+        &self,
+        what: &str,
+        progress: &dyn Progress,
+        wanted: &dyn Fn(&str) -> bool,
+        visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let outcome = match self {
+            Raw::Folder(folder) => {
+                progress.begin(what, None);
+                each_in_folder(folder, progress, wanted, visit)
+            }
+            Raw::Archive(path) => {
+                let bytes = fs::metadata(path).map_err(io_error("read", path))?.len();
+                progress.begin(what, Some(bytes));
+                each_in_archive(path, bytes, progress, wanted, visit)
+            }
+            Raw::Parquet(path) | Raw::File(path) => Err(Error::File {
+                file: path.clone(),
+                problem: "neither a folder nor a tar archive (.tar, .tar.gz, .tar.zst)".to_owned(),
+            }),
+        };
+        progress.finish();
+        outcome
+    }
+}
+
+/// One file of a folder or archive.
+pub(crate) struct Member<'a> {
+    /// Its name, relative, with forward slashes.
+    pub(crate) name: &'a str,
+    /// Its size, as far as the file system or the archive says.
+    pub(crate) size: u64,
+    /// For messages: its path, or the archive's path with its name below.
+    pub(crate) path: PathBuf,
+    pub(crate) content: &'a mut dyn Read,
+}
+
+impl Member<'_> {
+    /// All of it, at most `limit` bytes, behind what `buffer` has already. Gives the number of bytes.
+    ///
+    /// # Errors
+    /// It is larger, ends early, or cannot be read.
+    pub(crate) fn bytes(&mut self, limit: u64, buffer: &mut Vec<u8>) -> Result<usize> {
+        let start = buffer.len();
+        let count = (&mut self.content)
+            .take(limit + 1)
+            .read_to_end(buffer)
+            .map_err(unreadable(&self.path))?;
+        if count as u64 > limit {
+            buffer.truncate(start);
+            return Err(self.wrong(format!("larger than {limit} bytes")));
+        }
+        if (count as u64) < self.size {
+            buffer.truncate(start);
+            return Err(self.wrong(format!("ends after {count} of {} bytes", self.size)));
+        }
+        Ok(count)
+    }
+
+    /// An error about the file as a whole.
+    pub(crate) fn wrong(&self, problem: impl Into<String>) -> Error {
+        Error::File {
+            file: self.path.clone(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// What a read error means: of a packed file mostly that the file is damaged, which no retry mends.
+pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |error| {
+        use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+        match error.kind() {
+            InvalidData | InvalidInput | Other | UnexpectedEof => Error::File {
+                file: path.to_owned(),
+                problem: format!("damaged or incomplete: {error}"),
+            },
+            _ => io_error("read", path)(error),
+        }
+    }
+}
+
+/// The paths below a folder, as deep as raw files may lie, in the order of names. Hidden ones are left out.
+pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut entries = 0;
+    let mut open = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = open.pop() {
+        for item in fs::read_dir(&folder).map_err(io_error("read", &folder))? {
+            let item = item.map_err(io_error("read", &folder))?;
+            entries += 1;
+            if entries > MOST_ENTRIES {
+                let problem = format!(
+                    "more than {MOST_ENTRIES} files: name the folder that has the published ones"
+                );
+                return Err(Error::File {
+                    file: folder,
+                    problem,
+                });
+            }
+            if item.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            let path = item.path();
+            // Follows links, since raw data may well be linked; the depth bounds a cycle.
+            match fs::metadata(&path) {
+                Ok(found) if found.is_dir() && depth < DEEPEST => open.push((path, depth + 1)),
+                Ok(found) if found.is_file() => files.push(path),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn each_in_folder(
+    folder: &Path,
+    progress: &dyn Progress,
+    wanted: &dyn Fn(&str) -> bool,
+    visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
+) -> Result<()> {
+    for path in files_below(folder)? {
+        let Ok(relative) = path.strip_prefix(folder) else {
+            continue;
+        };
+        let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
+        let name = parts.join("/");
+        if !wanted(&name) {
+            continue;
+        }
+        let mut file = File::open(&path).map_err(io_error("read", &path))?;
+        let size = file.metadata().map_err(io_error("read", &path))?.len();
+        visit(Member {
+            name: &name,
+            size,
+            path,
+            content: &mut file,
+        })?;
+        progress.advance(size);
+    }
+    Ok(())
+}
+
+fn each_in_archive(
+    path: &Path,
+    bytes: u64,
+    progress: &dyn Progress,
+    wanted: &dyn Fn(&str) -> bool,
+    visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
+) -> Result<()> {
+    let file = File::open(path).map_err(io_error("read", path))?;
+    let consumed = Arc::new(AtomicU64::new(0));
+    let input = unpacked(file, bytes, consumed.clone()).map_err(unreadable(path))?;
+    let mut archive = Archive::new(input);
+    let damaged = |error: io::Error| unreadable(path)(error);
+    let wrong = |problem: String| Error::File {
+        file: path.to_owned(),
+        problem,
+    };
+    // `raw` keeps the crate from reading extended headers of any size into memory.
+    let entries = archive.entries().map_err(damaged)?.raw(true);
+    let mut long_name: Option<Vec<u8>> = None;
+    let mut reported = 0;
+    for entry in entries {
+        let mut entry = entry.map_err(damaged)?;
+        let kind = entry.header().entry_type();
+        if kind.is_gnu_longname() || kind.is_pax_local_extensions() {
+            let mut text = Vec::new();
+            (&mut entry)
+                .take(LONGEST_NAME + 1)
+                .read_to_end(&mut text)
+                .map_err(damaged)?;
+            if text.len() as u64 > LONGEST_NAME {
+                return Err(wrong(format!(
+                    "a name of more than {LONGEST_NAME} bytes in the archive"
+                )));
+            }
+            long_name = match kind {
+                EntryType::GNULongName => Some(until_nul(&text).to_vec()),
+                _ => pax_path(&text).or(long_name),
+            };
+            continue;
+        }
+        let given = match long_name.take() {
+            Some(name) => name,
+            None => entry.header().path_bytes().into_owned(),
+        };
+        let given = String::from_utf8_lossy(&given);
+        if kind == EntryType::GNUSparse {
+            return Err(wrong(format!(
+                "`{given}` is stored sparsely, which no published archive is"
+            )));
+        }
+        if !matches!(kind, EntryType::Regular | EntryType::Continuous) {
+            continue; // Folders, links, devices: nothing to read.
+        }
+        let name = safe_name(&given)
+            .ok_or_else(|| wrong(format!("`{given}` would lie outside of the archive")))?;
+        if wanted(&name) {
+            let size = entry.header().entry_size().map_err(damaged)?;
+            visit(Member {
+                name: &name,
+                size,
+                path: path.join(&name),
+                content: &mut entry,
+            })?;
+        }
+        let now = consumed.load(Ordering::Relaxed);
+        progress.advance(now - reported);
+        reported = now;
+    }
+    // What is behind the last member holds the checksum of the packed stream.
+    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(damaged)?;
+    Ok(())
+}
+
+/// The name with `.` parts left out; nothing where it is absolute, empty, or leads upwards.
+fn safe_name(name: &str) -> Option<String> {
+    if name.starts_with(['/', '\\']) || name.get(1..3) == Some(":\\") {
+        return None;
+    }
+    let parts: Vec<&str> = name
+        .split('/')
+        .filter(|part| !matches!(*part, "" | "."))
+        .collect();
+    let upwards = |part: &&str| *part == ".." || part.split('\\').any(|part| part == "..");
+    (!parts.is_empty() && !parts.iter().any(upwards)).then(|| parts.join("/"))
+}
+
+fn until_nul(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|&byte| byte == 0);
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// The `path` record of an extended header, whose records are `<length> <key>=<value>\n`.
+fn pax_path(mut text: &[u8]) -> Option<Vec<u8>> {
+    let mut found = None;
+    while let Some(space) = text.iter().position(|&byte| byte == b' ') {
+        let length: usize = std::str::from_utf8(&text[..space]).ok()?.parse().ok()?;
+        let record = text.get(space + 1..length.checked_sub(1)?)?;
+        if let Some(path) = record.strip_prefix(b"path=") {
+            found = Some(path.to_vec());
+        }
+        text = text.get(length..)?;
+    }
+    found
+}
+
+enum Packing {
+    None,
+    Gzip,
+    Zstd,
+}
+
+impl Packing {
+    fn of(start: &[u8]) -> Packing {
+        match start {
+            [0x1f, 0x8b, ..] => Packing::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Packing::Zstd,
+            _ => Packing::None,
+        }
+    }
+}
+
+/// What a file holds when unpacked, with a bound on how much that may be. `consumed` counts the file's own bytes.
+fn unpacked(mut file: File, bytes: u64, consumed: Arc<AtomicU64>) -> io::Result<Box<dyn Read>> {
+    let mut start = [0; 4];
+    let count = file.read(&mut start)?;
+    file.rewind()?;
+    let counted = BufReader::with_capacity(1 << 18, Counted { file, consumed });
+    let unpacked: Box<dyn Read> = match Packing::of(&start[..count]) {
+        Packing::Gzip => Box::new(MultiGzDecoder::new(counted)),
+        // Refuses by itself windows of more than 128 MiB.
+        Packing::Zstd => Box::new(zstd::Decoder::with_buffer(counted)?),
+        Packing::None => return Ok(Box::new(counted)),
+    };
+    let left = bytes.saturating_mul(MOST_GROWTH).max(FREE_GROWTH);
+    // Tar reads headers of 512 bytes.
+    let bounded = Bounded { unpacked, left };
+    Ok(Box::new(BufReader::with_capacity(1 << 16, bounded)))
+}
+
+struct Counted {
+    file: File,
+    consumed: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.consumed.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+struct Bounded {
+    unpacked: Box<dyn Read>,
+    left: u64,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.unpacked.read(buffer)?;
+        self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
+            io::Error::other(format!(
+                "it unpacks to more than {MOST_GROWTH} times its size"
+            ))
+        })?;
+        Ok(count)
+    }
+}

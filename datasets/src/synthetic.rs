@@ -1,0 +1,95 @@
+//! What the stand-ins of text, retrieval and image have in common.
+
+use std::ops::RangeInclusive;
+
+use rand_chacha::ChaCha8Rng;
+
+use crate::draws::{below, stream};
+use crate::error::Result;
+use crate::options::within;
+use crate::{About, Key, Part, Progress, Protocol, Source, Task};
+
+/// Options that only drawn data has.
+pub(crate) const DRAWN: [&str; 4] = ["seed", "train", "val", "test"];
+
+/// Rows that share one stream of random numbers.
+const CHUNK: u64 = 64;
+
+/// How many rows a split may have.
+const ROWS: RangeInclusive<u32> = 1..=1_000_000;
+
+/// Maps a key to the part that decides its bytes: `unused` options of its source get their defaults, and drawn data,
+/// whose splits are drawn apart, has the clean protocol.
+pub(crate) fn identity(task: &dyn Task, key: &Key, unused: &[&str]) -> Key {
+    let mut identity = key.clone();
+    if key.source == Source::Synthetic {
+        identity.protocol = Protocol::Clean;
+    }
+    let defaults = task.defaults();
+    for option in unused {
+        if let (Some(value), Some(default)) =
+            (identity.options.get_mut(option), defaults.get(option))
+        {
+            *value = default.clone();
+        }
+    }
+    identity
+}
+
+/// The sizes of the three splits.
+pub(crate) struct Rows {
+    pub(crate) train: u32,
+    pub(crate) val: u32,
+    pub(crate) test: u32,
+}
+
+impl Rows {
+    /// Checks that each is possible.
+    pub(crate) fn check(&self, about: &About) -> Result<()> {
+        within(about, "train", self.train, ROWS)?;
+        within(about, "val", self.val, ROWS)?;
+        within(about, "test", self.test, ROWS)
+    }
+
+    /// Calls `draw` for every row of every split. The generator that it gets is a function of purpose, seed, split and
+    /// row alone; labels are dealt in turn, so that every split is balanced.
+    pub(crate) fn draw(
+        &self,
+        about: &About,
+        seed: u64,
+        progress: &dyn Progress,
+        mut draw: impl FnMut(Part, &mut ChaCha8Rng, u8) -> Result<()>,
+    ) -> Result<()> {
+        let purpose = format!("synthetic {}", about.name);
+        let sizes = [self.train, self.val, self.test];
+        let total = sizes.iter().map(|&rows| u64::from(rows)).sum();
+        progress.begin("drawing a stand-in", Some(total));
+        for (number, (part, rows)) in Part::ALL.into_iter().zip(sizes).enumerate() {
+            let rows = u64::from(rows);
+            for chunk in 0..rows.div_ceil(CHUNK) {
+                // A million rows are 2^14 chunks: the streams of the splits are 2^32 apart.
+                let mut rng = stream(&purpose, seed, ((number as u64) << 32) | chunk);
+                let rows = chunk * CHUNK..rows.min((chunk + 1) * CHUNK);
+                for row in rows.clone() {
+                    draw(part, &mut rng, (row % about.classes as u64) as u8)?;
+                }
+                progress.advance(rows.end - rows.start);
+            }
+        }
+        progress.finish();
+        Ok(())
+    }
+}
+
+/// A whole number from `range`, each equally likely.
+pub(crate) fn between(rng: &mut ChaCha8Rng, range: RangeInclusive<u32>) -> u32 {
+    range.start() + below(rng, range.end() - range.start() + 1)
+}
+
+/// A meaningless word of one to three syllables, in lower case.
+pub(crate) fn word(rng: &mut ChaCha8Rng, text: &mut Vec<u8>) {
+    for _ in 0..between(rng, 1..=3) {
+        text.push(b"bcdfghjklmnprstvwz"[below(rng, 18) as usize]);
+        text.push(b"aeiou"[below(rng, 5) as usize]);
+    }
+}

@@ -1,0 +1,76 @@
+//! From three channels to one, as the 2021 code's image library does it.
+
+use super::{PIXELS, SIDE};
+
+/// The grey value of a pixel. Of the 16.7 million colours, 71 come out one lower or higher when the channels are
+/// multiplied by 1/255 instead of divided by 255.
+pub(super) fn grey(red: u8, green: u8, blue: u8) -> u8 {
+    let share = |channel: u8| f32::from(channel) / 255.0;
+    let light = 0.2989 * share(red) + 0.5870 * share(green) + 0.1140 * share(blue);
+    // At most 0.9999 * 255.5, which is cut to 255.
+    (light * 255.5) as u8
+}
+
+/// A whole picture whose three channels lie one behind the other (`planar`), or pixel by pixel.
+pub(super) fn picture(bytes: &[u8; 3 * PIXELS], planar: bool) -> [u8; PIXELS] {
+    std::array::from_fn(|i| match planar {
+        true => grey(bytes[i], bytes[PIXELS + i], bytes[2 * PIXELS + i]),
+        false => grey(bytes[3 * i], bytes[3 * i + 1], bytes[3 * i + 2]),
+    })
+}
+
+/// A square picture made smaller: every pixel is the mean of a block, rounded.
+pub(super) fn smaller(pixels: &[u8], side: usize) -> Vec<u8> {
+    let block = SIDE / side;
+    let mean = |i: usize| {
+        let (top, left) = (i / side * block, i % side * block);
+        let row = |y: usize| &pixels[(top + y) * SIDE + left..][..block];
+        let sum: usize = (0..block)
+            .flat_map(row)
+            .map(|&grey| usize::from(grey))
+            .sum();
+        let count = block * block;
+        ((sum + count / 2) / count) as u8
+    };
+    (0..side * side).map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule() {
+        assert_eq!([grey(0, 0, 0), grey(255, 255, 255)], [0, 255]);
+        // 0.2989 * 255.5 = 76.4, 0.5870 * 255.5 = 149.98, 0.1140 * 255.5 = 29.1: cut, not rounded.
+        assert_eq!(
+            [grey(255, 0, 0), grey(0, 255, 0), grey(0, 0, 255)],
+            [76, 149, 29]
+        );
+        // 0.9999 * 128 / 255 * 255.5 = 128.2; 0.9999 * 1.00196 = 1.0019 for one.
+        assert_eq!(
+            [grey(128, 128, 128), grey(1, 1, 1), grey(1, 0, 0)],
+            [128, 1, 0]
+        );
+    }
+
+    #[test]
+    fn layouts_agree() {
+        let planar: [u8; 3 * PIXELS] = std::array::from_fn(|i| (i * 7 % 251) as u8);
+        let interleaved = std::array::from_fn(|i| planar[i % 3 * PIXELS + i / 3]);
+        assert_eq!(picture(&planar, true), picture(&interleaved, false));
+    }
+
+    #[test]
+    fn blocks_are_averaged() {
+        let mut pixels = [10; PIXELS];
+        pixels[SIDE + 1] = 12; // Mean 10.5 of the first block of four.
+        pixels[PIXELS - 1] = 11; // Mean 10.25 of the last.
+        let small = smaller(&pixels, 16);
+        assert_eq!(
+            (small.len(), small[0], small[1], small[255]),
+            (256, 11, 10, 10)
+        );
+        assert_eq!(smaller(&pixels, 32), pixels);
+    }
+}

@@ -1,0 +1,188 @@
+//! Image: which of ten things does a small picture show, read pixel by pixel in grey?
+//!
+//! The published task is CIFAR-10 (Krizhevsky 2009): 32 x 32 pixels, row by row, as 1,024 tokens. Model id = grey value;
+//! there is no padding. 45,000 pictures train, 5,000 validate, 10,000 test; which picture of train validates is part of
+//! the published task ([`membership`]), the same under both protocols. Rows lie in the order of the published files.
+//!
+//! Grey ([`grey`]): every channel over 255, 0.2989 R + 0.5870 G + 0.1140 B, times 255.5, cut to a whole number; all in
+//! 32-bit floats, from left to right.
+//!
+//! Files that lack pictures are refused; with the option `allow_partial` they are read, and the data is marked.
+//! `max_length` 256 or 64 is the same task on 16 x 16 or 8 x 8 pixels, each the mean of four or sixteen: `image@256`.
+//!
+//! Stand-in (`synthetic`): a dark and a bright disc of the same size on grey noise. The class is the direction from the dark
+//! one to the bright one, in ten sectors. All classes have the same grey values in the same number, and either
+//! disc alone is anywhere; the class lies in where they are to each other.
+
+mod grey;
+mod membership;
+mod pictures;
+mod published;
+mod records;
+mod synthetic;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::options::parse;
+use crate::synthetic::{DRAWN, Rows, identity};
+use crate::{
+    About, Check, Key, Progress, Protocol, Remote, Request, Shape, Sink, Source, Splits, Task,
+    facts,
+};
+
+/// The classes, by label.
+const CLASSES: [&str; 10] = [
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+];
+
+/// Pixels on a side.
+const SIDE: usize = 32;
+
+/// Pixels of a picture.
+const PIXELS: usize = SIDE * SIDE;
+
+static ABOUT: About = About {
+    name: "image",
+    title: "Image",
+    summary: "Which of ten things does a small picture show, read pixel by pixel in grey?",
+    paper: "Krizhevsky 2009 (CIFAR-10); as a sequence of grey pixels in Tay et al. 2021 (arXiv:2011.04006)",
+    version: 1,
+    vocabulary: 256,
+    first_id: 0,
+    classes: CLASSES.len(),
+    towers: 1,
+    sources: &[Source::Official, Source::Synthetic],
+};
+
+static REMOTE: [Remote; 1] = [Remote {
+    url: "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    file: published::ARCHIVE,
+    bytes: Some(170_052_171),
+    sha256: Some("c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),
+    note: "no open licence: for research, not to be passed on",
+}];
+
+/// The image task.
+pub struct Image;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    max_length: u32,
+    allow_partial: bool,
+    seed: u64,
+    train: u32,
+    val: u32,
+    test: u32,
+}
+
+impl Options {
+    fn read(options: &Value) -> Result<Options> {
+        let read: Options = parse(&ABOUT, &Image.defaults(), options)?;
+        if ![64, 256, 1024].contains(&read.max_length) {
+            return Err(Error::Option {
+                task: ABOUT.name,
+                key: "max_length".to_owned(),
+                value: read.max_length.to_string(),
+                allowed: "1024 (32 x 32 pixels), 256 (16 x 16) or 64 (8 x 8)".to_owned(),
+            });
+        }
+        read.rows().check(&ABOUT)?;
+        Ok(read)
+    }
+
+    fn rows(&self) -> Rows {
+        Rows {
+            train: self.train,
+            val: self.val,
+            test: self.test,
+        }
+    }
+
+    /// Pixels on a side of the stored pictures.
+    fn side(&self) -> usize {
+        self.max_length.isqrt() as usize
+    }
+}
+
+impl Task for Image {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    /// `seed`, `train`, `val` and `test` are of the stand-in, `allow_partial` of the published pictures.
+    fn defaults(&self) -> Value {
+        json!({
+            "max_length": PIXELS, "allow_partial": false, "seed": 0, "train": 8000, "val": 500, "test": 1000,
+        })
+    }
+
+    fn shape(&self, options: &Value) -> Result<Shape> {
+        let max_length = Options::read(options)?.max_length as usize;
+        let label = match max_length {
+            PIXELS => "image".to_owned(),
+            other => format!("image@{other}"),
+        };
+        Ok(Shape { max_length, label })
+    }
+
+    fn identity(&self, key: &Key) -> Key {
+        let mut identity = match key.source {
+            Source::Official => identity(self, key, &DRAWN),
+            _ => identity(self, key, &["allow_partial"]),
+        };
+        identity.protocol = Protocol::Clean;
+        identity
+    }
+
+    fn remote(&self) -> &'static [Remote] {
+        &REMOTE
+    }
+
+    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+        let options = Options::read(request.options)?;
+        match request.source {
+            Source::Synthetic => synthetic::draw(&options, request.progress, sink),
+            _ => published::build(&options, request, sink),
+        }
+    }
+
+    fn draw(&self, towers: &[&[u8]], label: u8) -> String {
+        let mut text = String::new();
+        for pixels in towers {
+            let width = match pixels.len().isqrt() {
+                side if side * side == pixels.len() => side.max(1),
+                _ => SIDE,
+            };
+            for row in pixels.chunks(width) {
+                text.extend(row.iter().flat_map(|&grey| [shade(grey); 2]));
+                text.push('\n');
+            }
+        }
+        let class = CLASSES.get(usize::from(label));
+        text.push_str(class.unwrap_or(&"none of the ten classes"));
+        text.push('\n');
+        text
+    }
+
+    fn verify(&self, splits: &Splits, _progress: &dyn Progress) -> Vec<Check> {
+        facts::check(&splits.manifest, &published::known())
+    }
+}
+
+/// A character about as light as a grey value, on a dark terminal.
+fn shade(grey: u8) -> char {
+    const SHADES: [char; 10] = [' ', '.', ':', '-', '=', '+', '*', '#', '%', '@'];
+    SHADES[usize::from(grey) * SHADES.len() / 256]
+}

@@ -1,0 +1,170 @@
+//! A set of grey pictures with their places in the published order, and the reading of colour pictures as PNG.
+
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use image::codecs::png::PngDecoder;
+use image::{ColorType, ImageDecoder, Limits};
+use sha2::{Digest as _, Sha256};
+
+use super::{CLASSES, PIXELS, SIDE, grey};
+use crate::Progress;
+use crate::archive::Member;
+use crate::error::{Error, Result};
+use crate::parquet::{self, Columns};
+
+/// Largest PNG file of a picture; unpacked it has 3 KiB.
+const LARGEST_PNG: u64 = 1 << 16;
+
+/// Pictures of one published split.
+#[derive(Debug, Default)]
+pub(super) struct Pictures {
+    found: Vec<Picture>,
+}
+
+#[derive(Debug)]
+pub(super) struct Picture {
+    /// Place in the published files of its split, from 0.
+    pub(super) place: usize,
+    pub(super) label: u8,
+    pub(super) pixels: [u8; PIXELS],
+}
+
+impl Picture {
+    /// A hash of the pixels.
+    pub(super) fn hash(&self) -> [u8; 32] {
+        Sha256::digest(self.pixels).into()
+    }
+}
+
+impl Pictures {
+    pub(super) fn push(&mut self, place: usize, label: u8, pixels: [u8; PIXELS]) {
+        self.found.push(Picture {
+            place,
+            label,
+            pixels,
+        });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// In the order of their places, whatever order they were read in.
+    pub(super) fn sorted(&mut self) -> &[Picture] {
+        self.found.sort_by_key(|picture| picture.place);
+        &self.found
+    }
+
+    /// Number of pictures of each class, of those with these places.
+    pub(super) fn labels(&self, places: std::ops::Range<usize>) -> [usize; CLASSES.len()] {
+        let mut counts = [0; CLASSES.len()];
+        for picture in &self.found {
+            if places.contains(&picture.place) {
+                counts[usize::from(picture.label)] += 1;
+            }
+        }
+        counts
+    }
+
+    /// Whether the places are 0, 1, 2 and so on; makes them so where they are 1, 2, 3 and so on.
+    pub(super) fn numbered(&mut self) -> bool {
+        let first = match self.sorted().first() {
+            Some(picture) if picture.place <= 1 => picture.place,
+            _ => return false,
+        };
+        for picture in &mut self.found {
+            picture.place -= first;
+        }
+        let mut places = self.found.iter().enumerate();
+        places.all(|(place, picture)| picture.place == place)
+    }
+
+    /// Numbers them in the order of their hashes, which is the same whatever order they were read in.
+    pub(super) fn number(&mut self) {
+        self.found
+            .sort_by_cached_key(|picture| (picture.hash(), picture.label));
+        for (place, picture) in self.found.iter_mut().enumerate() {
+            picture.place = place;
+        }
+    }
+}
+
+/// A PNG file `.../{train,test}/<class>/<name>.png`, the class by name or number: whether of test, label, and the number
+/// that the file's name begins with.
+pub(super) fn placed(name: &str) -> Option<(bool, u8, Option<usize>)> {
+    let mut parts = name.rsplit('/');
+    let (file, class, split) = (parts.next()?, parts.next()?, parts.next()?);
+    let stem = file.strip_suffix(".png")?;
+    let of_test = match split {
+        "train" => false,
+        "test" => true,
+        _ => return None,
+    };
+    let mut labels = 0..CLASSES.len();
+    let label = labels.find(|&label| CLASSES[label] == class || label.to_string() == class)?;
+    let digits = stem.bytes().take_while(u8::is_ascii_digit).count();
+    Some((of_test, label as u8, stem[..digits].parse().ok()))
+}
+
+/// Reads one PNG file of a folder or archive.
+pub(super) fn read_member(member: &mut Member<'_>) -> Result<[u8; PIXELS]> {
+    let mut bytes = Vec::new();
+    member.bytes(LARGEST_PNG, &mut bytes)?;
+    decode(&bytes).map_err(|problem| member.wrong(problem))
+}
+
+/// Reads the parquet files of one split, which have the columns `img.bytes` and `label`, in the published order.
+pub(super) fn read_parquet(
+    files: &[PathBuf],
+    progress: &dyn Progress,
+    pictures: &mut Pictures,
+) -> Result<()> {
+    let columns = Columns {
+        bytes: "img.bytes",
+        number: "label",
+        longest: LARGEST_PNG as usize,
+    };
+    for file in files {
+        parquet::read(file, &columns, &mut |row, png, label| {
+            let wrong = |problem: String| wrong_row(file, row, problem);
+            let known = u8::try_from(label)
+                .ok()
+                .filter(|label| usize::from(*label) < CLASSES.len());
+            let label = known.ok_or_else(|| wrong(format!("the label {label} is not 0 to 9")))?;
+            let pixels = decode(png).map_err(wrong)?;
+            pictures.push(pictures.len(), label, pixels);
+            progress.advance(1);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn wrong_row(file: &Path, line: u64, problem: String) -> Error {
+    Error::Row {
+        file: file.to_owned(),
+        line,
+        problem,
+    }
+}
+
+/// A PNG picture of the published size, in grey.
+pub(super) fn decode(png: &[u8]) -> Result<[u8; PIXELS], String> {
+    let mut limits = Limits::default();
+    limits.max_alloc = Some(1 << 20);
+    let unreadable = |error| format!("not a readable PNG picture: {error}");
+    let decoder = PngDecoder::with_limits(Cursor::new(png), limits).map_err(unreadable)?;
+    let (width, height) = decoder.dimensions();
+    if (width as usize, height as usize) != (SIDE, SIDE) {
+        return Err(format!(
+            "{width} x {height} pixels instead of {SIDE} x {SIDE}"
+        ));
+    }
+    if decoder.color_type() != ColorType::Rgb8 {
+        return Err("not a picture of three channels of eight bits".to_owned());
+    }
+    let mut bytes = [0; 3 * PIXELS];
+    decoder.read_image(&mut bytes).map_err(unreadable)?;
+    Ok(grey::picture(&bytes, false))
+}

@@ -1,0 +1,71 @@
+//! The binary files: records of one label byte and three channels of 1,024 bytes, 10,000 to a file.
+
+use super::pictures::{Pictures, wrong_row};
+use super::{CLASSES, PIXELS, grey};
+use crate::archive::{Member, unreadable};
+use crate::error::Result;
+
+/// Pictures in a file.
+pub(super) const RECORDS: usize = 10_000;
+
+/// Files of train.
+pub(super) const BATCHES: usize = 5;
+
+const RECORD_BYTES: usize = 1 + 3 * PIXELS;
+
+/// Which of the files a name is: 0 to 4 of train, 5 of test.
+pub(super) fn placed(name: &str) -> Option<usize> {
+    let file = name.rsplit('/').next()?;
+    (0..=BATCHES).find(|&number| file_name(number) == file)
+}
+
+/// The name of a file.
+pub(super) fn file_name(number: usize) -> String {
+    match number {
+        BATCHES => "test_batch.bin".to_owned(),
+        train => format!("data_batch_{}.bin", train + 1),
+    }
+}
+
+/// Reads one file. Its pictures get the places that it has in its split.
+pub(super) fn read(
+    member: &mut Member<'_>,
+    number: usize,
+    allow_partial: bool,
+    pictures: &mut Pictures,
+) -> Result<()> {
+    let full = (RECORDS * RECORD_BYTES) as u64;
+    let whole =
+        member.size.is_multiple_of(RECORD_BYTES as u64) && (1..=full).contains(&member.size);
+    if member.size != full && !(allow_partial && whole) {
+        let remedy = match (whole, allow_partial) {
+            (true, _) => {
+                "; to read a part of the pictures all the same: --set data.allow_partial=true"
+            }
+            (false, true) => "; a part has to be whole records, at most as many",
+            (false, false) => "",
+        };
+        return Err(member.wrong(format!(
+            "{} bytes instead of {full} ({RECORDS} records of {RECORD_BYTES} bytes){remedy}",
+            member.size
+        )));
+    }
+    let first = match number {
+        BATCHES => 0,
+        train => train * RECORDS,
+    };
+    let mut record = [0; RECORD_BYTES];
+    for index in 0..member.size as usize / RECORD_BYTES {
+        member
+            .content
+            .read_exact(&mut record)
+            .map_err(unreadable(&member.path))?;
+        let [label, channels @ ..] = &record;
+        if usize::from(*label) >= CLASSES.len() {
+            let problem = format!("record with the label {label}, which is not 0 to 9");
+            return Err(wrong_row(&member.path, index as u64 + 1, problem));
+        }
+        pictures.push(first + index, *label, grey::picture(channels, true));
+    }
+    Ok(())
+}

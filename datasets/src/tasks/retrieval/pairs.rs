@@ -1,0 +1,117 @@
+//! The published form: label, id, id, text, text, separated by tabs; no header, and quotes mean nothing.
+
+use std::collections::HashSet;
+
+use super::literal::decode;
+use crate::archive::Member;
+use crate::error::Result;
+use crate::lines::Lines;
+use crate::{Part, Sink};
+
+/// Longest line; two papers have 60 KB or so.
+const LONGEST_LINE: u64 = 64 << 20;
+
+/// Longest id of a paper.
+const LONGEST_ID: usize = 256;
+
+/// Which of the files a name is.
+pub(super) fn placed(name: &str) -> Option<Part> {
+    match name.rsplit('/').next()? {
+        "new_aan_pairs.train.tsv" => Some(Part::Train),
+        "new_aan_pairs.eval.tsv" => Some(Part::Val),
+        "new_aan_pairs.test.tsv" => Some(Part::Test),
+        _ => None,
+    }
+}
+
+/// Cuts texts to their length, and reads them as they are or as literals.
+pub(super) struct Reader {
+    pub(super) max_length: usize,
+    pub(super) decode: bool,
+}
+
+/// What one file held.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    /// Pairs with label 0 and label 1.
+    pub(super) labels: [u64; 2],
+    /// The papers.
+    pub(super) ids: HashSet<Vec<u8>>,
+    /// Texts without a byte.
+    pub(super) empty: u64,
+}
+
+impl Reader {
+    /// Writes the pairs of one file as rows of `part`.
+    pub(super) fn read(&self, member: Member<'_>, part: Part, sink: &mut Sink) -> Result<Read> {
+        let mut lines = Lines::over(member.path, member.content, LONGEST_LINE);
+        let mut read = Read::default();
+        let mut line = Vec::new();
+        while let Some((number, _)) = lines.next(&mut line)? {
+            let pair = self
+                .parse(&line)
+                .map_err(|problem| lines.wrong(number, problem))?;
+            for id in pair.ids {
+                if !read.ids.contains(id) {
+                    read.ids.insert(id.to_vec());
+                }
+            }
+            read.labels[usize::from(pair.label)] += 1;
+            // A tower needs a token: an empty text is stored as one space.
+            let stored = pair.texts.each_ref().map(|text| match text.is_empty() {
+                true => &b" "[..],
+                false => text,
+            });
+            read.empty += pair.texts.iter().filter(|text| text.is_empty()).count() as u64;
+            sink.row(part, &stored, pair.label)?;
+            line.clear();
+        }
+        if read.labels == [0, 0] {
+            return Err(lines.wrong(1, "the file is empty".to_owned()));
+        }
+        Ok(read)
+    }
+
+    fn parse<'a>(&self, line: &'a [u8]) -> Result<Pair<'a>, String> {
+        let mut fields = line.split(|&byte| byte == b'\t');
+        let columns: [Option<&[u8]>; 5] = std::array::from_fn(|_| fields.next());
+        let ([Some(label), Some(id1), Some(id2), Some(text1), Some(text2)], None) =
+            (columns, fields.next())
+        else {
+            let count = line.split(|&byte| byte == b'\t').count();
+            return Err(format!(
+                "{count} columns instead of 5 (label, id, id, text, text)"
+            ));
+        };
+        let number = std::str::from_utf8(label).ok();
+        let label = match number.and_then(|text| text.trim().parse::<f64>().ok()) {
+            Some(0.0) => 0,
+            Some(1.0) => 1,
+            _ => {
+                let shown = label[..label.len().min(40)].escape_ascii();
+                return Err(format!("the label `{shown}` is neither 0 nor 1"));
+            }
+        };
+        for id in [id1, id2] {
+            if id.is_empty() || id.len() > LONGEST_ID {
+                return Err(format!("an id of {} bytes", id.len()));
+            }
+        }
+        let text = |field: &[u8]| match self.decode {
+            true => decode(field, self.max_length),
+            false => Ok(field[..field.len().min(self.max_length)].to_vec()),
+        };
+        Ok(Pair {
+            label,
+            ids: [id1, id2],
+            texts: [text(text1)?, text(text2)?],
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Pair<'a> {
+    label: u8,
+    ids: [&'a [u8]; 2],
+    texts: [Vec<u8>; 2],
+}

@@ -1,0 +1,40 @@
+//! The stand-in, as described in the module above.
+
+use rand_chacha::ChaCha8Rng;
+
+use super::{ABOUT, Options};
+use crate::draws::below;
+use crate::error::Result;
+use crate::synthetic::{between, word};
+use crate::{Progress, Sink};
+
+const TOPICS: [&[u8]; 3] = [b"Alpha", b"Gamma", b"Omega"];
+
+pub(super) fn draw(options: &Options, progress: &dyn Progress, sink: &mut Sink) -> Result<()> {
+    let topics = TOPICS.len();
+    options
+        .rows()
+        .draw(&ABOUT, options.seed, progress, |part, rng, label| {
+            let first = below(rng, topics as u32) as usize;
+            let second = match label {
+                1 => first,
+                _ => (first + 1 + below(rng, topics as u32 - 1) as usize) % topics,
+            };
+            let texts = [first, second].map(|topic| draw_text(rng, options.max_length, topic));
+            sink.row(part, &[&texts[0], &texts[1]], label)
+        })
+}
+
+fn draw_text(rng: &mut ChaCha8Rng, max_length: u32, topic: usize) -> Vec<u8> {
+    let length = between(rng, max_length / 2..=max_length * 3 / 2).min(max_length) as usize;
+    let mut text = Vec::with_capacity(length + 8);
+    while text.len() < length {
+        match below(rng, 8) {
+            0 => text.extend_from_slice(TOPICS[topic]),
+            _ => word(rng, &mut text),
+        }
+        text.push(b' ');
+    }
+    text.truncate(length);
+    text
+}

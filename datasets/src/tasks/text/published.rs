@@ -1,0 +1,151 @@
+//! From the published reviews to rows.
+
+use std::collections::HashSet;
+
+use super::ABOUT;
+use super::reviews::{self, Hash, Review, Reviews};
+use crate::error::Result;
+use crate::facts::Known;
+use crate::locate::{Form, Wanted, locate};
+use crate::{Part, Protocol, Request, Sink};
+
+/// The name of the published archive.
+pub(super) const ARCHIVE: &str = "aclImdb_v1.tar.gz";
+
+/// Reviews of each class in each published split.
+const PER_CLASS: usize = 12_500;
+
+/// What the published files give. Counts and byte totals are also those that the Hugging Face copy states (its 12 bytes
+/// per example of overhead taken off); the digests are of a copy that a second one agrees with file by file.
+static KNOWN: [(&str, &str); 13] = [
+    ("train: reviews", "12500 negative, 12500 positive"),
+    (
+        "train: ratings",
+        "1:5100 2:2284 3:2420 4:2696 7:2496 8:3009 9:2263 10:4732",
+    ),
+    ("train: bytes", "33132823"),
+    (
+        "train: digest by path",
+        "d31e49fe4b1ec203e1b38ca48afb8bfb13b841ba9191733dab5da25bc929566f",
+    ),
+    (
+        "train: digest by content",
+        "a9d47e0f568cefbe1c58530d0c9a46fb7cf1fca0b9fee722ab97214997a9d828",
+    ),
+    ("train: distinct texts", "24904"),
+    ("test: reviews", "12500 negative, 12500 positive"),
+    (
+        "test: ratings",
+        "1:5022 2:2302 3:2541 4:2635 7:2307 8:2850 9:2344 10:4999",
+    ),
+    ("test: bytes", "32350685"),
+    (
+        "test: digest by path",
+        "a0e5123c2b1dd44a033a0b9e7f730325292c16a8ccd299286bbf546d93b2065b",
+    ),
+    (
+        "test: digest by content",
+        "859c6d610c2375672961e408262dfda46b2e0d1aab2d10f6a7b6977ee9005306",
+    ),
+    ("test: distinct texts", "24801"),
+    ("texts in both", "123"),
+];
+
+/// The same, for [`facts::check`](crate::facts::check).
+pub(super) fn known() -> Vec<Known> {
+    KNOWN
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec()
+}
+
+/// Reads whatever form of the reviews lies at `request.raw`, and writes them cut to `max_length`.
+pub(super) fn build(max_length: usize, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+    let wanted = Wanted {
+        about: &ABOUT,
+        what: "the labelled IMDb reviews (aclImdb)",
+        archive: ARCHIVE,
+        fits: &|name| reviews::placed(name).is_some(),
+        parquet: true,
+    };
+    let [train, test] = match locate(request.raw, &wanted)? {
+        Form::Members(raw) => reviews::from_members(&raw, request.progress)?,
+        Form::Parquet { train, test } => reviews::from_parquet(&train, &test, request.progress)?,
+    };
+    let in_test = test.hashes();
+    let in_train = train.hashes();
+    record(&train, "train", &in_train, sink);
+    record(&test, "test", &in_test, sink);
+    sink.fact("texts in both", in_train.intersection(&in_test).count());
+    let complete = |reviews: &Reviews| {
+        [0, 1]
+            .iter()
+            .all(|&label| reviews.count(label) == PER_CLASS)
+    };
+    if !complete(&train) || !complete(&test) {
+        sink.mark_partial();
+        sink.note(format!(
+            "{} reviews of train and {} of test instead of 25000 each",
+            train.all.len(),
+            test.all.len()
+        ));
+    }
+
+    let row = |sink: &mut Sink, part: Part, reviews: &Reviews, review: &Review| {
+        let text = reviews.text(review);
+        let kept = &text[..text.len().min(max_length)];
+        sink.row(part, &[kept], review.label)
+    };
+    let mut held_out = 0;
+    let mut left_out = 0;
+    for review in &train.all {
+        let part = match request.protocol {
+            Protocol::Tay2021 => Part::Train,
+            Protocol::Clean if in_test.contains(&review.hash) => {
+                left_out += 1;
+                continue;
+            }
+            Protocol::Clean if is_held_out(&review.hash) => {
+                held_out += 1;
+                Part::Val
+            }
+            Protocol::Clean => Part::Train,
+        };
+        row(sink, part, &train, review)?;
+    }
+    for review in &test.all {
+        row(sink, Part::Test, &test, review)?;
+        if request.protocol == Protocol::Tay2021 {
+            row(sink, Part::Val, &test, review)?;
+        }
+    }
+    sink.note(match request.protocol {
+        Protocol::Clean => format!(
+            "{held_out} reviews of train held out for validation; {left_out} left out because test has the same text"
+        ),
+        Protocol::Tay2021 => "validation is the test split, as in the 2021 code".to_owned(),
+    });
+    Ok(())
+}
+
+/// One text in ten, decided by its hash.
+fn is_held_out(hash: &Hash) -> bool {
+    hash[..8] < (u64::MAX / 10).to_be_bytes()[..]
+}
+
+fn record(reviews: &Reviews, split: &str, distinct: &HashSet<Hash>, sink: &mut Sink) {
+    let [negative, positive] = [0, 1].map(|label| reviews.count(label));
+    let mut fact = |name: &str, value: String| sink.fact(format!("{split}: {name}"), value);
+    fact(
+        "reviews",
+        format!("{negative} negative, {positive} positive"),
+    );
+    if let Some(ratings) = reviews.ratings() {
+        fact("ratings", ratings);
+    }
+    fact("bytes", reviews.bytes().to_string());
+    if let Some(digest) = reviews.digest_by_path() {
+        fact("digest by path", digest);
+    }
+    fact("digest by content", reviews.digest_by_content());
+    fact("distinct texts", distinct.len().to_string());
+}

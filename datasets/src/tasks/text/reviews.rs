@@ -1,0 +1,271 @@
+//! The labelled reviews as they are published, all in memory (65 MB): their order and their splits need all of them.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use rayon::prelude::*;
+use sha2::{Digest as _, Sha256};
+
+use crate::archive::{Member, Raw};
+use crate::error::{Error, Result};
+use crate::parquet::{self, Columns};
+use crate::{Digest, Progress};
+
+/// Longest review, in bytes; the longest published one has 13,704.
+const LONGEST: usize = 1 << 20;
+
+/// Most bytes of all reviews together; the published ones have 65 million.
+const MOST: usize = 1 << 30;
+
+/// The hash of a review's text.
+pub(super) type Hash = [u8; 32];
+
+/// One review.
+#[derive(Debug)]
+pub(super) struct Review {
+    pub(super) label: u8,
+    pub(super) hash: Hash,
+    place: Range<usize>,
+    /// `pos/0_9.txt`, where it came from a file of its own.
+    name: Option<String>,
+}
+
+/// The reviews of one published split.
+#[derive(Debug)]
+pub(super) struct Reviews {
+    split: &'static str,
+    pub(super) all: Vec<Review>,
+    texts: Vec<u8>,
+}
+
+/// Which of the published files a name is: split, class, and name of the file; nothing for the others, `unsup` among them.
+pub(super) fn placed(name: &str) -> Option<(&'static str, u8, &str)> {
+    let mut parts = name.rsplit('/');
+    let (file, class, split) = (parts.next()?, parts.next()?, parts.next()?);
+    if !file.ends_with(".txt") {
+        return None;
+    }
+    let label = match class {
+        "neg" => 0,
+        "pos" => 1,
+        _ => return None,
+    };
+    let split = ["train", "test"]
+        .into_iter()
+        .find(|known| *known == split)?;
+    Some((split, label, file))
+}
+
+/// Reads both splits from a folder or an archive.
+pub(super) fn from_members(raw: &Raw, progress: &dyn Progress) -> Result<[Reviews; 2]> {
+    let mut both = ["train", "test"].map(Reviews::empty);
+    raw.members(
+        "reading reviews",
+        progress,
+        &|name| placed(name).is_some(),
+        &mut |mut member| {
+            let Some((split, label, file)) = placed(member.name) else {
+                return Ok(());
+            };
+            let known = rating(file).is_some_and(|rating| match label {
+                0 => (1..=4).contains(&rating),
+                _ => (7..=10).contains(&rating),
+            });
+            if !known {
+                return Err(member.wrong(
+                    "its name is not <number>_<rating>.txt with a rating of 1 to 4 (neg) or 7 to 10 (pos)",
+                ));
+            }
+            both[usize::from(split == "test")].take(&mut member, label, file)
+        },
+    )?;
+    for reviews in &mut both {
+        reviews.finish(raw.path().to_owned())?;
+    }
+    Ok(both)
+}
+
+/// Reads both splits from parquet files with the columns `text` and `label`.
+pub(super) fn from_parquet(
+    train: &[PathBuf],
+    test: &[PathBuf],
+    progress: &dyn Progress,
+) -> Result<[Reviews; 2]> {
+    let columns = Columns {
+        bytes: "text",
+        number: "label",
+        longest: LONGEST,
+    };
+    let mut both = ["train", "test"].map(Reviews::empty);
+    progress.begin("reading reviews", None);
+    for (reviews, files) in both.iter_mut().zip([train, test]) {
+        for file in files {
+            parquet::read(file, &columns, &mut |row, text, label| {
+                let label = match label {
+                    0 => 0,
+                    1 => 1,
+                    other => {
+                        return Err(Error::Row {
+                            file: file.clone(),
+                            line: row,
+                            problem: format!("the label {other} is neither 0 nor 1"),
+                        });
+                    }
+                };
+                let place = reviews.texts.len()..reviews.texts.len() + text.len();
+                reviews.texts.extend_from_slice(text);
+                progress.advance(1);
+                reviews.push(file.clone(), place, label, None)
+            })?;
+        }
+        reviews.finish(files.first().cloned().unwrap_or_default())?;
+    }
+    progress.finish();
+    Ok(both)
+}
+
+/// The rating in a file's name.
+fn rating(file: &str) -> Option<u32> {
+    let (number, rating) = file.strip_suffix(".txt")?.split_once('_')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (digits(number) && digits(rating)).then(|| rating.parse().ok())?
+}
+
+impl Reviews {
+    fn empty(split: &'static str) -> Reviews {
+        Reviews {
+            split,
+            all: Vec::new(),
+            texts: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, member: &mut Member<'_>, label: u8, file: &str) -> Result<()> {
+        let start = self.texts.len();
+        member.bytes(LONGEST as u64, &mut self.texts)?;
+        let class = ["neg", "pos"][usize::from(label)];
+        let place = start..self.texts.len();
+        self.push(
+            member.path.clone(),
+            place,
+            label,
+            Some(format!("{class}/{file}")),
+        )
+    }
+
+    fn push(
+        &mut self,
+        path: PathBuf,
+        place: Range<usize>,
+        label: u8,
+        name: Option<String>,
+    ) -> Result<()> {
+        let problem = if place.is_empty() {
+            "an empty review".to_owned()
+        } else if self.texts.len() > MOST {
+            format!("with it the reviews have more than {MOST} bytes")
+        } else {
+            self.all.push(Review {
+                label,
+                hash: [0; 32],
+                place,
+                name,
+            });
+            return Ok(());
+        };
+        Err(Error::File {
+            file: path,
+            problem,
+        })
+    }
+
+    /// Hashes the texts and puts the reviews in the order of their hashes.
+    fn finish(&mut self, path: PathBuf) -> Result<()> {
+        for (label, class) in ["negative", "positive"].into_iter().enumerate() {
+            if self.count(label as u8) == 0 {
+                return Err(Error::File {
+                    file: path,
+                    problem: format!("no {class} review of {}", self.split),
+                });
+            }
+        }
+        let mut names: Vec<_> = self.all.iter().filter_map(|r| r.name.as_deref()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::File {
+                file: path,
+                problem: format!("{}/{} is there twice", self.split, twice[0]),
+            });
+        }
+        let texts = &self.texts;
+        self.all.par_iter_mut().for_each(|review| {
+            review.hash = Sha256::digest(&texts[review.place.clone()]).into();
+        });
+        self.all.sort_by_key(|review| (review.hash, review.label));
+        Ok(())
+    }
+
+    pub(super) fn text(&self, review: &Review) -> &[u8] {
+        &self.texts[review.place.clone()]
+    }
+
+    /// Number of reviews of a class.
+    pub(super) fn count(&self, label: u8) -> usize {
+        self.all
+            .iter()
+            .filter(|review| review.label == label)
+            .count()
+    }
+
+    /// Bytes of all texts.
+    pub(super) fn bytes(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// The hashes of all texts.
+    pub(super) fn hashes(&self) -> HashSet<Hash> {
+        self.all.iter().map(|review| review.hash).collect()
+    }
+
+    /// Number of reviews with each rating, `1:5100 2:2284 ...`; nothing for reviews without a file name.
+    pub(super) fn ratings(&self) -> Option<String> {
+        let mut counts = [0; 11];
+        for review in &self.all {
+            let (_, file) = review.name.as_deref()?.split_once('/')?;
+            *counts.get_mut(rating(file)? as usize)? += 1;
+        }
+        let counted = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        let text: Vec<_> = counted
+            .map(|(rating, count)| format!("{rating}:{count}"))
+            .collect();
+        Some(text.join(" "))
+    }
+
+    /// SHA-256 over path, NUL, decimal length, NUL and text of every review in the order of paths; nothing for reviews
+    /// without a file name.
+    pub(super) fn digest_by_path(&self) -> Option<String> {
+        let mut named = Vec::with_capacity(self.all.len());
+        for review in &self.all {
+            named.push((review.name.as_deref()?, self.text(review)));
+        }
+        named.sort_unstable();
+        let mut digest = Digest::default();
+        for (name, text) in named {
+            let head = format!("aclImdb/{}/{name}\0{}\0", self.split, text.len());
+            digest.update(head.as_bytes());
+            digest.update(text);
+        }
+        Some(digest.hex())
+    }
+
+    /// SHA-256 over label and hash of every review in the order of hashes: the same for every form of the files.
+    pub(super) fn digest_by_content(&self) -> String {
+        let mut digest = Digest::default();
+        for review in &self.all {
+            digest.update(&[review.label]);
+            digest.update(&review.hash);
+        }
+        digest.hex()
+    }
+}

@@ -1,0 +1,43 @@
+//! The stand-in, as described in the module above.
+
+use rand_chacha::ChaCha8Rng;
+
+use super::{ABOUT, Options};
+use crate::draws::below;
+use crate::error::Result;
+use crate::synthetic::{between, word};
+use crate::{Progress, Sink};
+
+const HOPE: &[u8] = b"Hope";
+const FEAR: &[u8] = b"Fear";
+
+pub(super) fn draw(options: &Options, progress: &dyn Progress, sink: &mut Sink) -> Result<()> {
+    options
+        .rows()
+        .draw(&ABOUT, options.seed, progress, |part, rng, label| {
+            sink.row(part, &[&draw_text(rng, options.max_length, label)], label)
+        })
+}
+
+fn draw_text(rng: &mut ChaCha8Rng, max_length: u32, label: u8) -> Vec<u8> {
+    // Two in five reach the longest length, as many published reviews do.
+    let length = between(rng, max_length / 4..=max_length * 3 / 2).min(max_length) as usize;
+    let turn = length * between(rng, 30..=70) as usize / 100;
+    let (first, last) = match label {
+        0 => (HOPE, FEAR),
+        _ => (FEAR, HOPE),
+    };
+    let mut text = Vec::with_capacity(length + 8);
+    while text.len() < length {
+        let prevailing = text.len() < turn;
+        if below(rng, 8) == 0 {
+            let expected = below(rng, 10) > 0;
+            text.extend_from_slice(if prevailing == expected { first } else { last });
+        } else {
+            word(rng, &mut text);
+        }
+        text.push(b' ');
+    }
+    text.truncate(length);
+    text
+}

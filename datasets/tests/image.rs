@@ -1,0 +1,332 @@
+//! The pictures of the image task, in every form that they come in.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod raw;
+mod shared;
+
+use std::path::Path;
+
+use image::ImageEncoder;
+use image::codecs::png::PngEncoder;
+use lra_datasets::tasks::Image;
+use lra_datasets::{Class, Key, Task};
+use raw::{Files, build};
+use serde_json::json;
+
+const NAMES: [&str; 6] = [
+    "data_batch_1.bin",
+    "data_batch_2.bin",
+    "data_batch_3.bin",
+    "data_batch_4.bin",
+    "data_batch_5.bin",
+    "test_batch.bin",
+];
+
+fn key(allow_partial: bool) -> Key {
+    let mut key = Key::default_of(&Image);
+    key.options["allow_partial"] = json!(allow_partial);
+    key
+}
+
+/// A record: label, then three planes.
+fn record(number: usize) -> Vec<u8> {
+    let mut bytes = vec![(number % 10) as u8];
+    bytes.extend((0..3072).map(|i| (i * (number + 3) / 5 % 256) as u8));
+    bytes
+}
+
+/// The binary files with so many records each.
+fn batches(records: usize) -> Files {
+    let file = |(file, name): (usize, &&str)| {
+        let content = (0..records)
+            .flat_map(|index| record(100 * file + index))
+            .collect();
+        (format!("cifar-10-batches-bin/{name}"), content)
+    };
+    let mut files: Files = NAMES.iter().enumerate().map(file).collect();
+    files.push((
+        "cifar-10-batches-bin/batches.meta.txt".into(),
+        b"airplane\n".to_vec(),
+    ));
+    files
+}
+
+fn png(record: &[u8]) -> Vec<u8> {
+    let planes = &record[1..];
+    let pixels: Vec<u8> = (0..3072).map(|i| planes[i % 3 * 1024 + i / 3]).collect();
+    let mut bytes = Vec::new();
+    PngEncoder::new(&mut bytes)
+        .write_image(&pixels, 32, 32, image::ExtendedColorType::Rgb8)
+        .unwrap();
+    bytes
+}
+
+/// Grey as described, written out for one record.
+fn grey(record: &[u8]) -> Vec<u8> {
+    let at = |plane: usize, i: usize| f32::from(record[1 + 1024 * plane + i]) / 255.0;
+    let light = |i| 0.2989 * at(0, i) + 0.587 * at(1, i) + 0.114 * at(2, i);
+    (0..1024).map(|i| (light(i) * 255.5) as u8).collect()
+}
+
+#[test]
+fn a_part_is_read_only_when_allowed_and_says_so() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(root.path(), &batches(60));
+    let error = build(&Image, &key(false), &folder).unwrap_err();
+    assert_eq!(error.class(), Class::Data);
+    let text = error.to_string();
+    assert!(
+        text.contains("data_batch_1.bin: 184380 bytes instead of 30730000"),
+        "{text}"
+    );
+    assert!(text.contains("--set data.allow_partial=true"), "{text}");
+
+    let built = build(&Image, &key(true), &folder).unwrap();
+    assert!(built.passed && built.manifest().partial, "{}", built.text);
+    let [train, val, test] = built.rows();
+    assert_eq!((train + val, test), (300, 60));
+    // The places that validate among the first sixty: 2, 37, 46, 57 (Python's hashlib says so).
+    for (row, place) in [2, 37, 46, 57].into_iter().enumerate() {
+        assert_eq!(
+            built.splits.val.tokens(0, row),
+            grey(&record(place)),
+            "{place}"
+        );
+        assert_eq!(built.splits.val.label(row), (place % 10) as u8);
+    }
+    assert_eq!(built.splits.train.tokens(0, 2), grey(&record(3)));
+    assert_eq!(built.splits.test.tokens(0, 59), grey(&record(559)));
+}
+
+#[test]
+fn every_form_gives_the_same_bytes() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let files = batches(20);
+    let mut shuffled = files.clone();
+    shuffled.rotate_left(3);
+    let first = build(
+        &Image,
+        &key(true),
+        &raw::folder(&root.join("folder"), &files),
+    )
+    .unwrap();
+    let archives = [
+        raw::file(root, "records.tar.gz", &raw::gzip(&raw::tar(&shuffled))),
+        raw::file(root, "records.tar.zst", &raw::zstd(&raw::tar(&files))),
+    ];
+    for archive in archives {
+        let other = build(&Image, &key(true), &archive).unwrap();
+        assert_eq!(other.manifest().digest, first.manifest().digest);
+    }
+
+    // The first batch alone, and the same pictures as parquet.
+    let mut one = vec![files[0].clone(), files[5].clone()];
+    one.push(("readme.html".into(), Vec::new()));
+    let binary = build(&Image, &key(true), &raw::folder(&root.join("one"), &one)).unwrap();
+    let schema =
+        "message m { optional group img { optional binary bytes; } optional int64 label; }";
+    for (number, packing) in raw::packings().into_iter().enumerate() {
+        let folder = root.join(format!("parquet{number}"));
+        for (split, from) in [("train", 0), ("test", 500)] {
+            let pictures: Vec<_> = (from..from + 20).map(|i| png(&record(i))).collect();
+            let rows: Vec<_> = pictures
+                .iter()
+                .enumerate()
+                .map(|(i, png)| (&png[..], (i % 10) as i64))
+                .collect();
+            let path = folder.join(format!("plain_text/{split}-00000-of-00001.parquet"));
+            raw::parquet(&path, schema, &rows, packing);
+        }
+        let built = build(&Image, &key(true), &folder).unwrap();
+        assert_eq!(built.manifest().digest, binary.manifest().digest);
+    }
+}
+
+#[test]
+fn folders_of_png_files() {
+    const CLASSES: [&str; 10] = [
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ];
+    let root = tempfile::tempdir().unwrap();
+    let mut files: Files = Vec::new();
+    for number in 0..80 {
+        let split = if number < 60 { "train" } else { "test" };
+        let record = record(number);
+        let class = CLASSES[usize::from(record[0])];
+        files.push((
+            format!("cifar10/{split}/{class}/{number:04}_{class}.png"),
+            png(&record),
+        ));
+    }
+    let folder = raw::folder(&root.path().join("folder"), &files);
+    let built = build(&Image, &key(true), &folder).unwrap();
+    let [train, val, test] = built.rows();
+    assert_eq!((train + val, test), (60, 20));
+    let notes = built.manifest().notes.join("\n");
+    assert!(notes.contains("do not tell the published order"), "{notes}");
+    let mut pictures: Vec<_> = (0..20)
+        .map(|row| {
+            (
+                built.splits.test.tokens(0, row).to_vec(),
+                built.splits.test.label(row),
+            )
+        })
+        .collect();
+    let mut expected: Vec<_> = (60..80)
+        .map(|number| (grey(&record(number)), (number % 10) as u8))
+        .collect();
+    pictures.sort();
+    expected.sort();
+    assert_eq!(pictures, expected);
+    files.reverse();
+    let archive = raw::file(root.path(), "pictures.tar", &raw::tar(&files));
+    assert_eq!(
+        build(&Image, &key(true), &archive)
+            .unwrap()
+            .manifest()
+            .digest,
+        built.manifest().digest
+    );
+
+    // Binary files beside them would make it a matter of luck which are read.
+    raw::folder(&folder, &batches(10));
+    let error = build(&Image, &key(true), &folder).unwrap_err().to_string();
+    assert!(error.contains("both binary files and PNG files"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said() {
+    type Harm = fn(&mut Files);
+    let table: &[(&str, Harm, &str)] = &[
+        (
+            "label",
+            |files| files[1].1[3 * 3073] = 10,
+            "data_batch_2.bin:4: record with the label 10",
+        ),
+        (
+            "cut",
+            |files| files[1].1.truncate(5000),
+            "data_batch_2.bin: 5000 bytes instead of 30730000",
+        ),
+        (
+            "empty",
+            |files| files[5].1.clear(),
+            "test_batch.bin: 0 bytes instead of 30730000",
+        ),
+        (
+            "no test",
+            |files| drop(files.remove(5)),
+            "120 pictures of train and 0 of test",
+        ),
+        (
+            "twice",
+            |files| files.push(("elsewhere/data_batch_1.bin".into(), record(0))),
+            "a second file of this name",
+        ),
+    ];
+    for (name, harm, problem) in table {
+        let root = tempfile::tempdir().unwrap();
+        let mut files = batches(24);
+        harm(&mut files);
+        let folder = raw::folder(root.path(), &files);
+        let error = build(&Image, &key(true), &folder).expect_err(name);
+        assert_eq!(error.class(), Class::Data, "{name}");
+        assert!(error.to_string().contains(problem), "{name}: {error}");
+    }
+}
+
+#[test]
+fn pictures_of_another_kind_are_refused() {
+    let encode = |width, height, kind, bytes: &[u8]| {
+        let mut png = Vec::new();
+        PngEncoder::new(&mut png)
+            .write_image(bytes, width, height, kind)
+            .unwrap();
+        png
+    };
+    let large = encode(64, 64, image::ExtendedColorType::Rgb8, &[0; 3 * 64 * 64]);
+    let plain = encode(32, 32, image::ExtendedColorType::L8, &[0; 1024]);
+    for (content, problem) in [
+        (large, "64 x 64 pixels instead of 32 x 32"),
+        (plain, "not a picture of three channels"),
+        (
+            b"\x89PNG\r\n\x1a\nno more".to_vec(),
+            "not a readable PNG picture",
+        ),
+        (vec![0; 70_000], "larger than 65536 bytes"),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let folder = raw::folder(root.path(), &vec![("train/frog/1.png".into(), content)]);
+        let error = build(&Image, &key(true), &folder).unwrap_err().to_string();
+        assert!(
+            error.contains("train/frog/1.png: ") && error.contains(problem),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn smaller_pictures_have_another_label() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(root.path(), &batches(24));
+    let mut small = key(true);
+    small.options["max_length"] = json!(256);
+    let built = build(&Image, &small, &folder).unwrap();
+    assert_eq!(
+        (
+            built.manifest().label.as_str(),
+            built.splits.test.tokens(0, 0).len()
+        ),
+        ("image@256", 256)
+    );
+    small.options["max_length"] = json!(1000);
+    let error = Image.shape(&small.options).unwrap_err();
+    assert_eq!(error.class(), Class::Usage);
+}
+
+#[test]
+fn the_published_pictures_that_are_at_hand() {
+    let Some(archive) = shared::find("cifar10/cifar10_exact_subset.tar.zst") else {
+        return;
+    };
+    let error = build(&Image, &key(false), &archive)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("12292000 bytes instead of 30730000"),
+        "{error}"
+    );
+    let built = build(&Image, &key(true), &archive).unwrap();
+    assert!(built.passed && built.manifest().partial, "{}", built.text);
+    assert_eq!(built.rows(), [7_329, 739, 1_017]);
+    let files = shared::unpack("cifar10/cifar10_exact_subset.tar.zst").unwrap();
+    let batch = |name: &str| {
+        let found = files
+            .iter()
+            .find(|(path, _)| Path::new(path).ends_with(name));
+        &found.unwrap().1
+    };
+    let at = |name: &str, index: usize| batch(name)[3073 * index..][..3073].to_vec();
+    assert_eq!(
+        built.splits.train.tokens(0, 0),
+        grey(&at("data_batch_1.bin", 0))
+    );
+    assert_eq!(
+        built.splits.val.tokens(0, 1),
+        grey(&at("data_batch_1.bin", 37))
+    );
+    assert_eq!(
+        built.splits.test.tokens(0, 1016),
+        grey(&at("test_batch.bin", 1016))
+    );
+}

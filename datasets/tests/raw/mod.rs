@@ -1,0 +1,159 @@
+//! Raw files as people have them: folders, archives, parquet files, made by the tests.
+#![allow(dead_code)] // Not every test file needs all of this module.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use lra_datasets::{Key, Manifest, Result, Splits, Store, Task};
+use parquet::basic::{Compression as Packing, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+/// Names and contents of files.
+pub type Files = Vec<(String, Vec<u8>)>;
+
+/// Writes files into a folder.
+pub fn folder(root: &Path, files: &Files) -> PathBuf {
+    for (name, content) in files {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    root.to_owned()
+}
+
+/// A tar archive of files.
+pub fn tar(files: &Files) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        builder
+            .append_data(&mut header, name, &content[..])
+            .unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+/// Packed as `.gz`.
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// Packed as `.zst`.
+pub fn zstd(bytes: &[u8]) -> Vec<u8> {
+    zstd::encode_all(bytes, 3).unwrap()
+}
+
+/// Writes bytes to a file in `root`.
+pub fn file(root: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = root.join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Writes a parquet file of this schema with a column of bytes and one of numbers; two rows to a group.
+pub fn parquet(path: &Path, schema: &str, rows: &[(&[u8], i64)], compression: Packing) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let properties = WriterProperties::builder()
+        .set_compression(compression)
+        .build();
+    let output = File::create(path).unwrap();
+    let mut writer = SerializedFileWriter::new(output, schema, Arc::new(properties)).unwrap();
+    for rows in rows.chunks(2) {
+        let mut group = writer.next_row_group().unwrap();
+        let bytes: Vec<ByteArray> = rows
+            .iter()
+            .map(|(bytes, _)| bytes.to_vec().into())
+            .collect();
+        let numbers: Vec<i64> = rows.iter().map(|(_, number)| *number).collect();
+        let mut column = group.next_column().unwrap().unwrap();
+        let levels =
+            vec![column_level(column.typed::<ByteArrayType>().get_descriptor()); rows.len()];
+        column
+            .typed::<ByteArrayType>()
+            .write_batch(&bytes, Some(&levels), None)
+            .unwrap();
+        column.close().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let levels = vec![column_level(column.typed::<Int64Type>().get_descriptor()); rows.len()];
+        column
+            .typed::<Int64Type>()
+            .write_batch(&numbers, Some(&levels), None)
+            .unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+fn column_level(column: &parquet::schema::types::ColumnDescPtr) -> i16 {
+    column.max_def_level()
+}
+
+/// Each compression that is read.
+pub fn packings() -> [Packing; 3] {
+    [
+        Packing::UNCOMPRESSED,
+        Packing::SNAPPY,
+        Packing::ZSTD(ZstdLevel::default()),
+    ]
+}
+
+/// Builds a task's data from raw files in a store of its own, which has to verify.
+pub fn build(task: &dyn Task, key: &Key, raw: &Path) -> Result<Built> {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path());
+    let splits = store.open_or_build(task, key, Some(raw), &())?;
+    let verification = store.verify(task, key, &())?;
+    Ok(Built {
+        _root: root,
+        splits,
+        text: verification.to_string(),
+        passed: verification.passed(),
+    })
+}
+
+/// A built entry.
+pub struct Built {
+    _root: tempfile::TempDir,
+    pub splits: Splits,
+    pub text: String,
+    pub passed: bool,
+}
+
+impl std::fmt::Debug for Built {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Built {
+    pub fn manifest(&self) -> &Manifest {
+        &self.splits.manifest
+    }
+
+    pub fn fact(&self, name: &str) -> &str {
+        let facts = &self.manifest().facts;
+        let fact = facts.iter().find(|fact| fact.name == name);
+        fact.map_or("no such fact", |fact| &fact.value)
+    }
+
+    pub fn rows(&self) -> [usize; 3] {
+        [
+            self.splits.train.len(),
+            self.splits.val.len(),
+            self.splits.test.len(),
+        ]
+    }
+}

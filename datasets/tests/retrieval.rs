@@ -1,0 +1,321 @@
+//! The pairs of the retrieval task: published files, and pairs made from a corpus.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod raw;
+mod shared;
+
+use std::collections::HashSet;
+
+use lra_datasets::tasks::Retrieval;
+use lra_datasets::{Class, Key, Part, Protocol, Task};
+use raw::{Built, Files, build};
+use serde_json::json;
+
+fn key(protocol: Protocol) -> Key {
+    Key {
+        protocol,
+        ..Key::default_of(&Retrieval)
+    }
+}
+
+/// The three files in the published form.
+fn pairs() -> Files {
+    let file = |(name, rows): (&str, usize)| {
+        let row = |row: usize| {
+            format!(
+                "{}.0\tP{row}\t{name}{row}\tb'It\\'s \\xc3\\xbc {row}'\tplain \"text\" {row}\n",
+                row % 2
+            )
+        };
+        let content: String = (0..rows).map(row).collect();
+        (
+            format!("lra_release/lra_release/tsv_data/new_aan_pairs.{name}.tsv"),
+            content.into_bytes(),
+        )
+    };
+    [("train", 12), ("eval", 4), ("test", 6)].map(file).to_vec()
+}
+
+#[test]
+fn published_files_keep_their_splits_and_bytes() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(&root.path().join("folder"), &pairs());
+    let built = build(&Retrieval, &key(Protocol::Clean), &folder).unwrap();
+    assert!(built.passed && built.manifest().partial, "{}", built.text);
+    assert_eq!(built.rows(), [12, 4, 6]);
+    let test = &built.splits.test;
+    assert_eq!(
+        (test.tokens(0, 5), test.tokens(1, 5)),
+        (&br"b'It\'s \xc3\xbc 5'"[..], &b"plain \"text\" 5"[..])
+    );
+    assert_eq!(test.labels(), [0, 1, 0, 1, 0, 1]);
+    let notes = built.manifest().notes.join("\n");
+    assert!(
+        notes.contains("12 pairs of train instead of 147086"),
+        "{notes}"
+    );
+    assert!(
+        notes.contains("6 of 12 papers of test also occur in train"),
+        "{notes}"
+    );
+
+    let archive = raw::file(
+        root.path(),
+        "lra_release.gz",
+        &raw::gzip(&raw::tar(&pairs())),
+    );
+    let other = build(&Retrieval, &key(Protocol::Clean), &archive).unwrap();
+    assert_eq!(other.manifest().digest, built.manifest().digest);
+}
+
+#[test]
+fn literals_are_decoded_on_request() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(root.path(), &pairs());
+    let mut decoded = key(Protocol::Clean);
+    decoded.options["decode"] = json!(true);
+    let built = build(&Retrieval, &decoded, &folder).unwrap();
+    assert_eq!(built.manifest().label, "retrieval@decoded");
+    assert_eq!(built.splits.test.tokens(0, 5), "It's \u{fc} 5".as_bytes());
+    assert_eq!(built.splits.test.tokens(1, 5), b"plain \"text\" 5");
+    decoded.options["max_length"] = json!(16);
+    assert_eq!(
+        Retrieval.shape(&decoded.options).unwrap().label,
+        "retrieval@16-decoded"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_line_is_said() {
+    let table: &[(&str, &[u8], &str)] = &[
+        (
+            "columns",
+            b"1.0\ta\tb\ttext\n",
+            ":2: 4 columns instead of 5",
+        ),
+        (
+            "more columns",
+            b"1.0\ta\tb\tt\tt\tt\n",
+            ":2: 6 columns instead of 5",
+        ),
+        (
+            "header",
+            b"label\tid1\tid2\ttext1\ttext2\n",
+            ":2: the label `label` is neither 0 nor 1",
+        ),
+        (
+            "label",
+            b"0.5\ta\tb\tt\tt\n",
+            ":2: the label `0.5` is neither 0 nor 1",
+        ),
+        (
+            "not a number",
+            b"nan\ta\tb\tt\tt\n",
+            ":2: the label `nan` is neither 0 nor 1",
+        ),
+        (
+            "bytes",
+            b"\xff\ta\tb\tt\tt\n",
+            ":2: the label `\\xff` is neither 0 nor 1",
+        ),
+        ("id", b"1.0\t\tb\tt\tt\n", ":2: an id of 0 bytes"),
+        ("blank", b"\n", ":2: 1 columns instead of 5"),
+        (
+            "literal",
+            b"1.0\ta\tb\tb'open\tt\n",
+            ":2: a bytes literal without its closing quote",
+        ),
+    ];
+    for (name, line, problem) in table {
+        let root = tempfile::tempdir().unwrap();
+        let mut files = pairs();
+        let content = &mut files[1].1;
+        let end = content.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+        content.splice(end..end, line.iter().copied());
+        let folder = raw::folder(root.path(), &files);
+        let mut decoded = key(Protocol::Clean);
+        decoded.options["decode"] = json!(true);
+        let error = build(&Retrieval, &decoded, &folder).expect_err(name);
+        assert_eq!(error.class(), Class::Data, "{name}");
+        let text = error.to_string();
+        assert!(
+            text.contains("new_aan_pairs.eval.tsv") && text.contains(problem),
+            "{name}: {text}"
+        );
+    }
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(root.path(), &pairs()[..2].to_vec());
+    let error = build(&Retrieval, &key(Protocol::Clean), &folder)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("no pairs of test"), "{error}");
+}
+
+/// Sixty papers, of which each cites the next seven; one edge leads nowhere and one is there twice.
+fn corpus() -> Files {
+    let papers: String = (0..60)
+        .map(|i| format!("P{i:02}\tpaper number {i:02} {}\n", "x".repeat(i)))
+        .collect();
+    let mut edges = String::from("P00\tX99\t1\t0\nP00\tP01\t1\t0\n");
+    for citing in 0..60 {
+        for step in 1..=7 {
+            edges.push_str(&format!(
+                "P{citing:02}\tP{:02}\t1\t0\n",
+                (citing + step) % 60
+            ));
+        }
+    }
+    vec![
+        ("papers.tsv".into(), papers.into_bytes()),
+        ("edges.tsv".into(), edges.into_bytes()),
+    ]
+}
+
+/// The papers of a split, told apart by their texts.
+fn papers(built: &Built, part: Part) -> HashSet<Vec<u8>> {
+    let split = built.splits.get(part);
+    let texts =
+        (0..split.len()).flat_map(|row| [0, 1].map(|tower| split.tokens(tower, row).to_vec()));
+    texts.collect()
+}
+
+#[test]
+fn clean_pairs_share_no_paper_between_splits() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(root.path(), &corpus());
+    let built = build(&Retrieval, &key(Protocol::Clean), &folder).unwrap();
+    assert!(built.passed && built.manifest().partial, "{}", built.text);
+    let [train, val, test] = Part::ALL.map(|part| papers(&built, part));
+    assert!(train.is_disjoint(&test) && train.is_disjoint(&val) && val.is_disjoint(&test));
+    let notes = built.manifest().notes.join("\n");
+    assert!(
+        notes.contains("not the published pairs") && notes.contains("2 repeated or of papers"),
+        "{notes}"
+    );
+    check_pairs(&built);
+}
+
+#[test]
+fn published_protocol_deals_pairs_not_papers() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(&root.path().join("folder"), &corpus());
+    let built = build(&Retrieval, &key(Protocol::Tay2021), &folder).unwrap();
+    let [train, val, test] = built.rows();
+    assert_eq!(train + val + test, 840);
+    assert!(val > 40 && test > 40, "{val} {test}");
+    assert!(!papers(&built, Part::Train).is_disjoint(&papers(&built, Part::Test)));
+    check_pairs(&built);
+    // The order of lines does not matter, the seed does.
+    let mut shuffled = corpus();
+    for (_, content) in &mut shuffled {
+        let mut lines: Vec<&[u8]> = content.split_inclusive(|&byte| byte == b'\n').collect();
+        lines.reverse();
+        *content = lines.concat();
+    }
+    let archive = raw::file(
+        root.path(),
+        "corpus.tar.zst",
+        &raw::zstd(&raw::tar(&shuffled)),
+    );
+    let mut other = key(Protocol::Tay2021);
+    assert_eq!(
+        build(&Retrieval, &other, &archive)
+            .unwrap()
+            .manifest()
+            .digest,
+        built.manifest().digest
+    );
+    other.options["seed"] = json!(1);
+    assert_ne!(
+        build(&Retrieval, &other, &archive)
+            .unwrap()
+            .manifest()
+            .digest,
+        built.manifest().digest
+    );
+}
+
+/// Linked pairs are citations, the others have none either way, and none occurs twice.
+fn check_pairs(built: &Built) {
+    let number =
+        |text: &[u8]| -> i64 { std::str::from_utf8(&text[13..15]).unwrap().parse().unwrap() };
+    let mut seen = HashSet::new();
+    let mut labels = [0; 2];
+    for part in Part::ALL {
+        let split = built.splits.get(part);
+        for row in 0..split.len() {
+            let (one, two) = (number(split.tokens(0, row)), number(split.tokens(1, row)));
+            assert!(seen.insert((one, two)) && one != two);
+            let step = (two - one).rem_euclid(60);
+            match split.label(row) {
+                1 => assert!((1..=7).contains(&step)),
+                _ => assert!((8..=52).contains(&step)),
+            }
+            labels[usize::from(split.label(row))] += 1;
+        }
+    }
+    assert_eq!(labels[0], labels[1]);
+}
+
+#[test]
+fn a_wrong_corpus_is_refused() {
+    type Harm = fn(&mut Files);
+    let table: &[(&str, Harm, &str)] = &[
+        (
+            "paper",
+            |files| files[0].1.extend(b"alone\n"),
+            "papers.tsv:61: no tab between id and text",
+        ),
+        (
+            "no text",
+            |files| files[0].1.extend(b"P60\t\n"),
+            "papers.tsv:61: an empty id or text",
+        ),
+        (
+            "twice",
+            |files| files[0].1.extend(b"P01\tagain\n"),
+            "papers.tsv:61: a second paper of this id",
+        ),
+        (
+            "edge",
+            |files| files[1].1.extend(b"P01\n"),
+            "edges.tsv:423: not two ids",
+        ),
+        (
+            "few",
+            |files| files[1].1.truncate(30),
+            "too few for pairs of",
+        ),
+        (
+            "no edges",
+            |files| drop(files.pop()),
+            "too few for pairs of",
+        ),
+    ];
+    for (name, harm, problem) in table {
+        let root = tempfile::tempdir().unwrap();
+        let mut files = corpus();
+        harm(&mut files);
+        let folder = raw::folder(root.path(), &files);
+        let error = build(&Retrieval, &key(Protocol::Clean), &folder).expect_err(name);
+        assert_eq!(error.class(), Class::Data, "{name}");
+        assert!(error.to_string().contains(problem), "{name}: {error}");
+    }
+}
+
+#[test]
+fn real_papers() {
+    if let Some(sample) = shared::find("aan/aan_pairs_sample.tar.zst") {
+        let built = build(&Retrieval, &key(Protocol::Clean), &sample).unwrap();
+        assert!(built.passed && built.manifest().partial, "{}", built.text);
+        assert_eq!(built.rows(), [300, 60, 60]);
+        assert!(built.splits.train.tokens(0, 0).starts_with(b"b'"));
+    }
+    if let Some(corpus) = shared::find("aan/aan_subset_corpus.tar.zst") {
+        let built = build(&Retrieval, &key(Protocol::Clean), &corpus).unwrap();
+        assert!(built.passed && built.manifest().partial, "{}", built.text);
+        assert_eq!(built.rows(), [7_500, 672, 1_064]);
+        let [train, test] = [Part::Train, Part::Test].map(|part| papers(&built, part));
+        assert!(train.is_disjoint(&test));
+    }
+}

@@ -1,0 +1,352 @@
+//! The reviews of the text task, in every form that they come in.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod raw;
+mod shared;
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use lra_datasets::tasks::Text;
+use lra_datasets::{Class, Key, Part, Protocol, Source, Store, Task};
+use raw::{Files, build};
+use serde_json::json;
+
+/// Reviews in the published layout, with everything around them that is to be skipped. Twelve texts of train occur in test.
+fn reviews() -> Files {
+    let mut files: Files = vec![
+        ("aclImdb/README".into(), b"about".to_vec()),
+        ("aclImdb/train/unsup/0_0.txt".into(), b"no label".to_vec()),
+        ("aclImdb/train/labeledBow.feat".into(), b"1:2".to_vec()),
+        ("aclImdb/train/pos/.DS_Store".into(), b"noise".to_vec()),
+    ];
+    for split in ["train", "test"] {
+        for (class, rating) in [("neg", 3), ("pos", 9)] {
+            for number in 0..60 {
+                let text = match number {
+                    0..6 => format!("said twice, {class} {number}"),
+                    6 => format!("{split} {class} {}", "gr\u{fc}\u{df} <br /> ".repeat(80)),
+                    _ => format!("{split} {class} {number}"),
+                };
+                let name = format!("aclImdb/{split}/{class}/{number}_{rating}.txt");
+                files.push((name, text.into_bytes()));
+            }
+        }
+    }
+    files
+}
+
+fn official(protocol: Protocol) -> Key {
+    Key {
+        protocol,
+        ..Key::default_of(&Text)
+    }
+}
+
+const SCHEMA: &str = "message m { optional binary text (STRING); optional int64 label; }";
+
+/// The same reviews as parquet files in a folder.
+fn parquet_folder(root: &Path, compression: ::parquet::basic::Compression) {
+    for split in ["train", "test"] {
+        let mut rows: Vec<(&[u8], i64)> = Vec::new();
+        let files = reviews();
+        for (class, label) in [("neg", 0), ("pos", 1)] {
+            let below = format!("aclImdb/{split}/{class}/");
+            let texts = files
+                .iter()
+                .filter(|(name, _)| name.starts_with(&below) && name.ends_with(".txt"));
+            rows.extend(texts.map(|(_, text)| (&text[..], label)));
+        }
+        let path = root.join(format!("plain_text/{split}-00000-of-00001.parquet"));
+        raw::parquet(&path, SCHEMA, &rows, compression);
+    }
+    let unlabelled = root.join("plain_text/unsupervised-00000-of-00001.parquet");
+    raw::parquet(&unlabelled, SCHEMA, &[(b"none", -1)], compression);
+}
+
+#[test]
+fn every_form_gives_the_same_bytes() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let files = reviews();
+    let mut backwards = files.clone();
+    backwards.reverse();
+    let folder = raw::folder(&root.join("folder"), &files);
+    let mut forms = vec![
+        folder.join("aclImdb"),
+        raw::file(root, "plain.tar", &raw::tar(&files)),
+        raw::file(root, "packed.tar.gz", &raw::gzip(&raw::tar(&backwards))),
+        raw::file(root, "packed.tar.zst", &raw::zstd(&raw::tar(&files))),
+        raw::file(root, "no-extension", &raw::gzip(&raw::tar(&files))),
+    ];
+    // As it lies after fetching: the archive in the raw folder.
+    let fetched = root.join("raw");
+    std::fs::create_dir(&fetched).unwrap();
+    raw::file(&fetched, "aclImdb_v1.tar.gz", &raw::gzip(&raw::tar(&files)));
+    raw::file(
+        &fetched,
+        "other.tar.gz",
+        &raw::gzip(&raw::tar(&files[..1].to_vec())),
+    );
+    forms.push(fetched);
+    for (number, packing) in raw::packings().into_iter().enumerate() {
+        forms.push(root.join(format!("parquet{number}")));
+        parquet_folder(&forms[forms.len() - 1], packing);
+    }
+    for protocol in Protocol::ALL {
+        let key = official(protocol);
+        let first = build(&Text, &key, &folder).unwrap();
+        assert!(first.passed, "{}", first.text);
+        for form in &forms {
+            let other = build(&Text, &key, form).unwrap();
+            assert_eq!(
+                first.manifest().digest,
+                other.manifest().digest,
+                "{}",
+                form.display()
+            );
+            assert_eq!(
+                first.fact("train: digest by content"),
+                other.fact("train: digest by content")
+            );
+        }
+    }
+}
+
+#[test]
+fn clean_never_validates_or_trains_on_a_text_of_test() {
+    let root = tempfile::tempdir().unwrap();
+    let built = build(
+        &Text,
+        &official(Protocol::Clean),
+        &raw::folder(root.path(), &reviews()),
+    )
+    .unwrap();
+    let [train, val, test] = built.rows();
+    assert_eq!((train + val, test), (120 - 12, 120));
+    // 10.8 expected, standard deviation 3.1.
+    assert!((1..=24).contains(&val), "{val}");
+    let texts = |part: Part| -> HashSet<Vec<u8>> {
+        let split = built.splits.get(part);
+        (0..split.len())
+            .map(|row| split.tokens(0, row).to_vec())
+            .collect()
+    };
+    assert!(texts(Part::Train).is_disjoint(&texts(Part::Test)));
+    assert!(texts(Part::Val).is_disjoint(&texts(Part::Test)));
+    assert!(texts(Part::Train).is_disjoint(&texts(Part::Val)));
+    let notes = built.manifest().notes.join("\n");
+    assert!(
+        notes.contains("12 left out because test has the same text"),
+        "{notes}"
+    );
+    assert!(
+        built.manifest().partial && notes.contains("120 reviews of train"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn tay2021_validates_on_test() {
+    let root = tempfile::tempdir().unwrap();
+    let built = build(
+        &Text,
+        &official(Protocol::Tay2021),
+        &raw::folder(root.path(), &reviews()),
+    )
+    .unwrap();
+    assert_eq!(built.rows(), [120, 120, 120]);
+    let (val, test) = (&built.splits.val, &built.splits.test);
+    for row in 0..120 {
+        assert_eq!(
+            (val.tokens(0, row), val.label(row)),
+            (test.tokens(0, row), test.label(row))
+        );
+    }
+}
+
+#[test]
+fn texts_are_raw_bytes_cut_to_length() {
+    let root = tempfile::tempdir().unwrap();
+    let mut key = official(Protocol::Clean);
+    key.options["max_length"] = json!(100);
+    let built = build(&Text, &key, &raw::folder(root.path(), &reviews())).unwrap();
+    assert_eq!(built.manifest().label, "text@100");
+    let test = &built.splits.test;
+    let long: Vec<&[u8]> = (0..test.len())
+        .map(|row| test.tokens(0, row))
+        .filter(|text| text.len() == 100)
+        .collect();
+    assert_eq!(long.len(), 2);
+    let text = format!("test neg {}", "gr\u{fc}\u{df} <br /> ".repeat(80));
+    assert!(long.contains(&&text.as_bytes()[..100]));
+}
+
+#[test]
+fn labels_name_the_length() {
+    for (length, label) in [(1000, "text"), (4000, "text@4000"), (256, "text@256")] {
+        let mut options = Text.defaults();
+        options["max_length"] = json!(length);
+        assert_eq!(Text.shape(&options).unwrap().label, label);
+    }
+}
+
+#[test]
+fn options_of_the_stand_in_do_not_matter_to_the_reviews() {
+    let store = Store::new(Path::new("data"));
+    let mut key = Key::default_of(&Text);
+    let folder = store.folder(&Text, &key);
+    key.options["seed"] = json!(7);
+    key.options["train"] = json!(7);
+    assert_eq!(store.folder(&Text, &key), folder);
+    key.source = Source::Synthetic;
+    let drawn = store.folder(&Text, &key);
+    assert_ne!(drawn, folder);
+    key.protocol = Protocol::Tay2021;
+    assert_eq!(store.folder(&Text, &key), drawn);
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said() {
+    type Harm = fn(&mut Files);
+    let table: &[(&str, Harm, &str)] = &[
+        (
+            "no rating",
+            |files| files[5].0 = "aclImdb/train/neg/x.txt".into(),
+            "neg/x.txt: its name is not",
+        ),
+        (
+            "wrong rating",
+            |files| files[5].0 = "aclImdb/train/neg/1_7.txt".into(),
+            "neg/1_7.txt: its name is not",
+        ),
+        (
+            "empty",
+            |files| files[5].1.clear(),
+            "neg/1_3.txt: an empty review",
+        ),
+        (
+            "huge",
+            |files| files[5].1 = vec![b'a'; 2 << 20],
+            "neg/1_3.txt: larger than 1048576 bytes",
+        ),
+        (
+            "twice",
+            |files| files.push(("elsewhere/train/neg/1_3.txt".into(), b"again".to_vec())),
+            "train/neg/1_3.txt is there twice",
+        ),
+        (
+            "one class",
+            |files| files.retain(|(name, _)| !name.contains("test/pos")),
+            "no positive review of test",
+        ),
+    ];
+    for (name, harm, problem) in table {
+        let root = tempfile::tempdir().unwrap();
+        let mut files = reviews();
+        harm(&mut files);
+        let archive = raw::file(root.path(), "reviews.tar", &raw::tar(&files));
+        for form in [raw::folder(&root.path().join("folder"), &files), archive] {
+            let error = build(&Text, &official(Protocol::Clean), &form).expect_err(name);
+            assert_eq!(error.class(), Class::Data, "{name}");
+            assert!(error.to_string().contains(problem), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn missing_files_are_named_with_the_remedy() {
+    let root = tempfile::tempdir().unwrap();
+    for raw in [root.path().to_owned(), root.path().join("nowhere")] {
+        let error = build(&Text, &official(Protocol::Clean), &raw).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.class(), Class::Data);
+        for part in [
+            raw.to_str().unwrap(),
+            "lra data fetch text",
+            "--from",
+            "--source synthetic",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+    let other = raw::file(root.path(), "notes.txt", b"no archive");
+    let error = build(&Text, &official(Protocol::Clean), &other)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("notes.txt: neither a folder nor a tar archive"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_published_reviews() {
+    let Some(archive) = shared::find("imdb/aclImdb_labelled.tar.gz") else {
+        return;
+    };
+    let clean = build(&Text, &official(Protocol::Clean), &archive).unwrap();
+    assert!(clean.passed && !clean.manifest().partial, "{}", clean.text);
+    assert_eq!(
+        clean.text.matches("as published").count(),
+        13,
+        "{}",
+        clean.text
+    );
+    assert_eq!(clean.rows(), [22_498, 2_379, 25_000]);
+    let notes = clean.manifest().notes.join("\n");
+    assert!(notes.contains("123 left out"), "{notes}");
+    let published = build(&Text, &official(Protocol::Tay2021), &archive).unwrap();
+    assert_eq!(published.rows(), [25_000; 3]);
+    assert_eq!(published.manifest().splits.test.labels, [12_500, 12_500]);
+}
+
+#[test]
+fn unlabelled_reviews_alone_are_no_data() {
+    let Some(archive) = shared::find("imdb/aclImdb_unsup_sample.tar.gz") else {
+        return;
+    };
+    let error = build(&Text, &official(Protocol::Clean), &archive)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("no negative review of train"), "{error}");
+}
+
+#[test]
+fn wrong_parquet_files_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let refuse = |name: &str, schema: &str, rows: &[(&[u8], i64)], problem: &str| {
+        let folder = root.path().join(name);
+        for split in ["train", "test"] {
+            let path = folder.join(format!("{split}.parquet"));
+            raw::parquet(&path, schema, rows, ::parquet::basic::Compression::SNAPPY);
+        }
+        let error = build(&Text, &official(Protocol::Clean), &folder).unwrap_err();
+        assert_eq!(error.class(), Class::Data, "{name}");
+        assert!(error.to_string().contains(problem), "{name}: {error}");
+    };
+    let rows: &[(&[u8], i64)] = &[(b"good", 1), (b"bad", 0), (b"so so", 2)];
+    refuse(
+        "label",
+        SCHEMA,
+        rows,
+        "train.parquet:3: the label 2 is neither 0 nor 1",
+    );
+    let other = "message m { required binary review; required int64 label; }";
+    refuse(
+        "column",
+        other,
+        rows,
+        "it has no column `text`, but review, label",
+    );
+    refuse("empty", SCHEMA, &[(b"", 1)], "an empty review");
+    let one = raw::file(
+        root.path(),
+        "one.parquet",
+        &std::fs::read(root.path().join("label/train.parquet")).unwrap(),
+    );
+    let error = build(&Text, &official(Protocol::Clean), &one)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("name the folder"), "{error}");
+}
