@@ -102,7 +102,7 @@ impl Reporter {
             .map_or(String::new(), |total| format!("/{total}"));
         let line = format!("{} {}{of} {}", bar.prefix(), bar.position(), bar.message());
         drop(bar);
-        self.say(&line);
+        self.say(line.trim_end());
     }
 }
 

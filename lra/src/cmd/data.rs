@@ -147,9 +147,9 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
     let rows = splits.get(part);
     if row >= rows.len() {
         return Err(Error::usage(format!(
-            "--row {row}: {} has rows 0 to {}",
+            "--row {row}: {} has {} rows, counted from 0",
             part.name(),
-            rows.len() - 1
+            rows.len()
         )));
     }
     if let Some(file) = png {
