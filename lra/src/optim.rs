@@ -7,7 +7,7 @@
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Result, Tensor, Var};
-use models::Parameters;
+use models::{Parameters, kernels};
 
 use crate::spec::{Decay, TrainOptions};
 
@@ -37,6 +37,28 @@ pub struct AdamW {
 
 /// Gradients of all parameters in path order, summed over micro-batches.
 pub struct Gradients(Vec<Option<Tensor>>);
+
+impl Slot {
+    /// One update by candle's own operations: any device, any type.
+    fn update(&mut self, step: &kernels::AdamW, gradient: Option<Tensor>) -> Result<()> {
+        let t = step.update as f64;
+        let (correct1, correct2) = (1.0 - step.beta1.powf(t), 1.0 - step.beta2.powf(t));
+        let mut first = (&self.first_moment * step.beta1)?;
+        let mut second = (&self.second_moment * step.beta2)?;
+        if let Some(gradient) = gradient {
+            let gradient = (gradient * step.scale)?;
+            first = (first + (&gradient * (1.0 - step.beta1))?)?;
+            second = (second + (gradient.sqr()? * (1.0 - step.beta2))?)?;
+        }
+        let denominator = ((&second / correct2)?.sqrt()? + step.epsilon)?;
+        let change = (((&first / correct1)? / denominator)? * step.rate)?;
+        let before = self.parameter.as_detached_tensor();
+        self.parameter
+            .set(&((&before * (1.0 - step.decay))? - change)?)?;
+        (self.first_moment, self.second_moment) = (first.detach(), second.detach());
+        Ok(())
+    }
+}
 
 impl AdamW {
     /// Zero moments for every parameter.
@@ -101,31 +123,31 @@ impl AdamW {
         } else {
             1.0
         };
-        let t = update as f64;
-        let (correct1, correct2) = (1.0 - self.beta1.powf(t), 1.0 - self.beta2.powf(t));
         for (slot, gradient) in self.slots.iter_mut().zip(gradients.0) {
-            let mut first = (&slot.first_moment * self.beta1)?;
-            let mut second = (&slot.second_moment * self.beta2)?;
-            if let Some(gradient) = gradient {
-                let gradient = if scale == 1.0 {
-                    gradient
+            let step = kernels::AdamW {
+                beta1: self.beta1,
+                beta2: self.beta2,
+                epsilon: self.epsilon,
+                rate,
+                decay: if slot.decays {
+                    rate * self.weight_decay
                 } else {
-                    (gradient * scale)?
-                };
-                first = (first + (&gradient * (1.0 - self.beta1))?)?;
-                second = (second + (gradient.sqr()? * (1.0 - self.beta2))?)?;
-            }
-            let denominator = ((&second / correct2)?.sqrt()? + self.epsilon)?;
-            let step = (((&first / correct1)? / denominator)? * rate)?;
-            let decayed = if slot.decays {
-                rate * self.weight_decay
-            } else {
-                0.0
+                    0.0
+                },
+                scale,
+                update: update as u64,
             };
-            let before = slot.parameter.as_detached_tensor();
-            slot.parameter
-                .set(&((&before * (1.0 - decayed))? - step)?)?;
-            (slot.first_moment, slot.second_moment) = (first.detach(), second.detach());
+            if kernels::supports(&slot.parameter) {
+                let parameter = slot.parameter.as_detached_tensor();
+                step.apply(
+                    &parameter,
+                    &slot.first_moment,
+                    &slot.second_moment,
+                    gradient.as_ref(),
+                )?;
+            } else {
+                slot.update(&step, gradient)?;
+            }
         }
         Ok(norm)
     }
@@ -139,11 +161,15 @@ fn is_matrix(path: &str, parameter: &Var) -> bool {
 fn global_norm(gradients: &Gradients) -> Result<f64> {
     let mut squares = 0.0;
     for gradient in gradients.0.iter().flatten() {
-        squares += gradient
-            .sqr()?
-            .sum_all()?
-            .to_dtype(DType::F64)?
-            .to_scalar::<f64>()?;
+        squares += if kernels::supports(gradient) {
+            kernels::sum_of_squares(gradient)?
+        } else {
+            gradient
+                .sqr()?
+                .sum_all()?
+                .to_dtype(DType::F64)?
+                .to_scalar::<f64>()?
+        };
     }
     Ok(squares.sqrt())
 }
@@ -247,6 +273,48 @@ mod tests {
             .zip(first_moment(&by_hand))
         {
             assert!((left - right).abs() < 1e-15);
+        }
+    }
+
+    #[test]
+    fn the_fused_update_is_the_composed_one() {
+        let options = TrainOptions {
+            clip: 1.0,
+            weight_decay: 0.1,
+            ..TrainOptions::default()
+        };
+        let wide = optimizer(&[0.5, -0.25, 3.0], &options);
+        let narrow = |tensor: &Tensor| tensor.to_dtype(DType::F32).unwrap();
+        let slot = &wide.slots[0];
+        let fused = Slot {
+            path: slot.path.clone(),
+            parameter: Var::from_tensor(&narrow(slot.parameter.as_tensor())).unwrap(),
+            first_moment: narrow(&slot.first_moment),
+            second_moment: narrow(&slot.second_moment),
+            decays: true,
+        };
+        let (mut wide, mut fused) = (
+            AdamW { ..wide },
+            AdamW {
+                slots: vec![fused],
+                ..optimizer(&[], &options)
+            },
+        );
+        for (update, values) in [[1.0, 2.0, -3.0], [0.1, 0.0, 0.2]].into_iter().enumerate() {
+            let composed = wide.update(gradients(&values), 0.01, update + 1).unwrap();
+            let gradient = Gradients(vec![Some(narrow(
+                gradients(&values).0[0].as_ref().unwrap(),
+            ))]);
+            let norm = fused.update(gradient, 0.01, update + 1).unwrap();
+            assert!((norm - composed).abs() < 1e-6);
+        }
+        let composed = wide.slots[0].parameter.to_vec1::<f64>().unwrap();
+        let fused = fused.slots[0].parameter.to_vec1::<f32>().unwrap();
+        for (composed, fused) in composed.into_iter().zip(fused) {
+            assert!(
+                (composed - f64::from(fused)).abs() < 1e-6,
+                "{composed} is not {fused}"
+            );
         }
     }
 }
