@@ -6,21 +6,28 @@
 //! [`crate::kernels`] has a fused operation for f32 on the CPU, the layer hands over at its first line.
 
 pub mod activation;
+pub mod block_attention;
 pub mod dropout;
 pub mod embedding;
 pub mod feed_forward;
+pub mod fold;
 pub mod heads;
 pub mod kernel_attention;
 pub mod linear;
 pub mod norm;
+pub mod parts;
 pub mod pooling;
 pub mod softmax;
 #[cfg(test)]
+pub(crate) mod sparse_testing;
+#[cfg(test)]
 pub(crate) mod testing;
 
+pub use block_attention::BlockLists;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use feed_forward::FeedForward;
 pub use heads::Projections;
 pub use linear::Linear;
 pub use norm::LayerNorm;
+pub use parts::{Part, WeightDropout};

@@ -8,13 +8,21 @@ use crate::{
 };
 
 mod bag;
+mod bigbird;
 mod linear;
+mod local;
+mod longformer;
 mod performer;
+mod sparse;
 mod transformer;
 
 /// Every model, in the order of the published tables.
 pub static MODELS: &[&Model] = &[
     &transformer::MODEL,
+    &local::MODEL,
+    &sparse::MODEL,
+    &longformer::MODEL,
+    &bigbird::MODEL,
     &linear::MODEL,
     &performer::MODEL,
     &bag::MODEL,

@@ -1,0 +1,75 @@
+//! A sequence as `stride` interleaved ones: position i goes to sequence i mod stride, place i / stride.
+//!
+//! Attention over strided or dilated positions is then attention over neighbours.
+
+use candle_core::Tensor;
+
+use crate::{Mask, Result};
+
+/// (B, H, L, E) to (B * stride, H, ⌈L / stride⌉, E), zeros where a sequence is one short.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn fold(x: &Tensor, stride: usize) -> Result<Tensor> {
+    let (batch, heads, length, width) = x.dims4()?;
+    let places = length.div_ceil(stride);
+    Ok(x.pad_with_zeros(2, 0, places * stride - length)?
+        .reshape((batch, heads, places, stride, width))?
+        .permute((0, 3, 1, 2, 4))?
+        .reshape((batch * stride, heads, places, width))?)
+}
+
+/// The inverse of [`fold`] for a sequence of `length`.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn unfold(x: &Tensor, stride: usize, length: usize) -> Result<Tensor> {
+    let (rows, heads, places, width) = x.dims4()?;
+    let batch = rows / stride;
+    Ok(x.reshape((batch, stride, heads, places, width))?
+        .permute((0, 2, 3, 1, 4))?
+        .reshape((batch, heads, places * stride, width))?
+        .narrow(2, 0, length)?
+        .contiguous()?)
+}
+
+/// The mask of the folded `x` (B, H, L, E): padding, and the places that [`fold`] filled up. None if there are neither.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn fold_mask(mask: Option<&Mask>, x: &Tensor, stride: usize) -> Result<Option<Mask>> {
+    let (batch, _, length, _) = x.dims4()?;
+    let real = match mask {
+        Some(mask) => mask.real().clone(),
+        None if length.is_multiple_of(stride) => return Ok(None),
+        None => Tensor::ones((batch, length), x.dtype(), x.device())?,
+    };
+    let folded = fold(&real.reshape((batch, 1, length, 1))?, stride)?;
+    Ok(Some(Mask::new(&folded.squeeze(3)?.squeeze(1)?)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+
+    #[test]
+    fn positions_of_one_remainder_come_together_and_go_back() {
+        let x = Tensor::arange(0.0, 14.0, &Device::Cpu).unwrap();
+        let x = x.reshape((2, 1, 7, 1)).unwrap();
+        let folded = fold(&x, 3).unwrap();
+        let rows: Vec<Vec<f64>> = folded.reshape((6, 3)).unwrap().to_vec2().unwrap();
+        assert_eq!(rows[0], [0.0, 3.0, 6.0]);
+        assert_eq!(rows[1], [1.0, 4.0, 0.0]);
+        assert_eq!(rows[5], [9.0, 12.0, 0.0]);
+        let back = unfold(&folded, 3, 7).unwrap();
+        let values = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        assert_eq!(values(&back), values(&x));
+        let mask = fold_mask(None, &x, 3).unwrap().unwrap();
+        let real: Vec<Vec<f64>> = mask.real().to_vec2().unwrap();
+        assert_eq!((real[0][2], real[1][2], real[5][2]), (1.0, 0.0, 0.0));
+        let even = Tensor::zeros((2, 1, 6, 1), DType::F64, &Device::Cpu).unwrap();
+        assert!(fold_mask(None, &even, 3).unwrap().is_none());
+    }
+}

@@ -1,0 +1,97 @@
+//! Sparse attention held against a dense twin whose mask comes from the pattern's definition alone, in f64.
+
+use candle_core::{D, DType, Device, Tensor, Var};
+
+use crate::{
+    Context, Draws, Mask, Result,
+    layers::{
+        Dropout, WeightDropout,
+        parts::by_head,
+        testing::{normal, parameters},
+    },
+};
+
+/// Runs `attend` with a dropout that drops nothing, for as many examples as `q` has.
+pub(crate) fn undropped<T>(
+    q: &Tensor,
+    attend: impl FnOnce(WeightDropout) -> Result<T>,
+) -> Result<T> {
+    let dropout = Dropout::new(&parameters().builder().pp("drop"), 0.0);
+    let context = Context::new(false, Draws::new(0, 0, 0));
+    attend(WeightDropout::new(&dropout, &context, q.dim(0)?))
+}
+
+/// `attend` on (B, H, L, E) as the oracle's tests want it, on (B, L, H, E).
+pub(crate) fn by_position(
+    attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
+) -> impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor> {
+    move |q, k, v, mask| by_head(&attend(&by_head(q)?, &by_head(k)?, &by_head(v)?, mask)?)
+}
+
+/// Four sequences: complete, padded at the end, with holes, nothing but padding.
+fn real(length: usize) -> Vec<f64> {
+    let rows: [&dyn Fn(usize) -> bool; 4] =
+        [&|_| true, &|i| 3 * i < 2 * length, &|i| i % 3 != 1, &|_| {
+            false
+        }];
+    let value = |row: usize, i| f64::from(u8::from(rows[row](i)));
+    (0..4)
+        .flat_map(|row| (0..length).map(move |i| value(row, i)))
+        .collect()
+}
+
+/// Checks outputs and gradients of `attend` (queries, keys and values (B, H, L, 3)) against softmax attention of query i
+/// of a head on the real keys j for which `sees(head, i, j)`, with and without mask.
+pub(crate) fn meets_dense(
+    name: &str,
+    length: usize,
+    heads: usize,
+    attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
+    sees: impl Fn(usize, usize, usize) -> bool,
+) {
+    let shape = [4, heads, length, 3];
+    let inputs = ["q", "k", "v"].map(|path| Var::from_tensor(&normal(path, &shape)).unwrap());
+    let [q, k, v] = &inputs;
+    let mut pattern = Vec::new();
+    for head in 0..heads {
+        for i in 0..length {
+            pattern.extend((0..length).map(|j| f64::from(u8::from(sees(head, i, j)))));
+        }
+    }
+    let pattern = Tensor::from_vec(pattern, (1, heads, length, length), &Device::Cpu).unwrap();
+    let real = Tensor::from_vec(real(length), (4, length), &Device::Cpu).unwrap();
+    let ones = Tensor::ones((4, length), DType::F64, &Device::Cpu).unwrap();
+    let mask = Mask::new(&real).unwrap();
+    let weigh = normal("weights", &shape);
+    for (mask, real) in [(None, &ones), (Some(&mask), &real)] {
+        let found = attend(q, k, v, mask).unwrap();
+        let real = real.reshape((4, 1, 1, length)).unwrap();
+        let wanted = dense(q, k, v, &pattern.broadcast_mul(&real).unwrap()).unwrap();
+        let gradients = |y: &Tensor| {
+            let store = (y * &weigh).unwrap().sum_all().unwrap().backward().unwrap();
+            [q, k, v].map(|variable| store.get(variable).unwrap().clone())
+        };
+        let place = format!("{name}, length {length}, mask {}", mask.is_some());
+        close(&found, &wanted, &place);
+        for (found, wanted) in gradients(&found).iter().zip(&gradients(&wanted)) {
+            close(found, wanted, &format!("{place}, gradient"));
+        }
+    }
+}
+
+/// Softmax attention over the pairs where `pattern` (B, H, L, L) is 1; rows without one give zeros.
+fn dense(q: &Tensor, k: &Tensor, v: &Tensor, pattern: &Tensor) -> Result<Tensor> {
+    let scale = (q.dim(D::Minus1)? as f64).sqrt().recip();
+    let weights = (q.matmul(&k.t()?)?.affine(scale, 0.0)?.exp()? * pattern)?;
+    let total = weights.sum_keepdim(D::Minus1)?;
+    let empty = total.eq(0.0)?.to_dtype(DType::F64)?;
+    Ok(weights.broadcast_div(&(total + empty)?)?.matmul(v)?)
+}
+
+fn close(found: &Tensor, wanted: &Tensor, place: &str) {
+    assert_eq!(found.dims(), wanted.dims(), "{place}");
+    let apart = (found - wanted).unwrap().abs().unwrap();
+    let apart = apart.max_all().unwrap().to_scalar::<f64>().unwrap();
+    // Not `apart > bound`, which NaN passes.
+    assert!(apart < 1e-6, "{place}: {apart}");
+}

@@ -1,0 +1,293 @@
+//! What the sparse models promise, with blocks so small that short sequences have many of them, in every form and variant.
+
+#![allow(clippy::unwrap_used)]
+
+use candle_core::{DType, Device, Tensor};
+use lra_models::{
+    Classifier, Context, Draws, Inputs, Options, Parameters, Shape, Tokens, loss, mixers,
+    options::Pooling,
+};
+use serde_json::{Value, json};
+
+const LONGEST: usize = 37;
+
+/// Model, its options, whether padding is kept out.
+fn forms() -> Vec<(&'static str, Value, bool)> {
+    vec![
+        ("local", json!({"block": 4}), true),
+        ("local", json!({"block": 4, "neighbours": 1}), true),
+        (
+            "local",
+            json!({"block": 4, "neighbours": 1, "exact": false}),
+            true,
+        ),
+        ("local", json!({"variant": "tay2021", "block": 4}), false),
+        ("sparse", json!({"block": 4, "summary": 2}), true),
+        (
+            "sparse",
+            json!({"block": 4, "summary": 2, "heads": "split"}),
+            true,
+        ),
+        ("sparse", json!({"pattern": "strided"}), true),
+        (
+            "sparse",
+            json!({"pattern": "strided", "heads": "split"}),
+            true,
+        ),
+        (
+            "sparse",
+            json!({"variant": "tay2021", "block": 5, "summary": 2}),
+            true,
+        ),
+        (
+            "sparse",
+            json!({"variant": "tay2021", "block": 5, "summary": 2, "first": true}),
+            true,
+        ),
+        ("longformer", json!({"window": 6}), true),
+        (
+            "longformer",
+            json!({"window": 4, "dilation": 3, "global": 2}),
+            true,
+        ),
+        ("longformer", json!({"window": 4, "global": 0}), true),
+        (
+            "longformer",
+            json!({"window": 6, "variant": "tay2021"}),
+            true,
+        ),
+        ("bigbird", json!({"block": 3}), true),
+        ("bigbird", json!({"block": 4, "random": 1}), true),
+        ("bigbird", json!({"block": 3, "variant": "tay2021"}), true),
+    ]
+}
+
+fn options(model: &str, changes: &Value, pooling: Pooling) -> Options {
+    let mut options = Options::of(mixers::find(model).unwrap());
+    options.block.dim = 16;
+    options.block.qkv_dim = 16;
+    options.block.mlp_dim = 24;
+    options.head.hidden = 12;
+    options.head.pooling = pooling;
+    for (key, value) in changes.as_object().unwrap() {
+        assert!(!options.model[key].is_null(), "{model} has no {key}");
+        options.model[key] = value.clone();
+    }
+    options
+}
+
+fn build(
+    model: &str,
+    options: &Options,
+    parameters: &Parameters,
+) -> lra_models::Result<Classifier> {
+    let shape = Shape {
+        vocabulary: 11,
+        classes: 5,
+        towers: 1,
+        max_length: LONGEST,
+        padding: true,
+    };
+    Classifier::new(mixers::find(model).unwrap(), &shape, options, parameters)
+}
+
+fn subject(model: &str, options: &Options) -> (Classifier, Parameters) {
+    let parameters = Parameters::new(5, &Device::Cpu, DType::F32);
+    let classifier = build(model, options, &parameters).unwrap();
+    (classifier, parameters)
+}
+
+/// Rows of the given lengths in `width`; the ids under the mask depend on `salt`.
+fn inputs(lengths: &[usize], width: usize, salt: usize) -> Inputs {
+    let (mut ids, mut real) = (Vec::new(), Vec::new());
+    for (row, &length) in lengths.iter().enumerate() {
+        for position in 0..width {
+            let salt = if position < length { 0 } else { salt };
+            ids.push((1 + (row * 7 + position * position * 3 + position + salt) % 10) as u32);
+            real.push(f32::from(u8::from(position < length)));
+        }
+    }
+    let shape = (lengths.len(), width);
+    Inputs {
+        towers: vec![Tokens {
+            ids: Tensor::from_vec(ids, shape, &Device::Cpu).unwrap(),
+            mask: Some(Tensor::from_vec(real, shape, &Device::Cpu).unwrap()),
+        }],
+    }
+}
+
+fn values(tensor: &Tensor) -> Vec<f32> {
+    tensor.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+fn training(first_row: u64) -> Context<'static> {
+    Context::new(true, Draws::new(5, 2, first_row))
+}
+
+fn evaluation() -> Context<'static> {
+    Context::new(false, Draws::new(5, 2, 0))
+}
+
+fn apart(one: &[f32], other: &[f32]) -> f32 {
+    assert_eq!(one.len(), other.len());
+    let pairs = one.iter().zip(other);
+    pairs.fold(0.0, |most, (a, b)| most.max((a - b).abs()))
+}
+
+#[test]
+fn every_length_gives_finite_logits() {
+    for (model, changes, _) in forms() {
+        for pooling in [Pooling::Cls, Pooling::Mean] {
+            let (classifier, _) = subject(model, &options(model, &changes, pooling));
+            for length in [1usize, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 36, 37] {
+                for shortest in [0, length.div_ceil(2)] {
+                    let inputs = inputs(&[length, shortest], length, 0);
+                    let logits = values(&classifier.forward(&inputs, &training(0)).unwrap());
+                    let finite = logits.iter().all(|x| x.is_finite());
+                    assert!(finite, "{model} {changes} {pooling:?} {length}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_parameter_learns() {
+    for (model, changes, _) in forms() {
+        for pooling in [Pooling::Cls, Pooling::Mean] {
+            // Read at a global position alone, the last layer's ordinary projections influence nothing.
+            if model == "longformer" && pooling == Pooling::Cls {
+                continue;
+            }
+            let (classifier, parameters) = subject(model, &options(model, &changes, pooling));
+            let logits = classifier.forward(&inputs(&[37, 20, 1, 0], 37, 0), &training(0));
+            let labels = Tensor::new(&[0u32, 1, 2, 3], &Device::Cpu).unwrap();
+            let loss = loss::cross_entropy(&logits.unwrap(), &labels).unwrap();
+            let gradients = loss.backward().unwrap();
+            for (path, var) in parameters.all() {
+                let gradient = values(gradients.get(&var).unwrap());
+                let finite = gradient.iter().all(|x| x.is_finite());
+                let some = gradient.iter().any(|&x| x != 0.0);
+                assert!(finite && some, "{model} {changes} {pooling:?}: {path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn padding_changes_nothing_where_it_is_kept_out() {
+    for (model, changes, kept_out) in forms() {
+        for pooling in [Pooling::Cls, Pooling::Mean] {
+            let (classifier, _) = subject(model, &options(model, &changes, pooling));
+            let logits = |width, salt| {
+                let inputs = inputs(&[9, 13], width, salt);
+                values(&classifier.forward(&inputs, &evaluation()).unwrap())
+            };
+            let other_ids = apart(&logits(37, 0), &logits(37, 3));
+            let other_width = apart(&logits(37, 0), &logits(13, 0));
+            let place = format!("{model} {changes} {pooling:?}: {other_ids} {other_width}");
+            if kept_out {
+                assert!(other_ids < 1e-6 && other_width < 1e-5, "{place}");
+            } else {
+                assert!(other_ids > 1e-4, "{place}");
+            }
+        }
+    }
+}
+
+#[test]
+fn micro_batches_draw_what_the_whole_batch_draws() {
+    for (model, changes, _) in forms() {
+        let (classifier, _) = subject(model, &options(model, &changes, Pooling::Mean));
+        let whole = inputs(&[30, 17, 4, 37], 37, 0);
+        let logits = |start: usize, rows: usize| {
+            let tokens = &whole.towers[0];
+            let mask = tokens.mask.as_ref().unwrap();
+            let inputs = Inputs {
+                towers: vec![Tokens {
+                    ids: tokens.ids.narrow(0, start, rows).unwrap(),
+                    mask: Some(mask.narrow(0, start, rows).unwrap()),
+                }],
+            };
+            values(
+                &classifier
+                    .forward(&inputs, &training(start as u64))
+                    .unwrap(),
+            )
+        };
+        let parts = [logits(0, 2), logits(2, 2)].concat();
+        let apart = apart(&logits(0, 4), &parts);
+        assert!(apart < 1e-5, "{model} {changes}: {apart}");
+    }
+}
+
+#[test]
+fn forms_of_a_model_differ() {
+    let logits: Vec<(String, Vec<f32>)> = forms()
+        .into_iter()
+        .map(|(model, changes, _)| {
+            let (classifier, _) = subject(model, &options(model, &changes, Pooling::Mean));
+            let logits = classifier.forward(&inputs(&[37, 30], 37, 0), &evaluation());
+            (format!("{model} {changes}"), values(&logits.unwrap()))
+        })
+        .collect();
+    for (index, (one, found)) in logits.iter().enumerate() {
+        for (other, others) in &logits[..index] {
+            assert!(apart(found, others) > 1e-5, "{one} and {other}");
+        }
+    }
+}
+
+#[test]
+fn options_out_of_range_are_named() {
+    let refusal = |model: &str, changes: Value, heads: usize| {
+        let mut options = options(model, &changes, Pooling::Mean);
+        options.block.heads = heads;
+        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        match build(model, &options, &parameters) {
+            Ok(_) => panic!("{model} {changes} was built"),
+            Err(error) => error.to_string(),
+        }
+    };
+    for (model, changes, key) in [
+        (
+            "local",
+            json!({"variant": "tay2021", "neighbours": 1}),
+            "model.neighbours = 1",
+        ),
+        (
+            "sparse",
+            json!({"block": 4, "summary": 5}),
+            "model.summary = 5",
+        ),
+        (
+            "sparse",
+            json!({"variant": "tay2021", "pattern": "strided"}),
+            "model.pattern = strided",
+        ),
+        (
+            "sparse",
+            json!({"variant": "tay2021", "heads": "split"}),
+            "model.heads = split",
+        ),
+        ("sparse", json!({"heads": "split"}), "model.heads = split"),
+        ("sparse", json!({"first": true}), "model.first = true"),
+        ("longformer", json!({"window": 5}), "model.window = 5"),
+        ("longformer", json!({"window": 0}), "model.window = 0"),
+        ("longformer", json!({"dilation": 0}), "model.dilation = 0"),
+        (
+            "longformer",
+            json!({"variant": "tay2021", "dilation": 2}),
+            "model.dilation = 2",
+        ),
+        ("bigbird", json!({"block": 0}), "model.block = 0"),
+    ] {
+        let error = refusal(model, changes, 1);
+        assert!(error.starts_with(key), "{error}");
+    }
+    let error = refusal("local", json!({"variant": "tay2020"}), 2);
+    assert!(
+        error.contains("tay2020") && error.contains("tay2021"),
+        "{error}"
+    );
+}
