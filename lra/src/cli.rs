@@ -34,6 +34,8 @@ pub enum Verb {
     Report(ReportArgs),
     /// What there is: tasks, models, recipes, published results
     List(ListArgs),
+    /// Hold mixers to other people's implementations, by case files
+    Parity(ParityArgs),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -231,6 +233,16 @@ pub struct ListArgs {
     /// Print the documentation of one entry
     #[arg(long, value_name = "NAME")]
     pub long: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ParityArgs {
+    /// Case files (see models/tests/parity)
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

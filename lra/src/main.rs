@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Verb::Data(verb) => cmd::data::run(&verb),
         Verb::Report(arguments) => cmd::report::run(&arguments),
         Verb::List(arguments) => cmd::list::run(&arguments),
+        Verb::Parity(arguments) => cmd::parity::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error}");

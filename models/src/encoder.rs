@@ -26,6 +26,11 @@ pub trait Encoder: Send + Sync {
 
     /// Floating-point operations of a forward pass over one sequence of `length`: matrix products, a multiply-add being two.
     fn flops(&self, length: usize) -> u64;
+
+    /// The mixers of a residual stack, one per layer, for whoever wants to run one alone. None where there is no such stack.
+    fn mixers(&self) -> Vec<&dyn Mixer> {
+        Vec::new()
+    }
 }
 
 /// What an encoder returns.
@@ -174,5 +179,11 @@ impl Encoder for Blocks {
             .iter()
             .map(|block| block.mixer.flops(length) + block.feed.flops(length))
             .sum()
+    }
+    fn mixers(&self) -> Vec<&dyn Mixer> {
+        self.blocks
+            .iter()
+            .map(|block| block.mixer.as_ref())
+            .collect()
     }
 }

@@ -47,6 +47,9 @@ pub enum Error {
     /// An input tensor does not have the shape or content that the model was built for.
     #[error("input: {0}")]
     Input(String),
+    /// A file is not a parity case that can be run.
+    #[error("parity case: {0}")]
+    Case(String),
     /// A tensor operation failed.
     #[error(transparent)]
     Tensor(#[from] candle_core::Error),

@@ -34,6 +34,7 @@ pub mod mixers;
 pub mod options;
 pub mod oracle;
 pub mod params;
+pub mod parity;
 mod philox;
 
 pub use classifier::{Classifier, Inputs, Shape, Tokens};

@@ -2,7 +2,7 @@
 
 use candle_core::{D, Tensor};
 
-use crate::{Result, draws::Draws};
+use crate::{Result, draws::Draws, parity::Given};
 
 /// Lets the positions of a sequence exchange information: (B, L, D) -> (B, L, D).
 ///
@@ -27,6 +27,7 @@ pub struct Context<'a> {
     /// so that random features are those of training.
     pub draws: Draws,
     mask: Option<&'a Mask>,
+    given: Option<&'a Given>,
 }
 
 impl Context<'static> {
@@ -37,6 +38,7 @@ impl Context<'static> {
             train,
             draws,
             mask: None,
+            given: None,
         }
     }
 }
@@ -50,12 +52,29 @@ impl<'a> Context<'a> {
 
     /// The same pass over sequences with another mask.
     #[must_use]
-    pub fn with_mask<'b>(&self, mask: Option<&'b Mask>) -> Context<'b> {
+    pub fn with_mask<'b>(&self, mask: Option<&'b Mask>) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context { mask, ..*self }
+    }
+
+    /// The same pass with random tensors from elsewhere, which mixers use in place of their own draws.
+    #[must_use]
+    pub fn with_given<'b>(&self, given: &'b Given) -> Context<'b>
+    where
+        'a: 'b,
+    {
         Context {
-            train: self.train,
-            draws: self.draws,
-            mask,
+            given: Some(given),
+            ..*self
         }
+    }
+
+    /// The random tensor called `name`, if this pass was given one.
+    #[must_use]
+    pub fn given(&self, name: &str) -> Option<&'a Tensor> {
+        self.given.and_then(|given| given.get(name))
     }
 
     /// The same pass with other draws (see [`Draws::branch`]).

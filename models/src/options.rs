@@ -227,6 +227,17 @@ impl Options {
     }
 }
 
+/// Which computation of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Variant {
+    /// What its paper says.
+    #[default]
+    Paper,
+    /// What the benchmark's code of 2021 computes.
+    Tay2021,
+}
+
 /// An options object with every key, as JSON.
 pub(crate) fn to_json(options: &impl Serialize) -> Value {
     // A struct of numbers and names always has a JSON form.
@@ -242,4 +253,16 @@ pub(crate) fn from_json<T: DeserializeOwned>(model: &str, options: &Value) -> Re
         model: model.to_owned(),
         reason: error.to_string(),
     })
+}
+
+/// Replaces values of `base` by those of `over`, object by object. Unknown keys are kept, for deserialization to refuse.
+pub(crate) fn overlay(base: &mut Value, over: &Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, value) in over {
+                overlay(base.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (base, over) => *base = over.clone(),
+    }
 }

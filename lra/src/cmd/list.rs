@@ -149,7 +149,7 @@ fn listing(name: &str, title: &str, columns: &[&str], rows: Vec<Row>) -> Table {
 }
 
 /// One JSON object per row.
-fn objects(table: &Table) -> Value {
+pub fn objects(table: &Table) -> Value {
     let row = |row: &Row| -> Map<String, Value> {
         let fields = row.cells.iter().flat_map(|cell| &cell.fields);
         fields

@@ -2,6 +2,7 @@
 
 pub mod data;
 pub mod list;
+pub mod parity;
 pub mod report;
 pub mod run;
 

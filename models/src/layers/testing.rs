@@ -107,12 +107,21 @@ pub(crate) struct Apart {
 impl Twin {
     /// Three sequences of 5 positions: complete, padded, nothing but padding. Two heads, 3 wide; inputs N(0, spread²).
     pub(crate) fn new(kernel: impl Fn(&[f64], &[f64]) -> f64, spread: f64) -> Self {
+        let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
+        Self::with_real(kernel, spread, real)
+    }
+
+    /// The same, every position real.
+    pub(crate) fn whole(kernel: impl Fn(&[f64], &[f64]) -> f64) -> Self {
+        Self::with_real(kernel, 1.0, [[1.0; 5]; 3])
+    }
+
+    fn with_real(kernel: impl Fn(&[f64], &[f64]) -> f64, spread: f64, real: [[f64; 5]; 3]) -> Self {
         let shape = [3, 5, 2, 3]; // (B, L, H, E)
         let inputs = ["q", "k", "v"].map(|name| {
             let values = normal(name, &shape).affine(spread, 0.0).unwrap();
             Var::from_tensor(&values).unwrap()
         });
-        let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0f64; 5]];
         let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
         let [q, k, v] = &inputs;
         let answer = || oracle::attention(q, k, v, Some(mask.real()), &kernel).unwrap();

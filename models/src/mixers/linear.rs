@@ -4,9 +4,10 @@
 //! Time O(L·E²) per head, memory O(L·E + E²).
 //! Padded keys are left out of both sums, which the 2021 code does not do. As there, no dropout on weights (there are none),
 //! no scaling of queries and no biases. Not here: the causal form; the benchmark classifies whole sequences.
+//! `variant = tay2021`: the same with padding summed up like any token, as the 2021 code takes no mask here.
 
 use candle_core::Tensor;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Context, Encoder, Mask, Mixer, Result,
@@ -16,6 +17,7 @@ use crate::{
         kernel_attention::{self, FeatureMap},
     },
     mixers::Model,
+    options::{Variant, to_json},
 };
 
 /// The registry's entry.
@@ -28,31 +30,35 @@ pub const MODEL: Model = Model {
     time: "O(L·E²)",
     memory: "O(L·E + E²)",
     masks_padding: true,
-    variants: &["paper"],
-    defaults: || Value::Object(Map::new()),
+    variants: &["paper", "tay2021"],
+    defaults: || to_json(&Options::default()),
     build,
     source: include_str!("linear.rs"),
 };
 
-#[derive(serde::Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {}
+struct Options {
+    variant: Variant,
+}
 
 fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let Options {} = build.options()?;
-    encoder::blocks(build, |site| Ok(Box::new(Linear::new(site)?)))
+    let Options { variant } = build.options()?;
+    encoder::blocks(build, |site| Ok(Box::new(Linear::new(site, variant)?)))
 }
 
 struct Linear {
     projections: Projections,
+    masks: bool,
     heads: usize,
     width: usize,
 }
 
 impl Linear {
-    fn new(site: &Site) -> Result<Self> {
+    fn new(site: &Site, variant: Variant) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(&site.vb, site.block)?,
+            masks: variant == Variant::Paper,
             heads: site.block.heads,
             width: site.block.head_dim(),
         })
@@ -62,7 +68,8 @@ impl Linear {
 impl Mixer for Linear {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
-        self.projections.merge(&attend(&q, &k, &v, context.mask())?)
+        let mask = context.mask().filter(|_| self.masks);
+        self.projections.merge(&attend(&q, &k, &v, mask)?)
     }
 
     fn flops(&self, length: usize) -> u64 {

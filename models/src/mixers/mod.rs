@@ -10,10 +10,14 @@ use crate::{
 mod bag;
 mod bigbird;
 mod linear;
+mod linformer;
 mod local;
 mod longformer;
 mod performer;
+mod reformer;
+mod sinkhorn;
 mod sparse;
+mod synthesizer;
 mod transformer;
 
 /// Every model, in the order of the published tables.
@@ -22,6 +26,10 @@ pub static MODELS: &[&Model] = &[
     &local::MODEL,
     &sparse::MODEL,
     &longformer::MODEL,
+    &linformer::MODEL,
+    &reformer::MODEL,
+    &sinkhorn::MODEL,
+    &synthesizer::MODEL,
     &bigbird::MODEL,
     &linear::MODEL,
     &performer::MODEL,

@@ -3,9 +3,11 @@
 //! FAVOR+: w_r are M Gaussian directions, orthogonal in blocks of E, so that φ(q)·φ(k) / M is exp(q·k / √E) in the mean: softmax attention
 //! without its L x L weights. B batch, H heads, L length, E width of a head, M features; q, k, v (B, L, H, E), φ (B, L, H, M), S (B, H, M, E).
 //! Time O(L·M·E) per head, memory O(L·M + M·E). Options: `features` M (0: E·ln E, rounded up to a multiple of 8), `redraw` steps after which
-//! w is drawn anew (0: never), `epsilon` added to each feature, `kernel`: `favor`, or `relu` for φ(x) = max(x, 0) + 0.001 without w, which is what the 2021 code ran.
+//! w is drawn anew (0: never), `epsilon` added to each feature, `kernel`: `favor`, `relu` for φ(x) = max(x, 0) + 0.001 without w, or `auto`: `favor`, and `relu` for `tay2021`.
 //! As in the authors' code exp is shifted by the largest w·x' (of the row for queries, of the sequence for keys), which cancels but for epsilon.
 //! Padded keys are left out of both sums and of the shift, which the 2021 code does not do. w depends on seed, layer and step, not on the batch; heads share it.
+//! `variant = tay2021`: the ReLU kernel, which is what the 2021 code ran under the name of FAVOR+ on all tasks but ListOps (there: `kernel=favor`, `features=2`), on the raw
+//! vectors, and padding summed up like any token.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -22,7 +24,7 @@ use crate::{
         kernel_attention::{self, FeatureMap},
     },
     mixers::Model,
-    options::to_json,
+    options::{Variant, to_json},
 };
 
 /// The registry's entry.
@@ -35,7 +37,7 @@ pub const MODEL: Model = Model {
     time: "O(L·M·E)",
     memory: "O(L·M + M·E)",
     masks_padding: true,
-    variants: &["paper"],
+    variants: &["paper", "tay2021"],
     defaults: || to_json(&Options::default()),
     build,
     source: include_str!("performer.rs"),
@@ -44,6 +46,8 @@ pub const MODEL: Model = Model {
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Kernel {
+    /// That of the variant.
+    Auto,
     /// Positive orthogonal random features of the softmax kernel.
     Favor,
     /// max(x, 0) + 0.001, no random features.
@@ -57,15 +61,17 @@ struct Options {
     kernel: Kernel,
     redraw: u64,
     epsilon: f64,
+    variant: Variant,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             features: 0,
-            kernel: Kernel::Favor,
+            kernel: Kernel::Auto,
             redraw: 0,
             epsilon: 1e-6,
+            variant: Variant::Paper,
         }
     }
 }
@@ -86,6 +92,7 @@ struct Performer {
     heads: usize,
     width: usize,
     features: Features,
+    masks: bool,
 }
 
 enum Features {
@@ -96,8 +103,8 @@ enum Features {
 impl Performer {
     fn new(site: &Site, options: &Options) -> Result<Self> {
         let width = site.block.head_dim();
-        let features = match options.kernel {
-            Kernel::Favor => Features::Favor(Favor {
+        let features = match (options.kernel, options.variant) {
+            (Kernel::Favor, _) | (Kernel::Auto, Variant::Paper) => Features::Favor(Favor {
                 count: match options.features {
                     0 => default_count(width),
                     count => count,
@@ -109,13 +116,14 @@ impl Performer {
                 norms: StreamKey::new(&site.vb.pp("norms").prefix()),
                 drawn: Mutex::new(None),
             }),
-            Kernel::Relu => Features::Relu,
+            (Kernel::Relu, _) | (Kernel::Auto, Variant::Tay2021) => Features::Relu,
         };
         Ok(Self {
             projections: Projections::new(&site.vb, site.block)?,
             heads: site.block.heads,
             width,
             features,
+            masks: options.variant == Variant::Paper,
         })
     }
 }
@@ -123,10 +131,13 @@ impl Performer {
 impl Mixer for Performer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
-        let mask = context.mask();
+        let mask = context.mask().filter(|_| self.masks);
         let y = match &self.features {
             Features::Favor(favor) => {
-                let w = favor.matrix(&context.draws, x.dtype(), x.device())?;
+                let w = match context.given("directions") {
+                    Some(w) => w.clone(),
+                    None => favor.matrix(&context.draws, x.dtype(), x.device())?,
+                };
                 attend(&q, &k, &v, &w, favor.epsilon as f32, mask)?
             }
             Features::Relu => attend_relu(&q, &k, &v, mask)?,

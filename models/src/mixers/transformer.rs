@@ -4,6 +4,7 @@
 //! Time O(L²·E) per head. `attention`: `fused` works through tiles of a and keeps L numbers for the backward pass, memory O(L·E);
 //! `materialised` keeps every weight, memory O(L²), as published. Same numbers up to rounding, same dropout.
 //! Padded keys get weight zero. Dropout on the weights. As in the 2021 code the projections have no biases.
+//! `variant = tay2021`: the same. There a padded query has uniform weights, but what it gets is not read here.
 
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use crate::{
     kernels::{self, AttentionDropout, AttentionOptions},
     layers::{Dropout, Projections, softmax},
     mixers::Model,
-    options::to_json,
+    options::{Variant, to_json},
 };
 
 /// The registry's entry.
@@ -27,7 +28,7 @@ pub const MODEL: Model = Model {
     time: "O(L²·E)",
     memory: "O(L·E)",
     masks_padding: true,
-    variants: &["paper"],
+    variants: &["paper", "tay2021"],
     defaults: || to_json(&Options::default()),
     build,
     source: include_str!("transformer.rs"),
@@ -47,11 +48,13 @@ enum Attention {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    variant: Variant,
     attention: Attention,
 }
 
 fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let Options { attention } = build.options()?;
+    // Both variants compute the same wherever anybody reads it.
+    let Options { attention, .. } = build.options()?;
     encoder::blocks(build, |site| {
         Ok(Box::new(Transformer::new(site, attention)?))
     })

@@ -1,0 +1,142 @@
+//! `lra parity`: our mixers against implementations that nobody here wrote.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use candle_core::backprop::GradStore;
+use models::Parameters;
+use models::parity::{Case, Optimizer, Settings, Verdict};
+use results::Format;
+use results::table::{Cell, Column, Row, Table};
+use serde_json::Value;
+
+use crate::cli::ParityArgs;
+use crate::cmd;
+use crate::error::{Class, Classify, Result};
+use crate::optim::AdamW;
+use crate::spec::{Decay, TrainOptions};
+
+/// Runs the command: exit code 1 if any tensor misses.
+pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
+    let mut rows = Vec::new();
+    let mut all_ok = true;
+    for file in &arguments.files {
+        for (index, row) in compare(file)?.into_iter().enumerate() {
+            all_ok &= row.verdict == Verdict::Ok;
+            rows.push(Row {
+                rule: index == 0 && !rows.is_empty(),
+                ..line(file, &row)
+            });
+        }
+    }
+    let table = Table {
+        name: "parity".to_owned(),
+        title: "Parity".to_owned(),
+        unit: String::new(),
+        columns: vec![
+            Column::key("case"),
+            Column::key("tensor"),
+            Column::value("max abs"),
+            Column::value("max rel"),
+            Column::text("verdict"),
+        ],
+        rows,
+        notes: Vec::new(),
+    };
+    if arguments.json {
+        cmd::print_json(&cmd::list::objects(&table))?;
+    } else {
+        cmd::print(&Format::Text.render(&[table]))?;
+    }
+    Ok(if all_ok {
+        ExitCode::SUCCESS
+    } else {
+        Class::Check.into()
+    })
+}
+
+fn compare(file: &Path) -> Result<Vec<models::parity::Row>> {
+    let place = file.display();
+    let bytes = std::fs::read(file).during(Class::Data, format!("reading {place}"))?;
+    let case = Case::read(&bytes).during(Class::Data, &place)?;
+    case.run(&|parameters, settings| Ok(Box::new(Ours::new(parameters, settings)?)))
+        .during(Class::Data, &place)
+}
+
+fn line(file: &Path, row: &models::parity::Row) -> Row {
+    let case = file.file_stem().unwrap_or_default().to_string_lossy();
+    let figure = |value: Option<f64>, field: &'static str| match value {
+        Some(value) => Cell::with(format!("{value:.1e}"), field, value),
+        None => Cell::with("", field, Value::Null),
+    };
+    Row::new(vec![
+        Cell::with(case.clone(), "case", case.into_owned()),
+        Cell::with(row.tensor.clone(), "tensor", row.tensor.clone()),
+        figure(row.max_abs, "max_abs"),
+        figure(row.max_rel, "max_rel"),
+        Cell::with(row.verdict.to_string(), "verdict", row.verdict.to_string()),
+    ])
+}
+
+/// The optimizer that `lra run` trains with.
+struct Ours {
+    adamw: AdamW,
+    rate: f64,
+    updates: usize,
+}
+
+impl Ours {
+    fn new(parameters: &Parameters, settings: &Settings) -> candle_core::Result<Self> {
+        let options = TrainOptions {
+            beta1: settings.beta1,
+            beta2: settings.beta2,
+            epsilon: settings.epsilon,
+            weight_decay: settings.weight_decay,
+            decay: Decay::All,
+            clip: 0.0,
+            ..TrainOptions::default()
+        };
+        Ok(Self {
+            adamw: AdamW::new(parameters, &options)?,
+            rate: settings.rate,
+            updates: 0,
+        })
+    }
+}
+
+impl Optimizer for Ours {
+    fn update(&mut self, gradients: GradStore) -> models::Result<()> {
+        self.updates += 1;
+        let mut sum = self.adamw.no_gradients();
+        self.adamw.accumulate(&mut sum, gradients)?;
+        self.adamw.update(sum, self.rate, self.updates)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(name: &str) -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../models/tests/parity")
+            .join(name)
+    }
+
+    #[test]
+    fn twenty_updates_of_our_adamw_follow_those_of_pytorch() {
+        let rows = compare(&case("transformer-training.safetensors")).unwrap();
+        assert!(rows.iter().any(|row| row.tensor == "out/losses"));
+        for row in rows {
+            assert_eq!(row.verdict, Verdict::Ok, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_case_is_named() {
+        let error = compare(&case("make.sh")).unwrap_err();
+        assert_eq!(error.class, Class::Data);
+        assert!(error.to_string().contains("make.sh"), "{error}");
+    }
+}

@@ -1,0 +1,323 @@
+//! Reformer. Kitaev, Kaiser, Levskaya, 2020, "Reformer: The Efficient Transformer", arXiv:2001.04451.
+//!     y_i = Σ_r exp(z_ri - z_i) Σ_{j in P_ri} exp(q_i·k_j / √E - z_ri) v_j,  k_j = q_j / |q_j|,  z_i = ln Σ_r exp(z_ri)
+//! P_ri: positions whose vector falls into the bucket of q_i in round r, h_r(x) = argmax([x R_r ; -x R_r]), as far as they share the chunk of i or are in the one before,
+//! once positions are sorted by bucket and cut into chunks. A position sees itself only if it sees nothing else. Chunk 0 of a round looks back to the last chunk of the round before.
+//! B batch, H heads, L length, S chunk, E width of a head, T rounds, N largest length, n = N / S rounded up to even: buckets (1 if N <= S); q, v (B, L, H, E), R_r (E, n / 2). Queries are the keys.
+//! Time O(T·L·S·E) per head and O(T·L·n·E) for hashing, memory O(T·L·S). Options: `chunk` S, `rounds` T, `across_buckets`: chunks attend regardless of buckets.
+//! R is drawn per seed, step and layer and shared by heads and examples. Pairs that meet in more than one round count once in each, as in trax by default.
+//! Padding is sorted behind everything else, and hidden: it takes no place in the chunks of real tokens. Dropout on the weights.
+//! Not here: reversible residual blocks. They save memory only if a block's backward pass recomputes its input and still reaches all parameters, which
+//! candle's custom operations (three inputs at most) cannot; without that they would only be another residual stream. Also not here: the causal form.
+//! `variant = tay2021`: ten chunks, one constant rotation, neither masks nor scaling as in the paper, and outputs in a wrong layout; see `tay2021.rs`.
+
+mod sort;
+mod tay2021;
+
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::{D, DType, Device, Tensor};
+use candle_nn::VarBuilder;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use self::sort::Sorted;
+use crate::{
+    Context, Draws, Encoder, Mask, Mixer, Result,
+    draws::StreamKey,
+    encoder::{self, Build, Site},
+    error::require,
+    layers::{
+        Dropout, Linear, WeightDropout,
+        parts::{self, by_head},
+    },
+    mixers::Model,
+    options::{BlockOptions, Variant, to_json},
+    params::xavier_uniform,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "reformer",
+    title: "Reformer",
+    paper: "Reformer: The Efficient Transformer",
+    year: 2020,
+    arxiv: "2001.04451",
+    time: "O(T·L·(S + L/S)·E)",
+    memory: "O(T·L·S)",
+    masks_padding: true,
+    variants: &["paper", "tay2021"],
+    defaults: || to_json(&Options::default()),
+    build,
+    source: include_str!("mod.rs"),
+};
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    variant: Variant,
+    chunk: usize,
+    rounds: usize,
+    across_buckets: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            variant: Variant::Paper,
+            chunk: 32,
+            rounds: 2,
+            across_buckets: false,
+        }
+    }
+}
+
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let options: Options = build.options()?;
+    for (key, value) in [
+        ("model.chunk", options.chunk),
+        ("model.rounds", options.rounds),
+    ] {
+        require(value >= 1, key, value, "at least 1")?;
+    }
+    encoder::blocks(build, |site| {
+        Ok(match options.variant {
+            Variant::Paper => Box::new(Reformer::new(site, &options)?),
+            Variant::Tay2021 => Box::new(tay2021::Chunks::new(site)?),
+        })
+    })
+}
+
+struct Reformer {
+    query: Linear,
+    value: Linear,
+    output: Linear,
+    hash: Hash,
+    chunk: usize,
+    across_buckets: bool,
+    dropout: Dropout,
+    heads: usize,
+}
+
+impl Reformer {
+    fn new(site: &Site, options: &Options) -> Result<Self> {
+        let block = site.block;
+        let [query, value] = inward(&site.vb, block, block.qkv_dim)?;
+        let init = xavier_uniform(block.dim, block.qkv_dim);
+        Ok(Self {
+            query,
+            value,
+            output: Linear::new(&site.vb.pp("output"), block.qkv_dim, block.dim, init, None)?,
+            hash: Hash {
+                rounds: options.rounds,
+                buckets: buckets(site.max_length, options.chunk),
+                width: block.head_dim(),
+                key: StreamKey::new(&site.vb.pp("rotations").prefix()),
+                drawn: Mutex::new(None),
+            },
+            chunk: options.chunk,
+            across_buckets: options.across_buckets,
+            dropout: Dropout::new(&site.vb.pp("drop"), block.attention_dropout),
+            heads: block.heads,
+        })
+    }
+
+    /// (B, L, H E) to (B, H, L, E).
+    fn heads(&self, x: &Tensor) -> Result<Tensor> {
+        let (batch, length, width) = x.dims3()?;
+        by_head(&x.reshape((batch, length, self.heads, width / self.heads))?)
+    }
+}
+
+/// The projections that there are: `query`, which is also the key, and `value`.
+fn inward(vb: &VarBuilder, block: &BlockOptions, width: usize) -> Result<[Linear; 2]> {
+    let init = xavier_uniform(block.dim, width);
+    let linear = |name| Linear::new(&vb.pp(name), block.dim, width, init, None);
+    Ok([linear("query")?, linear("value")?])
+}
+
+/// As many buckets as there are chunks in the longest sequence, but an even number: each direction has an opposite.
+fn buckets(longest: usize, chunk: usize) -> usize {
+    if longest <= chunk {
+        return 1;
+    }
+    longest.div_ceil(chunk).next_multiple_of(2)
+}
+
+impl Mixer for Reformer {
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let (q, v) = (self.query.forward(x)?, self.value.forward(x)?);
+        let (q, v) = (self.heads(&q)?, self.heads(&v)?); // (B, H, L, E)
+        let dropout = WeightDropout::new(&self.dropout, context, x.dim(0)?);
+        let buckets = match context.given("rotations") {
+            Some(rotations) => self.hash.buckets(&q, rotations)?,
+            None => {
+                let rotations = self.hash.rotations(&context.draws, &q)?;
+                self.hash.buckets(&q, &rotations)?
+            }
+        };
+        let sorting = Sorting {
+            rounds: self.hash.rounds,
+            chunk: self.chunk,
+            across_buckets: self.across_buckets,
+        };
+        let y = sorting.attend(&q, &v, &buckets, context.mask(), dropout)?;
+        self.output.forward(&by_head(&y)?.flatten_from(2)?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let chunk = self.chunk.min(length);
+        let seen = if length > chunk { 2 * chunk } else { chunk };
+        let rounds = self.hash.rounds;
+        let pairs = rounds * length.next_multiple_of(chunk) * seen * self.heads;
+        let hashing = length * self.heads * self.hash.width * rounds * self.hash.buckets / 2;
+        [&self.query, &self.value, &self.output]
+            .iter()
+            .map(|linear| linear.flops(length))
+            .sum::<u64>()
+            + parts::flops(pairs, self.hash.width)
+            + 2 * hashing as u64
+    }
+}
+
+/// Locality-sensitive hashing by random rotations (Andoni et al., 2015, arXiv:1509.02897).
+struct Hash {
+    rounds: usize,
+    buckets: usize,
+    width: usize,
+    key: StreamKey,
+    /// The rotations in use and the draws that they belong to.
+    drawn: Mutex<Option<(Draws, Tensor)>>,
+}
+
+impl Hash {
+    /// R (E, T, n / 2), standard normal.
+    fn rotations(&self, draws: &Draws, like: &Tensor) -> Result<Tensor> {
+        let place = Draws::new(draws.seed(), draws.step(), 0);
+        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, rotations)) = drawn.as_ref()
+            && *known == place
+        {
+            return Ok(rotations.clone());
+        }
+        let shape = (self.width, self.rounds, self.buckets / 2);
+        let count = self.rounds * (self.buckets / 2);
+        let values = place.shared(self.key).normal(self.width, count);
+        let rotations = Tensor::from_vec(values, shape, &Device::Cpu)?
+            .to_dtype(like.dtype())?
+            .to_device(like.device())?;
+        *drawn = Some((place, rotations.clone()));
+        Ok(rotations)
+    }
+
+    /// The bucket of every vector of `x` (B, H, L, E) in every round, (B, H, T, L) flattened.
+    fn buckets(&self, x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
+        let (batch, heads, length, width) = x.dims4()?;
+        let rounds = self.rounds;
+        if self.buckets == 1 {
+            return Ok(vec![0; batch * heads * rounds * length]);
+        }
+        let half = self.buckets / 2;
+        let rotations = rotations.reshape((width, rounds * half))?;
+        let rows = batch * heads * length;
+        let x = x.detach().reshape((rows, width))?;
+        let mut buckets = vec![0; rows * rounds];
+        // All projections at once would take memory in proportion to L²/S.
+        let piece = (PIECE / (rounds * half)).max(1);
+        for first in (0..rows).step_by(piece) {
+            let turned = x.narrow(0, first, piece.min(rows - first))?;
+            let turned = turned.matmul(&rotations)?.to_dtype(DType::F32)?;
+            let turned = turned.flatten_all()?.to_vec1::<f32>()?;
+            let found: Vec<u32> = turned.par_chunks(half).map(bucket).collect();
+            for (index, found) in found.into_iter().enumerate() {
+                let (row, round) = (first + index / rounds, index % rounds);
+                let (head, position) = (row / length, row % length);
+                buckets[(head * rounds + round) * length + position] = found;
+            }
+        }
+        Ok(buckets)
+    }
+}
+
+/// Projections computed at a time while hashing.
+const PIECE: usize = 1 << 18;
+
+/// argmax of `[x, -x]`, the first of equals.
+fn bucket(x: &[f32]) -> u32 {
+    let (mut best, mut most) = (0, f32::NEG_INFINITY);
+    for (index, value) in x.iter().copied().chain(x.iter().map(|x| -x)).enumerate() {
+        if value > most {
+            (best, most) = (index, value);
+        }
+    }
+    best as u32
+}
+
+/// Attention within chunks of the sorted sequence.
+struct Sorting {
+    rounds: usize,
+    chunk: usize,
+    across_buckets: bool,
+}
+
+impl Sorting {
+    /// q, v (B, H, L, E) and buckets (B, H, T, L) to (B, H, L, E).
+    fn attend(
+        &self,
+        q: &Tensor,
+        v: &Tensor,
+        buckets: &[u32],
+        mask: Option<&Mask>,
+        dropout: WeightDropout,
+    ) -> Result<Tensor> {
+        let (batch, heads, length, width) = q.dims4()?;
+        let real = mask
+            .map(|mask| mask.real().to_dtype(DType::F32)?.to_vec2::<f32>())
+            .transpose()?;
+        let sorted = Sorted::new(self, buckets, (batch, heads, length), real.as_deref());
+        let (slots, seen) = (sorted.slots, sorted.seen);
+        let (chunk, chunks) = (sorted.chunk, sorted.chunks);
+        let device = q.device();
+        let index = |places: Vec<u32>| Tensor::new(places, device);
+        let gather = |x: &Tensor, places: &Tensor, run: usize| -> Result<Tensor> {
+            let rows = x.reshape((batch * heads * length, width))?;
+            let rows = rows.index_select(places, 0)?;
+            Ok(rows.reshape((batch, heads * self.rounds * chunks, run, width))?)
+        };
+        let (queries, keys) = (index(sorted.queries)?, index(sorted.keys)?);
+        let bias = Tensor::from_vec(
+            sorted.bias,
+            (batch, heads * self.rounds * chunks, chunk, seen),
+            &Device::Cpu,
+        )?;
+        let bias = bias.to_dtype(q.dtype())?.to_device(device)?;
+        let part = parts::attend(
+            &gather(q, &queries, chunk)?,
+            &gather(&unit(q)?, &keys, seen)?,
+            &gather(v, &keys, seen)?,
+            Some(&bias),
+            dropout,
+        )?;
+        let back = index(sorted.back)?;
+        let part = part.arranged(|x| {
+            let columns = x.dim(D::Minus1)?;
+            let rows = x.reshape((batch * heads * self.rounds * slots, columns))?;
+            let rows = rows.index_select(&back, 0)?;
+            Ok(rows.reshape((batch, heads, self.rounds, length, columns))?)
+        })?;
+        let rounds = (0..self.rounds)
+            .map(|round| part.arranged(|x| Ok(x.narrow(2, round, 1)?.squeeze(2)?.contiguous()?)))
+            .collect::<Result<Vec<_>>>()?;
+        parts::merge(&rounds)
+    }
+}
+
+/// Vectors of length 1 along the last dimension; zeros stay zeros.
+fn unit(x: &Tensor) -> Result<Tensor> {
+    let squares = x.sqr()?.sum_keepdim(D::Minus1)?;
+    // A floor rather than a maximum: the gradient at zero must be finite.
+    let length = squares.affine(1.0, 1e-24)?.sqrt()?;
+    Ok(x.broadcast_div(&length)?)
+}
+
+#[cfg(test)]
+mod tests;

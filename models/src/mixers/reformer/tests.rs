@@ -1,0 +1,180 @@
+use candle_core::Var;
+
+use super::*;
+use crate::{
+    layers::{
+        sparse_testing::undropped,
+        testing::{check_gradient, differences, normal},
+    },
+    oracle,
+};
+
+fn sorting(rounds: usize, chunk: usize, across_buckets: bool) -> Sorting {
+    Sorting {
+        rounds,
+        chunk,
+        across_buckets,
+    }
+}
+
+fn mask(real: &[Vec<f64>]) -> Mask {
+    Mask::new(&Tensor::new(real.to_vec(), &Device::Cpu).unwrap()).unwrap()
+}
+
+/// Softmax attention with normalised keys in which a position is left out of what it sees.
+fn others_only(q: &[f64], k: &[f64]) -> f64 {
+    if q == k {
+        return 0.0;
+    }
+    let length = k.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let unit: Vec<f64> = k.iter().map(|x| x / length).collect();
+    oracle::softmax(q, &unit)
+}
+
+#[test]
+fn one_bucket_in_one_chunk_is_shared_query_attention() {
+    let shape = [3, 2, 5, 3]; // (B, H, L, E)
+    let inputs = ["q", "v"].map(|name| Var::from_tensor(&normal(name, &shape)).unwrap());
+    let [q, v] = &inputs;
+    let real = [vec![1.0; 5], vec![1.0, 1.0, 1.0, 0.0, 0.0], vec![0.0; 5]];
+    let mask = mask(&real);
+    let weights = normal("weights", &shape);
+    let back = |x: &Tensor| x.transpose(1, 2).unwrap().contiguous().unwrap();
+    let wanted = || {
+        let (q, v) = (back(q), back(v));
+        let y = oracle::attention(&q, &q, &v, Some(mask.real()), others_only);
+        back(&y.unwrap())
+    };
+    let loss = |y: &Tensor| (y * &weights).unwrap().sum_all().unwrap();
+    for (rounds, chunk) in [(1, 5), (1, 9), (3, 5)] {
+        let y = undropped(q, |drop| {
+            let buckets = vec![0; 3 * 2 * rounds * 5];
+            sorting(rounds, chunk, false).attend(q, v, &buckets, Some(&mask), drop)
+        })
+        .unwrap();
+        let apart = (&y - wanted()).unwrap().abs().unwrap().max_all().unwrap();
+        assert!(apart.to_scalar::<f64>().unwrap() < 1e-12);
+        let gradients = loss(&y).backward().unwrap();
+        for variable in &inputs {
+            let found = gradients.get(variable).unwrap().flatten_all().unwrap();
+            let wanted = differences(variable, || loss(&wanted()).to_scalar().unwrap());
+            for (found, wanted) in found.to_vec1::<f64>().unwrap().iter().zip(&wanted) {
+                assert!((found - wanted).abs() < 1e-7, "{found} {wanted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_agree_with_differences() {
+    // Two heads of seven positions, two rounds; positions alone in a bucket see themselves.
+    let buckets = [
+        0, 1, 0, 2, 1, 0, 3, 3, 2, 1, 0, 0, 1, 2, 1, 1, 1, 1, 0, 0, 0, 2, 0, 2, 0, 2, 0, 1,
+    ];
+    let mask = mask(&[vec![1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0]]);
+    for across in [false, true] {
+        for mask in [None, Some(&mask)] {
+            let shape: &[usize] = &[1, 2, 7, 2];
+            check_gradient("reformer", &[shape, shape], |inputs| {
+                undropped(&inputs[0], |drop| {
+                    sorting(2, 2, across).attend(&inputs[0], &inputs[1], &buckets, mask, drop)
+                })
+            });
+        }
+    }
+}
+
+#[test]
+fn a_position_sees_its_bucket_in_its_chunk_and_the_one_before() {
+    let buckets = [0, 0, 1, 1, 0, 1, 0, 2];
+    let sorted = [0, 1, 4, 6, 2, 3, 5, 7]; // by bucket, then position: chunks 0 1 4 | 6 2 3 | 5 7
+    let chunk_of = |i: usize| sorted.iter().position(|&j| j == i).unwrap() / 3;
+    let [q, v] = ["q", "v"].map(|name| normal(name, &[1, 1, 8, 2]));
+    let y = undropped(&q, |drop| {
+        sorting(1, 3, false).attend(&q, &v, &buckets.map(|b| b as u32), None, drop)
+    });
+    let rows = |x: &Tensor| x.reshape((8, 2)).unwrap().to_vec2::<f64>().unwrap();
+    let (y, q, v) = (rows(&y.unwrap()), rows(&q), rows(&v));
+    for i in 0..8 {
+        let before = (chunk_of(i) + 2) % 3;
+        let mut seen: Vec<usize> = (0..8)
+            .filter(|&j| j != i && buckets[j] == buckets[i])
+            .filter(|&j| chunk_of(j) == chunk_of(i) || chunk_of(j) == before)
+            .collect();
+        if seen.is_empty() {
+            seen.push(i);
+        }
+        let weight = |j: usize| {
+            if j == i {
+                1.0
+            } else {
+                others_only(&q[i], &q[j])
+            }
+        };
+        let total: f64 = seen.iter().map(|&j| weight(j)).sum();
+        for channel in 0..2 {
+            let sum: f64 = seen.iter().map(|&j| weight(j) * v[j][channel]).sum();
+            assert!((y[i][channel] - sum / total).abs() < 1e-12, "position {i}");
+        }
+    }
+}
+
+fn hash(rounds: usize, buckets: usize, width: usize) -> Hash {
+    Hash {
+        rounds,
+        buckets,
+        width,
+        key: StreamKey::new("rotations"),
+        drawn: Mutex::new(None),
+    }
+}
+
+/// How often two vectors at `angle` share one of `buckets` in 4096 rounds.
+fn collisions(angle: f64, buckets: usize) -> f64 {
+    let rounds = 4096;
+    let hash = hash(rounds, buckets, 2);
+    let x = Tensor::new(&[[1.0, 0.0], [angle.cos(), angle.sin()]], &Device::Cpu).unwrap();
+    let x = x.reshape((1, 1, 2, 2)).unwrap();
+    let rotations = hash.rotations(&Draws::new(3, 0, 0), &x).unwrap();
+    let found = hash.buckets(&x, &rotations).unwrap();
+    let same = found.chunks(2).filter(|pair| pair[0] == pair[1]).count();
+    same as f64 / rounds as f64
+}
+
+#[test]
+fn near_vectors_share_a_bucket_at_the_rate_of_the_theory() {
+    // Two buckets: a random hyperplane, which parts vectors with probability angle / π.
+    for angle in [0.1, 0.5, 1.0, 2.0, 3.0] {
+        let rate = 1.0 - angle / std::f64::consts::PI;
+        let error = (rate * (1.0 - rate) / 4096.0).sqrt();
+        let found = collisions(angle, 2);
+        assert!(
+            (found - rate).abs() < 3.5 * error,
+            "{angle}: {found} {rate}"
+        );
+    }
+    // More buckets part more, and near vectors stay together more often than far ones.
+    let [near, far] = [0.2, 1.2].map(|angle| collisions(angle, 8));
+    assert!(
+        near > 0.75 && far < 0.45 && collisions(0.0, 8) == 1.0,
+        "{near} {far}"
+    );
+}
+
+#[test]
+fn rotations_change_with_seed_and_step_but_not_with_the_batch() {
+    let hash = hash(2, 4, 3);
+    let like = Tensor::zeros(1, DType::F64, &Device::Cpu).unwrap();
+    let drawn = |draws: Draws| -> Vec<f64> {
+        let rotations = hash.rotations(&draws, &like).unwrap();
+        rotations.flatten_all().unwrap().to_vec1().unwrap()
+    };
+    let base = drawn(Draws::new(1, 2, 0));
+    assert_eq!(base, drawn(Draws::new(1, 2, 7).branch(1)));
+    assert_ne!(base, drawn(Draws::new(1, 3, 0)));
+    assert_ne!(base, drawn(Draws::new(2, 2, 0)));
+    assert_eq!(
+        [1, 64, 65, 300].map(|longest| buckets(longest, 64)),
+        [1, 1, 2, 6]
+    );
+}

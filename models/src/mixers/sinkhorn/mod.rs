@@ -1,0 +1,476 @@
+//! Sparse Sinkhorn attention. Tay et al., 2020, "Sparse Sinkhorn Attention", arXiv:2002.11296.
+//!     y_i = softmax attention of q_i on block b(i) and on the block that is sorted to its place,
+//!     k̃_us = Σ_w P_uw k_ws,  ṽ_us = Σ_w P_uw v_ws,  P = Sinkhorn((relu([Σ_s q_us ; Σ_s k_us] W) + g) / τ)
+//! Sinkhorn(R): exp(R) with rows and columns divided by their sums in turn, `iterations` times, in the log domain: nearly a permutation of the n blocks.
+//! B batch, H heads, L length, S block, n = ⌈L / S⌉ blocks, E width of a head; q, k, v (B, L, H, E), W (H, 2E, n of the largest length), P (B, H, n, n).
+//! Time O(L·S·E + (L/S)²·S·E) per head, memory O(L·S + (L/S)²). Options: `block` S (0: √N rounded up to a power of two, N the largest length, or 50 for `tay2021`), `iterations`, `temperature` τ, `noise` (Gumbel g, in
+//! training only), `sortcut` c: 0, or every block sees the first c sorted blocks and its own, for O(L·c·S).
+//! Padded keys are left out of sums, blocks and sorting: a block without a real token is not sorted, and a sorted key counts as much as the share of real keys in it.
+//! Departures: the sorting network is the one-layer one of the sinkhorn-transformer package, for each head; SortCut keeps a block's own keys, as there. Encoder only.
+//! Up to S tokens there is one block and this is softmax attention; W then has no effect.
+//! `variant = tay2021`: no sorting and no local blocks; see `tay2021.rs`. A plain softmax stands where Sinkhorn was meant, W has no effect in it and is not created.
+
+mod tay2021;
+
+use candle_core::{Device, Tensor};
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Context, Encoder, Mask, Mixer, Result,
+    draws::StreamKey,
+    encoder::{self, Build, Site},
+    error::require,
+    layers::{
+        Dropout, Projections, WeightDropout,
+        activation::relu,
+        parts::{self, by_head},
+    },
+    mixer::PADDED,
+    mixers::Model,
+    options::{Variant, to_json},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "sinkhorn",
+    title: "Sinkhorn Transformer",
+    paper: "Sparse Sinkhorn Attention",
+    year: 2020,
+    arxiv: "2002.11296",
+    time: "O(L·S·E + L²·E/S)",
+    memory: "O(L·S + L²/S²)",
+    masks_padding: true,
+    variants: &["paper", "tay2021"],
+    defaults: || to_json(&Options::default()),
+    build,
+    source: include_str!("mod.rs"),
+};
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    variant: Variant,
+    block: usize,
+    iterations: usize,
+    temperature: f64,
+    noise: bool,
+    sortcut: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            variant: Variant::Paper,
+            block: 0,
+            iterations: 7,
+            temperature: 0.75,
+            noise: true,
+            sortcut: 0,
+        }
+    }
+}
+
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let options: Options = build.options()?;
+    let (iterations, temperature) = (options.iterations, options.temperature);
+    require(
+        iterations >= 1,
+        "model.iterations",
+        iterations,
+        "at least 1",
+    )?;
+    require(
+        temperature > 0.0 && temperature.is_finite(),
+        "model.temperature",
+        temperature,
+        "more than 0",
+    )?;
+    encoder::blocks(build, |site| {
+        Ok(match options.variant {
+            Variant::Paper => Box::new(Sinkhorn::new(site, &options)?),
+            Variant::Tay2021 => Box::new(tay2021::Strided::new(site, options.block)?),
+        })
+    })
+}
+
+/// Shares of real keys below this count as none.
+const SMALLEST: f64 = 1e-6;
+
+struct Sinkhorn {
+    projections: Projections,
+    sorting: Sorting,
+    dropout: Dropout,
+    sortcut: usize,
+    heads: usize,
+    width: usize,
+}
+
+/// √N rounded up to a power of two: sorting n blocks then costs about as much as attending within them.
+fn default_block(longest: usize) -> usize {
+    ((longest as f64).sqrt().ceil() as usize).next_power_of_two()
+}
+
+/// The network that orders the blocks.
+struct Sorting {
+    /// W, (H, 2E, n).
+    weight: Tensor,
+    block: usize,
+    iterations: usize,
+    temperature: f64,
+    noise: Option<StreamKey>,
+}
+
+impl Sinkhorn {
+    fn new(site: &Site, options: &Options) -> Result<Self> {
+        let (heads, width) = (site.block.heads, site.block.head_dim());
+        let block = match options.block {
+            0 => default_block(site.max_length),
+            block => block,
+        };
+        let blocks = site.max_length.div_ceil(block);
+        let vb = site.vb.pp("sorting");
+        // Xavier-uniform for the mean of a block; for its sum the order would be sharp, and hard to change, from the start.
+        let bound = (6.0 / (2 * width + blocks) as f64).sqrt() / block as f64;
+        let init = Init::Uniform {
+            lo: -bound,
+            up: bound,
+        };
+        Ok(Self {
+            projections: Projections::new(&site.vb, site.block)?,
+            sorting: Sorting {
+                weight: vb.get_with_hints((heads, 2 * width, blocks), "weight", init)?,
+                block,
+                iterations: options.iterations,
+                temperature: options.temperature,
+                noise: options
+                    .noise
+                    .then(|| StreamKey::new(&vb.pp("noise").prefix())),
+            },
+            dropout: Dropout::new(&site.vb.pp("drop"), site.block.attention_dropout),
+            sortcut: options.sortcut,
+            heads,
+            width,
+        })
+    }
+}
+
+impl Mixer for Sinkhorn {
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let [q, k, v] = self.projections.split(x)?;
+        let blocked = Blocked::new([&q, &k, &v], self.sorting.block, context.mask())?;
+        let dropout = WeightDropout::new(&self.dropout, context, x.dim(0)?);
+        let noise = self.sorting.noise(&blocked, context)?;
+        let order = self.sorting.order(&blocked, noise.as_ref())?;
+        let y = blocked.attend(&order, self.sortcut, dropout)?;
+        self.projections.merge(&y)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let (block, width) = (self.sorting.block.min(length), self.width);
+        let blocks = length.div_ceil(block);
+        let seen = match self.sortcut {
+            0 => 2,
+            cut => 1 + cut.min(blocks),
+        };
+        let pairs = blocks * block * seen * block * self.heads;
+        let sorting = 2 * self.heads * blocks * blocks * (2 * width + 2 * block * width);
+        self.projections.flops(length) + parts::flops(pairs, width) + sorting as u64
+    }
+}
+
+/// A sequence cut in blocks, filled up with zeros; padded keys and values are zeros as well.
+struct Blocked {
+    /// Each (B, H, n, S, E).
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    /// (B, 1, n, S): 1 for real keys.
+    real: Tensor,
+    length: usize,
+}
+
+impl Blocked {
+    fn new([q, k, v]: [&Tensor; 3], block: usize, mask: Option<&Mask>) -> Result<Self> {
+        let (batch, length, heads, width) = q.dims4()?;
+        let block = block.min(length);
+        let blocks = length.div_ceil(block);
+        let filled = blocks * block - length;
+        let real = match mask {
+            Some(mask) => mask.real().clone(),
+            None => Tensor::ones((batch, length), q.dtype(), q.device())?,
+        };
+        let column = mask
+            .map(|mask| mask.real().reshape((batch, 1, length, 1)))
+            .transpose()?;
+        let cut = |x: &Tensor, column: Option<&Tensor>| -> Result<Tensor> {
+            let mut x = by_head(x)?;
+            if let Some(column) = column {
+                x = x.broadcast_mul(column)?;
+            }
+            if filled > 0 {
+                x = x.pad_with_zeros(2, 0, filled)?;
+            }
+            Ok(x.reshape((batch, heads, blocks, block, width))?)
+        };
+        let real = real.pad_with_zeros(1, 0, filled)?;
+        Ok(Self {
+            q: cut(q, None)?,
+            k: cut(k, column.as_ref())?,
+            v: cut(v, column.as_ref())?,
+            real: real.reshape((batch, 1, blocks, block))?,
+            length,
+        })
+    }
+
+    /// (B, 1, n, 1): 1 for blocks with a real token.
+    fn in_use(&self) -> Result<Tensor> {
+        Ok(self.real.max_keepdim(3)?)
+    }
+
+    /// Attention on each block's own keys and on sorted ones. `order` is P, (B, H, n, n); (B, L, H, E).
+    fn attend(&self, order: &Tensor, sortcut: usize, dropout: WeightDropout) -> Result<Tensor> {
+        let (batch, heads, blocks, block, width) = self.q.dims5()?;
+        let order = match sortcut {
+            0 => order.clone(),
+            cut => order.narrow(2, 0, cut.min(blocks))?.contiguous()?,
+        };
+        let rows = order.dim(2)?;
+        let sort = |x: &Tensor, width: usize| -> Result<Tensor> {
+            let x = x.reshape((batch, x.dim(1)?, blocks, block * width))?;
+            let x = x.broadcast_as((batch, heads, blocks, block * width))?;
+            let x = order.matmul(&x.contiguous()?)?;
+            Ok(x.reshape((batch, heads, rows, block, width))?)
+        };
+        // How much of a sorted key is real: 1 where no padding is mixed in, whatever the row's sum.
+        let taken = order.matmul(
+            &self
+                .in_use()?
+                .broadcast_as((batch, heads, blocks, 1))?
+                .contiguous()?,
+        )?;
+        let taken = taken.maximum(SMALLEST)?.unsqueeze(4)?; // (B, H, rows, 1, 1)
+        let share = sort(&self.real, 1)?.broadcast_div(&taken)?; // (B, H, rows, S, 1)
+        let visible = share.ge(SMALLEST)?.to_dtype(share.dtype())?;
+        let share = share.maximum(SMALLEST)?;
+        // A sorted key is the mean of real keys. The logarithm of its share is a factor on its weight.
+        let bias = (share.log()? + visible.affine(PADDED, -PADDED)?)?;
+        let place = |x: &Tensor| -> Result<Tensor> {
+            if sortcut == 0 {
+                return Ok(x.clone());
+            }
+            let width = x.dim(4)?;
+            let all = x.reshape((batch, heads, 1, rows * block, width))?;
+            let shape = (batch, heads, blocks, rows * block, width);
+            Ok(all.broadcast_as(shape)?.contiguous()?)
+        };
+        let sorted = |x: &Tensor| place(&sort(x, width)?.broadcast_div(&share)?);
+        let keys = Tensor::cat(&[&sorted(&self.k)?, &self.k], 3)?;
+        let values = Tensor::cat(&[&sorted(&self.v)?, &self.v], 3)?;
+        let own = self.real.affine(PADDED, -PADDED)?.unsqueeze(4)?; // (B, 1, n, S, 1)
+        let own = own.broadcast_as((batch, heads, blocks, block, 1))?;
+        let bias = Tensor::cat(&[&place(&bias)?, &own.contiguous()?], 3)?;
+        let bias = bias.transpose(3, 4)?; // (B, H, n, 1, keys)
+        let part = parts::attend(&self.q, &keys, &values, Some(&bias), dropout)?;
+        let y = parts::merge(&[part])?; // (B, H, n, S, E)
+        let y = y.reshape((batch, heads, blocks * block, width))?;
+        by_head(&y.narrow(2, 0, self.length)?)
+    }
+}
+
+impl Sorting {
+    /// Gumbel noise (B, H, n, n), in training.
+    fn noise(&self, blocked: &Blocked, context: &Context) -> Result<Option<Tensor>> {
+        if let Some(given) = context.given("gumbel") {
+            return Ok(Some(given.clone()));
+        }
+        let (batch, heads, blocks, _, _) = blocked.q.dims5()?;
+        let most = self.weight.dim(2)?;
+        Ok(match self.noise {
+            Some(key) if context.train => {
+                let stream = context.draws.per_example(key);
+                let uniform = stream.uniform(batch, heads * most * most);
+                let gumbel: Vec<f64> = uniform.iter().map(|u| -(-u.ln()).ln()).collect();
+                // Drawn for the largest length, so that padding does not change what a block gets.
+                let gumbel = Tensor::from_vec(gumbel, (batch, heads, most, most), &Device::Cpu)?
+                    .narrow(2, 0, blocks)?
+                    .narrow(3, 0, blocks)?
+                    .contiguous()?
+                    .to_dtype(blocked.q.dtype())?;
+                Some(gumbel.to_device(blocked.q.device())?)
+            }
+            _ => None,
+        })
+    }
+
+    /// P, (B, H, n, n): row u says which blocks are sorted to place u.
+    fn order(&self, blocked: &Blocked, noise: Option<&Tensor>) -> Result<Tensor> {
+        let (batch, heads, blocks, _, width) = blocked.q.dims5()?;
+        let real = blocked.real.unsqueeze(4)?; // (B, 1, n, S, 1)
+        let q = blocked.q.broadcast_mul(&real)?.sum(3)?;
+        let sums = Tensor::cat(&[&q, &blocked.k.sum(3)?], 3)?; // (B, H, n, 2E)
+        // The batch beside the blocks: one product per head.
+        let sums = sums
+            .transpose(0, 1)?
+            .reshape((heads, batch * blocks, 2 * width))?;
+        let weight = self.weight.narrow(2, 0, blocks)?.contiguous()?;
+        let scores = relu(&sums.matmul(&weight)?, 0.0)?
+            .reshape((heads, batch, blocks, blocks))?
+            .transpose(0, 1)?
+            .contiguous()?;
+        let scores = match noise {
+            Some(noise) => (scores + noise)?,
+            None => scores,
+        };
+        let scores = scores.affine(self.temperature.recip(), 0.0)?;
+        // Blocks without a real token take no part: neither as rows nor as columns.
+        let real = blocked.in_use()?;
+        let pairs = real.broadcast_mul(&real.t()?)?; // (B, 1, n, n)
+        sinkhorn(&scores, &pairs, self.iterations)
+    }
+}
+
+/// Rows and columns of exp(scores) (B, H, n, n) divided by their sums in turn, only where `pairs` (B, 1, n, n) is 1.
+fn sinkhorn(scores: &Tensor, pairs: &Tensor, iterations: usize) -> Result<Tensor> {
+    let hidden = pairs.affine(PADDED, -PADDED)?;
+    let only =
+        |x: &Tensor| -> Result<Tensor> { Ok(x.broadcast_mul(pairs)?.broadcast_add(&hidden)?) };
+    let mut log = only(scores)?;
+    for _ in 0..iterations {
+        for axis in [3, 2] {
+            let max = log.detach().max_keepdim(axis)?;
+            let sum = log.broadcast_sub(&max)?.exp()?.sum_keepdim(axis)?;
+            log = only(&log.broadcast_sub(&(sum.log()? + max)?)?)?;
+        }
+    }
+    Ok(log.exp()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{D, DType};
+
+    use super::*;
+    use crate::{
+        layers::{
+            sparse_testing::undropped,
+            testing::{check_gradient, meets_oracle, normal},
+        },
+        oracle,
+    };
+
+    fn sorting(weight: &Tensor, block: usize) -> Sorting {
+        Sorting {
+            weight: weight.clone(),
+            block,
+            iterations: 7,
+            temperature: 0.75,
+            noise: None,
+        }
+    }
+
+    fn attend(
+        inputs: [&Tensor; 3],
+        weight: &Tensor,
+        (block, sortcut): (usize, usize),
+        mask: Option<&Mask>,
+    ) -> Result<Tensor> {
+        let blocked = Blocked::new(inputs, block, mask)?;
+        let order = sorting(weight, block).order(&blocked, None)?;
+        undropped(inputs[0], |drop| blocked.attend(&order, sortcut, drop))
+    }
+
+    #[test]
+    fn one_block_is_softmax_attention() {
+        for (block, sortcut) in [(5, 0), (8, 0), (5, 1), (8, 3)] {
+            let weight = normal("weight", &[2, 6, 1]);
+            meets_oracle("sinkhorn", 1e-7, oracle::softmax, |q, k, v, mask| {
+                attend([q, k, v], &weight, (block, sortcut), mask)
+            });
+        }
+    }
+
+    #[test]
+    fn the_default_block_follows_the_length() {
+        assert_eq!(
+            [1, 38, 1024, 2001, 4096].map(default_block),
+            [1, 8, 32, 64, 64]
+        );
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let real = [[1.0, 1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0, 0.0f64]];
+        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        for sortcut in [0, 1] {
+            for mask in [None, Some(&mask)] {
+                let shape: &[usize] = &[2, 5, 2, 2];
+                check_gradient("sinkhorn", &[shape, shape, shape, &[2, 4, 3]], |inputs| {
+                    let [q, k, v] = [&inputs[0], &inputs[1], &inputs[2]];
+                    attend([q, k, v], &inputs[3], (2, sortcut), mask)
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn rows_and_columns_of_the_order_sum_to_one_over_blocks_in_use() {
+        let scores = normal("scores", &[2, 1, 4, 4]).affine(3.0, 0.0).unwrap();
+        let real = Tensor::new(
+            &[[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0f64]],
+            &Device::Cpu,
+        );
+        let real = real.unwrap().reshape((2, 1, 4, 1)).unwrap();
+        let pairs = real.broadcast_mul(&real.t().unwrap()).unwrap();
+        let order = sinkhorn(&scores, &pairs, 200).unwrap();
+        for axis in [D::Minus1, D::Minus2] {
+            let sums = order.sum(axis).unwrap().flatten_all().unwrap();
+            let sums: Vec<f64> = sums.to_vec1().unwrap();
+            for (sum, wanted) in sums.iter().zip([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]) {
+                assert!((sum - wanted).abs() < 1e-6, "{sums:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sharp_order_moves_whole_blocks() {
+        // Blocks of one: P = reversal, so that position i sees itself and its mirror image.
+        let [q, k, v] = ["q", "k", "v"].map(|name| normal(name, &[1, 4, 1, 2]));
+        let blocked = Blocked::new([&q, &k, &v], 1, None).unwrap();
+        let mut reversal = vec![0.0; 16];
+        (0..4).for_each(|row| reversal[row * 4 + 3 - row] = 1.0);
+        let order = Tensor::from_vec(reversal, (1, 1, 4, 4), &Device::Cpu).unwrap();
+        let found = undropped(&q, |drop| blocked.attend(&order, 0, drop)).unwrap();
+        let found: Vec<f64> = found.flatten_all().unwrap().to_vec1().unwrap();
+        let rows = |x: &Tensor| x.reshape((4, 2)).unwrap().to_vec2::<f64>().unwrap();
+        let (q, k, v) = (rows(&q), rows(&k), rows(&v));
+        for i in 0..4 {
+            let weight = |j: usize| oracle::softmax(&q[i], &k[j]);
+            let (own, other) = (weight(i), weight(3 - i));
+            for channel in 0..2 {
+                let wanted = (own * v[i][channel] + other * v[3 - i][channel]) / (own + other);
+                assert!((found[i * 2 + channel] - wanted).abs() < 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn noise_is_drawn_for_the_largest_length_and_in_training_only() {
+        let weight = Tensor::zeros((1, 4, 5), DType::F64, &Device::Cpu).unwrap();
+        let noisy = Sorting {
+            noise: Some(StreamKey::new("noise")),
+            ..sorting(&weight, 2)
+        };
+        let noise = |length: usize, train: bool| {
+            let x = normal("x", &[2, length, 1, 2]);
+            let blocked = Blocked::new([&x, &x, &x], 2, None).unwrap();
+            let context = Context::new(train, crate::Draws::new(1, 2, 0));
+            noisy.noise(&blocked, &context).unwrap()
+        };
+        assert!(noise(10, false).is_none());
+        let (long, short) = (noise(10, true).unwrap(), noise(6, true).unwrap());
+        let part = long.narrow(2, 0, 3).unwrap().narrow(3, 0, 3).unwrap();
+        let values = |x: &Tensor| -> Vec<f64> { x.flatten_all().unwrap().to_vec1().unwrap() };
+        assert_eq!(values(&part), values(&short));
+    }
+}

@@ -1,0 +1,186 @@
+//! What the benchmark's code of 2021 computes under this name. With n = L / S groups:
+//!     y_i = softmax attention of q_i on the S positions i mod n, i mod n + n, .. + softmax attention of q_i on S summaries,
+//!     summary s = Σ of the n neighbouring keys (values) s·n .. s·n + n - 1
+//! It reshapes the sequence to (S, n) where (n, S) was meant, so its "blocks" are positions n apart. The product that should apply the block order
+//! sums over blocks of keys and over columns of the order separately: every column sum is 1, so all groups see the same summaries and the sorting
+//! network has neither effect nor gradient. The two attentions are added, not normalised together.
+//! The code refuses lengths that S does not divide; here the sequence is filled up with zeros, which are keys of score 0 as in its other models.
+
+use candle_core::Tensor;
+
+use crate::{
+    Context, Mixer, Result,
+    encoder::Site,
+    layers::{
+        Dropout, Projections, WeightDropout,
+        fold::{fold, unfold},
+        parts::{self, by_head},
+    },
+    mixer::PADDED,
+};
+
+pub(super) struct Strided {
+    projections: Projections,
+    group_drop: Dropout,
+    summary_drop: Dropout,
+    block: usize,
+    heads: usize,
+    width: usize,
+}
+
+impl Strided {
+    pub(super) fn new(site: &Site, block: usize) -> Result<Self> {
+        let rate = site.block.attention_dropout;
+        Ok(Self {
+            projections: Projections::new(&site.vb, site.block)?,
+            group_drop: Dropout::new(&site.vb.pp("drop"), rate),
+            summary_drop: Dropout::new(&site.vb.pp("summary_drop"), rate),
+            block: match block {
+                0 => 50,
+                block => block,
+            },
+            heads: site.block.heads,
+            width: site.block.head_dim(),
+        })
+    }
+}
+
+impl Mixer for Strided {
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let [q, k, v] = self.projections.split(x)?;
+        let (batch, length, heads, width) = q.dims4()?;
+        let block = self.block;
+        let groups = length.div_ceil(block);
+        let filled = groups * block - length;
+        let fill = |x: &Tensor| -> Result<Tensor> { Ok(by_head(x)?.pad_with_zeros(2, 0, filled)?) };
+        let (q, k, v) = (fill(&q)?, fill(&k)?, fill(&v)?); // (B, H, n S, E)
+        // Masks are cut into n neighbouring runs of S and applied to the groups by number: the wrong pairs, as published.
+        let masks = match context.mask() {
+            Some(mask) => {
+                let real = mask.real();
+                let filled = Tensor::ones((batch, filled), real.dtype(), real.device())?;
+                let real = Tensor::cat(&[real, &filled], 1)?;
+                Some(real.reshape((batch, groups, block, 1))?)
+            }
+            None => None,
+        };
+        let drop = |dropout| WeightDropout::new(dropout, context, batch);
+        let (grouped, own) = (fold(&q, groups)?, masks.as_ref()); // (B n, H, S, E)
+        let own = own
+            .map(|real| -> Result<Tensor> {
+                let real = real.reshape((batch * groups, 1, block, 1))?;
+                let pairs = real.broadcast_mul(&real.t()?)?;
+                Ok(pairs.affine(PADDED, -PADDED)?)
+            })
+            .transpose()?; // (B n, 1, S, S)
+        let near = parts::attend(
+            &grouped,
+            &fold(&k, groups)?,
+            &fold(&v, groups)?,
+            own.as_ref(),
+            drop(&self.group_drop),
+        )?;
+        let near = unfold(&parts::merge(&[near])?, groups, length)?; // (B, H, L, E)
+        let summary = |x: &Tensor| -> Result<Tensor> {
+            Ok(x.reshape((batch, heads, block, groups, width))?.sum(3)?) // (B, H, S, E)
+        };
+        // A pair of places is allowed where it is real in any run of the mask.
+        let pairs = masks
+            .as_ref()
+            .map(|real| -> Result<Tensor> {
+                let any = real.broadcast_mul(&real.t()?)?.max(1)?; // (B, S, S)
+                let bias = any.affine(PADDED, -PADDED)?;
+                // Query i·n + j is in place i of its group: n queries in a row share a place.
+                let bias = bias.reshape((batch, 1, block, 1, block))?;
+                let shape = (batch, 1, block, groups, block);
+                let bias = bias.broadcast_as(shape)?;
+                Ok(bias.reshape((batch, 1, block * groups, block))?)
+            })
+            .transpose()?;
+        let far = parts::attend(
+            &q,
+            &summary(&k)?,
+            &summary(&v)?,
+            pairs.as_ref(),
+            drop(&self.summary_drop),
+        )?;
+        let far = parts::merge(&[far])?.narrow(2, 0, length)?;
+        self.projections.merge(&by_head(&(near + far)?)?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let filled = length.next_multiple_of(self.block);
+        let pairs = 2 * filled * self.block * self.heads;
+        self.projections.flops(length) + parts::flops(pairs, self.width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::{
+        Draws,
+        layers::testing::{normal, parameters},
+        options::BlockOptions,
+        oracle,
+    };
+
+    #[test]
+    fn sees_every_nth_position_and_the_sums_of_neighbours() {
+        let block = BlockOptions {
+            dim: 2,
+            qkv_dim: 2,
+            heads: 1,
+            ..BlockOptions::default()
+        };
+        let site = Site {
+            vb: parameters().builder(),
+            block: &block,
+            max_length: 6,
+            cls: false,
+            layer: 0,
+        };
+        let mixer = Strided::new(&site, 2).unwrap(); // S = 2, n = 3
+        let x = normal("x", &[1, 6, 2]);
+        let context = Context::new(false, Draws::new(1, 0, 0));
+        let found = mixer.forward(&x, &context).unwrap();
+        let [q, k, v] = mixer.projections.split(&x).unwrap();
+        let rows = |x: &Tensor| x.reshape((6, 2)).unwrap().to_vec2::<f64>().unwrap();
+        let (q, k, v) = (rows(&q), rows(&k), rows(&v));
+        let sums = |x: &[Vec<f64>]| -> Vec<Vec<f64>> {
+            x.chunks(3)
+                .map(|run| (0..2).map(|c| run.iter().map(|row| row[c]).sum()).collect())
+                .collect()
+        };
+        let attend = |q: &[f64], keys: &[&Vec<f64>], values: &[&Vec<f64>]| -> Vec<f64> {
+            let weights: Vec<f64> = keys.iter().map(|k| oracle::softmax(q, k)).collect();
+            let total: f64 = weights.iter().sum();
+            let value = |c: usize| {
+                weights
+                    .iter()
+                    .zip(values)
+                    .map(|(w, v)| w * v[c])
+                    .sum::<f64>()
+            };
+            (0..2).map(|c| value(c) / total).collect()
+        };
+        let (key_sums, value_sums) = (sums(&k), sums(&v));
+        let mut wanted = Vec::new();
+        for (i, query) in q.iter().enumerate() {
+            let near = [i % 3, i % 3 + 3];
+            let one = attend(query, &near.map(|j| &k[j]), &near.map(|j| &v[j]));
+            let other = attend(
+                query,
+                &[&key_sums[0], &key_sums[1]],
+                &[&value_sums[0], &value_sums[1]],
+            );
+            wanted.extend(one.iter().zip(other).map(|(a, b)| a + b));
+        }
+        let wanted = Tensor::from_vec(wanted, (1, 6, 2), &Device::Cpu).unwrap();
+        let wanted = mixer.projections.merge(&wanted).unwrap();
+        let apart = (found - wanted).unwrap().abs().unwrap().max_all().unwrap();
+        assert!(apart.to_scalar::<f64>().unwrap() < 1e-12);
+    }
+}

@@ -1,0 +1,341 @@
+//! Parity cases: what a mixer must compute according to code that nobody here wrote.
+//!
+//! A case is one safetensors file, made by a script under `models/tests/parity`. Metadata: `mixer`, `options` (JSON, laid over the
+//! mixer's defaults), `heads`, `source` (package, version, class), `atol`, `rtol`, and where they are not D, L and false `qkv_dim`,
+//! `max_length` and `cls`. Tensors: `param/<path>`, `in/x` (B, L, D), optional `in/mask` (B, L; 1 = real), optional `draw/<name>` (used in place
+//! of our own random numbers), `out/y`, and `grad/x` and `grad/param/<path>` of the loss `sum(y * seed)` with `out/seed`.
+//! `kind = training` marks the other form of case: see [`training`](self#training).
+//!
+//! Outputs must agree within `atol`, gradients within `rtol` of the largest element of the tensor. Outputs at padded positions are not compared:
+//! nobody reads them. A tensor that only one side has is a miss.
+//!
+//! # Training
+//! A whole classifier and an optimizer: `options` are those of [`Options`] (laid over the defaults), `shape` (JSON) the task's, `optimizer` (JSON) the
+//! settings of AdamW. Tensors: `param/<path>`, `in/ids`, optional `in/mask`, `in/labels`, `out/logits` and `grad/param/<path>` before the
+//! first update, `out/losses` before each update.
+
+mod training;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use candle_core::{DType, Device, Tensor, Var};
+use safetensors::SafeTensors;
+use serde_json::Value;
+
+use crate::{
+    Context, Draws, Error, Mask, Model, Parameters, Result,
+    encoder::Build,
+    mixers,
+    options::{BlockOptions, overlay},
+};
+
+pub use training::{MakeOptimizer, Optimizer, Settings};
+
+/// Smallest value for a tensor's largest element: below it a gradient counts as zero.
+const FLOOR: f64 = 1e-3;
+
+/// One case, read but not yet run.
+pub struct Case {
+    metadata: HashMap<String, String>,
+    tensors: BTreeMap<String, Tensor>,
+    model: &'static Model,
+    atol: f64,
+    rtol: f64,
+}
+
+/// One tensor's comparison.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Name in the case file.
+    pub tensor: String,
+    /// Largest absolute difference; none if there was nothing to compare.
+    pub max_abs: Option<f64>,
+    /// The same over the largest element that was wanted.
+    pub max_rel: Option<f64>,
+    /// Whether that is good enough.
+    pub verdict: Verdict,
+}
+
+/// What came of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Within the tolerance.
+    Ok,
+    /// Not within the tolerance, or not a number.
+    Off,
+    /// Another shape than ours.
+    Shape,
+    /// We have this tensor and the case lacks it.
+    NotInCase,
+    /// The case has this tensor and we have no use for it.
+    Unknown,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Off => "off",
+            Self::Shape => "other shape",
+            Self::NotInCase => "not in the case",
+            Self::Unknown => "unknown here",
+        })
+    }
+}
+
+/// Random tensors from a case, by the names that mixers ask for.
+#[derive(Default)]
+pub struct Given {
+    tensors: BTreeMap<String, Tensor>,
+    asked: Mutex<BTreeSet<String>>,
+}
+
+impl Given {
+    /// The tensor called `name`, if the case has it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.insert(name.to_owned());
+        self.tensors.get(name)
+    }
+
+    fn unused(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.tensors.keys();
+        names
+            .filter(|name| !asked.contains(*name))
+            .cloned()
+            .collect()
+    }
+}
+
+impl Case {
+    /// From the bytes of a case file.
+    ///
+    /// # Errors
+    /// [`Error::Case`] if it is not a safetensors file, or lacks metadata that every case has.
+    pub fn read(bytes: &[u8]) -> Result<Self> {
+        let (_, metadata) = SafeTensors::read_metadata(bytes)
+            .map_err(|error| Error::Case(format!("not a safetensors file: {error}")))?;
+        let metadata = metadata.metadata().clone().unwrap_or_default();
+        let tensors = candle_core::safetensors::load_buffer(bytes, &Device::Cpu)?;
+        let name = text(&metadata, "mixer")?;
+        let model = mixers::find(name)
+            .ok_or_else(|| Error::Case(format!("mixer {name} is not in the registry")))?;
+        Ok(Self {
+            atol: parsed(&metadata, "atol")?,
+            rtol: parsed(&metadata, "rtol")?,
+            model,
+            metadata,
+            tensors: tensors.into_iter().collect(),
+        })
+    }
+
+    /// Name of the mixer.
+    #[must_use]
+    pub fn mixer(&self) -> &'static str {
+        self.model.name
+    }
+
+    /// Package, version and class that the case was made with.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        self.metadata.get("source").map_or("", String::as_str)
+    }
+
+    /// Runs the case: one row per tensor. `optimizer` is only asked for by training cases.
+    ///
+    /// # Errors
+    /// [`Error::Case`] if a tensor that every case has is missing; otherwise if options are refused or a tensor operation fails.
+    pub fn run(&self, optimizer: &MakeOptimizer<'_>) -> Result<Vec<Row>> {
+        match self.metadata.get("kind").map_or("mixer", String::as_str) {
+            "mixer" => self.run_mixer(),
+            "training" => self.train(optimizer),
+            other => Err(Error::Case(format!(
+                "kind {other} is neither mixer nor training"
+            ))),
+        }
+    }
+
+    fn run_mixer(&self) -> Result<Vec<Row>> {
+        const SITE: &str = "0.mixer.";
+        let x = Var::from_tensor(self.tensor("in/x")?)?;
+        let (_, length, dim) = x.dims3()?;
+        let block = BlockOptions {
+            layers: 1,
+            dim,
+            qkv_dim: self.number("qkv_dim", dim)?,
+            heads: parsed(&self.metadata, "heads")?,
+            mlp_dim: 1,
+            dropout: 0.0,
+            attention_dropout: 0.0,
+            ..BlockOptions::default()
+        };
+        let parameters = Parameters::new(0, &Device::Cpu, DType::F32);
+        let mut options = (self.model.defaults)();
+        overlay(&mut options, &json(&self.metadata, "options")?);
+        let encoder = (self.model.build)(&Build {
+            vb: parameters.builder(),
+            block: &block,
+            model: &options,
+            max_length: self.number("max_length", length)?,
+            cls: self.metadata.get("cls").is_some_and(|cls| cls == "true"),
+            name: self.model.name,
+        })?;
+        let mixers = encoder.mixers();
+        let [mixer] = mixers[..] else {
+            let name = self.model.name;
+            return Err(Error::Case(format!("{name} is not a stack of mixers")));
+        };
+        let mut rows = Vec::new();
+        let ours: Vec<(String, Var)> = parameters
+            .all()
+            .into_iter()
+            .filter_map(|(path, var)| Some((path.strip_prefix(SITE)?.to_owned(), var)))
+            .collect();
+        if !self.set_parameters(&ours, &mut rows)? {
+            return Ok(rows);
+        }
+        let given = Given {
+            tensors: self.under("draw/"),
+            asked: Mutex::default(),
+        };
+        let mask = self.tensors.get("in/mask");
+        let mask = mask.map(Mask::new).transpose()?;
+        let context = Context::new(false, Draws::new(0, 0, 0)).with_given(&given);
+        let y = mixer.forward(x.as_tensor(), &context.with_mask(mask.as_ref()))?;
+        let unused = given.unused();
+        rows.extend(
+            unused
+                .into_iter()
+                .map(|name| Row::bare(format!("draw/{name}"), Verdict::Unknown)),
+        );
+        let gradients = (&y * self.tensor("out/seed")?)?.sum_all()?.backward()?;
+        let wanted = self.tensor("out/y")?;
+        rows.push(match &mask {
+            Some(mask) => {
+                let real = mask.real().unsqueeze(2)?;
+                let read = |y: &Tensor| y.broadcast_mul(&real);
+                self.compare("out/y", &read(&y)?, &read(wanted)?)?
+            }
+            None => self.compare("out/y", &y, wanted)?,
+        });
+        rows.push(self.gradient("grad/x", gradients.get(&x))?);
+        for (path, var) in &ours {
+            rows.push(self.gradient(&format!("grad/param/{path}"), gradients.get(var))?);
+        }
+        Ok(rows)
+    }
+
+    /// Sets parameters from the case; false, with rows that say why, if the two sides do not have the same ones.
+    fn set_parameters(&self, ours: &[(String, Var)], rows: &mut Vec<Row>) -> Result<bool> {
+        let theirs = self.under("param/");
+        for (path, var) in ours {
+            let verdict = match theirs.get(path) {
+                None => Verdict::NotInCase,
+                Some(value) if value.dims() != var.dims() => Verdict::Shape,
+                Some(value) => {
+                    var.set(value)?;
+                    continue;
+                }
+            };
+            rows.push(Row::bare(format!("param/{path}"), verdict));
+        }
+        let known: BTreeSet<&String> = ours.iter().map(|(path, _)| path).collect();
+        for path in theirs.keys().filter(|path| !known.contains(path)) {
+            rows.push(Row::bare(format!("param/{path}"), Verdict::Unknown));
+        }
+        Ok(rows.is_empty())
+    }
+
+    fn gradient(&self, name: &str, ours: Option<&Tensor>) -> Result<Row> {
+        match (ours, self.tensors.get(name)) {
+            (Some(ours), Some(wanted)) => self.compare(name, ours, wanted),
+            (Some(_), None) => Ok(Row::bare(name.to_owned(), Verdict::NotInCase)),
+            (None, _) => Ok(Row::bare(name.to_owned(), Verdict::Unknown)),
+        }
+    }
+
+    fn compare(&self, name: &str, ours: &Tensor, wanted: &Tensor) -> Result<Row> {
+        if ours.dims() != wanted.dims() {
+            return Ok(Row::bare(name.to_owned(), Verdict::Shape));
+        }
+        let values = |tensor: &Tensor| -> Result<Vec<f64>> {
+            Ok(tensor.to_dtype(DType::F64)?.flatten_all()?.to_vec1()?)
+        };
+        let (ours, wanted) = (values(ours)?, values(wanted)?);
+        // `f64::max` would skip a NaN.
+        let largest = |most: f64, x: f64| if x > most || x.is_nan() { x } else { most };
+        let scale = wanted.iter().fold(0.0, |most, x| largest(most, x.abs()));
+        let pairs = ours.iter().zip(&wanted);
+        let max_abs = pairs.fold(0.0, |most, (a, b)| largest(most, (a - b).abs()));
+        let limit = if name.starts_with("grad/") {
+            self.rtol * scale.max(FLOOR)
+        } else {
+            self.atol
+        };
+        Ok(Row {
+            tensor: name.to_owned(),
+            max_abs: Some(max_abs),
+            max_rel: Some(max_abs / scale.max(FLOOR)),
+            verdict: if max_abs <= limit {
+                Verdict::Ok
+            } else {
+                Verdict::Off
+            },
+        })
+    }
+
+    fn tensor(&self, name: &str) -> Result<&Tensor> {
+        let missing = || Error::Case(format!("there is no tensor {name}"));
+        self.tensors.get(name).ok_or_else(missing)
+    }
+
+    /// Tensors whose names start with `prefix`, by the rest of the name.
+    fn under(&self, prefix: &str) -> BTreeMap<String, Tensor> {
+        self.tensors
+            .iter()
+            .filter_map(|(name, tensor)| {
+                Some((name.strip_prefix(prefix)?.to_owned(), tensor.clone()))
+            })
+            .collect()
+    }
+
+    fn number(&self, key: &str, default: usize) -> Result<usize> {
+        match self.metadata.contains_key(key) {
+            true => parsed(&self.metadata, key),
+            false => Ok(default),
+        }
+    }
+}
+
+impl Row {
+    fn bare(tensor: String, verdict: Verdict) -> Self {
+        Self {
+            tensor,
+            max_abs: None,
+            max_rel: None,
+            verdict,
+        }
+    }
+}
+
+fn text<'a>(metadata: &'a HashMap<String, String>, key: &str) -> Result<&'a str> {
+    let missing = || Error::Case(format!("the metadata lacks {key}"));
+    metadata.get(key).map(String::as_str).ok_or_else(missing)
+}
+
+fn parsed<T: std::str::FromStr>(metadata: &HashMap<String, String>, key: &str) -> Result<T> {
+    let text = text(metadata, key)?;
+    let wrong = |_| Error::Case(format!("{key} = {text} is not a number"));
+    text.parse().map_err(wrong)
+}
+
+fn json(metadata: &HashMap<String, String>, key: &str) -> Result<Value> {
+    let wrong = |error| Error::Case(format!("{key} is not JSON: {error}"));
+    serde_json::from_str(text(metadata, key)?).map_err(wrong)
+}

@@ -1,0 +1,103 @@
+//! Cases of a whole classifier: embedding, blocks, pooling, head, and some updates of its parameters.
+
+use candle_core::{DType, Tensor, backprop::GradStore};
+use serde::Deserialize;
+
+use super::{Case, Row, json};
+use crate::{
+    Classifier, Context, Draws, Error, Inputs, Options, Parameters, Result, Shape, Tokens, loss,
+    options::overlay,
+};
+
+/// AdamW as the case ran it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Learning rate, the same at every update.
+    pub rate: f64,
+    /// Of the running mean of gradients.
+    pub beta1: f64,
+    /// Of the running mean of squared gradients.
+    pub beta2: f64,
+    /// Added to the root of the latter.
+    pub epsilon: f64,
+    /// Decoupled, on every parameter.
+    pub weight_decay: f64,
+}
+
+/// Whatever updates the parameters: this crate has no optimizer.
+pub trait Optimizer {
+    /// Makes the next update.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    fn update(&mut self, gradients: GradStore) -> Result<()>;
+}
+
+/// Makes the optimizer for a case's parameters and settings.
+pub type MakeOptimizer<'a> = dyn Fn(&Parameters, &Settings) -> Result<Box<dyn Optimizer>> + 'a;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Task {
+    vocabulary: usize,
+    classes: usize,
+    max_length: usize,
+}
+
+impl Case {
+    pub(super) fn train(&self, optimizer: &MakeOptimizer<'_>) -> Result<Vec<Row>> {
+        let typed = |key: &str, error| Error::Case(format!("{key}: {error}"));
+        let task = json(&self.metadata, "shape")?;
+        let task = Task::deserialize(task).map_err(|error| typed("shape", error))?;
+        let settings = json(&self.metadata, "optimizer")?;
+        let settings =
+            Settings::deserialize(settings).map_err(|error| typed("optimizer", error))?;
+        let mut options = serde_json::to_value(Options::of(self.model))
+            .map_err(|error| typed("options", error))?;
+        overlay(&mut options, &json(&self.metadata, "options")?);
+        let options = Options::deserialize(options).map_err(|error| typed("options", error))?;
+        let mask = self.tensors.get("in/mask").cloned();
+        let shape = Shape {
+            vocabulary: task.vocabulary,
+            classes: task.classes,
+            towers: 1,
+            max_length: task.max_length,
+            padding: mask.is_some(),
+        };
+        let parameters = Parameters::new(0, &candle_core::Device::Cpu, DType::F32);
+        let classifier = Classifier::new(self.model, &shape, &options, &parameters)?;
+        let mut rows = Vec::new();
+        let ours = parameters.all();
+        if !self.set_parameters(&ours, &mut rows)? {
+            return Ok(rows);
+        }
+        let inputs = Inputs {
+            towers: vec![Tokens {
+                ids: self.tensor("in/ids")?.to_dtype(DType::U32)?,
+                mask,
+            }],
+        };
+        let labels = self.tensor("in/labels")?.to_dtype(DType::U32)?;
+        let wanted = self.tensor("out/losses")?;
+        let mut optimizer = optimizer(&parameters, &settings)?;
+        let mut losses = Vec::new();
+        for step in 0..wanted.dims1()? {
+            let context = Context::new(false, Draws::new(0, step as u64, 0));
+            let logits = classifier.forward(&inputs, &context)?;
+            let loss = loss::cross_entropy(&logits, &labels)?;
+            let gradients = loss.backward()?;
+            losses.push(loss.to_scalar::<f32>()?);
+            if step == 0 {
+                rows.push(self.compare("out/logits", &logits, self.tensor("out/logits")?)?);
+                for (path, var) in &ours {
+                    rows.push(self.gradient(&format!("grad/param/{path}"), gradients.get(var))?);
+                }
+            }
+            optimizer.update(gradients)?;
+        }
+        let losses = Tensor::new(losses, wanted.device())?;
+        rows.push(self.compare("out/losses", &losses, wanted)?);
+        Ok(rows)
+    }
+}

@@ -1,0 +1,112 @@
+//! Memory grows with the length as each paper says, measured by counting allocations.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::VarBuilder;
+use lra_models::{
+    Context, Draws, Encoder, Parameters,
+    encoder::Build,
+    mixers,
+    options::{BlockOptions, Options},
+};
+use serde_json::json;
+
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged; the counters touch no memory of the caller's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
+        PEAK.fetch_max(live, Relaxed);
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the pointer came from `alloc` above with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Models whose memory is linear in the length, with the options under which it is.
+const LINEAR: [(&str, &str); 5] = [
+    ("linear", "{}"),
+    ("performer", "{}"),
+    ("linformer", r#"{"rank": 64}"#),
+    ("reformer", "{}"),
+    ("transformer", r#"{"attention": "fused"}"#),
+];
+
+fn encoder(name: &str, options: &str, vb: VarBuilder, length: usize) -> Box<dyn Encoder> {
+    let model = mixers::find(name).unwrap();
+    let block = BlockOptions {
+        layers: 1,
+        dim: 32,
+        qkv_dim: 32,
+        mlp_dim: 32,
+        ..BlockOptions::default()
+    };
+    let mut values = Options::of(model).model;
+    let changes: serde_json::Value = serde_json::from_str(options).unwrap();
+    for (key, value) in changes.as_object().unwrap() {
+        assert!(values.get(key).is_some(), "{name} has no option {key}");
+        values[key] = json!(value);
+    }
+    let build = Build {
+        vb,
+        block: &block,
+        model: &values,
+        max_length: length,
+        cls: false,
+        name: model.name,
+    };
+    (model.build)(&build).unwrap()
+}
+
+/// Bytes at the peak of a forward and backward pass of one sequence, parameters and input aside.
+fn peak(name: &str, options: &str, length: usize) -> f64 {
+    let parameters = Parameters::new(1, &Device::Cpu, DType::F32);
+    let encoder = encoder(name, options, parameters.builder(), length);
+    let x: Vec<f32> = (0..length * 32).map(|i| (i as f32).sin()).collect();
+    let x = Tensor::from_vec(x, (1, length, 32), &Device::Cpu).unwrap();
+    let context = Context::new(true, Draws::new(1, 0, 0));
+    let before = LIVE.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    let y = encoder.forward(&x, &context).unwrap().hidden;
+    let gradients = y.sum_all().unwrap().backward().unwrap();
+    let bytes = PEAK.load(Relaxed) - before;
+    drop((y, gradients));
+    bytes as f64
+}
+
+#[test]
+fn memory_of_linear_models_is_proportional_to_the_length() {
+    // The first pass also fills thread-local buffers, which stay.
+    for (name, options) in LINEAR {
+        peak(name, options, 1024);
+        let [short, long] = [1024, 8192].map(|length| peak(name, options, length));
+        let growth = long / short;
+        println!("{name}: {:.0} kB at 1K, {growth:.2}x at 8K", short / 1e3);
+        assert!(
+            growth < 8.0 * 1.15,
+            "{name}: {growth:.2}x for 8x the length"
+        );
+    }
+    // The counter sees a quadratic model for what it is.
+    let materialised = r#"{"attention": "materialised"}"#;
+    let [short, long] = [512, 1024].map(|length| peak("transformer", materialised, length));
+    assert!(long / short > 3.0, "{short} {long}");
+}

@@ -1,0 +1,129 @@
+//! Every committed parity case agrees with the package that it was made with.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use candle_core::{Tensor, backprop::GradStore};
+use candle_nn::{AdamW, Optimizer as _, ParamsAdamW};
+use lra_models::{
+    Parameters, Result,
+    parity::{Case, Optimizer, Row, Settings, Verdict},
+};
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/parity")
+}
+
+fn files() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder()).unwrap();
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "safetensors"))
+        .collect();
+    files.sort();
+    files
+}
+
+/// candle's AdamW: the harness has its own, and runs these cases with it.
+struct Candle(AdamW);
+
+impl Optimizer for Candle {
+    fn update(&mut self, gradients: GradStore) -> Result<()> {
+        Ok(self.0.step(&gradients)?)
+    }
+}
+
+fn adamw(parameters: &Parameters, settings: &Settings) -> Result<Box<dyn Optimizer>> {
+    let variables = parameters.all().into_iter().map(|(_, var)| var).collect();
+    let settings = ParamsAdamW {
+        lr: settings.rate,
+        beta1: settings.beta1,
+        beta2: settings.beta2,
+        eps: settings.epsilon,
+        weight_decay: settings.weight_decay,
+    };
+    Ok(Box::new(Candle(AdamW::new(variables, settings)?)))
+}
+
+fn run(bytes: &[u8]) -> Vec<Row> {
+    Case::read(bytes).unwrap().run(&adamw).unwrap()
+}
+
+#[test]
+fn every_committed_case_agrees() {
+    let mut cases: BTreeMap<&str, usize> = BTreeMap::new();
+    for file in files() {
+        let bytes = std::fs::read(&file).unwrap();
+        *cases
+            .entry(Case::read(&bytes).unwrap().mixer())
+            .or_default() += 1;
+        for row in run(&bytes) {
+            assert_eq!(row.verdict, Verdict::Ok, "{}: {row:?}", file.display());
+        }
+    }
+    for (mixer, count) in cases {
+        assert!(count >= 3, "{mixer} has only {count} cases");
+    }
+}
+
+/// A committed case after `change` to its tensors.
+fn changed(change: impl Fn(&mut BTreeMap<String, Tensor>)) -> Vec<Row> {
+    let bytes = std::fs::read(folder().join("transformer-1.safetensors")).unwrap();
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    let tensors = candle_core::safetensors::load_buffer(&bytes, &candle_core::Device::Cpu).unwrap();
+    let mut tensors: BTreeMap<String, Tensor> = tensors.into_iter().collect();
+    change(&mut tensors);
+    run(&safetensors::serialize(&tensors, header.metadata().clone()).unwrap())
+}
+
+fn misses(rows: &[Row]) -> Vec<(&str, Verdict)> {
+    rows.iter()
+        .filter(|row| row.verdict != Verdict::Ok)
+        .map(|row| (row.tensor.as_str(), row.verdict))
+        .collect()
+}
+
+#[test]
+fn a_case_can_be_missed() {
+    let shift = |name: &'static str| {
+        changed(move |tensors| {
+            let moved = (&tensors[name] + 1e-3).unwrap();
+            tensors.insert(name.to_owned(), moved);
+        })
+    };
+    assert_eq!(misses(&shift("out/y")), [("out/y", Verdict::Off)]);
+    let gradient = "grad/param/key.weight";
+    assert_eq!(misses(&shift(gradient)), [(gradient, Verdict::Off)]);
+    let rows = changed(|tensors| {
+        tensors.remove("grad/param/key.weight");
+    });
+    assert_eq!(misses(&rows), [(gradient, Verdict::NotInCase)]);
+    let rows = changed(|tensors| {
+        let value = tensors.remove("param/key.weight").unwrap();
+        tensors.insert("param/key.bias".to_owned(), value.clone());
+    });
+    assert_eq!(
+        misses(&rows),
+        [
+            ("param/key.weight", Verdict::NotInCase),
+            ("param/key.bias", Verdict::Unknown)
+        ]
+    );
+    let rows = changed(|tensors| {
+        let value = tensors["in/x"].clone();
+        tensors.insert("draw/directions".to_owned(), value);
+    });
+    assert_eq!(misses(&rows), [("draw/directions", Verdict::Unknown)]);
+    let rows = changed(|tensors| {
+        let nan = (&tensors["in/x"] * f64::NAN).unwrap();
+        tensors.insert("out/y".to_owned(), nan);
+    });
+    assert_eq!(misses(&rows), [("out/y", Verdict::Off)]);
+}
+
+#[test]
+fn what_is_not_a_case_is_refused() {
+    let error = Case::read(b"nothing").err().unwrap().to_string();
+    assert!(error.contains("not a safetensors file"), "{error}");
+}

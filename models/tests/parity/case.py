@@ -1,0 +1,88 @@
+"""Writes parity cases: the format is described in models/src/parity/mod.rs.
+
+Everything is computed in float64 on inputs that float32 can hold, so that what is committed is right to the last digit that is compared.
+"""
+
+import json
+import pathlib
+
+import torch
+from safetensors.torch import save_file
+
+torch.set_default_dtype(torch.float64)
+FOLDER = pathlib.Path(__file__).parent
+
+
+def normal(seed, *shape, scale=1.0):
+    """N(0, scale^2) numbers, exactly representable in float32."""
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(*shape, generator=generator) * scale).float().double()
+
+
+def lengths_mask(lengths, longest):
+    """(B, L), 1 for the first lengths[b] positions."""
+    return (torch.arange(longest)[None, :] < torch.tensor(lengths)[:, None]).double()
+
+
+def write(name, *, mixer, heads, source, params, x, forward, options=None, mask=None, draws=None,
+          atol=1e-5, rtol=1e-4, seed=7, **metadata):
+    """One case: y = forward(params, x), and the gradients of sum(y * seed).
+
+    params: our path -> tensor, the leaves that gradients are taken of. forward(params, x) must build on exactly these.
+    mask: (B, L), 1 = real; the seed is zero at padded positions, which nobody reads.
+    draws: name -> random tensor that the mixer must use in place of its own.
+    metadata: qkv_dim, max_length, cls where they are not D, L, false.
+    """
+    leaves = {path: value.detach().clone().requires_grad_(True) for path, value in params.items()}
+    x = x.detach().clone().requires_grad_(True)
+    y = forward(leaves, x)
+    out_seed = normal(seed, *y.shape)
+    if mask is not None:
+        out_seed = out_seed * mask[:, :, None]
+        y = torch.where(mask[:, :, None] > 0, y, torch.zeros_like(y))
+    (y * out_seed).sum().backward()
+    tensors = {"in/x": x, "out/y": y, "out/seed": out_seed, "grad/x": x.grad}
+    for path, leaf in leaves.items():
+        tensors[f"param/{path}"] = leaf
+        tensors[f"grad/param/{path}"] = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+    if mask is not None:
+        tensors["in/mask"] = mask
+    for draw, value in (draws or {}).items():
+        tensors[f"draw/{draw}"] = value
+    save(name, tensors, mixer=mixer, heads=heads, options=json.dumps(options or {}), source=source,
+         atol=atol, rtol=rtol, **metadata)
+
+
+def save(name, tensors, **metadata):
+    tensors = {key: narrow(value.detach()).contiguous() for key, value in tensors.items()}
+    assert all(torch.isfinite(value).all() for value in tensors.values() if value.is_floating_point()), name
+    path = FOLDER / f"{name}.safetensors"
+    save_file(tensors, path, {key: str(value) for key, value in metadata.items()})
+    print(f"{path.name}: {path.stat().st_size} bytes")
+
+
+def narrow(tensor):
+    return tensor.float() if tensor.is_floating_point() else tensor.to(torch.uint8)
+
+
+def projections(seed, dim, qkv_dim, names=("query", "key", "value"), output=True):
+    """The linear maps of multi-head attention, without biases, by our paths."""
+    params = {
+        f"{name}.weight": normal(seed + index, qkv_dim, dim, scale=dim**-0.5)
+        for index, name in enumerate(names)
+    }
+    if output:
+        params["output.weight"] = normal(seed + 9, dim, qkv_dim, scale=qkv_dim**-0.5)
+    return params
+
+
+def split(x, heads):
+    """(B, L, H E) -> (B, H, L, E)."""
+    batch, length, width = x.shape
+    return x.view(batch, length, heads, width // heads).transpose(1, 2)
+
+
+def merge(x):
+    """(B, H, L, E) -> (B, L, H E)."""
+    batch, heads, length, width = x.shape
+    return x.transpose(1, 2).reshape(batch, length, heads * width)
