@@ -161,6 +161,16 @@ pub enum DataVerb {
         #[arg(long)]
         json: bool,
     },
+    /// Download the published files of a task; an interrupted download goes on where it broke
+    Fetch {
+        /// Task (see `lra list tasks`)
+        task: String,
+        /// Take this file or address instead of the published ones
+        #[arg(long, value_name = "FILE|URL")]
+        from: Option<String>,
+        #[command(flatten)]
+        place: DataPlace,
+    },
     /// Build the data of a task
     Make {
         #[command(flatten)]

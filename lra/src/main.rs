@@ -16,6 +16,7 @@ mod device;
 mod error;
 mod estimate;
 mod eval;
+mod fetch;
 mod host;
 mod memory;
 mod names;

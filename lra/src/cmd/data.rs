@@ -11,13 +11,14 @@ use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
 use crate::progress::Reporter;
 use crate::recipe::Recipe;
-use crate::{names, overlay, process};
+use crate::{fetch, names, overlay, process};
 
 /// Runs the command.
 pub fn run(verb: &DataVerb) -> Result<ExitCode> {
     process::set_up(0)?;
     match verb {
         DataVerb::List { place, json } => list(place, *json),
+        DataVerb::Fetch { task, from, place } => fetch_files(task, from.as_deref(), place),
         DataVerb::Make {
             choice,
             from,
@@ -52,6 +53,31 @@ pub fn run(verb: &DataVerb) -> Result<ExitCode> {
             png,
         } => show(choice, *row, *split, png.as_deref()),
     }
+}
+
+fn fetch_files(task: &str, from: Option<&str>, place: &DataPlace) -> Result<ExitCode> {
+    let task = *names::find("task", task, datasets::TASKS, |task| task.about().name)?;
+    let raw = Store::new(&place.path()).raw(task);
+    let fetched = fetch::fetch(
+        task,
+        &raw,
+        from,
+        &fetch::Limits::default(),
+        &Reporter::new(false),
+    )?;
+    for file in fetched {
+        let proof = match file.published {
+            Some(true) => "the published SHA-256",
+            Some(false) => "NOT the published SHA-256",
+            None => "no SHA-256 is published",
+        };
+        let path = file.path.display();
+        cmd::print(&format!(
+            "{path}: {} bytes, {}, {proof}",
+            file.bytes, file.sha256
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn make(

@@ -40,7 +40,7 @@ pub(super) fn read(
     if member.size != full && !(allow_partial && whole) {
         let remedy = match (whole, allow_partial) {
             (true, _) => {
-                "; to read a part of the pictures all the same: --set data.allow_partial=true"
+                "; to read a part of the pictures all the same: --allow-partial (in a run: --set data.allow_partial=true)"
             }
             (false, true) => "; a part has to be whole records, at most as many",
             (false, false) => "",

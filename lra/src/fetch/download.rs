@@ -1,0 +1,235 @@
+//! One file from one address, over as many connections as it takes.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use datasets::Progress;
+use ureq::http::{Response, StatusCode, header};
+use ureq::{Agent, Body};
+
+use super::part::Part;
+use super::{Fetched, Limits, beside, described, hash, wrong};
+use crate::error::Result;
+
+/// One file to be fetched.
+pub(super) struct Download<'a> {
+    pub(super) url: &'a str,
+    /// Its published size.
+    pub(super) bytes: Option<u64>,
+    /// Its published SHA-256.
+    pub(super) sha256: Option<&'a str>,
+    pub(super) target: &'a Path,
+    pub(super) limits: &'a Limits,
+    pub(super) progress: &'a dyn Progress,
+}
+
+/// How one connection ended.
+enum End {
+    Complete,
+    /// It may be tried again; the reason, for the person who waits in vain.
+    Broken(String),
+}
+
+impl Download<'_> {
+    /// Fetches it, whatever it takes within the limits.
+    pub(super) fn run(&self) -> Result<Fetched> {
+        let path = beside(self.target, ".part");
+        let origin = beside(self.target, ".part.from");
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(|error| wrong(format!("cannot create {}: {error}", path.display())))?;
+        if file.try_lock().is_err() {
+            return Err(wrong(format!(
+                "another process is fetching {}",
+                self.target.display()
+            )));
+        }
+        let mut part = Part::open(file, path, origin, self.url)?;
+        loop {
+            let resumed = part.bytes > 0;
+            self.complete(&mut part)?;
+            let sha256 = hash(&part.path, self.progress)?;
+            match self.sha256 {
+                Some(known) if known != sha256 => {
+                    part.restart()?;
+                    // What was left of an earlier attempt may have been damaged: once more from the beginning.
+                    if resumed {
+                        continue;
+                    }
+                    part.remove();
+                    return Err(wrong(format!(
+                        "{} gave a file with the SHA-256 {sha256} instead of the published {known}; it was not kept. \
+                         Try again later, or name another copy with --from",
+                        self.url
+                    )));
+                }
+                _ => {}
+            }
+            let file = &part.file;
+            file.sync_all().map_err(|error| part.unwritable(&error))?;
+            fs::rename(&part.path, self.target).map_err(|error| part.unwritable(&error))?;
+            let _ = fs::remove_file(&part.origin);
+            return described(self.target, sha256, false);
+        }
+    }
+
+    /// Connects until the whole file is there.
+    fn complete(&self, part: &mut Part) -> Result<()> {
+        let mut failed = 0;
+        loop {
+            let before = part.bytes;
+            let reason = match self.connect(part)? {
+                End::Complete => return Ok(()),
+                End::Broken(reason) => reason,
+            };
+            failed = if part.bytes > before { 1 } else { failed + 1 };
+            if failed >= self.limits.attempts {
+                return Err(wrong(format!(
+                    "{}: {reason}; {} bytes are kept, the same command goes on from there",
+                    self.url, part.bytes
+                )));
+            }
+            std::thread::sleep(self.limits.pause * 2_u32.pow((failed - 1).min(10)));
+        }
+    }
+
+    /// One connection: asks for what is missing and takes what comes.
+    fn connect(&self, part: &mut Part) -> Result<End> {
+        let agent: Agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(self.limits.redirects)
+            .timeout_connect(Some(self.limits.silence))
+            .timeout_recv_response(Some(self.limits.silence))
+            .timeout_per_read(Some(self.limits.silence))
+            .user_agent(concat!("lra/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .into();
+        if part.version.is_empty() && self.sha256.is_none() {
+            // Nothing would tell whether the rest is of the same file.
+            part.restart()?;
+        }
+        let mut request = agent.get(self.url);
+        if part.bytes > 0 {
+            request = request.header(header::RANGE, format!("bytes={}-", part.bytes));
+            if !part.version.is_empty() {
+                request = request.header(header::IF_RANGE, &part.version);
+            }
+        }
+        let mut response = match request.call() {
+            Ok(response) => response,
+            Err(error @ (ureq::Error::BadUri(_) | ureq::Error::TooManyRedirects)) => {
+                return Err(wrong(format!("{}: {error}", self.url)));
+            }
+            Err(error) => return Ok(End::Broken(error.to_string())),
+        };
+        let status = response.status();
+        match status {
+            StatusCode::OK => part.restart()?,
+            StatusCode::PARTIAL_CONTENT if starts_at(&response, part.bytes) => {}
+            // The server's file is another one than the one begun, or shorter.
+            StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
+                part.restart()?;
+                return Ok(End::Broken(format!("the server answers {status}")));
+            }
+            status if status.is_server_error() || status.as_u16() == 429 => {
+                return Ok(End::Broken(format!("the server answers {status}")));
+            }
+            status => {
+                return Err(wrong(format!(
+                    "{}: the server answers {status}; name another copy with --from FILE or --from URL",
+                    self.url
+                )));
+            }
+        }
+        let total = length(&response).map(|rest| part.bytes + rest);
+        self.check_offer(&response, total)?;
+        part.note_version(&response)?;
+        self.receive(&mut response, total, part)
+    }
+
+    /// Refuses what cannot be the file before any of it is taken.
+    fn check_offer(&self, response: &Response<Body>, total: Option<u64>) -> Result<()> {
+        match (total, self.bytes) {
+            (Some(total), Some(bytes)) if total != bytes => Err(wrong(format!(
+                "{}: the server offers {total} bytes, the published file has {bytes}",
+                self.url
+            ))),
+            (Some(total), None) if total > self.limits.largest => Err(wrong(format!(
+                "{}: the server offers {total} bytes, more than the {} that are accepted",
+                self.url, self.limits.largest
+            ))),
+            _ if text(response, header::CONTENT_TYPE).starts_with("text/html") => {
+                Err(wrong(format!(
+                    "{}: the server answers with a web page instead of the file",
+                    self.url
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn receive(
+        &self,
+        response: &mut Response<Body>,
+        total: Option<u64>,
+        part: &mut Part,
+    ) -> Result<End> {
+        let what = format!(
+            "fetching {}",
+            self.target.file_name().unwrap_or_default().display()
+        );
+        self.progress.begin(&what, total.or(self.bytes));
+        self.progress.advance(part.bytes);
+        let end = self.take(&mut response.body_mut().as_reader(), total, part);
+        self.progress.finish();
+        end
+    }
+
+    fn take(&self, body: &mut dyn Read, total: Option<u64>, part: &mut Part) -> Result<End> {
+        let most = total.or(self.bytes).unwrap_or(self.limits.largest);
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let count = match body.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Ok(End::Broken(format!("the connection broke: {error}"))),
+            };
+            if part.bytes + count as u64 > most {
+                part.remove();
+                return Err(wrong(format!("{}: more than {most} bytes came", self.url)));
+            }
+            part.append(&buffer[..count])?;
+            self.progress.advance(count as u64);
+        }
+        match total.or(self.bytes) {
+            Some(total) if part.bytes < total => Ok(End::Broken(format!(
+                "the connection ended after {} of {total} bytes",
+                part.bytes
+            ))),
+            _ => Ok(End::Complete),
+        }
+    }
+}
+
+/// Whether a partial answer goes on at this byte.
+fn starts_at(response: &Response<Body>, byte: u64) -> bool {
+    text(response, header::CONTENT_RANGE).starts_with(&format!("bytes {byte}-"))
+}
+
+fn length(response: &Response<Body>) -> Option<u64> {
+    text(response, header::CONTENT_LENGTH).parse().ok()
+}
+
+/// A header's value; empty where there is none.
+pub(super) fn text(response: &Response<Body>, name: header::HeaderName) -> &str {
+    let value = response.headers().get(name);
+    value
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}

@@ -1,0 +1,228 @@
+//! Published files onto this machine: whole or not at all, resumed where a connection broke, held against published sums.
+//!
+//! A download grows in `<file>.part`, with its address and the server's word for this version of the file beside it
+//! (`<file>.part.from`), so that only the same file is ever continued. It gets its name when it is complete and its
+//! SHA-256 is the published one, as far as there is one. Nothing is unpacked: the readers in `datasets` read archives.
+//! Proxies are those of `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`, in this order, except for the hosts of `NO_PROXY`.
+
+mod download;
+mod part;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use datasets::{Digest, Progress, Remote, Task};
+
+use crate::error::{Class, Error, Result};
+use download::Download;
+
+/// What a download may take.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections in a row that bring nothing new before it is given up.
+    pub attempts: u32,
+    /// Wait after the first of them; doubled after each further one.
+    pub pause: Duration,
+    /// Longest silence of a server.
+    pub silence: Duration,
+    /// Most redirections.
+    pub redirects: u32,
+    /// Largest file whose published size is not known, in bytes.
+    pub largest: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            attempts: 5,
+            pause: Duration::from_secs(1),
+            silence: Duration::from_secs(60),
+            redirects: 5,
+            largest: 32 << 30,
+        }
+    }
+}
+
+/// A published file that is there now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// Its SHA-256.
+    pub sha256: String,
+    /// Whether that is the published one; nothing where none is published.
+    pub published: Option<bool>,
+    /// It was there already.
+    pub kept: bool,
+}
+
+/// Brings the published files of `task` into the folder `raw`, from their published addresses, or one file from
+/// `from`: an address, or a file on this machine.
+///
+/// # Errors
+/// No address is known, the server does not have it, the connection breaks too often, what arrives is not what was
+/// published (from a published address; a copy from elsewhere is kept and [`Fetched::published`] says so), it is larger
+/// than it may be, another process is fetching it, or the disk is full.
+pub fn fetch(
+    task: &dyn Task,
+    raw: &Path,
+    from: Option<&str>,
+    limits: &Limits,
+    progress: &dyn Progress,
+) -> Result<Vec<Fetched>> {
+    let remote = task.remote();
+    fs::create_dir_all(raw)
+        .map_err(|error| wrong(format!("cannot create {}: {error}", raw.display())))?;
+    let Some(from) = from else {
+        if remote.is_empty() {
+            return Err(Error::usage(format!(
+                "{}: no published file has an address; it is made here: lra data make {0}",
+                task.about().name
+            )));
+        }
+        return remote
+            .iter()
+            .map(|remote| published_file(remote, raw, limits, progress))
+            .collect();
+    };
+    let name = match remote {
+        [only] => only.file.to_owned(),
+        _ => last_part(from)?,
+    };
+    let known = remote.iter().find(|remote| remote.file == name);
+    let target = raw.join(name);
+    let fetched = if is_address(from) {
+        let download = Download {
+            url: from,
+            bytes: None,
+            sha256: None,
+            target: &target,
+            limits,
+            progress,
+        };
+        download.run()?
+    } else {
+        copy(Path::new(from), &target, progress)?
+    };
+    let published = known
+        .and_then(|remote| remote.sha256)
+        .map(|sum| sum == fetched.sha256);
+    Ok(vec![Fetched {
+        published,
+        ..fetched
+    }])
+}
+
+fn published_file(
+    remote: &Remote,
+    raw: &Path,
+    limits: &Limits,
+    progress: &dyn Progress,
+) -> Result<Fetched> {
+    let target = raw.join(remote.file);
+    let same_size = |file: fs::Metadata| remote.bytes.is_none_or(|bytes| bytes == file.len());
+    if fs::metadata(&target).is_ok_and(same_size) {
+        let sha256 = hash(&target, progress)?;
+        if remote.sha256.is_none_or(|known| known == sha256) {
+            let fetched = described(&target, sha256, true)?;
+            return Ok(Fetched {
+                published: remote.sha256.map(|_| true),
+                ..fetched
+            });
+        }
+    }
+    let download = Download {
+        url: remote.url,
+        bytes: remote.bytes,
+        sha256: remote.sha256,
+        target: &target,
+        limits,
+        progress,
+    };
+    let fetched = download.run()?;
+    Ok(Fetched {
+        published: remote.sha256.map(|_| true),
+        ..fetched
+    })
+}
+
+/// Copies a file of this machine.
+fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> {
+    let unreadable = |error| wrong(format!("cannot read {}: {error}", from.display()));
+    let mut input = File::open(from).map_err(unreadable)?;
+    let size = input.metadata().map_err(unreadable)?;
+    if !size.is_file() {
+        return Err(wrong(format!(
+            "{} is not a file; a folder is named when the data is made: lra data make TASK --from FOLDER",
+            from.display()
+        )));
+    }
+    let part = beside(target, ".copy");
+    let unwritable = |error| wrong(format!("cannot write {}: {error}", part.display()));
+    let mut output = File::create(&part).map_err(unwritable)?;
+    progress.begin("copying", Some(size.len()));
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let count = input.read(&mut buffer).map_err(unreadable)?;
+        if count == 0 {
+            break;
+        }
+        output.write_all(&buffer[..count]).map_err(unwritable)?;
+        progress.advance(count as u64);
+    }
+    progress.finish();
+    output.sync_all().map_err(unwritable)?;
+    let sha256 = hash(&part, progress)?;
+    fs::rename(&part, target).map_err(unwritable)?;
+    described(target, sha256, false)
+}
+
+fn described(path: &Path, sha256: String, kept: bool) -> Result<Fetched> {
+    let file = fs::metadata(path)
+        .map_err(|error| wrong(format!("cannot read {}: {error}", path.display())))?;
+    Ok(Fetched {
+        path: path.to_owned(),
+        bytes: file.len(),
+        sha256,
+        published: None,
+        kept,
+    })
+}
+
+fn hash(path: &Path, progress: &dyn Progress) -> Result<String> {
+    progress.begin("checking", fs::metadata(path).ok().map(|file| file.len()));
+    let sum = Digest::of_file(path, |bytes| progress.advance(bytes));
+    progress.finish();
+    Ok(sum?)
+}
+
+fn is_address(from: &str) -> bool {
+    let start = from.get(..8).unwrap_or(from).to_ascii_lowercase();
+    start.starts_with("http://") || start.starts_with("https://")
+}
+
+/// The file name at the end of an address or path.
+fn last_part(from: &str) -> Result<String> {
+    let path = from.split(['?', '#']).next().unwrap_or_default();
+    match path.rsplit(['/', '\\']).next().unwrap_or_default() {
+        "" | "." | ".." => Err(Error::usage(format!(
+            "--from {from}: no file name at its end"
+        ))),
+        name => Ok(name.to_owned()),
+    }
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = OsString::from(path.file_name().unwrap_or_default());
+    name.push(end);
+    path.with_file_name(name)
+}
+
+fn wrong(problem: String) -> Error {
+    Error::new(Class::Data, problem)
+}
