@@ -144,6 +144,13 @@ impl Sink {
         })
     }
 
+    /// The first split without a row.
+    pub(crate) fn empty(&self) -> Option<Part> {
+        Part::ALL
+            .into_iter()
+            .find(|part| self.parts.get(*part).labels.is_empty())
+    }
+
     /// Assembles, hashes and syncs the three files, and removes the spools.
     pub(crate) fn finish(mut self) -> Result<(PerPart<SplitManifest>, Remarks)> {
         let splits = PerPart::try_new(|part| {

@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Result, io};
 use crate::manifest::{Manifest, Part};
 use crate::options::has_source;
-use crate::{Key, Parts, Progress, Request, Sink, Splits, Task, stamp};
+use crate::{Key, Parts, Progress, Request, Sink, Source, Splits, Task, stamp};
 
 pub(crate) mod entry;
 
@@ -170,6 +170,13 @@ impl Store {
             parts: &parts,
         };
         task.build(&request, &mut sink)?;
+        if let (Source::Official, Some(part)) = (key.source, sink.empty()) {
+            // Whatever was read, it is not the task's data; with drawn data it would be a mistake of the builder.
+            return Err(Error::File {
+                file: request.raw.to_owned(),
+                problem: format!("holds no examples for {}", part.name()),
+            });
+        }
         let (splits, remarks) = sink.finish()?;
         let manifest = Manifest {
             task: task.about().name.to_owned(),
