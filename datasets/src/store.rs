@@ -225,9 +225,8 @@ fn check(task: &dyn Task, key: &Key) -> Result<()> {
 /// The flag for another source, where the task has one that needs no files.
 fn stand_in(task: &dyn Task, key: &Key) -> Option<String> {
     let mut sources = task.about().sources.iter();
-    let other =
-        sources.find(|&&source| source != key.source && source != crate::Source::Official)?;
-    (key.source == crate::Source::Official).then(|| format!("--source {other}"))
+    let other = sources.find(|&&source| source != key.source && source != Source::Official)?;
+    (key.source == Source::Official).then(|| format!("--source {other}"))
 }
 
 /// Makes the names in a folder survive a power failure.
