@@ -10,12 +10,14 @@ use crate::{
     layers::activation,
 };
 
-/// Added to the denominator, so that a sequence with no real key gives zeros.
-const GUARD: f64 = 1e-6;
+/// A guard for denominators that have none in the paper: it changes nothing but 0 / 0, which becomes 0.
+/// Far from the ends of f32's range, so that gradients over it are finite.
+pub const LEAST: f64 = 1e-30;
 
 /// Queries and keys (B, L, H, M) and values (B, L, H, E) to (B, L, H, E); φ is `map`.
 ///
 /// Features must not be negative. Padded keys are left out of both sums; their features must be finite.
+/// `guard` is added to the denominator, so that a sequence with no real key gives zeros.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -24,13 +26,14 @@ pub fn attend(
     k: &Tensor,
     v: &Tensor,
     map: FeatureMap,
+    guard: f64,
     mask: Option<&Mask>,
 ) -> Result<Tensor> {
     if kernels::supports(v) {
         let options = KernelAttentionOptions {
             heads: v.dim(2)?,
             map,
-            guard: GUARD,
+            guard,
             mask: mask.map(|mask| mask.real().clone()),
         };
         let [q, k, flat] = [q, k, v].map(|x| x.flatten_from(2));
@@ -57,7 +60,7 @@ pub fn attend(
     let sums = k.t()?.matmul(&v)?; // S (B, H, M, E)
     let totals = ones.matmul(&k)?; // z (B, H, 1, M)
     let weights = q.matmul(&totals.t()?)?; // (B, H, L, 1)
-    let scale = weights.affine(1.0, GUARD)?.recip()?;
+    let scale = weights.affine(1.0, guard)?.recip()?;
     let y = q.matmul(&sums)?.broadcast_mul(&scale)?; // (B, H, L, E)
     Ok(y.transpose(1, 2)?.contiguous()?)
 }
@@ -79,10 +82,10 @@ pub fn flops(length: usize, heads: usize, features: usize, width: usize) -> u64 
 
 #[cfg(test)]
 mod tests {
-    use candle_core::Device;
+    use candle_core::{DType, Device, Var};
 
     use super::*;
-    use crate::layers::testing::check_gradient;
+    use crate::layers::testing::{check_gradient, normal};
 
     #[test]
     fn gradients_agree_with_differences() {
@@ -97,9 +100,45 @@ mod tests {
                     &inputs[1],
                     &inputs[2],
                     FeatureMap::EluPlusOne,
+                    1e-6,
                     mask,
                 )
             });
+        }
+    }
+    /// On the kernel's numbers, float32, and on those of the composed operations.
+    #[test]
+    fn a_sequence_without_a_real_key_gives_zeros_and_finite_gradients_under_the_least_guard() {
+        let mask = Tensor::new(&[[1.0, 0.0, 1.0], [0.0, 0.0, 0.0f64]], &Device::Cpu).unwrap();
+        for dtype in [DType::F32, DType::F64] {
+            let mask = Mask::new(&mask.to_dtype(dtype).unwrap()).unwrap();
+            let [q, k, v] = ["q", "k", "v"].map(|name| {
+                let x = normal(name, &[2, 3, 2, 4]).to_dtype(dtype).unwrap();
+                Var::from_tensor(&(x * 30.0).unwrap()).unwrap()
+            });
+            let map = FeatureMap::Relu { floor: 1e-3 };
+            let y = attend(&q, &k, &v, map, LEAST, Some(&mask)).unwrap();
+            let without = y.get(1).unwrap().abs().unwrap().sum_all().unwrap();
+            assert_eq!(
+                without
+                    .to_dtype(DType::F64)
+                    .unwrap()
+                    .to_vec0::<f64>()
+                    .unwrap(),
+                0.0
+            );
+            let gradients = (y * 1e3).unwrap().sum_all().unwrap().backward().unwrap();
+            for var in [&q, &k, &v] {
+                let gradient = gradients
+                    .get(var)
+                    .unwrap()
+                    .sqr()
+                    .unwrap()
+                    .sum_all()
+                    .unwrap();
+                let gradient = gradient.to_dtype(DType::F64).unwrap();
+                assert!(gradient.to_vec0::<f64>().unwrap().is_finite(), "{dtype:?}");
+            }
         }
     }
 }

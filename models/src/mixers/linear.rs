@@ -79,7 +79,9 @@ impl Mixer for Linear {
 }
 
 fn attend(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
-    kernel_attention::attend(q, k, v, FeatureMap::EluPlusOne, mask)
+    /// That of the authors' and of the 2021 code.
+    const GUARD: f64 = 1e-6;
+    kernel_attention::attend(q, k, v, FeatureMap::EluPlusOne, GUARD, mask)
 }
 
 #[cfg(test)]
