@@ -51,6 +51,16 @@ pub enum NormPlace {
     Post,
 }
 
+/// How a block's sums are carried on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Residual {
+    /// One stream; the backward pass uses what the forward pass kept.
+    Plain,
+    /// Two streams whose steps can be undone; the backward pass recomputes everything. Pre-norm only.
+    Reversible,
+}
+
 /// The feed-forward's non-linearity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -79,6 +89,8 @@ pub struct BlockOptions {
     pub mlp_dim: usize,
     /// Where the block normalises.
     pub norm_place: NormPlace,
+    /// How its sums are carried on.
+    pub residual: Residual,
     /// Added to the variance in LayerNorm.
     pub norm_epsilon: f64,
     /// The feed-forward's non-linearity.
@@ -146,6 +158,7 @@ impl Default for BlockOptions {
             heads: 2,
             mlp_dim: 128,
             norm_place: NormPlace::Pre,
+            residual: Residual::Plain,
             norm_epsilon: 1e-6,
             activation: Activation::Gelu,
             dropout: 0.1,
@@ -210,6 +223,12 @@ impl Options {
             "block.norm_epsilon",
             block.norm_epsilon,
             "more than 0 and less than 1",
+        )?;
+        require(
+            (block.residual, block.norm_place) != (Residual::Reversible, NormPlace::Post),
+            "block.residual",
+            "reversible",
+            "plain where block.norm_place = post",
         )?;
         for (key, rate) in [
             ("embed.dropout", self.embed.dropout),

@@ -5,7 +5,7 @@
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
     Classifier, Context, Draws, Inputs, MODELS, Model, Options, Parameters, Shape, Tokens, loss,
-    options::{Activation, Features, NormPlace, Pooling, Positions},
+    options::{Activation, Features, NormPlace, Pooling, Positions, Residual},
 };
 
 const CLASSES: usize = 5;
@@ -265,14 +265,16 @@ fn kernels_and_composed_layers_agree_in_every_model() {
 }
 
 #[test]
-fn blocks_of_either_norm_train_every_parameter() {
+fn blocks_of_every_form_train_every_parameter() {
     for model in MODELS {
-        for (norm_place, activation) in [
-            (NormPlace::Post, Activation::Relu),
-            (NormPlace::Pre, Activation::GeluErf),
+        for (norm_place, activation, residual) in [
+            (NormPlace::Post, Activation::Relu, Residual::Plain),
+            (NormPlace::Pre, Activation::GeluErf, Residual::Plain),
+            (NormPlace::Pre, Activation::Gelu, Residual::Reversible),
         ] {
             let mut options = small(model);
             options.block.norm_place = norm_place;
+            options.block.residual = residual;
             options.block.activation = activation;
             let subject = subject(model, &shape(1), &options, 2);
             let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
@@ -285,7 +287,8 @@ fn blocks_of_either_norm_train_every_parameter() {
             for (path, var) in subject.parameters.all() {
                 let gradient = values(gradients.get(&var).unwrap());
                 let some = gradient.iter().any(|&x| x != 0.0);
-                assert!(some, "{} {norm_place:?}: {path}", model.name);
+                let form = (norm_place, residual);
+                assert!(some, "{} {form:?}: {path}", model.name);
             }
         }
     }

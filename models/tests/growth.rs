@@ -13,7 +13,7 @@ use lra_models::{
     Context, Draws, Encoder, Parameters,
     encoder::Build,
     mixers,
-    options::{BlockOptions, Options},
+    options::{BlockOptions, Options, Residual},
 };
 use serde_json::json;
 
@@ -50,15 +50,25 @@ const LINEAR: [(&str, &str); 5] = [
     ("transformer", r#"{"attention": "fused"}"#),
 ];
 
-fn encoder(name: &str, options: &str, vb: VarBuilder, length: usize) -> Box<dyn Encoder> {
-    let model = mixers::find(name).unwrap();
-    let block = BlockOptions {
-        layers: 1,
+fn blocks(layers: usize, residual: Residual) -> BlockOptions {
+    BlockOptions {
+        layers,
+        residual,
         dim: 32,
         qkv_dim: 32,
         mlp_dim: 32,
         ..BlockOptions::default()
-    };
+    }
+}
+
+fn encoder(
+    name: &str,
+    options: &str,
+    block: &BlockOptions,
+    vb: VarBuilder,
+    length: usize,
+) -> Box<dyn Encoder> {
+    let model = mixers::find(name).unwrap();
     let mut values = Options::of(model).model;
     let changes: serde_json::Value = serde_json::from_str(options).unwrap();
     for (key, value) in changes.as_object().unwrap() {
@@ -67,7 +77,7 @@ fn encoder(name: &str, options: &str, vb: VarBuilder, length: usize) -> Box<dyn 
     }
     let build = Build {
         vb,
-        block: &block,
+        block,
         model: &values,
         max_length: length,
         cls: false,
@@ -77,9 +87,9 @@ fn encoder(name: &str, options: &str, vb: VarBuilder, length: usize) -> Box<dyn 
 }
 
 /// Bytes at the peak of a forward and backward pass of one sequence, parameters and input aside.
-fn peak(name: &str, options: &str, length: usize) -> f64 {
+fn peak(name: &str, options: &str, block: &BlockOptions, length: usize) -> f64 {
     let parameters = Parameters::new(1, &Device::Cpu, DType::F32);
-    let encoder = encoder(name, options, parameters.builder(), length);
+    let encoder = encoder(name, options, block, parameters.builder(), length);
     let x: Vec<f32> = (0..length * 32).map(|i| (i as f32).sin()).collect();
     let x = Tensor::from_vec(x, (1, length, 32), &Device::Cpu).unwrap();
     let context = Context::new(true, Draws::new(1, 0, 0));
@@ -92,12 +102,19 @@ fn peak(name: &str, options: &str, length: usize) -> f64 {
     bytes as f64
 }
 
+/// One test: the counter is for all threads.
 #[test]
+fn memory_grows_as_claimed() {
+    memory_of_linear_models_is_proportional_to_the_length();
+    memory_of_reversible_blocks_does_not_grow_with_their_number();
+}
+
 fn memory_of_linear_models_is_proportional_to_the_length() {
+    let block = blocks(1, Residual::Plain);
     // The first pass also fills thread-local buffers, which stay.
     for (name, options) in LINEAR {
-        peak(name, options, 1024);
-        let [short, long] = [1024, 8192].map(|length| peak(name, options, length));
+        peak(name, options, &block, 1024);
+        let [short, long] = [1024, 8192].map(|length| peak(name, options, &block, length));
         let growth = long / short;
         println!("{name}: {:.0} kB at 1K, {growth:.2}x at 8K", short / 1e3);
         assert!(
@@ -107,6 +124,28 @@ fn memory_of_linear_models_is_proportional_to_the_length() {
     }
     // The counter sees a quadratic model for what it is.
     let materialised = r#"{"attention": "materialised"}"#;
-    let [short, long] = [512, 1024].map(|length| peak("transformer", materialised, length));
+    let [short, long] = [512, 1024].map(|length| peak("transformer", materialised, &block, length));
     assert!(long / short > 3.0, "{short} {long}");
+}
+
+fn memory_of_reversible_blocks_does_not_grow_with_their_number() {
+    for name in ["reformer", "linear"] {
+        let growth = |residual| {
+            let [few, many] =
+                [2, 8].map(|layers| peak(name, "{}", &blocks(layers, residual), 1024));
+            println!(
+                "{name}, {residual:?}: {:.0} kB, {:.0} kB",
+                few / 1e3,
+                many / 1e3
+            );
+            many / few
+        };
+        growth(Residual::Reversible);
+        // Parameters have gradients, four times as many here.
+        let (plain, reversible) = (growth(Residual::Plain), growth(Residual::Reversible));
+        assert!(
+            plain > 3.0 && reversible < 1.25,
+            "{name}: {plain} {reversible}"
+        );
+    }
 }

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device};
-use lra_models::{Classifier, Error, MODELS, Options, Parameters, Shape, mixers};
+use lra_models::{
+    Classifier, Error, MODELS, Options, Parameters, Shape, mixers,
+    options::{NormPlace, Residual},
+};
 use serde_json::{Value, json};
 
 fn build(name: &str, change: impl Fn(&mut Options)) -> Result<Classifier, Error> {
@@ -51,6 +54,14 @@ fn values_out_of_range_are_named() {
     );
     let layers = refusal("bag", |options| options.block.layers = 0);
     assert_eq!(layers, "block.layers = 0 is out of range: at least 1");
+    let residual = refusal("reformer", |options| {
+        options.block.residual = Residual::Reversible;
+        options.block.norm_place = NormPlace::Post;
+    });
+    assert!(
+        residual.starts_with("block.residual = reversible "),
+        "{residual}"
+    );
     for rate in [1.0, -0.1, f64::NAN] {
         let error = refusal("linear", |options| options.block.dropout = rate);
         assert!(error.starts_with("block.dropout = "), "{error}");

@@ -4,6 +4,11 @@
 //! pre-norm:   x <- x + drop(mix(norm(x)));   x <- x + drop(feed(norm(x)));   at the end x <- norm(x)
 //! post-norm:  x <- norm(x + drop(mix(x)));   x <- norm(x + drop(feed(x)))
 //! ```
+//! or two streams of pre-norm steps that can be undone ([`Residual::Reversible`]).
+
+mod reversible;
+
+use std::sync::Arc;
 
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
@@ -13,7 +18,7 @@ use serde_json::Value;
 use crate::{
     Context, Mask, Mixer, Result,
     layers::{Dropout, FeedForward, LayerNorm},
-    options::{self, BlockOptions, NormPlace},
+    options::{self, BlockOptions, NormPlace, Residual},
 };
 
 /// Maps embedded sequences to hidden states.
@@ -89,6 +94,10 @@ pub fn blocks(
     build: &Build,
     mixer: impl Fn(&Site) -> Result<Box<dyn Mixer>>,
 ) -> Result<Box<dyn Encoder>> {
+    Ok(Box::new(stack(build, mixer)?))
+}
+
+fn stack(build: &Build, mixer: impl Fn(&Site) -> Result<Box<dyn Mixer>>) -> Result<Blocks> {
     let block = build.block;
     let blocks = (0..block.layers)
         .map(|layer| {
@@ -110,7 +119,7 @@ pub fn blocks(
                 norm_place: block.norm_place,
             })
         })
-        .collect::<Result<_>>()?;
+        .collect::<Result<Vec<_>>>()?;
     let last_norm = match block.norm_place {
         NormPlace::Pre => {
             let vb = build.vb.pp("last_norm");
@@ -118,7 +127,11 @@ pub fn blocks(
         }
         NormPlace::Post => None,
     };
-    Ok(Box::new(Blocks { blocks, last_norm }))
+    Ok(Blocks {
+        blocks: Arc::new(blocks),
+        last_norm,
+        residual: block.residual,
+    })
 }
 
 struct Block {
@@ -132,6 +145,18 @@ struct Block {
 }
 
 impl Block {
+    /// drop(mix(norm(x))).
+    fn mix(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let y = self.mixer.forward(&self.mixer_norm.forward(x)?, context)?;
+        self.mixer_drop.forward(&y, context)
+    }
+
+    /// drop(feed(norm(x))).
+    fn feed(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let y = self.feed.forward(&self.feed_norm.forward(x)?, context)?;
+        self.feed_drop.forward(&y, context)
+    }
+
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         let mixed = |residual: &Tensor, x: &Tensor| {
             let y = self.mixer.forward(x, context)?;
@@ -155,16 +180,20 @@ impl Block {
 }
 
 struct Blocks {
-    blocks: Vec<Block>,
+    blocks: Arc<Vec<Block>>,
     last_norm: Option<LayerNorm>,
+    residual: Residual,
 }
 
 impl Encoder for Blocks {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Encoded> {
-        let mut hidden = x.clone();
-        for block in &self.blocks {
-            hidden = block.forward(&hidden, context)?;
-        }
+        let mut hidden = match self.residual {
+            Residual::Plain => {
+                let mut blocks = self.blocks.iter();
+                blocks.try_fold(x.clone(), |x, block| block.forward(&x, context))?
+            }
+            Residual::Reversible => reversible::forward(&self.blocks, x, context)?,
+        };
         if let Some(norm) = &self.last_norm {
             hidden = norm.forward(&hidden)?;
         }
@@ -180,6 +209,7 @@ impl Encoder for Blocks {
             .map(|block| block.mixer.flops(length) + block.feed.flops(length))
             .sum()
     }
+
     fn mixers(&self) -> Vec<&dyn Mixer> {
         self.blocks
             .iter()

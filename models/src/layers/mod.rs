@@ -17,6 +17,7 @@ pub mod linear;
 pub mod norm;
 pub mod parts;
 pub mod pooling;
+pub mod recompute;
 pub mod softmax;
 #[cfg(test)]
 pub(crate) mod sparse_testing;

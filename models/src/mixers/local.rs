@@ -21,7 +21,7 @@ use crate::{
     },
     mixer::PADDED,
     mixers::Model,
-    options::to_json,
+    options::{Variant, to_json},
 };
 
 /// The registry's entry.
@@ -39,14 +39,6 @@ pub const MODEL: Model = Model {
     build,
     source: include_str!("local.rs"),
 };
-
-#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Variant {
-    #[default]
-    Paper,
-    Tay2021,
-}
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,6 +5,7 @@
 //! Time O(L·(w + g)·E) per head, memory O(L·(w + g)). Padded keys get weight zero. Dropout on the weights.
 //! Options: `window` w, even; `dilation` d of every head and layer (the paper dilates some heads of upper layers); `global` g, the first g positions: the CLS
 //! token where there is one, else the first token. Without global positions their projections do not exist. Not as in the paper: no biases, as in the rest of the benchmark.
+//! Pooled by the CLS token, the last layer is read at a global position alone: its q, k and v influence nothing, and their projections in that layer stay as they were drawn.
 //! `variant = tay2021`: keys i - w / 2 + 1 to i + w / 2, no global positions, no dilation. The 2021 code masks L x L weights, and computes a second such product that it throws away.
 
 use candle_core::Tensor;
@@ -20,7 +21,7 @@ use crate::{
         parts::{self, by_head, key_bias, merge},
     },
     mixers::Model,
-    options::to_json,
+    options::{Variant, to_json},
     params::xavier_uniform,
 };
 
@@ -39,13 +40,6 @@ pub const MODEL: Model = Model {
     build,
     source: include_str!("longformer.rs"),
 };
-
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Variant {
-    Paper,
-    Tay2021,
-}
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,7 +8,7 @@
 //! `variant = tay2021`: random blocks from the first 1,024 positions only (ours, not NumPy's draws), zeros up to a multiple of S (a whole block if there is no rest)
 //! that count as real keys, no dropout on the weights. Exactly as then only if batches are padded to the longest length.
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
         parts::{self, by_head, key_bias, merge},
     },
     mixers::Model,
-    options::to_json,
+    options::{Variant, to_json},
 };
 
 /// The registry's entry.
@@ -37,18 +37,11 @@ pub const MODEL: Model = Model {
     variants: &["paper", "tay2021"],
     defaults: || to_json(&Options::default()),
     build,
-    source: include_str!("bigbird.rs"),
+    source: include_str!("mod.rs"),
 };
 
 /// Positions from which the 2021 code draws random blocks.
 const POOL_2021: usize = 1024;
-
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Variant {
-    Paper,
-    Tay2021,
-}
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -155,7 +148,10 @@ impl Mixer for BigBird {
         let qkv = [by_head(&q)?, by_head(&k)?, by_head(&v)?]; // (B, H, L, E)
         let drop = |dropout| WeightDropout::new(dropout, context, batch);
         let dropouts = [drop(&self.listed), drop(&self.global)];
-        let rows = self.pattern.rows(self.heads, &context.draws, self.key);
+        let rows = match context.given("blocks") {
+            Some(random) => self.pattern.given_rows(self.heads, random)?,
+            None => self.pattern.rows(self.heads, &context.draws, self.key),
+        };
         let y = if self.pattern.tay2021 {
             let (filled, mask) = self.filled_up(&qkv, context.mask())?;
             let y = self
@@ -202,6 +198,35 @@ impl Pattern {
         let blocks = self.blocks;
         // A random order of blocks for each head and row: the first r that are not listed yet are taken.
         let order = draws.at_step(0).shared(key).uniform(heads * blocks, blocks);
+        self.with_random(heads, |index, listed| {
+            let mut others: Vec<usize> = (0..blocks)
+                .filter(|other| !listed.contains(other) && self.may_draw(index % blocks, *other))
+                .collect();
+            let place = |other: &usize| order[index * blocks + other];
+            others.sort_by(|one, other| place(one).total_cmp(&place(other)));
+            others.truncate(self.random);
+            others
+        })
+    }
+
+    /// The same with random blocks from elsewhere, (H, N - 2, r): a row for each block that is not global.
+    fn given_rows(&self, heads: usize, random: &Tensor) -> Result<Vec<Vec<usize>>> {
+        let blocks = self.blocks;
+        let random = random.to_dtype(DType::U32)?.to_vec3::<u32>()?;
+        let row = |index: usize| random.get(index / blocks)?.get(index % blocks - 1);
+        Ok(self.with_random(heads, |index, _| {
+            let row = row(index).map(Vec::as_slice).unwrap_or_default();
+            row.iter().map(|&block| block as usize).collect()
+        }))
+    }
+
+    /// Global blocks and the window, and what `random` gives for (head * N + block, these).
+    fn with_random(
+        &self,
+        heads: usize,
+        random: impl Fn(usize, &[usize]) -> Vec<usize>,
+    ) -> Vec<Vec<usize>> {
+        let blocks = self.blocks;
         let row = |index: usize| {
             let block = index % blocks;
             if self.is_global(block) {
@@ -210,12 +235,8 @@ impl Pattern {
             let mut listed = vec![0, block - 1, block, block + 1, blocks - 1];
             listed.sort_unstable();
             listed.dedup();
-            let mut others: Vec<usize> = (0..blocks)
-                .filter(|other| !listed.contains(other) && self.may_draw(block, *other))
-                .collect();
-            let place = |other: &usize| order[index * blocks + other];
-            others.sort_by(|one, other| place(one).total_cmp(&place(other)));
-            listed.extend(others.into_iter().take(self.random));
+            let random = random(index, &listed);
+            listed.extend(random);
             listed
         };
         (0..heads * blocks).map(row).collect()
@@ -293,197 +314,4 @@ impl Pattern {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        layers::{
-            sparse_testing::{by_position, meets_dense, undropped},
-            testing::{meets_oracle, parameters},
-        },
-        options::BlockOptions,
-        oracle,
-    };
-
-    fn rows(pattern: &Pattern, heads: usize, seed: u64) -> Vec<Vec<usize>> {
-        pattern.rows(heads, &Draws::new(seed, 7, 3), StreamKey::new("blocks"))
-    }
-
-    fn run(
-        pattern: &Pattern,
-        heads: usize,
-    ) -> impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor> {
-        let rows = rows(pattern, heads, 1);
-        move |q, k, v, mask| {
-            let qkv = [q.clone(), k.clone(), v.clone()];
-            undropped(q, |drop| pattern.attend(&qkv, &rows, mask, [drop, drop]))
-        }
-    }
-
-    fn paper(size: usize, blocks: usize, random: usize) -> Pattern {
-        Pattern {
-            size,
-            blocks,
-            random,
-            tay2021: false,
-        }
-    }
-
-    #[test]
-    fn all_blocks_listed_is_softmax_attention() {
-        for pattern in [
-            paper(8, 1, 3),
-            paper(3, 2, 3),
-            paper(1, 5, 2),
-            paper(1, 5, 9),
-        ] {
-            meets_oracle(
-                "bigbird",
-                1e-7,
-                oracle::softmax,
-                by_position(run(&pattern, 2)),
-            );
-        }
-    }
-
-    #[test]
-    fn equals_dense_attention_under_the_mask_of_its_definition() {
-        let pattern = paper(2, 9, 2);
-        let drawn = rows(&pattern, 3, 1);
-        // Lengths up to the longest, 18: the last block is there from 17 on.
-        for length in [1, 2, 3, 5, 12, 16, 17, 18] {
-            meets_dense("bigbird", length, 3, run(&pattern, 3), |head, i, j| {
-                let (i, j) = (i / 2, j / 2);
-                let global = [i, j].iter().any(|block| [0, 8].contains(block));
-                global || i.abs_diff(j) <= 1 || drawn[head * 9 + i].contains(&j)
-            });
-        }
-    }
-
-    #[test]
-    fn random_blocks_are_others_and_depend_on_seed_head_and_row_only() {
-        let pattern = paper(64, 32, 3);
-        let drawn = rows(&pattern, 4, 1);
-        for (index, row) in drawn.iter().enumerate() {
-            let block = index % 32;
-            if pattern.is_global(block) {
-                assert!(row.is_empty());
-                continue;
-            }
-            let mut distinct = row.clone();
-            distinct.sort_unstable();
-            distinct.dedup();
-            assert_eq!(distinct.len(), row.len());
-            let near = [0, block - 1, block, block + 1, 31];
-            let random = row.iter().filter(|other| !near.contains(other));
-            assert_eq!(random.count(), 3);
-            assert!(near.iter().all(|other| row.contains(other)));
-        }
-        let elsewhere = Draws::new(1, 90, 5).branch(1);
-        assert_eq!(pattern.rows(4, &elsewhere, StreamKey::new("blocks")), drawn);
-        assert_ne!(rows(&pattern, 4, 2), drawn);
-        assert_ne!(drawn[5], drawn[32 + 5]);
-        // Each of the 27 others of row 15 is as likely as any: 3 of 27 in 2,000 draws, three standard errors being 42.
-        let mut counts = [0; 32];
-        for row in
-            (0..500).flat_map(|seed| rows(&pattern, 4, seed).into_iter().skip(15).step_by(32))
-        {
-            row[5..].iter().for_each(|&other| counts[other] += 1);
-        }
-        let others = (1..31).filter(|other| !(14..=16).contains(other));
-        assert!(
-            others
-                .map(|other| counts[other])
-                .all(|count: i32| (count - 222).abs() < 56)
-        );
-    }
-
-    /// Slices of the list 1 to N - 2, as the 2021 code takes them.
-    fn pool_2021(block: usize, blocks: usize, last: usize) -> Vec<usize> {
-        let list: Vec<usize> = (1..blocks - 1).collect();
-        let slice = |from: usize, to: usize| -> Vec<usize> {
-            let to = to.min(list.len());
-            list[from.min(to)..to].to_vec()
-        };
-        match block {
-            1 => slice(2, last),
-            2 => slice(3, last),
-            _ if block == blocks - 3 => slice(0, last - 4),
-            _ if block == blocks - 2 => slice(0, last - 3),
-            _ if block - 2 > last => slice(0, last),
-            _ if block + 1 == last => slice(0, block - 2),
-            _ => [slice(0, block - 2), slice(block + 1, last)].concat(),
-        }
-    }
-
-    #[test]
-    fn the_2021_variant_draws_from_the_2021_pools() {
-        for blocks in [16, 17, 32, 63] {
-            let pattern = Pattern {
-                size: 64,
-                blocks,
-                random: 3,
-                tay2021: true,
-            };
-            for block in 1..blocks - 1 {
-                let pool = pool_2021(block, blocks, 15);
-                let found: Vec<usize> = (1..blocks - 1)
-                    .filter(|other| other.abs_diff(block) > 1 && pattern.may_draw(block, *other))
-                    .collect();
-                assert_eq!(found, pool, "{block} of {blocks}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_2021_variant_has_zeros_at_the_end_as_keys() {
-        let options = Options {
-            variant: Variant::Tay2021,
-            block: 2,
-            random: 1,
-        };
-        let vb = parameters().builder();
-        let block = BlockOptions::default();
-        let site = Site {
-            vb,
-            block: &block,
-            max_length: 10,
-            cls: false,
-            layer: 0,
-        };
-        let bigbird = BigBird::new(&site, &options).unwrap();
-        assert_eq!(bigbird.pattern.blocks, 6);
-        let drawn = rows(&bigbird.pattern, 2, 1);
-        let x = |name: &str| crate::layers::testing::normal(name, &[1, 2, 9, 3]);
-        let (q, k) = (x("q"), x("k"));
-        let ones = Tensor::ones((1, 2, 9, 1), q.dtype(), q.device()).unwrap();
-        let (filled, mask) = bigbird
-            .filled_up(&[q.clone(), k.clone(), ones], None)
-            .unwrap();
-        let y = undropped(&q, |drop| {
-            bigbird
-                .pattern
-                .attend(&filled, &drawn, mask.as_ref(), [drop, drop])
-        })
-        .unwrap();
-        let y: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
-        let (q, k) = (
-            q.flatten(0, 2).unwrap().to_vec2::<f64>().unwrap(),
-            k.flatten(0, 2).unwrap().to_vec2::<f64>().unwrap(),
-        );
-        for (head, i) in (0..2).flat_map(|head: usize| (0..9usize).map(move |i| (head, i))) {
-            let seen = |j: usize| {
-                let (from, to) = (i / 2, j / 2);
-                let global = from == 0 || to == 0 || to == 5;
-                global || from.abs_diff(to) <= 1 || drawn[head * 6 + from].contains(&to)
-            };
-            let weight = |j: usize| -> f64 {
-                let pairs = q[head * 9 + i].iter().zip(&k[head * 9 + j]);
-                (pairs.map(|(a, b)| a * b).sum::<f64>() / 3f64.sqrt()).exp()
-            };
-            // Position 9 is padding, 10 and 11 are keys with score 0 and value 0.
-            let real: f64 = (0..9).filter(|&j| seen(j)).map(weight).sum();
-            let wanted = real / (real + 2.0);
-            assert!((y[head * 12 + i] - wanted).abs() < 1e-9, "{head} {i}");
-        }
-    }
-}
+mod tests;

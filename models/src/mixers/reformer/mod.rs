@@ -6,8 +6,8 @@
 //! Time O(T·L·S·E) per head and O(T·L·n·E) for hashing, memory O(T·L·S). Options: `chunk` S, `rounds` T, `across_buckets`: chunks attend regardless of buckets.
 //! R is drawn per seed, step and layer and shared by heads and examples. Pairs that meet in more than one round count once in each, as in trax by default.
 //! Padding is sorted behind everything else, and hidden: it takes no place in the chunks of real tokens. Dropout on the weights.
-//! Not here: reversible residual blocks. They save memory only if a block's backward pass recomputes its input and still reaches all parameters, which
-//! candle's custom operations (three inputs at most) cannot; without that they would only be another residual stream. Also not here: the causal form.
+//! The paper's reversible blocks are an option of every model, `block.residual = reversible`: memory then does not grow with the number of layers. The paper joins the two streams
+//! at the end side by side, here they are averaged. Recomputed vectors differ by rounding, so one that lies between two buckets may fall into the other. Not here: the causal form.
 //! `variant = tay2021`: ten chunks, one constant rotation, neither masks nor scaling as in the paper, and outputs in a wrong layout; see `tay2021.rs`.
 
 mod sort;

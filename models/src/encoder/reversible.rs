@@ -1,0 +1,103 @@
+//! Reversible residual blocks. Gomez et al., 2017, "The Reversible Residual Network", arXiv:1707.04585; in Transformers since
+//! the Reformer (arXiv:2001.04451).
+//!
+//! ```text
+//! a <- a + drop(mix(norm(b)));   b <- b + drop(feed(norm(a)))        at first a = b = x, at the end (a + b) / 2
+//! ```
+//!
+//! Every step can be undone, b = b' - drop(feed(norm(a))) and so on, so the backward pass recomputes what it needs from the
+//! last streams alone: memory does not grow with the number of blocks, at the price of a second forward pass.
+//! Recomputed values differ from the first ones by rounding.
+
+use std::sync::Arc;
+
+use candle_core::{Tensor, Var};
+
+use super::Block;
+use crate::{
+    Context, Draws, Mask, Result,
+    layers::recompute::{Found, Stretch, note_variables, with_history},
+};
+
+/// x (B, L, D) through all blocks, to (B, L, D).
+pub(super) fn forward(blocks: &Arc<Vec<Block>>, x: &Tensor, context: &Context) -> Result<Tensor> {
+    let mut streams = [x.detach(), x.detach()];
+    let mut variables = Vec::new();
+    for step in steps(blocks) {
+        let change = step.forward(&streams[step.from], context)?;
+        note_variables(&change, &mut variables);
+        streams[step.to] = (&streams[step.to] + change.detach())?;
+    }
+    let [a, b] = streams;
+    if variables.is_empty() && !x.track_op() {
+        return halfway(&a, &b);
+    }
+    let pass = Pass {
+        blocks: blocks.clone(),
+        train: context.train,
+        draws: context.draws,
+        mask: context.mask().cloned(),
+    };
+    let y = Tensor::stack(&[a, b], 0)?; // (2, B, L, D)
+    let y = with_history(x, y, variables, pass)?;
+    halfway(&y.get(0)?, &y.get(1)?)
+}
+
+fn halfway(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    Ok(((a + b)? * 0.5)?)
+}
+
+/// One residual step: stream `to` changes by what half a block makes of stream `from`.
+struct Step<'a> {
+    block: &'a Block,
+    to: usize,
+    from: usize,
+}
+
+impl Step<'_> {
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        match self.to {
+            0 => self.block.mix(x, context),
+            _ => self.block.feed(x, context),
+        }
+    }
+}
+
+fn steps(blocks: &[Block]) -> impl DoubleEndedIterator<Item = Step<'_>> {
+    blocks
+        .iter()
+        .flat_map(|block| [(0, 1), (1, 0)].map(|(to, from)| Step { block, to, from }))
+}
+
+/// A forward pass, as far as it is needed to run its steps again.
+struct Pass {
+    blocks: Arc<Vec<Block>>,
+    train: bool,
+    draws: Draws,
+    mask: Option<Mask>,
+}
+
+impl Stretch for Pass {
+    fn backward(&self, y: &Tensor, dy: &Tensor, found: &Found) -> Result<Tensor> {
+        let context = Context::new(self.train, self.draws);
+        let context = context.with_mask(self.mask.as_ref());
+        let mut streams = [y.get(0)?, y.get(1)?];
+        let mut gradients = [dy.get(0)?, dy.get(1)?];
+        for step in steps(&self.blocks).rev() {
+            let (to, from) = (step.to, step.from);
+            let source = Var::from_tensor(&streams[from])?;
+            let change = step.forward(&source, &context)?;
+            streams[to] = (&streams[to] - change.detach())?;
+            let mut inner = (change * &gradients[to])?.sum_all()?.backward()?;
+            if let Some(gradient) = inner.remove(&source) {
+                gradients[from] = (&gradients[from] + gradient)?;
+            }
+            found.take(&mut inner)?;
+        }
+        let [da, db] = gradients;
+        Ok((da + db)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

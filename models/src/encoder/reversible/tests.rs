@@ -1,0 +1,151 @@
+use candle_core::{DType, Device, backprop::GradStore};
+
+use super::*;
+use crate::{
+    Mixer, Parameters,
+    encoder::{Build, Encoder, stack},
+    layers::testing::normal,
+    mixers,
+    options::{BlockOptions, Residual},
+};
+
+const LENGTH: usize = 21;
+
+/// A mixer of an encoder from the registry.
+struct Borrowed {
+    encoder: Arc<dyn Encoder>,
+    layer: usize,
+}
+
+impl Mixer for Borrowed {
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        self.encoder.mixers()[self.layer].forward(x, context)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        self.encoder.mixers()[self.layer].flops(length)
+    }
+}
+
+/// The same streams in ordinary operations.
+fn composed(blocks: &[Block], x: &Tensor, context: &Context) -> Result<Tensor> {
+    let mut streams = [x.clone(), x.clone()];
+    for step in steps(blocks) {
+        let change = step.forward(&streams[step.from], context)?;
+        streams[step.to] = (&streams[step.to] + change)?;
+    }
+    halfway(&streams[0], &streams[1])
+}
+
+fn numbers(x: &Tensor) -> Vec<f64> {
+    let x = x.to_dtype(DType::F64).unwrap();
+    x.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+fn agree(place: &str, found: &Tensor, wanted: &Tensor, tolerance: f64) {
+    let (found, wanted) = (numbers(found), numbers(wanted));
+    let scale = wanted.iter().fold(1e-3f64, |most, x| most.max(x.abs()));
+    for (found, wanted) in found.iter().zip(&wanted) {
+        let apart = (found - wanted).abs();
+        assert!(apart <= tolerance * scale, "{place}: {found} {wanted}");
+    }
+}
+
+/// Two inputs run through the same blocks, so that gradients of one variable come from two passes.
+fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
+    let parameters = Parameters::new(4, &Device::Cpu, dtype);
+    let block = BlockOptions {
+        layers: 3,
+        dim: 8,
+        qkv_dim: 8,
+        mlp_dim: 12,
+        residual: Residual::Reversible,
+        ..BlockOptions::default()
+    };
+    let model = mixers::find(name).unwrap();
+    let build = Build {
+        vb: parameters.builder(),
+        block: &block,
+        model: &(model.defaults)(),
+        max_length: LENGTH,
+        cls: false,
+        name: model.name,
+    };
+    let encoder: Arc<dyn Encoder> = (model.build)(&build).unwrap().into();
+    let blocks = stack(&build, |site| {
+        Ok(Box::new(Borrowed {
+            encoder: encoder.clone(),
+            layer: site.layer,
+        }))
+    });
+    let blocks = blocks.unwrap().blocks;
+
+    let real: Vec<f32> = (0..2 * LENGTH).map(|i| f32::from(i < 30)).collect();
+    let real = Tensor::from_vec(real, (2, LENGTH), &Device::Cpu).unwrap();
+    let mask = Mask::new(&real.to_dtype(dtype).unwrap()).unwrap();
+    let context = Context::new(true, Draws::new(1, 2, 3));
+    let context = context.with_mask(Some(&mask));
+    let draw = |name: &str| normal(name, &[2, LENGTH, 8]).to_dtype(dtype).unwrap();
+    let inputs = ["one", "other"].map(|name| Var::from_tensor(&draw(name)).unwrap());
+    let run = |forward: &dyn Fn(&Tensor) -> Result<Tensor>| -> ([Tensor; 2], GradStore) {
+        let outputs = inputs.each_ref().map(|x| forward(x).unwrap());
+        let sum = (&outputs[0] - &outputs[1]).unwrap();
+        let loss = (sum * draw("weights")).unwrap().sum_all().unwrap();
+        (outputs, loss.backward().unwrap())
+    };
+    let (outputs, found) = run(&|x| forward(&blocks, x, &context));
+    let (wanted_outputs, wanted) = run(&|x| composed(&blocks, x, &context));
+    for (output, wanted) in outputs.iter().zip(&wanted_outputs) {
+        agree(&format!("{name}: output"), output, wanted, tolerance);
+    }
+    let variables = parameters.all();
+    assert!(variables.len() > 20);
+    let inputs = inputs.iter().map(|x| ("x".to_owned(), x.clone()));
+    for (path, var) in variables.into_iter().chain(inputs) {
+        if path.contains("last_norm") {
+            continue; // after the blocks
+        }
+        let place = format!("{name}: {path}");
+        agree(
+            &place,
+            found.get(&var).unwrap(),
+            wanted.get(&var).unwrap(),
+            tolerance,
+        );
+    }
+}
+
+#[test]
+fn outputs_and_gradients_are_those_of_two_composed_streams() {
+    for name in ["reformer", "transformer", "performer", "bag"] {
+        meets_composed(name, DType::F64, 1e-10);
+        meets_composed(name, DType::F32, 1e-4);
+    }
+}
+
+#[test]
+fn evaluation_keeps_no_history() {
+    let parameters = Parameters::new(4, &Device::Cpu, DType::F64);
+    let block = BlockOptions {
+        residual: Residual::Reversible,
+        ..BlockOptions::default()
+    };
+    let encoder = |parameters: &Parameters| {
+        let model = mixers::find("linear").unwrap();
+        (model.build)(&Build {
+            vb: parameters.builder(),
+            block: &block,
+            model: &(model.defaults)(),
+            max_length: 5,
+            cls: false,
+            name: model.name,
+        })
+        .unwrap()
+    };
+    let x = normal("x", &[1, 5, 64]);
+    let context = Context::new(false, Draws::new(1, 0, 0));
+    let run = |parameters: &Parameters| encoder(parameters).forward(&x, &context).unwrap().hidden;
+    let (trained, scored) = (run(&parameters), run(&parameters.detached()));
+    assert!(trained.track_op() && !scored.track_op());
+    assert_eq!(numbers(&trained), numbers(&scored));
+}

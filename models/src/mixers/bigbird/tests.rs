@@ -1,0 +1,192 @@
+//! Tests of BigBird.
+
+use super::*;
+use crate::{
+    layers::{
+        sparse_testing::{by_position, meets_dense, undropped},
+        testing::{meets_oracle, parameters},
+    },
+    options::BlockOptions,
+    oracle,
+};
+
+fn rows(pattern: &Pattern, heads: usize, seed: u64) -> Vec<Vec<usize>> {
+    pattern.rows(heads, &Draws::new(seed, 7, 3), StreamKey::new("blocks"))
+}
+
+fn run(
+    pattern: &Pattern,
+    heads: usize,
+) -> impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor> {
+    let rows = rows(pattern, heads, 1);
+    move |q, k, v, mask| {
+        let qkv = [q.clone(), k.clone(), v.clone()];
+        undropped(q, |drop| pattern.attend(&qkv, &rows, mask, [drop, drop]))
+    }
+}
+
+fn paper(size: usize, blocks: usize, random: usize) -> Pattern {
+    Pattern {
+        size,
+        blocks,
+        random,
+        tay2021: false,
+    }
+}
+
+#[test]
+fn all_blocks_listed_is_softmax_attention() {
+    for pattern in [
+        paper(8, 1, 3),
+        paper(3, 2, 3),
+        paper(1, 5, 2),
+        paper(1, 5, 9),
+    ] {
+        meets_oracle(
+            "bigbird",
+            1e-7,
+            oracle::softmax,
+            by_position(run(&pattern, 2)),
+        );
+    }
+}
+
+#[test]
+fn equals_dense_attention_under_the_mask_of_its_definition() {
+    let pattern = paper(2, 9, 2);
+    let drawn = rows(&pattern, 3, 1);
+    // Lengths up to the longest, 18: the last block is there from 17 on.
+    for length in [1, 2, 3, 5, 12, 16, 17, 18] {
+        meets_dense("bigbird", length, 3, run(&pattern, 3), |head, i, j| {
+            let (i, j) = (i / 2, j / 2);
+            let global = [i, j].iter().any(|block| [0, 8].contains(block));
+            global || i.abs_diff(j) <= 1 || drawn[head * 9 + i].contains(&j)
+        });
+    }
+}
+
+#[test]
+fn random_blocks_are_others_and_depend_on_seed_head_and_row_only() {
+    let pattern = paper(64, 32, 3);
+    let drawn = rows(&pattern, 4, 1);
+    for (index, row) in drawn.iter().enumerate() {
+        let block = index % 32;
+        if pattern.is_global(block) {
+            assert!(row.is_empty());
+            continue;
+        }
+        let mut distinct = row.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), row.len());
+        let near = [0, block - 1, block, block + 1, 31];
+        let random = row.iter().filter(|other| !near.contains(other));
+        assert_eq!(random.count(), 3);
+        assert!(near.iter().all(|other| row.contains(other)));
+    }
+    let elsewhere = Draws::new(1, 90, 5).branch(1);
+    assert_eq!(pattern.rows(4, &elsewhere, StreamKey::new("blocks")), drawn);
+    assert_ne!(rows(&pattern, 4, 2), drawn);
+    assert_ne!(drawn[5], drawn[32 + 5]);
+    // Each of the 27 others of row 15 is as likely as any: 3 of 27 in 2,000 draws, three standard errors being 42.
+    let mut counts = [0; 32];
+    for row in (0..500).flat_map(|seed| rows(&pattern, 4, seed).into_iter().skip(15).step_by(32)) {
+        row[5..].iter().for_each(|&other| counts[other] += 1);
+    }
+    let others = (1..31).filter(|other| !(14..=16).contains(other));
+    assert!(
+        others
+            .map(|other| counts[other])
+            .all(|count: i32| (count - 222).abs() < 56)
+    );
+}
+
+/// Slices of the list 1 to N - 2, as the 2021 code takes them.
+fn pool_2021(block: usize, blocks: usize, last: usize) -> Vec<usize> {
+    let list: Vec<usize> = (1..blocks - 1).collect();
+    let slice = |from: usize, to: usize| -> Vec<usize> {
+        let to = to.min(list.len());
+        list[from.min(to)..to].to_vec()
+    };
+    match block {
+        1 => slice(2, last),
+        2 => slice(3, last),
+        _ if block == blocks - 3 => slice(0, last - 4),
+        _ if block == blocks - 2 => slice(0, last - 3),
+        _ if block - 2 > last => slice(0, last),
+        _ if block + 1 == last => slice(0, block - 2),
+        _ => [slice(0, block - 2), slice(block + 1, last)].concat(),
+    }
+}
+
+#[test]
+fn the_2021_variant_draws_from_the_2021_pools() {
+    for blocks in [16, 17, 32, 63] {
+        let pattern = Pattern {
+            size: 64,
+            blocks,
+            random: 3,
+            tay2021: true,
+        };
+        for block in 1..blocks - 1 {
+            let pool = pool_2021(block, blocks, 15);
+            let found: Vec<usize> = (1..blocks - 1)
+                .filter(|other| other.abs_diff(block) > 1 && pattern.may_draw(block, *other))
+                .collect();
+            assert_eq!(found, pool, "{block} of {blocks}");
+        }
+    }
+}
+
+#[test]
+fn the_2021_variant_has_zeros_at_the_end_as_keys() {
+    let options = Options {
+        variant: Variant::Tay2021,
+        block: 2,
+        random: 1,
+    };
+    let vb = parameters().builder();
+    let block = BlockOptions::default();
+    let site = Site {
+        vb,
+        block: &block,
+        max_length: 10,
+        cls: false,
+        layer: 0,
+    };
+    let bigbird = BigBird::new(&site, &options).unwrap();
+    assert_eq!(bigbird.pattern.blocks, 6);
+    let drawn = rows(&bigbird.pattern, 2, 1);
+    let x = |name: &str| crate::layers::testing::normal(name, &[1, 2, 9, 3]);
+    let (q, k) = (x("q"), x("k"));
+    let ones = Tensor::ones((1, 2, 9, 1), q.dtype(), q.device()).unwrap();
+    let (filled, mask) = bigbird
+        .filled_up(&[q.clone(), k.clone(), ones], None)
+        .unwrap();
+    let y = undropped(&q, |drop| {
+        bigbird
+            .pattern
+            .attend(&filled, &drawn, mask.as_ref(), [drop, drop])
+    })
+    .unwrap();
+    let y: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
+    let (q, k) = (
+        q.flatten(0, 2).unwrap().to_vec2::<f64>().unwrap(),
+        k.flatten(0, 2).unwrap().to_vec2::<f64>().unwrap(),
+    );
+    for (head, i) in (0..2).flat_map(|head: usize| (0..9usize).map(move |i| (head, i))) {
+        let seen = |j: usize| {
+            let (from, to) = (i / 2, j / 2);
+            let global = from == 0 || to == 0 || to == 5;
+            global || from.abs_diff(to) <= 1 || drawn[head * 6 + from].contains(&to)
+        };
+        let weight = |j: usize| -> f64 {
+            let pairs = q[head * 9 + i].iter().zip(&k[head * 9 + j]);
+            (pairs.map(|(a, b)| a * b).sum::<f64>() / 3f64.sqrt()).exp()
+        };
+        // Position 9 is padding, 10 and 11 are keys with score 0 and value 0.
+        let real: f64 = (0..9).filter(|&j| seen(j)).map(weight).sum();
+        let wanted = real / (real + 2.0);
+        assert!((y[head * 12 + i] - wanted).abs() < 1e-9, "{head} {i}");
+    }
+}
