@@ -32,6 +32,8 @@ pub enum Verb {
     Data(DataVerb),
     /// Tables of accuracy, speed and memory from the records of finished runs
     Report(ReportArgs),
+    /// Hold the runs of a folder against a baseline; exit code 1 if any cell got worse
+    Check(CheckArgs),
     /// What there is: tasks, models, recipes, published results
     List(ListArgs),
     /// Hold mixers to other people's implementations, by case files
@@ -235,6 +237,51 @@ pub struct ReportArgs {
     pub strict: bool,
 }
 
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  lra check --baseline smoke.csv --update runs       write the baseline from the runs of today
+  lra check --baseline smoke.csv runs                hold later runs against it
+  lra check --baseline smoke.csv runs --format markdown --junit check.xml
+  lra check --baseline smoke.csv runs --speed-threshold 0.5    where machines are noisy";
+
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub struct CheckArgs {
+    /// Folder of run folders
+    #[arg(default_value = "runs")]
+    pub dir: PathBuf,
+    /// The baseline, a CSV file
+    #[arg(long, value_name = "FILE")]
+    pub baseline: PathBuf,
+    /// Write the baseline from the runs instead of checking them
+    #[arg(long)]
+    pub update: bool,
+    /// Model that speeds are divided by, so that machines may differ in speed
+    #[arg(long, default_value = "transformer", value_name = "MODEL")]
+    pub reference: String,
+    /// Level of the one-sided test on accuracies
+    #[arg(long, default_value_t = 0.99, value_parser = parse_share, value_name = "SHARE")]
+    pub level: f64,
+    /// Share by which the last loss may move where traces cannot be exact (another processor, a GPU)
+    #[arg(long, default_value_t = 0.01, value_parser = parse_share, value_name = "SHARE")]
+    pub loss_threshold: f64,
+    /// Share by which peak memory may grow
+    #[arg(long, default_value_t = 0.01, value_parser = parse_share, value_name = "SHARE")]
+    pub memory_threshold: f64,
+    /// Share of its relative speed that a cell may lose beyond the noise
+    #[arg(long, default_value_t = 0.25, value_parser = parse_share, value_name = "SHARE")]
+    pub speed_threshold: f64,
+    /// How to write the table: text, markdown, csv, json or latex
+    #[arg(long, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Write the verdicts as JUnit XML too
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Fail if a folder holds a damaged record
+    #[arg(long)]
+    pub strict: bool,
+}
+
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Which registry
@@ -275,6 +322,11 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
     } else {
         Ok(range)
     }
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| format!("'{text}' is not a share from 0 to 1"))
 }
 
 fn parse_bytes(text: &str) -> Result<usize, String> {

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Verb::Run(arguments) => cmd::run::run(&arguments),
         Verb::Data(verb) => cmd::data::run(&verb),
         Verb::Report(arguments) => cmd::report::run(&arguments),
+        Verb::Check(arguments) => cmd::check::run(&arguments),
         Verb::List(arguments) => cmd::list::run(&arguments),
         Verb::Parity(arguments) => cmd::parity::run(&arguments),
     };

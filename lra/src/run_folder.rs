@@ -96,7 +96,7 @@ impl RunFolder {
         for name in [
             results::store::FILE,
             "spec.toml",
-            "metrics.jsonl",
+            results::metrics::FILE,
             "timings.jsonl",
             CHECKPOINT,
             BEST,

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use candle_core::{DType, Device, Tensor};
 use datasets::Splits;
 use models::{Classifier, Context, Draws, Parameters};
-use serde::Serialize;
+use results::metrics::{self, Line};
 
 use crate::batch::{Feed, HostBatch, Layout};
 use crate::checkpoint::{self, Evaluation, Interval, State};
@@ -70,24 +70,6 @@ pub enum Ending {
     Interrupted,
 }
 
-#[derive(Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-enum Line {
-    Train {
-        step: usize,
-        loss: f64,
-        gradient_norm: f64,
-        rate: f64,
-        examples: u64,
-    },
-    Validation {
-        step: usize,
-        loss: f64,
-        accuracy: f64,
-        examples: usize,
-    },
-}
-
 impl Fit<'_> {
     /// Trains from the last checkpoint, or from the start, to the end, and scores the test split once.
     pub fn run(&self, resume: bool) -> anyhow::Result<(State, Ending)> {
@@ -100,7 +82,7 @@ impl Fit<'_> {
         }
         let mut session = Session {
             fit: self,
-            metrics: Log::open(self.folder.file("metrics.jsonl"), state.metrics_bytes)?,
+            metrics: Log::open(self.folder.file(metrics::FILE), state.metrics_bytes)?,
             timings: Log::open(self.folder.file("timings.jsonl"), state.timings_bytes)?,
             optimizer,
             state,

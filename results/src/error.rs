@@ -24,6 +24,24 @@ pub enum Error {
         /// Where and why reading stopped.
         reason: String,
     },
+    /// A line of a run's log is damaged.
+    #[error("{}, line {line}: not a line of a run's log: {reason}", path.display())]
+    NotALog {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// Where and why reading stopped.
+        reason: String,
+    },
+    /// A file that should hold a baseline does not.
+    #[error("{} is not a baseline: {reason}; write it anew with `lra check --update`", path.display())]
+    NotABaseline {
+        /// The file.
+        path: PathBuf,
+        /// Where and why reading stopped.
+        reason: String,
+    },
     /// A page lacks the markers to splice between.
     #[error("{reason}")]
     Marker {

@@ -10,8 +10,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod atomic;
+pub mod check;
 mod error;
 mod format;
+pub mod metrics;
 mod pivot;
 pub mod published;
 pub mod record;

@@ -24,6 +24,8 @@ pub const DEPTH: usize = 4;
 pub struct Loaded {
     /// The records, in the order of their paths.
     pub records: Vec<Record>,
+    /// Per record: the folder of its run.
+    pub folders: Vec<PathBuf>,
     /// Files that should have held one, each with the reason why it does not, in the order of their paths.
     pub skipped: Vec<(PathBuf, String)>,
 }
@@ -142,6 +144,7 @@ fn sort_out(
     mut skipped: Vec<(PathBuf, String)>,
 ) -> Loaded {
     let mut records: Vec<Record> = Vec::with_capacity(read.len());
+    let mut folders = Vec::with_capacity(read.len());
     let mut by_id: HashMap<String, Vec<(usize, usize)>> = HashMap::new();
     for (index, result) in read {
         match result {
@@ -154,6 +157,8 @@ fn sort_out(
                 } else {
                     known.push((records.len(), index));
                     records.push(record);
+                    let file = &files[index];
+                    folders.push(file.parent().unwrap_or(file).to_owned());
                 }
             }
             // A run folder may vanish while the store is being read; then there was nothing to read.
@@ -165,5 +170,9 @@ fn sort_out(
         }
     }
     skipped.sort();
-    Loaded { records, skipped }
+    Loaded {
+        records,
+        folders,
+        skipped,
+    }
 }

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+pub mod check;
 pub mod data;
 pub mod list;
 pub mod parity;
@@ -7,8 +8,11 @@ pub mod report;
 pub mod run;
 
 use std::io::{self, Write};
+use std::path::Path;
 
-use crate::error::{Class, Classify, Result};
+use results::store::Loaded;
+
+use crate::error::{Class, Classify, Error, Result};
 
 /// Writes a result to standard output. A closed pipe (`lra report | head`) is not an error.
 pub fn print(text: &str) -> Result<()> {
@@ -18,6 +22,33 @@ pub fn print(text: &str) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.during(Class::Usage, "writing to standard output"),
     }
+}
+
+/// Loads the records below a folder, with a warning for each that is damaged.
+///
+/// # Errors
+/// The folder cannot be read or holds no record; under `strict`, also if one is damaged.
+#[expect(clippy::print_stderr, reason = "warnings about damaged records")]
+pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
+    let loaded = results::store::load(folder).class(Class::Data)?;
+    for (path, reason) in &loaded.skipped {
+        eprintln!("warning: {} left out: {reason}", path.display());
+    }
+    if strict && !loaded.skipped.is_empty() {
+        let count = loaded.skipped.len();
+        return Err(Error::new(
+            Class::Data,
+            format!("{count} damaged or foreign records (see the warnings)"),
+        ));
+    }
+    if loaded.records.is_empty() {
+        let place = folder.display();
+        return Err(Error::new(
+            Class::Data,
+            format!("no records under {place}; make one with `lra run`"),
+        ));
+    }
+    Ok(loaded)
 }
 
 /// Writes a value as one JSON document to standard output.

@@ -8,29 +8,11 @@ use results::{Format, Record, published, splice};
 
 use crate::cli::ReportArgs;
 use crate::cmd;
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Class, Classify, Result};
 
 /// Runs the command.
-#[expect(clippy::print_stderr, reason = "warnings about damaged records")]
 pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
-    let loaded = results::store::load(&arguments.dir).class(Class::Data)?;
-    for (path, reason) in &loaded.skipped {
-        eprintln!("warning: {} left out: {reason}", path.display());
-    }
-    if arguments.strict && !loaded.skipped.is_empty() {
-        let count = loaded.skipped.len();
-        return Err(Error::new(
-            Class::Data,
-            format!("{count} damaged or foreign records (see the warnings)"),
-        ));
-    }
-    if loaded.records.is_empty() {
-        let place = arguments.dir.display();
-        return Err(Error::new(
-            Class::Data,
-            format!("no records under {place}; make one with `lra run`"),
-        ));
-    }
+    let loaded = cmd::load(&arguments.dir, arguments.strict)?;
     let kinds = arguments
         .table
         .map_or(Kind::ALL.to_vec(), |kind| vec![kind]);

@@ -1,0 +1,43 @@
+//! `lra check`: the runs of a folder held against a baseline.
+
+use std::process::ExitCode;
+
+use results::check::{Baseline, Thresholds, judge, junit, table};
+
+use crate::cli::CheckArgs;
+use crate::cmd;
+use crate::error::{Class, Classify, Result};
+
+/// Runs the command.
+#[expect(clippy::print_stderr, reason = "says what was written where")]
+pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
+    let loaded = cmd::load(&arguments.dir, arguments.strict)?;
+    let now = Baseline::of(&loaded).class(Class::Data)?;
+    if arguments.update {
+        now.write(&arguments.baseline).class(Class::Data)?;
+        eprintln!(
+            "{} cells written to {}",
+            now.rows.len(),
+            arguments.baseline.display()
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let baseline = Baseline::read(&arguments.baseline).class(Class::Data)?;
+    let thresholds = Thresholds {
+        level: arguments.level,
+        loss: arguments.loss_threshold,
+        memory: arguments.memory_threshold,
+        speed: arguments.speed_threshold,
+        reference: arguments.reference.clone(),
+    };
+    let check = judge(&baseline, &now, &thresholds);
+    if let Some(file) = &arguments.junit {
+        std::fs::write(file, junit(&check))
+            .during(Class::Data, format!("writing {}", file.display()))?;
+    }
+    cmd::print(&arguments.format.render(&[table(&check)]))?;
+    Ok(match check.passed() {
+        true => ExitCode::SUCCESS,
+        false => Class::Check.into(),
+    })
+}

@@ -1,0 +1,94 @@
+//! Faults planted into real runs, and the check that must find them.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+
+use common::{Place, err};
+
+/// Models of the matrix; the first is the reference for speeds.
+const MODELS: [&str; 2] = ["transformer", "linear"];
+
+/// A recipe under a name of its own, so that a fault can be planted in what it does and not in what it is called.
+fn recipe(batch: usize, rate: &str) -> String {
+    format!(
+        "about = 'test'\nsource = 'own'\npublished = false\n\n[tasks.toy]\n\
+         data = {{ train = 400, val = 40, test = 40 }}\n\
+         block = {{ layers = 1, dim = 32, qkv_dim = 32, heads = 2, mlp_dim = 32 }}\n\
+         train = {{ steps = 25, batch = {batch}, rate = {rate}, warmup = 5, eval_every = 25, speed_warmup = 5 }}\n"
+    )
+}
+
+/// Runs the matrix, `linear` with its own recipe text, and returns the exit code and table of a check.
+fn checked(place: &Place, out: &str, linear: &str) -> (Option<i32>, String) {
+    for model in MODELS {
+        let text = if model == "linear" {
+            linear.to_owned()
+        } else {
+            recipe(8, "1e-3")
+        };
+        fs::write(place.path().join("planted.toml"), text).unwrap();
+        place.ok(&format!(
+            "run --task toy --model {model} --recipe planted.toml --threads 1 --quiet --out {out}"
+        ));
+    }
+    let words = format!("check {out} --baseline base.csv --speed-threshold 0.5 --junit {out}.xml");
+    if !place.path().join("base.csv").exists() {
+        place.ok(&format!("{words} --update"));
+    }
+    let output = place.lra(&words);
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(!text.is_empty(), "{}", err(&output));
+    (output.status.code(), text)
+}
+
+/// The row of `linear`, whose last word is the verdict.
+fn linear(table: &str) -> &str {
+    table.lines().find(|line| line.contains("linear")).unwrap()
+}
+
+#[test]
+fn a_wrong_update_and_more_memory_are_caught() {
+    let place = Place::new();
+    let (code, table) = checked(&place, "base", &recipe(8, "1e-3"));
+    assert_eq!(code, Some(0), "{table}");
+    let (code, table) = checked(&place, "again", &recipe(8, "1e-3"));
+    assert_eq!(code, Some(0), "the same code must pass: {table}");
+
+    // Losses, at the same speed and with the same memory.
+    let (code, table) = checked(&place, "wrong", &recipe(8, "1.001e-3"));
+    assert_eq!(code, Some(1), "{table}");
+    assert!(
+        linear(&table).contains(" ! ") && linear(&table).contains("REGRESSED"),
+        "{table}"
+    );
+    assert!(
+        table.contains("transformer") && table.contains("1 ok"),
+        "{table}"
+    );
+
+    // Eight times the rows in a step: hungrier, and another trace. (Slower too, but how sure that is hangs on the machine.)
+    let (code, table) = checked(&place, "large", &recipe(64, "1e-3"));
+    assert_eq!(code, Some(1), "{table}");
+    assert!(linear(&table).matches(" ! ").count() >= 2, "{table}");
+    let xml = fs::read_to_string(place.path().join("large.xml")).unwrap();
+    assert!(
+        xml.contains("failures=\"1\"") && xml.contains("REGRESSED"),
+        "{xml}"
+    );
+}
+
+#[test]
+fn a_check_without_baseline_or_runs_says_so() {
+    let place = Place::new();
+    fs::create_dir(place.path().join("runs")).unwrap();
+    let text = place.fails(3, "check --baseline none.csv");
+    assert!(text.contains("no records under runs"), "{text}");
+    place.ok("run --task toy --model bag --recipe smoke --quiet");
+    let text = place.fails(3, "check --baseline none.csv");
+    assert!(text.contains("none.csv"), "{text}");
+    let text = place.fails(2, "check --baseline none.csv --level 2");
+    assert!(text.contains("from 0 to 1"), "{text}");
+}

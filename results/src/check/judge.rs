@@ -1,0 +1,370 @@
+//! The judgement of one cell.
+
+use super::baseline::{Baseline, Key, Row};
+use crate::stats::{binomial_error, t_quantile};
+
+/// How much worse counts as worse.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thresholds {
+    /// Level of the one-sided test on accuracies, such as 0.99: the share of unchanged cells that pass it.
+    pub level: f64,
+    /// Share by which the last loss may move where the trace cannot be exact, such as 0.01.
+    pub loss: f64,
+    /// Share by which peak memory may grow, such as 0.01.
+    pub memory: f64,
+    /// Share of its speed relative to the reference that a cell may lose beyond the noise, such as 0.25.
+    pub speed: f64,
+    /// Registry name of the model that speeds are divided by.
+    pub reference: String,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Thresholds {
+            level: 0.99,
+            loss: 0.01,
+            memory: 0.01,
+            speed: 0.25,
+            reference: "transformer".to_owned(),
+        }
+    }
+}
+
+/// What is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aspect {
+    /// Mean test accuracy over the seeds.
+    Accuracy,
+    /// Every loss on the way.
+    Loss,
+    /// Peak memory.
+    Memory,
+    /// Steps per second, as a ratio to the reference model.
+    Speed,
+}
+
+impl Aspect {
+    /// All of them, in the order they are shown in.
+    pub const ALL: [Aspect; 4] = [
+        Aspect::Accuracy,
+        Aspect::Loss,
+        Aspect::Memory,
+        Aspect::Speed,
+    ];
+
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Aspect::Accuracy => "accuracy",
+            Aspect::Loss => "loss",
+            Aspect::Memory => "memory",
+            Aspect::Speed => "speed",
+        }
+    }
+}
+
+/// What was found in one aspect, with the words for its cell of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// Within the thresholds.
+    Same(String),
+    /// Better beyond them: no failure, but the baseline is out of date.
+    Better(String),
+    /// Worse beyond them.
+    Worse(String),
+    /// Not to be judged, and why not.
+    Unjudged(String),
+}
+
+impl Finding {
+    /// The words.
+    pub fn words(&self) -> &str {
+        match self {
+            Finding::Same(words)
+            | Finding::Better(words)
+            | Finding::Worse(words)
+            | Finding::Unjudged(words) => words,
+        }
+    }
+}
+
+/// The verdict on a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing got worse.
+    Passed,
+    /// Nothing got worse and something got better.
+    Improved,
+    /// Something got worse.
+    Regressed,
+    /// In the baseline, but not run.
+    Missing,
+    /// Run, but not in the baseline.
+    New,
+}
+
+impl State {
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Passed => "ok",
+            State::Improved => "improved",
+            State::Regressed => "REGRESSED",
+            State::Missing => "MISSING",
+            State::New => "new",
+        }
+    }
+
+    /// Whether the check fails by it.
+    pub fn fails(self) -> bool {
+        matches!(self, State::Regressed | State::Missing)
+    }
+}
+
+/// One cell, judged.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// Which.
+    pub key: Key,
+    /// The verdict.
+    pub state: State,
+    /// In the order of [`Aspect::ALL`]; empty for a cell that is missing or new.
+    pub findings: Vec<Finding>,
+    /// Why there is nothing to compare, where that is so.
+    pub remark: Option<String>,
+}
+
+/// A whole check.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// Every cell of the baseline, then the new ones.
+    pub cells: Vec<Judged>,
+    /// By what they were judged.
+    pub thresholds: Thresholds,
+}
+
+impl Check {
+    /// Whether no cell regressed and none is missing. An empty baseline passes nothing.
+    pub fn passed(&self) -> bool {
+        let known = self.cells.iter().any(|cell| cell.state != State::New);
+        known && !self.cells.iter().any(|cell| cell.state.fails())
+    }
+}
+
+/// Holds every cell of a baseline against the cells that were run now.
+pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Check {
+    let mut cells: Vec<Judged> = Vec::new();
+    for before in &baseline.rows {
+        let found = now.rows.iter().find(|row| row.key == before.key);
+        cells.push(match found {
+            Some(row) => compare(before, row, (baseline, now), thresholds),
+            None => Judged {
+                key: before.key.clone(),
+                state: State::Missing,
+                findings: vec![],
+                remark: Some("in the baseline, but no record of it was found".to_owned()),
+            },
+        });
+    }
+    let known = |row: &&Row| baseline.rows.iter().any(|before| before.key == row.key);
+    cells.extend(now.rows.iter().filter(|row| !known(row)).map(|row| Judged {
+        key: row.key.clone(),
+        state: State::New,
+        findings: vec![],
+        remark: Some("not in the baseline".to_owned()),
+    }));
+    Check {
+        cells,
+        thresholds: thresholds.clone(),
+    }
+}
+
+fn compare(
+    before: &Row,
+    row: &Row,
+    sets: (&Baseline, &Baseline),
+    thresholds: &Thresholds,
+) -> Judged {
+    let regressed = |remark: String| Judged {
+        key: row.key.clone(),
+        state: State::Regressed,
+        findings: vec![],
+        remark: Some(remark),
+    };
+    if row.outcome != before.outcome {
+        return regressed(format!("ended as {}, was {}", row.outcome, before.outcome));
+    }
+    if row.data != before.data {
+        return regressed("its data are not those of the baseline".to_owned());
+    }
+    if row.seeds != before.seeds {
+        return regressed(format!(
+            "ran with seeds {}, the baseline has {}",
+            row.seeds, before.seeds
+        ));
+    }
+    let findings = vec![
+        accuracy(before, row, thresholds),
+        loss(before, row, thresholds),
+        memory(before, row, thresholds),
+        speed(before, row, sets, thresholds),
+    ];
+    let any = |of: fn(&Finding) -> bool| findings.iter().any(of);
+    let state = if any(|finding| matches!(finding, Finding::Worse(_))) {
+        State::Regressed
+    } else if any(|finding| matches!(finding, Finding::Better(_))) {
+        State::Improved
+    } else {
+        State::Passed
+    };
+    Judged {
+        key: row.key.clone(),
+        state,
+        findings,
+        remark: None,
+    }
+}
+
+/// Welch's test over the seeds; for a single seed the error of counting right answers stands in for the seeds' spread.
+fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
+    let (Some(was), Some(is)) = (before.accuracy, row.accuracy) else {
+        return Finding::Unjudged("not scored".to_owned());
+    };
+    let words = match was == is {
+        true => format!("{:.2}", 100.0 * is),
+        false => format!("{:.2} → {:.2}", 100.0 * was, 100.0 * is),
+    };
+    let (a, b) = (Error::of(before, was), Error::of(row, is));
+    let variance = a.variance + b.variance;
+    // Welch and Satterthwaite's degrees of freedom.
+    let weight = |error: &Error| error.variance.powi(2) / error.freedom.max(1.0);
+    let freedom = (variance.powi(2) / (weight(&a) + weight(&b))).clamp(1.0, 1e6);
+    let freedom = if freedom.is_finite() {
+        freedom as u32
+    } else {
+        1
+    };
+    let reach = t_quantile(thresholds.level, freedom) * variance.sqrt();
+    match is - was {
+        change if change < -reach => Finding::Worse(words),
+        change if change > reach => Finding::Better(words),
+        _ => Finding::Same(words),
+    }
+}
+
+/// The uncertainty of a mean accuracy.
+struct Error {
+    variance: f64,
+    freedom: f64,
+}
+
+impl Error {
+    fn of(row: &Row, accuracy: f64) -> Error {
+        let seeds = row.seeds.split_whitespace().count().max(1) as f64;
+        let counting = binomial_error(accuracy, row.test_rows).powi(2) / seeds;
+        match row.accuracy_deviation {
+            // Seeds that happen to agree do not make the count of right answers exact.
+            Some(deviation) if deviation * deviation / seeds > counting => Error {
+                variance: deviation * deviation / seeds,
+                freedom: seeds - 1.0,
+            },
+            _ => Error {
+                variance: counting,
+                freedom: (row.test_rows as f64 * seeds - 1.0).max(1.0),
+            },
+        }
+    }
+}
+
+/// Bit for bit on the same processor, whatever the threads; elsewhere rounding differs and only the end is compared.
+fn loss(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
+    let exact = before.processor == row.processor && row.key.device == "cpu";
+    if exact && !before.trace.is_empty() && !row.trace.is_empty() {
+        return match before.trace == row.trace {
+            true => Finding::Same("exact".to_owned()),
+            false => Finding::Worse(match (before.loss, row.loss) {
+                (Some(was), Some(is)) => format!("{was:.6} → {is:.6}"),
+                _ => "another trace".to_owned(),
+            }),
+        };
+    }
+    let (Some(was), Some(is)) = (before.loss, row.loss) else {
+        return Finding::Unjudged("no losses".to_owned());
+    };
+    let words = format!("{was:.4} → {is:.4}");
+    match (is - was).abs() <= thresholds.loss * was.abs() {
+        true => Finding::Same(words),
+        false => Finding::Worse(words),
+    }
+}
+
+fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
+    let (Some(was), Some(is)) = (before.peak_bytes, row.peak_bytes) else {
+        return Finding::Unjudged("not measured".to_owned());
+    };
+    if before.memory_method != row.memory_method {
+        return Finding::Unjudged("another method".to_owned());
+    }
+    if before.threads != row.threads {
+        return Finding::Unjudged(format!("{} threads, was {}", row.threads, before.threads));
+    }
+    let ratio = is as f64 / was.max(1) as f64;
+    graded(
+        ratio - 1.0,
+        thresholds.memory,
+        format!("{:+.1} %", 100.0 * (ratio - 1.0)),
+    )
+}
+
+fn speed(
+    before: &Row,
+    row: &Row,
+    (baseline, now): (&Baseline, &Baseline),
+    thresholds: &Thresholds,
+) -> Finding {
+    if row.key.model == thresholds.reference {
+        return Finding::Unjudged("reference".to_owned());
+    }
+    if before.processor != row.processor || before.threads != row.threads {
+        return Finding::Unjudged("another machine".to_owned());
+    }
+    let (Some(was), Some(is)) = (
+        Ratio::of(before, baseline, thresholds),
+        Ratio::of(row, now, thresholds),
+    ) else {
+        return Finding::Unjudged(format!("no {} beside it", thresholds.reference));
+    };
+    let noise = (was.error.powi(2) + is.error.powi(2)).sqrt();
+    // In logarithms, as errors of timings multiply; slower is worse, so the sign is turned for the grading.
+    let slowdown = (was.value / is.value).ln();
+    let threshold = -(1.0 - thresholds.speed).ln() + 3.0 * noise;
+    let change = is.value / was.value - 1.0;
+    graded(slowdown, threshold, format!("{:+.0} %", 100.0 * change))
+}
+
+/// Worse if `growth` exceeds the threshold, better if it falls below it by as much.
+fn graded(growth: f64, threshold: f64, words: String) -> Finding {
+    match growth {
+        growth if growth > threshold => Finding::Worse(words),
+        growth if growth < -threshold => Finding::Better(words),
+        _ => Finding::Same(words),
+    }
+}
+
+/// A cell's speed as a multiple of the reference model's, with its relative error.
+struct Ratio {
+    value: f64,
+    error: f64,
+}
+
+impl Ratio {
+    fn of(row: &Row, set: &Baseline, thresholds: &Thresholds) -> Option<Ratio> {
+        let beside = |other: &&Row| {
+            other.key.model == thresholds.reference && other.key.same_but_for_the_model(&row.key)
+        };
+        let reference = set.rows.iter().find(beside)?;
+        let error = (row.speed_error?.powi(2) + reference.speed_error?.powi(2)).sqrt();
+        let value = row.steps_per_second? / reference.steps_per_second?;
+        (value.is_finite() && value > 0.0).then_some(Ratio { value, error })
+    }
+}

@@ -1,0 +1,82 @@
+//! A check as JUnit XML, which continuous integration servers show as tests.
+
+use super::judge::{Aspect, Check, Finding, State};
+
+/// One test case per cell: the class is the task, the name the model with whatever its runs were given.
+pub fn junit(check: &Check) -> String {
+    let failures = check.cells.iter().filter(|cell| cell.state.fails()).count();
+    let skipped = check
+        .cells
+        .iter()
+        .filter(|cell| cell.state == State::New)
+        .count();
+    let mut text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"lra check\" tests=\"{}\" failures=\"{failures}\" skipped=\"{skipped}\">\n",
+        check.cells.len()
+    );
+    for cell in &check.cells {
+        let key = &cell.key;
+        let name = [
+            &key.model,
+            &key.source,
+            &key.protocol,
+            &key.variant,
+            &key.recipe,
+            &key.set,
+            &key.precision,
+            &key.device,
+        ];
+        let name: Vec<&str> = name
+            .into_iter()
+            .map(String::as_str)
+            .filter(|part| !part.is_empty())
+            .collect();
+        text += &format!(
+            "    <testcase classname=\"{}\" name=\"{}\"",
+            escaped(&key.task),
+            escaped(&name.join(" "))
+        );
+        let aspects = Aspect::ALL.iter().zip(&cell.findings);
+        let details: Vec<String> = aspects
+            .map(|(aspect, finding)| {
+                let sign = if matches!(finding, Finding::Worse(_)) {
+                    "! "
+                } else {
+                    ""
+                };
+                format!("{}: {sign}{}", aspect.word(), finding.words())
+            })
+            .chain(cell.remark.clone())
+            .collect();
+        let details = escaped(&details.join("; "));
+        text += &match cell.state {
+            State::Regressed | State::Missing => {
+                format!(
+                    ">\n      <failure message=\"{}: {details}\"/>\n    </testcase>\n",
+                    cell.state.word()
+                )
+            }
+            State::New => format!(">\n      <skipped message=\"{details}\"/>\n    </testcase>\n"),
+            State::Passed | State::Improved => {
+                format!(">\n      <system-out>{details}</system-out>\n    </testcase>\n")
+            }
+        };
+    }
+    text + "  </testsuite>\n</testsuites>\n"
+}
+
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => safe += "&lt;",
+            '>' => safe += "&gt;",
+            '&' => safe += "&amp;",
+            '"' => safe += "&quot;",
+            // XML 1.0 has no way to write most control characters.
+            c if c.is_control() && c != '\n' && c != '\t' => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}

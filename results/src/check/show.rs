@@ -1,0 +1,127 @@
+//! The table of a check, fit for a terminal and for a pull request.
+
+use super::baseline::Key;
+use super::judge::{Aspect, Check, Finding, State};
+use crate::table::{Cell, Column, Row, Table};
+
+/// A part of a key.
+type Part = fn(&Key) -> &str;
+
+/// What tells cells of the same task and model apart; a column only where it differs between them.
+const DIMENSIONS: [(&str, Part); 7] = [
+    ("source", |key| &key.source),
+    ("protocol", |key| &key.protocol),
+    ("variant", |key| &key.variant),
+    ("recipe", |key| &key.recipe),
+    ("set", |key| &key.set),
+    ("precision", |key| &key.precision),
+    ("device", |key| &key.device),
+];
+
+/// The table: what failed comes first.
+pub fn table(check: &Check) -> Table {
+    let mut cells: Vec<_> = check.cells.iter().collect();
+    cells.sort_by_key(|cell| !cell.state.fails());
+    let first = cells.first().map(|cell| &cell.key);
+    let varies = |of: Part| {
+        // Where every task has one source, the task's name says enough.
+        cells
+            .iter()
+            .any(|cell| first.is_some_and(|first| of(first) != of(&cell.key)))
+    };
+    let twins = |of: Part| {
+        cells.iter().any(|a| {
+            let mut others = cells.iter();
+            others.any(|b| {
+                (&a.key.task, &a.key.model) == (&b.key.task, &b.key.model)
+                    && of(&a.key) != of(&b.key)
+            })
+        })
+    };
+    let varying: Vec<_> = DIMENSIONS
+        .into_iter()
+        .filter(|(_, of)| twins(*of))
+        .collect();
+
+    let mut columns = vec![Column::key("task"), Column::key("model")];
+    columns.extend(varying.iter().map(|(name, _)| Column::key(*name)));
+    columns.extend(Aspect::ALL.map(|aspect| Column::value(aspect.word())));
+    columns.push(Column::text("verdict"));
+    let rows = cells.iter().map(|cell| {
+        let mut shown = vec![Cell::text(&cell.key.task), Cell::text(&cell.key.model)];
+        shown.extend(varying.iter().map(|(_, of)| Cell::text(of(&cell.key))));
+        match cell.findings.is_empty() {
+            true => shown.extend(Aspect::ALL.map(|_| Cell::default())),
+            false => shown.extend(cell.findings.iter().map(mark)),
+        }
+        shown.push(Cell::text(cell.state.word()));
+        Row::new(shown)
+    });
+    let rows = rows.collect();
+
+    let mut notes = Vec::new();
+    let count = |state: State| cells.iter().filter(|cell| cell.state == state).count();
+    let tally = [
+        State::Passed,
+        State::Improved,
+        State::Regressed,
+        State::Missing,
+        State::New,
+    ];
+    let tally: Vec<_> = tally
+        .into_iter()
+        .map(|state| format!("{} {}", count(state), state.word()))
+        .collect();
+    notes.push(format!("{} cells: {}.", cells.len(), tally.join(", ")));
+    let remarks = cells.iter().filter(|cell| cell.state.fails());
+    let remarks = remarks.filter_map(|cell| {
+        let remark = cell.remark.as_ref()?;
+        Some(format!(
+            "{} on {}: {remark}.",
+            cell.key.model, cell.key.task
+        ))
+    });
+    notes.extend(remarks);
+    let constant = DIMENSIONS.into_iter().filter(|(_, of)| !varies(*of));
+    let constant: Vec<_> = constant
+        .filter_map(|(name, of)| {
+            Some(format!(
+                "{name} {}",
+                first.map(of).filter(|text| !text.is_empty())?
+            ))
+        })
+        .collect();
+    if !constant.is_empty() {
+        notes.push(format!("Every cell: {}.", constant.join(", ")));
+    }
+    let by = &check.thresholds;
+    notes.push(format!(
+        "! marks what is worse: accuracy (%) below the baseline at level {}; any loss that differs on the same processor \
+         (elsewhere the last one by more than {} %); peak memory grown by more than {} %; speed relative to {} lower by more \
+         than {} % and three standard errors.",
+        by.level,
+        100.0 * by.loss,
+        100.0 * by.memory,
+        by.reference,
+        100.0 * by.speed
+    ));
+    let verdict = if check.passed() { "passed" } else { "FAILED" };
+    Table {
+        name: "check".to_owned(),
+        title: format!("Regression check: {verdict}"),
+        unit: String::new(),
+        columns,
+        rows,
+        notes,
+    }
+}
+
+fn mark(finding: &Finding) -> Cell {
+    let (sign, word) = match finding {
+        Finding::Same(_) => ("", "same"),
+        Finding::Better(_) => ("+ ", "better"),
+        Finding::Worse(_) => ("! ", "worse"),
+        Finding::Unjudged(words) => return Cell::text(format!("({words})")),
+    };
+    Cell::with(format!("{sign}{}", finding.words()), "finding", word)
+}

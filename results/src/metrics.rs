@@ -1,0 +1,112 @@
+//! The log of a run: losses and scores by step, one JSON object a line, beside its record.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{Error, Result};
+
+/// Name of the log within a run's folder.
+pub const FILE: &str = "metrics.jsonl";
+
+/// One line of the log. Losses are mean cross-entropies in nats, accuracies fractions from 0 to 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Line {
+    /// Means over the training steps since the line before.
+    Train {
+        /// Steps taken so far.
+        step: usize,
+        /// Mean loss.
+        loss: f64,
+        /// Mean norm of the gradient before clipping.
+        gradient_norm: f64,
+        /// Learning rate of the last of them.
+        rate: f64,
+        /// Examples seen so far.
+        examples: u64,
+    },
+    /// The validation split, scored with the weights as they were.
+    Validation {
+        /// Steps taken so far.
+        step: usize,
+        /// Mean loss.
+        loss: f64,
+        /// Share of right answers.
+        accuracy: f64,
+        /// Examples scored.
+        examples: usize,
+    },
+    /// A kind of line that only a newer version writes.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Reads the log in a run's folder.
+///
+/// # Errors
+/// The log cannot be read, or a line of it is damaged: the message names the line.
+pub fn read(folder: &Path) -> Result<Vec<Line>> {
+    let path = folder.join(FILE);
+    let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
+    let lines = text.lines().enumerate();
+    let lines = lines.map(|(index, line)| {
+        serde_json::from_str(line).map_err(|error| Error::NotALog {
+            path: path.clone(),
+            line: index + 1,
+            reason: error.to_string(),
+        })
+    });
+    lines.collect()
+}
+
+/// A digest over every loss of a log, bit for bit: equal only if training took the same way.
+pub fn trace(lines: &[Line]) -> String {
+    let mut digest = Sha256::new();
+    for line in lines {
+        if let Line::Train { loss, .. } | Line::Validation { loss, .. } = line {
+            digest.update(loss.to_le_bytes());
+        }
+    }
+    let digest = digest.finalize();
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn train(step: usize, loss: f64) -> Line {
+        Line::Train {
+            step,
+            loss,
+            gradient_norm: 1.0,
+            rate: 1e-3,
+            examples: 8,
+        }
+    }
+
+    #[test]
+    fn lines_survive_the_disk_and_a_damaged_one_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = [train(1, 2.5), train(2, 0.1 + 0.2)];
+        let text: Vec<_> = lines
+            .iter()
+            .map(|line| serde_json::to_string(line).unwrap())
+            .collect();
+        fs::write(folder.path().join(FILE), text.join("\n")).unwrap();
+        assert_eq!(read(folder.path()).unwrap(), lines);
+        fs::write(folder.path().join(FILE), "{\"event\":\"tea\"}\n{").unwrap();
+        let error = read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("metrics.jsonl, line 2"), "{error}");
+    }
+
+    #[test]
+    fn the_trace_sees_the_last_bit_of_a_loss() {
+        let trace_of = |loss: f64| trace(&[train(1, 2.5), train(2, loss)]);
+        assert_eq!(trace_of(0.3), trace_of(0.3));
+        assert_ne!(trace_of(0.3), trace_of(0.1 + 0.2));
+    }
+}
