@@ -7,10 +7,10 @@ use results::{Format, published};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{ListArgs, Registry};
-use crate::cmd;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::recipe::{RECIPES, Recipe};
+use crate::{cmd, device};
 
 /// Runs the command.
 pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
@@ -23,6 +23,7 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
         Registry::Models => models(),
         Registry::Recipes => recipes()?,
         Registry::Published => published::listing(),
+        Registry::Devices => devices(),
     };
     if arguments.json {
         cmd::print_json(&objects(&table))?;
@@ -57,10 +58,29 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
         Registry::Recipes => names::find("recipe", name, RECIPES, |(name, _)| name)?
             .1
             .to_owned(),
-        Registry::Published => {
+        Registry::Published | Registry::Devices => {
             return Err(Error::usage("--long applies to tasks, models and recipes"));
         }
     })
+}
+
+fn devices() -> Table {
+    let (found, why_not) = device::list();
+    let rows = found.into_iter().map(|found| {
+        let gib = found.memory_bytes as f64 / (1u64 << 30) as f64;
+        Row::new(vec![
+            Cell::with(found.name.clone(), "name", found.name),
+            Cell::with(format!("{gib:.1} GiB"), "memory_bytes", found.memory_bytes),
+            Cell::with(found.driver.clone(), "driver", found.driver),
+            Cell::with(found.title.clone(), "title", found.title),
+        ])
+    });
+    let columns = ["device", "memory", "driver", "what"];
+    let mut table = listing("devices", "Devices", &columns, rows.collect());
+    table
+        .notes
+        .extend(why_not.map(|why| format!("No GPU: {why}.")));
+    table
 }
 
 fn tasks() -> Table {
