@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use super::capped;
 use crate::format::percent;
 use crate::pivot::{Pivot, TRAINING};
 use crate::published::{Comparison, Source, compare};
@@ -25,6 +26,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     columns.push(Column::text("verdict"));
     let mut rows = Vec::new();
     let mut notes = Vec::new();
+    let mut remarks = Vec::new();
     let mut apart: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut counted = false;
     for (index, column) in pivot.columns.iter().enumerate() {
@@ -37,7 +39,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                 Comparison::Absent => continue,
                 Comparison::Beside { figure, caveats } => {
                     let caveats = caveats.into_iter();
-                    notes.extend(
+                    remarks.extend(
                         caveats.map(|caveat| format!("{} on {column}: {caveat}.", row.model)),
                     );
                     (figure, String::new(), true)
@@ -89,6 +91,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     notes.extend(
         apart.map(|(reasons, cells)| format!("Not comparable: {}: {reasons}.", cells.join(", "))),
     );
+    capped(&mut notes, remarks);
     let alias = against.map_or("no source", |source| source.alias);
     notes.insert(0, format!(
         "reproduced: the published figure lies within our {:.0} % interval for the mean over seeds; better or worse: it lies below or above.",

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::capped;
 use crate::format::{self, ByteUnit};
 use crate::pivot::{MACHINE, METHOD, Pivot, PivotRow, TRAINING};
 use crate::published::{Comparison, Source, compare};
@@ -373,17 +374,6 @@ impl<'a> Maker<'a> {
             capped(&mut notes, self.caveats);
         }
         notes
-    }
-}
-
-/// Adds sentences, but not so many that nobody reads them.
-fn capped(notes: &mut Vec<String>, mut more: Vec<String>) {
-    const MOST: usize = 8;
-    let left = more.len().saturating_sub(MOST);
-    more.truncate(MOST);
-    notes.extend(more);
-    if left > 0 {
-        notes.push(format!("... and {left} more like these."));
     }
 }
 

@@ -79,3 +79,14 @@ pub fn table(kind: Kind, records: &[Record], against: Option<&Source>) -> Table 
         Kind::Comparison => comparison::table(records, against),
     }
 }
+
+/// Adds sentences, but not so many that nobody reads them.
+fn capped(notes: &mut Vec<String>, mut more: Vec<String>) {
+    const MOST: usize = 8;
+    let left = more.len().saturating_sub(MOST);
+    more.truncate(MOST);
+    notes.extend(more);
+    if left > 0 {
+        notes.push(format!("... and {left} more like these."));
+    }
+}
