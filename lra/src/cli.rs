@@ -303,7 +303,15 @@ pub struct CheckArgs {
     pub strict: bool,
 }
 
+const LIST_EXAMPLES: &str = "\
+Examples:
+  lra list tasks
+  lra list models --recipe tay2021 --task text     sizes as in the 2021 configuration
+  lra list models --long reformer                  paper, equation, cost, options
+  lra list published --json | jq .";
+
 #[derive(Debug, Args)]
+#[command(after_help = LIST_EXAMPLES)]
 pub struct ListArgs {
     /// Which registry
     #[arg(value_enum)]
@@ -311,6 +319,12 @@ pub struct ListArgs {
     /// Print the documentation of one entry
     #[arg(long, value_name = "NAME")]
     pub long: Option<String>,
+    /// Count the models' parameters at this recipe [default: laptop]
+    #[arg(long)]
+    pub recipe: Option<String>,
+    /// ... and for this task [default: listops]
+    #[arg(long)]
+    pub task: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -326,7 +340,7 @@ pub struct ParityArgs {
     pub json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Registry {
     Tasks,
     Models,

@@ -3,9 +3,10 @@
 
 use std::fmt::{self, Write as _};
 
+use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
-use models::Model;
 use models::options::{BlockOptions, EmbedOptions, HeadOptions};
+use models::{Classifier, Model, Parameters};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -324,6 +325,15 @@ impl Wish<'_> {
 }
 
 impl Resolved {
+    /// The classifier without weights, to be asked about its size and cost, and its weightless parameters.
+    pub fn blank(&self) -> Result<(Classifier, Parameters)> {
+        let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
+        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        let classifier = Classifier::new(self.model, &shape, &self.model_options(), &parameters)
+            .class(Class::Usage)?;
+        Ok((classifier, parameters))
+    }
+
     /// What the task asks of the model.
     pub fn model_shape(&self, shape: &datasets::Shape) -> models::Shape {
         let about = self.task.about();

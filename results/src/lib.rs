@@ -31,5 +31,6 @@ pub mod verdict;
 
 pub use atomic::write;
 pub use error::{Error, Result};
+pub use format::wrap;
 pub use record::{Outcome, Record};
 pub use render::{Format, WIDTH};
