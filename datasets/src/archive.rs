@@ -160,10 +160,19 @@ pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Error {
         match error.kind() {
             InvalidData | InvalidInput | Other | UnexpectedEof => Error::File {
                 file: path.to_owned(),
-                problem: format!("damaged or incomplete: {error}"),
+                problem: format!("damaged or incomplete: {}", brief(&error.to_string())),
             },
             _ => io_error("read", path)(error),
         }
+    }
+}
+
+/// The first of what an unpacker says, which may quote the damaged bytes, as one line that is safe to print.
+fn brief(words: &str) -> String {
+    let shown: String = words.escape_debug().take(100).collect();
+    match words.escape_debug().count() {
+        0..=100 => shown,
+        _ => shown + "...",
     }
 }
 

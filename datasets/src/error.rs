@@ -51,7 +51,7 @@ pub enum Error {
         reason: String,
     },
     /// Data that has to be made or fetched first.
-    #[error("{what} is missing: looked for {}\n  to get it: {command}{}", path.display(),
+    #[error("missing: {what}; looked for {}\n  to get it: {command}{}", path.display(),
         stand_in.as_ref().map(|flag| format!("\n  or use the stand-in: {flag}")).unwrap_or_default())]
     Missing {
         /// What is missing, in words.
@@ -80,6 +80,14 @@ pub enum Error {
         file: PathBuf,
         /// What is wrong with it.
         problem: String,
+    },
+    /// The published files at hand cannot be used.
+    #[error("{problem}\n  {remedy}")]
+    Unusable {
+        /// What is wrong with them: a [`File`](Self::File) or a [`Row`](Self::Row).
+        problem: Box<Error>,
+        /// Where to get others.
+        remedy: String,
     },
     /// A stored file is truncated, edited or unreadable.
     #[error("{} is damaged: {problem}\n  to make it again: {remedy}", file.display())]
@@ -134,6 +142,7 @@ impl Error {
             Error::Missing { .. }
             | Error::Row { .. }
             | Error::File { .. }
+            | Error::Unusable { .. }
             | Error::Corrupt { .. } => Class::Data,
             Error::Io { .. } | Error::Builder { .. } => Class::System,
         }

@@ -104,6 +104,16 @@ pub struct Fact {
     pub value: String,
 }
 
+impl Fact {
+    /// A finding.
+    pub fn new(name: impl Into<String>, value: impl ToString) -> Fact {
+        Fact {
+            name: name.into(),
+            value: value.to_string(),
+        }
+    }
+}
+
 /// What an entry holds and how it came about. Written last: an entry without it does not exist.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {

@@ -1,14 +1,17 @@
 //! Parquet files of two columns: bytes (text or an encoded image) and a whole number.
 //!
-//! The format is the `parquet` crate's business. It trusts sizes that a file states, though, so those are held against
-//! limits first: of row groups and columns from the footer, of pages by [`pages`].
+//! The format is the `parquet` crate's business. It trusts what a file states, though, so the sizes of row groups, columns
+//! and pages are held against limits first ([`pages`]), and where it still panics on damage, that is an error ([`guard`]).
 
+mod guard;
 mod pages;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use guard::guarded;
 use parquet::column::reader::ColumnReader;
+use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 
 use crate::error::{Error, Result, io};
@@ -40,7 +43,7 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
     };
     let file = File::open(path).map_err(io("read", path))?;
     let bytes = fs::metadata(path).map_err(io("read", path))?.len();
-    let reader = SerializedFileReader::new(file).map_err(|error| damaged(&error))?;
+    let reader = guarded(|| SerializedFileReader::new(file)).map_err(|error| damaged(&error))?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let place = |name: &str| {
         let found = (0..schema.num_columns()).find(|&i| schema.column(i).path().string() == name);
@@ -71,14 +74,19 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
             pages::check(path, metadata.column(place), bytes)
                 .map_err(|problem| damaged(&format!("row group {}: {problem}", group + 1)))?;
         }
-        let group = reader
-            .get_row_group(group)
-            .map_err(|error| damaged(&error))?;
+        let [bytes, number] = guarded(|| {
+            let group = reader.get_row_group(group)?;
+            Ok([
+                Column::open(&*group, places[0])?,
+                Column::open(&*group, places[1])?,
+            ])
+        })
+        .map_err(|error| damaged(&error))?;
         let mut group = Group {
             path,
             columns,
-            bytes: Column::open(&*group, places[0]).map_err(|error| damaged(&error))?,
-            number: Column::open(&*group, places[1]).map_err(|error| damaged(&error))?,
+            bytes,
+            number,
         };
         rows = group.read(rows, visit)?;
     }
@@ -175,15 +183,17 @@ impl Column {
         let mut levels = Vec::new();
         let mut bytes = Vec::new();
         let mut numbers = Vec::new();
-        let (rows, values, _) = match &mut self.reader {
+        let (rows, values, _) = guarded(|| match &mut self.reader {
             ColumnReader::ByteArrayColumnReader(reader) => {
                 reader.read_records(ROWS, Some(&mut levels), None, &mut bytes)
             }
             ColumnReader::Int64ColumnReader(reader) => {
                 reader.read_records(ROWS, Some(&mut levels), None, &mut numbers)
             }
-            _ => return Err("a column has another type".to_owned()),
-        }
+            _ => Err(ParquetError::General(
+                "a column has another type".to_owned(),
+            )),
+        })
         .map_err(|error| error.to_string())?;
         if values != rows || levels.iter().any(|&level| level != self.present) {
             return Err("a value is missing".to_owned());

@@ -32,6 +32,11 @@ impl Parts {
         Parts { folder }
     }
 
+    /// Whether an earlier build of the entry was interrupted and left some.
+    pub fn left(&self) -> bool {
+        self.folder.is_dir()
+    }
+
     /// Gives all parts to `take`, in order, and makes those that are not on disk in parallel.
     ///
     /// `make` must give the same bytes for a number whenever it is called; `found` hears of each part that needs

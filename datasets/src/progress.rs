@@ -6,6 +6,10 @@ pub trait Progress: Sync {
     fn begin(&self, what: &str, total: Option<u64>);
     /// `by` more units are done.
     fn advance(&self, by: u64);
+    /// `by` units need not be done, because an earlier attempt did them: they say nothing about speed.
+    fn found(&self, by: u64) {
+        self.advance(by);
+    }
     /// The stage is over.
     fn finish(&self);
 }

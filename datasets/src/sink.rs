@@ -103,12 +103,9 @@ impl Sink {
         self.notes.push(text.into());
     }
 
-    /// Records what was found in the raw files, for [`Task::verify`](crate::Task::verify) to compare.
+    /// Records what was found in the raw files, to be held against [`Task::known`](crate::Task::known).
     pub fn fact(&mut self, name: impl Into<String>, value: impl ToString) {
-        self.facts.push(Fact {
-            name: name.into(),
-            value: value.to_string(),
-        });
+        self.facts.push(Fact::new(name, value));
     }
 
     /// Says that the source publishes more than what is here.

@@ -113,6 +113,20 @@ impl Store {
         entry::open(task, &folder, &remedy(task, key))
     }
 
+    /// Whether a build of the entry was interrupted and will go on where it stopped.
+    pub fn begun(&self, task: &dyn Task, key: &Key) -> bool {
+        parts_of(&self.folder(task, key)).left()
+    }
+
+    /// A folder below the data directory that goes when it is dropped.
+    pub(crate) fn scratch(&self) -> Result<tempfile::TempDir> {
+        fs::create_dir_all(&self.root).map_err(io("create", &self.root))?;
+        tempfile::Builder::new()
+            .prefix(".scratch-")
+            .tempdir_in(&self.root)
+            .map_err(io("create a folder in", &self.root))
+    }
+
     /// Everything in the store, by name.
     ///
     /// # Errors
@@ -160,7 +174,7 @@ impl Store {
 
         let mut sink = Sink::create(&work.0, task.about(), shape.max_length)?;
         let raw = self.raw(task);
-        let parts = Parts::new(beside(folder, ".parts-"));
+        let parts = parts_of(folder);
         let request = Request {
             source: key.source,
             protocol: key.protocol,
@@ -169,14 +183,7 @@ impl Store {
             progress,
             parts: &parts,
         };
-        task.build(&request, &mut sink)?;
-        if let (Source::Official, Some(part)) = (key.source, sink.empty()) {
-            // Whatever was read, it is not the task's data; with drawn data it would be a mistake of the builder.
-            return Err(Error::File {
-                file: request.raw.to_owned(),
-                problem: format!("holds no examples for {}", part.name()),
-            });
-        }
+        fill(task, &request, &mut sink)?;
         let (splits, remarks) = sink.finish()?;
         let manifest = Manifest {
             task: task.about().name.to_owned(),
@@ -209,6 +216,38 @@ impl Store {
         parts.discard();
         Ok(())
     }
+}
+
+/// Has the task write its rows.
+fn fill(task: &dyn Task, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+    let built = task.build(request, sink);
+    if request.source != Source::Official {
+        return built;
+    }
+    let checked = built.and_then(|()| match sink.empty() {
+        None => Ok(()),
+        // Whatever was read, it is not the task's data; with drawn data it would be a mistake of the builder.
+        Some(part) => Err(Error::File {
+            file: request.raw.to_owned(),
+            problem: format!("holds no examples for {}", part.name()),
+        }),
+    });
+    checked.map_err(|error| match error {
+        problem @ (Error::File { .. } | Error::Row { .. }) => {
+            let name = task.about().name;
+            let fetch = match task.remote() {
+                [] => String::new(),
+                _ => format!("fetch the published files: lra data fetch {name}; or "),
+            };
+            Error::Unusable {
+                problem: Box::new(problem),
+                remedy: format!(
+                    "{fetch}name other ones: lra data make {name} --from FOLDER or ARCHIVE"
+                ),
+            }
+        }
+        other => other,
+    })
 }
 
 /// The command that replaces the entry of `key`.
@@ -264,6 +303,11 @@ fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
 
 fn parent(folder: &Path) -> &Path {
     folder.parent().unwrap_or(Path::new("."))
+}
+
+/// The finished parts of an unfinished entry.
+fn parts_of(folder: &Path) -> Parts {
+    Parts::new(beside(folder, ".parts-"))
 }
 
 /// The path beside `folder` whose name has `prefix` before it.

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 
 use crate::draws::{below, stream};
 use crate::error::Result;
@@ -36,15 +37,18 @@ pub(crate) fn identity(task: &dyn Task, key: &Key, unused: &[&str]) -> Key {
     identity
 }
 
-/// The sizes of the three splits.
-pub(crate) struct Rows {
-    pub(crate) train: u32,
-    pub(crate) val: u32,
-    pub(crate) test: u32,
+/// The options of drawn data, beside those of its task: see [`DRAWN`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Drawn {
+    /// Which of the many possible sets.
+    pub(crate) seed: u64,
+    train: u32,
+    val: u32,
+    test: u32,
 }
 
-impl Rows {
-    /// Checks that each is possible.
+impl Drawn {
+    /// Checks that each split is possible.
     pub(crate) fn check(&self, about: &About) -> Result<()> {
         within(about, "train", self.train, ROWS)?;
         within(about, "val", self.val, ROWS)?;
@@ -56,7 +60,6 @@ impl Rows {
     pub(crate) fn draw(
         &self,
         about: &About,
-        seed: u64,
         progress: &dyn Progress,
         mut draw: impl FnMut(Part, &mut ChaCha8Rng, u8) -> Result<()>,
     ) -> Result<()> {
@@ -68,7 +71,7 @@ impl Rows {
             let rows = u64::from(rows);
             for chunk in 0..rows.div_ceil(CHUNK) {
                 // A million rows are 2^14 chunks: the streams of the splits are 2^32 apart.
-                let mut rng = stream(&purpose, seed, ((number as u64) << 32) | chunk);
+                let mut rng = stream(&purpose, self.seed, ((number as u64) << 32) | chunk);
                 let rows = chunk * CHUNK..rows.min((chunk + 1) * CHUNK);
                 for row in rows.clone() {
                     draw(part, &mut rng, (row % about.classes as u64) as u8)?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::baseline::{Baseline, bag_of_tokens, majority};
 use crate::error::Result;
-use crate::{Check, Key, Parts, Progress, Remote, Sink, Splits};
+use crate::{Check, Fact, Key, Parts, Progress, Remote, Sink, Splits};
 
 /// What a task is, independent of any option.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -189,6 +189,11 @@ pub trait Task: Sync {
     fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
         let about = self.about();
         vec![majority(splits, about), bag_of_tokens(splits, about)]
+    }
+
+    /// What the published files are known to give; verification holds what a builder found against it, by name.
+    fn known(&self) -> Vec<Fact> {
+        Vec::new()
     }
 
     /// Checks of the content that only the task can make, for [`Store::verify`](crate::Store::verify).

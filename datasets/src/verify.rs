@@ -1,17 +1,18 @@
 //! Proof that a stored entry is what its manifest says, and what its task promises.
 
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::manifest::{Manifest, Part};
 use crate::repeats::{Repeats, row_hash};
 use crate::sink::too_large;
 use crate::store::entry;
-use crate::{About, Digest, Key, Progress, Split, Splits, Store, Task};
+use crate::{About, Digest, Key, Progress, Split, Splits, Store, Task, facts};
 
 /// One question asked of an entry, and its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -88,6 +89,56 @@ impl Store {
         Ok(self.verify_folder(task, &folder, progress))
     }
 
+    /// Reads published files as a build would, without keeping what it builds: the checksums of files that have one,
+    /// counts, labels, and everything that is known of the published data; and whether the stored entry of this
+    /// key, if there is one, was built from the same.
+    ///
+    /// # Errors
+    /// The files are not there, the options are impossible, or nothing can be written below the data directory.
+    /// Files that are damaged or not what was published are a failed check.
+    pub fn verify_raw(
+        &self,
+        task: &dyn Task,
+        key: &Key,
+        raw: &Path,
+        progress: &dyn Progress,
+    ) -> Result<Verification> {
+        let mut checks = check_published(task, raw, progress)?;
+        let scratch = self.scratch()?;
+        let beside = Store::new(scratch.path());
+        match beside.rebuild(task, key, Some(raw), progress) {
+            Ok(splits) => {
+                let digest = splits.manifest.digest.clone();
+                check_content(task, &beside.folder(task, key), "", progress, &mut checks);
+                checks.extend(self.check_stored(task, key, &digest));
+            }
+            Err(error @ Error::Unusable { .. }) => {
+                checks.push(Check::new("readable", false, error.to_string()));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Verification {
+            folder: raw.to_owned(),
+            checks,
+        })
+    }
+
+    /// Whether the stored entry of this key has the digest that the raw files give.
+    fn check_stored(&self, task: &dyn Task, key: &Key, digest: &str) -> Option<Check> {
+        let folder = self.folder(task, key);
+        let manifest = entry::read_manifest(&folder, entry::REMOVE).ok()?;
+        let ok = manifest.digest == digest;
+        let detail = match ok {
+            true => format!("the stored data is of these files: {digest}"),
+            false => format!(
+                "the stored data is of other files: {} instead of {digest}; {}",
+                manifest.digest,
+                folder.display()
+            ),
+        };
+        Some(Check::new("content digest", ok, detail))
+    }
+
     /// As [`verify`](Self::verify), for a folder that [`list`](Self::list) found.
     pub fn verify_folder(
         &self,
@@ -109,6 +160,54 @@ impl Store {
             checks,
         }
     }
+}
+
+/// Holds files that have the name of a published one against its size and SHA-256.
+fn check_published(task: &dyn Task, raw: &Path, progress: &dyn Progress) -> Result<Vec<Check>> {
+    let mut checks = Vec::new();
+    for remote in task.remote() {
+        let named = raw.file_name().is_some_and(|name| name == remote.file);
+        let path = match named {
+            true => raw.to_owned(),
+            false => raw.join(remote.file),
+        };
+        let (Ok(file), Some(expected)) = (fs::metadata(&path), remote.sha256) else {
+            continue;
+        };
+        let name = format!("{}: SHA-256", remote.file);
+        let bytes = file.len();
+        checks.push(match remote.bytes {
+            Some(published) if bytes < published => Check::new(
+                name,
+                false,
+                format!(
+                    "cut short: {bytes} of {published} bytes; lra data fetch {}",
+                    task.about().name
+                ),
+            ),
+            Some(published) if bytes > published => Check::new(
+                name,
+                false,
+                format!(
+                    "another file than the published one: {bytes} bytes instead of {published}"
+                ),
+            ),
+            _ => {
+                progress.begin("hashing", Some(bytes));
+                let found = Digest::of_file(&path, |bytes| progress.advance(bytes))?;
+                progress.finish();
+                match found == expected {
+                    true => Check::new(name, true, format!("{found}, as published")),
+                    false => Check::new(
+                        name,
+                        false,
+                        format!("damaged: {found} instead of {expected}"),
+                    ),
+                }
+            }
+        });
+    }
+    Ok(checks)
 }
 
 fn check_files(
@@ -166,7 +265,7 @@ fn check_content(
         checks.push(Check::new(
             name("labels"),
             labels == said.labels,
-            format!("{labels:?}"),
+            balance(&labels),
         ));
         checks.push(check_tokens(
             split,
@@ -176,7 +275,15 @@ fn check_content(
         ));
     }
     checks.push(check_repeats(&splits));
+    checks.extend(facts::check(&splits.manifest, &task.known()));
     checks.extend(task.verify(&splits, progress));
+}
+
+/// Counts of labels, and the share of the largest.
+fn balance(labels: &[u64]) -> String {
+    let largest = labels.iter().max().copied().unwrap_or_default();
+    let share = 100.0 * largest as f64 / labels.iter().sum::<u64>().max(1) as f64;
+    format!("{labels:?}, at most {share:.1} % alike")
 }
 
 fn check_tokens(split: &Split, max_length: usize, about: &About, name: String) -> Check {

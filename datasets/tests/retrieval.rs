@@ -143,6 +143,18 @@ fn what_is_wrong_with_a_line_is_said() {
             "{name}: {text}"
         );
     }
+    // A file cut within its last text, which without decoding would be taken as it is.
+    let root = tempfile::tempdir().unwrap();
+    let mut files = pairs();
+    let start = b"1.0\ta\tb\tt\tb'cut sho";
+    files[1].1.extend_from_slice(start);
+    let folder = raw::folder(root.path(), &files);
+    let error = build(&Retrieval, &key(Protocol::Clean), &folder)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("the file ends within a text"), "{error}");
+    assert!(error.contains("lra data fetch retrieval"), "{error}");
+
     let root = tempfile::tempdir().unwrap();
     let folder = raw::folder(root.path(), &pairs()[..2].to_vec());
     let error = build(&Retrieval, &key(Protocol::Clean), &folder)

@@ -350,3 +350,59 @@ fn wrong_parquet_files_are_refused() {
         .to_string();
     assert!(error.contains("name the folder"), "{error}");
 }
+
+#[test]
+fn raw_files_are_verified_without_a_store() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    let store = Store::new(&data);
+    let key = official(Protocol::Clean);
+    let archive = raw::file(root.path(), "copy.tar", &raw::tar(&reviews()));
+    let verified = |raw: &Path| store.verify_raw(&Text, &key, raw, &()).unwrap();
+
+    let fine = verified(&archive);
+    let text = fine.to_string();
+    assert!(fine.passed(), "{text}");
+    assert!(
+        text.contains("60 negative, 60 positive instead of 12500"),
+        "{text}"
+    );
+    assert!(
+        text.contains("% alike") && !text.contains("stored data"),
+        "{text}"
+    );
+    assert_eq!(
+        std::fs::read_dir(&data).unwrap().count(),
+        0,
+        "nothing is kept"
+    );
+
+    // Beside stored data, it is told whether that was built from the same files.
+    store
+        .open_or_build(&Text, &key, Some(&archive), &())
+        .unwrap();
+    assert!(
+        verified(&archive)
+            .to_string()
+            .contains("the stored data is of these files")
+    );
+    let mut others = reviews();
+    others.truncate(others.len() - 1);
+    let other = raw::file(root.path(), "other.tar", &raw::tar(&others));
+    let verification = verified(&other);
+    assert!(!verification.passed());
+    assert!(
+        verification
+            .to_string()
+            .contains("the stored data is of other files")
+    );
+
+    // A file with the published name has to be the published file; one that cannot be read says why and where others are.
+    let named = raw::file(root.path(), "aclImdb_v1.tar.gz", b"\x1f\x8b cut");
+    let text = verified(&named).to_string();
+    assert!(text.contains("cut short: 6 of 84125825 bytes"), "{text}");
+    assert!(
+        text.contains("FAIL  readable") && text.contains("lra data fetch text"),
+        "{text}"
+    );
+}

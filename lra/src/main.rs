@@ -29,7 +29,6 @@ mod run_folder;
 mod schedule;
 mod signals;
 mod spec;
-mod tensorboard;
 mod timing;
 mod train;
 

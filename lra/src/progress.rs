@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::timing::for_people;
+
 /// Shows the course of long work.
 pub struct Reporter {
     bar: Mutex<ProgressBar>,
@@ -100,9 +102,19 @@ impl Reporter {
         let of = bar
             .length()
             .map_or(String::new(), |total| format!("/{total}"));
-        let line = format!("{} {}{of} {}", bar.prefix(), bar.position(), bar.message());
+        let left = match (bar.length(), bar.eta()) {
+            (Some(_), left) if !left.is_zero() => format!("({} left)", for_people(left)),
+            _ => String::new(),
+        };
+        let words = [
+            bar.prefix(),
+            format!("{}{of}", bar.position()),
+            bar.message(),
+            left,
+        ];
         drop(bar);
-        self.say(line.trim_end());
+        let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        self.say(&words.join(" "));
     }
 }
 
@@ -120,6 +132,12 @@ impl datasets::Progress for Reporter {
     fn advance(&self, by: u64) {
         self.bar().inc(by);
         self.speak_if_silent();
+    }
+
+    fn found(&self, by: u64) {
+        let bar = self.bar();
+        bar.inc(by);
+        bar.reset_eta();
     }
 
     fn finish(&self) {

@@ -1,7 +1,8 @@
-//! The sizes that a column's pages state, before anybody allocates them.
+//! What a column's pages state about themselves, before anybody believes it.
 //!
 //! A column chunk is a run of pages, each a header in Thrift's compact protocol followed by its packed bytes. Of the
-//! header's fields only the first three matter here (page type, size unpacked, size packed); the rest is skipped.
+//! header's fields these matter: 1 page type, 2 size unpacked, 3 size packed, and the structure of that type of page
+//! (5, 7 or 8), with the number of values and their encoding.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -45,20 +46,39 @@ pub(super) fn check(
 fn walk(path: &Path, start: u64, end: u64) -> io::Result<()> {
     let mut file = File::open(path)?;
     let mut place = start;
+    let mut dictionary = false;
     while place < end {
         file.seek(SeekFrom::Start(place))?;
-        let mut header = Header {
-            input: BufReader::with_capacity(512, (&file).take(end - place)),
+        let mut input = Input {
+            bytes: BufReader::with_capacity(512, (&file).take(end - place)),
             read: 0,
         };
-        let [_, unpacked, packed] = header.sizes()?;
-        if !(0..=LARGEST_PAGE).contains(&unpacked) {
-            return Err(invalid(format!(
-                "a page of {unpacked} bytes, more than {LARGEST_PAGE}"
-            )));
+        let header = Header::read(&mut input)?;
+        header.check_size()?;
+        match header.page {
+            Page::Dictionary { values } if place == start => {
+                // Every value takes four bytes at least: its length, or eight as a number.
+                if !(0..=header.unpacked / 4).contains(&values) {
+                    return Err(invalid("a dictionary of more values than bytes"));
+                }
+                dictionary = true;
+            }
+            Page::Dictionary { .. } => return Err(invalid("a dictionary behind other pages")),
+            Page::Data { encoding: PLAIN } => {}
+            Page::Data { encoding } if DICTIONARY.contains(&encoding) => {
+                if !dictionary {
+                    return Err(invalid("a page needs a dictionary, but there is none"));
+                }
+            }
+            Page::Data { encoding } => {
+                let problem =
+                    format!("values in encoding {encoding}; read are plain and dictionary");
+                return Err(invalid(problem));
+            }
         }
-        let packed = u64::try_from(packed).map_err(|_| invalid("a page of negative size"))?;
-        place += header.read + packed;
+        let packed =
+            u64::try_from(header.packed).map_err(|_| invalid("a page of negative size"))?;
+        place += input.read + packed;
         if place > end {
             return Err(ErrorKind::UnexpectedEof.into());
         }
@@ -70,34 +90,106 @@ fn invalid(problem: impl Into<String>) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, problem.into())
 }
 
-struct Header<R> {
-    input: R,
+/// Values one after the other.
+const PLAIN: i64 = 0;
+/// Indices into the column's dictionary page, under the format's old and new number for it.
+const DICTIONARY: [i64; 2] = [2, 8];
+
+enum Page {
+    Data { encoding: i64 },
+    Dictionary { values: i64 },
+}
+
+struct Header {
+    unpacked: i64,
+    packed: i64,
+    page: Page,
+}
+
+impl Header {
+    fn read(input: &mut Input<impl Read>) -> io::Result<Header> {
+        let mut numbers = Numbers::default();
+        let mut inner: [Numbers; FIELDS] = Default::default();
+        input.fields(&mut |input, field, kind| match (field, kind) {
+            (1..FIELDS, 12) => {
+                inner[field] = input.numbers()?;
+                Ok(())
+            }
+            _ => input.number(field, kind, &mut numbers),
+        })?;
+        let page = match numbers[1] {
+            Some(0) => inner[5][2].map(|encoding| Page::Data { encoding }),
+            Some(2) => inner[7][1].map(|values| Page::Dictionary { values }),
+            Some(3) => inner[8][4].map(|encoding| Page::Data { encoding }),
+            _ => None,
+        };
+        match (numbers[2], numbers[3], page) {
+            (Some(unpacked), Some(packed), Some(page)) => Ok(Header {
+                unpacked,
+                packed,
+                page,
+            }),
+            _ => Err(invalid(
+                "a page header lacks its type, its sizes or its encoding",
+            )),
+        }
+    }
+
+    fn check_size(&self) -> io::Result<()> {
+        match self.unpacked {
+            0..=LARGEST_PAGE => Ok(()),
+            bytes => Err(invalid(format!(
+                "a page of {bytes} bytes, more than {LARGEST_PAGE}"
+            ))),
+        }
+    }
+}
+
+/// Fields are numbered from 1 to 8.
+const FIELDS: usize = 9;
+
+/// The whole numbers of a structure, by field.
+type Numbers = [Option<i64>; FIELDS];
+
+struct Input<R> {
+    bytes: R,
     read: u64,
 }
 
-impl<R: Read> Header<R> {
-    /// Reads a whole header; gives its fields 1 to 3.
-    fn sizes(&mut self) -> io::Result<[i64; 3]> {
-        let mut sizes = [None; 3];
+impl<R: Read> Input<R> {
+    /// Gives every field of a structure to `each`, with its type, to be read.
+    fn fields(
+        &mut self,
+        each: &mut dyn FnMut(&mut Self, usize, u8) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut field = 0;
         loop {
             let (kind, delta) = match self.byte()? {
-                0 => break,
+                0 => return Ok(()),
                 head => (head & 15, head >> 4),
             };
             field = match delta {
                 0 => self.zigzag()?,
                 delta => field.wrapping_add(i64::from(delta)),
             };
-            match (field, kind) {
-                (1..=3, 5) => sizes[field as usize - 1] = Some(self.zigzag()?),
-                _ => self.skip(kind, 0)?,
-            }
+            each(self, usize::try_from(field).unwrap_or(FIELDS), kind)?;
         }
-        match sizes {
-            [Some(kind), Some(unpacked), Some(packed)] => Ok([kind, unpacked, packed]),
-            _ => Err(invalid("a page header lacks its sizes")),
+    }
+
+    /// The whole numbers of a structure.
+    fn numbers(&mut self) -> io::Result<Numbers> {
+        let mut numbers = Numbers::default();
+        self.fields(&mut |input, field, kind| input.number(field, kind, &mut numbers))?;
+        Ok(numbers)
+    }
+
+    /// Notes a field's value if it is a whole number, and skips any other.
+    fn number(&mut self, field: usize, kind: u8, numbers: &mut Numbers) -> io::Result<()> {
+        match (field, kind) {
+            (1..FIELDS, 4..=6) => numbers[field] = Some(self.zigzag()?),
+            _ => self.skip(kind, 0)?,
         }
+        Ok(())
     }
 
     /// Skips a value of this type: 1 and 2 booleans, 3 a byte, 4 to 6 integers, 7 a float, 8 bytes, 9 and 10 lists,
@@ -147,13 +239,13 @@ impl<R: Read> Header<R> {
 
     fn byte(&mut self) -> io::Result<u8> {
         let mut byte = [0];
-        self.input.read_exact(&mut byte)?;
+        self.bytes.read_exact(&mut byte)?;
         self.read += 1;
         Ok(byte[0])
     }
 
     fn pass(&mut self, count: u64) -> io::Result<()> {
-        let passed = io::copy(&mut (&mut self.input).take(count), &mut io::sink())?;
+        let passed = io::copy(&mut (&mut self.bytes).take(count), &mut io::sink())?;
         self.read += passed;
         if passed < count {
             return Err(ErrorKind::UnexpectedEof.into());

@@ -34,8 +34,6 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             .micro_batch
             .map(|size| format!("train.micro_batch={size}")),
     );
-    let precision = arguments.precision.as_ref();
-    assignments.extend(precision.map(|precision| format!("train.precision={precision}")));
     let data = arguments.place.path();
     let surroundings = Surroundings {
         data: &data,
@@ -46,7 +44,6 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             (_, true) => Earlier::Replace,
             _ => Earlier::Keep,
         },
-        tensorboard: arguments.tensorboard,
         reporter: &reporter,
         stop: &stop,
     };
@@ -91,7 +88,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             _ => cmd::print_json(&records)?,
         }
     } else if several {
-        let tables = cmd::report::make(&Kind::USUAL, &records, PUBLISHED)?;
+        let tables = cmd::report::make(&Kind::ALL, &records, PUBLISHED)?;
         cmd::print(&Format::Text.render(&tables))?;
     }
     Ok(exit_code(&records))

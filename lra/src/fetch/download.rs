@@ -6,9 +6,11 @@ use std::path::Path;
 
 use datasets::Progress;
 use ureq::http::{Response, StatusCode, header};
+use ureq::unversioned::resolver::DefaultResolver;
 use ureq::{Agent, Body};
 
 use super::part::Part;
+use super::proxy::Connections;
 use super::{Fetched, Limits, beside, described, hash, wrong};
 use crate::error::Result;
 
@@ -100,15 +102,15 @@ impl Download<'_> {
 
     /// One connection: asks for what is missing and takes what comes.
     fn connect(&self, part: &mut Part) -> Result<End> {
-        let agent: Agent = Agent::config_builder()
+        let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(self.limits.redirects)
             .timeout_connect(Some(self.limits.silence))
             .timeout_recv_response(Some(self.limits.silence))
             .timeout_per_read(Some(self.limits.silence))
             .user_agent(concat!("lra/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .into();
+            .build();
+        let agent = Agent::with_parts(config, Connections::default(), DefaultResolver::default());
         if part.version.is_empty() && self.sha256.is_none() {
             // Nothing would tell whether the rest is of the same file.
             part.restart()?;
@@ -122,9 +124,12 @@ impl Download<'_> {
         }
         let mut response = match request.call() {
             Ok(response) => response,
-            Err(error @ (ureq::Error::BadUri(_) | ureq::Error::TooManyRedirects)) => {
-                return Err(wrong(format!("{}: {error}", self.url)));
-            }
+            // What another attempt would meet again.
+            Err(
+                error @ (ureq::Error::BadUri(_)
+                | ureq::Error::TooManyRedirects
+                | ureq::Error::ConnectProxyFailed(_)),
+            ) => return Err(wrong(format!("{}: {error}", self.url))),
             Err(error) => return Ok(End::Broken(error.to_string())),
         };
         let status = response.status();

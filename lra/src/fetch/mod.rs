@@ -7,6 +7,7 @@
 
 mod download;
 mod part;
+mod proxy;
 
 use std::ffi::OsString;
 use std::fs::{self, File};

@@ -21,16 +21,13 @@ mod published;
 mod records;
 mod synthetic;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::options::parse;
-use crate::synthetic::{DRAWN, Rows, identity};
-use crate::{
-    About, Check, Key, Progress, Protocol, Remote, Request, Shape, Sink, Source, Splits, Task,
-    facts,
-};
+use crate::synthetic::{DRAWN, Drawn, identity};
+use crate::{About, Fact, Key, Protocol, Remote, Request, Shape, Sink, Source, Task};
 
 /// The classes, by label.
 const CLASSES: [&str; 10] = [
@@ -76,15 +73,12 @@ static REMOTE: [Remote; 1] = [Remote {
 /// The image task.
 pub struct Image;
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Deserialize)]
 struct Options {
     max_length: u32,
     allow_partial: bool,
-    seed: u64,
-    train: u32,
-    val: u32,
-    test: u32,
+    #[serde(flatten)]
+    drawn: Drawn,
 }
 
 impl Options {
@@ -98,16 +92,8 @@ impl Options {
                 allowed: "1024 (32 x 32 pixels), 256 (16 x 16) or 64 (8 x 8)".to_owned(),
             });
         }
-        read.rows().check(&ABOUT)?;
+        read.drawn.check(&ABOUT)?;
         Ok(read)
-    }
-
-    fn rows(&self) -> Rows {
-        Rows {
-            train: self.train,
-            val: self.val,
-            test: self.test,
-        }
     }
 
     /// Pixels on a side of the stored pictures.
@@ -176,8 +162,8 @@ impl Task for Image {
         text
     }
 
-    fn verify(&self, splits: &Splits, _progress: &dyn Progress) -> Vec<Check> {
-        facts::check(&splits.manifest, &published::known())
+    fn known(&self) -> Vec<Fact> {
+        published::known()
     }
 }
 

@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use super::membership::{TRAIN, validates};
+use super::membership::{TRAIN, VALIDATES};
 use super::pictures::{self, Picture, Pictures};
 use super::records::{self, BATCHES, RECORDS};
 use super::{ABOUT, CLASSES, Options, grey};
 use crate::archive::Raw;
 use crate::error::{Error, Result};
-use crate::facts::Known;
 use crate::locate::{Form, Wanted, locate};
-use crate::{Part, Request, Sink};
+use crate::{Fact, Part, Request, Sink};
 
 /// The name of the published archive.
 pub(super) const ARCHIVE: &str = "cifar-10-binary.tar.gz";
@@ -25,12 +24,13 @@ static LABELS: [[usize; CLASSES.len()]; BATCHES] = [
 ];
 
 /// What the published files give.
-pub(super) fn known() -> Vec<Known> {
-    let mut known: Vec<Known> = (0..BATCHES)
-        .map(|batch| (fact_name(batch), format!("{:?}", LABELS[batch])))
+pub(super) fn known() -> Vec<Fact> {
+    let fact = |name: String, labels| Fact::new(name, format!("{labels:?}"));
+    let mut known: Vec<Fact> = (0..BATCHES)
+        .map(|batch| fact(fact_name(batch), LABELS[batch]))
         .collect();
-    known.push((fact_name(BATCHES), format!("{:?}", [1000; CLASSES.len()])));
-    known.push((UNORDERED.to_owned(), format!("{:?}", [5000; CLASSES.len()])));
+    known.push(fact(fact_name(BATCHES), [1000; CLASSES.len()]));
+    known.push(fact(UNORDERED.to_owned(), [5000; CLASSES.len()]));
     known
 }
 
@@ -96,14 +96,13 @@ pub(super) fn build(options: &Options, request: &Request<'_>, sink: &mut Sink) -
 }
 
 fn write(found: &mut Found, side: usize, sink: &mut Sink) -> Result<()> {
-    let validates = validates();
     let mut row = |part: Part, picture: &Picture| {
         let pixels = grey::smaller(&picture.pixels, side);
         sink.row(part, &[&pixels], picture.label)
     };
     for picture in found.train.sorted() {
         let validates = match found.ordered {
-            true => validates[picture.place],
+            true => VALIDATES[picture.place],
             false => picture.hash()[..8] < (u64::MAX / 10).to_be_bytes()[..],
         };
         row(if validates { Part::Val } else { Part::Train }, picture)?;

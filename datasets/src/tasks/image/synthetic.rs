@@ -24,11 +24,9 @@ const DIRECTIONS: [(i32, i32); 10] = [
 
 pub(super) fn draw(options: &Options, progress: &dyn Progress, sink: &mut Sink) -> Result<()> {
     let side = options.side() as i32;
-    options
-        .rows()
-        .draw(&ABOUT, options.seed, progress, |part, rng, label| {
-            sink.row(part, &[&draw_picture(rng, side, label)], label)
-        })
+    options.drawn.draw(&ABOUT, progress, |part, rng, label| {
+        sink.row(part, &[&draw_picture(rng, side, label)], label)
+    })
 }
 
 fn draw_picture(rng: &mut ChaCha8Rng, side: i32, label: u8) -> Vec<u8> {

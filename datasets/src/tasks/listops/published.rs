@@ -104,9 +104,7 @@ fn find(raw: &Path) -> Result<PathBuf> {
             return Err(Error::Missing {
                 what: "a published file of listops".to_owned(),
                 path,
-                command: "lra data fetch listops (or name a folder that has it: \
-                          lra data make listops --source official --from FOLDER)"
-                    .to_owned(),
+                command: "lra data make listops --from FOLDER that has it".to_owned(),
                 stand_in: Some("--source generated, the same task drawn here".to_owned()),
             });
         }

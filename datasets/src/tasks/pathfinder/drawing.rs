@@ -21,7 +21,11 @@ pub(super) fn draw(options: &Options, request: &Request<'_>, sink: &mut Sink) ->
     let batches = batches(options);
     let total: usize = batches.iter().map(|batch| batch.rows.len()).sum();
     let progress = request.progress;
-    progress.begin("drawing images", Some(total as u64));
+    let what = match request.parts.left() {
+        true => "drawing images, going on with an interrupted build",
+        false => "drawing images",
+    };
+    progress.begin(what, Some(total as u64));
     let make = |number: usize| {
         let batch = &batches[number];
         let mut pencil = generator.pencil();
@@ -35,7 +39,7 @@ pub(super) fn draw(options: &Options, request: &Request<'_>, sink: &mut Sink) ->
         }
         bytes
     };
-    let found = |number: usize| progress.advance(batches[number].rows.len() as u64);
+    let found = |number: usize| progress.found(batches[number].rows.len() as u64);
     request
         .parts
         .in_order(batches.len(), make, found, |number, bytes| {

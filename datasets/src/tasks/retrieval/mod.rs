@@ -21,16 +21,14 @@ mod pairs;
 mod published;
 mod synthetic;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::text::legible;
 use crate::error::Result;
 use crate::options::{parse, within};
-use crate::synthetic::{DRAWN, Rows, identity};
-use crate::{
-    About, Check, Key, Progress, Remote, Request, Shape, Sink, Source, Splits, Task, facts,
-};
+use crate::synthetic::{DRAWN, Drawn, identity};
+use crate::{About, Fact, Key, Remote, Request, Shape, Sink, Source, Task};
 
 static ABOUT: About = About {
     name: "retrieval",
@@ -59,15 +57,12 @@ const PUBLISHED_LENGTH: u32 = 4000;
 /// The retrieval task.
 pub struct Retrieval;
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Deserialize)]
 struct Options {
     max_length: u32,
     decode: bool,
-    seed: u64,
-    train: u32,
-    val: u32,
-    test: u32,
+    #[serde(flatten)]
+    drawn: Drawn,
 }
 
 impl Options {
@@ -75,16 +70,8 @@ impl Options {
         let read: Options = parse(&ABOUT, &Retrieval.defaults(), options)?;
         // The 2021 code never sees more than 10,000 bytes of a text.
         within(&ABOUT, "max_length", read.max_length, 16..=10_000)?;
-        read.rows().check(&ABOUT)?;
+        read.drawn.check(&ABOUT)?;
         Ok(read)
-    }
-
-    fn rows(&self) -> Rows {
-        Rows {
-            train: self.train,
-            val: self.val,
-            test: self.test,
-        }
     }
 }
 
@@ -143,7 +130,7 @@ impl Task for Retrieval {
         format!("{}\n{answer}\n", texts.join("\n\n"))
     }
 
-    fn verify(&self, splits: &Splits, _progress: &dyn Progress) -> Vec<Check> {
-        facts::check(&splits.manifest, &published::known())
+    fn known(&self) -> Vec<Fact> {
+        published::known()
     }
 }

@@ -47,7 +47,12 @@ impl Reader {
         let mut lines = Lines::over(member.path, member.content, LONGEST_LINE);
         let mut read = Read::default();
         let mut line = Vec::new();
-        while let Some((number, _)) = lines.next(&mut line)? {
+        while let Some((number, taken)) = lines.next(&mut line)? {
+            // Only a last line can lack its end; a text that lacks its own as well was cut.
+            if taken == line.len() as u64 && is_open(&line) {
+                let problem = "the file ends within a text: it is cut short";
+                return Err(lines.wrong(number, problem.to_owned()));
+            }
             let pair = self
                 .parse(&line)
                 .map_err(|problem| lines.wrong(number, problem))?;
@@ -106,6 +111,15 @@ impl Reader {
             ids: [id1, id2],
             texts: [text(text1)?, text(text2)?],
         })
+    }
+}
+
+/// Whether the last field begins as a bytes literal and does not end as one.
+fn is_open(line: &[u8]) -> bool {
+    let text = line.rsplit(|&byte| byte == b'\t').next();
+    match text {
+        Some([b'b', quote @ (b'\'' | b'"'), rest @ ..]) => rest.last() != Some(quote),
+        _ => false,
     }
 }
 

@@ -7,9 +7,8 @@ use super::pairs::{self, Read, Reader};
 use super::{ABOUT, Options};
 use crate::archive::Raw;
 use crate::error::{Error, Result};
-use crate::facts::Known;
 use crate::locate::{Form, Wanted, locate};
-use crate::{Part, PerPart, Protocol, Request, Sink};
+use crate::{Fact, Part, PerPart, Protocol, Request, Sink};
 
 /// The name of the published archive.
 pub(super) const ARCHIVE: &str = "lra_release.gz";
@@ -22,10 +21,10 @@ const ROWS: PerPart<u64> = PerPart {
 };
 
 /// What the published files give.
-pub(super) fn known() -> Vec<Known> {
+pub(super) fn known() -> Vec<Fact> {
     Part::ALL
         .iter()
-        .map(|&part| (fact_name(part), ROWS.get(part).to_string()))
+        .map(|&part| Fact::new(fact_name(part), ROWS.get(part)))
         .collect()
 }
 
@@ -137,7 +136,7 @@ fn from_corpus(
     raw: &Raw,
     sink: &mut Sink,
 ) -> Result<()> {
-    let pairs = corpus.pairs(protocol, options.seed);
+    let pairs = corpus.pairs(protocol, options.drawn.seed);
     for part in Part::ALL {
         if !pairs.all.iter().any(|pair| pair.part == part) {
             let problem = format!(

@@ -12,17 +12,15 @@ const TOPICS: [&[u8]; 3] = [b"Alpha", b"Gamma", b"Omega"];
 
 pub(super) fn draw(options: &Options, progress: &dyn Progress, sink: &mut Sink) -> Result<()> {
     let topics = TOPICS.len();
-    options
-        .rows()
-        .draw(&ABOUT, options.seed, progress, |part, rng, label| {
-            let first = below(rng, topics as u32) as usize;
-            let second = match label {
-                1 => first,
-                _ => (first + 1 + below(rng, topics as u32 - 1) as usize) % topics,
-            };
-            let texts = [first, second].map(|topic| draw_text(rng, options.max_length, topic));
-            sink.row(part, &[&texts[0], &texts[1]], label)
-        })
+    options.drawn.draw(&ABOUT, progress, |part, rng, label| {
+        let first = below(rng, topics as u32) as usize;
+        let second = match label {
+            1 => first,
+            _ => (first + 1 + below(rng, topics as u32 - 1) as usize) % topics,
+        };
+        let texts = [first, second].map(|topic| draw_text(rng, options.max_length, topic));
+        sink.row(part, &[&texts[0], &texts[1]], label)
+    })
 }
 
 fn draw_text(rng: &mut ChaCha8Rng, max_length: u32, topic: usize) -> Vec<u8> {

@@ -19,15 +19,13 @@ mod published;
 mod reviews;
 mod synthetic;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::Result;
 use crate::options::{parse, within};
-use crate::synthetic::{DRAWN, Rows, identity};
-use crate::{
-    About, Check, Key, Progress, Remote, Request, Shape, Sink, Source, Splits, Task, facts,
-};
+use crate::synthetic::{DRAWN, Drawn, identity};
+use crate::{About, Fact, Key, Remote, Request, Shape, Sink, Source, Task};
 
 static ABOUT: About = About {
     name: "text",
@@ -56,30 +54,19 @@ const PUBLISHED_LENGTH: u32 = 1000;
 /// The text task.
 pub struct Text;
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Deserialize)]
 struct Options {
     max_length: u32,
-    seed: u64,
-    train: u32,
-    val: u32,
-    test: u32,
+    #[serde(flatten)]
+    drawn: Drawn,
 }
 
 impl Options {
     fn read(options: &Value) -> Result<Options> {
         let read: Options = parse(&ABOUT, &Text.defaults(), options)?;
         within(&ABOUT, "max_length", read.max_length, 16..=16_384)?;
-        read.rows().check(&ABOUT)?;
+        read.drawn.check(&ABOUT)?;
         Ok(read)
-    }
-
-    fn rows(&self) -> Rows {
-        Rows {
-            train: self.train,
-            val: self.val,
-            test: self.test,
-        }
     }
 }
 
@@ -134,8 +121,8 @@ impl Task for Text {
         format!("{}\n{opinion}\n", text.join("\n"))
     }
 
-    fn verify(&self, splits: &Splits, _progress: &dyn Progress) -> Vec<Check> {
-        facts::check(&splits.manifest, &published::known())
+    fn known(&self) -> Vec<Fact> {
+        published::known()
     }
 }
 

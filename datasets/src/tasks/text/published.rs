@@ -5,9 +5,8 @@ use std::collections::HashSet;
 use super::ABOUT;
 use super::reviews::{self, Hash, Review, Reviews};
 use crate::error::Result;
-use crate::facts::Known;
 use crate::locate::{Form, Wanted, locate};
-use crate::{Part, Protocol, Request, Sink};
+use crate::{Fact, Part, Protocol, Request, Sink};
 
 /// The name of the published archive.
 pub(super) const ARCHIVE: &str = "aclImdb_v1.tar.gz";
@@ -51,11 +50,9 @@ static KNOWN: [(&str, &str); 13] = [
     ("texts in both", "123"),
 ];
 
-/// The same, for [`facts::check`](crate::facts::check).
-pub(super) fn known() -> Vec<Known> {
-    KNOWN
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec()
+/// The same, for [`Task::known`](crate::Task::known).
+pub(super) fn known() -> Vec<Fact> {
+    KNOWN.map(|(name, value)| Fact::new(name, value)).to_vec()
 }
 
 /// Reads whatever form of the reviews lies at `request.raw`, and writes them cut to `max_length`.

@@ -12,11 +12,9 @@ const HOPE: &[u8] = b"Hope";
 const FEAR: &[u8] = b"Fear";
 
 pub(super) fn draw(options: &Options, progress: &dyn Progress, sink: &mut Sink) -> Result<()> {
-    options
-        .rows()
-        .draw(&ABOUT, options.seed, progress, |part, rng, label| {
-            sink.row(part, &[&draw_text(rng, options.max_length, label)], label)
-        })
+    options.drawn.draw(&ABOUT, progress, |part, rng, label| {
+        sink.row(part, &[&draw_text(rng, options.max_length, label)], label)
+    })
 }
 
 fn draw_text(rng: &mut ChaCha8Rng, max_length: u32, label: u8) -> Vec<u8> {

@@ -136,7 +136,7 @@ fn missing(about: &About, size: Size, difficulty: Difficulty, path: &Path) -> Er
         ),
         path: path.to_owned(),
         command: format!(
-            "lra data make {} --source official --from <lra_release folder or archive>",
+            "lra data make {} --from FOLDER or ARCHIVE of the release (lra_release.gz)",
             about.name
         ),
         stand_in: Some("--source generated".to_owned()),

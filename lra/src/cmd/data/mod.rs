@@ -1,9 +1,11 @@
 //! `lra data`: build, prove, list and look at data.
 
+mod list;
+
 use std::path::Path;
 use std::process::ExitCode;
 
-use datasets::{Part, Picture, Split, Splits, Store, Summary, Task};
+use datasets::{Part, Picture, Source, Split, Splits, Store, Summary, Task};
 use serde_json::json;
 
 use crate::cli::{DataChoice, DataPlace, DataVerb, SplitName};
@@ -17,7 +19,7 @@ use crate::{fetch, names, overlay, process};
 pub fn run(verb: &DataVerb) -> Result<ExitCode> {
     process::set_up(0)?;
     match verb {
-        DataVerb::List { place, json } => list(place, *json),
+        DataVerb::List { place, json } => list::run(place, *json),
         DataVerb::Fetch { task, from, place } => fetch_files(task, from.as_deref(), place),
         DataVerb::Make {
             choice,
@@ -25,26 +27,16 @@ pub fn run(verb: &DataVerb) -> Result<ExitCode> {
             force,
             allow_partial,
         } => {
-            let extra = allow_partial.then_some("data.allow_partial=true");
-            make(choice, extra, from.as_deref(), *force)
+            let chosen = Chosen::resolve(choice, from.as_deref(), *allow_partial)?;
+            make(&chosen, from.as_deref(), *force, choice.json)
         }
-        DataVerb::Verify { choice } => {
-            let chosen = Chosen::resolve(choice, None)?;
-            let verification =
-                chosen
-                    .store
-                    .verify(chosen.task, &chosen.key, &Reporter::new(false))?;
-            if choice.json {
-                cmd::print_json(&verification)?
-            } else {
-                cmd::print(&verification.to_string())?
-            }
-            // Damaged data is a data error, not a failed comparison.
-            Ok(if verification.passed() {
-                ExitCode::SUCCESS
-            } else {
-                Class::Data.into()
-            })
+        DataVerb::Verify {
+            choice,
+            from,
+            allow_partial,
+        } => {
+            let chosen = Chosen::resolve(choice, from.as_deref(), *allow_partial)?;
+            verify(&chosen, from.as_deref(), choice.json)
         }
         DataVerb::Show {
             choice,
@@ -80,13 +72,7 @@ fn fetch_files(task: &str, from: Option<&str>, place: &DataPlace) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-fn make(
-    choice: &DataChoice,
-    extra: Option<&str>,
-    from: Option<&Path>,
-    force: bool,
-) -> Result<ExitCode> {
-    let chosen = Chosen::resolve(choice, extra)?;
+fn make(chosen: &Chosen, from: Option<&Path>, force: bool, json: bool) -> Result<ExitCode> {
     let reporter = Reporter::new(false);
     let (task, key) = (chosen.task, &chosen.key);
     let splits = if force {
@@ -95,12 +81,31 @@ fn make(
         chosen.store.open_or_build(task, key, from, &reporter)?
     };
     let folder = chosen.store.folder(task, key);
-    if choice.json {
+    if json {
         cmd::print_json(&json!({ "folder": folder, "manifest": splits.manifest }))?;
     } else {
         cmd::print(&format!("{}\n{}", folder.display(), overview(&splits)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn verify(chosen: &Chosen, from: Option<&Path>, json: bool) -> Result<ExitCode> {
+    let (task, key, reporter) = (chosen.task, &chosen.key, Reporter::new(false));
+    let verification = match from {
+        Some(raw) => chosen.store.verify_raw(task, key, raw, &reporter)?,
+        None => chosen.store.verify(task, key, &reporter)?,
+    };
+    if json {
+        cmd::print_json(&verification)?
+    } else {
+        cmd::print(&verification.to_string())?
+    }
+    // Damaged data is a data error, not a failed comparison.
+    Ok(if verification.passed() {
+        ExitCode::SUCCESS
+    } else {
+        Class::Data.into()
+    })
 }
 
 /// A task with the key of its data.
@@ -111,10 +116,22 @@ struct Chosen {
 }
 
 impl Chosen {
-    fn resolve(choice: &DataChoice, extra: Option<&str>) -> Result<Self> {
+    /// `from` is where raw files are read from; only published files are read at all.
+    fn resolve(choice: &DataChoice, from: Option<&Path>, allow_partial: bool) -> Result<Self> {
         let task = *names::find("task", &choice.task, datasets::TASKS, |task| {
             task.about().name
         })?;
+        let source = match (choice.source, from) {
+            (None, Some(_)) => Source::Official,
+            (Some(source), Some(from)) if source != Source::Official => {
+                return Err(Error::usage(format!(
+                    "--from {}: {source} data is drawn here and reads no files",
+                    from.display()
+                )));
+            }
+            (given, _) => given.unwrap_or(task.about().sources[0]),
+        };
+        let extra = allow_partial.then_some("data.allow_partial=true");
         let mut settings = json!({ "data": task.defaults() });
         if let Some(recipe) = &choice.recipe {
             let recipe = Recipe::load(recipe)?;
@@ -129,7 +146,7 @@ impl Chosen {
             )?;
         }
         let key = datasets::Key {
-            source: choice.source.unwrap_or(task.about().sources[0]),
+            source,
             protocol: choice.protocol,
             options: settings["data"].take(),
         };
@@ -160,7 +177,7 @@ fn overview(splits: &Splits) -> String {
 }
 
 fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -> Result<ExitCode> {
-    let chosen = Chosen::resolve(choice, None)?;
+    let chosen = Chosen::resolve(choice, None, false)?;
     let splits =
         chosen
             .store
@@ -231,58 +248,4 @@ fn contact_sheet(task: &dyn Task, rows: &Split, first: usize) -> Result<Vec<u8>>
         })
         .collect();
     datasets::contact_sheet(&pictures, SHEET.1).during(Class::Data, "drawing the contact sheet")
-}
-
-fn list(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
-    let root = place.path();
-    let entries = Store::new(&root).list()?;
-    if as_json {
-        let entries: Vec<_> = entries
-            .iter()
-            .map(|entry| match &entry.manifest {
-                Ok(manifest) => json!({ "folder": entry.folder, "bytes": entry.bytes, "manifest": manifest }),
-                Err(error) => json!({ "folder": entry.folder, "bytes": entry.bytes, "error": error.to_string() }),
-            })
-            .collect();
-        cmd::print_json(&entries)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut text = format!("{}\n", root.display());
-    for task in datasets::TASKS {
-        let about = task.about();
-        let mut found = false;
-        for entry in &entries {
-            let Ok(manifest) = &entry.manifest else {
-                continue;
-            };
-            if manifest.task != about.name {
-                continue;
-            }
-            found = true;
-            let name = entry
-                .folder
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy();
-            let size = entry.bytes as f64 / 1e6;
-            text.push_str(&format!(
-                "  {:<16} {:>9.1} MB  {}, {name}\n",
-                manifest.label, size, manifest.protocol
-            ));
-        }
-        if !found {
-            let source = about.sources[0];
-            text.push_str(&format!(
-                "  {:<16}      none yet  lra data make {} --source {source}\n",
-                about.name, about.name
-            ));
-        }
-    }
-    for entry in &entries {
-        if let Err(error) = &entry.manifest {
-            text.push_str(&format!("  damaged: {error}\n"));
-        }
-    }
-    cmd::print(&text)?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,161 @@
+//! `lra data list`: what there is of every task, and the command for what is not.
+
+use std::process::ExitCode;
+
+use datasets::{Entry, Key, Manifest, Part, Source, Store, Task};
+use serde_json::{Value, json};
+
+use crate::cli::DataPlace;
+use crate::cmd;
+use crate::error::Result;
+
+/// Runs the command.
+pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
+    let root = place.path();
+    let store = Store::new(&root);
+    let entries = store.list()?;
+    if as_json {
+        let missing: Vec<Value> = datasets::TASKS
+            .iter()
+            .flat_map(|&task| missing(&store, task, &entries))
+            .map(
+                |Missing {
+                     task,
+                     source,
+                     state,
+                     command,
+                 }| {
+                    json!({ "task": task, "source": source, "state": state, "command": command })
+                },
+            )
+            .collect();
+        let entries: Vec<Value> = entries.iter().map(as_value).collect();
+        cmd::print_json(&json!({ "folder": root, "entries": entries, "missing": missing }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let labels = entries.iter().flat_map(|entry| &entry.manifest);
+    let names = datasets::TASKS.iter().map(|task| task.about().name);
+    let width = labels
+        .map(|manifest| manifest.label.as_str())
+        .chain(names)
+        .map(str::len)
+        .max()
+        .unwrap_or_default();
+    let mut text = format!(
+        "data in {}\n\n{:<width$}  {:<10} {:<8}{:>23}{:>9}  digest\n",
+        root.display(),
+        "data",
+        "source",
+        "protocol",
+        "train / val / test",
+        "MB"
+    );
+    for &task in datasets::TASKS {
+        for (manifest, entry) in of_task(task, &entries) {
+            text += &line(manifest, entry, width);
+        }
+        for absent in missing(&store, task, &entries) {
+            let Missing {
+                task,
+                source,
+                state,
+                command,
+            } = absent;
+            text += &format!("{task:<width$}  {source:<10} {state}: {command}\n");
+        }
+    }
+    for entry in &entries {
+        if let Err(error) = &entry.manifest {
+            text += &format!("\ndamaged: {error}\n");
+        }
+    }
+    cmd::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(manifest: &Manifest, entry: &Entry, width: usize) -> String {
+    let rows = Part::ALL.map(|part| manifest.splits.get(part).rows.to_string());
+    format!(
+        "{:<width$}  {:<10} {:<8}{:>23}{:>9.1}  {}{}\n",
+        manifest.label,
+        manifest.source,
+        manifest.protocol,
+        rows.join(" / "),
+        entry.bytes as f64 / 1e6,
+        &manifest.digest[..manifest.digest.len().min(8)],
+        if manifest.partial { "  partial" } else { "" },
+    )
+}
+
+fn as_value(entry: &Entry) -> Value {
+    match &entry.manifest {
+        Ok(manifest) => {
+            json!({ "folder": entry.folder, "bytes": entry.bytes, "manifest": manifest })
+        }
+        Err(error) => {
+            json!({ "folder": entry.folder, "bytes": entry.bytes, "error": error.to_string() })
+        }
+    }
+}
+
+/// The entries of a task that say what they are.
+fn of_task<'a>(
+    task: &dyn Task,
+    entries: &'a [Entry],
+) -> impl Iterator<Item = (&'a Manifest, &'a Entry)> {
+    let name = task.about().name;
+    entries
+        .iter()
+        .filter_map(|entry| Some((entry.manifest.as_ref().ok()?, entry)))
+        .filter(move |(manifest, _)| manifest.task == name)
+}
+
+/// A source of a task of which there is no data.
+struct Missing {
+    task: &'static str,
+    source: Source,
+    state: &'static str,
+    command: String,
+}
+
+fn missing(store: &Store, task: &'static dyn Task, entries: &[Entry]) -> Vec<Missing> {
+    let about = task.about();
+    let absent =
+        |source: &&Source| of_task(task, entries).all(|(manifest, _)| manifest.source != **source);
+    let missing = about.sources.iter().filter(absent);
+    missing
+        .map(|&source| {
+            let key = Key {
+                source,
+                ..Key::default_of(task)
+            };
+            let make = key.make_command(task);
+            let (state, command) = match source {
+                Source::Official if has_files(store, task) => ("not built yet", make),
+                Source::Official if task.remote().is_empty() => {
+                    let make = format!("lra data make {} --from FOLDER or ARCHIVE", about.name);
+                    ("not here", make)
+                }
+                Source::Official => ("not here", format!("lra data fetch {}", about.name)),
+                _ if store.begun(task, &key) => ("interrupted, goes on with", make),
+                _ => ("not made yet", make),
+            };
+            Missing {
+                task: about.name,
+                source,
+                state,
+                command,
+            }
+        })
+        .collect()
+}
+
+/// Whether something lies where published files of the task are looked for.
+fn has_files(store: &Store, task: &dyn Task) -> bool {
+    let items = std::fs::read_dir(store.raw(task));
+    items.is_ok_and(|items| {
+        items
+            .flatten()
+            .any(|item| !item.file_name().to_string_lossy().contains(".part"))
+    })
+}

@@ -1,0 +1,145 @@
+//! `lra data`, as a person types it.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::time::Duration;
+
+use common::Place;
+use serde_json::Value;
+
+/// Twelve reviews, in the published layout.
+fn reviews(place: &Place) {
+    for split in ["train", "test"] {
+        for (class, rating) in [("neg", 2), ("pos", 9)] {
+            let folder = place.path().join("reviews/aclImdb").join(split).join(class);
+            fs::create_dir_all(&folder).unwrap();
+            for number in 0..30 {
+                let name = format!("{number}_{rating}.txt");
+                fs::write(folder.join(name), format!("{split} {class} {number}")).unwrap();
+            }
+        }
+    }
+}
+
+fn line<'a>(text: &'a str, starts: &str) -> &'a str {
+    let found = text.lines().find(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        words.join(" ").starts_with(starts)
+    });
+    found.unwrap_or_else(|| panic!("no line `{starts}` in\n{text}"))
+}
+
+#[test]
+fn the_list_says_what_there_is_and_how_to_get_the_rest() {
+    let place = Place::new();
+    let empty = place.ok("data list");
+    assert!(line(&empty, "text official").ends_with("not here: lra data fetch text"));
+    assert!(line(&empty, "text synthetic").contains("lra data make text --source synthetic"));
+    assert!(line(&empty, "listops generated").contains("lra data make listops"));
+    assert!(line(&empty, "pathx official").contains("lra data make pathx --from"));
+
+    reviews(&place);
+    place.ok("data make text --from reviews");
+    let listed = place.ok("data list");
+    let text = line(&listed, "text official clean");
+    assert!(
+        text.contains(" / 60") && text.ends_with("partial"),
+        "{text}"
+    );
+    assert!(!listed.contains("lra data fetch text"));
+    assert!(
+        listed.lines().all(|line| line.chars().count() <= 100),
+        "{listed}"
+    );
+
+    let json: Value = serde_json::from_str(&place.ok("data list --json")).unwrap();
+    assert_eq!(json["entries"][0]["manifest"]["task"], "text");
+    assert!(
+        json["missing"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|missing| missing["task"] == "image")
+    );
+    // Every command that is offered is one that the program has.
+    for missing in json["missing"].as_array().unwrap() {
+        let command = missing["command"].as_str().unwrap();
+        let verb = command.split(' ').nth(2).unwrap();
+        assert!(["make", "fetch"].contains(&verb), "{command}");
+    }
+}
+
+#[test]
+fn raw_files_are_official_data_and_are_verified_where_they_lie() {
+    let place = Place::new();
+    reviews(&place);
+    let said = place.ok("data verify text --from reviews");
+    assert!(
+        said.contains("raw files: train: reviews") && said.contains("instead of"),
+        "{said}"
+    );
+    assert_eq!(fs::read_dir(place.path().join("data")).unwrap().count(), 0);
+    let refused = place.fails(2, "data make pathfinder --source generated --from reviews");
+    assert!(
+        refused.contains("generated data is drawn here and reads no files"),
+        "{refused}"
+    );
+    let refused = place.fails(3, "data make pathx --from reviews");
+    assert!(
+        refused.contains("pathfinder128/curv_contour_length_14"),
+        "{refused}"
+    );
+    fs::write(
+        place.path().join("reviews/aclImdb/train/pos/0_5.txt"),
+        "so so",
+    )
+    .unwrap();
+    let refused = place.fails(3, "data make text --from reviews");
+    assert!(refused.contains("train/pos/0_5.txt") && refused.contains("lra data fetch text"));
+}
+
+#[test]
+fn a_killed_build_goes_on_and_gives_the_same_bytes() {
+    let place = Place::new();
+    // Two parts of 1,024 images and two of one image each.
+    let make = "data make pathfinder --set data.difficulty=\"intermediate\" --set data.train=2048 \
+                --set data.val=1 --set data.test=1 --json --data";
+    let parts = |data: &str| {
+        let items = fs::read_dir(place.path().join(data).join("store"));
+        let parts = items
+            .into_iter()
+            .flatten()
+            .flatten()
+            .find(|item| item.file_name().to_string_lossy().starts_with(".parts-"));
+        parts.map_or(0, |folder| {
+            fs::read_dir(folder.path()).into_iter().flatten().count()
+        })
+    };
+    let mut child = place
+        .command(&format!("{make} killed"))
+        .env("RAYON_NUM_THREADS", "1")
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    while parts("killed") == 0 {
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "it ended before it could be killed"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let digest = |data: &str| {
+        let made: Value = serde_json::from_str(&place.ok(&format!("{make} {data}"))).unwrap();
+        made["manifest"]["digest"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(digest("killed"), digest("whole"));
+    assert_eq!(
+        parts("killed"),
+        0,
+        "the parts of a complete entry are removed"
+    );
+}
