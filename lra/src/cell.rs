@@ -19,7 +19,7 @@ use crate::signals::Stop;
 use crate::spec::Resolved;
 use crate::timing::Timings;
 use crate::train::{Ending, Fit};
-use crate::{banner, device, host, memory};
+use crate::{banner, device, host};
 
 /// What to do with a folder that already holds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct Surroundings<'a> {
     pub device: &'a Device,
     /// What to do with an earlier run of the same id.
     pub earlier: Earlier,
+    /// Whether to write event files for TensorBoard too.
+    pub tensorboard: bool,
     /// What the user sees.
     pub reporter: &'a Reporter,
     /// Whether to stop early.
@@ -75,6 +77,7 @@ fn run_id(resolved: &Resolved, shape: &Shape) -> String {
 /// Trains and scores a cell, or picks it up from where it was left.
 pub fn run(resolved: &Resolved, around: &Surroundings<'_>) -> Result<Finished> {
     let spec = &resolved.spec;
+    device::set_precision(around.device, spec.train.precision)?;
     let shape = resolved.task.shape(&spec.data)?;
     let folder = RunFolder::open(around.out, &run_id(resolved, &shape))?;
     let resumes = match (folder.found()?, around.earlier) {
@@ -117,7 +120,7 @@ fn train(
 ) -> Result<Finished> {
     let spec = &resolved.spec;
     let baselines = resolved.task.baselines(&splits);
-    memory::reset_peak();
+    device::reset_peak(around.device);
     let parameters = Parameters::new(spec.cell.seed, around.device, DType::F32);
     let (model_shape, options) = (resolved.model_shape(shape), resolved.model_options());
     let classifier = Classifier::new(resolved.model, &model_shape, &options, &parameters);
@@ -151,6 +154,7 @@ fn train(
         reporter: around.reporter,
         stop: around.stop,
         work,
+        tensorboard: around.tensorboard,
         full: Full::of(resolved, &splits, work.passes() * flops as f64)?,
     };
     let guard = CeilingGuard::arm(folder, &draft);
@@ -160,12 +164,15 @@ fn train(
 
     let step_flops = 3 * classifier.flops(spec.train.batch, shape.max_length);
     let record = match trained {
-        Ok((state, ending)) => {
-            completed(draft, resolved, shape, folder, &state, &ending, step_flops)?
+        Ok(trained) => {
+            let method = device::method(around.device);
+            completed(draft, resolved, shape, folder, &trained, step_flops, method)?
         }
         Err(error) => {
-            let outcome = Outcome::Failed {
-                reason: format!("{error:#}"),
+            let reason = format!("{error:#}");
+            let outcome = match device::is_out_of_memory(&error) {
+                true => Outcome::OutOfMemory { reason },
+                false => Outcome::Failed { reason },
             };
             let record = Record {
                 outcome,
@@ -240,7 +247,7 @@ fn draft(
         },
         seed: spec.cell.seed,
         spec_digest: spec.digest(),
-        precision: "f32".to_owned(),
+        precision: spec.train.precision.to_string(),
         device: device.clone(),
         threads: rayon::current_num_threads(),
         scores: None,
@@ -253,7 +260,10 @@ fn draft(
             .collect(),
         speed: None,
         memory: None,
-        host: host::describe(&device),
+        host: record::Host {
+            driver: device::driver(around.device),
+            ..host::describe(&device)
+        },
         versions: host::versions(),
         revision: host::revision(),
     }
@@ -278,9 +288,9 @@ fn completed(
     resolved: &Resolved,
     shape: &Shape,
     folder: &RunFolder,
-    state: &State,
-    ending: &Ending,
+    (state, ending): &(State, Ending),
     step_flops: u64,
+    memory_method: &str,
 ) -> Result<Record> {
     let timings = Timings::read(&folder.file("timings.jsonl")).class(Class::Run)?;
     let mut scores = record::Scores {
@@ -325,7 +335,8 @@ fn completed(
     let memory = record::Memory {
         peak_bytes: timings.peak_bytes,
         resident_bytes: timings.resident_bytes,
-        method: memory::METHOD.to_owned(),
+        method: memory_method.to_owned(),
+        driver_bytes: timings.driver_bytes,
     };
     Ok(Record {
         outcome,

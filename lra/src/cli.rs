@@ -34,7 +34,7 @@ pub enum Verb {
     Report(ReportArgs),
     /// Hold the runs of a folder against a baseline; exit code 1 if any cell got worse
     Check(CheckArgs),
-    /// What there is: tasks, models, recipes, published results
+    /// What there is: tasks, models, recipes, published results, devices
     List(ListArgs),
     /// Hold mixers to other people's implementations, by case files
     Parity(ParityArgs),
@@ -81,7 +81,10 @@ pub struct RunArgs {
     /// Where the data comes from: generated, official or synthetic [default: the task's own]
     #[arg(long)]
     pub source: Option<Source>,
-    /// Device: auto or cpu
+    /// How matrices are multiplied: f32, or tf32 on NVIDIA GPUs (the same as --set train.precision=P)
+    #[arg(long, value_name = "P")]
+    pub precision: Option<String>,
+    /// Device: auto, cpu or cuda:N (see `lra list devices`)
     #[arg(long, default_value = "auto")]
     pub device: String,
     /// Worker threads; 0 means all cores
@@ -101,6 +104,9 @@ pub struct RunArgs {
     /// Start over, whatever the run folder holds
     #[arg(long)]
     pub force: bool,
+    /// Write event files for TensorBoard into each run's folder too
+    #[arg(long)]
+    pub tensorboard: bool,
     /// Print the record as JSON instead of tables (a list of records with --seeds)
     #[arg(long)]
     pub json: bool,
@@ -221,20 +227,35 @@ pub enum SplitName {
     Test,
 }
 
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  lra report                                          accuracy, speed and memory of the runs under runs/
+  lra report --table comparison --against mega        differences and verdicts beside a published source
+  lra report --format html --output report.html       one page with charts, for a browser
+  lra report --charts plots                           learning curves and bubbles as SVG and PNG
+  lra report --splice README.md                       keep the tables of a Markdown file fresh";
+
 #[derive(Debug, Args)]
+#[command(after_help = REPORT_EXAMPLES)]
 pub struct ReportArgs {
     /// Folder of run folders
     #[arg(default_value = "runs")]
     pub dir: PathBuf,
-    /// Which table [default: all three]
-    #[arg(long, value_name = "accuracy|speed|memory")]
+    /// Which table: accuracy, speed, memory, averages or comparison [default: the first three]
+    #[arg(long, value_name = "NAME")]
     pub table: Option<Kind>,
     /// Published results to set beside ours (see `lra list published`)
     #[arg(long, default_value = "tay2021", value_name = "KEY")]
     pub against: String,
-    /// How to write the tables: text, markdown, csv, json or latex
+    /// How to write the tables: text, markdown, csv, json, latex or html (one page with charts, opens offline)
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
+    /// Write to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write every chart into a folder too, as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    pub charts: Option<PathBuf>,
     /// Put the tables between the markers of a Markdown file instead of printing them
     #[arg(long, value_name = "FILE")]
     pub splice: Option<PathBuf>,
@@ -288,7 +309,15 @@ pub struct CheckArgs {
     pub strict: bool,
 }
 
+const LIST_EXAMPLES: &str = "\
+Examples:
+  lra list tasks
+  lra list models --recipe tay2021 --task text     sizes as in the 2021 configuration
+  lra list models --long reformer                  paper, equation, cost, options
+  lra list published --json | jq .";
+
 #[derive(Debug, Args)]
+#[command(after_help = LIST_EXAMPLES)]
 pub struct ListArgs {
     /// Which registry
     #[arg(value_enum)]
@@ -296,6 +325,12 @@ pub struct ListArgs {
     /// Print the documentation of one entry
     #[arg(long, value_name = "NAME")]
     pub long: Option<String>,
+    /// Count the models' parameters at this recipe [default: laptop]
+    #[arg(long)]
+    pub recipe: Option<String>,
+    /// ... and for this task [default: listops]
+    #[arg(long)]
+    pub task: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -311,12 +346,13 @@ pub struct ParityArgs {
     pub json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Registry {
     Tasks,
     Models,
     Recipes,
     Published,
+    Devices,
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>, String> {

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use candle_core::{DType, Device};
 use datasets::{Source, Splits};
-use models::{Classifier, Parameters};
 use serde_json::Value;
 
-use crate::error::{Class, Classify, Result};
+use crate::error::Result;
 use crate::recipe::Recipe;
 use crate::spec::{Resolved, TrainOptions, Wish};
 use crate::timing::{StepTime, Timings, for_people};
@@ -107,14 +105,7 @@ impl Full {
             rows("test", splits.test.len()),
         );
         let work = Work::new(&full.spec.train, val, test);
-        let weightless = Parameters::blank(&Device::Cpu, DType::F32);
-        let classifier = Classifier::new(
-            full.model,
-            &full.model_shape(&shape),
-            &full.model_options(),
-            &weightless,
-        );
-        let per_example = classifier.class(Class::Run)?.flops(1, shape.max_length);
+        let per_example = full.blank()?.0.flops(1, shape.max_length);
         Ok(Some(Full {
             recipe: recipe.clone(),
             label: shape.label,

@@ -29,6 +29,7 @@ mod run_folder;
 mod schedule;
 mod signals;
 mod spec;
+mod tensorboard;
 mod timing;
 mod train;
 

@@ -38,15 +38,41 @@ pub struct AdamW {
 /// Gradients of all parameters in path order, summed over micro-batches.
 pub struct Gradients(Vec<Option<Tensor>>);
 
+/// A norm, where it was computed: one on a GPU is not waited for until somebody reads it.
+pub enum Norm {
+    /// A number.
+    Host(f64),
+    /// A tensor of rank 0, f64.
+    Device(Tensor),
+}
+
+impl Norm {
+    /// The number; waits for the device.
+    pub fn read(&self) -> Result<f64> {
+        match self {
+            Norm::Host(norm) => Ok(*norm),
+            Norm::Device(norm) => norm.to_scalar::<f64>(),
+        }
+    }
+}
+
 impl Slot {
-    /// One update by candle's own operations: any device, any type.
-    fn update(&mut self, step: &kernels::AdamW, gradient: Option<Tensor>) -> Result<()> {
+    /// One update by candle's own operations: any device, any type. The gradient is multiplied by `scale`, rank 0.
+    fn update(
+        &mut self,
+        step: &kernels::AdamW,
+        gradient: Option<Tensor>,
+        scale: Option<&Tensor>,
+    ) -> Result<()> {
         let t = step.update as f64;
         let (correct1, correct2) = (1.0 - step.beta1.powf(t), 1.0 - step.beta2.powf(t));
         let mut first = (&self.first_moment * step.beta1)?;
         let mut second = (&self.second_moment * step.beta2)?;
         if let Some(gradient) = gradient {
-            let gradient = (gradient * step.scale)?;
+            let gradient = match scale {
+                Some(scale) => gradient.broadcast_mul(&scale.to_dtype(gradient.dtype())?)?,
+                None => gradient,
+            };
             first = (first + (&gradient * (1.0 - step.beta1))?)?;
             second = (second + (gradient.sqr()? * (1.0 - step.beta2))?)?;
         }
@@ -116,13 +142,18 @@ impl AdamW {
 
     /// Makes update number `update` (counted from 1) and returns the global L2 norm of the gradient before clipping.
     /// A parameter without a gradient is treated as having a zero one.
-    pub fn update(&mut self, gradients: Gradients, rate: f64, update: usize) -> Result<f64> {
+    pub fn update(&mut self, gradients: Gradients, rate: f64, update: usize) -> Result<Norm> {
         let norm = global_norm(&gradients)?;
-        let scale = if self.clip > 0.0 && norm > self.clip {
-            self.clip / norm
-        } else {
-            1.0
-        };
+        let (mut scale, mut scale_there) = (1.0, None);
+        if self.clip > 0.0 {
+            match &norm {
+                Norm::Host(norm) if *norm > self.clip => scale = self.clip / norm,
+                Norm::Host(_) => {}
+                Norm::Device(norm) => {
+                    scale_there = Some((norm.maximum(self.clip)?.recip()? * self.clip)?);
+                }
+            }
+        }
         for (slot, gradient) in self.slots.iter_mut().zip(gradients.0) {
             let step = kernels::AdamW {
                 beta1: self.beta1,
@@ -146,7 +177,7 @@ impl AdamW {
                     gradient.as_ref(),
                 )?;
             } else {
-                slot.update(&step, gradient)?;
+                slot.update(&step, gradient, scale_there.as_ref())?;
             }
         }
         Ok(norm)
@@ -158,20 +189,18 @@ fn is_matrix(path: &str, parameter: &Var) -> bool {
     parameter.rank() >= 2 && !path.starts_with("embed")
 }
 
-fn global_norm(gradients: &Gradients) -> Result<f64> {
-    let mut squares = 0.0;
-    for gradient in gradients.0.iter().flatten() {
-        squares += if kernels::supports(gradient) {
-            kernels::sum_of_squares(gradient)?
-        } else {
-            gradient
-                .sqr()?
-                .sum_all()?
-                .to_dtype(DType::F64)?
-                .to_scalar::<f64>()?
-        };
+/// The root of the sum of all squares: on the host where every gradient is one of the fused kernels', else on the device.
+fn global_norm(gradients: &Gradients) -> Result<Norm> {
+    let all = || gradients.0.iter().flatten();
+    if all().all(kernels::supports) {
+        let squares = all().map(kernels::sum_of_squares);
+        return Ok(Norm::Host(squares.sum::<Result<f64>>()?.sqrt()));
     }
-    Ok(squares.sqrt())
+    let mut squares = Vec::new();
+    for gradient in all() {
+        squares.push(gradient.sqr()?.sum_all()?.to_dtype(DType::F64)?);
+    }
+    Ok(Norm::Device(Tensor::stack(&squares, 0)?.sum_all()?.sqrt()?))
 }
 
 #[cfg(test)]
@@ -254,7 +283,11 @@ mod tests {
         };
         let mut with_clip = optimizer(&[0.0, 0.0], &clipped);
         assert_eq!(
-            with_clip.update(gradients(&[3.0, 4.0]), 0.1, 1).unwrap(),
+            with_clip
+                .update(gradients(&[3.0, 4.0]), 0.1, 1)
+                .unwrap()
+                .read()
+                .unwrap(),
             5.0
         );
         let mut by_hand = optimizer(
@@ -306,7 +339,7 @@ mod tests {
                 gradients(&values).0[0].as_ref().unwrap(),
             ))]);
             let norm = fused.update(gradient, 0.01, update + 1).unwrap();
-            assert!((norm - composed).abs() < 1e-6);
+            assert!((norm.read().unwrap() - composed.read().unwrap()).abs() < 1e-6);
         }
         let composed = wide.slots[0].parameter.to_vec1::<f64>().unwrap();
         let fused = fused.slots[0].parameter.to_vec1::<f32>().unwrap();

@@ -6,6 +6,7 @@
 //!                timings.jsonl            seconds per step and phase
 //!                checkpoint.safetensors   everything needed to go on
 //!                best.safetensors         the weights with the best validation score
+//!                tensorboard/             the same for TensorBoard, where asked for
 //!                record.json              the outcome, written last
 //!                run.lock                 held while a process works here
 //! ```
@@ -19,6 +20,7 @@ use serde::Serialize;
 use crate::checkpoint::write_whole;
 use crate::error::{Class, Classify, Error, Result};
 use crate::spec::Spec;
+use crate::tensorboard;
 
 /// A run's folder, locked for this process until dropped.
 pub struct RunFolder {
@@ -111,7 +113,13 @@ impl RunFolder {
                 _ => {}
             }
         }
-        Ok(())
+        let events = self.file(tensorboard::FOLDER);
+        match fs::remove_dir_all(&events) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).during(Class::Usage, format!("removing {}", events.display()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Saves the settings.

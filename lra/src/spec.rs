@@ -1,11 +1,12 @@
 //! A `Spec` holds every number that a run depends on: the task's options, overlaid by a recipe, overlaid by `--set`.
 //! It is frozen before anything runs, digested, and saved beside the record.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
+use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
-use models::Model;
 use models::options::{BlockOptions, EmbedOptions, HeadOptions};
+use models::{Classifier, Model, Parameters};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -65,6 +66,25 @@ pub enum Select {
     Last,
 }
 
+/// How matrices are multiplied. Everything else is computed in 32-bit floating point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// In 32-bit floating point.
+    F32,
+    /// By NVIDIA's tensor cores: products of numbers rounded to 10 bits behind the point, summed in 32-bit.
+    Tf32,
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Precision::F32 => "f32",
+            Precision::Tf32 => "tf32",
+        })
+    }
+}
+
 /// Which parameters weight decay applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -109,6 +129,8 @@ pub struct TrainOptions {
     pub eval_examples: usize,
     /// Which weights the test split is scored with.
     pub select: Select,
+    /// How matrices are multiplied; the same as `--precision`.
+    pub precision: Precision,
     /// Updates between checkpoints; 0 means at each evaluation.
     pub checkpoint_every: usize,
     /// Updates between lines of the metrics log.
@@ -135,6 +157,7 @@ impl Default for TrainOptions {
             eval_every: 100,
             eval_examples: 0,
             select: Select::Best,
+            precision: Precision::F32,
             checkpoint_every: 0,
             log_every: 10,
             speed_warmup: 5,
@@ -302,6 +325,15 @@ impl Wish<'_> {
 }
 
 impl Resolved {
+    /// The classifier without weights, to be asked about its size and cost, and its weightless parameters.
+    pub fn blank(&self) -> Result<(Classifier, Parameters)> {
+        let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
+        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        let classifier = Classifier::new(self.model, &shape, &self.model_options(), &parameters)
+            .class(Class::Usage)?;
+        Ok((classifier, parameters))
+    }
+
     /// What the task asks of the model.
     pub fn model_shape(&self, shape: &datasets::Shape) -> models::Shape {
         let about = self.task.about();

@@ -39,15 +39,17 @@ impl<'a> StepClock<'a> {
         }
     }
 
-    /// Runs `work` as part of a phase and waits for the device to finish it.
-    pub fn phase<T, E: From<candle_core::Error>>(
+    /// Runs `work` as part of a phase. A GPU is not waited for, so what it does there belongs to no phase.
+    pub fn phase<T, E>(
         &mut self,
         phase: Phase,
         work: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
         let began = Instant::now();
         let value = work()?;
-        self.device.synchronize()?;
+        if !self.device.is_cpu() {
+            return Ok(value);
+        }
         let seconds = began.elapsed().as_secs_f64();
         match phase {
             Phase::Transfer => self.phases.transfer += seconds,
@@ -91,8 +93,11 @@ pub struct Timings {
     pub phases: Phases,
     /// Largest number of resident bytes seen.
     pub resident_bytes: u64,
-    /// High-water mark of live heap bytes in the process that wrote the line.
+    /// High-water mark of the process that wrote the line, on its device.
     pub peak_bytes: u64,
+    /// Largest number of bytes in use by what the device's driver says.
+    #[serde(default)]
+    pub driver_bytes: Option<u64>,
 }
 
 impl Timings {
@@ -121,6 +126,7 @@ impl Timings {
             add(&mut sum.phases, &line.phases);
             sum.resident_bytes = sum.resident_bytes.max(line.resident_bytes);
             sum.peak_bytes = sum.peak_bytes.max(line.peak_bytes);
+            sum.driver_bytes = sum.driver_bytes.max(line.driver_bytes);
         }
         Ok(sum)
     }
@@ -146,10 +152,10 @@ impl Timings {
             backward,
             optimizer,
         } = self.phases;
-        if total > 0.0 {
-            ((total - transfer - forward - backward - optimizer) / total).max(0.0)
-        } else {
-            0.0
+        match transfer + forward + backward + optimizer {
+            // No phase was timed: nobody knows.
+            0.0 => f64::NAN,
+            phases => ((total - phases) / total).max(0.0),
         }
     }
 }

@@ -13,13 +13,14 @@ use crate::batch::{Feed, HostBatch, Layout};
 use crate::checkpoint::{self, Evaluation, Interval, State};
 use crate::estimate::{Full, Probe, Work};
 use crate::eval::{Score, Scorer};
-use crate::optim::{AdamW, Gradients};
+use crate::optim::{AdamW, Gradients, Norm};
 use crate::progress::Reporter;
 use crate::run_folder::{Log, RunFolder};
 use crate::signals::Stop;
 use crate::spec::{Select, Spec, TrainOptions};
+use crate::tensorboard::{self, Events};
 use crate::timing::{Phase, StepClock, StepTime, Timings};
-use crate::{host, memory};
+use crate::{device, host};
 
 /// What a run works with.
 pub struct Fit<'a> {
@@ -45,6 +46,8 @@ pub struct Fit<'a> {
     pub stop: &'a Stop,
     /// How much there is to do, for telling how long it takes.
     pub work: Work,
+    /// Whether to write event files for TensorBoard too.
+    pub tensorboard: bool,
     /// For a reduced recipe, how much more the full one does.
     pub full: Option<Full>,
 }
@@ -80,8 +83,13 @@ impl Fit<'_> {
             self.reporter
                 .say(&format!("resuming after step {}", state.step));
         }
+        let events = self.folder.file(tensorboard::FOLDER);
         let mut session = Session {
             fit: self,
+            events: match self.tensorboard {
+                true => Some(Events::create(&events, state.step)?),
+                false => None,
+            },
             metrics: Log::open(self.folder.file(metrics::FILE), state.metrics_bytes)?,
             timings: Log::open(self.folder.file("timings.jsonl"), state.timings_bytes)?,
             optimizer,
@@ -89,6 +97,7 @@ impl Fit<'_> {
             pending: Timings::default(),
             probe: Probe::default(),
             line_began: Instant::now(),
+            unread: Vec::new(),
         };
         let ending = session.go()?;
         session.write_timings()?;
@@ -120,16 +129,23 @@ struct Session<'a> {
     optimizer: AdamW,
     state: State,
     metrics: Log,
+    events: Option<Events>,
     timings: Log,
     pending: Timings,
     probe: Probe,
     line_began: Instant,
+    unread: Vec<Unread>,
 }
 
-/// The sums of one training step.
-struct StepSums {
-    loss: f64,
-    gradient_norm: f64,
+/// A step whose results may still be under way on the device.
+struct Unread {
+    rows: usize,
+    /// Mean loss of each micro-batch, rank 0, and its number of rows.
+    losses: Vec<(Tensor, f64)>,
+    gradient_norm: Norm,
+    began: Instant,
+    time: StepTime,
+    warms_up: bool,
 }
 
 impl Session<'_> {
@@ -160,29 +176,27 @@ impl Session<'_> {
                 break;
             }
             if fit.stop.requested() {
+                if let Some(diverged) = self.settle()? {
+                    return Ok(diverged);
+                }
                 return self.interrupt();
             }
-            let (sums, time) = self.step(&feed)?;
-            let warms_up = step - first < options.speed_warmup;
-            self.pending.add(time, warms_up);
+            self.step(&feed, step - first < options.speed_warmup)?;
             let step = self.state.step;
-            for line in self
-                .probe
-                .add(time, warms_up, step, &fit.work, fit.full.as_ref())
+            // On the CPU a step is over when it returns. A GPU works on while the next steps are handed to it, and is
+            // waited for only where somebody looks.
+            let looked_at = [
+                options.log_every,
+                options.eval_period(),
+                options.checkpoint_period(),
+            ];
+            let looked_at = looked_at.iter().any(|period| step.is_multiple_of(*period))
+                || step == options.steps
+                || step - first == options.speed_warmup;
+            if (fit.device.is_cpu() || looked_at)
+                && let Some(diverged) = self.settle()?
             {
-                fit.reporter.say(&line);
-            }
-            if !(sums.loss.is_finite() && sums.gradient_norm.is_finite()) {
-                let what = if sums.loss.is_finite() {
-                    "gradient"
-                } else {
-                    "loss"
-                };
-                fit.reporter.stop();
-                return Ok(Ending::Diverged {
-                    step,
-                    reason: format!("the {what} is not finite"),
-                });
+                return Ok(diverged);
             }
             if step.is_multiple_of(options.log_every) || step == options.steps {
                 self.log()?;
@@ -192,19 +206,20 @@ impl Session<'_> {
     }
 
     /// One update.
-    fn step(&mut self, feed: &Feed) -> anyhow::Result<(StepSums, StepTime)> {
+    fn step(&mut self, feed: &Feed, warms_up: bool) -> anyhow::Result<()> {
         let fit = self.fit;
         let options = fit.options();
+        let began = Instant::now();
         let mut clock = StepClock::start(fit.device);
         let host = feed
             .next()
             .context("the thread that prepares batches was lost")?;
         let mut gradients = self.optimizer.no_gradients();
-        let mut loss = 0.0;
+        let mut losses = Vec::new();
         let rows = host.len();
         for first in (0..rows).step_by(options.forward_examples()) {
             let last = (first + options.forward_examples()).min(rows);
-            loss += self.micro_batch(&mut clock, &host, first..last, &mut gradients)?;
+            losses.push(self.micro_batch(&mut clock, &host, first..last, &mut gradients)?);
         }
         let rate =
             options
@@ -216,28 +231,72 @@ impl Session<'_> {
         })?;
         self.state.step = update;
         self.state.examples += rows as u64;
-        let interval = &mut self.state.interval;
-        interval.steps += 1;
-        interval.examples += rows;
-        interval.loss += loss;
-        interval.gradient_norm += gradient_norm;
-        Ok((
-            StepSums {
-                loss,
-                gradient_norm,
-            },
-            clock.stop(),
-        ))
+        self.unread.push(Unread {
+            rows,
+            losses,
+            gradient_norm,
+            began,
+            time: clock.stop(),
+            warms_up,
+        });
+        Ok(())
     }
 
-    /// Adds the gradients of some rows of a batch; returns the sum of their losses.
+    /// Reads what the steps since the last call came to, waiting for the device. Something if one of them diverged.
+    fn settle(&mut self) -> anyhow::Result<Option<Ending>> {
+        let fit = self.fit;
+        let unread = std::mem::take(&mut self.unread);
+        let mut sums = Vec::new();
+        for step in &unread {
+            let mut loss = 0.0;
+            for (mean, rows) in &step.losses {
+                loss += mean.to_dtype(DType::F64)?.to_scalar::<f64>()? * rows;
+            }
+            sums.push((loss, step.gradient_norm.read()?));
+        }
+        fit.device.synchronize()?;
+        // Steps that ran while the next ones were handed over have no times of their own, only an equal share.
+        let shared = unread.first().filter(|_| !fit.device.is_cpu());
+        let share = shared.map(|first| first.began.elapsed().as_secs_f64() / unread.len() as f64);
+        for (index, (step, (loss, gradient_norm))) in unread.iter().zip(sums).enumerate() {
+            let number = self.state.step + 1 + index - unread.len();
+            let seconds = share.unwrap_or(step.time.seconds);
+            let time = StepTime {
+                seconds,
+                ..step.time
+            };
+            self.pending.add(time, step.warms_up);
+            let told = self
+                .probe
+                .add(time, step.warms_up, number, &fit.work, fit.full.as_ref());
+            for line in told {
+                fit.reporter.say(&line);
+            }
+            let interval = &mut self.state.interval;
+            interval.steps += 1;
+            interval.examples += step.rows;
+            interval.loss += loss;
+            interval.gradient_norm += gradient_norm;
+            if !(loss.is_finite() && gradient_norm.is_finite()) {
+                let what = if loss.is_finite() { "gradient" } else { "loss" };
+                fit.reporter.stop();
+                return Ok(Some(Ending::Diverged {
+                    step: number,
+                    reason: format!("the {what} is not finite"),
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds the gradients of some rows of a batch; returns their mean loss and their number.
     fn micro_batch(
         &self,
         clock: &mut StepClock<'_>,
         host: &HostBatch,
         rows: std::ops::Range<usize>,
         gradients: &mut Gradients,
-    ) -> anyhow::Result<f64> {
+    ) -> anyhow::Result<(Tensor, f64)> {
         let fit = self.fit;
         let (count, total) = (rows.len() as f64, host.len() as f64);
         let context = Context::new(true, fit.draws(self.state.step, rows.start));
@@ -256,7 +315,7 @@ impl Session<'_> {
         clock.phase(Phase::Backward, || {
             self.optimizer.accumulate(gradients, weighted.backward()?)
         })?;
-        Ok(mean.to_dtype(DType::F64)?.to_scalar::<f64>()? * count)
+        Ok((mean.detach(), count))
     }
 
     /// Writes one line about the steps since the last one.
@@ -271,7 +330,7 @@ impl Session<'_> {
         let step = self.state.step;
         let loss = loss / examples as f64;
         self.state.train_loss = Some(loss);
-        self.metrics.line(&Line::Train {
+        self.note(Line::Train {
             step,
             loss,
             gradient_norm: gradient_norm / steps as f64,
@@ -282,6 +341,15 @@ impl Session<'_> {
         })?;
         self.fit.reporter.at(step as u64, &self.message());
         self.write_timings()
+    }
+
+    /// Writes a line into every log that is kept.
+    fn note(&mut self, line: Line) -> anyhow::Result<()> {
+        self.metrics.line(&line)?;
+        match &mut self.events {
+            Some(events) => events.line(&line),
+            None => Ok(()),
+        }
     }
 
     fn message(&self) -> String {
@@ -303,7 +371,8 @@ impl Session<'_> {
         line.step = self.state.step;
         line.wall = self.line_began.elapsed().as_secs_f64();
         line.resident_bytes = host::resident_bytes().unwrap_or(0);
-        line.peak_bytes = memory::peak() as u64;
+        let peak = device::peak(self.fit.device);
+        (line.peak_bytes, line.driver_bytes) = (peak.bytes, peak.driver_bytes);
         self.line_began = Instant::now();
         self.timings.line(&line)
     }
@@ -339,7 +408,7 @@ impl Session<'_> {
         };
         self.state.evaluations += 1;
         self.state.last = Some(evaluation);
-        self.metrics.line(&Line::Validation {
+        self.note(Line::Validation {
             step,
             loss,
             accuracy,

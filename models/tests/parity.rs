@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use candle_core::{Tensor, backprop::GradStore};
 use candle_nn::{AdamW, Optimizer as _, ParamsAdamW};
 use lra_models::{
-    Parameters, Result,
+    MODELS, Parameters, Result,
     parity::{Case, Optimizer, Row, Settings, Verdict},
 };
 
@@ -62,8 +62,11 @@ fn every_committed_case_agrees() {
             assert_eq!(row.verdict, Verdict::Ok, "{}: {row:?}", file.display());
         }
     }
-    for (mixer, count) in cases {
-        assert!(count >= 3, "{mixer} has only {count} cases");
+    for model in MODELS {
+        let count = cases.get(model.name).copied().unwrap_or(0);
+        // What no paper describes nobody else has written.
+        let wanted = if model.arxiv.is_empty() { 0 } else { 3 };
+        assert!(count >= wanted, "{} has only {count} cases", model.name);
     }
 }
 

@@ -83,6 +83,67 @@ fn parameters_are_as_many_as_in_the_published_configurations() {
     assert_eq!(vanilla(&shape(256, 10, 1024), &cifar), 248_458);
     let pathfinder = options("transformer", &sizes(4, 32, 4, 16, 32), Pooling::Mean);
     assert_eq!(vanilla(&shape(256, 2, 1024), &pathfinder), 26_530);
+    for (side, sizes, pooling, wanted) in [
+        (64, sizes(2, 32, 4, 32, 32), Pooling::Cls, 153_186),
+        (128, sizes(1, 32, 2, 16, 32), Pooling::Mean, 537_954),
+        (256, sizes(2, 32, 4, 32, 32), Pooling::Cls, 2_119_266),
+    ] {
+        let mut options = options("transformer", &sizes, pooling);
+        options.embed.positions = Positions::Learned;
+        assert_eq!(vanilla(&shape(256, 2, side * side), &options), wanted);
+    }
+}
+
+/// Longformer's count is that of its paper's form: the 2021 code has the projections of global positions too, and no use for them.
+#[test]
+fn models_of_other_sizes_are_as_large_as_in_the_published_code() {
+    let small = sizes(1, 128, 8, 64, 128);
+    let deep = sizes(4, 128, 4, 64, 128);
+    let narrow = sizes(4, 64, 8, 64, 64);
+    for (model, variant, cifar, wanted) in [
+        (
+            "linformer",
+            "tay2021",
+            (&small, Pooling::Cls),
+            [9_076_810, 3_550_786, 264_858],
+        ),
+        (
+            "synthesizer",
+            "tay2021",
+            (&small, Pooling::Cls),
+            [137_076_778, 19_518_738, 8_653_458],
+        ),
+        (
+            "reformer",
+            "tay2021",
+            (&narrow, Pooling::Cls),
+            [6_851_594, 2_962_434, 154_058],
+        ),
+        (
+            "longformer",
+            "paper",
+            (&deep, Pooling::Mean),
+            [12_094_474, 4_273_154, 545_418],
+        ),
+    ] {
+        let options = |sizes: &Sizes, pooling, positions| {
+            let mut options = options(model, sizes, pooling);
+            options.model["variant"] = variant.into();
+            options.embed.positions = positions;
+            options
+        };
+        let base = |sizes| options(sizes, Pooling::Cls, Positions::Sinusoid);
+        let found = [
+            count(model, &shape(17, 10, 2000), &base(&LISTOPS)),
+            count(model, &shape(257, 2, 1000), &base(&TEXT)),
+            count(
+                model,
+                &shape(256, 10, 1024),
+                &options(cifar.0, cifar.1, Positions::Learned),
+            ),
+        ];
+        assert_eq!(found, wanted, "{model}");
+    }
 }
 
 #[test]

@@ -8,7 +8,10 @@ use crate::{Error, Result};
 
 /// Replaces `path` by `bytes`: written to a temporary file beside it, flushed to the disk, renamed.
 /// A file that was there keeps its permissions.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+///
+/// # Errors
+/// The folder is missing, read-only or full.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

@@ -42,6 +42,14 @@ pub enum Error {
         /// Where and why reading stopped.
         reason: String,
     },
+    /// A chart could not be drawn.
+    #[error("the chart {name} cannot be drawn: {reason}")]
+    Chart {
+        /// Its name.
+        name: String,
+        /// The drawing library's reason.
+        reason: String,
+    },
     /// A page lacks the markers to splice between.
     #[error("{reason}")]
     Marker {

@@ -86,7 +86,8 @@ pub(crate) fn grouped(count: u64) -> String {
 
 /// Breaks words into lines of at most `width` characters. The first line is taken to begin after `first` of them;
 /// the others are indented by `indent` spaces. A word that is wider than a line is broken.
-pub(crate) fn wrap(text: &str, width: usize, first: usize, indent: usize) -> String {
+#[must_use]
+pub fn wrap(text: &str, width: usize, first: usize, indent: usize) -> String {
     let mut lines = String::new();
     let mut used = first;
     let mut fresh = true;

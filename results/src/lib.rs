@@ -10,10 +10,13 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod atomic;
+pub mod average;
+pub mod chart;
 pub mod check;
 mod error;
 mod format;
 pub mod metrics;
+pub mod page;
 mod pivot;
 pub mod published;
 pub mod record;
@@ -26,6 +29,8 @@ pub mod table;
 pub mod tables;
 pub mod verdict;
 
+pub use atomic::write;
 pub use error::{Error, Result};
+pub use format::wrap;
 pub use record::{Outcome, Record};
 pub use render::{Format, WIDTH};

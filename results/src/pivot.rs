@@ -83,6 +83,8 @@ pub(crate) struct Pivot<'a> {
     pub(crate) columns: Vec<String>,
     /// Per column: where its data comes from.
     pub(crate) origins: Vec<String>,
+    /// Per column: registry name of its task; empty for a stand-in, which is no task.
+    pub(crate) tasks: Vec<String>,
     /// The rows.
     pub(crate) rows: Vec<PivotRow<'a>>,
     /// Names of the dimensions that differ between rows, in the order of [`PivotRow::varying`].
@@ -114,6 +116,7 @@ struct Data<'a> {
     partial: bool,
     protocol: &'a str,
     digest: &'a str,
+    task: &'a str,
 }
 
 impl<'a> Data<'a> {
@@ -126,6 +129,7 @@ impl<'a> Data<'a> {
             partial: task.partial,
             protocol: &task.protocol,
             digest: &task.data_digest,
+            task: if task.synthetic() { "" } else { &task.name },
         }
     }
 
@@ -247,6 +251,7 @@ impl<'a> Pivot<'a> {
             revisions: revisions.into_iter().collect(),
             columns: data.iter().map(|one| one.header(&data)).collect(),
             origins: data.iter().map(Data::origin).collect(),
+            tasks: data.iter().map(|one| one.task.to_owned()).collect(),
             rows,
             varying: varying.iter().map(|i| dimensions[*i].name).collect(),
             constant,

@@ -339,6 +339,9 @@ pub struct Memory {
     pub resident_bytes: u64,
     /// How `peak_bytes` was measured, such as `live heap bytes, counting allocator`.
     pub method: String,
+    /// What the device's driver said was in use at most, other programs included; on GPUs only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_bytes: Option<u64>,
 }
 
 /// The machine a run took place on.

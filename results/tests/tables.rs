@@ -52,6 +52,33 @@ fn accuracies_stand_between_published_figures_and_trivial_baselines() {
 }
 
 #[test]
+fn comparisons_say_what_may_be_said() {
+    let mut records = dozen();
+    records.push(small(run("linear", 0, 0.35)));
+    insta::assert_snapshot!(text(table(Kind::Comparison, &records, Some(tay()))));
+}
+
+#[test]
+fn averages_by_every_convention() {
+    let tasks = [
+        ("text", 0.65),
+        ("retrieval", 0.6),
+        ("image", 0.42),
+        ("pathfinder", 0.7),
+    ];
+    let mut records = vec![run("transformer", 0, 0.37), run("performer", 0, 0.38)];
+    for (task, accuracy) in tasks {
+        records.push(on(run("transformer", 0, accuracy), task, "official", 2));
+    }
+    // Path-X at chance is a failure; a stand-in for a task is no score on it.
+    records.push(on(run("transformer", 0, 0.5), "pathx", "generated", 2));
+    for (task, accuracy) in tasks {
+        records.push(on(run("performer", 0, accuracy), task, "synthetic", 2));
+    }
+    insta::assert_snapshot!(text(table(Kind::Averages, &records, Some(tay()))));
+}
+
+#[test]
 fn speeds() {
     insta::assert_snapshot!(text(table(Kind::Speed, &dozen(), None)), @r#"
     Training speed, steps/s
@@ -459,7 +486,7 @@ fn text_fits_a_hundred_columns() {
             });
         }
     }
-    for kind in Kind::ALL {
+    for kind in Kind::USUAL {
         let text = text(table(kind, &records, Some(tay())));
         for line in text.lines() {
             let width = line.chars().count();
@@ -504,11 +531,11 @@ fn names_are_parsed_and_unknown_ones_answered() {
     let error = "pdf".parse::<Format>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "no format is called `pdf`; there are: text, markdown, csv, json, latex"
+        "no format is called `pdf`; there are: text, markdown, csv, json, latex, html"
     );
     let error = "size".parse::<Kind>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "no table is called `size`; there are: accuracy, speed, memory"
+        "no table is called `size`; there are: accuracy, speed, memory, averages, comparison"
     );
 }

@@ -32,8 +32,7 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     };
     let check = judge(&baseline, &now, &thresholds);
     if let Some(file) = &arguments.junit {
-        std::fs::write(file, junit(&check))
-            .during(Class::Data, format!("writing {}", file.display()))?;
+        results::write(file, junit(&check).as_bytes()).class(Class::Data)?;
     }
     cmd::print(&arguments.format.render(&[table(&check)]))?;
     Ok(match check.passed() {

@@ -2,15 +2,18 @@
 
 use std::process::ExitCode;
 
-use results::table::{Cell, Column, Row, Table};
-use results::{Format, published};
+use datasets::Protocol;
+
+use results::table::{Align, Cell, Column, Row, Table};
+use results::{Format, published, wrap};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{ListArgs, Registry};
-use crate::cmd;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::recipe::{RECIPES, Recipe};
+use crate::spec::Wish;
+use crate::{cmd, device};
 
 /// Runs the command.
 pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
@@ -18,11 +21,16 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
         cmd::print(&documentation(arguments.what, name)?)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let sizes = (arguments.recipe.as_deref(), arguments.task.as_deref());
+    if arguments.what != Registry::Models && sizes != (None, None) {
+        return Err(Error::usage("--recipe and --task apply to models"));
+    }
     let table = match arguments.what {
         Registry::Tasks => tasks(),
-        Registry::Models => models(),
+        Registry::Models => models(sizes.0.unwrap_or("laptop"), sizes.1.unwrap_or("listops"))?,
         Registry::Recipes => recipes()?,
         Registry::Published => published::listing(),
+        Registry::Devices => devices(),
     };
     if arguments.json {
         cmd::print_json(&objects(&table))?;
@@ -37,11 +45,16 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
     Ok(match what {
         Registry::Models => {
             let model = names::find("model", name, models::MODELS, |model| model.name)?;
-            format!(
-                "{}\n\noptions: {:#}",
-                model.documentation().trim(),
-                (model.defaults)()
-            )
+            let defaults = (model.defaults)();
+            let options = defaults.as_object().into_iter().flatten();
+            let options: String = options
+                .map(|(key, value)| format!("\n  model.{key} = {value}"))
+                .collect();
+            let options = match options.is_empty() {
+                true => "No options of its own.".to_owned(),
+                false => format!("Options (--set), with their defaults:{options}"),
+            };
+            format!("{}\n\n{options}", folded(model.documentation().trim()))
         }
         Registry::Tasks => {
             let task = names::find("task", name, datasets::TASKS, |task| task.about().name)?;
@@ -57,10 +70,54 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
         Registry::Recipes => names::find("recipe", name, RECIPES, |(name, _)| name)?
             .1
             .to_owned(),
-        Registry::Published => {
+        Registry::Published | Registry::Devices => {
             return Err(Error::usage("--long applies to tasks, models and recipes"));
         }
     })
+}
+
+fn devices() -> Table {
+    let (found, why_not) = device::list();
+    let rows = found.into_iter().map(|found| {
+        let gib = found.memory_bytes as f64 / (1u64 << 30) as f64;
+        Row::new(vec![
+            Cell::with(found.name.clone(), "name", found.name),
+            Cell::with(format!("{gib:.1} GiB"), "memory_bytes", found.memory_bytes),
+            Cell::with(found.driver.clone(), "driver", found.driver),
+            Cell::with(found.title.clone(), "title", found.title),
+        ])
+    });
+    let columns = ["device", "memory", "driver", "what"];
+    let mut table = listing("devices", "Devices", &columns, rows.collect());
+    table
+        .notes
+        .extend(why_not.map(|why| format!("No GPU: {why}.")));
+    table
+}
+
+/// The same with lines that a terminal holds. A sentence that goes on in the next line is joined; what is indented stays so.
+fn folded(text: &str) -> String {
+    const WIDTH: usize = 100;
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+        match lines.last_mut() {
+            Some(last) if prose(last) && prose(line) && !last.ends_with(['.', ':']) => {
+                *last += " ";
+                *last += line;
+            }
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    let fold = |line: &String| {
+        let words = line.trim_start();
+        let indent = line.len() - words.len();
+        if line.chars().count() <= WIDTH {
+            return line.clone();
+        }
+        format!("{}{}", &line[..indent], wrap(words, WIDTH, indent, indent))
+    };
+    lines.iter().map(fold).collect::<Vec<_>>().join("\n")
 }
 
 fn tasks() -> Table {
@@ -84,31 +141,53 @@ fn tasks() -> Table {
     listing("tasks", "Tasks", &columns, rows.collect())
 }
 
-fn models() -> Table {
-    let rows = models::MODELS.iter().map(|model| {
-        let masks = if model.masks_padding {
-            "masked"
-        } else {
-            "not masked"
-        };
-        Row::new(vec![
+/// One line per model, with its size at a recipe.
+fn models(recipe: &str, task: &str) -> Result<Table> {
+    let mut rows = Vec::new();
+    let mut label = String::new();
+    for model in models::MODELS {
+        let resolved = Wish {
+            task,
+            model: model.name,
+            recipe,
+            source: None,
+            protocol: Protocol::default(),
+            seed: 0,
+            assignments: &[],
+        }
+        .resolve()?;
+        label = resolved.task.shape(&resolved.spec.data)?.label;
+        let parameters = resolved.blank()?.1.elements();
+        let masked = if model.masks_padding { "yes" } else { "no" };
+        // Every model has its paper's form.
+        let other = model.variants.iter().filter(|name| **name != "paper");
+        let other: Vec<&str> = other.copied().collect();
+        let paper = format!("{} (arXiv:{})", model.paper, model.arxiv);
+        rows.push(Row::new(vec![
             Cell::with(model.name, "name", model.name),
             Cell::with(model.year.to_string(), "year", model.year),
+            Cell::with(model.arxiv, "paper", paper),
             Cell::with(model.time, "time", model.time),
             Cell::with(model.memory, "memory", model.memory),
-            Cell::with(masks, "masks_padding", model.masks_padding),
-            Cell::with(model.variants.join(", "), "variants", json!(model.variants)),
-            Cell::with(
-                model.paper,
-                "paper",
-                format!("{} (arXiv:{})", model.paper, model.arxiv),
-            ),
-        ])
-    });
+            Cell::with(masked, "masks_padding", model.masks_padding),
+            Cell::with(other.join(", "), "variants", json!(model.variants)),
+            Cell::with(parameters.to_string(), "parameters", parameters),
+        ]));
+    }
     let columns = [
-        "model", "year", "time", "memory", "padding", "variants", "paper",
+        "model", "year", "arXiv", "time", "memory", "masked", "variant", "weights",
     ];
-    listing("models", "Models", &columns, rows.collect())
+    let mut table = listing("models", "Models", &columns, rows);
+    table.columns[7].align = Align::Right;
+    table.notes = vec![
+        format!("weights: parameters at recipe {recipe} on {label} (--recipe, --task)."),
+        "masked: padding influences nothing that is read.".to_owned(),
+        "variant: what else model.variant may be (--set); tay2021 is what the 2021 code computed."
+            .to_owned(),
+        "lra list models --long NAME: the paper, the equation, the symbols, the options."
+            .to_owned(),
+    ];
+    Ok(table)
 }
 
 fn recipes() -> Result<Table> {

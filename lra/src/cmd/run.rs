@@ -34,6 +34,8 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             .micro_batch
             .map(|size| format!("train.micro_batch={size}")),
     );
+    let precision = arguments.precision.as_ref();
+    assignments.extend(precision.map(|precision| format!("train.precision={precision}")));
     let data = arguments.place.path();
     let surroundings = Surroundings {
         data: &data,
@@ -44,6 +46,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             (_, true) => Earlier::Replace,
             _ => Earlier::Keep,
         },
+        tensorboard: arguments.tensorboard,
         reporter: &reporter,
         stop: &stop,
     };
@@ -88,7 +91,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             _ => cmd::print_json(&records)?,
         }
     } else if several {
-        let tables = cmd::report::make(&Kind::ALL, &records, PUBLISHED)?;
+        let tables = cmd::report::make(&Kind::USUAL, &records, PUBLISHED)?;
         cmd::print(&Format::Text.render(&tables))?;
     }
     Ok(exit_code(&records))

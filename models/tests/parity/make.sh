@@ -4,16 +4,22 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 venv=${PARITY_VENV:-}
+# Only its Python files are wanted: its extensions do not build on current PyTorch.
+fast_transformers=pytorch-fast-transformers-0.4.0
 if [ -z "$venv" ]; then
     venv=$(mktemp -d)
     trap 'rm -rf "$venv"' EXIT
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --no-deps -r "$here/requirements.txt"
-    "$venv/bin/pip" install --quiet "torch==2.2.2"
+    "$venv/bin/pip" install --quiet "torch==2.2.2" setuptools
+    "$venv/bin/pip" download --quiet --no-deps --no-binary :all: --no-build-isolation --dest "$venv/src" \
+        pytorch-fast-transformers==0.4.0
+    tar -xzf "$venv/src/$fast_transformers.tar.gz" -C "$venv/src"
 fi
 cd "$here"
 [ $# -gt 0 ] || set -- make_*.py
 for script in "$@"; do
     echo "$script"
-    PYTHONDONTWRITEBYTECODE=1 CUDA_VISIBLE_DEVICES= "$venv/bin/python" "$script"
+    PYTHONPATH="$venv/src/$fast_transformers" PYTHONDONTWRITEBYTECODE=1 CUDA_VISIBLE_DEVICES= \
+        "$venv/bin/python" "$script"
 done

@@ -164,6 +164,11 @@ pub(crate) fn task_name(task: &str) -> String {
     task.replace(['-', '_'], "")
 }
 
+/// Whether a task is Path-X, where published tables print chance as a failure.
+pub(crate) fn is_path_x(task: &str) -> bool {
+    task_name(task) == "pathx"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 pub use compare::{Comparison, compare};
 pub use labels::{MODELS, TASKS};
-pub(crate) use labels::{model_rank, task_rank};
+pub(crate) use labels::{is_path_x, model_rank, task_rank};
 
 use crate::table::{Cell, Column, Row, Table};
 use crate::{Error, Result};

@@ -1,6 +1,7 @@
 //! The forms a table takes, one per file.
 
 mod csv;
+mod html;
 mod json;
 mod latex;
 mod markdown;
@@ -25,6 +26,8 @@ pub enum Format {
     Json,
     /// For papers; needs the package `booktabs`.
     Latex,
+    /// For browsers: one file, tables that sort.
+    Html,
 }
 
 /// Columns of the narrowest terminal that text is made for.
@@ -32,18 +35,20 @@ pub const WIDTH: usize = 100;
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 5] = [
+    pub const ALL: [Format; 6] = [
         Format::Text,
         Format::Markdown,
         Format::Csv,
         Format::Json,
         Format::Latex,
+        Format::Html,
     ];
 
     /// Renders tables one below the other; the text ends with a line feed.
     pub fn render(self, tables: &[Table]) -> String {
         let each: fn(&Table) -> String = match self {
             Format::Json => return json::render(tables),
+            Format::Html => return html::render(tables),
             Format::Text => text::render,
             Format::Markdown => markdown::render,
             Format::Csv => csv::render,
@@ -62,6 +67,7 @@ impl fmt::Display for Format {
             Format::Csv => "csv",
             Format::Json => "json",
             Format::Latex => "latex",
+            Format::Html => "html",
         })
     }
 }

@@ -87,6 +87,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             peak_bytes: (174 + seed) << 20,
             resident_bytes: 229 << 20,
             method: "live heap bytes, counting allocator".to_owned(),
+            driver_bytes: None,
         }),
         host: Host {
             cpu: "AMD EPYC 9V74".to_owned(),

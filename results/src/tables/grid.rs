@@ -1,10 +1,8 @@
 //! The three tables that people come for: accuracy, speed, memory.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde_json::json;
 
+use super::capped;
 use crate::format::{self, ByteUnit};
 use crate::pivot::{MACHINE, METHOD, Pivot, PivotRow, TRAINING};
 use crate::published::{Comparison, Source, compare};
@@ -12,53 +10,33 @@ use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::table::{Cell, Column, Row, Table};
 use crate::verdict::Verdict;
-use crate::{Error, Result};
 
-/// Which table.
+/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Test accuracy in percent, with the trivial baselines and published figures.
+pub(super) enum Quantity {
     Accuracy,
-    /// Training steps per second.
     Speed,
-    /// Peak memory.
     Memory,
 }
 
-impl Kind {
-    /// All of them, in the order they are shown in.
-    pub const ALL: [Kind; 3] = [Kind::Accuracy, Kind::Speed, Kind::Memory];
+impl Quantity {
+    /// Its name.
+    fn name(self) -> &'static str {
+        match self {
+            Quantity::Accuracy => "accuracy",
+            Quantity::Speed => "speed",
+            Quantity::Memory => "memory",
+        }
+    }
 
     /// The quantity of one record, in the unit of records.
     fn value(self, record: &Record) -> Option<f64> {
         let value = match self {
-            Kind::Accuracy => record.test_accuracy(),
-            Kind::Speed => record.speed.as_ref().map(|s| s.steps_per_second.median),
-            Kind::Memory => record.memory.as_ref().map(|m| m.peak_bytes as f64),
+            Quantity::Accuracy => record.test_accuracy(),
+            Quantity::Speed => record.speed.as_ref().map(|s| s.steps_per_second.median),
+            Quantity::Memory => record.memory.as_ref().map(|m| m.peak_bytes as f64),
         };
         value.filter(|value| value.is_finite())
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Accuracy => "accuracy",
-            Kind::Speed => "speed",
-            Kind::Memory => "memory",
-        })
-    }
-}
-
-impl FromStr for Kind {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Kind> {
-        let found = Kind::ALL.into_iter().find(|kind| kind.to_string() == name);
-        found.ok_or_else(|| Error::UnknownTable {
-            name: name.to_owned(),
-            known: Kind::ALL.map(|kind| kind.to_string()).join(", "),
-        })
     }
 }
 
@@ -73,25 +51,25 @@ struct Scale {
 ///
 /// Runs that differ in anything but the seed never share a cell. Published figures of
 /// `against` are set below the accuracies they may be compared with; a note says why others are not.
-pub fn table(kind: Kind, records: &[Record], against: Option<&Source>) -> Table {
-    let pivot = match kind {
-        Kind::Accuracy => Pivot::new(records, &[TRAINING]),
-        Kind::Speed => Pivot::new(records, &[TRAINING, MACHINE]),
-        Kind::Memory => Pivot::new(records, &[TRAINING, METHOD]),
+pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Source>) -> Table {
+    let pivot = match quantity {
+        Quantity::Accuracy => Pivot::new(records, &[TRAINING]),
+        Quantity::Speed => Pivot::new(records, &[TRAINING, MACHINE]),
+        Quantity::Memory => Pivot::new(records, &[TRAINING, METHOD]),
     };
-    let scale = match kind {
-        Kind::Accuracy => Scale {
+    let scale = match quantity {
+        Quantity::Accuracy => Scale {
             unit: "%",
             factor: 100.0,
             decimals: |_| 2,
         },
-        Kind::Speed => Scale {
+        Quantity::Speed => Scale {
             unit: "steps/s",
             factor: 1.0,
             decimals: format::decimals,
         },
-        Kind::Memory => {
-            let values = records.iter().filter_map(|record| kind.value(record));
+        Quantity::Memory => {
+            let values = records.iter().filter_map(|record| quantity.value(record));
             let unit = ByteUnit::of(values.fold(0.0, f64::max));
             let decimals = if unit.decimals == 2 { |_| 2 } else { |_| 1 };
             Scale {
@@ -101,28 +79,28 @@ pub fn table(kind: Kind, records: &[Record], against: Option<&Source>) -> Table 
             }
         }
     };
-    let title = match kind {
-        Kind::Accuracy => "Test accuracy",
-        Kind::Speed => "Training speed",
-        Kind::Memory => "Peak memory",
+    let title = match quantity {
+        Quantity::Accuracy => "Test accuracy",
+        Quantity::Speed => "Training speed",
+        Quantity::Memory => "Peak memory",
     };
 
     let mut columns = vec![Column::key("model"), Column::key("from")];
     columns.extend(pivot.varying.iter().copied().map(Column::key));
     columns.extend(pivot.columns.iter().map(Column::value));
-    let mut maker = Maker::new(kind, scale, &pivot);
+    let mut maker = Maker::new(quantity, scale, &pivot);
     let mut rows = Vec::new();
     for row in &pivot.rows {
         rows.push(maker.measured(row));
-        if let (Kind::Accuracy, Some(source)) = (kind, against) {
+        if let (Quantity::Accuracy, Some(source)) = (quantity, against) {
             rows.extend(maker.published(row, source));
         }
     }
-    if kind == Kind::Accuracy {
+    if quantity == Quantity::Accuracy {
         rows.extend(maker.baselines());
     }
     Table {
-        name: kind.to_string(),
+        name: quantity.name().to_owned(),
         title: format!("{title}, {}", maker.scale.unit),
         unit: maker.scale.unit.to_owned(),
         columns,
@@ -133,7 +111,7 @@ pub fn table(kind: Kind, records: &[Record], against: Option<&Source>) -> Table 
 
 /// Makes the rows, and remembers what the notes must explain.
 struct Maker<'a> {
-    kind: Kind,
+    quantity: Quantity,
     scale: Scale,
     pivot: &'a Pivot<'a>,
     /// The number of seeds where it is the same in every cell.
@@ -156,14 +134,14 @@ struct Withheld<'a> {
 }
 
 impl<'a> Maker<'a> {
-    fn new(kind: Kind, scale: Scale, pivot: &'a Pivot<'a>) -> Maker<'a> {
+    fn new(quantity: Quantity, scale: Scale, pivot: &'a Pivot<'a>) -> Maker<'a> {
         let cells = pivot.rows.iter().flat_map(|row| &row.cells);
-        let mut counts: Vec<usize> = cells.map(|runs| scored(kind, runs).len()).collect();
+        let mut counts: Vec<usize> = cells.map(|runs| scored(quantity, runs).len()).collect();
         counts.retain(|count| *count > 0);
         counts.sort_unstable();
         counts.dedup();
         Maker {
-            kind,
+            quantity,
             scale,
             pivot,
             seeds: (counts.len() == 1).then(|| counts[0]),
@@ -192,7 +170,7 @@ impl<'a> Maker<'a> {
 
     /// Mean, spread and count of the scored runs, and a word for each that was not.
     fn cell(&mut self, runs: &[&Record]) -> Cell {
-        let values: Vec<f64> = scored(self.kind, runs);
+        let values: Vec<f64> = scored(self.quantity, runs);
         let mut words: Vec<String> = Vec::new();
         let mut endings: Vec<&str> = runs.iter().map(|run| run.outcome.word()).collect();
         endings.retain(|word| *word != Outcome::Scored.word());
@@ -217,7 +195,7 @@ impl<'a> Maker<'a> {
                 text += &format!(" ({})", sample.count);
             }
             let verdict = runs.first().and_then(|run| Verdict::of(sample.mean, run));
-            if self.kind == Kind::Accuracy && verdict.is_some_and(|verdict| verdict.fail) {
+            if self.quantity == Quantity::Accuracy && verdict.is_some_and(|verdict| verdict.fail) {
                 self.failed = true;
                 words.insert(0, "FAIL".to_owned());
             }
@@ -382,7 +360,7 @@ impl<'a> Maker<'a> {
             ));
         }
         capped(&mut notes, self.endings);
-        if let Some(source) = against.filter(|_| self.kind == Kind::Accuracy) {
+        if let Some(source) = against.filter(|_| self.quantity == Quantity::Accuracy) {
             let withheld = self.withheld.iter().map(|withheld| {
                 format!(
                     "{} on {}: not comparable with {}: {}.",
@@ -399,20 +377,9 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Adds sentences, but not so many that nobody reads them.
-fn capped(notes: &mut Vec<String>, mut more: Vec<String>) {
-    const MOST: usize = 8;
-    let left = more.len().saturating_sub(MOST);
-    more.truncate(MOST);
-    notes.extend(more);
-    if left > 0 {
-        notes.push(format!("... and {left} more like these."));
-    }
-}
-
-fn scored(kind: Kind, runs: &[&Record]) -> Vec<f64> {
+fn scored(quantity: Quantity, runs: &[&Record]) -> Vec<f64> {
     runs.iter()
         .filter(|run| run.outcome == Outcome::Scored)
-        .filter_map(|run| kind.value(run))
+        .filter_map(|run| quantity.value(run))
         .collect()
 }

@@ -1,0 +1,159 @@
+//! Where tensors live, and how much memory they take there.
+
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_cuda.rs"]
+mod cuda;
+
+use candle_core::Device;
+
+use crate::error::{Error, Result};
+use crate::spec::Precision;
+use crate::{host, memory};
+
+/// A device that runs can be given.
+#[derive(Debug, serde::Serialize)]
+pub struct Found {
+    /// What `--device` calls it: `cpu`, `cuda:0`.
+    pub name: String,
+    /// The maker's name for it.
+    pub title: String,
+    /// Its memory.
+    pub memory_bytes: u64,
+    /// Newest CUDA version that the driver knows, empty on CPU.
+    pub driver: String,
+}
+
+/// The most memory that a run held.
+pub struct Peak {
+    /// The figure of the tables.
+    pub bytes: u64,
+    /// What the driver says is in use on the whole device, other programs included; on CUDA only.
+    pub driver_bytes: Option<u64>,
+}
+
+/// The device called `name`: `auto` (the first GPU, else the CPU), `cpu`, `cuda` or `cuda:N`.
+pub fn select(name: &str) -> Result<Device> {
+    let unknown = || {
+        Error::usage(format!(
+            "unknown device '{name}' (known: auto, cpu, cuda:N; see `lra list devices`)"
+        ))
+    };
+    match name.split_once(':') {
+        None if name == "cpu" => Ok(Device::Cpu),
+        None if name == "auto" => Ok(cuda::open(0).unwrap_or(Device::Cpu)),
+        None if name == "cuda" => open(0),
+        Some(("cuda", ordinal)) => open(ordinal.parse().map_err(|_| unknown())?),
+        _ => Err(unknown()),
+    }
+}
+
+fn open(ordinal: usize) -> Result<Device> {
+    cuda::open(ordinal).map_err(|error| Error::usage(format!("device cuda:{ordinal}: {error}")))
+}
+
+/// Makes the device multiply matrices as a run asks for.
+pub fn set_precision(device: &Device, precision: Precision) -> Result<()> {
+    if device.is_cpu() && precision != Precision::F32 {
+        return Err(Error::usage(format!(
+            "precision {precision} needs an NVIDIA GPU; the CPU multiplies in f32"
+        )));
+    }
+    candle_core::cuda::set_gemm_reduced_precision_f32(precision == Precision::Tf32);
+    Ok(())
+}
+
+/// Every device there is, and in words why there is no GPU among them.
+pub fn list() -> (Vec<Found>, Option<String>) {
+    let processor = host::describe("cpu");
+    let mut found = vec![Found {
+        name: "cpu".to_owned(),
+        title: format!("{}, {} cores", processor.cpu, processor.cores),
+        memory_bytes: processor.memory_bytes,
+        driver: String::new(),
+    }];
+    match cuda::list() {
+        Ok(more) => {
+            found.extend(more);
+            (found, None)
+        }
+        Err(error) => (found, Some(error.to_string())),
+    }
+}
+
+/// What a record calls the device: `cpu`, `cuda:0 NVIDIA H100`.
+pub fn describe(device: &Device) -> String {
+    match device {
+        Device::Cpu => "cpu".to_owned(),
+        other => cuda::describe(other),
+    }
+}
+
+/// Version of the device's driver, empty on CPU.
+pub fn driver(device: &Device) -> String {
+    match device {
+        Device::Cpu => String::new(),
+        _ => cuda::driver(),
+    }
+}
+
+/// Starts a new high-water mark at the present level.
+pub fn reset_peak(device: &Device) {
+    match device {
+        Device::Cpu => memory::reset_peak(),
+        other => cuda::reset_peak(other),
+    }
+}
+
+/// The high-water mark since [`reset_peak`].
+pub fn peak(device: &Device) -> Peak {
+    match device {
+        Device::Cpu => Peak {
+            bytes: memory::peak() as u64,
+            driver_bytes: None,
+        },
+        other => cuda::peak(other),
+    }
+}
+
+/// How [`peak`] is measured, for records.
+pub fn method(device: &Device) -> &'static str {
+    match device {
+        Device::Cpu => memory::METHOD,
+        _ => "high-water mark of the CUDA memory pool",
+    }
+}
+
+/// Whether a run ended because a GPU had no memory left. (On the CPU the allocator itself reports that.)
+pub fn is_out_of_memory(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain();
+    causes.any(|cause| cause.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_by_name() {
+        assert!(select("cpu").unwrap().is_cpu());
+        for wrong in ["gpu", "cuda:first", "cpu:1"] {
+            let error = select(wrong).unwrap_err().to_string();
+            assert!(error.contains(wrong) && error.contains("auto"), "{error}");
+        }
+        // Far more GPUs than any machine has: an error on every build, and `auto` never is one.
+        let error = select("cuda:4096").unwrap_err().to_string();
+        assert!(error.starts_with("device cuda:4096: "), "{error}");
+        assert!(select("auto").is_ok());
+        let (found, _) = list();
+        assert_eq!(found[0].name, "cpu");
+    }
+
+    #[test]
+    fn a_full_gpu_is_told_from_other_failures() {
+        let full = anyhow::anyhow!("DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")");
+        assert!(is_out_of_memory(&full.context("step 7")));
+        assert!(!is_out_of_memory(&anyhow::anyhow!("shape mismatch")));
+    }
+}

@@ -1,0 +1,43 @@
+//! The registries, printed.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::Place;
+
+#[test]
+fn every_model_has_one_line_with_its_size() {
+    let text = Place::new().ok("list models --recipe tay2021");
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(widest.unwrap() <= 100, "{text}");
+    for model in models::MODELS {
+        let starts = |line: &&str| line.split_whitespace().next() == Some(model.name);
+        assert_eq!(text.lines().filter(starts).count(), 1, "{text}");
+    }
+    let transformer = text.lines().find(|line| line.starts_with("transformer"));
+    // The size of the published configuration, derived from the structure of the published code.
+    assert!(transformer.unwrap().ends_with("8948746"), "{text}");
+    assert!(text.contains("recipe tay2021 on listops "), "{text}");
+}
+
+#[test]
+fn an_entry_documents_itself_within_the_width_of_a_terminal() {
+    let place = Place::new();
+    for model in models::MODELS {
+        let text = place.ok(&format!("list models --long {}", model.name));
+        assert!(text.contains(model.arxiv), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 100),
+            "{text}"
+        );
+    }
+    let text = place.ok("list models --long reformer");
+    assert!(text.contains("\n  model.rounds = 2"), "{text}");
+}
+
+#[test]
+fn sizes_are_asked_of_models_only() {
+    let message = Place::new().fails(2, "list tasks --recipe smoke");
+    assert!(message.contains("apply to models"), "{message}");
+}

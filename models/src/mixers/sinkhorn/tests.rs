@@ -1,0 +1,125 @@
+use candle_core::{D, DType};
+
+use super::*;
+use crate::{
+    layers::{
+        sparse_testing::undropped,
+        testing::{check_gradient, meets_oracle, normal},
+    },
+    oracle,
+};
+
+fn sorting(weight: &Tensor, block: usize) -> Sorting {
+    Sorting {
+        weight: weight.clone(),
+        block,
+        iterations: 7,
+        temperature: 0.75,
+        noise: None,
+    }
+}
+
+fn attend(
+    inputs: [&Tensor; 3],
+    weight: &Tensor,
+    (block, sortcut): (usize, usize),
+    mask: Option<&Mask>,
+) -> Result<Tensor> {
+    let blocked = Blocked::new(inputs, block, mask)?;
+    let order = sorting(weight, block).order(&blocked, None)?;
+    undropped(inputs[0], |drop| blocked.attend(&order, sortcut, drop))
+}
+
+#[test]
+fn one_block_is_softmax_attention() {
+    for (block, sortcut) in [(5, 0), (8, 0), (5, 1), (8, 3)] {
+        let weight = normal("weight", &[2, 6, 1]);
+        meets_oracle("sinkhorn", 1e-7, oracle::softmax, |q, k, v, mask| {
+            attend([q, k, v], &weight, (block, sortcut), mask)
+        });
+    }
+}
+
+#[test]
+fn the_default_block_follows_the_length() {
+    assert_eq!(
+        [1, 38, 1024, 2001, 4096].map(default_block),
+        [1, 8, 32, 64, 64]
+    );
+}
+
+#[test]
+fn gradients_agree_with_differences() {
+    let real = [[1.0, 1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0, 0.0f64]];
+    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    for sortcut in [0, 1] {
+        for mask in [None, Some(&mask)] {
+            let shape: &[usize] = &[2, 5, 2, 2];
+            check_gradient("sinkhorn", &[shape, shape, shape, &[2, 4, 3]], |inputs| {
+                let [q, k, v] = [&inputs[0], &inputs[1], &inputs[2]];
+                attend([q, k, v], &inputs[3], (2, sortcut), mask)
+            });
+        }
+    }
+}
+
+#[test]
+fn rows_and_columns_of_the_order_sum_to_one_over_blocks_in_use() {
+    let scores = normal("scores", &[2, 1, 4, 4]).affine(3.0, 0.0).unwrap();
+    let real = Tensor::new(
+        &[[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0f64]],
+        &Device::Cpu,
+    );
+    let real = real.unwrap().reshape((2, 1, 4, 1)).unwrap();
+    let pairs = real.broadcast_mul(&real.t().unwrap()).unwrap();
+    let order = sinkhorn(&scores, &pairs, 200).unwrap();
+    for axis in [D::Minus1, D::Minus2] {
+        let sums = order.sum(axis).unwrap().flatten_all().unwrap();
+        let sums: Vec<f64> = sums.to_vec1().unwrap();
+        for (sum, wanted) in sums.iter().zip([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]) {
+            assert!((sum - wanted).abs() < 1e-6, "{sums:?}");
+        }
+    }
+}
+
+#[test]
+fn a_sharp_order_moves_whole_blocks() {
+    // Blocks of one: P = reversal, so that position i sees itself and its mirror image.
+    let [q, k, v] = ["q", "k", "v"].map(|name| normal(name, &[1, 4, 1, 2]));
+    let blocked = Blocked::new([&q, &k, &v], 1, None).unwrap();
+    let mut reversal = vec![0.0; 16];
+    (0..4).for_each(|row| reversal[row * 4 + 3 - row] = 1.0);
+    let order = Tensor::from_vec(reversal, (1, 1, 4, 4), &Device::Cpu).unwrap();
+    let found = undropped(&q, |drop| blocked.attend(&order, 0, drop)).unwrap();
+    let found: Vec<f64> = found.flatten_all().unwrap().to_vec1().unwrap();
+    let rows = |x: &Tensor| x.reshape((4, 2)).unwrap().to_vec2::<f64>().unwrap();
+    let (q, k, v) = (rows(&q), rows(&k), rows(&v));
+    for i in 0..4 {
+        let weight = |j: usize| oracle::softmax(&q[i], &k[j]);
+        let (own, other) = (weight(i), weight(3 - i));
+        for channel in 0..2 {
+            let wanted = (own * v[i][channel] + other * v[3 - i][channel]) / (own + other);
+            assert!((found[i * 2 + channel] - wanted).abs() < 1e-12);
+        }
+    }
+}
+
+#[test]
+fn noise_is_drawn_for_the_largest_length_and_in_training_only() {
+    let weight = Tensor::zeros((1, 4, 5), DType::F64, &Device::Cpu).unwrap();
+    let noisy = Sorting {
+        noise: Some(StreamKey::new("noise")),
+        ..sorting(&weight, 2)
+    };
+    let noise = |length: usize, train: bool| {
+        let x = normal("x", &[2, length, 1, 2]);
+        let blocked = Blocked::new([&x, &x, &x], 2, None).unwrap();
+        let context = Context::new(train, crate::Draws::new(1, 2, 0));
+        noisy.noise(&blocked, &context).unwrap()
+    };
+    assert!(noise(10, false).is_none());
+    let (long, short) = (noise(10, true).unwrap(), noise(6, true).unwrap());
+    let part = long.narrow(2, 0, 3).unwrap().narrow(3, 0, 3).unwrap();
+    let values = |x: &Tensor| -> Vec<f64> { x.flatten_all().unwrap().to_vec1().unwrap() };
+    assert_eq!(values(&part), values(&short));
+}

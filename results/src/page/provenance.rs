@@ -1,0 +1,57 @@
+//! All of a record, folded up under one line.
+
+use serde_json::Value;
+
+use super::escaped;
+use crate::format::percent;
+use crate::record::Record;
+
+/// One run: how it ended in a line, everything else on a click.
+pub(super) fn html(record: &Record) -> String {
+    let score = record.test_accuracy().map_or_else(
+        || record.outcome.to_string(),
+        |accuracy| format!("{} %", percent(accuracy)),
+    );
+    let mut rows = String::new();
+    if let Ok(value) = serde_json::to_value(record) {
+        flatten("", &value, &mut rows);
+    }
+    format!(
+        "<details><summary><code>{}</code> {}</summary>\n<table class=\"record\">{rows}</table></details>\n",
+        escaped(&record.id),
+        escaped(&score)
+    )
+}
+
+/// One line per value, named by its path within the record.
+fn flatten(path: &str, value: &Value, rows: &mut String) {
+    let below = |name: &str| match path {
+        "" => name.to_owned(),
+        path => format!("{path}.{name}"),
+    };
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                flatten(&below(name), value, rows);
+            }
+        }
+        Value::Array(values) if values.iter().any(Value::is_object) => {
+            for (index, value) in values.iter().enumerate() {
+                flatten(&below(&index.to_string()), value, rows);
+            }
+        }
+        Value::Null => {}
+        value => {
+            let text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            if !text.is_empty() {
+                *rows += &format!(
+                    "<tr><td>{}</td><td>{}</td></tr>\n",
+                    escaped(path),
+                    escaped(&text)
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! A page with the tables alone.
+
+use crate::page::Page;
+use crate::table::Table;
+
+pub(super) fn render(tables: &[Table]) -> String {
+    let page = Page {
+        title: "Results".to_owned(),
+        tables: tables.to_vec(),
+        ..Page::default()
+    };
+    page.render()
+        .expect("only charts can fail, and there are none")
+}

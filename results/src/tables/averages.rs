@@ -1,0 +1,121 @@
+//! Averages over tasks, one column per convention.
+
+use crate::average::{CONVENTIONS, Score};
+use crate::format;
+use crate::pivot::{Pivot, TRAINING};
+use crate::published::{ACCURACY, Source};
+use crate::record::{Outcome, Record};
+use crate::stats::Sample;
+use crate::table::{Cell, Column, Row, Table};
+use crate::verdict::Verdict;
+
+/// One row per model and setting that has any average, with the published row recomputed below it.
+pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
+    let pivot = Pivot::new(records, &[TRAINING]);
+    let mut columns = vec![Column::key("model"), Column::key("from")];
+    columns.extend(pivot.varying.iter().copied().map(Column::key));
+    columns.extend(
+        CONVENTIONS
+            .iter()
+            .map(|convention| Column::value(convention.name)),
+    );
+    let mut rows = Vec::new();
+    let mut reduced = false;
+    for row in &pivot.rows {
+        let ours = |task: &str| {
+            let mut places = (0..pivot.tasks.len()).filter(|column| pivot.tasks[*column] == task);
+            match (places.next(), places.next()) {
+                (Some(column), None) => score(&row.cells[column]),
+                // Of two data sets for one task none is the task's.
+                _ => Score::Absent,
+            }
+        };
+        let Some(cells) = averages(ours) else {
+            continue;
+        };
+        reduced |= row
+            .cells
+            .iter()
+            .flatten()
+            .any(|run| run.task.label != run.task.name);
+        let mut keys = vec![Cell::text(row.model), Cell::text("measured")];
+        keys.extend(row.varying.iter().map(Cell::text));
+        rows.push(Row::new(keys.into_iter().chain(cells).collect()));
+
+        let Some(source) = against else { continue };
+        let theirs = |task: &str| match source.cell(row.model, task, ACCURACY) {
+            None => Score::Absent,
+            Some(figure) => figure.value.map_or(Score::Failed, Score::Value),
+        };
+        if let Some(cells) = averages(theirs) {
+            let mut keys = vec![Cell::text(row.model), Cell::text(source.alias)];
+            keys.extend(row.varying.iter().map(|_| Cell::default()));
+            rows.push(Row::new(keys.into_iter().chain(cells).collect()));
+        }
+    }
+    let mut notes: Vec<String> = CONVENTIONS
+        .iter()
+        .map(|convention| format!("{}: {}.", convention.name, convention.meaning))
+        .collect();
+    if rows.is_empty() {
+        notes.insert(0, "No model has been scored on all of the first five tasks from one data set each; stand-ins do not count.".to_owned());
+    }
+    if reduced {
+        notes.push("Tasks were made smaller: these averages stand beside each other, not beside published ones.".to_owned());
+    }
+    if against.is_some() {
+        notes.push("Published rows are recomputed from the printed cells.".to_owned());
+    }
+    Table {
+        name: "averages".to_owned(),
+        title: "Average accuracy over the tasks, %".to_owned(),
+        unit: "%".to_owned(),
+        columns,
+        rows,
+        notes,
+    }
+}
+
+/// The cells of a row, unless all are empty.
+fn averages(score: impl Fn(&str) -> Score) -> Option<Vec<Cell>> {
+    let averages = CONVENTIONS
+        .each_ref()
+        .map(|convention| convention.of(&score));
+    averages.iter().any(Option::is_some).then(|| {
+        let cells = averages.into_iter().map(|average| {
+            average.map_or_else(Cell::default, |value| {
+                Cell::with(format::percent(value / 100.0), "mean", value)
+            })
+        });
+        cells.collect()
+    })
+}
+
+/// The mean over the seeds in percent; a failure where all seeds failed, or learned no more than the majority class.
+fn score(runs: &[&Record]) -> Score {
+    let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
+    let values: Vec<f64> = scored.filter_map(|run| run.test_accuracy()).collect();
+    let ended = |run: &&&Record| {
+        !matches!(
+            run.outcome,
+            Outcome::Scored | Outcome::Interrupted { .. } | Outcome::Unknown
+        )
+    };
+    match Sample::of(&values) {
+        Some(sample) => {
+            let verdict = runs.first().and_then(|run| Verdict::of(sample.mean, run));
+            match verdict.is_some_and(|verdict| verdict.fail) && is_path_x(runs) {
+                true => Score::Failed,
+                false => Score::Value(100.0 * sample.mean),
+            }
+        }
+        None if runs.iter().any(|run| ended(&run)) => Score::Failed,
+        None => Score::Absent,
+    }
+}
+
+/// Whether a score at chance is printed as a failure and not as a number: so it is for Path-X, and only there.
+fn is_path_x(runs: &[&Record]) -> bool {
+    runs.iter()
+        .any(|run| crate::published::is_path_x(&run.task.name))
+}
