@@ -1,6 +1,6 @@
 # `make run` does the main job, `make test` proves it works. Both need nothing but a Rust toolchain.
 
-.PHONY: run test lint bench table regression baseline cuda check-cuda clean
+.PHONY: run test lint bench bench-peers sanitize table regression baseline cuda check-cuda clean
 
 ## Train a Performer on ListOps (minutes on two cores) and show its cells of the tables
 run:
@@ -17,6 +17,21 @@ lint:
 ## Benchmarks of generators and kernels (criterion)
 bench:
 	cargo bench --locked --workspace
+
+## Training steps beside PyTorch's, as Markdown (needs Python 3.9 to 3.12 and a network, for packages in target/peers;
+## PEERS passes options on, such as PEERS="--size paper --lengths 1024 --rounds 5")
+bench-peers:
+	cargo build --release --locked -p lra
+	python3 -m venv target/peers
+	target/peers/bin/pip install --quiet -r lra/benches/peers/requirements.txt
+	target/peers/bin/python lra/benches/peers/compare.py --out target/peers.md $(PEERS)
+
+## The kernels' own tests under valgrind, which sees any access beyond the heap's blocks. It has no AVX-512, so the AVX2 and
+## portable paths run
+sanitize:
+	cargo test --locked -p lra-models --lib --no-run
+	valgrind --quiet --error-exitcode=1 --leak-check=no --fair-sched=yes \
+	  $$(ls -t target/debug/deps/lra_models-* | grep -v '\.d$$' | head -1) kernels::
 
 ## Tables of all runs under runs/
 table:

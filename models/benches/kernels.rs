@@ -10,8 +10,10 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use lra_models::draws::{Draws, StreamKey};
 use lra_models::kernels::{
     Activation, AttentionDropout, AttentionOptions, FeatureMap, KernelAttentionOptions, activate,
-    add_dropped, attention_packed, embed, kernel_attention, layer_norm, linear, weighted_sum,
+    add_dropped, attention_biased, attention_packed, embed, hash, kernel_attention, layer_norm,
+    linear, mix_blocks, unit, weighted_sum,
 };
+use lra_models::layers::BlockLists;
 
 /// Numbers in -1/2..1/2 without a pattern.
 fn numbers(shape: &[usize]) -> Tensor {
@@ -109,6 +111,16 @@ fn linear_attention(criterion: &mut Criterion) {
     group.bench_function("fused", |bench| {
         bench.iter(|| train(&x, |x| kernel_attention(&x[0], &x[1], &x[2], &options)));
     });
+    let favor = KernelAttentionOptions {
+        map: FeatureMap::Favor {
+            directions: numbers(&[112, width]),
+            epsilon: 1e-6,
+        },
+        ..options.clone()
+    };
+    group.bench_function("fused, 112 random features", |bench| {
+        bench.iter(|| train(&x, |x| kernel_attention(&x[0], &x[1], &x[2], &favor)));
+    });
     group.bench_function("composed", |bench| {
         bench.iter(|| {
             train(&x, |x| {
@@ -119,6 +131,44 @@ fn linear_attention(criterion: &mut Criterion) {
                 q.matmul(&k.t()?.matmul(&v)?)?.broadcast_div(&sums)
             });
         });
+    });
+}
+
+/// A window of 256 keys either way.
+fn sparse_attention(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("sparse attention");
+    group.sample_size(10);
+    let (batch, length, heads, width) = (8, 4096, 2, 32);
+    let lists = BlockLists::window(length, 256, 256);
+    let options = AttentionOptions {
+        heads,
+        plans: Some(lists.plans(length)),
+        ..Default::default()
+    };
+    // Two products forward and five backward, two operations per multiply-add.
+    let product = 2 * (batch * lists.pairs(heads) * width) as u64;
+    group.throughput(Throughput::Elements(7 * product));
+    let x = vars(&[&[batch, length, 3 * heads * width]]);
+    group.bench_function("window of 513", |bench| {
+        bench.iter(|| train(&x, |x| attention_packed(&x[0], &options)));
+    });
+}
+
+fn learned_scores(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("attention with a bias");
+    group.sample_size(10);
+    let (batch, length, heads, width) = (8, 1024, 2, 32);
+    let options = AttentionOptions {
+        heads,
+        ..Default::default()
+    };
+    let x = vars(&[
+        &[batch, length, 3 * heads * width],
+        &[heads, length, length],
+        &[1],
+    ]);
+    group.bench_function("fused", |bench| {
+        bench.iter(|| train(&x, |x| attention_biased(&x[0], &x[1], &x[2], &options)));
     });
 }
 
@@ -147,6 +197,19 @@ fn layers(criterion: &mut Criterion) {
                 candle_nn::ops::layer_norm_slow(&x[0], &x[1], &x[2], 1e-6)
             })
         });
+    });
+    let x = vars(&[shape]);
+    group.bench_function("unit vectors", |bench| {
+        bench.iter(|| train(&x, |x| unit(&x[0], 32)));
+    });
+    let rotations = numbers(&[32, 2, 64]);
+    group.bench_function("hashing forward", |bench| {
+        let x = x[0].as_detached_tensor();
+        bench.iter(|| hash(&x, &rotations).unwrap());
+    });
+    let x = vars(&[&[8, 2, 64, 64], shape]);
+    group.bench_function("mixing of blocks", |bench| {
+        bench.iter(|| train(&x, |x| mix_blocks(&x[0], &x[1], 64)));
     });
     let stream = Draws::new(1, 0, 0).per_example(StreamKey::new("drop"));
     let x = vars(&[shape, shape]);
@@ -212,6 +275,8 @@ criterion_group!(
     benches,
     softmax_attention,
     linear_attention,
+    sparse_attention,
+    learned_scores,
     layers,
     activations
 );

@@ -45,10 +45,22 @@ pub(super) fn multiply(
     y: &mut [f32],
     accumulate: bool,
 ) {
-    assert!(
-        a.holds(m, k) && b.holds(k, n) && y.len() >= m * n,
-        "operand too small"
-    );
+    multiply_into((m, n, k), a, b, (y, n), accumulate);
+}
+
+/// The same for a y whose rows are `row` apart.
+///
+/// # Panics
+/// If an operand is smaller than its shape, or rows overlap.
+pub(super) fn multiply_into(
+    (m, n, k): (usize, usize, usize),
+    a: Matrix,
+    b: Matrix,
+    (y, row): (&mut [f32], usize),
+    accumulate: bool,
+) {
+    let fits = m * n == 0 || (row >= n && (m - 1) * row + n <= y.len());
+    assert!(a.holds(m, k) && b.holds(k, n) && fits, "operand too small");
     // SAFETY: `gemm` touches the elements (i, j) of the three matrices within the given shapes, all of
     // which lie inside the slices by the assertion; `y` is borrowed mutably, so it overlaps neither.
     unsafe {
@@ -58,7 +70,7 @@ pub(super) fn multiply(
             k,
             y.as_mut_ptr(),
             1,
-            n as isize,
+            row as isize,
             accumulate,
             a.data.as_ptr(),
             a.column as isize,

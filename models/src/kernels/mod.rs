@@ -18,26 +18,37 @@ mod attention;
 mod buffers;
 mod dropout;
 mod embedding;
+mod hash;
 mod isa;
 mod kernel_attention;
 mod linear;
 mod math;
 mod matrix;
+mod mixing;
 mod norm;
 mod pooling;
+mod shortening;
 mod tile;
 #[cfg(test)]
 mod twin;
+mod unit;
 
 pub use activation::{Activation, activate};
 pub use adamw::{AdamW, sum_of_squares};
-pub use attention::{AttentionDropout, AttentionOptions, attention, attention_packed};
+pub use attention::{
+    AttentionDropout, AttentionOptions, Plan, Plans, Sight, Sights, attention, attention_biased,
+    attention_packed,
+};
 pub use dropout::{add_dropped, dropout};
 pub use embedding::embed;
+pub use hash::hash;
 pub use kernel_attention::{FeatureMap, KernelAttentionOptions, kernel_attention};
 pub use linear::linear;
+pub use mixing::mix_blocks;
 pub use norm::layer_norm;
 pub use pooling::weighted_sum;
+pub use shortening::shorten;
+pub use unit::unit;
 
 /// Whether the kernels can take this tensor: f32, in main memory.
 pub fn supports(x: &candle_core::Tensor) -> bool {

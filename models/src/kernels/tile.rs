@@ -175,6 +175,14 @@ unsafe fn block<
     }
 }
 
+/// Rows that can be packed.
+pub(super) trait Source {
+    /// Elements of a row.
+    fn width(&self) -> usize;
+    /// Row `i`.
+    fn row(&self, i: usize) -> &[f32];
+}
+
 /// Rows of one head inside a larger tensor: row i is `data[start + i * stride..][..width]`.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
@@ -196,12 +204,48 @@ impl<'a> Rows<'a> {
             ..self
         }
     }
+
+    /// The rows at `places`.
+    pub(super) fn at(self, places: &'a [u32]) -> Picked<'a> {
+        Picked { rows: self, places }
+    }
+}
+
+impl Source for Rows<'_> {
+    #[inline(always)]
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    #[inline(always)]
+    fn row(&self, i: usize) -> &[f32] {
+        Rows::row(self, i)
+    }
+}
+
+/// Some rows, in any order.
+#[derive(Clone, Copy)]
+pub(super) struct Picked<'a> {
+    rows: Rows<'a>,
+    places: &'a [u32],
+}
+
+impl Source for Picked<'_> {
+    #[inline(always)]
+    fn width(&self) -> usize {
+        self.rows.width
+    }
+
+    #[inline(always)]
+    fn row(&self, i: usize) -> &[f32] {
+        self.rows.row(self.places[i] as usize)
+    }
 }
 
 /// Copies `count` rows, times `scale`, into rows of `padded(width)`; the padding is left alone.
-pub(super) fn pack_rows(rows: Rows, count: usize, scale: f32, packed: &mut [f32]) {
+pub(super) fn pack_rows(rows: impl Source, count: usize, scale: f32, packed: &mut [f32]) {
     for (i, packed) in packed
-        .chunks_exact_mut(padded(rows.width))
+        .chunks_exact_mut(padded(rows.width()))
         .take(count)
         .enumerate()
     {
@@ -212,8 +256,8 @@ pub(super) fn pack_rows(rows: Rows, count: usize, scale: f32, packed: &mut [f32]
 }
 
 /// Copies `count` rows, times `scale`, into the columns of a (width, [`SIDE`]) tile; further columns become zero.
-pub(super) fn pack_columns(rows: Rows, count: usize, scale: f32, packed: &mut [f32]) {
-    let packed = &mut packed[..rows.width * SIDE];
+pub(super) fn pack_columns(rows: impl Source, count: usize, scale: f32, packed: &mut [f32]) {
+    let packed = &mut packed[..rows.width() * SIDE];
     // Eight rows at a time, so that stores fill half a cache line instead of one number of it.
     for first in (0..SIDE).step_by(PANEL) {
         let source: [Option<&[f32]>; PANEL] =
@@ -233,8 +277,8 @@ pub(super) fn pack_columns(rows: Rows, count: usize, scale: f32, packed: &mut [f
 }
 
 /// Copies `count` rows into panels: [`PANEL`] rows side by side, (panel, width, PANEL); missing rows become zero.
-pub(super) fn pack_panels(rows: Rows, count: usize, packed: &mut [f32]) {
-    for (panel, packed) in packed.chunks_exact_mut(PANEL * rows.width).enumerate() {
+pub(super) fn pack_panels(rows: impl Source, count: usize, packed: &mut [f32]) {
+    for (panel, packed) in packed.chunks_exact_mut(PANEL * rows.width()).enumerate() {
         let first = panel * PANEL;
         if first >= count {
             return;

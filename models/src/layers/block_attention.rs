@@ -15,15 +15,15 @@ use crate::{
 /// Which blocks of keys each block of queries sees.
 pub struct BlockLists {
     /// S.
-    size: usize,
+    pub(super) size: usize,
     /// W.
-    width: usize,
+    pub(super) width: usize,
     /// Heads with lists of their own; 1: all heads share.
-    heads: usize,
+    pub(super) heads: usize,
     /// (heads, M, W).
-    lists: Vec<Option<usize>>,
+    pub(super) lists: Vec<Option<usize>>,
     /// (S, W * S), the same for every block: whether a query sees a key of its list. None: all.
-    within: Option<Vec<bool>>,
+    pub(super) within: Option<Vec<bool>>,
 }
 
 impl BlockLists {
@@ -94,7 +94,7 @@ impl BlockLists {
     }
 
     /// M.
-    fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         self.lists.len() / self.heads / self.width
     }
 
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::layers::{
         parts::merge,
-        sparse_testing::{meets_dense, undropped},
+        sparse_testing::{meets_dense, plans_meet_dense, undropped},
         testing::check_gradient,
     };
 
@@ -231,7 +231,22 @@ mod tests {
                     |q, k, v, mask| run(&lists, q, k, v, mask),
                     |_, i, j| i <= j + before && j <= i + after,
                 );
+                plans_meet_dense("window plan", length, 2, lists.plans(length), |_, i, j| {
+                    i <= j + before && j <= i + after
+                });
             }
+        }
+    }
+
+    #[test]
+    fn long_blocks_are_cut_in_tiles() {
+        for (length, before, after) in
+            [(300, 70, 130), (200, 100, 3), (150, 149, 149), (130, 0, 64)]
+        {
+            let lists = BlockLists::window(length, before, after);
+            plans_meet_dense("long window", length, 1, lists.plans(length), |_, i, j| {
+                i <= j + before && j <= i + after
+            });
         }
     }
 
@@ -248,6 +263,9 @@ mod tests {
                 |q, k, v, mask| run(&lists, q, k, v, mask),
                 |head, i, j| rows[head * 4 + i / 4].contains(&(j / 4)),
             );
+            plans_meet_dense("plans", length, 2, lists.plans(length), |head, i, j| {
+                rows[head * 4 + i / 4].contains(&(j / 4))
+            });
         }
     }
 

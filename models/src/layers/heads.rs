@@ -3,7 +3,13 @@
 use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
-use crate::{Result, layers::Linear, options::BlockOptions, params::xavier_uniform};
+use crate::{
+    Context, Result,
+    kernels::{self, AttentionOptions, Plans},
+    layers::{Dropout, Linear},
+    options::BlockOptions,
+    params::xavier_uniform,
+};
 
 /// The four projections of multi-head attention, without biases, Xavier-uniform.
 pub struct Projections {
@@ -51,6 +57,28 @@ impl Projections {
     /// If a tensor operation fails.
     pub fn packed(&self, x: &Tensor) -> Result<Tensor> {
         Linear::stacked(&[&self.query, &self.key, &self.value])?.forward(x)
+    }
+
+    /// Softmax attention of a sequence on itself by the kernel, (B, L, D) to (B, L, H E); `plans` say which keys each query
+    /// sees, all if there are none. For what [`kernels::supports`].
+    ///
+    /// # Errors
+    /// If a tensor operation fails, or the plans are for another number of heads or longer sequences.
+    pub fn attend(
+        &self,
+        x: &Tensor,
+        context: &Context,
+        dropout: &Dropout,
+        plans: Option<Plans>,
+    ) -> Result<Tensor> {
+        let options = AttentionOptions {
+            heads: self.heads,
+            mask: context.mask().map(|mask| mask.real().clone()),
+            dropout: dropout.of_attention(x.dim(0)?, context),
+            plans,
+            ..AttentionOptions::default()
+        };
+        Ok(kernels::attention_packed(&self.packed(x)?, &options)?)
     }
 
     /// (B, L, H, E) or (B, L, H E) to (B, L, D), through the output projection.

@@ -1,20 +1,20 @@
 //! Attention by a kernel that is a product of features, in time linear in the length.
 //!     y_i = Σ_j φ(q_i)·φ(k_j) v_j / Σ_j φ(q_i)·φ(k_j) = φ(q_i) S / (φ(q_i)·z),  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j)
 
-use candle_core::Tensor;
+use candle_core::{D, Tensor};
 
 pub use crate::kernels::FeatureMap;
 use crate::{
     Mask, Result,
     kernels::{self, KernelAttentionOptions},
-    layers::activation,
+    layers::{Linear, activation},
 };
 
 /// A guard for denominators that have none in the paper: it changes nothing but 0 / 0, which becomes 0.
 /// Far from the ends of f32's range, so that gradients over it are finite.
 pub const LEAST: f64 = 1e-30;
 
-/// Queries and keys (B, L, H, M) and values (B, L, H, E) to (B, L, H, E); φ is `map`.
+/// Queries and keys (B, L, H, M), or of the width that `map` takes, and values (B, L, H, E) to (B, L, H, E); φ is `map`.
 ///
 /// Features must not be negative. Padded keys are left out of both sums; their features must be finite.
 /// `guard` is added to the denominator, so that a sequence with no real key gives zeros.
@@ -41,7 +41,8 @@ pub fn attend(
         return Ok(y.reshape(v.dims())?);
     }
     let heads = |x: &Tensor| x.transpose(1, 2)?.contiguous(); // (B, H, L, ..)
-    let (q, k, v) = (heads(&apply(map, q)?)?, heads(&apply(map, k)?)?, heads(v)?);
+    let [q, k] = features(&map, q, k, mask)?;
+    let (q, k, v) = (heads(&q)?, heads(&k)?, heads(v)?);
     let (batch, heads, length, _) = v.dims4()?;
     // Sums over positions are products with a row of ones, which is much faster than candle's reductions.
     let (v, ones) = match mask {
@@ -65,12 +66,46 @@ pub fn attend(
     Ok(y.transpose(1, 2)?.contiguous()?)
 }
 
-fn apply(map: FeatureMap, x: &Tensor) -> Result<Tensor> {
-    match map {
-        FeatureMap::Given => Ok(x.clone()),
-        FeatureMap::EluPlusOne => activation::elu_plus_one(x),
-        FeatureMap::Relu { floor } => activation::relu(x, floor),
-    }
+/// Features of queries and of keys, each (B, L, H, M).
+fn features(map: &FeatureMap, q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Result<[Tensor; 2]> {
+    Ok(match map {
+        FeatureMap::Given => [q.clone(), k.clone()],
+        FeatureMap::EluPlusOne => [activation::elu_plus_one(q)?, activation::elu_plus_one(k)?],
+        FeatureMap::Relu { floor } => [activation::relu(q, *floor)?, activation::relu(k, *floor)?],
+        FeatureMap::Favor {
+            directions,
+            epsilon,
+        } => {
+            let (batch, length, _, _) = k.dims4()?;
+            let k = match mask {
+                // Zeros keep padded keys out of the shift: it is at least 0, which is what they project to.
+                Some(mask) => k.broadcast_mul(&mask.real().reshape((batch, length, 1, 1))?)?,
+                None => k.clone(),
+            };
+            let linear = Linear::frozen(directions);
+            let (q_projected, k_projected) = (linear.forward(q)?, linear.forward(&k)?);
+            // Shifts are constants (they cancel), so no gradient has to pass through the maxima.
+            let q_shift = q_projected.detach().max_keepdim(D::Minus1)?; // (B, L, H, 1)
+            let k_shift = k_projected
+                .detach()
+                .max_keepdim(D::Minus1)?
+                .max_keepdim(1)?
+                .relu()?; // (B, 1, H, 1)
+            let epsilon = f64::from(*epsilon);
+            [
+                (exponential(&q_projected, q, &q_shift)? + epsilon)?,
+                (exponential(&k_projected, &k, &k_shift)? + epsilon)?,
+            ]
+        }
+    })
+}
+
+/// exp(w·x' - |x'|²/2 - shift) with x' = x / E^¼, (B, L, H, M).
+pub(crate) fn exponential(projected: &Tensor, x: &Tensor, shift: &Tensor) -> Result<Tensor> {
+    let scale = (x.dim(D::Minus1)? as f64).powf(-0.5) / 2.0;
+    let half = x.sqr()?.sum_keepdim(D::Minus1)?.affine(scale, 0.0)?; // (B, L, H, 1)
+    let exponent = projected.broadcast_sub(&half.broadcast_add(shift)?)?;
+    Ok(exponent.exp()?)
 }
 
 /// Operations of [`attend`] for one sequence, all heads together: `features` per head, values `width` wide.

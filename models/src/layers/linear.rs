@@ -6,6 +6,7 @@ use candle_nn::{Init, VarBuilder};
 use crate::{Result, kernels};
 
 /// A linear layer; the weight is (out, in), as PyTorch keeps it.
+#[derive(Clone)]
 pub struct Linear {
     weight: Tensor,
     bias: Option<Tensor>,
@@ -41,6 +42,19 @@ impl Linear {
             weight: Tensor::cat(&weights, 0)?,
             bias: None,
         })
+    }
+
+    /// The same layer with its outputs times `factor`, a single number; the layer has no bias.
+    pub(crate) fn times(&self, factor: &Tensor) -> Result<Self> {
+        Ok(Self {
+            weight: self.weight.broadcast_mul(factor)?,
+            bias: None,
+        })
+    }
+
+    /// A layer of the same shape that puts out zeros.
+    pub(crate) fn silenced(&self) -> Result<Self> {
+        Ok(Self::frozen(&self.weight.zeros_like()?))
     }
 
     /// A layer without bias whose weight (out, in) is not a parameter.

@@ -4,6 +4,7 @@ use candle_core::{D, DType, Device, Tensor, Var};
 
 use crate::{
     Context, Draws, Mask, Result,
+    kernels::{self, AttentionOptions, Plans},
     layers::{
         Dropout, WeightDropout,
         parts::by_head,
@@ -49,6 +50,40 @@ pub(crate) fn meets_dense(
     attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
     sees: impl Fn(usize, usize, usize) -> bool,
 ) {
+    meets_dense_within(1e-6, name, (length, heads), attend, sees);
+}
+
+/// [`meets_dense`] for the attention kernel under `plans`, which computes in f32.
+pub(crate) fn plans_meet_dense(
+    name: &str,
+    length: usize,
+    heads: usize,
+    plans: Plans,
+    sees: impl Fn(usize, usize, usize) -> bool,
+) {
+    let attend = |q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>| {
+        let real = |mask: &Mask| mask.real().to_dtype(DType::F32);
+        let options = AttentionOptions {
+            heads,
+            mask: mask.map(real).transpose()?,
+            plans: Some(plans.clone()),
+            ..AttentionOptions::default()
+        };
+        let single = |x: &Tensor| by_head(x)?.flatten_from(2)?.to_dtype(DType::F32);
+        let y = kernels::attention(&single(q)?, &single(k)?, &single(v)?, &options)?;
+        let y = y.reshape((q.dim(0)?, length, heads, ()))?;
+        by_head(&y.to_dtype(DType::F64)?)
+    };
+    meets_dense_within(1e-5, name, (length, heads), attend, sees);
+}
+
+fn meets_dense_within(
+    tolerance: f64,
+    name: &str,
+    (length, heads): (usize, usize),
+    attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
+    sees: impl Fn(usize, usize, usize) -> bool,
+) {
     let shape = [4, heads, length, 3];
     let inputs = ["q", "k", "v"].map(|path| Var::from_tensor(&normal(path, &shape)).unwrap());
     let [q, k, v] = &inputs;
@@ -72,9 +107,9 @@ pub(crate) fn meets_dense(
             [q, k, v].map(|variable| store.get(variable).unwrap().clone())
         };
         let place = format!("{name}, length {length}, mask {}", mask.is_some());
-        close(&found, &wanted, &place);
+        close(&found, &wanted, tolerance, &place);
         for (found, wanted) in gradients(&found).iter().zip(&gradients(&wanted)) {
-            close(found, wanted, &format!("{place}, gradient"));
+            close(found, wanted, tolerance, &format!("{place}, gradient"));
         }
     }
 }
@@ -88,10 +123,10 @@ fn dense(q: &Tensor, k: &Tensor, v: &Tensor, pattern: &Tensor) -> Result<Tensor>
     Ok(weights.broadcast_div(&(total + empty)?)?.matmul(v)?)
 }
 
-fn close(found: &Tensor, wanted: &Tensor, place: &str) {
+fn close(found: &Tensor, wanted: &Tensor, tolerance: f64, place: &str) {
     assert_eq!(found.dims(), wanted.dims(), "{place}");
     let apart = (found - wanted).unwrap().abs().unwrap();
     let apart = apart.max_all().unwrap().to_scalar::<f64>().unwrap();
     // Not `apart > bound`, which NaN passes.
-    assert!(apart < 1e-6, "{place}: {apart}");
+    assert!(apart < tolerance, "{place}: {apart}");
 }

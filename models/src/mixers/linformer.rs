@@ -152,6 +152,10 @@ impl Mixer for Linformer {
 /// The batch is moved beside the width: one product, and no copy of the matrix's gradient per example.
 fn project(x: &Tensor, matrix: &Tensor) -> Result<Tensor> {
     let (batch, length, heads, width) = x.dims4()?;
+    if kernels::supports(x) {
+        let y = kernels::shorten(&x.flatten_from(2)?, matrix, heads)?;
+        return Ok(y.reshape((batch, (), heads, width))?);
+    }
     let (copies, _, rank) = matrix.dims3()?;
     let matrix = matrix.narrow(1, 0, length)?.t()?.contiguous()?; // (1 or H, K, L)
     if copies == 1 {

@@ -14,6 +14,7 @@ use crate::{
     Context, Encoder, Mask, Mixer, Result,
     encoder::{self, Build, Site},
     error::require,
+    kernels,
     layers::{
         BlockLists, Dropout, Projections, WeightDropout, block_attention,
         fold::{fold, unfold},
@@ -121,6 +122,13 @@ impl Local {
 
 impl Mixer for Local {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        if let (true, Groups::Contiguous(groups)) = (kernels::supports(x), &self.groups) {
+            let plans = groups.lists(x.dim(1)?).plans(x.dim(1)?);
+            let attended = self
+                .projections
+                .attend(x, context, &self.dropout, Some(plans))?;
+            return self.projections.merge(&attended);
+        }
         let [q, k, v] = self.projections.split(x)?;
         let (q, k, v) = (by_head(&q)?, by_head(&k)?, by_head(&v)?); // (B, H, L, E)
         let dropout = WeightDropout::new(&self.dropout, context, x.dim(0)?);
@@ -202,7 +210,7 @@ mod tests {
     use super::*;
     use crate::{
         layers::{
-            sparse_testing::{by_position, meets_dense, undropped},
+            sparse_testing::{by_position, meets_dense, plans_meet_dense, undropped},
             testing::{meets_oracle, normal},
         },
         oracle,
@@ -251,6 +259,22 @@ mod tests {
                 contiguous(2, 2, true),
                 |_, i, j| i.abs_diff(j) <= 4,
             );
+            for (block, neighbours, exact) in
+                [(4, 1, true), (2, 2, true), (4, 1, false), (4, 0, true)]
+            {
+                let groups = Contiguous {
+                    block,
+                    neighbours,
+                    exact,
+                };
+                let plans = groups.lists(length).plans(length);
+                plans_meet_dense("plan", length, 2, plans, |_, i, j| {
+                    match exact && neighbours > 0 {
+                        true => i.abs_diff(j) <= block * neighbours,
+                        false => (i / block).abs_diff(j / block) <= neighbours,
+                    }
+                });
+            }
             meets_dense("whole", length, 2, contiguous(4, 1, false), |_, i, j| {
                 (i / 4).abs_diff(j / 4) <= 1
             });

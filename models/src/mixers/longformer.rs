@@ -15,8 +15,9 @@ use crate::{
     Context, Encoder, Mask, Mixer, Result,
     encoder::{self, Build, Site},
     error::require,
+    kernels::{self, AttentionOptions, Plan, Plans},
     layers::{
-        BlockLists, Dropout, Linear, Part, Projections, WeightDropout, block_attention,
+        BlockLists, Dropout, Linear, Part, Places, Projections, WeightDropout, block_attention,
         fold::{fold, fold_mask, unfold},
         parts::{self, by_head, key_bias, merge},
     },
@@ -139,6 +140,17 @@ impl Longformer {
 impl Mixer for Longformer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
+        if kernels::supports(x) {
+            let plans = Some(self.pattern.plans(length));
+            let mut y = self.projections.attend(x, context, &self.near, plans)?;
+            if let Some(global) = &self.global {
+                let first = global.forward_fused(x, context)?;
+                let count = first.dim(1)?;
+                let others = y.narrow(1, count, length - count)?;
+                y = Tensor::cat(&[&first, &others], 1)?;
+            }
+            return self.projections.merge(&y);
+        }
         let first = match &self.global {
             Some(global) => Some(global.forward(x, context)?), // (B, H, min(g, L), E)
             None => None,
@@ -220,6 +232,22 @@ impl Pattern {
         part.arranged(|x| unfold(x, self.dilation, length))
     }
 
+    /// The same for the attention kernel: window and global keys in one plan, which all heads share.
+    fn plans(&self, length: usize) -> Plans {
+        let mut plan = Plan::new(0.0);
+        let first: Vec<u32> = (0..self.global.min(length) as u32).collect();
+        let first = plan.key_blocks_of(&first);
+        let lists = self.lists(length);
+        for start in 0..self.dilation.min(length) {
+            let queries = Places::every(self.dilation, start, length);
+            let keys = queries.without(self.global);
+            lists.add_to(&mut plan, 0, (queries, keys), |plan, _| {
+                first.iter().for_each(|(keys, _)| plan.see(*keys, None));
+            });
+        }
+        Plans::new(vec![plan])
+    }
+
     fn lists(&self, length: usize) -> BlockLists {
         BlockLists::window(length.div_ceil(self.dilation), self.before, self.after)
     }
@@ -259,6 +287,21 @@ impl Global {
         })
     }
 
+    /// By the kernel, (B, min(g, L), H E).
+    fn forward_fused(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let (batch, length, _) = x.dims3()?;
+        let first = x.narrow(1, 0, self.count.min(length))?.contiguous()?;
+        let options = AttentionOptions {
+            heads: self.heads,
+            mask: context.mask().map(|mask| mask.real().clone()),
+            dropout: self.dropout.of_attention(batch, context),
+            ..AttentionOptions::default()
+        };
+        let q = self.query.forward(&first)?;
+        let (k, v) = (self.key.forward(x)?, self.value.forward(x)?);
+        Ok(kernels::attention(&q, &k, &v, &options)?)
+    }
+
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
         let heads = |linear: &Linear, x: &Tensor| -> Result<Tensor> {
@@ -287,7 +330,7 @@ mod tests {
     use super::*;
     use crate::{
         layers::{
-            sparse_testing::{by_position, meets_dense, undropped},
+            sparse_testing::{by_position, meets_dense, plans_meet_dense, undropped},
             testing::meets_oracle,
         },
         oracle,
@@ -333,14 +376,16 @@ mod tests {
                 global,
             };
             for length in [1, 2, 3, 4, 5, 8, 13] {
-                meets_dense("longformer", length, 2, run(pattern), |_, i, j| {
+                let sees = |_, i: usize, j: usize| {
                     let near = if j <= i {
-                        (i - j) % dilation == 0 && (i - j) / dilation <= before
+                        (i - j).is_multiple_of(dilation) && (i - j) / dilation <= before
                     } else {
-                        (j - i) % dilation == 0 && (j - i) / dilation <= after
+                        (j - i).is_multiple_of(dilation) && (j - i) / dilation <= after
                     };
                     near || j < global
-                });
+                };
+                meets_dense("longformer", length, 2, run(pattern), sees);
+                plans_meet_dense("plan", length, 2, pattern.plans(length), sees);
             }
         }
     }

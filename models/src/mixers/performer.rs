@@ -20,7 +20,7 @@ use crate::{
     encoder::{self, Build, Site},
     error::require,
     layers::{
-        Linear, Projections,
+        Projections,
         kernel_attention::{self, FeatureMap, LEAST},
     },
     mixers::Model,
@@ -171,43 +171,12 @@ fn attend(
     epsilon: f32,
     mask: Option<&Mask>,
 ) -> Result<Tensor> {
-    let (batch, length, _, width) = q.dims4()?;
-    let w = w.affine((width as f64).powf(-0.25), 0.0)?;
-    let k = match mask {
-        // Zeros keep padded keys out of the shift: it is at least 0, which is what they project to.
-        Some(mask) => k.broadcast_mul(&mask.real().reshape((batch, length, 1, 1))?)?,
-        None => k.clone(),
+    let width = q.dim(D::Minus1)?;
+    let map = FeatureMap::Favor {
+        directions: w.affine((width as f64).powf(-0.25), 0.0)?,
+        epsilon,
     };
-    let (q_projected, k_projected) = (project(q, &w)?, project(&k, &w)?); // (B, L, H, M)
-    // Shifts are constants (they cancel), so no gradient has to pass through the maxima.
-    let q_shift = q_projected.detach().max_keepdim(D::Minus1)?; // (B, L, H, 1)
-    let k_shift = k_projected
-        .detach()
-        .max_keepdim(D::Minus1)?
-        .max_keepdim(1)?
-        .relu()?; // (B, 1, H, 1)
-    kernel_attention::attend(
-        &exponential(&q_projected, q, &q_shift)?,
-        &exponential(&k_projected, &k, &k_shift)?,
-        v,
-        // Exponentials are positive, so this only adds epsilon, on the way into the sums.
-        FeatureMap::Relu { floor: epsilon },
-        LEAST,
-        mask,
-    )
-}
-
-/// exp(w·x' - |x'|²/2 - shift) with x' = x / E^¼, (B, L, H, M).
-fn exponential(projected: &Tensor, x: &Tensor, shift: &Tensor) -> Result<Tensor> {
-    let scale = (x.dim(D::Minus1)? as f64).powf(-0.5) / 2.0;
-    let half = x.sqr()?.sum_keepdim(D::Minus1)?.affine(scale, 0.0)?; // (B, L, H, 1)
-    let exponent = projected.broadcast_sub(&half.broadcast_add(shift)?)?;
-    Ok(exponent.exp()?)
-}
-
-/// (B, L, H, E) and w (M, E) to w·x (B, L, H, M).
-fn project(x: &Tensor, w: &Tensor) -> Result<Tensor> {
-    Linear::frozen(w).forward(x)
+    kernel_attention::attend(q, k, v, map, LEAST, mask)
 }
 
 /// The deterministic kernel of the 2021 code: features max(x, 0) + 0.001 of q and k as they are.
@@ -287,7 +256,10 @@ fn orthonormalize(block: &mut [f64], width: usize) {
 mod tests {
     use super::*;
     use crate::{
-        layers::testing::{Twin, meets_oracle, normal},
+        layers::{
+            kernel_attention::exponential,
+            testing::{Twin, meets_oracle, normal},
+        },
         oracle,
     };
 

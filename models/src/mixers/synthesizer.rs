@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Context, Encoder, Mixer, Result,
     encoder::{self, Build, Site},
+    kernels::{self, AttentionOptions},
     layers::{Dropout, Linear, activation::relu, parts::by_head, softmax},
     mixers::Model,
     options::{Variant, to_json},
@@ -168,6 +169,38 @@ impl Synthesizer {
         by_head(&x.reshape((batch, length, self.heads, width / self.heads))?)
     }
 
+    /// By the attention kernel, which takes scores S (H, N, N) as a bias: no weight is kept, and nothing else of the size of S but its gradient.
+    fn forward_fused(&self, x: &Tensor, scores: &Tensor, context: &Context) -> Result<Tensor> {
+        let (packed, share) = match &self.dot_product {
+            Some(dot) => {
+                let shares = dot.shares()?;
+                let query = match &shares {
+                    Some(shares) => dot.query.times(&shares.narrow(0, 0, 1)?)?,
+                    None => dot.query.clone(),
+                };
+                let packed = Linear::stacked(&[&query, &dot.key, &self.value])?;
+                let share = shares.map(|shares| shares.narrow(0, 1, 1)).transpose()?;
+                (packed, share)
+            }
+            None => {
+                let nothing = self.value.silenced()?;
+                (Linear::stacked(&[&nothing, &nothing, &self.value])?, None)
+            }
+        };
+        let share = match share {
+            Some(share) => share,
+            None => Tensor::ones(1, x.dtype(), x.device())?,
+        };
+        let options = AttentionOptions {
+            heads: self.heads,
+            mask: context.mask().map(|mask| mask.real().clone()),
+            dropout: self.dropout.of_attention(x.dim(0)?, context),
+            ..AttentionOptions::default()
+        };
+        let y = kernels::attention_biased(&packed.forward(x)?, scores, &share, &options)?;
+        self.output.forward(&y)
+    }
+
     /// Scores (B or 1, H, L, L).
     fn scores(&self, x: &Tensor) -> Result<Tensor> {
         let synthetic = self.scores.forward(x)?;
@@ -180,25 +213,44 @@ impl Synthesizer {
         );
         let scale = (q.dim(D::Minus1)? as f64).powf(-0.5);
         let product = q.affine(scale, 0.0)?.matmul(&k.t()?)?;
-        let Some(mixture) = &dot.mixture else {
+        let Some(shares) = dot.shares()? else {
             return Ok(product.broadcast_add(&synthetic)?);
         };
-        let shares = softmax::masked(&mixture.reshape((1, 1, 1, 2))?, None)?;
-        let share = |index| shares.narrow(3, index, 1);
+        let share = |index| shares.narrow(0, index, 1);
         let product = product.broadcast_mul(&share(0)?)?;
         Ok(product.broadcast_add(&synthetic.broadcast_mul(&share(1)?)?)?)
+    }
+}
+
+impl DotProduct {
+    /// α of the dot product and of the synthetic scores (2); none where they are simply added.
+    fn shares(&self) -> Result<Option<Tensor>> {
+        let shares = |mixture: &Tensor| -> Result<Tensor> {
+            let shares = softmax::masked(&mixture.reshape((1, 1, 1, 2))?, None)?;
+            Ok(shares.flatten_all()?)
+        };
+        self.mixture.as_ref().map(shares).transpose()
     }
 }
 
 impl Mixer for Synthesizer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
+        if let (true, Synthetic::Random(scores)) = (kernels::supports(x), &self.scores) {
+            return self.forward_fused(x, scores, context);
+        }
         let v = self.heads(&self.value.forward(x)?)?; // (B, H, L, E)
         let scores = self.scores(x)?;
         let shape = (batch, self.heads, length, length);
         let scores = scores.broadcast_as(shape)?;
         let weights = softmax::masked(&scores, context.mask())?;
-        let weights = self.dropout.forward(&weights, context)?;
+        let weights = match self.dropout.of_attention(batch, context) {
+            Some(dropout) => {
+                let factors = dropout.factors(self.heads, length, length, x.device())?;
+                (weights * factors.to_dtype(x.dtype())?)?
+            }
+            None => weights,
+        };
         let y = by_head(&weights.matmul(&v)?)?; // (B, L, H, E)
         self.output.forward(&y.flatten_from(2)?)
     }

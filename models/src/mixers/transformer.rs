@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Context, Encoder, Mask, Mixer, Result,
     encoder::{self, Build, Site},
-    kernels::{self, AttentionDropout, AttentionOptions},
+    kernels::{self, AttentionDropout},
     layers::{Dropout, Projections, softmax},
     mixers::Model,
     options::{Variant, to_json},
@@ -63,7 +63,6 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
 struct Transformer {
     projections: Projections,
     dropout: Dropout,
-    heads: usize,
     dim: usize,
     attention: Attention,
 }
@@ -73,7 +72,6 @@ impl Transformer {
         Ok(Self {
             projections: Projections::new(&site.vb, site.block)?,
             dropout: Dropout::new(&site.vb.pp("drop"), site.block.attention_dropout),
-            heads: site.block.heads,
             dim: site.block.qkv_dim,
             attention,
         })
@@ -82,18 +80,11 @@ impl Transformer {
 
 impl Mixer for Transformer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let dropout = self.dropout.of_attention(x.dim(0)?, context);
         if self.attention == Attention::Fused && kernels::supports(x) {
-            let options = AttentionOptions {
-                heads: self.heads,
-                mask: context.mask().map(|mask| mask.real().clone()),
-                dropout,
-                ..AttentionOptions::default()
-            };
-            let qkv = self.projections.packed(x)?; // (B, L, 3 H E)
-            let y = kernels::attention_packed(&qkv, &options)?; // (B, L, H E)
+            let y = self.projections.attend(x, context, &self.dropout, None)?;
             return self.projections.merge(&y);
         }
+        let dropout = self.dropout.of_attention(x.dim(0)?, context);
         let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
         let y = attend(&q, &k, &v, context.mask(), dropout.as_ref())?;
         self.projections.merge(&y)

@@ -3,14 +3,15 @@
 //! With weights P = softmax(S), dropout factors M, D = dO Vᵀ and δ = rowsum(dO O):
 //! dV = (P M)ᵀ dO, dS = P (M D - δ), dK = dSᵀ Q, dQ = dS K (Dao et al., 2022, arXiv 2205.14135).
 
-use super::drop::factors;
+use super::bias::BiasGradient;
+use super::drop::{Tile, factors};
 use super::keys::KeyBlock;
 use super::problem::{Head, Problem};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
 use crate::kernels::tile::{
-    Left, PAD, PANEL, Rows, SIDE, pack_columns, pack_panels, pack_rows, padded, product,
+    Left, PAD, PANEL, Rows, SIDE, Source, pack_columns, pack_panels, pack_rows, padded, product,
 };
 
 /// Floats of one operand of the keys that are worked on together, so that they stay in the second-level cache.
@@ -19,6 +20,7 @@ const GROUP_FLOATS: usize = 32 * 1024;
 /// All queries of one head against some of its keys.
 pub(super) struct BackwardTask<'a> {
     pub(super) problem: &'a Problem<'a>,
+    pub(super) bias: Option<BiasGradient<'a>>,
     pub(super) head: Head,
     pub(super) blocks: &'a [KeyBlock],
     /// The output of the forward pass, and its gradient.
@@ -56,16 +58,33 @@ impl Target<'_> {
             }
         }
     }
+
+    /// Adds `rows`, each `padded(width)` long, times `scale`, to the rows at `places`.
+    ///
+    /// # Safety
+    /// No other task may touch these rows.
+    pub(super) unsafe fn add(&self, places: &[u32], width: usize, scale: f32, rows: &[f32]) {
+        for (place, row) in places.iter().zip(rows.chunks_exact(padded(width))) {
+            // SAFETY: by this function's contract.
+            let out = unsafe {
+                self.buffer
+                    .slice(self.start + *place as usize * self.stride, width)
+            };
+            for (out, x) in out.iter_mut().zip(row) {
+                *out += x * scale;
+            }
+        }
+    }
 }
 
 /// A block of queries in the layouts that the products want.
-struct Queries {
-    rows: Vec<f32>,
-    columns: Vec<f32>,
-    drows: Vec<f32>,
-    dcolumns: Vec<f32>,
-    sums: [f32; SIDE],
-    deltas: [f32; SIDE],
+pub(super) struct Queries {
+    pub(super) rows: Vec<f32>,
+    pub(super) columns: Vec<f32>,
+    pub(super) drows: Vec<f32>,
+    pub(super) dcolumns: Vec<f32>,
+    pub(super) sums: [f32; SIDE],
+    pub(super) deltas: [f32; SIDE],
 }
 
 /// A group of key blocks in the layouts that the products want, and the sums of their gradients.
@@ -78,24 +97,18 @@ struct Group {
 }
 
 impl Kernel for BackwardTask<'_> {
-    type Output = ();
+    /// The gradient of the bias's factor.
+    type Output = f64;
 
     #[inline(always)]
-    fn run<S: Lanes>(self, s: S) {
+    fn run<S: Lanes>(self, s: S) -> f64 {
         let problem = self.problem;
         let (width, wide) = (problem.width, padded(problem.width));
         let query_blocks = problem.queries_len.div_ceil(SIDE);
         let per_group = (GROUP_FLOATS / (SIDE * wide)).max(1);
         let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
         let mut dqueries = vec![0.0; query_blocks * SIDE * wide];
-        let mut queries = Queries {
-            rows: vec![0.0; SIDE * wide],
-            columns: vec![0.0; SIDE * width],
-            drows: vec![0.0; SIDE * wide],
-            dcolumns: vec![0.0; SIDE * width],
-            sums: [0.0; SIDE],
-            deltas: [0.0; SIDE],
-        };
+        let mut queries = Queries::new(width);
         let mut group = Group {
             key_panels: vec![0.0; per_group * SIDE * width],
             key_rows: vec![0.0; per_group * SIDE * wide],
@@ -104,15 +117,19 @@ impl Kernel for BackwardTask<'_> {
             dvalues: vec![0.0; per_group * SIDE * wide],
         };
         let mut tiles = Tiles::default();
+        let mut dfactor = 0.0;
         for blocks in self.blocks.chunks(per_group) {
             group.load(&self, blocks);
             for (index, dqueries) in dqueries.chunks_exact_mut(SIDE * wide).enumerate() {
                 let first = index * SIDE;
                 let count = SIDE.min(problem.queries_len - first);
-                queries.load(&self, first, count, &deltas);
+                let rows = [problem.queries(self.head), self.doutput].map(|rows| rows.from(first));
+                queries.load(rows, count, problem.scale, |i| {
+                    (self.sums[first + i], deltas[first + i])
+                });
                 for (slot, block) in blocks.iter().enumerate() {
                     let at = (first, count);
-                    self.step(
+                    dfactor += self.step(
                         s,
                         &queries,
                         at,
@@ -143,14 +160,15 @@ impl Kernel for BackwardTask<'_> {
             self.dqueries
                 .write(0, problem.queries_len, width, problem.scale, &dqueries)
         };
+        dfactor
     }
 }
 
 /// Weights and their gradients, (keys, queries), and the factors of dropout.
-struct Tiles {
-    weights: [f32; SIDE * SIDE],
-    gradients: [f32; SIDE * SIDE],
-    kept: [f32; SIDE * SIDE],
+pub(super) struct Tiles {
+    pub(super) weights: [f32; SIDE * SIDE],
+    pub(super) gradients: [f32; SIDE * SIDE],
+    pub(super) kept: [f32; SIDE * SIDE],
 }
 
 impl Default for Tiles {
@@ -175,81 +193,131 @@ impl BackwardTask<'_> {
         (group, slot, block): (&mut Group, usize, KeyBlock),
         tiles: &mut Tiles,
         dqueries: &mut [f32],
-    ) {
+    ) -> f64 {
         let width = self.problem.width;
         let wide = padded(width);
-        let columns = count.next_multiple_of(PAD);
         let panels = slot * SIDE * width..(slot + 1) * SIDE * width;
         let rows = slot * SIDE * wide..(slot + 1) * SIDE * wide;
-        let scores = (block.rows(), columns, width);
-        let key_panels = Left::panels(&group.key_panels[panels.clone()], width);
-        let value_panels = Left::panels(&group.value_panels[panels], width);
-        product::<S, _, _, false>(
-            s,
-            key_panels,
-            (&queries.columns, SIDE),
-            (&mut tiles.weights, SIDE),
-            scores,
-        );
-        product::<S, _, _, false>(
-            s,
-            value_panels,
-            (&queries.dcolumns, SIDE),
-            (&mut tiles.gradients, SIDE),
-            scores,
-        );
-        if let Some(dropout) = self.problem.dropout {
-            let tile = self.problem.tile(dropout, self.head, first, block.first);
-            factors(s, tile, &mut tiles.kept);
-            tiles.differentiate::<S, true>(s, queries, block, columns);
-        } else {
-            tiles.differentiate::<S, false>(s, queries, block, columns);
-        }
-        let sums = (block.rows(), wide, count);
-        product::<S, _, _, true>(
-            s,
-            Left::tile(&tiles.weights),
-            (&queries.drows, wide),
-            (&mut group.dvalues[rows.clone()], wide),
-            sums,
-        );
-        product::<S, _, _, true>(
-            s,
-            Left::tile(&tiles.gradients),
-            (&queries.rows, wide),
-            (&mut group.dkeys[rows.clone()], wide),
-            sums,
-        );
-        product::<S, _, _, true>(
-            s,
-            Left::transposed(&tiles.gradients),
-            (&group.key_rows[rows], wide),
-            (dqueries, wide),
-            (count.next_multiple_of(PANEL), wide, block.len()),
-        );
+        let keys = KeyTile {
+            key_panels: &group.key_panels[panels.clone()],
+            key_rows: &group.key_rows[rows.clone()],
+            value_panels: &group.value_panels[panels],
+            dkeys: &mut group.dkeys[rows.clone()],
+            dvalues: &mut group.dvalues[rows],
+            count: block.len(),
+            bits: block.bits,
+        };
+        let drawn = |dropout| self.problem.tile(dropout, self.head, first, block.first);
+        let drawn = self.problem.dropout.map(drawn);
+        let Some(gradient) = self.bias else {
+            tiles.step(s, (queries, count), keys, |_| {}, drawn, (width, dqueries));
+            return 0.0;
+        };
+        let (at, sizes) = ((first, block.first), (count, block.len()));
+        let mut biases = [0.0; SIDE * SIDE];
+        let number = self.head.number;
+        gradient.bias.load(number, at, sizes, &mut biases);
+        let add = |scores: &mut _| gradient.bias.add(&biases, block.len(), scores);
+        tiles.step(s, (queries, count), keys, add, drawn, (width, dqueries));
+        // SAFETY: one task has these keys of this head, of all examples.
+        unsafe { gradient.add(number, at, sizes, [&biases, &tiles.gradients]) }
     }
 }
 
+/// A block of keys in the layouts that the products want, and the sums of their gradients.
+pub(super) struct KeyTile<'a> {
+    pub(super) key_panels: &'a [f32],
+    pub(super) key_rows: &'a [f32],
+    pub(super) value_panels: &'a [f32],
+    pub(super) dkeys: &'a mut [f32],
+    pub(super) dvalues: &'a mut [f32],
+    /// Keys up to the last real one.
+    pub(super) count: usize,
+    /// Bit i: key i is real.
+    pub(super) bits: u64,
+}
+
 impl Tiles {
+    /// The gradients that one tile adds to those of its queries (`dqueries`), keys and values. `alter` changes
+    /// the scores (keys, queries) before they become weights.
+    #[inline(always)]
+    pub(super) fn step<S: Lanes>(
+        &mut self,
+        s: S,
+        (queries, count): (&Queries, usize),
+        keys: KeyTile,
+        alter: impl FnOnce(&mut [f32; SIDE * SIDE]),
+        drawn: Option<Tile>,
+        (width, dqueries): (usize, &mut [f32]),
+    ) {
+        let wide = padded(width);
+        let columns = count.next_multiple_of(PAD);
+        let rows = keys.count.next_multiple_of(PANEL);
+        let scores = (rows, columns, width);
+        product::<S, _, _, false>(
+            s,
+            Left::panels(keys.key_panels, width),
+            (&queries.columns, SIDE),
+            (&mut self.weights, SIDE),
+            scores,
+        );
+        alter(&mut self.weights);
+        product::<S, _, _, false>(
+            s,
+            Left::panels(keys.value_panels, width),
+            (&queries.dcolumns, SIDE),
+            (&mut self.gradients, SIDE),
+            scores,
+        );
+        if let Some(tile) = drawn {
+            factors(s, tile, &mut self.kept);
+            self.differentiate::<S, true>(s, queries, keys.bits, (rows, columns));
+        } else {
+            self.differentiate::<S, false>(s, queries, keys.bits, (rows, columns));
+        }
+        let sums = (rows, wide, count);
+        product::<S, _, _, true>(
+            s,
+            Left::tile(&self.weights),
+            (&queries.drows, wide),
+            (keys.dvalues, wide),
+            sums,
+        );
+        product::<S, _, _, true>(
+            s,
+            Left::tile(&self.gradients),
+            (&queries.rows, wide),
+            (keys.dkeys, wide),
+            sums,
+        );
+        product::<S, _, _, true>(
+            s,
+            Left::transposed(&self.gradients),
+            (keys.key_rows, wide),
+            (dqueries, wide),
+            (count.next_multiple_of(PANEL), wide, keys.count),
+        );
+    }
+
     /// Scores to dropped-out weights, and gradients of those weights to gradients of scores.
     #[inline(always)]
     fn differentiate<S: Lanes, const DROP: bool>(
         &mut self,
         s: S,
         queries: &Queries,
-        block: KeyBlock,
-        columns: usize,
+        bits: u64,
+        (rows, columns): (usize, usize),
     ) {
         let (sums, _) = S::as_simd_f32s(&queries.sums);
         let (deltas, _) = S::as_simd_f32s(&queries.deltas);
         let zero = s.splat_f32s(0.0);
         let used = columns / S::F32_LANES;
-        for key in 0..block.rows() {
+        for key in 0..rows {
             let row = key * SIDE..key * SIDE + columns;
             let (weights, _) = S::as_mut_simd_f32s(&mut self.weights[row.clone()]);
             let (gradients, _) = S::as_mut_simd_f32s(&mut self.gradients[row.clone()]);
             let (kept, _) = S::as_simd_f32s(&self.kept[row]);
-            if !block.is_real(key) {
+            if bits >> key & 1 == 0 {
                 weights.fill(zero);
                 gradients.fill(zero);
                 continue;
@@ -272,20 +340,44 @@ impl Tiles {
 }
 
 impl Queries {
-    fn load(&mut self, task: &BackwardTask, first: usize, count: usize, deltas: &[f32]) {
-        let problem = task.problem;
-        let queries = problem.queries(task.head).from(first);
-        let doutput = task.doutput.from(first);
-        pack_rows(queries, count, problem.scale, &mut self.rows);
-        let scale = problem.scale * std::f32::consts::LOG2_E;
-        pack_columns(queries, count, scale, &mut self.columns);
+    pub(super) fn new(width: usize) -> Self {
+        let wide = padded(width);
+        Queries {
+            rows: vec![0.0; SIDE * wide],
+            columns: vec![0.0; SIDE * width],
+            drows: vec![0.0; SIDE * wide],
+            dcolumns: vec![0.0; SIDE * width],
+            sums: [f32::INFINITY; SIDE],
+            deltas: [0.0; SIDE],
+        }
+    }
+
+    /// Takes `count` queries and the gradients of their outputs, and of each its sum of weights and its delta.
+    pub(super) fn load(
+        &mut self,
+        [queries, doutput]: [impl Source + Copy; 2],
+        count: usize,
+        scale: f32,
+        statistics: impl Fn(usize) -> (f32, f32),
+    ) {
+        pack_rows(queries, count, scale, &mut self.rows);
+        pack_columns(
+            queries,
+            count,
+            scale * std::f32::consts::LOG2_E,
+            &mut self.columns,
+        );
         pack_rows(doutput, count, 1.0, &mut self.drows);
         pack_columns(doutput, count, 1.0, &mut self.dcolumns);
-        // Columns beyond the last query: no weight, no gradient.
-        self.sums.fill(f32::INFINITY);
-        self.deltas.fill(0.0);
-        self.sums[..count].copy_from_slice(&task.sums[first..first + count]);
-        self.deltas[..count].copy_from_slice(&deltas[first..first + count]);
+        for i in 0..SIDE {
+            // Columns beyond the last query: no weight, no gradient.
+            let (sum, delta) = if i < count {
+                statistics(i)
+            } else {
+                (f32::INFINITY, 0.0)
+            };
+            (self.sums[i], self.deltas[i]) = (sum, delta);
+        }
     }
 }
 
@@ -317,7 +409,7 @@ impl Group {
 
 /// rowsum(dO O) of every query.
 #[inline(always)]
-fn deltas<S: Lanes>(s: S, output: Rows, doutput: Rows, count: usize) -> Vec<f32> {
+pub(super) fn deltas<S: Lanes>(s: S, output: Rows, doutput: Rows, count: usize) -> Vec<f32> {
     let delta = |i| {
         let (x, x_tail) = S::as_simd_f32s(output.row(i));
         let (y, y_tail) = S::as_simd_f32s(doutput.row(i));

@@ -63,19 +63,23 @@ impl AttentionDropout {
                 .enumerate()
                 .for_each(|(row, factors)| {
                     let (example, row) = (row / (heads * queries), row % (heads * queries));
-                    let mut words = vec![0; keys];
-                    let first = row * row_length(keys);
-                    philox::fill(self.key, self.counters[example], first, &mut words);
-                    for (factor, word) in factors.iter_mut().zip(words) {
-                        *factor = if word < self.threshold {
-                            0.0
-                        } else {
-                            self.keep
-                        };
-                    }
+                    self.fill(example, row * row_length(keys), factors);
                 });
         }
         Tensor::from_vec(factors, (self.counters.len(), heads, queries, keys), device)
+    }
+
+    /// The factors of an example's weights from number `first` on, a multiple of 64.
+    pub(super) fn fill(&self, example: usize, first: usize, factors: &mut [f32]) {
+        let mut words = vec![0; factors.len()];
+        philox::fill(self.key, self.counters[example], first, &mut words);
+        for (factor, word) in factors.iter_mut().zip(words) {
+            *factor = if word < self.threshold {
+                0.0
+            } else {
+                self.keep
+            };
+        }
     }
 
     /// Examples that it can draw for.

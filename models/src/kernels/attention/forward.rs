@@ -25,10 +25,13 @@ pub(super) struct ForwardTask<'a> {
     pub(super) sums: &'a Shared<'a>,
 }
 
+/// Below every score.
+const LOWEST: f32 = -1e30;
+
 /// Running maximum, sum, and the factor by which a new maximum shrinks what was summed before it.
-struct Running {
-    top: [f32; SIDE],
-    sum: [f32; SIDE],
+pub(super) struct Running {
+    pub(super) top: [f32; SIDE],
+    pub(super) sum: [f32; SIDE],
     shrink: [f32; SIDE],
 }
 
@@ -62,6 +65,7 @@ impl Kernel for ForwardTask<'_> {
         let mut sum = vec![0.0; SIDE * wide];
         let mut weights = [0.0; SIDE * SIDE];
         let mut kept = [0.0; SIDE * SIDE];
+        let mut biases = [0.0; SIDE * SIDE];
         for first in (first..first + count).step_by(SIDE) {
             let count = SIDE.min(problem.queries_len - first);
             let columns = count.next_multiple_of(PAD);
@@ -74,11 +78,7 @@ impl Kernel for ForwardTask<'_> {
                 &mut queries,
             );
             sum.fill(0.0);
-            let mut running = Running {
-                top: [f32::NEG_INFINITY; SIDE],
-                sum: [0.0; SIDE],
-                shrink: [0.0; SIDE],
-            };
+            let mut running = Running::new();
             let packs = key_panels
                 .chunks(SIDE * width)
                 .zip(value_rows.chunks(SIDE * wide));
@@ -90,12 +90,14 @@ impl Kernel for ForwardTask<'_> {
                     (&mut weights, SIDE),
                     (block.rows(), columns, width),
                 );
-                running.absorb(s, *block, columns, &mut weights);
-                for (row, shrink) in sum.chunks_exact_mut(wide).zip(&running.shrink[..count]) {
-                    if *shrink != 1.0 {
-                        row.iter_mut().for_each(|x| *x *= shrink);
-                    }
+                if let Some(bias) = problem.bias {
+                    let sizes = (count, block.len());
+                    bias.load(head.number, (first, block.first), sizes, &mut biases);
+                    bias.add(&biases, block.len(), &mut weights);
                 }
+                hide_keys(block.bits, block.rows(), columns, &mut weights);
+                running.absorb(s, block.rows(), columns, &mut weights);
+                running.shrink(&mut sum, wide, count);
                 if let Some(dropout) = problem.dropout {
                     factors(
                         s,
@@ -116,13 +118,7 @@ impl Kernel for ForwardTask<'_> {
                 );
             }
             for (i, sum) in sum.chunks_exact(wide).take(count).enumerate() {
-                let total = running.sum[i];
-                // A query without a single real key gets zeros, and weights that vanish in the backward pass.
-                let (inverse, log) = if blocks.is_empty() {
-                    (0.0, f32::INFINITY)
-                } else {
-                    (total.recip(), running.top[i] + total.log2())
-                };
+                let (inverse, log) = close(running.top[i], running.sum[i]);
                 // SAFETY: this task alone writes its head's columns of its queries' rows, and their sums.
                 let (output, logs) = unsafe {
                     let start = problem.output_start(head, first + i);
@@ -140,13 +136,43 @@ impl Kernel for ForwardTask<'_> {
     }
 }
 
+/// The factor that makes a mean of a sum of weighted values, and the logarithm of the sum of weights.
+///
+/// A query that saw no key gets zeros, and weights that vanish in the backward pass.
+pub(super) fn close(top: f32, sum: f32) -> (f32, f32) {
+    if sum > 0.0 {
+        (sum.recip(), top + sum.log2())
+    } else if sum.is_nan() {
+        (sum, sum)
+    } else {
+        (0.0, f32::INFINITY)
+    }
+}
+
+/// Scores of keys without a bit become minus infinity.
+#[inline(always)]
+pub(super) fn hide_keys(bits: u64, rows: usize, columns: usize, tile: &mut [f32; SIDE * SIDE]) {
+    for key in (0..rows).filter(|key| bits >> key & 1 == 0) {
+        tile[key * SIDE..][..columns].fill(f32::NEG_INFINITY);
+    }
+}
+
 impl Running {
+    pub(super) fn new() -> Self {
+        // A finite floor: where all scores are minus infinity, so are their differences to it.
+        Running {
+            top: [LOWEST; SIDE],
+            sum: [0.0; SIDE],
+            shrink: [0.0; SIDE],
+        }
+    }
+
     /// Turns a tile of scores into weights relative to the running maximum, and adds them to the sums.
     #[inline(always)]
-    fn absorb<S: Lanes>(
+    pub(super) fn absorb<S: Lanes>(
         &mut self,
         s: S,
-        block: KeyBlock,
+        rows: usize,
         columns: usize,
         tile: &mut [f32; SIDE * SIDE],
     ) {
@@ -158,23 +184,29 @@ impl Running {
         for c in 0..columns / S::F32_LANES {
             let before = top[c];
             let mut highest = before;
-            for key in (0..block.len()).filter(|key| block.is_real(*key)) {
+            for key in 0..rows {
                 highest = s.max_f32s(highest, tile[key * registers + c]);
             }
             let mut total = s.splat_f32s(0.0);
-            for key in 0..block.rows() {
+            for key in 0..rows {
                 let weight = &mut tile[key * registers + c];
-                *weight = if block.is_real(key) {
-                    exp2_bounded(s, s.sub_f32s(*weight, highest))
-                } else {
-                    s.splat_f32s(0.0)
-                };
+                *weight = exp2_bounded(s, s.sub_f32s(*weight, highest));
                 total = s.add_f32s(total, *weight);
             }
             let factor = exp2_bounded(s, s.sub_f32s(before, highest));
             top[c] = highest;
             shrink[c] = factor;
             sum[c] = s.fma(sum[c], factor, total);
+        }
+    }
+
+    /// Takes the weighted values that were summed before down to the new maximum.
+    #[inline(always)]
+    pub(super) fn shrink(&self, sums: &mut [f32], wide: usize, count: usize) {
+        for (row, shrink) in sums.chunks_exact_mut(wide).zip(&self.shrink[..count]) {
+            if *shrink != 1.0 {
+                row.iter_mut().for_each(|x| *x *= shrink);
+            }
         }
     }
 }

@@ -18,14 +18,10 @@ pub(super) struct KeyBlock {
     /// Position of its first key.
     pub(super) first: usize,
     /// Bit i: the key at `first + i` is real.
-    bits: u64,
+    pub(super) bits: u64,
 }
 
 impl KeyBlock {
-    pub(super) fn is_real(&self, key: usize) -> bool {
-        self.bits >> key & 1 == 1
-    }
-
     /// Keys up to the last real one.
     pub(super) fn len(&self) -> usize {
         SIDE - self.bits.leading_zeros() as usize
@@ -68,14 +64,27 @@ impl Keys {
         Ok(Keys { bits, blocks })
     }
 
-    /// Blocks of `example` that have a real key, in order.
-    pub(super) fn blocks(&self, example: usize) -> impl Iterator<Item = KeyBlock> + '_ {
+    /// One bit for each of at most [`SIDE`] keys of `example`: whether it is real.
+    pub(super) fn bits(&self, example: usize, places: &[u32]) -> u64 {
+        let row = self.row(example);
+        let real = |place: u32| row[place as usize / SIDE] >> (place as usize % SIDE) & 1;
+        let bits = places.iter().enumerate();
+        bits.fold(0, |bits, (i, place)| bits | real(*place) << i)
+    }
+
+    fn row(&self, example: usize) -> &[u64] {
+        // All examples may share one row.
         let row = if self.bits.len() == self.blocks {
             0
         } else {
             example
         };
-        let bits = self.bits[row * self.blocks..][..self.blocks].iter();
+        &self.bits[row * self.blocks..][..self.blocks]
+    }
+
+    /// Blocks of `example` that have a real key, in order.
+    pub(super) fn blocks(&self, example: usize) -> impl Iterator<Item = KeyBlock> + '_ {
+        let bits = self.row(example).iter();
         let blocks = bits.enumerate().map(|(b, bits)| KeyBlock {
             first: b * SIDE,
             bits: *bits,

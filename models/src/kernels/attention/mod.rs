@@ -8,20 +8,24 @@
 //! alone. A query's sums run over key blocks in order in any case; its gradient is summed over the parts in order.
 
 mod backward;
+mod bias;
 mod drop;
 mod forward;
 mod keys;
 mod problem;
+mod sparse;
 
 use std::sync::OnceLock;
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp3, Layout, Result, Shape, Tensor, bail};
 
 use self::backward::Target;
+pub use self::bias::attention_biased;
 pub use self::drop::AttentionDropout;
 use self::keys::Keys;
 use self::problem::{Operand, Problem};
-use super::buffers::{Shared, floats, fresh, read, tensor};
+pub use self::sparse::{Plan, Plans, Sight, Sights};
+use super::buffers::{Shared, floats, read, tensor};
 use super::tile::SIDE;
 
 const NAME: &str = "attention";
@@ -37,6 +41,8 @@ pub struct AttentionOptions {
     pub mask: Option<Tensor>,
     /// Dropout of the weights, in training.
     pub dropout: Option<AttentionDropout>,
+    /// Which keys each query sees; all if absent.
+    pub plans: Option<Plans>,
 }
 
 /// Attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
@@ -70,6 +76,7 @@ struct Attention {
     scale: f32,
     real: Keys,
     dropout: Option<AttentionDropout>,
+    plans: Option<Plans>,
     /// Base-2 logarithm of the sum of weights of each query, (B, H, Lq).
     sums: OnceLock<Vec<f32>>,
 }
@@ -89,7 +96,10 @@ impl Attention {
         if dropout.as_ref().is_some_and(|d| d.batch() != batch) {
             bail!("{NAME}: dropout needs one counter for each of {batch} examples");
         }
-        if dropout.is_some()
+        let plans = options.plans.clone();
+        if let Some(plans) = &plans {
+            plans.check((batch, heads), (queries, keys), dropout.is_some())?;
+        } else if dropout.is_some()
             && heads * queries * keys.next_multiple_of(SIDE) / 4 > u32::MAX as usize
         {
             bail!("{NAME}: {heads} heads of {queries} x {keys} weights exceed a dropout stream");
@@ -101,6 +111,7 @@ impl Attention {
                 .unwrap_or_else(|| ((width / heads) as f64).powf(-0.5)) as f32,
             real: Keys::new(batch, keys, options.mask.as_ref())?,
             dropout,
+            plans,
             sums: OnceLock::new(),
         })
     }
@@ -122,6 +133,8 @@ impl Attention {
             operands,
             real: &self.real,
             dropout: self.dropout.as_ref(),
+            plans: self.plans.as_ref(),
+            bias: None,
         }
     }
 
@@ -186,7 +199,7 @@ impl CustomOp1 for Attention {
             start: i * width,
             stride: row,
         });
-        problem.backward(self.sums()?, &output, &doutput, targets);
+        problem.backward(self.sums()?, [&output, &doutput], targets);
         tensor(gradient, shape).map(Some)
     }
 }
@@ -230,14 +243,14 @@ impl CustomOp3 for Attention {
         let (q, k, v) = (read(NAME, q)?, read(NAME, k)?, read(NAME, v)?);
         let (output, doutput) = (read(NAME, output)?, read(NAME, &doutput)?);
         let problem = self.separate(q_shape, k_shape, [&q, &k, &v])?;
-        let (mut dq, mut dk, mut dv) = (fresh(q.len()), vec![0.0; k.len()], vec![0.0; v.len()]);
+        let (mut dq, mut dk, mut dv) = (vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; v.len()]);
         let shared = [&mut dq, &mut dk, &mut dv].map(|buffer| Shared::new(buffer));
         let targets = [0, 1, 2].map(|i| Target {
             buffer: &shared[i],
             start: 0,
             stride: problem.row(),
         });
-        problem.backward(self.sums()?, &output, &doutput, targets);
+        problem.backward(self.sums()?, [&output, &doutput], targets);
         Ok((
             Some(tensor(dq, q_shape)?),
             Some(tensor(dk, k_shape)?),

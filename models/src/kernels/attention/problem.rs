@@ -4,21 +4,23 @@ use rayon::prelude::*;
 
 use super::AttentionDropout;
 use super::backward::{BackwardTask, Target};
+use super::bias::{Bias, BiasGradient};
 use super::forward::ForwardTask;
 use super::keys::{KeyBlock, Keys};
+use super::sparse::Plans;
 use crate::kernels::buffers::{Shared, fresh};
 use crate::kernels::isa::Isa;
 use crate::kernels::tile::{Rows, SIDE};
 
 /// Tasks that a pass is split into where the heads alone are fewer.
-const TASKS: usize = 16;
+pub(super) const TASKS: usize = 16;
 /// Blocks of queries below which a forward task does not pay for packing its keys.
 const LEAST_QUERY_BLOCKS: usize = 4;
 /// Blocks of keys below which a backward task does not pay for packing its queries.
 const LEAST_KEY_BLOCKS: usize = 8;
 
 /// A head of an example.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(super) struct Head {
     pub(super) example: usize,
     pub(super) number: usize,
@@ -43,6 +45,10 @@ pub(super) struct Problem<'a> {
     pub(super) operands: [Operand<'a>; 3],
     pub(super) real: &'a Keys,
     pub(super) dropout: Option<&'a AttentionDropout>,
+    /// What each query sees; everything if there are none.
+    pub(super) plans: Option<&'a Plans>,
+    /// What is added to the scores.
+    pub(super) bias: Option<Bias<'a>>,
 }
 
 impl<'a> Problem<'a> {
@@ -78,6 +84,22 @@ impl<'a> Problem<'a> {
         (head.example * self.queries_len + query) * self.row() + head.number * self.width
     }
 
+    /// A head's rows of the output or of its gradient.
+    pub(super) fn output_rows<'b>(&self, data: &'b [f32], head: Head) -> Rows<'b> {
+        Rows {
+            data,
+            start: self.output_start(head, 0),
+            stride: self.row(),
+            width: self.width,
+        }
+    }
+
+    /// The rows of one head in the gradient of an operand of this length.
+    pub(super) fn of_head<'b>(&self, target: Target<'b>, length: usize, head: Head) -> Target<'b> {
+        let start = target.start + head.example * length * target.stride + head.number * self.width;
+        Target { start, ..target }
+    }
+
     pub(super) fn sum_index(&self, head: Head, query: usize) -> usize {
         (head.example * self.heads + head.number) * self.queries_len + query
     }
@@ -91,6 +113,23 @@ impl<'a> Problem<'a> {
 
     /// Output (B, Lq, H E) and sums (B, H, Lq).
     pub(super) fn forward(&self) -> (Vec<f32>, Vec<f32>) {
+        match self.plans {
+            Some(plans) => self.sparse_forward(plans),
+            None => self.dense_forward(),
+        }
+    }
+
+    /// Adds the gradients of queries, keys and values to `targets`, which hold zeros.
+    pub(super) fn backward(&self, sums: &[f32], outputs: [&[f32]; 2], targets: [Target; 3]) {
+        match self.plans {
+            Some(plans) => self.sparse_backward(plans, sums, outputs, targets),
+            None => {
+                self.dense_backward(sums, outputs, targets, None);
+            }
+        }
+    }
+
+    fn dense_forward(&self) -> (Vec<f32>, Vec<f32>) {
         let heads = self.batch * self.heads;
         let mut output = fresh(self.batch * self.queries_len * self.row());
         let mut sums = fresh(heads * self.queries_len);
@@ -116,18 +155,20 @@ impl<'a> Problem<'a> {
         (output, sums)
     }
 
-    /// Writes the gradients of queries, keys and values; rows of keys without a real one are left alone.
-    pub(super) fn backward(
+    /// Rows of keys without a real one are left alone. Returns the gradient of the bias's factor, if there is one.
+    pub(super) fn dense_backward(
         &self,
         sums: &[f32],
-        output: &[f32],
-        doutput: &[f32],
+        [output, doutput]: [&[f32]; 2],
         targets: [Target; 3],
-    ) {
+        bias: Option<BiasGradient>,
+    ) -> f64 {
         let heads = self.batch * self.heads;
         let key_blocks = self.keys_len.div_ceil(SIDE);
+        // The gradient of a bias is summed over examples: one task has the same keys of all of them.
+        let apart = if bias.is_some() { self.heads } else { heads };
         let parts = TASKS
-            .div_ceil(heads.max(1))
+            .div_ceil(apart.max(1))
             .min(key_blocks / LEAST_KEY_BLOCKS)
             .max(1);
         let blocks: Vec<Vec<KeyBlock>> = (0..self.batch)
@@ -137,25 +178,18 @@ impl<'a> Problem<'a> {
         let partial = self.queries_len * self.width;
         let mut partials = fresh(heads * (parts - 1) * partial);
         let shared = Shared::new(&mut partials);
-        let at = |target: Target<'_>, length, head: Head| {
-            let start =
-                target.start + head.example * length * target.stride + head.number * self.width;
-            (start, target.stride)
-        };
         let isa = Isa::current();
-        (0..heads * parts).into_par_iter().for_each(|task| {
-            let (index, part) = (task / parts, task % parts);
+        let run = |index: usize, part: usize| {
             let head = self.head(index);
             let blocks = &blocks[head.example];
-            let share = |part| blocks.len() * part / parts;
-            let to = |which: usize, length| {
-                let (start, stride) = at(targets[which], length, head);
-                Target {
-                    buffer: targets[which].buffer,
-                    start,
-                    stride,
+            let share = |part| match bias {
+                None => blocks.len() * part / parts,
+                Some(_) => {
+                    let first = key_blocks * part / parts * SIDE;
+                    blocks.partition_point(|block| block.first < first)
                 }
             };
+            let to = |which: usize, length| self.of_head(targets[which], length, head);
             let dqueries = if part == 0 {
                 to(0, self.queries_len)
             } else {
@@ -166,39 +200,52 @@ impl<'a> Problem<'a> {
                     stride: self.width,
                 }
             };
-            let rows = |data| Rows {
-                data,
-                start: self.output_start(head, 0),
-                stride: self.row(),
-                width: self.width,
-            };
             let sums = &sums[self.sum_index(head, 0)..][..self.queries_len];
             isa.run(BackwardTask {
                 problem: self,
+                bias,
                 head,
                 blocks: &blocks[share(part)..share(part + 1)],
-                output: rows(output),
-                doutput: rows(doutput),
+                output: self.output_rows(output, head),
+                doutput: self.output_rows(doutput, head),
                 sums,
                 dqueries,
                 dkeys: to(1, self.keys_len),
                 dvalues: to(2, self.keys_len),
-            });
-        });
+            })
+        };
+        let dfactors: Vec<f64> = match bias {
+            None => (0..heads * parts)
+                .into_par_iter()
+                .map(|task| run(task / parts, task % parts))
+                .collect(),
+            Some(_) => (0..self.heads * parts)
+                .into_par_iter()
+                .map(|task| {
+                    let index = |example| example * self.heads + task / parts;
+                    (0..self.batch)
+                        .map(|example| run(index(example), task % parts))
+                        .sum()
+                })
+                .collect(),
+        };
         if parts > 1 {
             (0..heads).into_par_iter().for_each(|index| {
-                let (start, stride) = at(targets[0], self.queries_len, self.head(index));
+                let target = self.of_head(targets[0], self.queries_len, self.head(index));
                 let partials = &partials[index * (parts - 1) * partial..][..(parts - 1) * partial];
                 for partial in partials.chunks_exact(partial) {
                     for (i, partial) in partial.chunks_exact(self.width).enumerate() {
                         // SAFETY: this task alone has its head's columns of its example's rows, and the
                         // tasks above are done.
-                        let row =
-                            unsafe { targets[0].buffer.slice(start + i * stride, self.width) };
+                        let row = unsafe {
+                            let start = target.start + i * target.stride;
+                            target.buffer.slice(start, self.width)
+                        };
                         row.iter_mut().zip(partial).for_each(|(x, y)| *x += y);
                     }
                 }
             });
         }
+        dfactors.iter().sum()
     }
 }

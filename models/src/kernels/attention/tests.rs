@@ -13,14 +13,29 @@ fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
 
 /// The L x L weights in memory, step by step. `factors` (B, H, Lq, Lk) are those of dropout.
 fn composed(
+    qkv: [&Tensor; 3],
+    heads: usize,
+    mask: Option<&Tensor>,
+    factors: Option<&Tensor>,
+) -> Result<Tensor> {
+    composed_with(qkv, heads, None, mask, factors)
+}
+
+/// The same with something added to the scores (B, H, Lq, Lk).
+fn composed_with(
     [q, k, v]: [&Tensor; 3],
     heads: usize,
+    bias: Option<&Tensor>,
     mask: Option<&Tensor>,
     factors: Option<&Tensor>,
 ) -> Result<Tensor> {
     let (q, k, v) = (split(q, heads)?, split(k, heads)?, split(v, heads)?);
     let (b, h, l, e) = q.dims4()?;
     let scores = (q.matmul(&k.t()?)? * (e as f64).powf(-0.5))?;
+    let scores = match bias {
+        Some(bias) => scores.broadcast_add(bias)?,
+        None => scores,
+    };
     let highest = scores.max_keepdim(D::Minus1)?.detach();
     let mut weights = scores.broadcast_sub(&highest)?.exp()?;
     if let Some(mask) = mask {
@@ -116,6 +131,39 @@ fn cross_attention_meets_its_twin() {
             |x| composed([&x[0], &x[1], &x[2]], heads, Some(&mask), None),
         );
     }
+}
+
+#[test]
+fn a_learned_bias_meets_its_twin() {
+    let mut sampler = Sampler::new(15);
+    for (batch, length, longest, heads, width) in [
+        (1, 1, 1, 1, 4),
+        (3, 9, 11, 2, 5),
+        (2, 130, 140, 2, 8),
+        (2, 600, 600, 1, 8),
+    ] {
+        let x = sampler.normal(&[batch, length, 3 * heads * width], 1.0);
+        let bias = sampler.normal(&[heads, longest, longest], 1.0);
+        let factor = sampler.normal(&[1], 1.0);
+        let mask = mask(&mut sampler, batch, length, true);
+        for mask in [None, Some(&mask)] {
+            agree(
+                "attention with a bias",
+                &[x.clone(), bias.clone(), factor.clone()],
+                |x| attention_biased(&x[0], &x[1], &x[2], &options(heads, mask)),
+                |x| {
+                    let [q, k, v] = thirds(&x[0])?;
+                    let bias = x[1].narrow(1, 0, length)?.narrow(2, 0, length)?;
+                    let bias = bias.broadcast_mul(&x[2])?.unsqueeze(0)?;
+                    composed_with([&q, &k, &v], heads, Some(&bias), mask, None)
+                },
+            );
+        }
+    }
+    let x = sampler.normal(&[1, 4, 12], 1.0);
+    let bias = sampler.normal(&[2, 3, 3], 1.0);
+    let factor = sampler.normal(&[1], 1.0);
+    assert!(attention_biased(&x, &bias, &factor, &options(2, None)).is_err());
 }
 
 #[test]

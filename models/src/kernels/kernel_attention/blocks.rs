@@ -1,6 +1,5 @@
 //! Positions of a head, 64 at a time, and the layouts in which the products want them.
 
-use crate::kernels::activation::Curve;
 use crate::kernels::isa::Lanes;
 use crate::kernels::tile::{PANEL, Rows, SIDE, pack_panels, pack_rows, padded};
 
@@ -80,6 +79,8 @@ pub(super) struct Block {
     pub(super) panels: Vec<f32>,
     /// Panels of columns: left operand of sums over positions.
     pub(super) columns: Vec<f32>,
+    /// Panels of what the rows are computed from, for maps that multiply.
+    pub(super) inputs: Vec<f32>,
 }
 
 impl Block {
@@ -89,38 +90,7 @@ impl Block {
             rows: vec![0.0; SIDE * padded(width)],
             panels: vec![0.0; SIDE * width],
             columns: vec![0.0; SIDE * width.next_multiple_of(PANEL)],
-        }
-    }
-
-    /// Features of positions `first..first + count`; zero where a position does not count.
-    #[inline(always)]
-    pub(super) fn features<S: Lanes, C: Curve>(
-        &mut self,
-        s: S,
-        curve: C,
-        x: Positions,
-        first: usize,
-        count: usize,
-    ) {
-        for (i, row) in self
-            .rows
-            .chunks_exact_mut(padded(self.width))
-            .take(count)
-            .enumerate()
-        {
-            let row = &mut row[..self.width];
-            if !x.is_real(first + i) {
-                row.fill(0.0);
-                continue;
-            }
-            let (from, from_tail) = S::as_simd_f32s(x.rows.row(first + i));
-            let (to, to_tail) = S::as_mut_simd_f32s(row);
-            for (to, from) in to.iter_mut().zip(from) {
-                *to = curve.value(s, *from);
-            }
-            if !to_tail.is_empty() {
-                s.partial_store_f32s(to_tail, curve.value(s, s.partial_load_f32s(from_tail)));
-            }
+            inputs: Vec::new(),
         }
     }
 
@@ -171,28 +141,5 @@ pub(super) fn add_scaled<S: Lanes>(s: S, total: &mut [f32], x: &[f32], scale: f3
     let (x, _) = S::as_simd_f32s(x);
     for (total, x) in total.iter_mut().zip(x) {
         *total = s.fma(*x, s.splat_f32s(scale), *total);
-    }
-}
-
-/// Writes `row * slope(x)`; the curve's slope at the inputs of the features.
-#[inline(always)]
-pub(super) fn write_gradient<S: Lanes, C: Curve>(
-    s: S,
-    curve: C,
-    x: &[f32],
-    row: &[f32],
-    out: &mut [f32],
-) {
-    let (x, x_tail) = S::as_simd_f32s(x);
-    let (out, out_tail) = S::as_mut_simd_f32s(out);
-    let (row, rest) = row.split_at(x.len() * S::F32_LANES);
-    let (row, _) = S::as_simd_f32s(row);
-    for ((out, x), row) in out.iter_mut().zip(x).zip(row) {
-        *out = s.mul_f32s(curve.slope(s, *x), *row);
-    }
-    if !out_tail.is_empty() {
-        let slope = curve.slope(s, s.partial_load_f32s(x_tail));
-        let row = s.partial_load_f32s(&rest[..out_tail.len()]);
-        s.partial_store_f32s(out_tail, s.mul_f32s(slope, row));
     }
 }

@@ -5,6 +5,7 @@
 //! into parts by shape alone, and the sums of the parts are added in order.
 
 mod blocks;
+mod features;
 mod passes;
 
 use std::sync::OnceLock;
@@ -13,8 +14,9 @@ use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
 use self::blocks::{Positions, Sizes, State};
+use self::features::{Directions, Elementwise, Favor, Features, Shift};
 use self::passes::{Attend, Gather, KeyGradient, QueryGradient};
-use super::activation::{Curve, EluPlusOne, Identity, Relu};
+use super::activation::{EluPlusOne, Identity, Relu};
 use super::buffers::{Shared, floats, fresh, pieces, read, sum_partials, tensor};
 use super::isa::Isa;
 use super::tile::{Rows, SIDE};
@@ -26,7 +28,7 @@ const TASKS: usize = 16;
 const LEAST_BLOCKS: usize = 4;
 
 /// The map φ from a query or key to features, all of which must come out non-negative.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum FeatureMap {
     /// The operands are features already.
     Given,
@@ -37,12 +39,21 @@ pub enum FeatureMap {
         /// Added to every feature.
         floor: f32,
     },
+    /// exp(w_r·x - |x|² / (2 √E) - shift) + epsilon: FAVOR+ (arXiv 2009.14794). The shift is the largest w_r·x of a query, and of
+    /// all real keys of an example and head, but at least 0.
+    Favor {
+        /// w (M, E), times E^-¼; without gradient.
+        directions: Tensor,
+        /// Added to every feature.
+        epsilon: f32,
+    },
 }
 
 /// What kernel attention needs besides queries, keys and values.
 #[derive(Clone, Debug)]
 pub struct KernelAttentionOptions {
-    /// Number of heads H; head h owns columns h M to (h + 1) M of queries and keys, h E to (h + 1) E of values.
+    /// Number of heads H; head h owns columns h M to (h + 1) M of queries and keys (or as many as the map takes), h E to (h + 1) E
+    /// of values.
     pub heads: usize,
     /// From queries and keys to features.
     pub map: FeatureMap,
@@ -82,9 +93,29 @@ pub fn kernel_attention(
         Some(mask) => Some(read(NAME, &mask.contiguous()?)?.to_vec()),
         None => None,
     };
+    let map = match &options.map {
+        FeatureMap::Given => Map::Given,
+        FeatureMap::EluPlusOne => Map::EluPlusOne,
+        FeatureMap::Relu { floor } => Map::Relu { floor: *floor },
+        FeatureMap::Favor {
+            directions,
+            epsilon,
+        } => {
+            let (count, width) = directions.dims2()?;
+            if count == 0 || width * heads != features {
+                bail!(
+                    "{NAME}: directions {:?} for {heads} heads of {features}",
+                    directions.shape()
+                );
+            }
+            let w = directions.contiguous()?;
+            let w = Directions::new(&read(NAME, &w)?, (count, width), *epsilon);
+            Map::Favor(w)
+        }
+    };
     let op = KernelAttention {
         heads,
-        map: options.map,
+        map,
         guard: options.guard as f32,
         real,
         states: OnceLock::new(),
@@ -93,14 +124,22 @@ pub fn kernel_attention(
         .apply_op3(&k.contiguous()?, &v.contiguous()?, op)
 }
 
+/// A [`FeatureMap`], made ready.
+enum Map {
+    Given,
+    EluPlusOne,
+    Relu { floor: f32 },
+    Favor(Directions),
+}
+
 struct KernelAttention {
     heads: usize,
-    map: FeatureMap,
+    map: Map,
     guard: f32,
     /// (B, Lk), not zero for a real key.
     real: Option<Vec<f32>>,
-    /// S and z of each head.
-    states: OnceLock<Vec<f32>>,
+    /// S and z of each head, and the shift of its keys where the map has one.
+    states: OnceLock<(Vec<f32>, Vec<f32>)>,
 }
 
 /// One call, with its operands.
@@ -109,6 +148,8 @@ struct Problem<'a> {
     batch: usize,
     queries_len: usize,
     keys_len: usize,
+    /// Elements of a query or key of one head.
+    inputs: usize,
     sizes: Sizes,
     q: &'a [f32],
     k: &'a [f32],
@@ -131,11 +172,16 @@ impl KernelAttention {
     ) -> Result<Problem<'a>> {
         let ((batch, queries_len, features), (_, keys_len, values)) =
             (q_shape.dims3()?, v_shape.dims3()?);
+        let inputs = features / self.heads;
         let sizes = Sizes {
-            features: features / self.heads,
+            features: match &self.map {
+                Map::Favor(directions) => directions.count(),
+                _ => inputs,
+            },
             values: values / self.heads,
         };
         Ok(Problem {
+            inputs,
             op: self,
             batch,
             queries_len,
@@ -168,13 +214,19 @@ impl CustomOp3 for KernelAttention {
             floats(NAME, v, v_layout)?,
         ];
         let problem = self.problem([q_layout.shape(), v_layout.shape()], data)?;
-        let (output, states) = match self.map {
-            FeatureMap::Given => problem.forward(Identity),
-            FeatureMap::EluPlusOne => problem.forward(EluPlusOne),
-            FeatureMap::Relu { floor } => problem.forward(Relu { floor }),
+        let (output, states, shifts) = match &self.map {
+            Map::Given => problem.forward_by(Elementwise(Identity)),
+            Map::EluPlusOne => problem.forward_by(Elementwise(EluPlusOne)),
+            Map::Relu { floor } => problem.forward_by(Elementwise(Relu { floor: *floor })),
+            Map::Favor(directions) => {
+                let shifts = problem.shifts(directions);
+                let key = |part| favor_key(directions, self.heads, &shifts, part);
+                let (output, states) = problem.forward(favor_query(directions), key);
+                (output, states, shifts)
+            }
         };
         // The operation runs once: each call of `kernel_attention` makes its own.
-        let _ = self.states.set(states);
+        let _ = self.states.set((states, shifts));
         let shape = (
             problem.batch,
             problem.queries_len,
@@ -191,7 +243,7 @@ impl CustomOp3 for KernelAttention {
         output: &Tensor,
         doutput: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let Some(states) = self.states.get() else {
+        let Some((states, shifts)) = self.states.get() else {
             bail!("{NAME}: backward before forward");
         };
         let doutput = doutput.contiguous()?;
@@ -199,11 +251,16 @@ impl CustomOp3 for KernelAttention {
         let (q, k, v) = (read(NAME, q)?, read(NAME, k)?, read(NAME, v)?);
         let (output, doutput) = (read(NAME, output)?, read(NAME, &doutput)?);
         let problem = self.problem([shapes[0], shapes[2]], [&q, &k, &v])?;
-        let [dq, dk, dv] = match self.map {
-            FeatureMap::Given => problem.backward(Identity, states, &output, &doutput),
-            FeatureMap::EluPlusOne => problem.backward(EluPlusOne, states, &output, &doutput),
-            FeatureMap::Relu { floor } => {
-                problem.backward(Relu { floor }, states, &output, &doutput)
+        let outputs = [&*output, &*doutput];
+        let [dq, dk, dv] = match &self.map {
+            Map::Given => problem.backward_by(Elementwise(Identity), states, outputs),
+            Map::EluPlusOne => problem.backward_by(Elementwise(EluPlusOne), states, outputs),
+            Map::Relu { floor } => {
+                problem.backward_by(Elementwise(Relu { floor: *floor }), states, outputs)
+            }
+            Map::Favor(directions) => {
+                let key = |part| favor_key(directions, self.heads, shifts, part);
+                problem.backward(favor_query(directions), key, states, outputs)
             }
         };
         Ok((
@@ -211,6 +268,25 @@ impl CustomOp3 for KernelAttention {
             Some(tensor(dk, shapes[1])?),
             Some(tensor(dv, shapes[2])?),
         ))
+    }
+}
+
+fn favor_query(directions: &Directions) -> Favor<'_> {
+    Favor {
+        directions,
+        shift: Shift::Row,
+    }
+}
+
+fn favor_key<'a>(
+    directions: &'a Directions,
+    heads: usize,
+    shifts: &[f32],
+    part: Part,
+) -> Favor<'a> {
+    Favor {
+        directions,
+        shift: Shift::Given(shifts[part.example * heads + part.head]),
     }
 }
 
@@ -252,7 +328,7 @@ impl Problem<'_> {
     fn keys(&self, part: Part) -> Positions<'_> {
         let real = self.op.real.as_ref();
         Positions {
-            rows: self.rows(self.k, self.keys_len, self.sizes.features, part),
+            rows: self.rows(self.k, self.keys_len, self.inputs, part),
             real: real.map(|real| &real[part.example * self.keys_len..][..self.keys_len]),
         }
     }
@@ -263,13 +339,45 @@ impl Problem<'_> {
         State::new(self.sizes, &states[head * len..][..len])
     }
 
-    /// Output (B, Lq, H E), and S and z of each head.
-    fn forward<C: Curve>(&self, curve: C) -> (Vec<f32>, Vec<f32>) {
+    /// What exponents of keys are shifted by in each head.
+    fn shifts(&self, directions: &Directions) -> Vec<f32> {
         let isa = Isa::current();
-        let Sizes { features, values } = self.sizes;
+        let (parts, per_head) = self.parts(self.keys_len);
+        let highest = |part: Part| directions.highest(isa, self.keys(part), part.range);
+        let all: Vec<f32> = parts.into_par_iter().map(highest).collect();
+        let heads = all.chunks(per_head);
+        heads
+            .map(|parts| parts.iter().copied().fold(0.0, f32::max))
+            .collect()
+    }
+
+    /// [`Problem::forward`] with one map, and no shifts.
+    fn forward_by(&self, map: impl Features) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+        let (output, states) = self.forward(map, |_| map);
+        (output, states, Vec::new())
+    }
+
+    /// [`Problem::backward`] with one map.
+    fn backward_by(
+        &self,
+        map: impl Features,
+        states: &[f32],
+        outputs: [&[f32]; 2],
+    ) -> [Vec<f32>; 3] {
+        self.backward(map, |_| map, states, outputs)
+    }
+
+    /// Output (B, Lq, H E), and S and z of each head.
+    fn forward<F: Features>(
+        &self,
+        query: F,
+        key: impl Fn(Part) -> F + Sync,
+    ) -> (Vec<f32>, Vec<f32>) {
+        let isa = Isa::current();
+        let values = self.sizes.values;
         let states = self.sums(self.keys_len, |part, state| {
             isa.run(Gather {
-                curve,
+                map: key(part),
                 sizes: self.sizes,
                 keys: self.keys(part),
                 values: self.rows(self.v, self.keys_len, values, part),
@@ -284,11 +392,11 @@ impl Problem<'_> {
             .into_par_iter()
             .for_each(|part| {
                 isa.run(Attend {
-                    curve,
+                    map: query,
                     sizes: self.sizes,
                     guard: self.op.guard,
                     state: self.state(&states, part),
-                    queries: self.rows(self.q, self.queries_len, features, part),
+                    queries: self.rows(self.q, self.queries_len, self.inputs, part),
                     range: part.range,
                     out: self.writer(&shared, self.queries_len, values, part),
                 });
@@ -297,15 +405,15 @@ impl Problem<'_> {
     }
 
     /// Gradients of queries, keys and values.
-    fn backward<C: Curve>(
+    fn backward<F: Features>(
         &self,
-        curve: C,
+        query: F,
+        key: impl Fn(Part) -> F + Sync,
         states: &[f32],
-        output: &[f32],
-        doutput: &[f32],
+        [output, doutput]: [&[f32]; 2],
     ) -> [Vec<f32>; 3] {
         let isa = Isa::current();
-        let Sizes { features, values } = self.sizes;
+        let values = self.sizes.values;
         let (mut dq, mut dk, mut dv) = (
             fresh(self.q.len()),
             fresh(self.k.len()),
@@ -314,16 +422,16 @@ impl Problem<'_> {
         let shared = [&mut dq, &mut dk, &mut dv].map(|buffer| Shared::new(buffer));
         let dstates = self.sums(self.queries_len, |part, dstate| {
             isa.run(QueryGradient {
-                curve,
+                map: query,
                 sizes: self.sizes,
                 guard: self.op.guard,
                 state: self.state(states, part),
-                queries: self.rows(self.q, self.queries_len, features, part),
+                queries: self.rows(self.q, self.queries_len, self.inputs, part),
                 output: self.rows(output, self.queries_len, values, part),
                 doutput: self.rows(doutput, self.queries_len, values, part),
                 range: part.range,
                 dstate,
-                out: self.writer(&shared[0], self.queries_len, features, part),
+                out: self.writer(&shared[0], self.queries_len, self.inputs, part),
             });
         });
         self.parts(self.keys_len)
@@ -331,13 +439,13 @@ impl Problem<'_> {
             .into_par_iter()
             .for_each(|part| {
                 isa.run(KeyGradient {
-                    curve,
+                    map: key(part),
                     sizes: self.sizes,
                     dstate: self.state(&dstates, part),
                     keys: self.keys(part),
                     values: self.rows(self.v, self.keys_len, values, part),
                     range: part.range,
-                    dkeys: self.writer(&shared[1], self.keys_len, features, part),
+                    dkeys: self.writer(&shared[1], self.keys_len, self.inputs, part),
                     dvalues: self.writer(&shared[2], self.keys_len, values, part),
                 });
             });

@@ -4,14 +4,14 @@
 //! S = Σ_j g_j v_jᵀ and z = Σ_j g_j. With e_i = dy_i / n_i and c_i = e_i·y_i the gradients are
 //! df_i = S e_i - c_i z, dS = Σ_i f_i e_iᵀ, dz = -Σ_i c_i f_i, dg_j = dS v_j + dz, dv_j = dSᵀ g_j.
 
-use super::blocks::{Block, Positions, Sizes, State, add_scaled, dot, write_gradient};
-use crate::kernels::activation::Curve;
+use super::blocks::{Block, Positions, Sizes, State, add_scaled, dot};
+use super::features::Features;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::tile::{Left, PANEL, Rows, SIDE, padded, product};
 
 /// Adds the features and values of positions `range` to `state` (S and z).
-pub(super) struct Gather<'a, C> {
-    pub(super) curve: C,
+pub(super) struct Gather<'a, F> {
+    pub(super) map: F,
     pub(super) sizes: Sizes,
     pub(super) keys: Positions<'a>,
     pub(super) values: Rows<'a>,
@@ -19,13 +19,13 @@ pub(super) struct Gather<'a, C> {
     pub(super) state: &'a mut [f32],
 }
 
-impl<C: Curve> Kernel for Gather<'_, C> {
+impl<F: Features> Kernel for Gather<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let Gather {
-            curve,
+            map,
             sizes,
             keys,
             values,
@@ -37,7 +37,7 @@ impl<C: Curve> Kernel for Gather<'_, C> {
         let (mut features, mut block) = (Block::new(sizes.features), Block::new(sizes.values));
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
-            features.features(s, curve, keys, first, count);
+            map.fill(s, keys, first, count, &mut features);
             features.pack_columns(count);
             block.load(values, first, count);
             sum_products(s, &features, &block, matrix, (sizes.features, wide, count));
@@ -67,8 +67,8 @@ fn sum_products<S: Lanes>(
 }
 
 /// Writes the outputs of queries `range`, each `out(position)`.
-pub(super) struct Attend<'a, C, O> {
-    pub(super) curve: C,
+pub(super) struct Attend<'a, F, O> {
+    pub(super) map: F,
     pub(super) sizes: Sizes,
     pub(super) guard: f32,
     pub(super) state: State<'a>,
@@ -77,7 +77,7 @@ pub(super) struct Attend<'a, C, O> {
     pub(super) out: O,
 }
 
-impl<'a, C: Curve, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, C, O> {
+impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F, O> {
     type Output = ();
 
     #[inline(always)]
@@ -92,7 +92,7 @@ impl<'a, C: Curve, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, C, O>
         let (start, end) = self.range;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
-            features.features(s, self.curve, queries, first, count);
+            self.map.fill(s, queries, first, count, &mut features);
             features.pack_panels(count);
             product::<S, _, _, false>(
                 s,
@@ -112,8 +112,8 @@ impl<'a, C: Curve, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, C, O>
 }
 
 /// Writes the gradients of queries `range`, and adds to those of S and z (`dstate`).
-pub(super) struct QueryGradient<'a, C, O> {
-    pub(super) curve: C,
+pub(super) struct QueryGradient<'a, F, O> {
+    pub(super) map: F,
     pub(super) sizes: Sizes,
     pub(super) guard: f32,
     pub(super) state: State<'a>,
@@ -125,7 +125,7 @@ pub(super) struct QueryGradient<'a, C, O> {
     pub(super) out: O,
 }
 
-impl<'a, C: Curve, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient<'_, C, O> {
+impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient<'_, F, O> {
     type Output = ();
 
     #[inline(always)]
@@ -147,7 +147,7 @@ impl<'a, C: Curve, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient<'_
         let (start, end) = self.range;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
-            features.features(s, self.curve, queries, first, count);
+            self.map.fill(s, queries, first, count, &mut features);
             features.pack_columns(count);
             block.load(self.doutput, first, count);
             for (i, share) in shares[..count].iter_mut().enumerate() {
@@ -171,18 +171,19 @@ impl<'a, C: Curve, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient<'_
                 (count.next_multiple_of(PANEL), features_wide, e),
             );
             let rows = gradients.chunks_exact_mut(features_wide).zip(&shares);
-            for (i, (row, share)) in rows.take(count).enumerate() {
+            for (row, share) in rows.take(count) {
                 add_scaled(s, row, self.state.total, -share);
-                let x = self.queries.row(first + i);
-                write_gradient(s, self.curve, x, row, (self.out)(first + i));
             }
+            let place = (first, count);
+            self.map
+                .pull(s, queries, place, &features, &mut gradients, &mut self.out);
         }
     }
 }
 
 /// Writes the gradients of keys and values `range`, from those of S and z.
-pub(super) struct KeyGradient<'a, C, K, V> {
-    pub(super) curve: C,
+pub(super) struct KeyGradient<'a, F, K, V> {
+    pub(super) map: F,
     pub(super) sizes: Sizes,
     pub(super) dstate: State<'a>,
     pub(super) keys: Positions<'a>,
@@ -192,9 +193,9 @@ pub(super) struct KeyGradient<'a, C, K, V> {
     pub(super) dvalues: V,
 }
 
-impl<'a, 'b, C, K, V> Kernel for KeyGradient<'_, C, K, V>
+impl<'a, 'b, F, K, V> Kernel for KeyGradient<'_, F, K, V>
 where
-    C: Curve,
+    F: Features,
     K: FnMut(usize) -> &'a mut [f32],
     V: FnMut(usize) -> &'b mut [f32],
 {
@@ -215,7 +216,7 @@ where
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
             let rows = count.next_multiple_of(PANEL);
-            features.features(s, self.curve, self.keys, first, count);
+            self.map.fill(s, self.keys, first, count, &mut features);
             features.pack_panels(count);
             block.load(self.values, first, count);
             block.pack_panels(count);
@@ -233,22 +234,21 @@ where
                 (&mut dfeatures, features_wide),
                 (rows, features_wide, e),
             );
-            for (i, row) in dfeatures
-                .chunks_exact_mut(features_wide)
-                .take(count)
-                .enumerate()
-            {
-                let position = first + i;
-                let dkey = (self.dkeys)(position);
-                // The features of a padded key are zero whatever the key is, and so is the gradient of its value.
-                if self.keys.is_real(position) {
-                    add_scaled(s, row, self.dstate.total, 1.0);
-                    write_gradient(s, self.curve, self.keys.rows.row(position), row, dkey);
-                } else {
-                    dkey.fill(0.0);
-                }
-                let dvalue = (self.dvalues)(position);
-                dvalue.copy_from_slice(&dvalues[i * wide..][..e]);
+            for row in dfeatures.chunks_exact_mut(features_wide).take(count) {
+                add_scaled(s, row, self.dstate.total, 1.0);
+            }
+            let place = (first, count);
+            self.map.pull(
+                s,
+                self.keys,
+                place,
+                &features,
+                &mut dfeatures,
+                &mut self.dkeys,
+            );
+            // The features of a padded key are zero, and so is the gradient of its value.
+            for (position, row) in (first..).zip(dvalues.chunks_exact(wide).take(count)) {
+                (self.dvalues)(position).copy_from_slice(&row[..e]);
             }
         }
     }

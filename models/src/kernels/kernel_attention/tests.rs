@@ -9,15 +9,37 @@ fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
         .contiguous()
 }
 
-fn composed(x: &[Tensor], heads: usize, map: FeatureMap, mask: Option<&Tensor>) -> Result<Tensor> {
-    let map = |x: &Tensor| match map {
-        FeatureMap::Given => Ok(x.clone()),
-        FeatureMap::EluPlusOne => x.elu(1.0)? + 1.0,
-        FeatureMap::Relu { floor } => x.relu()? + f64::from(floor),
+fn composed(x: &[Tensor], heads: usize, map: &FeatureMap, mask: Option<&Tensor>) -> Result<Tensor> {
+    let features = |x: &Tensor, is_key: bool| -> Result<Tensor> {
+        let x = split(x, heads)?;
+        match map {
+            FeatureMap::Given => Ok(x),
+            FeatureMap::EluPlusOne => x.elu(1.0)? + 1.0,
+            FeatureMap::Relu { floor } => x.relu()? + f64::from(*floor),
+            FeatureMap::Favor {
+                directions,
+                epsilon,
+            } => {
+                let (b, _, l, width) = x.dims4()?;
+                let w = directions.to_dtype(x.dtype())?;
+                let projected = x.broadcast_matmul(&w.t()?)?;
+                let mut shift = projected.detach().max_keepdim(D::Minus1)?;
+                if is_key {
+                    if let Some(mask) = mask {
+                        let mask = mask.to_dtype(x.dtype())?.reshape((b, 1, l, 1))?;
+                        shift = shift.broadcast_mul(&mask)?;
+                    }
+                    shift = shift.max_keepdim(2)?.relu()?;
+                }
+                let half = (x.sqr()?.sum_keepdim(D::Minus1)? * (0.5 / (width as f64).sqrt()))?;
+                let exponent = projected.broadcast_sub(&half)?.broadcast_sub(&shift)?;
+                exponent.exp()? + f64::from(*epsilon)
+            }
+        }
     };
     let (q, k, v) = (
-        split(&map(&x[0])?, heads)?,
-        split(&map(&x[1])?, heads)?,
+        features(&x[0], false)?,
+        features(&x[1], true)?,
         split(&x[2], heads)?,
     );
     let mut weights = q.matmul(&k.t()?)?; // (B, H, Lq, Lk)
@@ -51,6 +73,10 @@ fn kernel_attention_meets_its_twin() {
             FeatureMap::EluPlusOne,
             FeatureMap::Relu { floor: 0.01 },
             FeatureMap::Given,
+            FeatureMap::Favor {
+                directions: sampler.normal(&[2 * features + 3, features], 0.7),
+                epsilon: 1e-3,
+            },
         ] {
             let (q, k) = match map {
                 FeatureMap::Given => (q.abs().unwrap(), k.abs().unwrap()),
@@ -60,7 +86,7 @@ fn kernel_attention_meets_its_twin() {
             for mask in [None, Some(mask.clone())] {
                 let options = KernelAttentionOptions {
                     heads,
-                    map,
+                    map: map.clone(),
                     guard: 1e-6,
                     mask: mask.clone(),
                 };
@@ -68,7 +94,7 @@ fn kernel_attention_meets_its_twin() {
                     "kernel attention",
                     &inputs,
                     |x| kernel_attention(&x[0], &x[1], &x[2], &options),
-                    |x| composed(x, heads, map, mask.as_ref()),
+                    |x| composed(x, heads, &map, mask.as_ref()),
                 );
             }
         }

@@ -16,6 +16,7 @@ use crate::{
     draws::StreamKey,
     encoder::{self, Build, Site},
     error::require,
+    kernels::{self, Plans},
     layers::{
         BlockLists, Dropout, Projections, WeightDropout, block_attention,
         parts::{self, by_head, key_bias, merge},
@@ -144,14 +145,19 @@ impl BigBird {
 impl Mixer for BigBird {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
-        let [q, k, v] = self.projections.split(x)?;
-        let qkv = [by_head(&q)?, by_head(&k)?, by_head(&v)?]; // (B, H, L, E)
-        let drop = |dropout| WeightDropout::new(dropout, context, batch);
-        let dropouts = [drop(&self.listed), drop(&self.global)];
         let rows = match context.given("blocks") {
             Some(random) => self.pattern.given_rows(self.heads, random)?,
             None => self.pattern.rows(self.heads, &context.draws, self.key),
         };
+        if !self.pattern.tay2021 && kernels::supports(x) {
+            let plans = Some(self.pattern.plans(self.heads, length, &rows));
+            let attended = self.projections.attend(x, context, &self.listed, plans)?;
+            return self.projections.merge(&attended);
+        }
+        let [q, k, v] = self.projections.split(x)?;
+        let qkv = [by_head(&q)?, by_head(&k)?, by_head(&v)?]; // (B, H, L, E)
+        let drop = |dropout| WeightDropout::new(dropout, context, batch);
+        let dropouts = [drop(&self.listed), drop(&self.global)];
         let y = if self.pattern.tay2021 {
             let (filled, mask) = self.filled_up(&qkv, context.mask())?;
             let y = self
@@ -290,6 +296,26 @@ impl Pattern {
             y.push(global.narrow(2, first, length - last)?);
         }
         Ok(Tensor::cat(&y, 2)?)
+    }
+
+    /// Everything for the attention kernel, a plan for each head; global blocks list all.
+    fn plans(&self, heads: usize, length: usize, rows: &[Vec<usize>]) -> Plans {
+        let present = length.div_ceil(self.size);
+        let row = |index: usize| -> Vec<usize> {
+            match self.is_global(index % self.blocks) {
+                true => (0..present).collect(),
+                false => rows[index]
+                    .iter()
+                    .copied()
+                    .filter(|&block| block < present)
+                    .collect(),
+            }
+        };
+        let rows: Vec<Vec<usize>> = (0..heads * self.blocks)
+            .filter(|index| index % self.blocks < present)
+            .map(row)
+            .collect();
+        BlockLists::new(self.size, heads, &rows).plans(length)
     }
 
     /// Lists of the blocks that a sequence of `length` has and that are not global.

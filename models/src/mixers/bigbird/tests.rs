@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     layers::{
-        sparse_testing::{by_position, meets_dense, undropped},
+        sparse_testing::{by_position, meets_dense, plans_meet_dense, undropped},
         testing::{meets_oracle, parameters},
     },
     options::BlockOptions,
@@ -57,11 +57,13 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
     let drawn = rows(&pattern, 3, 1);
     // Lengths up to the longest, 18: the last block is there from 17 on.
     for length in [1, 2, 3, 5, 12, 16, 17, 18] {
-        meets_dense("bigbird", length, 3, run(&pattern, 3), |head, i, j| {
+        let sees = |head: usize, i: usize, j: usize| {
             let (i, j) = (i / 2, j / 2);
             let global = [i, j].iter().any(|block| [0, 8].contains(block));
             global || i.abs_diff(j) <= 1 || drawn[head * 9 + i].contains(&j)
-        });
+        };
+        meets_dense("bigbird", length, 3, run(&pattern, 3), sees);
+        plans_meet_dense("plans", length, 3, pattern.plans(3, length, &drawn), sees);
     }
 }
 

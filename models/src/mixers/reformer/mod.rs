@@ -26,6 +26,7 @@ use crate::{
     draws::StreamKey,
     encoder::{self, Build, Site},
     error::require,
+    kernels::{self, AttentionDropout, AttentionOptions},
     layers::{
         Dropout, Linear, WeightDropout,
         parts::{self, by_head},
@@ -146,20 +147,24 @@ fn buckets(longest: usize, chunk: usize) -> usize {
 impl Mixer for Reformer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         let (q, v) = (self.query.forward(x)?, self.value.forward(x)?);
-        let (q, v) = (self.heads(&q)?, self.heads(&v)?); // (B, H, L, E)
-        let dropout = WeightDropout::new(&self.dropout, context, x.dim(0)?);
-        let buckets = match context.given("rotations") {
-            Some(rotations) => self.hash.buckets(&q, rotations)?,
-            None => {
-                let rotations = self.hash.rotations(&context.draws, &q)?;
-                self.hash.buckets(&q, &rotations)?
-            }
+        let rotations = match context.given("rotations") {
+            Some(rotations) => rotations.clone(),
+            None => self.hash.rotations(&context.draws, &q)?,
         };
         let sorting = Sorting {
             rounds: self.hash.rounds,
             chunk: self.chunk,
             across_buckets: self.across_buckets,
         };
+        if kernels::supports(x) {
+            let buckets = kernels::hash(&q.detach(), &rotations)?;
+            let dropout = self.dropout.of_attention(x.dim(0)?, context);
+            let y = sorting.attend_fused(&q, &v, self.heads, &buckets, context.mask(), dropout)?;
+            return self.output.forward(&y);
+        }
+        let (q, v) = (self.heads(&q)?, self.heads(&v)?); // (B, H, L, E)
+        let dropout = WeightDropout::new(&self.dropout, context, x.dim(0)?);
+        let buckets = self.hash.buckets(&q, &rotations)?;
         let y = sorting.attend(&q, &v, &buckets, context.mask(), dropout)?;
         self.output.forward(&by_head(&y)?.flatten_from(2)?)
     }
@@ -260,6 +265,29 @@ struct Sorting {
 }
 
 impl Sorting {
+    /// By the kernel: q, v (B, L, H E) and buckets (B, H, T, L) to (B, L, H E).
+    fn attend_fused(
+        &self,
+        q: &Tensor,
+        v: &Tensor,
+        heads: usize,
+        buckets: &[u32],
+        mask: Option<&Mask>,
+        dropout: Option<AttentionDropout>,
+    ) -> Result<Tensor> {
+        let (_, length, row) = q.dims3()?;
+        let real = mask.map(|mask| mask.real().to_vec2::<f32>()).transpose()?;
+        let options = AttentionOptions {
+            heads,
+            mask: mask.map(|mask| mask.real().clone()),
+            dropout,
+            plans: Some(sort::plans(self, buckets, (heads, length), real.as_deref())),
+            ..AttentionOptions::default()
+        };
+        let keys = kernels::unit(q, row / heads)?;
+        Ok(kernels::attention(q, &keys, v, &options)?)
+    }
+
     /// q, v (B, H, L, E) and buckets (B, H, T, L) to (B, H, L, E).
     fn attend(
         &self,

@@ -1,13 +1,22 @@
 //! Where positions go when they are sorted by bucket, and what a chunk may see.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::Sorting;
-use crate::mixer::PADDED;
+use crate::{
+    kernels::{Plan, Plans, Sight},
+    mixer::PADDED,
+};
 
 /// Instead of the score of a position with itself: less than any other, more than what is hidden.
-const SELF: f32 = -5e4;
+const SELF: f32 = -1e3;
 const HIDDEN: f32 = -PADDED as f32;
+/// The bucket of slots that hold no position.
+const FILLING: u64 = u64::MAX;
+/// Most positions of a block of the attention kernel.
+const TILE: usize = 64;
 
 /// The arrangement of a batch. Rounds follow each other: first all chunks of round 0, then those of round 1.
 pub(super) struct Sorted {
@@ -34,6 +43,13 @@ struct Slot {
     /// Its number within the round, and the round above it: buckets of two rounds are never the same.
     bucket: u64,
     real: bool,
+}
+
+impl Slot {
+    /// Its place among the slots of its round, positions aside: padding and filling come last.
+    fn rank(&self) -> (bool, u64) {
+        (!self.real, self.bucket)
+    }
 }
 
 impl Sorted {
@@ -102,6 +118,94 @@ impl Sorted {
     }
 }
 
+/// The same for the attention kernel: a plan for each head of each example. Chunks are blocks of queries and of keys.
+pub(super) fn plans(
+    sorting: &Sorting,
+    buckets: &[u32],
+    (heads, length): (usize, usize),
+    real: Option<&[Vec<f32>]>,
+) -> Plans {
+    let chunk = sorting.chunk.min(length);
+    let chunks = length.div_ceil(chunk);
+    let per_head = buckets.par_chunks(sorting.rounds * length).enumerate();
+    let plans = per_head.map(|(head, buckets)| {
+        let real = real.map(|real| real[head / heads].as_slice());
+        let order = order(buckets, length, chunk * chunks, real);
+        let last = last_chunks(&order, chunk * chunks, chunk);
+        plan(&order, (chunk, chunks), &last, sorting.across_buckets)
+    });
+    Plans::new(plans.collect())
+}
+
+fn plan(
+    order: &[Slot],
+    (chunk, chunks): (usize, usize),
+    last: &[usize],
+    across_buckets: bool,
+) -> Plan {
+    let mut plan = Plan::new(SELF).revisiting();
+    // Without what only fills up the last chunk of a round.
+    let pieces: Vec<(&[Slot], Range<usize>)> = order
+        .chunks(chunk)
+        .map(|slots| {
+            let count = slots.partition_point(|slot| slot.bucket != FILLING);
+            let slots = &slots[..count];
+            let blocks = slots.chunks(TILE).map(|slots| {
+                let positions = slots.iter().map(|slot| slot.position);
+                plan.key_block(positions)
+            });
+            let blocks: Vec<usize> = blocks.collect();
+            (slots, blocks[0]..blocks[blocks.len() - 1] + 1)
+        })
+        .collect();
+    for (index, (own, _)) in pieces.iter().enumerate() {
+        let before = before(index, chunks, last);
+        let seen = if chunks > 1 {
+            vec![index, before]
+        } else {
+            vec![index]
+        };
+        // Chunks of one round share no position.
+        let same_round = before != index && before / chunks == index / chunks;
+        for queries in own.chunks(TILE) {
+            plan.query_block(queries.iter().map(|slot| slot.position));
+            for &other in &seen {
+                let may_meet_itself = other == index || !same_round;
+                let (slots, blocks) = &pieces[other];
+                for (keys, block) in slots.chunks(TILE).zip(blocks.clone()) {
+                    let sight = |key: &Slot| sight(queries, key, across_buckets, may_meet_itself);
+                    let sights: Vec<Sight> = keys.iter().map(sight).collect();
+                    if sights.iter().any(|sight| *sight != Sight::nothing()) {
+                        let sights = plan.sights(sights);
+                        plan.see(block, Some(&sights));
+                    }
+                }
+            }
+        }
+    }
+    plan
+}
+
+/// Which of the sorted `queries` see `key`.
+fn sight(queries: &[Slot], key: &Slot, across_buckets: bool, may_meet_itself: bool) -> Sight {
+    if !key.real {
+        return Sight::nothing();
+    }
+    let range = if across_buckets {
+        0..queries.len()
+    } else {
+        let start = queries.partition_point(|query| query.rank() < key.rank());
+        let end = queries.partition_point(|query| query.rank() <= key.rank());
+        start..end
+    };
+    if range.is_empty() {
+        return Sight::nothing();
+    }
+    let same = |query: &Slot| query.position == key.position;
+    let own = may_meet_itself.then(|| queries[range.clone()].iter().position(same));
+    Sight::new(range.clone(), own.flatten().map(|own| range.start + own))
+}
+
 fn score(query: &Slot, key: &Slot, across_buckets: bool) -> f32 {
     if !key.real || (!across_buckets && query.bucket != key.bucket) {
         HIDDEN
@@ -122,10 +226,10 @@ fn order(buckets: &[u32], length: usize, slots: usize, real: Option<&[f32]>) -> 
             bucket: (round as u64) << 32 | u64::from(bucket),
             real: real.is_none_or(|real| real[position] > 0.0),
         }));
-        order[start..].sort_by_key(|slot| (!slot.real, slot.bucket, slot.position));
+        order[start..].sort_by_key(|slot| (slot.rank(), slot.position));
         let filling = Slot {
             position: 0,
-            bucket: u64::MAX,
+            bucket: FILLING,
             real: false,
         };
         order.resize(start + slots, filling);

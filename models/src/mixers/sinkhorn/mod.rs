@@ -10,17 +10,20 @@
 //! Up to S tokens there is one block and this is softmax attention; W then has no effect.
 //! `variant = tay2021`: no sorting and no local blocks; see `tay2021.rs`. A plain softmax stands where Sinkhorn was meant, W has no effect in it and is not created.
 
+mod fused;
 mod tay2021;
 
 use candle_core::{Device, Tensor};
 use candle_nn::Init;
 use serde::{Deserialize, Serialize};
 
+use self::fused::Fused;
 use crate::{
     Context, Encoder, Mask, Mixer, Result,
     draws::StreamKey,
     encoder::{self, Build, Site},
     error::require,
+    kernels,
     layers::{
         Dropout, Projections, WeightDropout,
         activation::relu,
@@ -158,10 +161,20 @@ impl Sinkhorn {
 impl Mixer for Sinkhorn {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         let [q, k, v] = self.projections.split(x)?;
+        let noise = self.sorting.noise(&q, context)?;
+        if kernels::supports(x) {
+            let fused = Fused::new([&q, &k, &v], self.sorting.block, context.mask())?;
+            let (sums, in_use) = fused.sums()?;
+            let order = self.sorting.order(&sums, &in_use, noise.as_ref())?;
+            let dropout = self.dropout.of_attention(x.dim(0)?, context);
+            let y = fused.attend(&order, self.sortcut, dropout)?;
+            return self.projections.merge(&y);
+        }
         let blocked = Blocked::new([&q, &k, &v], self.sorting.block, context.mask())?;
         let dropout = WeightDropout::new(&self.dropout, context, x.dim(0)?);
-        let noise = self.sorting.noise(&blocked, context)?;
-        let order = self.sorting.order(&blocked, noise.as_ref())?;
+        let order = self
+            .sorting
+            .order(&blocked.sums()?, &blocked.in_use()?, noise.as_ref())?;
         let y = blocked.attend(&order, self.sortcut, dropout)?;
         self.projections.merge(&y)
     }
@@ -228,6 +241,13 @@ impl Blocked {
         Ok(self.real.max_keepdim(3)?)
     }
 
+    /// Σ_s of queries and of keys, (B, H, n, 2E).
+    fn sums(&self) -> Result<Tensor> {
+        let real = self.real.unsqueeze(4)?; // (B, 1, n, S, 1)
+        let q = self.q.broadcast_mul(&real)?.sum(3)?;
+        Ok(Tensor::cat(&[&q, &self.k.sum(3)?], 3)?)
+    }
+
     /// Attention on each block's own keys and on sorted ones. `order` is P, (B, H, n, n); (B, L, H, E).
     fn attend(&self, order: &Tensor, sortcut: usize, dropout: WeightDropout) -> Result<Tensor> {
         let (batch, heads, blocks, block, width) = self.q.dims5()?;
@@ -279,12 +299,13 @@ impl Blocked {
 }
 
 impl Sorting {
-    /// Gumbel noise (B, H, n, n), in training.
-    fn noise(&self, blocked: &Blocked, context: &Context) -> Result<Option<Tensor>> {
+    /// Gumbel noise (B, H, n, n) for queries (B, L, H, E), in training.
+    fn noise(&self, q: &Tensor, context: &Context) -> Result<Option<Tensor>> {
         if let Some(given) = context.given("gumbel") {
             return Ok(Some(given.clone()));
         }
-        let (batch, heads, blocks, _, _) = blocked.q.dims5()?;
+        let (batch, length, heads, _) = q.dims4()?;
+        let blocks = length.div_ceil(self.block.min(length));
         let most = self.weight.dim(2)?;
         Ok(match self.noise {
             Some(key) if context.train => {
@@ -296,23 +317,21 @@ impl Sorting {
                     .narrow(2, 0, blocks)?
                     .narrow(3, 0, blocks)?
                     .contiguous()?
-                    .to_dtype(blocked.q.dtype())?;
-                Some(gumbel.to_device(blocked.q.device())?)
+                    .to_dtype(q.dtype())?;
+                Some(gumbel.to_device(q.device())?)
             }
             _ => None,
         })
     }
 
-    /// P, (B, H, n, n): row u says which blocks are sorted to place u.
-    fn order(&self, blocked: &Blocked, noise: Option<&Tensor>) -> Result<Tensor> {
-        let (batch, heads, blocks, _, width) = blocked.q.dims5()?;
-        let real = blocked.real.unsqueeze(4)?; // (B, 1, n, S, 1)
-        let q = blocked.q.broadcast_mul(&real)?.sum(3)?;
-        let sums = Tensor::cat(&[&q, &blocked.k.sum(3)?], 3)?; // (B, H, n, 2E)
+    /// P, (B, H, n, n): row u says which blocks are sorted to place u. From sums (B, H, n, 2E) of queries and keys, and which
+    /// blocks have a real token, (B, 1, n, 1).
+    fn order(&self, sums: &Tensor, in_use: &Tensor, noise: Option<&Tensor>) -> Result<Tensor> {
+        let (batch, heads, blocks, inputs) = sums.dims4()?;
         // The batch beside the blocks: one product per head.
         let sums = sums
             .transpose(0, 1)?
-            .reshape((heads, batch * blocks, 2 * width))?;
+            .reshape((heads, batch * blocks, inputs))?;
         let weight = self.weight.narrow(2, 0, blocks)?.contiguous()?;
         let scores = relu(&sums.matmul(&weight)?, 0.0)?
             .reshape((heads, batch, blocks, blocks))?
@@ -324,8 +343,7 @@ impl Sorting {
         };
         let scores = scores.affine(self.temperature.recip(), 0.0)?;
         // Blocks without a real token take no part: neither as rows nor as columns.
-        let real = blocked.in_use()?;
-        let pairs = real.broadcast_mul(&real.t()?)?; // (B, 1, n, n)
+        let pairs = in_use.broadcast_mul(&in_use.t()?)?; // (B, 1, n, n)
         sinkhorn(&scores, &pairs, self.iterations)
     }
 }

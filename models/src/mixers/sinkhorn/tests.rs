@@ -26,7 +26,8 @@ fn attend(
     mask: Option<&Mask>,
 ) -> Result<Tensor> {
     let blocked = Blocked::new(inputs, block, mask)?;
-    let order = sorting(weight, block).order(&blocked, None)?;
+    let sums = (blocked.sums()?, blocked.in_use()?);
+    let order = sorting(weight, block).order(&sums.0, &sums.1, None)?;
     undropped(inputs[0], |drop| blocked.attend(&order, sortcut, drop))
 }
 
@@ -105,6 +106,72 @@ fn a_sharp_order_moves_whole_blocks() {
 }
 
 #[test]
+fn the_kernel_agrees_with_the_composed_form() {
+    let single = |x: &Tensor| x.to_dtype(DType::F32);
+    let real: Vec<Vec<f64>> = [13, 5, 0]
+        .iter()
+        .map(|&tokens| (0..13).map(|i| f64::from(u8::from(i < tokens))).collect())
+        .collect();
+    let mask = |dtype| {
+        let real = Tensor::new(real.clone(), &Device::Cpu).unwrap();
+        Mask::new(&real.to_dtype(dtype).unwrap()).unwrap()
+    };
+    for (length, masked, sortcut) in [
+        (12, false, 0),
+        (13, false, 0),
+        (13, true, 0),
+        (12, false, 2),
+        (13, true, 2),
+    ] {
+        let shape = [3, length, 2, 3];
+        let inputs = ["q", "k", "v"]
+            .map(|name| candle_core::Var::from_tensor(&normal(name, &shape)).unwrap());
+        let weight = normal("weight", &[2, 6, 4]);
+        let seed = normal("seed", &shape);
+        let composed = {
+            let mask = masked.then(|| mask(DType::F64));
+            let qkv = [&inputs[0], &inputs[1], &inputs[2]].map(|x| x.as_tensor());
+            attend(qkv, &weight, (4, sortcut), mask.as_ref()).unwrap()
+        };
+        let fused = {
+            let mask = masked.then(|| mask(DType::F32));
+            let qkv = inputs.each_ref().map(|x| single(x).unwrap());
+            let [q, k, v] = &qkv;
+            let fused = Fused::new([q, k, v], 4, mask.as_ref()).unwrap();
+            let (sums, in_use) = fused.sums().unwrap();
+            let sorting = sorting(&single(&weight).unwrap(), 4);
+            let order = sorting.order(&sums, &in_use, None).unwrap();
+            let y = fused.attend(&order, sortcut, None).unwrap();
+            y.to_dtype(DType::F64).unwrap().reshape(&shape).unwrap()
+        };
+        let close = |one: &Tensor, other: &Tensor, what: &str| {
+            let apart = (one - other).unwrap().abs().unwrap().max_all().unwrap();
+            let apart = apart.to_scalar::<f64>().unwrap();
+            assert!(apart < 3e-5, "{length} {masked} {sortcut} {what}: {apart}");
+        };
+        // What padded queries get is read by nobody.
+        let read = |y: &Tensor| match masked {
+            true => {
+                let real = mask(DType::F64).real().reshape((3, 13, 1, 1)).unwrap();
+                y.broadcast_mul(&real).unwrap()
+            }
+            false => y.clone(),
+        };
+        let (fused, composed) = (read(&fused), read(&composed));
+        close(&fused, &composed, "output");
+        let gradients = |y: &Tensor| (y * &seed).unwrap().sum_all().unwrap().backward().unwrap();
+        let (fused, composed) = (gradients(&fused), gradients(&composed));
+        for variable in &inputs {
+            close(
+                fused.get(variable).unwrap(),
+                composed.get(variable).unwrap(),
+                "gradient",
+            );
+        }
+    }
+}
+
+#[test]
 fn noise_is_drawn_for_the_largest_length_and_in_training_only() {
     let weight = Tensor::zeros((1, 4, 5), DType::F64, &Device::Cpu).unwrap();
     let noisy = Sorting {
@@ -113,9 +180,8 @@ fn noise_is_drawn_for_the_largest_length_and_in_training_only() {
     };
     let noise = |length: usize, train: bool| {
         let x = normal("x", &[2, length, 1, 2]);
-        let blocked = Blocked::new([&x, &x, &x], 2, None).unwrap();
         let context = Context::new(train, crate::Draws::new(1, 2, 0));
-        noisy.noise(&blocked, &context).unwrap()
+        noisy.noise(&x, &context).unwrap()
     };
     assert!(noise(10, false).is_none());
     let (long, short) = (noise(10, true).unwrap(), noise(6, true).unwrap());

@@ -15,8 +15,9 @@ use crate::{
     Context, Encoder, Mask, Mixer, Result,
     encoder::{self, Build, Site},
     error::require,
+    kernels::{self, Plan, Plans, Sight},
     layers::{
-        BlockLists, Dropout, Part, Projections, WeightDropout, block_attention,
+        BlockLists, Dropout, Part, Places, Projections, WeightDropout, block_attention,
         fold::{fold, fold_mask, unfold},
         parts::{self, by_head, key_bias, merge},
     },
@@ -187,6 +188,11 @@ impl Sparse {
 
 impl Mixer for Sparse {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        if !self.hub && kernels::supports(x) {
+            let plans = Some(self.pattern.plans(x.dim(1)?, self.heads));
+            let attended = self.projections.attend(x, context, &self.near, plans)?;
+            return self.projections.merge(&attended);
+        }
         let [q, k, v] = self.projections.split(x)?;
         let qkv = [by_head(&q)?, by_head(&k)?, by_head(&v)?]; // (B, H, L, E)
         let y = if self.hub {
@@ -322,6 +328,60 @@ impl Pattern {
                 Some(part.arranged(|x| unfold(x, self.block, length))?)
             }
         })
+    }
+
+    /// The same for the attention kernel, one plan or one per head.
+    fn plans(&self, length: usize, heads: usize) -> Plans {
+        match self.heads {
+            Heads::Merged => Plans::new(vec![self.plan(length, true, true)]),
+            Heads::Split => {
+                let near = |head| head < heads.div_ceil(2);
+                let plan = |head| self.plan(length, near(head), !near(head));
+                Plans::new((0..heads).map(plan).collect())
+            }
+        }
+    }
+
+    fn plan(&self, length: usize, near: bool, far: bool) -> Plan {
+        let mut plan = Plan::new(0.0);
+        let all = Places::all(length);
+        let lists = match near {
+            true => self.near_lists(length),
+            false => BlockLists::new(
+                self.block,
+                1,
+                &vec![Vec::new(); length.div_ceil(self.block)],
+            ),
+        };
+        if self.kind == Kind::Strided && far {
+            if near {
+                plan = plan.revisiting();
+                lists.add_to(&mut plan, 0, (all, all), |_, _| {});
+            }
+            for first in 0..self.block.min(length) {
+                let column = Places::every(self.block, first, length);
+                let whole = BlockLists::around(column.count, column.count, (0, 0), |_, _| true);
+                whole.add_to(&mut plan, 0, (column, column), |_, _| {});
+            }
+            return plan;
+        }
+        let summaries = match far {
+            true => self.summaries(length),
+            false => Vec::new(),
+        };
+        let summaries = plan.key_blocks_of(&summaries);
+        lists.add_to(&mut plan, 0, (all, all), |plan, queries| {
+            for (keys, places) in &summaries {
+                // In the causal form a summary is seen from its own position on.
+                let sight = |&place: &u32| {
+                    let hidden = (place as usize).saturating_sub(queries.start);
+                    Sight::new(hidden.min(queries.len())..queries.len(), None)
+                };
+                let sights = self.causal.then(|| plan.sights(places.iter().map(sight)));
+                plan.see(*keys, sights.as_ref());
+            }
+        });
+        plan
     }
 
     fn is_summary(&self, position: usize) -> bool {

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Draws,
     layers::{
-        sparse_testing::{by_position, meets_dense, undropped},
+        sparse_testing::{by_position, meets_dense, plans_meet_dense, undropped},
         testing::{meets_oracle, parameters},
     },
     options::BlockOptions,
@@ -81,6 +81,49 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
                 if head < 2 { near(i, j) } else { stride(i, j) }
             },
         );
+    }
+}
+
+#[test]
+fn plans_equal_dense_attention_too() {
+    let (block, summary) = (4, 2);
+    let own = |i: usize, j: usize| i / block == j / block;
+    let column = |j: usize| j % block >= block - summary;
+    let near = |i: usize, j: usize| i.abs_diff(j) <= block;
+    let stride = |i: usize, j: usize| i.abs_diff(j).is_multiple_of(block);
+    type Sees<'a> = &'a dyn Fn(usize, usize, usize) -> bool;
+    let all: [(Kind, Heads, bool, Sees); 5] = [
+        (Kind::Fixed, Heads::Merged, false, &|_, i, j| {
+            own(i, j) || column(j)
+        }),
+        (Kind::Fixed, Heads::Merged, true, &|_, i, j| {
+            j <= i && (own(i, j) || column(j) || j % block == 0)
+        }),
+        (Kind::Strided, Heads::Merged, false, &|_, i, j| {
+            near(i, j) || stride(i, j)
+        }),
+        (Kind::Fixed, Heads::Split, false, &|head, i, j| match head {
+            2 => column(j),
+            _ => own(i, j),
+        }),
+        (
+            Kind::Strided,
+            Heads::Split,
+            false,
+            &|head, i, j| match head {
+                2 => stride(i, j),
+                _ => near(i, j),
+            },
+        ),
+    ];
+    for (kind, heads, causal, sees) in all {
+        for length in [1, 3, 4, 5, 14, 140] {
+            let pattern = Pattern {
+                causal,
+                ..pattern(kind, heads, block, summary)
+            };
+            plans_meet_dense("plans", length, 3, pattern.plans(length, 3), sees);
+        }
     }
 }
 

@@ -1,0 +1,165 @@
+"""Training steps of lra beside those of its peers, in turn, as a Markdown table.
+
+    python compare.py --lra ../../../target/release/lra --lengths 1024,2048 --out peers.md
+
+In every round lra runs its steps in a process of its own (`lra bench`), then the peer's process, which has been waiting,
+runs its own. A ratio is lra's median step over the peer's in the same round; the table has the median of the rounds and,
+in brackets, the least and the largest. Times are of forward pass, loss, backward pass and AdamW. Memory is the most that
+was in use at once: of lra all live heap bytes, of a peer what its process took beyond Python, PyTorch and its packages.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from mixers import PEERS
+
+HERE = pathlib.Path(__file__).parent
+# What both sides build: layers, width, heads, feed-forward width, examples per step.
+SIZES = {
+    "small": {"layers": 2, "dim": 64, "heads": 2, "mlp": 128, "batch": 8},
+    "paper": {"layers": 6, "dim": 512, "heads": 8, "mlp": 2048, "batch": 1},
+}
+HEAD = 128
+
+
+def ours(arguments, model, length, sizes):
+    settings = {
+        "embed.dropout": 0,
+        "block.dropout": 0,
+        "block.attention_dropout": 0,
+        "block.layers": sizes["layers"],
+        "block.dim": sizes["dim"],
+        "block.qkv_dim": sizes["dim"],
+        "block.heads": sizes["heads"],
+        "block.mlp_dim": sizes["mlp"],
+        "head.hidden": HEAD,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        command = [arguments.lra, "bench", "--models", model, "--lengths", str(length), "--json"]
+        command += ["--batch", str(sizes["batch"]), "--rounds", "1", "--quiet", "--out", folder]
+        command += ["--per-round", f"{arguments.seconds}s", "--threads", str(arguments.threads)]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise RuntimeError(answer.stderr.strip())
+    (cell,) = json.loads(answer.stdout)
+    return cell["rounds"][0]
+
+
+class Peer:
+    """A peer's process, ready to run its steps."""
+
+    def __init__(self, arguments, model, peer, length, sizes):
+        command = [sys.executable, str(HERE / "worker.py"), "--model", model, "--peer", peer]
+        command += ["--length", str(length), "--head", str(HEAD)]
+        command += ["--seconds", str(arguments.seconds), "--threads", str(arguments.threads)]
+        for key, value in sizes.items():
+            command += [f"--{key}", str(value)]
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True
+        )
+        self.line()
+
+    def line(self):
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait()
+            self.errors.seek(0)
+            lines = self.errors.read().strip().splitlines() or [f"exit {self.process.returncode}"]
+            raise RuntimeError(lines[-1])
+        return line
+
+    def round(self):
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return json.loads(self.line())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.read()
+        self.process.wait()
+
+
+def cell(arguments, model, peer, length, sizes):
+    """Rounds of both sides: ((step in seconds, bytes) of lra, the same of the peer) each."""
+    process = Peer(arguments, model, peer, length, sizes)
+    try:
+        rounds = []
+        for _ in range(arguments.rounds):
+            pair = ours(arguments, model, length, sizes), process.round()
+            rounds.append([(statistics.median(one["seconds"]), one["peak_bytes"]) for one in pair])
+        return rounds
+    finally:
+        process.close()
+
+
+def row(model, peer, length, rounds):
+    times = [our[0] / their[0] for our, their in rounds]
+    middle = lambda side, what: statistics.median(pair[side][what] for pair in rounds)
+    memory = middle(0, 1) / middle(1, 1)
+    spread = f"{min(times):.2f}-{max(times):.2f}"
+    cells = [model, peer, str(length)]
+    cells += [f"{1000 * middle(side, 0):.0f}" for side in (0, 1)]
+    cells += [f"{statistics.median(times):.2f} ({spread})"]
+    cells += [f"{middle(side, 1) / 1e6:.0f}" for side in (0, 1)] + [f"{memory:.2f}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def processor():
+    with open("/proc/cpuinfo", encoding="ascii") as lines:
+        names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--lra", default=str(HERE / "../../../target/release/lra"))
+    parser.add_argument("--lengths", default="1024,2048,4096")
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--models", default="", help="only these, by lra's names")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0, help="per round and side")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--out", help="file for the table [default: standard output only]")
+    arguments = parser.parse_args()
+    sizes = SIZES[arguments.size]
+    wanted = [name for name in arguments.models.split(",") if name]
+
+    import torch
+
+    shape = ", ".join(f"{key} {value}" for key, value in sizes.items())
+    lines = [
+        f"lra / peer: {shape}, {arguments.threads} threads, {processor()}, torch {torch.__version__},"
+        f" {arguments.rounds} rounds. Below 1 lra takes less.",
+        "",
+        "| model | peer | length | lra ms | peer ms | time ratio | lra MB | peer MB | memory ratio |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    print("\n".join(lines), flush=True)
+    for length in map(int, arguments.lengths.split(",")):
+        for model, peer in PEERS:
+            if wanted and model not in wanted:
+                continue
+            try:
+                line = row(model, peer, length, cell(arguments, model, peer, length, sizes))
+            except RuntimeError as error:
+                line = f"| {model} | {peer} | {length} | failed: {error} |||||"
+            lines.append(line)
+            print(line, flush=True)
+            if arguments.out:
+                pathlib.Path(arguments.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+//! The backward pass over a plan: weights recomputed tile by tile, blocks of queries in order.
+
+use std::ops::Range;
+
+use super::super::backward::{KeyTile, Queries, Target, Tiles, deltas};
+use super::super::problem::{Head, Problem};
+use super::plan::Plan;
+use super::{alter, drawn};
+use crate::kernels::isa::{Kernel, Lanes};
+use crate::kernels::tile::{PAD, Rows, SIDE, pack_panels, pack_rows, padded};
+
+/// Some blocks of queries of one head.
+pub(super) struct BackwardTask<'a> {
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) plan: &'a Plan,
+    pub(super) head: Head,
+    pub(super) blocks: Range<usize>,
+    /// Sums of weights of this head's queries.
+    pub(super) sums: &'a [f32],
+    /// The output of the forward pass, and its gradient.
+    pub(super) output: Rows<'a>,
+    pub(super) doutput: Rows<'a>,
+    pub(super) dqueries: Target<'a>,
+    pub(super) dkeys: Target<'a>,
+    pub(super) dvalues: Target<'a>,
+}
+
+impl Kernel for BackwardTask<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let (problem, plan, head) = (self.problem, self.plan, self.head);
+        let (width, wide) = (problem.width, padded(problem.width));
+        let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
+        let mut keys = Keys::new(&self);
+        let mut queries = Queries::new(width);
+        let mut dqueries = vec![0.0; SIDE * wide];
+        let mut tiles = Tiles::default();
+        for block in &plan.query_blocks()[self.blocks.clone()] {
+            let places = plan.query_places(block);
+            let count = places.len();
+            let columns = count.next_multiple_of(PAD);
+            let rows = [problem.queries(head), self.doutput].map(|rows| rows.at(places));
+            queries.load(rows, count, problem.scale, |i| {
+                let place = places[i] as usize;
+                (self.sums[place], deltas[place])
+            });
+            dqueries.fill(0.0);
+            for number in block.tiles.clone() {
+                let tile = &plan.tiles()[number];
+                // SAFETY: this task alone has its rows of the gradients of keys and values.
+                let Some(keys) = (unsafe { keys.load(tile.keys) }) else {
+                    continue;
+                };
+                let drawn = problem
+                    .dropout
+                    .map(|dropout| drawn(problem, dropout, head, number));
+                let alter = |scores: &mut _| alter(s, plan, tile, columns, scores);
+                tiles.step(
+                    s,
+                    (&queries, count),
+                    keys,
+                    alter,
+                    drawn,
+                    (width, &mut dqueries),
+                );
+            }
+            // SAFETY: this task alone has its head's columns of the rows of its queries.
+            unsafe {
+                self.dqueries.add(places, width, problem.scale, &dqueries);
+            }
+        }
+        // SAFETY: as above.
+        unsafe { keys.give_all() };
+    }
+}
+
+/// Blocks of keys and values of one head, packed when they are needed and not held, with the sums of their gradients.
+struct Keys<'a> {
+    problem: &'a Problem<'a>,
+    plan: &'a Plan,
+    head: Head,
+    dtargets: [Target<'a>; 2],
+    /// The block that each slot holds, and its real keys.
+    held: Vec<Option<(usize, u64)>>,
+    /// Rows of a slot.
+    rows: usize,
+    key_panels: Vec<f32>,
+    key_rows: Vec<f32>,
+    value_panels: Vec<f32>,
+    dkeys: Vec<f32>,
+    dvalues: Vec<f32>,
+}
+
+impl<'a> Keys<'a> {
+    fn new(task: &BackwardTask<'a>) -> Self {
+        let (problem, plan) = (task.problem, task.plan);
+        let (slots, rows) = plan.slots();
+        let narrow = || vec![0.0; slots * rows * problem.width];
+        let wide = || vec![0.0; slots * rows * padded(problem.width)];
+        Keys {
+            problem,
+            plan,
+            head: task.head,
+            dtargets: [task.dkeys, task.dvalues],
+            held: vec![None; slots],
+            rows,
+            key_panels: narrow(),
+            key_rows: wide(),
+            value_panels: narrow(),
+            dkeys: wide(),
+            dvalues: wide(),
+        }
+    }
+
+    /// A block of keys, packed now if it is not held; none if no key of it is real.
+    ///
+    /// # Safety
+    /// No other task may touch the rows of the targets.
+    unsafe fn load(&mut self, block: usize) -> Option<KeyTile<'_>> {
+        let (problem, head) = (self.problem, self.head);
+        let (width, wide) = (problem.width, padded(problem.width));
+        let key_block = &self.plan.key_blocks()[block];
+        let (slot, places) = (key_block.slot, self.plan.key_places(key_block));
+        let count = places.len();
+        let narrow = slot * self.rows * width..(slot + 1) * self.rows * width;
+        let wide = slot * self.rows * wide..(slot + 1) * self.rows * wide;
+        let held = self.held[slot].filter(|(held, _)| *held == block);
+        let bits = match held {
+            Some((_, bits)) => bits,
+            None => {
+                // SAFETY: by this function's contract.
+                unsafe { self.give(slot) };
+                let (keys, values) = (problem.keys(head), problem.values(head));
+                let (keys, values) = (keys.at(places), values.at(places));
+                pack_panels(keys, count, &mut self.key_panels[narrow.clone()]);
+                pack_rows(keys, count, 1.0, &mut self.key_rows[wide.clone()]);
+                pack_panels(values, count, &mut self.value_panels[narrow.clone()]);
+                let bits = problem.real.bits(head.example, places);
+                self.held[slot] = Some((block, bits));
+                bits
+            }
+        };
+        (bits != 0).then(|| KeyTile {
+            key_panels: &self.key_panels[narrow.clone()],
+            key_rows: &self.key_rows[wide.clone()],
+            value_panels: &self.value_panels[narrow],
+            dkeys: &mut self.dkeys[wide.clone()],
+            dvalues: &mut self.dvalues[wide],
+            count,
+            bits,
+        })
+    }
+
+    /// Adds the gradients in a slot to those of the positions that its keys stand for, and starts new sums.
+    ///
+    /// # Safety
+    /// No other task may touch the rows of the targets.
+    unsafe fn give(&mut self, slot: usize) {
+        let Some((block, _)) = self.held[slot].take() else {
+            return;
+        };
+        let width = self.problem.width;
+        let wide = slot * self.rows * padded(width)..(slot + 1) * self.rows * padded(width);
+        let places = self.plan.key_places(&self.plan.key_blocks()[block]);
+        let [dkeys, dvalues] = self.dtargets;
+        // SAFETY: by this function's contract.
+        unsafe {
+            dkeys.add(places, width, 1.0, &self.dkeys[wide.clone()]);
+            dvalues.add(places, width, 1.0, &self.dvalues[wide.clone()]);
+        }
+        self.dkeys[wide.clone()].fill(0.0);
+        self.dvalues[wide].fill(0.0);
+    }
+
+    /// Empties all slots.
+    ///
+    /// # Safety
+    /// No other task may touch the rows of the targets.
+    unsafe fn give_all(&mut self) {
+        for slot in 0..self.held.len() {
+            // SAFETY: by this function's contract.
+            unsafe { self.give(slot) };
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The forward pass over a plan: as the dense one, with packed blocks of keys looked up by number.
+
+use std::ops::Range;
+
+use super::super::drop::factors;
+use super::super::forward::{Running, close, hide_keys};
+use super::super::problem::{Head, Problem};
+use super::plan::Plan;
+use super::{alter, drawn};
+use crate::kernels::buffers::Shared;
+use crate::kernels::isa::{Kernel, Lanes};
+use crate::kernels::tile::{
+    Left, PAD, PANEL, SIDE, pack_columns, pack_panels, pack_rows, padded, product,
+};
+
+/// Some blocks of queries of one head.
+pub(in super::super) struct ForwardTask<'a> {
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) plan: &'a Plan,
+    pub(super) head: Head,
+    pub(super) blocks: Range<usize>,
+    /// Output (B, Lq, H E), zeros.
+    pub(super) output: &'a Shared<'a>,
+    /// Base-2 logarithms of the sums of weights (B, H, Lq), infinite.
+    pub(super) sums: &'a Shared<'a>,
+}
+
+impl Kernel for ForwardTask<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let ForwardTask {
+            problem,
+            plan,
+            head,
+            ..
+        } = self;
+        let (width, wide) = (problem.width, padded(problem.width));
+        let mut keys = Keys::new(problem, plan, head);
+        let mut revisited = plan.revisits().then(|| Revisited::new(problem));
+        let mut queries = vec![0.0; SIDE * width];
+        let mut sums = vec![0.0; SIDE * wide];
+        let mut weights = [0.0; SIDE * SIDE];
+        let mut kept = [0.0; SIDE * SIDE];
+        for block in &plan.query_blocks()[self.blocks.clone()] {
+            let places = plan.query_places(block);
+            let count = places.len();
+            let columns = count.next_multiple_of(PAD);
+            let scale = problem.scale * std::f32::consts::LOG2_E;
+            let rows = problem.queries(head).at(places);
+            pack_columns(rows, count, scale, &mut queries);
+            sums.fill(0.0);
+            let mut running = Running::new();
+            for number in block.tiles.clone() {
+                let tile = &plan.tiles()[number];
+                let bits = keys.load(tile.keys);
+                if bits == 0 {
+                    continue;
+                }
+                let (rows, count_keys, key_panels, value_rows) = keys.block(tile.keys);
+                product::<S, _, _, false>(
+                    s,
+                    Left::panels(key_panels, width),
+                    (&queries, SIDE),
+                    (&mut weights, SIDE),
+                    (rows, columns, width),
+                );
+                hide_keys(bits, rows, columns, &mut weights);
+                alter(s, plan, tile, columns, &mut weights);
+                running.absorb(s, rows, columns, &mut weights);
+                running.shrink(&mut sums, wide, count);
+                if let Some(dropout) = problem.dropout {
+                    factors(s, drawn(problem, dropout, head, number), &mut kept);
+                    weights
+                        .iter_mut()
+                        .zip(&kept)
+                        .for_each(|(weight, kept)| *weight *= kept);
+                }
+                product::<S, _, _, true>(
+                    s,
+                    Left::transposed(&weights),
+                    (value_rows, wide),
+                    (&mut sums, wide),
+                    (count.next_multiple_of(PANEL), wide, count_keys),
+                );
+            }
+            let rows = sums.chunks_exact(wide).zip(places).enumerate();
+            for (i, (row, place)) in rows {
+                let place = *place as usize;
+                let (top, sum) = (running.top[i], running.sum[i]);
+                match &mut revisited {
+                    Some(revisited) => revisited.add(place, top, sum, row),
+                    None => self.write(place, top, sum, row),
+                }
+            }
+        }
+        if let Some(revisited) = revisited {
+            for place in 0..problem.queries_len {
+                let (top, sum) = revisited.sums[place];
+                let row = &revisited.rows[place * wide..][..wide];
+                self.write(place, top, sum, row);
+            }
+        }
+    }
+}
+
+impl ForwardTask<'_> {
+    fn write(&self, query: usize, top: f32, sum: f32, row: &[f32]) {
+        let (problem, head) = (self.problem, self.head);
+        let (inverse, log) = close(top, sum);
+        // SAFETY: this task alone writes its head's columns of the rows of its queries, and their sums.
+        let (output, logs) = unsafe {
+            (
+                self.output
+                    .slice(problem.output_start(head, query), problem.width),
+                self.sums.slice(problem.sum_index(head, query), 1),
+            )
+        };
+        for (y, x) in output.iter_mut().zip(row) {
+            *y = x * inverse;
+        }
+        logs[0] = log;
+    }
+}
+
+/// What queries have gathered in the blocks that they were in so far.
+struct Revisited {
+    /// Running maximum, and the sum of weights relative to it.
+    sums: Vec<(f32, f32)>,
+    /// Weighted values.
+    rows: Vec<f32>,
+    wide: usize,
+}
+
+impl Revisited {
+    fn new(problem: &Problem) -> Self {
+        let wide = padded(problem.width);
+        Revisited {
+            sums: vec![(f32::NEG_INFINITY, 0.0); problem.queries_len],
+            rows: vec![0.0; problem.queries_len * wide],
+            wide,
+        }
+    }
+
+    fn add(&mut self, place: usize, top: f32, sum: f32, row: &[f32]) {
+        let (before, total) = &mut self.sums[place];
+        let highest = before.max(top);
+        let (old, new) = ((*before - highest).exp2(), (top - highest).exp2());
+        *before = highest;
+        *total = *total * old + sum * new;
+        let rows = &mut self.rows[place * self.wide..][..self.wide];
+        for (x, y) in rows.iter_mut().zip(row) {
+            *x = *x * old + y * new;
+        }
+    }
+}
+
+/// Blocks of keys and values of one head, packed when they are needed and not held.
+struct Keys<'a> {
+    problem: &'a Problem<'a>,
+    plan: &'a Plan,
+    head: Head,
+    /// The block that each slot holds, and its real keys.
+    held: Vec<Option<(usize, u64)>>,
+    /// Rows of a slot.
+    rows: usize,
+    key_panels: Vec<f32>,
+    value_rows: Vec<f32>,
+}
+
+impl<'a> Keys<'a> {
+    fn new(problem: &'a Problem<'a>, plan: &'a Plan, head: Head) -> Self {
+        let (slots, rows) = plan.slots();
+        Keys {
+            problem,
+            plan,
+            head,
+            held: vec![None; slots],
+            rows,
+            key_panels: vec![0.0; slots * rows * problem.width],
+            value_rows: vec![0.0; slots * rows * padded(problem.width)],
+        }
+    }
+
+    /// Packs a block if that has not been done, and says which of its keys are real.
+    fn load(&mut self, block: usize) -> u64 {
+        let key_block = &self.plan.key_blocks()[block];
+        let slot = key_block.slot;
+        if let Some((_, bits)) = self.held[slot].filter(|(held, _)| *held == block) {
+            return bits;
+        }
+        let (problem, head) = (self.problem, self.head);
+        let (width, wide) = (problem.width, padded(problem.width));
+        let places = self.plan.key_places(key_block);
+        let (first, count) = (slot * self.rows, places.len());
+        let key_panels = &mut self.key_panels[first * width..][..self.rows * width];
+        pack_panels(problem.keys(head).at(places), count, key_panels);
+        let value_rows = &mut self.value_rows[first * wide..][..self.rows * wide];
+        pack_rows(problem.values(head).at(places), count, 1.0, value_rows);
+        let bits = problem.real.bits(head.example, places);
+        self.held[slot] = Some((block, bits));
+        bits
+    }
+
+    /// Rows in whole panels, rows, panels of keys and rows of values of a block that has been loaded.
+    fn block(&self, block: usize) -> (usize, usize, &[f32], &[f32]) {
+        let (width, wide) = (self.problem.width, padded(self.problem.width));
+        let key_block = &self.plan.key_blocks()[block];
+        let first = key_block.slot * self.rows;
+        let count = self.plan.key_places(key_block).len();
+        (
+            count.next_multiple_of(PANEL),
+            count,
+            &self.key_panels[first * width..][..self.rows * width],
+            &self.value_rows[first * wide..][..self.rows * wide],
+        )
+    }
+}

@@ -1,0 +1,248 @@
+//! Softmax attention over a plan: one softmax per query over the keys of all its tiles.
+
+mod backward;
+mod forward;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use candle_core::{Result, bail};
+use rayon::prelude::*;
+
+use self::backward::BackwardTask;
+use self::forward::ForwardTask;
+use self::plan::Tile;
+pub use self::plan::{Plan, Sight, Sights};
+use super::AttentionDropout;
+use super::backward::Target;
+use super::drop;
+use super::problem::{Head, Problem, TASKS};
+use crate::kernels::buffers::Shared;
+use crate::kernels::isa::{Isa, Lanes};
+use crate::kernels::tile::SIDE;
+
+/// Blocks of queries below which a part of a head is not worth its own sums.
+const LEAST_BLOCKS: usize = 8;
+
+/// The plans of all heads of a batch: one for all, one for each head, or one for each head of each example.
+#[derive(Clone, Debug)]
+pub struct Plans(Arc<[Plan]>);
+
+impl Plans {
+    /// Plans in the order (example, head); fewer than there are heads are used again from the first.
+    #[must_use]
+    pub fn new(mut plans: Vec<Plan>) -> Self {
+        plans.iter_mut().for_each(Plan::finish);
+        Plans(plans.into())
+    }
+
+    fn of(&self, index: usize) -> &Plan {
+        &self.0[index % self.0.len()]
+    }
+
+    /// Tiles of the longest plan.
+    fn tiles(&self) -> usize {
+        self.0
+            .iter()
+            .map(|plan| plan.tiles().len())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Refuses plans for other numbers of heads, or for longer sequences.
+    pub(super) fn check(
+        &self,
+        (batch, heads): (usize, usize),
+        (queries, keys): (usize, usize),
+        dropped: bool,
+    ) -> Result<()> {
+        if ![1, heads, batch * heads].contains(&self.0.len()) {
+            let plans = self.0.len();
+            bail!("attention: {plans} plans for {batch} examples of {heads} heads");
+        }
+        for plan in self.0.iter() {
+            let (least_queries, least_keys) = plan.lengths();
+            if least_queries > queries || least_keys > keys {
+                bail!(
+                    "attention: a plan for {least_queries} queries and {least_keys} keys, given {queries} and {keys}"
+                );
+            }
+        }
+        if dropped && self.tiles() > NUMBERED / heads {
+            let tiles = self.tiles();
+            bail!("attention: {heads} heads of {tiles} tiles exceed a dropout stream");
+        }
+        Ok(())
+    }
+}
+
+/// Tiles that the dropout stream of an example has numbers for: 2^22, of 64 x 64 words each.
+const NUMBERED: usize = 1 << 22;
+
+/// The place of a tile in the dropout stream, which no other example has a part in: heads have equal shares of the numbers.
+fn drawn<'a>(
+    problem: &Problem,
+    dropout: &'a AttentionDropout,
+    head: Head,
+    number: usize,
+) -> drop::Tile<'a> {
+    drop::Tile {
+        dropout,
+        example: head.example,
+        first: (head.number * (NUMBERED / problem.heads) + number) * SIDE * SIDE,
+        row: SIDE,
+    }
+}
+
+/// Hides what a tile's sights leave out, and adds the bias to odd scores (keys, queries).
+#[inline(always)]
+fn alter<S: Lanes>(
+    s: S,
+    plan: &Plan,
+    tile: &Tile,
+    columns: usize,
+    scores: &mut [f32; SIDE * SIDE],
+) {
+    let Some(sights) = plan.tile_sights(tile) else {
+        return;
+    };
+    let numbers: [f32; SIDE] = std::array::from_fn(|i| i as f32);
+    let (numbers, _) = S::as_simd_f32s(&numbers);
+    let hidden = s.splat_f32s(f32::NEG_INFINITY);
+    let bias = s.splat_f32s(plan.odd_bias() * std::f32::consts::LOG2_E);
+    for (row, sight) in scores.chunks_exact_mut(SIDE).zip(sights) {
+        let (row, _) = S::as_mut_simd_f32s(&mut row[..columns]);
+        let (from, to) = sight.range();
+        let (from, to) = (s.splat_f32s(from), s.splat_f32s(to));
+        for (scores, number) in row.iter_mut().zip(numbers) {
+            let kept = s.select_f32s(s.less_than_f32s(*number, from), hidden, *scores);
+            *scores = s.select_f32s(s.less_than_f32s(*number, to), kept, hidden);
+        }
+        if let Some(odd) = sight.odd() {
+            let odd = s.splat_f32s(odd);
+            for (scores, number) in row.iter_mut().zip(numbers) {
+                let biased = s.add_f32s(*scores, bias);
+                *scores = s.select_f32s(s.equal_f32s(*number, odd), biased, *scores);
+            }
+        }
+    }
+}
+
+/// Splits the blocks of queries of a head of `problem` into parts that are worked on apart.
+fn parts(problem: &Problem, plan: &Plan) -> Vec<Range<usize>> {
+    let heads = problem.batch * problem.heads;
+    let blocks = plan.query_blocks().len();
+    // Queries that are in several blocks are summed up by one task.
+    let count = if plan.revisits() {
+        1
+    } else {
+        TASKS
+            .div_ceil(heads.max(1))
+            .min(blocks / LEAST_BLOCKS)
+            .max(1)
+    };
+    let edge = |part: usize| blocks * part / count;
+    (0..count).map(|part| edge(part)..edge(part + 1)).collect()
+}
+
+impl Problem<'_> {
+    /// All tasks: heads, and parts of each.
+    fn tasks<'p>(&self, plans: &'p Plans) -> Vec<(Head, &'p Plan, Range<usize>)> {
+        let heads = 0..self.batch * self.heads;
+        let tasks = heads.flat_map(|index| {
+            let plan = plans.of(index);
+            let head = self.head(index);
+            parts(self, plan)
+                .into_iter()
+                .map(move |blocks| (head, plan, blocks))
+        });
+        tasks.collect()
+    }
+
+    /// Output (B, Lq, H E) and sums (B, H, Lq).
+    pub(super) fn sparse_forward(&self, plans: &Plans) -> (Vec<f32>, Vec<f32>) {
+        let mut output = vec![0.0; self.batch * self.queries_len * self.row()];
+        let mut sums = vec![f32::INFINITY; self.batch * self.heads * self.queries_len];
+        let (shared_output, shared_sums) = (Shared::new(&mut output), Shared::new(&mut sums));
+        let isa = Isa::current();
+        let tasks = self.tasks(plans).into_par_iter();
+        tasks.for_each(|(head, plan, blocks)| {
+            isa.run(ForwardTask {
+                problem: self,
+                plan,
+                head,
+                blocks,
+                output: &shared_output,
+                sums: &shared_sums,
+            });
+        });
+        (output, sums)
+    }
+
+    /// Adds the gradients of queries, keys and values to `targets`, which hold zeros.
+    pub(super) fn sparse_backward(
+        &self,
+        plans: &Plans,
+        sums: &[f32],
+        [output, doutput]: [&[f32]; 2],
+        targets: [Target; 3],
+    ) {
+        let isa = Isa::current();
+        let tasks = self.tasks(plans);
+        // Gradients of keys and values from every part of a head but the first, (tasks, 2, Lk, E).
+        let size = self.keys_len * self.width;
+        let is_first = |task: usize| task == 0 || tasks[task - 1].0 != tasks[task].0;
+        let mut others = 0;
+        let numbers: Vec<Option<usize>> = (0..tasks.len())
+            .map(|task| {
+                let number = (!is_first(task)).then_some(others);
+                others += usize::from(number.is_some());
+                number
+            })
+            .collect();
+        let mut partials = vec![0.0; others * 2 * size];
+        let shared = Shared::new(&mut partials);
+        let partial = |number: usize, which: usize| Target {
+            buffer: &shared,
+            start: (2 * number + which) * size,
+            stride: self.width,
+        };
+        tasks
+            .par_iter()
+            .zip(&numbers)
+            .for_each(|((head, plan, blocks), number)| {
+                let to = |which: usize| match number {
+                    Some(number) => partial(*number, which - 1),
+                    None => self.of_head(targets[which], self.keys_len, *head),
+                };
+                isa.run(BackwardTask {
+                    problem: self,
+                    plan,
+                    head: *head,
+                    blocks: blocks.clone(),
+                    sums: &sums[self.sum_index(*head, 0)..][..self.queries_len],
+                    output: self.output_rows(output, *head),
+                    doutput: self.output_rows(doutput, *head),
+                    dqueries: self.of_head(targets[0], self.queries_len, *head),
+                    dkeys: to(1),
+                    dvalues: to(2),
+                });
+            });
+        // In the order of the parts.
+        for ((head, ..), number) in tasks.iter().zip(&numbers) {
+            let Some(number) = number else { continue };
+            for which in 0..2 {
+                let to = self.of_head(targets[which + 1], self.keys_len, *head);
+                let rows = &partials[(2 * number + which) * size..][..size];
+                for (i, row) in rows.chunks_exact(self.width).enumerate() {
+                    // SAFETY: the tasks above are done.
+                    let out = unsafe { to.buffer.slice(to.start + i * to.stride, self.width) };
+                    out.iter_mut().zip(row).for_each(|(x, y)| *x += y);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Blocks of positions as weighted sums of blocks: y_bush = Σ_w P_bhuw x_bwsh for block u of example b, place s within
+//! the block and head h. What Sinkhorn attention calls sorting; also with P far from a permutation.
+//!
+//! dx_bwsh = Σ_u P_bhuw dy_bush and dP_bhuw = Σ_s dy_bush·x_bwsh, a sum that one task takes in the order of s.
+
+use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::buffers::{Shared, floats, fresh, read, tensor};
+use super::matrix::{Matrix, multiply};
+
+const NAME: &str = "mixing";
+
+/// Weights P (B, H, U, W) and x (B, W S, H E), W blocks of `block` positions, to (B, U S, H E).
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn mix_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
+    let ((batch, heads, _, blocks), (examples, length, row)) = (weights.dims4()?, x.dims3()?);
+    if batch != examples || heads == 0 || blocks * block != length || row % heads != 0 {
+        let (weights, x) = (weights.shape(), x.shape());
+        bail!("{NAME}: weights {weights:?} and x {x:?} in blocks of {block} do not fit");
+    }
+    let op = Mixing { block };
+    weights.contiguous()?.apply_op2(&x.contiguous()?, op)
+}
+
+struct Mixing {
+    block: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    heads: usize,
+    /// U.
+    outputs: usize,
+    /// W.
+    inputs: usize,
+    block: usize,
+    /// E.
+    width: usize,
+}
+
+impl Mixing {
+    fn sizes(&self, weights: &Shape, x: &Shape) -> Result<Sizes> {
+        let (batch, heads, outputs, inputs) = weights.dims4()?;
+        Ok(Sizes {
+            batch,
+            heads,
+            outputs,
+            inputs,
+            block: self.block,
+            width: x.dims3()?.2 / heads,
+        })
+    }
+}
+
+impl Sizes {
+    /// Distance between the same place of neighbouring blocks.
+    fn stride(self) -> usize {
+        self.block * self.heads * self.width
+    }
+
+    /// Where a place of the first block of one head starts, in a tensor of `blocks` blocks.
+    fn start(self, head: usize, blocks: usize, place: usize) -> usize {
+        head / self.heads * blocks * self.stride()
+            + place * self.heads * self.width
+            + head % self.heads * self.width
+    }
+
+    /// `to[u] = Σ_w weights[u, w] from[w]` for all places, where `weights` gives the matrix of a head.
+    fn mix<'a>(
+        self,
+        weights: impl Fn(usize) -> Matrix<'a> + Sync,
+        from: &[f32],
+        (outputs, inputs): (usize, usize),
+    ) -> Vec<f32> {
+        let mut to = fresh(self.batch * outputs * self.stride());
+        let shared = Shared::new(&mut to);
+        (0..self.batch * self.heads)
+            .into_par_iter()
+            .for_each(|head| {
+                let mut rows = vec![0.0; outputs * self.width];
+                for place in 0..self.block {
+                    let from = &from[self.start(head, inputs, place).min(from.len())..];
+                    multiply(
+                        (outputs, self.width, inputs),
+                        weights(head),
+                        Matrix::rows(from, self.stride()),
+                        &mut rows,
+                        false,
+                    );
+                    let start = self.start(head, outputs, place);
+                    for (index, row) in rows.chunks_exact(self.width).enumerate() {
+                        // SAFETY: this task alone has its head's columns of its example's rows.
+                        let to = unsafe { shared.slice(start + index * self.stride(), self.width) };
+                        to.copy_from_slice(row);
+                    }
+                }
+            });
+        to
+    }
+}
+
+impl CustomOp2 for Mixing {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        weights: &CpuStorage,
+        weights_layout: &Layout,
+        x: &CpuStorage,
+        x_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let sizes = self.sizes(weights_layout.shape(), x_layout.shape())?;
+        let (weights, x) = (
+            floats(NAME, weights, weights_layout)?,
+            floats(NAME, x, x_layout)?,
+        );
+        let (outputs, inputs) = (sizes.outputs, sizes.inputs);
+        let matrix = |head: usize| {
+            let weights = &weights[head * outputs * inputs..][..outputs * inputs];
+            Matrix::rows(weights, inputs)
+        };
+        let y = sizes.mix(matrix, x, (outputs, inputs));
+        let row = sizes.heads * sizes.width;
+        let shape = (sizes.batch, outputs * sizes.block, row);
+        Ok((CpuStorage::F32(y), shape.into()))
+    }
+
+    fn bwd(
+        &self,
+        weights: &Tensor,
+        x: &Tensor,
+        _: &Tensor,
+        dy: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let dy = dy.contiguous()?;
+        let shapes = (weights.shape(), x.shape());
+        let sizes = self.sizes(shapes.0, shapes.1)?;
+        let (weights, x, dy) = (read(NAME, weights)?, read(NAME, x)?, read(NAME, &dy)?);
+        let (weights, x, dy) = (&*weights, &*x, &*dy);
+        let (outputs, inputs, width) = (sizes.outputs, sizes.inputs, sizes.width);
+        let transposed = |head: usize| {
+            let weights = &weights[head * outputs * inputs..][..outputs * inputs];
+            Matrix::columns(weights, inputs)
+        };
+        let dx = sizes.mix(transposed, dy, (inputs, outputs));
+        let mut dweights = vec![0.0; weights.len()];
+        if outputs * inputs > 0 {
+            let heads = dweights.par_chunks_mut(outputs * inputs).enumerate();
+            heads.for_each(|(head, dweights)| {
+                for place in 0..sizes.block {
+                    let dy = &dy[sizes.start(head, outputs, place)..];
+                    let x = &x[sizes.start(head, inputs, place)..];
+                    multiply(
+                        (outputs, inputs, width),
+                        Matrix::rows(dy, sizes.stride()),
+                        Matrix::columns(x, sizes.stride()),
+                        dweights,
+                        place > 0,
+                    );
+                }
+            });
+        }
+        Ok((
+            Some(tensor(dweights, shapes.0)?),
+            Some(tensor(dx, shapes.1)?),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+
+    #[test]
+    fn mixing_meets_its_twin() {
+        let mut sampler = Sampler::new(61);
+        for (batch, heads, outputs, inputs, block, width) in [
+            (1, 1, 1, 1, 1, 1),
+            (2, 3, 5, 4, 3, 7),
+            (2, 2, 2, 9, 16, 8),
+            (1, 2, 17, 17, 8, 33),
+        ] {
+            let weights = sampler.normal(&[batch, heads, outputs, inputs], 1.0);
+            let x = sampler.normal(&[batch, inputs * block, heads * width], 1.0);
+            agree(
+                "mixing",
+                &[weights, x],
+                |x| mix_blocks(&x[0], &x[1], block),
+                |x| {
+                    let blocks = x[1]
+                        .reshape((batch, inputs, block, heads, width))?
+                        .permute((0, 3, 1, 2, 4))?
+                        .reshape((batch, heads, inputs, block * width))?;
+                    x[0].matmul(&blocks)?
+                        .reshape((batch, heads, outputs, block, width))?
+                        .permute((0, 2, 3, 1, 4))?
+                        .reshape((batch, outputs * block, heads * width))
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_errors() {
+        let mut sampler = Sampler::new(62);
+        let weights = sampler.normal(&[1, 2, 3, 3], 1.0);
+        assert!(mix_blocks(&weights, &sampler.normal(&[1, 8, 4], 1.0), 3).is_err());
+        assert!(mix_blocks(&weights, &sampler.normal(&[1, 9, 3], 1.0), 3).is_err());
+    }
+}

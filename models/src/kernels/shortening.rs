@@ -1,0 +1,224 @@
+//! A sequence projected along its length: y_bkhe = Σ_l A_hlk x_blhe, one matrix for all heads or one for each
+//! (Linformer, arXiv 2006.04768). Examples are multiplied where they lie; nothing is transposed in memory.
+//!
+//! dx_blhe = Σ_k A_hlk dy_bkhe, and dA_hlk = Σ_b Σ_e x_blhe dy_bkhe, summed over examples in order.
+
+use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::buffers::{floats, fresh, read, tensor};
+use super::matrix::{Matrix, multiply_into};
+
+const NAME: &str = "shortening";
+/// Rows of a result that one task computes.
+const ROWS: usize = 64;
+
+/// x (B, L, H E) by the first L rows of `matrix` (1 or H, N, K), to (B, K, H E).
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn shorten(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tensor> {
+    let ((_, length, row), (copies, longest, rank)) = (x.dims3()?, matrix.dims3()?);
+    let fits = heads > 0 && row % heads == 0 && (copies == 1 || copies == heads);
+    if !fits || longest < length || row * rank * length == 0 {
+        let (x, matrix) = (x.shape(), matrix.shape());
+        bail!("{NAME}: x {x:?} and matrix {matrix:?} do not fit for {heads} heads");
+    }
+    x.contiguous()?.apply_op2(&matrix.contiguous()?, Shortening)
+}
+
+struct Shortening;
+
+struct Sizes {
+    batch: usize,
+    /// L.
+    length: usize,
+    /// H E.
+    row: usize,
+    /// Matrices, and the columns of x that each is for.
+    copies: usize,
+    width: usize,
+    /// N.
+    longest: usize,
+    /// K.
+    rank: usize,
+}
+
+impl Sizes {
+    fn new(x: &Shape, matrix: &Shape) -> Result<Self> {
+        let ((batch, length, row), (copies, longest, rank)) = (x.dims3()?, matrix.dims3()?);
+        Ok(Sizes {
+            batch,
+            length,
+            row,
+            copies,
+            width: row / copies,
+            longest,
+            rank,
+        })
+    }
+
+    /// Rows `from..` of matrix `copy`.
+    fn matrix<'a>(&self, data: &'a [f32], copy: usize, from: usize) -> &'a [f32] {
+        &data[(copy * self.longest + from) * self.rank..]
+    }
+
+    /// Results (B, rows, H E) in pieces of at most [`ROWS`] rows: example, first row, rows.
+    fn pieces<'a>(
+        &self,
+        results: &'a mut [f32],
+        rows: usize,
+    ) -> impl IndexedParallelIterator<Item = (usize, usize, &'a mut [f32])> {
+        let (row, per_example) = (self.row, rows.div_ceil(ROWS));
+        let examples = results.chunks_mut(rows * row);
+        let pieces: Vec<&mut [f32]> = examples.flat_map(|x| x.chunks_mut(ROWS * row)).collect();
+        pieces
+            .into_par_iter()
+            .enumerate()
+            .map(move |(i, piece)| (i / per_example, i % per_example * ROWS, piece))
+    }
+}
+
+impl CustomOp2 for Shortening {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        x_layout: &Layout,
+        matrix: &CpuStorage,
+        matrix_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let sizes = Sizes::new(x_layout.shape(), matrix_layout.shape())?;
+        let (x, matrix) = (
+            floats(NAME, x, x_layout)?,
+            floats(NAME, matrix, matrix_layout)?,
+        );
+        let Sizes {
+            length, row, width, ..
+        } = sizes;
+        let mut y = fresh(sizes.batch * sizes.rank * row);
+        let pieces = sizes.pieces(&mut y, sizes.rank);
+        pieces.for_each(|(example, first, y)| {
+            for copy in 0..sizes.copies {
+                let a = &sizes.matrix(matrix, copy, 0)[first..];
+                let x = &x[example * length * row + copy * width..];
+                multiply_into(
+                    (y.len() / row, width, length),
+                    Matrix::columns(a, sizes.rank),
+                    Matrix::rows(x, row),
+                    (&mut y[copy * width..], row),
+                    false,
+                );
+            }
+        });
+        let shape = (sizes.batch, sizes.rank, row);
+        Ok((CpuStorage::F32(y), shape.into()))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        matrix: &Tensor,
+        _: &Tensor,
+        dy: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let dy = dy.contiguous()?;
+        let shapes = (x.shape(), matrix.shape());
+        let sizes = Sizes::new(shapes.0, shapes.1)?;
+        let (x, matrix, dy) = (read(NAME, x)?, read(NAME, matrix)?, read(NAME, &dy)?);
+        let (x, matrix, dy) = (&*x, &*matrix, &*dy);
+        let Sizes {
+            length,
+            row,
+            width,
+            rank,
+            ..
+        } = sizes;
+        let mut dx = fresh(x.len());
+        sizes
+            .pieces(&mut dx, length)
+            .for_each(|(example, first, dx)| {
+                for copy in 0..sizes.copies {
+                    let dy = &dy[example * rank * row + copy * width..];
+                    multiply_into(
+                        (dx.len() / row, width, rank),
+                        Matrix::rows(sizes.matrix(matrix, copy, first), rank),
+                        Matrix::rows(dy, row),
+                        (&mut dx[copy * width..], row),
+                        false,
+                    );
+                }
+            });
+        // Rows beyond the length have no gradient.
+        let mut dmatrix = vec![0.0; matrix.len()];
+        let mut pieces = Vec::new();
+        for (copy, dmatrix) in dmatrix.chunks_mut(sizes.longest * rank).enumerate() {
+            let rows = dmatrix[..length * rank].chunks_mut(ROWS * rank).enumerate();
+            pieces.extend(rows.map(|(piece, rows)| (copy, piece * ROWS, rows)));
+        }
+        pieces.into_par_iter().for_each(|(copy, first, rows)| {
+            for example in 0..sizes.batch {
+                let x = &x[(example * length + first) * row + copy * width..];
+                let dy = &dy[example * rank * row + copy * width..];
+                multiply_into(
+                    (rows.len() / rank, rank, width),
+                    Matrix::rows(x, row),
+                    Matrix::columns(dy, row),
+                    (rows, rank),
+                    example > 0,
+                );
+            }
+        });
+        Ok((
+            Some(tensor(dx, shapes.0)?),
+            Some(tensor(dmatrix, shapes.1)?),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+
+    #[test]
+    fn shortening_meets_its_twin() {
+        let mut sampler = Sampler::new(71);
+        for (batch, length, longest, heads, copies, width, rank) in [
+            (1, 1, 1, 1, 1, 1, 1),
+            (2, 5, 9, 2, 1, 7, 3),
+            (3, 130, 130, 2, 2, 5, 70),
+            (2, 200, 260, 3, 3, 16, 16),
+            (1, 700, 700, 2, 1, 8, 65),
+        ] {
+            let x = sampler.normal(&[batch, length, heads * width], 1.0);
+            let matrix = sampler.normal(&[copies, longest, rank], 0.3);
+            agree(
+                "shortening",
+                &[x, matrix],
+                |x| shorten(&x[0], &x[1], heads),
+                |x| {
+                    let split = x[0].reshape((batch, length, heads, width))?;
+                    let split = split.transpose(1, 2)?.contiguous()?;
+                    let matrix = x[1].narrow(1, 0, length)?.t()?.contiguous()?;
+                    matrix
+                        .unsqueeze(0)?
+                        .broadcast_matmul(&split)?
+                        .transpose(1, 2)?
+                        .flatten_from(2)
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_errors() {
+        let mut sampler = Sampler::new(72);
+        let x = sampler.normal(&[1, 6, 8], 1.0);
+        assert!(shorten(&x, &sampler.normal(&[1, 5, 2], 1.0), 2).is_err());
+        assert!(shorten(&x, &sampler.normal(&[3, 6, 2], 1.0), 2).is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! Vectors of length 1: y = x / √(|x|² + tiny) over the last `width` numbers of each group, as LSH attention wants its keys.
+//!
+//! The gradient is dx = (dy - (y·dy) y) / √(|x|² + tiny); the length is computed again.
+
+use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::buffers::{floats, fresh, read, tensor};
+use super::isa::{Isa, Kernel, Lanes};
+
+const NAME: &str = "unit";
+/// Under the root: the gradient at zero stays finite, and zeros stay zeros.
+const TINY: f32 = 1e-24;
+/// Elements per parallel task, about.
+const CHUNK: usize = 16 * 1024;
+
+/// Scales every run of `width` elements of a tensor to length 1.
+pub fn unit(x: &Tensor, width: usize) -> Result<Tensor> {
+    let last = x.dims().last().copied().unwrap_or(0);
+    if width == 0 || last % width != 0 {
+        bail!("{NAME}: vectors of {width} in rows of {last}");
+    }
+    x.contiguous()?.apply_op1(Unit { width })
+}
+
+struct Unit {
+    width: usize,
+}
+
+impl Unit {
+    fn chunk(&self) -> usize {
+        (CHUNK / self.width).max(1) * self.width
+    }
+}
+
+impl CustomOp1 for Unit {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let x = floats(NAME, storage, layout)?;
+        let isa = Isa::current();
+        let mut y = fresh(x.len());
+        let chunks = y
+            .par_chunks_mut(self.chunk())
+            .zip(x.par_chunks(self.chunk()));
+        chunks.for_each(|(y, x)| isa.run(Forward(self.width, x, y)));
+        Ok((CpuStorage::F32(y), layout.shape().clone()))
+    }
+
+    fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
+        let dy = dy.contiguous()?;
+        let (shape, x, dy) = (x.shape(), read(NAME, x)?, read(NAME, &dy)?);
+        let isa = Isa::current();
+        let mut dx = fresh(x.len());
+        let chunks = dx
+            .par_chunks_mut(self.chunk())
+            .zip(x.par_chunks(self.chunk()))
+            .zip(dy.par_chunks(self.chunk()));
+        chunks.for_each(|((dx, x), dy)| isa.run(Backward(self.width, [x, dy], dx)));
+        tensor(dx, shape).map(Some)
+    }
+}
+
+#[inline(always)]
+fn dot<S: Lanes>(s: S, a: &[f32], b: &[f32]) -> f32 {
+    let (a, a_tail) = S::as_simd_f32s(a);
+    let (b, b_tail) = S::as_simd_f32s(b);
+    let tail = s.mul_f32s(s.partial_load_f32s(a_tail), s.partial_load_f32s(b_tail));
+    let sum = a.iter().zip(b).fold(tail, |sum, (a, b)| s.fma(*a, *b, sum));
+    s.reduce_sum_f32s(sum)
+}
+
+/// width, x, y
+struct Forward<'a>(usize, &'a [f32], &'a mut [f32]);
+
+impl Kernel for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let Forward(width, x, y) = self;
+        for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
+            let scale = (dot(s, x, x) + TINY).sqrt().recip();
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale);
+        }
+    }
+}
+
+/// width, [x, dy], dx
+struct Backward<'a>(usize, [&'a [f32]; 2], &'a mut [f32]);
+
+impl Kernel for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let Backward(width, [x, dy], dx) = self;
+        let rows = x.chunks_exact(width).zip(dy.chunks_exact(width));
+        for ((x, dy), dx) in rows.zip(dx.chunks_exact_mut(width)) {
+            let scale = (dot(s, x, x) + TINY).sqrt().recip();
+            let along = dot(s, x, dy) * scale * scale;
+            for ((dx, dy), x) in dx.iter_mut().zip(dy).zip(x) {
+                *dx = (dy - x * along) * scale;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::D;
+
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+
+    #[test]
+    fn unit_vectors_meet_their_twin() {
+        let mut sampler = Sampler::new(41);
+        for (rows, groups, width) in [(1, 1, 1), (3, 2, 5), (70, 3, 16), (600, 2, 33)] {
+            let x = [sampler.normal(&[rows, groups * width], 1.0)];
+            agree(
+                "unit",
+                &x,
+                |x| unit(&x[0], width),
+                |x| {
+                    let vectors = x[0].reshape((rows, groups, width))?;
+                    let length = (vectors.sqr()?.sum_keepdim(D::Minus1)? + 1e-24)?.sqrt()?;
+                    vectors.broadcast_div(&length)?.reshape(x[0].dims())
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn zeros_stay_zeros_with_a_finite_gradient() {
+        let x = candle_core::Var::zeros((2, 4), candle_core::DType::F32, &candle_core::Device::Cpu);
+        let x = x.unwrap();
+        let y = unit(&x, 4).unwrap();
+        let gradients = y.sum_all().unwrap().backward().unwrap();
+        let values = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(values(&y), [0.0; 8]);
+        assert!(
+            values(gradients.get(&x).unwrap())
+                .iter()
+                .all(|x| x.is_finite())
+        );
+        assert!(unit(&x, 3).is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! From lists of blocks to the tiles of the attention kernel.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use crate::{
+    kernels::{Plan, Plans, Sight, Sights},
+    layers::BlockLists,
+};
+
+/// Most positions on a side of a tile.
+const SIDE: usize = 64;
+
+/// The positions that the indexes of [`BlockLists`] stand for: every `step`-th of a sequence, from `first` on.
+#[derive(Clone, Copy)]
+pub struct Places {
+    /// Position of index 0.
+    pub first: usize,
+    /// Distance between neighbours.
+    pub step: usize,
+    /// Number of indexes.
+    pub count: usize,
+    /// Positions below this are no keys of these lists.
+    pub hidden: usize,
+}
+
+impl Places {
+    /// A whole sequence.
+    #[must_use]
+    pub fn all(length: usize) -> Self {
+        Places {
+            first: 0,
+            step: 1,
+            count: length,
+            hidden: 0,
+        }
+    }
+
+    /// Every `step`-th position of a sequence, from `first` on.
+    #[must_use]
+    pub fn every(step: usize, first: usize, length: usize) -> Self {
+        Places {
+            first,
+            step,
+            count: length.saturating_sub(first).div_ceil(step),
+            hidden: 0,
+        }
+    }
+
+    /// The same with the first `hidden` positions of the sequence not among the keys.
+    #[must_use]
+    pub fn without(self, hidden: usize) -> Self {
+        Places { hidden, ..self }
+    }
+
+    fn position(&self, index: usize) -> usize {
+        self.first + index * self.step
+    }
+
+    fn positions(&self, range: Range<usize>) -> impl Iterator<Item = u32> {
+        let places = *self;
+        range.map(move |index| places.position(index) as u32)
+    }
+}
+
+/// A tile of a pair of blocks: numbers of the pieces that the block of queries and the listed block are cut in.
+type Pair = (usize, usize, usize);
+
+impl BlockLists {
+    /// Plans for self-attention of sequences of `length`, one for each head that has lists of its own.
+    #[must_use]
+    pub fn plans(&self, length: usize) -> Plans {
+        let plan = |head| {
+            let mut plan = Plan::new(0.0);
+            let places = Places::all(length);
+            self.add_to(&mut plan, head, (places, places), |_, _| {});
+            plan
+        };
+        Plans::new((0..self.heads).map(plan).collect())
+    }
+
+    /// Adds to `plan` the tiles that `head` computes. `also` is called for every block of queries that is started, with
+    /// their positions, and may let it see other keys.
+    pub fn add_to(
+        &self,
+        plan: &mut Plan,
+        head: usize,
+        (queries, keys): (Places, Places),
+        mut also: impl FnMut(&mut Plan, Range<usize>),
+    ) {
+        let rows = self.rows();
+        let key_blocks: Vec<Vec<usize>> = (0..keys.count.div_ceil(self.size))
+            .map(|block| {
+                let pieces = self.pieces(block, keys.count);
+                pieces
+                    .map(|piece| plan.key_block(keys.positions(piece)))
+                    .collect()
+            })
+            .collect();
+        let mut known: BTreeMap<Pair, Vec<Sights>> = BTreeMap::new();
+        for row in 0..rows.min(queries.count.div_ceil(self.size)) {
+            let first = ((head % self.heads) * rows + row) * self.width;
+            let listed = &self.lists[first..first + self.width];
+            for (number, piece) in self.pieces(row, queries.count).enumerate() {
+                plan.query_block(queries.positions(piece.clone()));
+                for (place, block) in listed.iter().enumerate() {
+                    let Some(block) = block.filter(|block| *block < key_blocks.len()) else {
+                        continue;
+                    };
+                    let others = self.pieces(block, keys.count).zip(&key_blocks[block]);
+                    for (other, (other_piece, key_block)) in others.enumerate() {
+                        let whole = |range: &Range<usize>| range.len() == self.piece(range.start);
+                        let hides = keys.position(other_piece.start) < keys.hidden;
+                        let sights = |plan: &mut Plan| {
+                            let of = (piece.start % self.size, piece.len());
+                            let seen = self.sights((of.0..of.0 + of.1, place, &other_piece), |i| {
+                                keys.position(i) >= keys.hidden
+                            });
+                            seen.into_iter()
+                                .map(|sights| plan.sights(sights))
+                                .collect::<Vec<_>>()
+                        };
+                        if self.within.is_none() && !hides {
+                            plan.see(*key_block, None);
+                            continue;
+                        }
+                        let found = if whole(&piece) && whole(&other_piece) && !hides {
+                            known
+                                .entry((number, place, other))
+                                .or_insert_with(|| sights(plan))
+                                .clone()
+                        } else {
+                            sights(plan)
+                        };
+                        for sights in &found {
+                            plan.see(*key_block, Some(sights));
+                        }
+                    }
+                }
+                also(
+                    plan,
+                    queries.position(piece.start)..queries.position(piece.end),
+                );
+            }
+        }
+    }
+
+    /// Length of the pieces that a block is cut in; the one that starts at `start` may be shorter.
+    fn piece(&self, start: usize) -> usize {
+        let pieces = self.size.div_ceil(SIDE);
+        let piece = self.size.div_ceil(pieces);
+        piece.min(self.size - start % self.size)
+    }
+
+    /// Indexes of the pieces of a block of a sequence of `count`.
+    fn pieces(&self, block: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
+        let (start, end) = (block * self.size, ((block + 1) * self.size).min(count));
+        let piece = self.piece(start);
+        (start..end)
+            .step_by(piece)
+            .map(move |start| start..(start + piece).min(end))
+    }
+
+    /// Who sees the keys of a piece, for queries `queries` of their block: one list per key for each run of queries that a
+    /// key has, and none if nobody sees any of them.
+    fn sights(
+        &self,
+        (queries, place, keys): (Range<usize>, usize, &Range<usize>),
+        is_key: impl Fn(usize) -> bool,
+    ) -> Vec<Vec<Sight>> {
+        let row = self.width * self.size;
+        let sees = |query: usize, key: usize| {
+            let column = place * self.size + key % self.size;
+            is_key(key)
+                && self
+                    .within
+                    .as_ref()
+                    .is_none_or(|within| within[query * row + column])
+        };
+        let mut layers: Vec<Vec<Sight>> = Vec::new();
+        for (index, key) in keys.clone().enumerate() {
+            let mut from = None;
+            let mut runs = 0;
+            for query in queries.start..=queries.end {
+                let seen = query < queries.end && sees(query, key);
+                match (from, seen) {
+                    (None, true) => from = Some(query),
+                    (Some(start), false) => {
+                        if layers.len() == runs {
+                            layers.push(vec![Sight::nothing(); keys.len()]);
+                        }
+                        let range = start - queries.start..query - queries.start;
+                        layers[runs][index] = Sight::new(range, None);
+                        runs += 1;
+                        from = None;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        layers
+    }
+}

@@ -1,0 +1,210 @@
+//! The paper's variant by the attention kernel: nothing is moved to another layout, and no key is copied but into a sorted one.
+
+use candle_core::Tensor;
+
+use super::SMALLEST;
+use crate::{
+    Mask, Result,
+    kernels::{self, AttentionDropout, AttentionOptions, Plan, Plans},
+    layers::{BlockLists, Places},
+    mixer::PADDED,
+};
+
+/// A sequence with its blocks: heads side by side, and filled up with zeros where it has to be.
+pub(super) struct Fused {
+    /// (B, L, H E).
+    q: Tensor,
+    /// Each (B, n S, H E); padded ones are zeros.
+    k: Tensor,
+    v: Tensor,
+    /// (B n, S): 1 for real keys.
+    real: Tensor,
+    /// Whether all of them are.
+    whole: bool,
+    heads: usize,
+    block: usize,
+}
+
+impl Fused {
+    /// Queries, keys and values (B, L, H, E).
+    pub(super) fn new(qkv: [&Tensor; 3], block: usize, mask: Option<&Mask>) -> Result<Self> {
+        let (batch, length, heads, _) = qkv[0].dims4()?;
+        let block = block.min(length);
+        let blocks = length.div_ceil(block);
+        let filled = blocks * block - length;
+        let [q, k, v] = qkv.map(|x| x.flatten_from(2));
+        let real = match mask {
+            Some(mask) => mask.real().clone(),
+            None => Tensor::ones((batch, length), qkv[0].dtype(), qkv[0].device())?,
+        };
+        let fill = |x: Tensor| -> Result<Tensor> {
+            let x = match mask {
+                Some(mask) => x.broadcast_mul(&mask.real().unsqueeze(2)?)?,
+                None => x,
+            };
+            Ok(match filled {
+                0 => x,
+                _ => x.pad_with_zeros(1, 0, filled)?,
+            })
+        };
+        let real = real.pad_with_zeros(1, 0, filled)?;
+        Ok(Self {
+            q: q?,
+            k: fill(k?)?,
+            v: fill(v?)?,
+            real: real.reshape((batch * blocks, block))?,
+            whole: mask.is_none() && filled == 0,
+            heads,
+            block,
+        })
+    }
+
+    /// (B, n, E of all heads).
+    fn dims(&self) -> Result<(usize, usize, usize)> {
+        let (batch, length, row) = self.k.dims3()?;
+        Ok((batch, length / self.block, row))
+    }
+
+    /// Σ_s of queries and of keys (B, H, n, 2E), and which blocks have a real token (B, 1, n, 1).
+    pub(super) fn sums(&self) -> Result<(Tensor, Tensor)> {
+        let (batch, blocks, row) = self.dims()?;
+        let sum = |x: &Tensor| -> Result<Tensor> {
+            let x = x.reshape((batch * blocks, self.block, row))?;
+            let sums = kernels::weighted_sum(&x, &self.real)?;
+            Ok(sums.reshape((batch, blocks, self.heads, row / self.heads))?)
+        };
+        let filled = blocks * self.block - self.q.dim(1)?;
+        let sums = Tensor::cat(
+            &[sum(&self.q.pad_with_zeros(1, 0, filled)?)?, sum(&self.k)?],
+            3,
+        )?;
+        let in_use = self.real.max_keepdim(1)?;
+        Ok((
+            sums.transpose(1, 2)?.contiguous()?,
+            in_use.reshape((batch, 1, blocks, 1))?,
+        ))
+    }
+
+    /// Attention on each block's own keys and on sorted ones. `order` is P, (B, H, n, n); (B, L, H E).
+    pub(super) fn attend(
+        &self,
+        order: &Tensor,
+        sortcut: usize,
+        dropout: Option<AttentionDropout>,
+    ) -> Result<Tensor> {
+        let order = match sortcut {
+            0 => order.clone(),
+            cut => order.narrow(2, 0, cut.min(order.dim(2)?))?,
+        };
+        let rows = order.dim(2)?;
+        let sort = |x: &Tensor| kernels::mix_blocks(&order, x, self.block);
+        let (keys, values) = (sort(&self.k)?, sort(&self.v)?); // (B, rows S, H E)
+        let options = |width: usize| -> Result<AttentionOptions> {
+            Ok(AttentionOptions {
+                heads: self.heads,
+                scale: Some((width as f64).powf(-0.5)),
+                mask: None,
+                dropout: dropout.clone(),
+                plans: Some(self.plans(rows, sortcut == 0)?),
+            })
+        };
+        let width = self.q.dim(2)? / self.heads;
+        if self.whole {
+            let keys = Tensor::cat(&[&keys, &self.k], 1)?;
+            let values = Tensor::cat(&[&values, &self.v], 1)?;
+            return Ok(kernels::attention(
+                &self.q,
+                &keys,
+                &values,
+                &options(width)?,
+            )?);
+        }
+        let (share, bias) = self.shares(&order)?; // each (B, rows S, H, 1)
+        let split = |x: &Tensor| -> Result<Tensor> {
+            let (batch, length, _) = x.dims3()?;
+            Ok(x.reshape((batch, length, self.heads, width))?)
+        };
+        let mean = |x: &Tensor| -> Result<Tensor> { Ok(split(x)?.broadcast_div(&share)?) };
+        // One more column takes the bias: queries have √E there, which the scale cancels.
+        let biased = |x: &Tensor, column: &Tensor| -> Result<Tensor> {
+            Ok(Tensor::cat(&[x, &column.contiguous()?], 3)?.flatten_from(2)?)
+        };
+        let q = split(&self.q)?;
+        let (batch, length, _) = self.k.dims3()?;
+        let (queries, others) = (q.dim(1)?, rows * self.block);
+        let constant = |value: f64, length: usize| -> Result<Tensor> {
+            let zeros = Tensor::zeros((batch, length, self.heads, 1), q.dtype(), q.device())?;
+            Ok(zeros.affine(0.0, value)?)
+        };
+        let q = biased(&q, &constant((width as f64).sqrt(), queries)?)?;
+        let (nothing, own) = (constant(0.0, others)?, constant(0.0, length)?);
+        let keys = [
+            biased(&mean(&keys)?, &bias)?,
+            biased(&split(&self.k)?, &own)?,
+        ];
+        let keys = Tensor::cat(&keys, 1)?;
+        let values = Tensor::cat(
+            &[
+                biased(&mean(&values)?, &nothing)?,
+                biased(&split(&self.v)?, &own)?,
+            ],
+            1,
+        )?;
+        let options = AttentionOptions {
+            mask: Some(self.keys_in_use(rows)?),
+            ..options(width)?
+        };
+        let y = kernels::attention(&q, &keys, &values, &options)?;
+        let y = y.reshape((batch, queries, self.heads, width + 1))?;
+        Ok(y.narrow(3, 0, width)?.flatten_from(2)?)
+    }
+
+    /// How much of each sorted key is real, and the bias that this makes, each (B, rows S, H, 1).
+    fn shares(&self, order: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (batch, heads, rows, blocks) = order.dims4()?;
+        let real = self.real.reshape((batch, 1, blocks, self.block))?;
+        let in_use = real.max_keepdim(3)?;
+        let mixed = |x: &Tensor| -> Result<Tensor> {
+            let shape = (batch, heads, blocks, x.dim(3)?);
+            Ok(order.matmul(&x.broadcast_as(shape)?.contiguous()?)?)
+        };
+        // 1 where no padding is mixed in, whatever the row's sum.
+        let taken = mixed(&in_use)?.maximum(SMALLEST)?; // (B, H, rows, 1)
+        let share = mixed(&real)?.broadcast_div(&taken)?; // (B, H, rows, S)
+        let visible = share.ge(SMALLEST)?.to_dtype(share.dtype())?;
+        let share = share.maximum(SMALLEST)?;
+        // A sorted key is the mean of real keys. The logarithm of its share is a factor on its weight.
+        let bias = (share.log()? + visible.affine(PADDED, -PADDED)?)?;
+        let placed = |x: &Tensor| -> Result<Tensor> {
+            let x = x.reshape((batch, heads, rows * self.block, 1))?;
+            Ok(x.transpose(1, 2)?.contiguous()?)
+        };
+        Ok((placed(&share)?, placed(&bias)?))
+    }
+
+    /// (B, rows S + n S): 1 for keys sorted to a block with a real token, and for real keys.
+    fn keys_in_use(&self, rows: usize) -> Result<Tensor> {
+        let (batch, blocks, _) = self.dims()?;
+        let shape = (batch, blocks * self.block);
+        let in_use = self.real.max_keepdim(1)?.broadcast_as(self.real.shape())?;
+        let sorted = in_use.reshape(shape)?.narrow(1, 0, rows * self.block)?;
+        Ok(Tensor::cat(&[&sorted, &self.real.reshape(shape)?], 1)?)
+    }
+
+    /// Sorted keys come first: each block's own, or all of them with SortCut; then the sequence.
+    fn plans(&self, rows: usize, one_each: bool) -> Result<Plans> {
+        let (length, blocks) = (self.q.dim(1)?, self.dims()?.1);
+        let sorted = |block: usize| match one_each {
+            true => block..block + 1,
+            false => 0..rows,
+        };
+        let lists: Vec<Vec<usize>> = (0..blocks)
+            .map(|block| sorted(block).chain([rows + block]).collect())
+            .collect();
+        let lists = BlockLists::new(self.block, 1, &lists);
+        let mut plan = Plan::new(0.0);
+        let keys = Places::all((rows + blocks) * self.block);
+        lists.add_to(&mut plan, 0, (Places::all(length), keys), |_, _| {});
+        Ok(Plans::new(vec![plan]))
+    }
+}
