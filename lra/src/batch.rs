@@ -8,6 +8,7 @@ use std::thread;
 
 use candle_core::{Device, Result, Tensor};
 use datasets::{About, Split, Splits};
+use models::draws::Stream;
 use models::{Inputs, Tokens};
 
 /// How rows become ids: the same for every batch of a run.
@@ -38,6 +39,7 @@ impl Layout {
 }
 
 /// A batch in host memory.
+#[derive(Clone)]
 pub struct HostBatch {
     ids: Vec<Vec<u32>>,
     masks: Vec<Vec<f32>>,
@@ -89,6 +91,39 @@ impl HostBatch {
         }
         batch.labels = rows.map(|row| u32::from(split.label(row))).collect();
         batch
+    }
+
+    /// Sequences of full length drawn from `symbols` symbols, with random labels: what a training step costs does not depend
+    /// on what is learned from it.
+    pub fn random(
+        layout: Layout,
+        rows: usize,
+        symbols: usize,
+        classes: usize,
+        draws: Stream,
+    ) -> Self {
+        let length = layout.max_length;
+        let width = layout.towers * length + 1;
+        let below =
+            |share: f64, count: usize| ((share * count as f64) as u32).min(count as u32 - 1);
+        let drawn = draws.uniform(rows, width); // (B, towers · L + 1), the last one for the label
+        let examples = || drawn.chunks_exact(width);
+        let ids = (0..layout.towers).map(|tower| {
+            let of_tower = tower * length..(tower + 1) * length;
+            let shares = examples().flat_map(|example| &example[of_tower.clone()]);
+            shares
+                .map(|share| below(*share, symbols) + layout.first_id)
+                .collect()
+        });
+        let mask = vec![1.0; if layout.pads() { rows * length } else { 0 }];
+        HostBatch {
+            ids: ids.collect(),
+            masks: vec![mask; layout.towers],
+            labels: examples()
+                .map(|example| below(example[width - 1], classes))
+                .collect(),
+            layout,
+        }
     }
 
     /// Number of examples.

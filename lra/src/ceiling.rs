@@ -33,12 +33,7 @@ impl Drop for CeilingGuard {
 /// Ends the process with a record when an allocation would exceed `ceiling` bytes.
 #[expect(clippy::print_stderr, reason = "the process ends here")]
 pub fn enforce(ceiling: usize) {
-    memory::set_ceiling(ceiling, move |requested| {
-        let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
-        let (had, asked, most) = (gib(memory::peak()), gib(requested), gib(ceiling));
-        let reason = format!(
-            "{asked:.2} GiB more than the {had:.2} GiB in use would exceed the limit of {most:.2} GiB"
-        );
+    watch(ceiling, |reason| {
         if let Ok(mut on_trial) = ON_TRIAL.try_lock()
             && let Some((path, record)) = on_trial.take()
         {
@@ -56,5 +51,24 @@ pub fn enforce(ceiling: usize) {
         }
         eprintln!("error: out of memory: {reason}; try --micro-batch or a smaller model");
         std::process::exit(i32::from(Class::Run.code()));
+    });
+}
+
+/// Calls `handler` with a sentence when an allocation would exceed `ceiling` bytes; it is expected to end the process.
+pub fn watch(ceiling: usize, handler: impl Fn(String) + Send + Sync + 'static) {
+    memory::set_ceiling(ceiling, move |requested| {
+        let (unit, size) = match ceiling {
+            small if small < 1 << 30 => ("MiB", 1u64 << 20),
+            _ => ("GiB", 1 << 30),
+        };
+        let sized = |bytes: usize| format!("{:.2} {unit}", bytes as f64 / size as f64);
+        // The live bytes count the request in.
+        let had = memory::live().saturating_sub(requested);
+        handler(format!(
+            "{} more than the {} in use would exceed the limit of {}",
+            sized(requested),
+            sized(had),
+            sized(ceiling)
+        ));
     });
 }

@@ -59,7 +59,7 @@ pub struct Finished {
 }
 
 /// The id of a run, which is also the name of its folder.
-fn run_id(resolved: &Resolved, shape: &Shape) -> String {
+pub fn run_id(resolved: &Resolved, shape: &Shape) -> String {
     let cell = &resolved.spec.cell;
     let label = shape.label.replace(
         |c: char| !(c.is_ascii_alphanumeric() || "@.-".contains(c)),

@@ -1,7 +1,11 @@
 //! The command line.
 
+pub mod bench;
+pub mod sweep;
+
 use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use datasets::{Protocol, Source};
@@ -21,12 +25,18 @@ Examples:
   lra run --task listops --model performer           train one model on one task
   lra run --task listops --model linear --seeds 0..3  the same over three seeds
   lra data show listops                               look at an example and the trivial baselines
-  lra report                                          tables of all runs under runs/";
+  lra report                                          tables of all runs under runs/
+  lra sweep --tasks listops,pathfinder --seeds 0..3   all models on two tasks, three seeds each
+  lra bench --quick                                   speed and memory of all models over length";
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Train and score one cell of the table: a model on a task
     Run(RunArgs),
+    /// Train and score a matrix of cells: tasks by models by seeds
+    Sweep(sweep::SweepArgs),
+    /// Measure speed and memory of training steps over length, model by model
+    Bench(bench::BenchArgs),
     /// Make, prove, list and look at data
     #[command(subcommand)]
     Data(DataVerb),
@@ -38,6 +48,9 @@ pub enum Verb {
     List(ListArgs),
     /// Hold mixers to other people's implementations, by case files
     Parity(ParityArgs),
+    /// Answer a request for a measurement, as JSON from standard input to standard output; started by other commands
+    #[command(hide = true)]
+    Measure,
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -396,6 +409,16 @@ fn parse_bytes(text: &str) -> Result<usize, String> {
         Ok(bytes as usize)
     } else {
         Err(expected())
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let expected = || format!("'{text}' is not a duration such as 30s, 5m or 2h");
+    let duration = humantime::parse_duration(text).map_err(|_| expected())?;
+    if duration.is_zero() {
+        Err(expected())
+    } else {
+        Ok(duration)
     }
 }
 

@@ -47,7 +47,7 @@ pub struct Error {
 }
 
 /// Result of every command.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// An error of `class` from a message.

@@ -36,6 +36,18 @@ pub fn total_memory() -> Option<u64> {
     )
 }
 
+/// Bytes of memory that are free now, or could be freed, within the machine or the container.
+pub fn free_memory() -> Option<u64> {
+    let mut system = System::new().ok()?;
+    system.refresh_memory();
+    let machine = system.available_memory();
+    Some(
+        system
+            .cgroup_limits()
+            .map_or(machine, |limits| limits.free_memory.min(machine)),
+    )
+}
+
 /// Bytes of this process that are in memory now, as the system counts them.
 pub fn resident_bytes() -> Option<u64> {
     let pid = sysinfo::get_current_pid().ok()?;

@@ -7,6 +7,7 @@
 
 mod banner;
 mod batch;
+mod bench;
 mod ceiling;
 mod cell;
 mod checkpoint;
@@ -29,6 +30,8 @@ mod run_folder;
 mod schedule;
 mod signals;
 mod spec;
+mod step;
+mod sweep;
 mod tensorboard;
 mod timing;
 mod train;
@@ -46,6 +49,9 @@ static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().verb {
         Verb::Run(arguments) => cmd::run::run(&arguments),
+        Verb::Sweep(arguments) => cmd::sweep::run(&arguments),
+        Verb::Bench(arguments) => cmd::bench::run(&arguments),
+        Verb::Measure => cmd::bench::measure(),
         Verb::Data(verb) => cmd::data::run(&verb),
         Verb::Report(arguments) => cmd::report::run(&arguments),
         Verb::Check(arguments) => cmd::check::run(&arguments),

@@ -2,13 +2,10 @@
 
 use crate::error::{Error, Result};
 
-/// Applies the settings. Must be called first thing in `main`; `threads` 0 means `RAYON_NUM_THREADS`, else all cores.
+/// Applies the settings. Must be called first thing in `main`; `threads` as in [`threads`].
 pub fn set_up(threads: usize) -> Result<()> {
     keep_freed_pages();
-    let threads = match threads {
-        0 => threads_from_environment(),
-        n => n,
-    };
+    let threads = self::threads(threads);
     // candle keeps a second pool for element-wise operations. It must have the same size, and must not spin between
     // operations while the first pool wants the cores.
     for (name, value) in [
@@ -25,6 +22,14 @@ pub fn set_up(threads: usize) -> Result<()> {
         .thread_name(|index| format!("worker-{index}"))
         .build_global()
         .map_err(|error| Error::usage(format!("cannot start {threads} worker threads: {error}")))
+}
+
+/// How many threads `--threads` asks for: 0 means `RAYON_NUM_THREADS`, else all cores.
+pub fn threads(asked: usize) -> usize {
+    match asked {
+        0 => threads_from_environment(),
+        n => n,
+    }
 }
 
 fn threads_from_environment() -> usize {

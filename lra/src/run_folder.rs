@@ -49,7 +49,7 @@ impl RunFolder {
             .create(true)
             .truncate(false)
             .write(true)
-            .open(path.join("run.lock"));
+            .open(path.join(LOCK));
         let lock = lock.during(Class::Usage, doing())?;
         match lock.try_lock() {
             Ok(()) => Ok(RunFolder { path, _lock: lock }),
@@ -160,6 +160,8 @@ impl RunFolder {
     }
 }
 
+/// Name of the lock that a process at work in a run folder holds.
+pub const LOCK: &str = "run.lock";
 const CHECKPOINT: &str = "checkpoint.safetensors";
 const BEST: &str = "best.safetensors";
 

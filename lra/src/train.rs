@@ -4,22 +4,23 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use candle_core::{DType, Device, Tensor};
+use candle_core::Device;
 use datasets::Splits;
-use models::{Classifier, Context, Draws, Parameters};
+use models::{Classifier, Draws, Parameters};
 use results::metrics::{self, Line};
 
-use crate::batch::{Feed, HostBatch, Layout};
+use crate::batch::{Feed, Layout};
 use crate::checkpoint::{self, Evaluation, Interval, State};
 use crate::estimate::{Full, Probe, Work};
 use crate::eval::{Score, Scorer};
-use crate::optim::{AdamW, Gradients, Norm};
+use crate::optim::AdamW;
 use crate::progress::Reporter;
 use crate::run_folder::{Log, RunFolder};
 use crate::signals::Stop;
 use crate::spec::{Select, Spec, TrainOptions};
+use crate::step::{Trainer, Unread};
 use crate::tensorboard::{self, Events};
-use crate::timing::{Phase, StepClock, StepTime, Timings};
+use crate::timing::Timings;
 use crate::{device, host};
 
 /// What a run works with.
@@ -92,7 +93,13 @@ impl Fit<'_> {
             },
             metrics: Log::open(self.folder.file(metrics::FILE), state.metrics_bytes)?,
             timings: Log::open(self.folder.file("timings.jsonl"), state.timings_bytes)?,
-            optimizer,
+            trainer: Trainer {
+                classifier: self.classifier,
+                optimizer,
+                options: self.options(),
+                seed: self.spec.cell.seed,
+                device: self.device,
+            },
             state,
             pending: Timings::default(),
             probe: Probe::default(),
@@ -108,8 +115,8 @@ impl Fit<'_> {
         &self.spec.train
     }
 
-    fn draws(&self, step: usize, first_row: usize) -> Draws {
-        Draws::new(self.spec.cell.seed, step as u64, first_row as u64)
+    fn draws(&self, step: usize) -> Draws {
+        Draws::new(self.spec.cell.seed, step as u64, 0)
     }
 
     fn scorer(&self) -> Scorer<'_> {
@@ -126,7 +133,7 @@ impl Fit<'_> {
 /// One process's share of a run.
 struct Session<'a> {
     fit: &'a Fit<'a>,
-    optimizer: AdamW,
+    trainer: Trainer<'a>,
     state: State,
     metrics: Log,
     events: Option<Events>,
@@ -135,17 +142,6 @@ struct Session<'a> {
     probe: Probe,
     line_began: Instant,
     unread: Vec<Unread>,
-}
-
-/// A step whose results may still be under way on the device.
-struct Unread {
-    rows: usize,
-    /// Mean loss of each micro-batch, rank 0, and its number of rows.
-    losses: Vec<(Tensor, f64)>,
-    gradient_norm: Norm,
-    began: Instant,
-    time: StepTime,
-    warms_up: bool,
 }
 
 impl Session<'_> {
@@ -207,38 +203,13 @@ impl Session<'_> {
 
     /// One update.
     fn step(&mut self, feed: &Feed, warms_up: bool) -> anyhow::Result<()> {
-        let fit = self.fit;
-        let options = fit.options();
-        let began = Instant::now();
-        let mut clock = StepClock::start(fit.device);
-        let host = feed
-            .next()
-            .context("the thread that prepares batches was lost")?;
-        let mut gradients = self.optimizer.no_gradients();
-        let mut losses = Vec::new();
-        let rows = host.len();
-        for first in (0..rows).step_by(options.forward_examples()) {
-            let last = (first + options.forward_examples()).min(rows);
-            losses.push(self.micro_batch(&mut clock, &host, first..last, &mut gradients)?);
-        }
-        let rate =
-            options
-                .schedule
-                .rate(options.rate, self.state.step, options.warmup, options.steps);
-        let update = self.state.step + 1;
-        let gradient_norm = clock.phase(Phase::Optimizer, || {
-            self.optimizer.update(gradients, rate, update)
+        let step = self.trainer.step(self.state.step, warms_up, || {
+            feed.next()
+                .context("the thread that prepares batches was lost")
         })?;
-        self.state.step = update;
-        self.state.examples += rows as u64;
-        self.unread.push(Unread {
-            rows,
-            losses,
-            gradient_norm,
-            began,
-            time: clock.stop(),
-            warms_up,
-        });
+        self.state.step += 1;
+        self.state.examples += step.rows as u64;
+        self.unread.push(step);
         Ok(())
     }
 
@@ -246,39 +217,27 @@ impl Session<'_> {
     fn settle(&mut self) -> anyhow::Result<Option<Ending>> {
         let fit = self.fit;
         let unread = std::mem::take(&mut self.unread);
-        let mut sums = Vec::new();
-        for step in &unread {
-            let mut loss = 0.0;
-            for (mean, rows) in &step.losses {
-                loss += mean.to_dtype(DType::F64)?.to_scalar::<f64>()? * rows;
-            }
-            sums.push((loss, step.gradient_norm.read()?));
-        }
-        fit.device.synchronize()?;
-        // Steps that ran while the next ones were handed over have no times of their own, only an equal share.
-        let shared = unread.first().filter(|_| !fit.device.is_cpu());
-        let share = shared.map(|first| first.began.elapsed().as_secs_f64() / unread.len() as f64);
-        for (index, (step, (loss, gradient_norm))) in unread.iter().zip(sums).enumerate() {
+        for (index, step) in self.trainer.read(&unread)?.into_iter().enumerate() {
             let number = self.state.step + 1 + index - unread.len();
-            let seconds = share.unwrap_or(step.time.seconds);
-            let time = StepTime {
-                seconds,
-                ..step.time
-            };
-            self.pending.add(time, step.warms_up);
+            let (time, warms_up) = (step.time, step.warms_up);
+            self.pending.add(time, warms_up);
             let told = self
                 .probe
-                .add(time, step.warms_up, number, &fit.work, fit.full.as_ref());
+                .add(time, warms_up, number, &fit.work, fit.full.as_ref());
             for line in told {
                 fit.reporter.say(&line);
             }
             let interval = &mut self.state.interval;
             interval.steps += 1;
             interval.examples += step.rows;
-            interval.loss += loss;
-            interval.gradient_norm += gradient_norm;
-            if !(loss.is_finite() && gradient_norm.is_finite()) {
-                let what = if loss.is_finite() { "gradient" } else { "loss" };
+            interval.loss += step.loss;
+            interval.gradient_norm += step.gradient_norm;
+            if !(step.loss.is_finite() && step.gradient_norm.is_finite()) {
+                let what = if step.loss.is_finite() {
+                    "gradient"
+                } else {
+                    "loss"
+                };
                 fit.reporter.stop();
                 return Ok(Some(Ending::Diverged {
                     step: number,
@@ -287,35 +246,6 @@ impl Session<'_> {
             }
         }
         Ok(None)
-    }
-
-    /// Adds the gradients of some rows of a batch; returns their mean loss and their number.
-    fn micro_batch(
-        &self,
-        clock: &mut StepClock<'_>,
-        host: &HostBatch,
-        rows: std::ops::Range<usize>,
-        gradients: &mut Gradients,
-    ) -> anyhow::Result<(Tensor, f64)> {
-        let fit = self.fit;
-        let (count, total) = (rows.len() as f64, host.len() as f64);
-        let context = Context::new(true, fit.draws(self.state.step, rows.start));
-        let batch = clock.phase(Phase::Transfer, || host.to_device(rows, fit.device))?;
-        let (mean, weighted): (Tensor, Tensor) = clock.phase(Phase::Forward, || {
-            let logits = fit.classifier.forward(&batch.inputs, &context)?;
-            let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
-            // The batch's loss is the mean over its rows, whatever the micro-batches.
-            let weighted = if count == total {
-                mean.clone()
-            } else {
-                (&mean * (count / total))?
-            };
-            candle_core::Result::Ok((mean, weighted))
-        })?;
-        clock.phase(Phase::Backward, || {
-            self.optimizer.accumulate(gradients, weighted.backward()?)
-        })?;
-        Ok((mean.detach(), count))
     }
 
     /// Writes one line about the steps since the last one.
@@ -388,7 +318,7 @@ impl Session<'_> {
     fn evaluate(&mut self) -> anyhow::Result<bool> {
         let fit = self.fit;
         let limit = fit.options().eval_examples;
-        let draws = fit.draws(self.state.step - 1, 0);
+        let draws = fit.draws(self.state.step - 1);
         let Some(score) = fit
             .scorer()
             .score(&fit.splits.val, limit, draws, |_| !fit.stop.requested())?
@@ -433,7 +363,11 @@ impl Session<'_> {
             .timings
             .sync()
             .with_context(|| self.timings.path().display().to_string())?;
-        checkpoint::save(&self.fit.folder.checkpoint(), &self.state, &self.optimizer)
+        checkpoint::save(
+            &self.fit.folder.checkpoint(),
+            &self.state,
+            &self.trainer.optimizer,
+        )
     }
 
     fn interrupt(&mut self) -> anyhow::Result<Ending> {
@@ -454,7 +388,7 @@ impl Session<'_> {
             Select::Last => self.state.step,
         };
         let scorer = fit.scorer();
-        let draws = || fit.draws(step - 1, 0);
+        let draws = || fit.draws(step - 1);
         fit.reporter
             .start("test", 0, Some(fit.splits.test.len() as u64));
         let going_on = |done| {

@@ -11,6 +11,7 @@
 
 mod atomic;
 pub mod average;
+pub mod bench;
 pub mod chart;
 pub mod check;
 mod error;
@@ -30,6 +31,7 @@ pub mod tables;
 pub mod verdict;
 
 pub use atomic::write;
+pub use bench::Bench;
 pub use error::{Error, Result};
 pub use format::wrap;
 pub use record::{Outcome, Record};

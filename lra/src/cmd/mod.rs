@@ -1,11 +1,13 @@
 //! One file per verb.
 
+pub mod bench;
 pub mod check;
 pub mod data;
 pub mod list;
 pub mod parity;
 pub mod report;
 pub mod run;
+pub mod sweep;
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -64,7 +64,7 @@ struct Options {
 impl Options {
     fn read(options: &Value) -> Result<Options> {
         let read: Options = parse(&ABOUT, &Text.defaults(), options)?;
-        within(&ABOUT, "max_length", read.max_length, 16..=16_384)?;
+        within(&ABOUT, "max_length", read.max_length, 16..=65_536)?;
         read.drawn.check(&ABOUT)?;
         Ok(read)
     }

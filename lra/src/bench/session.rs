@@ -1,0 +1,347 @@
+//! A session: rounds over lengths over models, saved after every measurement.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use candle_core::{DType, Device};
+use datasets::Source;
+use models::{Classifier, Parameters};
+use results::bench::{Bench, Outcome, Round, SCHEMA};
+use results::record::{Host, Recipe};
+use results::stats::quantile;
+
+use crate::bench::entry::Entry;
+use crate::bench::preflight::{Limits, Seen, foresee};
+use crate::bench::probe::{Answer, ask};
+use crate::bench::worker::{Measured, Reply, Request, Steps, Work};
+use crate::error::{Class, Classify, Result};
+use crate::host;
+use crate::progress::Reporter;
+use crate::signals::Stop;
+use crate::spec::Resolved;
+use crate::timing::for_people;
+
+/// The task whose shape is measured: byte-level text, as in the published table.
+pub const TASK: &str = "text";
+
+/// Rows and columns of the matrices that the machine's speed is told by.
+const PRODUCT: usize = 1024;
+/// Seconds of products per round.
+const PRODUCT_SECONDS: f64 = 0.5;
+
+/// What to measure, and how thoroughly.
+pub struct Plan {
+    /// Models.
+    pub entries: Vec<Entry>,
+    /// Lengths in tokens, shortest first.
+    pub lengths: Vec<usize>,
+    /// Recipe that sizes are taken from.
+    pub recipe: String,
+    /// Settings over the recipe's.
+    pub assignments: Vec<String>,
+    /// Rounds.
+    pub rounds: usize,
+    /// Steps of each process that are not timed.
+    pub warmup: usize,
+    /// Seconds that each process times steps for.
+    pub seconds: f64,
+    /// What each process may use.
+    pub limits: Limits,
+    /// Device.
+    pub device: String,
+    /// The machine, and what records call the device.
+    pub host: Host,
+    /// How peaks of memory are measured there.
+    pub memory_method: &'static str,
+    /// Most live heap bytes of each process.
+    pub heap_limit: usize,
+    /// Threads of each process.
+    pub threads: usize,
+}
+
+/// The fewest steps that a process times.
+pub const LEAST: usize = 2;
+/// The most.
+const MOST: usize = 200;
+
+/// A session at work.
+pub struct Session<'a> {
+    plan: &'a Plan,
+    path: PathBuf,
+    reporter: &'a Reporter,
+    stop: &'a Stop,
+    /// Per entry, per length.
+    cells: Vec<Vec<(Steps, Bench)>>,
+}
+
+impl<'a> Session<'a> {
+    /// Resolves every cell, so that a wrong setting is found before anything is measured. `path` is the file to write.
+    pub fn new(
+        plan: &'a Plan,
+        id: &str,
+        path: PathBuf,
+        reporter: &'a Reporter,
+        stop: &'a Stop,
+    ) -> Result<Session<'a>> {
+        let common = Bench {
+            schema: SCHEMA,
+            session: id.to_owned(),
+            created: host::now(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            warmup_steps: plan.warmup,
+            memory_method: plan.memory_method.to_owned(),
+            device: plan.host.device.clone(),
+            threads: plan.threads,
+            host: plan.host.clone(),
+            versions: host::versions(),
+            revision: host::revision(),
+            ..Bench::default()
+        };
+        let of_entry = |entry: &Entry| -> Result<Vec<(Steps, Bench)>> {
+            let lengths = plan.lengths.iter();
+            lengths
+                .map(|length| cell(plan, &common, entry, *length))
+                .collect()
+        };
+        let cells = plan.entries.iter().map(of_entry).collect::<Result<_>>()?;
+        Ok(Session {
+            plan,
+            path,
+            reporter,
+            stop,
+            cells,
+        })
+    }
+
+    /// Measures everything. False: stopped before the end.
+    pub fn run(&mut self) -> Result<bool> {
+        let (rounds, lengths, entries) = (
+            self.plan.rounds,
+            self.plan.lengths.len(),
+            self.plan.entries.len(),
+        );
+        let total = rounds * lengths * entries;
+        self.reporter.start("bench", 0, Some(total as u64));
+        let mut done = 0;
+        for round in 0..rounds {
+            if !self.matrix_products()? {
+                return self.end(false);
+            }
+            for length in 0..lengths {
+                for place in 0..entries {
+                    // Every other round backwards: a machine that warms up or cools down favours nobody.
+                    let entry = if round % 2 == 0 {
+                        place
+                    } else {
+                        entries - 1 - place
+                    };
+                    let (steps, bench) = &self.cells[entry][length];
+                    let what = format!("{} at {}", bench.label(), bench.length);
+                    self.reporter.at(done, &what);
+                    let request = self.request(Work::Steps(Box::new(steps.clone())));
+                    if !self.measure(round, entry, length, &request)? {
+                        return self.end(false);
+                    }
+                    done += 1;
+                }
+            }
+        }
+        self.end(true)
+    }
+
+    fn end(&mut self, whole: bool) -> Result<bool> {
+        self.reporter.stop();
+        self.save()?;
+        Ok(whole)
+    }
+
+    /// The cells that have been tried.
+    pub fn tried(&self) -> Vec<Bench> {
+        let cells = self.cells.iter().flatten().map(|(_, bench)| bench);
+        cells
+            .filter(|bench| !bench.rounds.is_empty() || bench.outcome != Outcome::Measured)
+            .cloned()
+            .collect()
+    }
+
+    fn request(&self, work: Work) -> Request {
+        Request {
+            device: self.plan.device.clone(),
+            threads: self.plan.threads,
+            memory_limit: self.plan.heap_limit,
+            work,
+        }
+    }
+
+    /// How fast matrix products are on this machine now. False: asked to stop.
+    fn matrix_products(&mut self) -> Result<bool> {
+        let work = Work::Products {
+            size: PRODUCT,
+            seconds: PRODUCT_SECONDS,
+        };
+        let answer = ask(&self.request(work), self.plan.limits.time, self.stop)?;
+        match answer {
+            Answer::Stopped => return Ok(false),
+            Answer::Reply(Reply::Products { flops_per_second }) => {
+                for (_, bench) in self.cells.iter_mut().flatten() {
+                    let best = bench.matmul_flops_per_second.get_or_insert(0.0);
+                    *best = best.max(flops_per_second);
+                }
+            }
+            // The figure only gives the others a scale.
+            _ => self.reporter.say("matrix products could not be measured"),
+        }
+        Ok(true)
+    }
+
+    /// Measures one cell once more, unless it has ended. False: asked to stop.
+    fn measure(
+        &mut self,
+        round: usize,
+        entry: usize,
+        length: usize,
+        request: &Request,
+    ) -> Result<bool> {
+        let seen = self.seen(entry, length);
+        let limits = &self.plan.limits;
+        let bench = &mut self.cells[entry][length].1;
+        if bench.outcome != Outcome::Measured {
+            return Ok(true);
+        }
+        let flops = bench.flops_per_step as f64;
+        let peak = bench.matmul_flops_per_second;
+        let skipped = foresee(&seen, bench.length, flops, peak, limits);
+        let skipped = skipped.filter(|_| bench.rounds.is_empty());
+        bench.outcome = match skipped {
+            Some(skipped) => skipped,
+            None => match ask(request, limits.time, self.stop)? {
+                Answer::Stopped => return Ok(false),
+                Answer::Reply(Reply::Steps(measured)) => {
+                    bench.rounds.push(as_round(round, measured));
+                    Outcome::Measured
+                }
+                Answer::Reply(Reply::OutOfMemory { reason }) => Outcome::OutOfMemory { reason },
+                Answer::Reply(Reply::Failed { reason }) | Answer::Crashed(reason) => {
+                    Outcome::Failed { reason }
+                }
+                Answer::Reply(Reply::Products { .. }) => Outcome::Failed {
+                    reason: "another question was answered".to_owned(),
+                },
+                Answer::TimedOut => Outcome::TimedOut {
+                    reason: format!("the limit is {}", for_people(limits.time)),
+                },
+            },
+        };
+        bench.created = host::now();
+        if bench.outcome != Outcome::Measured {
+            let line = format!("{} at {}: {}", bench.label(), bench.length, bench.outcome);
+            self.reporter.say(&line);
+        }
+        self.save()?;
+        Ok(true)
+    }
+
+    /// What is known of the shorter lengths of a model.
+    fn seen(&self, entry: usize, length: usize) -> Vec<Seen> {
+        let shorter = self.cells[entry][..length].iter();
+        shorter
+            .filter_map(|(_, bench)| {
+                let seconds: Vec<f64> = bench
+                    .rounds
+                    .iter()
+                    .flat_map(|round| round.seconds.iter().copied())
+                    .collect();
+                Some(Seen {
+                    length: bench.length,
+                    seconds: quantile(&seconds, 0.5)?,
+                    peak_bytes: bench.peak_bytes()? as f64,
+                    flops: bench.flops_per_step as f64,
+                })
+            })
+            .collect()
+    }
+
+    fn save(&self) -> Result<()> {
+        results::bench::write(&self.path, &self.tried()).class(Class::Run)
+    }
+}
+
+fn as_round(round: usize, measured: Measured) -> Round {
+    let Measured {
+        seconds,
+        phases,
+        peak_bytes,
+        resident_bytes,
+    } = measured;
+    Round {
+        round,
+        seconds,
+        phases,
+        peak_bytes,
+        resident_bytes,
+    }
+}
+
+/// A cell before its first measurement.
+fn cell(plan: &Plan, common: &Bench, entry: &Entry, length: usize) -> Result<(Steps, Bench)> {
+    let mut assignments = plan.assignments.clone();
+    assignments.push(format!("data.max_length={length}"));
+    assignments.extend(entry.assignments());
+    let steps = Steps {
+        task: TASK.to_owned(),
+        source: Source::Synthetic,
+        model: entry.model.to_owned(),
+        recipe: plan.recipe.clone(),
+        assignments,
+        warmup: plan.warmup,
+        least: LEAST,
+        seconds: plan.seconds,
+        most: MOST,
+    };
+    let resolved = steps.resolve()?;
+    let (flops, parameters) = cost(&resolved, length)?;
+    let bench = Bench {
+        model: entry.model.to_owned(),
+        options: entry.options.clone(),
+        length,
+        batch: resolved.spec.train.batch,
+        flops_per_step: flops,
+        parameters,
+        recipe: Recipe {
+            name: resolved.spec.cell.recipe.clone(),
+            source: resolved.recipe.body.source.clone(),
+            published: resolved.recipe.body.published,
+            overrides: resolved.overrides.clone(),
+        },
+        spec_digest: resolved.spec.digest(),
+        precision: resolved.spec.train.precision.to_string(),
+        ..common.clone()
+    };
+    Ok((steps, bench))
+}
+
+/// FLOPs of a step and parameters of the model, without building it.
+fn cost(resolved: &Resolved, length: usize) -> Result<(u64, u64)> {
+    let shape = resolved.task.shape(&resolved.spec.data)?;
+    let blank = Parameters::blank(&Device::Cpu, DType::F32);
+    let model_shape = resolved.model_shape(&shape);
+    let classifier = Classifier::new(
+        resolved.model,
+        &model_shape,
+        &resolved.model_options(),
+        &blank,
+    )
+    .during(
+        Class::Usage,
+        format!(
+            "{} cannot be built with these settings",
+            resolved.model.name
+        ),
+    )?;
+    // Forward, and twice that backward.
+    let flops = 3 * classifier.flops(resolved.spec.train.batch, length);
+    Ok((flops, blank.elements() as u64))
+}
+
+/// The default limit on the time of one measurement.
+pub const TIME_LIMIT: Duration = Duration::from_secs(600);

@@ -1,0 +1,237 @@
+//! The measuring process: reads a [`Request`] from standard input, makes training steps on random tokens of the task's
+//! shape, and prints a [`Reply`].
+
+use std::io::{Read, stdin};
+use std::time::Instant;
+
+use candle_core::{DType, Device, Tensor};
+use datasets::{Protocol, Source};
+use models::draws::StreamKey;
+use models::{Classifier, Draws, Parameters};
+use results::record::Phases;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::{HostBatch, Layout};
+use crate::error::{Class, Classify, Error, Result};
+use crate::optim::AdamW;
+use crate::spec::{Resolved, Wish};
+use crate::step::Trainer;
+use crate::timing::Timings;
+use crate::{ceiling, cmd, device, host, process};
+
+/// What to measure, where.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// Device, as `--device` takes it.
+    pub device: String,
+    /// Worker threads.
+    pub threads: usize,
+    /// Most live heap bytes.
+    pub memory_limit: usize,
+    /// What.
+    pub work: Work,
+}
+
+/// What a process measures.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Work {
+    /// Training steps.
+    Steps(Box<Steps>),
+    /// How many floating point operations per second products of square matrices reach.
+    Products {
+        /// Rows and columns.
+        size: usize,
+        /// Seconds to go on for.
+        seconds: f64,
+    },
+}
+
+/// Training steps of one cell.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Steps {
+    /// Task, for its shape.
+    pub task: String,
+    /// Source of the data that would be trained on.
+    pub source: Source,
+    /// Model.
+    pub model: String,
+    /// Recipe.
+    pub recipe: String,
+    /// Assignments to settings.
+    pub assignments: Vec<String>,
+    /// Steps that are not timed.
+    pub warmup: usize,
+    /// Time at least this many steps,
+    pub least: usize,
+    /// and go on for this many seconds,
+    pub seconds: f64,
+    /// but time no more steps than this.
+    pub most: usize,
+}
+
+impl Steps {
+    /// The settings that these steps follow.
+    pub fn resolve(&self) -> Result<Resolved> {
+        let wish = Wish {
+            task: &self.task,
+            model: &self.model,
+            recipe: &self.recipe,
+            source: Some(self.source),
+            protocol: Protocol::Clean,
+            seed: 0,
+            assignments: &self.assignments,
+        };
+        wish.resolve()
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Reply {
+    /// Steps were timed.
+    Steps(Measured),
+    /// Products were timed.
+    Products {
+        /// At their fastest.
+        flops_per_second: f64,
+    },
+    /// The memory limit was reached.
+    OutOfMemory {
+        /// What could not be allocated.
+        reason: String,
+    },
+    /// An error.
+    Failed {
+        /// The error.
+        reason: String,
+    },
+}
+
+/// The times and the memory of some steps.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    /// Seconds of each timed step.
+    pub seconds: Vec<f64>,
+    /// Where their time went.
+    pub phases: Phases,
+    /// High-water mark of memory.
+    pub peak_bytes: u64,
+    /// Resident size at the end.
+    pub resident_bytes: u64,
+}
+
+/// Answers one request.
+pub fn run() -> Result<()> {
+    let mut text = String::new();
+    stdin()
+        .read_to_string(&mut text)
+        .during(Class::Usage, "reading the request")?;
+    let request: Request = serde_json::from_str(&text).during(Class::Usage, "the request")?;
+    process::set_up(request.threads)?;
+    ceiling::watch(request.memory_limit, |reason| {
+        // The process ends here; a parent that is gone needs no answer.
+        let _ = cmd::print_json(&Reply::OutOfMemory { reason });
+        std::process::exit(i32::from(Class::Run.code()));
+    });
+    let device = device::select(&request.device)?;
+    let reply = match &request.work {
+        Work::Steps(steps) => measure(steps, &device).map(Reply::Steps),
+        Work::Products { size, seconds } => products(*size, *seconds, &device)
+            .map(|flops_per_second| Reply::Products { flops_per_second }),
+    };
+    cmd::print_json(&reply.unwrap_or_else(|error| {
+        let reason = error.to_string();
+        match device::is_out_of_memory(&error.cause) {
+            true => Reply::OutOfMemory { reason },
+            false => Reply::Failed { reason },
+        }
+    }))
+}
+
+/// Steps that a GPU is given before it is waited for.
+const GROUP: usize = 5;
+/// Batches that take turns.
+const BATCHES: u64 = 2;
+
+fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
+    let resolved = steps.resolve()?;
+    let (about, options) = (resolved.task.about(), &resolved.spec.train);
+    let shape = resolved.task.shape(&resolved.spec.data)?;
+    let layout = Layout::new(about, shape.max_length);
+    let symbols = about.vocabulary - about.first_id as usize;
+    let batches: Vec<HostBatch> = (0..BATCHES)
+        .map(|index| {
+            let draws = Draws::new(0, index, 0).shared(StreamKey::new("bench"));
+            HostBatch::random(layout, options.batch, symbols, about.classes, draws)
+        })
+        .collect();
+    device::set_precision(device, options.precision)?;
+    device::reset_peak(device);
+    let parameters = Parameters::new(resolved.spec.cell.seed, device, DType::F32);
+    let (model_shape, model_options) = (resolved.model_shape(&shape), resolved.model_options());
+    let classifier = Classifier::new(resolved.model, &model_shape, &model_options, &parameters)
+        .class(Class::Usage)?;
+    let mut trainer = Trainer {
+        classifier: &classifier,
+        optimizer: AdamW::new(&parameters, options)?,
+        options,
+        seed: resolved.spec.cell.seed,
+        device,
+    };
+    // A GPU works on while the next steps are handed to it, so it is waited for after a group of them.
+    let group = if device.is_cpu() { 1 } else { GROUP };
+    let mut timings = Timings::default();
+    let (mut made, mut timed) = (0, 0.0);
+    let mut batches = batches.iter().cycle();
+    loop {
+        let done = timings.steps.len();
+        if done >= steps.most || done >= steps.least && timed >= steps.seconds {
+            break;
+        }
+        let warms_up = made < steps.warmup;
+        let count = if warms_up { 1 } else { group };
+        let mut unread = Vec::new();
+        for batch in batches.by_ref().take(count) {
+            let step = trainer.step(made, warms_up, || Ok(batch.clone()));
+            unread.push(step.class(Class::Run)?);
+            made += 1;
+        }
+        for step in trainer.read(&unread).class(Class::Run)? {
+            if !step.loss.is_finite() {
+                let message = format!("the loss of a step up to {made} is not finite");
+                return Err(Error::new(Class::Run, message));
+            }
+            timings.add(step.time, warms_up);
+            if !warms_up {
+                timed += step.time.seconds;
+            }
+        }
+    }
+    Ok(Measured {
+        seconds: timings.steps,
+        phases: timings.phases,
+        peak_bytes: device::peak(device).bytes,
+        resident_bytes: host::resident_bytes().unwrap_or(0),
+    })
+}
+
+/// The most floating point operations per second over products of two square matrices, one after the other.
+fn products(size: usize, seconds: f64, device: &Device) -> Result<f64> {
+    let matrix = |key: &str| {
+        let numbers = Draws::new(0, 0, 0)
+            .shared(StreamKey::new(key))
+            .normal(size, size);
+        Tensor::from_vec(numbers, (size, size), device)?.to_dtype(DType::F32)
+    };
+    let (a, b) = (matrix("a")?, matrix("b")?);
+    let (began, mut best) = (Instant::now(), f64::INFINITY);
+    while best.is_infinite() || began.elapsed().as_secs_f64() < seconds {
+        let start = Instant::now();
+        a.matmul(&b)?;
+        device.synchronize()?;
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    Ok(2.0 * (size as f64).powi(3) / best)
+}

@@ -1,0 +1,81 @@
+//! `lra bench`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use results::Format;
+
+use super::{parse_bytes, parse_duration};
+
+const EXAMPLES: &str = "\
+Examples:
+  lra bench --quick                                   all models at 1K to 4K, minutes on two cores
+  lra bench --lengths 4096,16384 --models transformer,linear,performer
+  lra bench --models transformer,transformer:attention=materialised --batch 8
+  lra bench --recipe tay2021-paper --batch 1 --memory-limit 16G
+  lra bench --show runs/bench/2026-01-31T12-00-00Z.jsonl --format markdown";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BenchArgs {
+    /// Lengths in tokens
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1024,2048,3072,4096",
+        value_name = "LIST"
+    )]
+    pub lengths: Vec<usize>,
+    /// Models, as `name` or `name:option=value` [default: all, softmax attention both fused and materialised]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub models: Vec<String>,
+    /// Recipe whose model for text is measured: nystromformer is small, tay2021-paper the published table's
+    #[arg(long, default_value = "nystromformer", value_name = "NAME")]
+    pub recipe: String,
+    /// Examples per step [default: the recipe's]
+    #[arg(long, value_name = "N")]
+    pub batch: Option<usize>,
+    /// Change any setting, such as block.layers=4 or train.micro_batch=4
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub assignments: Vec<String>,
+    /// Rounds; in each, every cell is measured once, in a process of its own [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: Option<u32>,
+    /// Time each process measures for, at least two steps [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub per_round: Option<Duration>,
+    /// Few short rounds of a small batch: the 1K to 4K table of the small model in minutes
+    #[arg(long)]
+    pub quick: bool,
+    /// Most memory of a measurement, such as 8G [default: 90 % of what is free]
+    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    pub memory_limit: Option<usize>,
+    /// Most time of one measurement, such as 5m [default: 10m, with --quick 1m]
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    pub time_limit: Option<Duration>,
+    /// Device: auto, cpu or cuda:N (see `lra list devices`)
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    /// Worker threads; 0 means all cores
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub threads: usize,
+    /// Published figures to set beside ours (see `lra list published`)
+    #[arg(long, default_value = "tay2021", value_name = "KEY")]
+    pub against: String,
+    /// How to write the tables: text, markdown, csv, json or latex
+    #[arg(long, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Print the measurements as JSON instead of tables
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Folder that the file of measurements is written to, one JSON line per cell
+    #[arg(long, default_value = "runs/bench", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Measure nothing: show the tables of an earlier session
+    #[arg(long, value_name = "FILE")]
+    pub show: Option<PathBuf>,
+    /// No progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}

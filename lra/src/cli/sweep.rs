@@ -1,0 +1,101 @@
+//! `lra sweep`.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use datasets::Protocol;
+
+use super::{DataPlace, parse_bytes, parse_range};
+use crate::sweep::plan::{Shard, TaskChoice};
+
+const EXAMPLES: &str = "\
+Examples:
+  lra sweep --tasks listops,pathfinder --dry-run                the plan, with time and memory per cell
+  lra sweep --tasks listops,image:synthetic --seeds 0..3 --jobs 2
+  lra sweep --tasks listops --models transformer,performer:variant=tay2021 --recipe nystromformer
+  lra sweep --tasks listops --shard 1/4                         a quarter of it, for one of four machines
+  lra sweep --tasks listops --seeds 0..5 --emit slurm > job.sh && sbatch job.sh
+
+Every cell is an `lra run` with a log, <out>/<run id>/log.txt. The same command again goes on where it stopped.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct SweepArgs {
+    /// Tasks, as `task` or `task:source`
+    #[arg(long, required = true, value_delimiter = ',', value_name = "LIST")]
+    pub tasks: Vec<TaskChoice>,
+    /// Models, as `name` or `name:option=value`, or `all`
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "all",
+        value_name = "LIST"
+    )]
+    pub models: Vec<String>,
+    /// Seeds: FIRST..END, END not included
+    #[arg(long, value_parser = parse_range, default_value = "0..1", value_name = "A..B")]
+    pub seeds: Range<u64>,
+    /// Recipes, by name or as paths of .toml files
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "laptop",
+        value_name = "LIST"
+    )]
+    pub recipe: Vec<String>,
+    /// Number of updates (the same as --set train.steps=N)
+    #[arg(long, value_name = "N")]
+    pub steps: Option<usize>,
+    /// Change any setting of every cell
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub assignments: Vec<String>,
+    /// Split rules: clean (validation held out of train) or tay2021 (as published)
+    #[arg(long, default_value_t = Protocol::Clean)]
+    pub protocol: Protocol,
+    /// Runs at a time
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: u16,
+    /// Worker threads of all runs together; 0 means all cores
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub threads: usize,
+    /// Most memory of each run, such as 8G [default: 95 % of the machine's, divided by --jobs]
+    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    pub memory_limit: Option<usize>,
+    /// Device: auto, cpu or cuda:N (see `lra list devices`)
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    #[command(flatten)]
+    pub place: DataPlace,
+    /// Folder that run folders are created in; several sweeps may share it
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Run cells again that failed before
+    #[arg(long)]
+    pub retry_failed: bool,
+    /// Run nothing: show the cells with estimated time and memory
+    #[arg(long, conflicts_with = "emit")]
+    pub dry_run: bool,
+    /// Only every N-th cell, beginning with the I-th
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+    /// Run nothing: print a job script
+    #[arg(long, value_enum, conflicts_with = "shard")]
+    pub emit: Option<Scheduler>,
+    /// Elements of the array job [default: one per cell]
+    #[arg(long, requires = "emit", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub array: Option<u32>,
+    /// Print JSON: what became of each cell, or the plan
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing but what failed
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// A scheduler of clusters.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Scheduler {
+    /// An array job for sbatch
+    Slurm,
+}

@@ -1,0 +1,148 @@
+//! `lra bench`: the efficiency table.
+
+use std::fs;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use results::bench::{Bench, Outcome};
+use results::published;
+use results::record::Host;
+
+use crate::bench::entry::Entry;
+use crate::bench::preflight::Limits;
+use crate::bench::session::{LEAST, Plan, Session, TIME_LIMIT};
+use crate::bench::worker;
+use crate::cli::bench::BenchArgs;
+use crate::cmd;
+use crate::error::{Class, Classify, Error, Result};
+use crate::progress::Reporter;
+use crate::signals::Stop;
+use crate::{device, host, process};
+
+/// What a session costs where the command line leaves it open.
+struct Effort {
+    rounds: usize,
+    per_round: Duration,
+    warmup: usize,
+    batch: Option<usize>,
+    time_limit: Duration,
+}
+
+const FULL: Effort = Effort {
+    rounds: 5,
+    per_round: Duration::from_secs(2),
+    warmup: 3,
+    batch: None,
+    time_limit: TIME_LIMIT,
+};
+
+const QUICK: Effort = Effort {
+    rounds: 3,
+    per_round: Duration::from_millis(500),
+    warmup: 1,
+    batch: Some(4),
+    time_limit: Duration::from_secs(60),
+};
+
+/// Runs the command.
+pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
+    if let Some(file) = &arguments.show {
+        let cells = results::bench::read(file).class(Class::Data)?;
+        show(arguments, &cells)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let plan = plan(arguments)?;
+    published::source(&arguments.against).class(Class::Usage)?;
+    let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
+    let reporter = Reporter::new(arguments.quiet);
+    fs::create_dir_all(&arguments.out).during(
+        Class::Usage,
+        format!("creating the folder {}", arguments.out.display()),
+    )?;
+    let id = host::now().replace(':', "-");
+    let path = arguments.out.join(format!("{id}.jsonl"));
+    let mut session = Session::new(&plan, &id, path.clone(), &reporter, &stop)?;
+    let whole = session.run()?;
+    let cells = session.tried();
+    show(arguments, &cells)?;
+    reporter.say(&format!("kept in {}", path.display()));
+    if !whole {
+        return Ok(Class::Interrupted.into());
+    }
+    let failed = |cell: &Bench| matches!(cell.outcome, Outcome::Failed { .. });
+    Ok(match cells.iter().any(failed) {
+        true => Class::Run.into(),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+/// The answer to a request for a measurement: the hidden command.
+pub fn measure() -> Result<ExitCode> {
+    worker::run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn plan(arguments: &BenchArgs) -> Result<Plan> {
+    let effort = if arguments.quick { QUICK } else { FULL };
+    let entries = match arguments.models.as_slice() {
+        [] => Entry::both_ways(),
+        names => {
+            let entries = names.iter().map(|name| Entry::parse(name));
+            entries.collect::<Result<Vec<_>>>()?
+        }
+    };
+    let mut lengths = arguments.lengths.clone();
+    lengths.sort_unstable();
+    lengths.dedup();
+    let batch = arguments.batch.or(effort.batch);
+    let mut assignments: Vec<String> = batch
+        .map(|n| format!("train.batch={n}"))
+        .into_iter()
+        .collect();
+    assignments.extend(arguments.assignments.iter().cloned());
+    let most_of_it = || host::free_memory().map(|bytes| (bytes as f64 * 0.9) as usize);
+    let memory = arguments.memory_limit.or_else(most_of_it);
+    let memory = memory.ok_or_else(|| {
+        Error::usage("the system does not tell how much memory is free; give --memory-limit")
+    })?;
+    let device = device::select(&arguments.device)?;
+    // Heap bytes say nothing of a GPU's memory, which reports on its own when it is full.
+    let foreseen = match (device.is_cpu(), arguments.memory_limit) {
+        (true, _) => memory,
+        (false, limit) => limit.unwrap_or(usize::MAX),
+    };
+    let per_round = arguments.per_round.unwrap_or(effort.per_round);
+    Ok(Plan {
+        entries,
+        lengths,
+        recipe: arguments.recipe.clone(),
+        assignments,
+        rounds: arguments
+            .rounds
+            .map_or(effort.rounds, |rounds| rounds as usize),
+        warmup: effort.warmup,
+        seconds: per_round.as_secs_f64(),
+        limits: Limits {
+            memory: foreseen,
+            time: arguments.time_limit.unwrap_or(effort.time_limit),
+            steps: effort.warmup + LEAST,
+        },
+        heap_limit: memory,
+        host: Host {
+            driver: device::driver(&device),
+            ..host::describe(&device::describe(&device))
+        },
+        memory_method: device::method(&device),
+        device: arguments.device.clone(),
+        threads: process::threads(arguments.threads),
+    })
+}
+
+fn show(arguments: &BenchArgs, cells: &[Bench]) -> Result<()> {
+    if arguments.json {
+        return cmd::print_json(&cells);
+    }
+    let source = published::source(&arguments.against).class(Class::Usage)?;
+    let tables = results::bench::tables(cells, Some(source));
+    cmd::print(&arguments.format.render(&tables))
+}

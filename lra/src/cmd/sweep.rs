@@ -1,0 +1,314 @@
+//! `lra sweep`: the matrix, cell by cell.
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use results::table::{Cell as TableCell, Column, Row, Table};
+use results::{Format, Record};
+use serde_json::{Value, json};
+
+use crate::cli::sweep::{Scheduler, SweepArgs};
+use crate::cmd;
+use crate::error::{Class, Classify, Result};
+use crate::progress::Reporter;
+use crate::signals::Stop;
+use crate::sweep::board::{Board, LEGEND, grid};
+use crate::sweep::conductor::{Conductor, State};
+use crate::sweep::forecast::{Forecast, Oracle};
+use crate::sweep::job::{Common, LOG};
+use crate::sweep::plan::{self, Cell, Matrix};
+use crate::sweep::slurm;
+use crate::timing::for_people;
+use crate::{host, process};
+
+/// Memory that a process holds beside what its allocator counts: freed blocks it keeps, code, stacks.
+const BESIDE_HEAP: f64 = 1.25;
+
+/// Runs the command.
+pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
+    let cells = cells(arguments)?;
+    if let Some(Scheduler::Slurm) = arguments.emit {
+        cmd::print(&script(arguments, cells.len())?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let jobs = usize::from(arguments.jobs);
+    let share = || host::total_memory().map(|bytes| (bytes as f64 * 0.95) as usize / jobs);
+    let common = Common {
+        data: arguments.place.path(),
+        out: arguments.out.clone(),
+        device: arguments.device.clone(),
+        threads: (process::threads(arguments.threads) / jobs).max(1),
+        memory_limit: arguments.memory_limit.or_else(share),
+    };
+    let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
+    let reporter = Reporter::new(arguments.quiet);
+    let on_file = on_file(&common, &reporter)?;
+    if arguments.dry_run {
+        let mut oracle = Oracle::new(&common, &stop, &cells, &on_file);
+        return dry_run(arguments, &cells, &on_file, &mut oracle, &reporter, &stop);
+    }
+    let mut board = Board::new(arguments.quiet);
+    let mut conductor = Conductor {
+        cells: &cells,
+        common: &common,
+        jobs,
+        retry: arguments.retry_failed,
+        stop: &stop,
+        board: &mut board,
+    };
+    let states = conductor.run(on_file)?;
+    if arguments.json {
+        let became = cells.iter().zip(&states);
+        let became: Vec<Value> = became
+            .map(|(cell, state)| as_json(cell, &common, state))
+            .collect();
+        cmd::print_json(&became)?;
+    } else {
+        cmd::print(&outcome(&cells, &states, &common))?;
+    }
+    Ok(exit_code(&states, stop.requested()))
+}
+
+fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
+    let mut assignments = arguments.assignments.clone();
+    assignments.extend(arguments.steps.map(|steps| format!("train.steps={steps}")));
+    let matrix = Matrix {
+        tasks: arguments.tasks.clone(),
+        models: plan::models(&arguments.models)?,
+        recipes: arguments.recipe.clone(),
+        seeds: arguments.seeds.clone(),
+        protocol: arguments.protocol,
+        assignments,
+    };
+    let cells = matrix.cells()?;
+    Ok(match arguments.shard {
+        Some(shard) => plan::part(cells, shard),
+        None => cells,
+    })
+}
+
+/// Finished runs in the sweep's folder. Whatever is damaged there is named and left out.
+fn on_file(common: &Common, reporter: &Reporter) -> Result<HashMap<String, Record>> {
+    if !common.out.exists() {
+        return Ok(HashMap::new());
+    }
+    let loaded = results::store::load(&common.out).class(Class::Data)?;
+    for (path, reason) in &loaded.skipped {
+        reporter.say(&format!("warning: {} left out: {reason}", path.display()));
+    }
+    Ok(plan::on_file(loaded.records))
+}
+
+/// The states, and where to read on.
+fn outcome(cells: &[Cell], states: &[State], common: &Common) -> String {
+    let mut lines = grid(cells, states);
+    lines.extend([String::new(), LEGEND.to_owned()]);
+    for (cell, state) in cells.iter().zip(states) {
+        if let State::Failed(reason) = state {
+            let log = common.folder(cell).join(LOG);
+            lines.push(format!("failed: {}: {reason}", cell.title()));
+            lines.push(format!("        {}", log.display()));
+        }
+    }
+    if states
+        .iter()
+        .any(|state| matches!(state, State::Scored { .. }))
+    {
+        lines.push(format!("tables: lra report {}", common.out.display()));
+    }
+    lines.join("\n")
+}
+
+fn exit_code(states: &[State], stopped: bool) -> ExitCode {
+    if stopped {
+        return Class::Interrupted.into();
+    }
+    let scored = |state: &State| matches!(state, State::Scored { .. });
+    match states.iter().all(scored) {
+        true => ExitCode::SUCCESS,
+        false => Class::Run.into(),
+    }
+}
+
+fn as_json(cell: &Cell, common: &Common, state: &State) -> Value {
+    let settings = &cell.resolved.spec.cell;
+    let (word, detail) = match state {
+        State::Pending => ("pending", Value::Null),
+        State::Running => ("running", Value::Null),
+        State::Elsewhere => ("elsewhere", Value::Null),
+        State::Scored {
+            accuracy,
+            fresh: true,
+        } => ("scored", json!(accuracy)),
+        State::Scored {
+            accuracy,
+            fresh: false,
+        } => ("on file", json!(accuracy)),
+        State::Failed(reason) => ("failed", json!(reason)),
+        State::Interrupted => ("interrupted", Value::Null),
+    };
+    json!({
+        "id": cell.id,
+        "task": settings.task,
+        "source": settings.source,
+        "model": cell.entry.to_string(),
+        "recipe": settings.recipe,
+        "seed": settings.seed,
+        "state": word,
+        "detail": detail,
+        "folder": common.folder(cell),
+    })
+}
+
+/// Shows what would be done.
+fn dry_run(
+    arguments: &SweepArgs,
+    cells: &[Cell],
+    on_file: &HashMap<String, Record>,
+    oracle: &mut Oracle<'_>,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<ExitCode> {
+    let mut lines = Vec::new();
+    reporter.start("forecast", 0, Some(cells.len() as u64));
+    for (index, cell) in cells.iter().enumerate() {
+        reporter.at(index as u64, &cell.title());
+        let begun = arguments.out.join(&cell.id).join("spec.toml").exists();
+        let state = match on_file.get(&cell.digest) {
+            Some(record) if arguments.retry_failed && record.test_accuracy().is_none() => "again",
+            Some(_) => "on file",
+            None if begun => "resume",
+            None => "run",
+        };
+        lines.push(Line {
+            cell,
+            state,
+            forecast: oracle.ask(cell)?,
+        });
+        if stop.requested() {
+            reporter.stop();
+            return Ok(Class::Interrupted.into());
+        }
+    }
+    reporter.stop();
+    if arguments.json {
+        cmd::print_json(&lines.iter().map(Line::json).collect::<Vec<_>>())?;
+    } else {
+        cmd::print(&Format::Text.render(&[plan_table(&lines, usize::from(arguments.jobs))]))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line of the plan.
+struct Line<'a> {
+    cell: &'a Cell,
+    state: &'static str,
+    forecast: Result<Forecast, String>,
+}
+
+impl Line<'_> {
+    fn json(&self) -> Value {
+        let settings = &self.cell.resolved.spec.cell;
+        let forecast = self.forecast.as_ref();
+        json!({
+            "id": self.cell.id,
+            "task": settings.task,
+            "source": settings.source,
+            "model": self.cell.entry.to_string(),
+            "recipe": settings.recipe,
+            "seed": settings.seed,
+            "state": self.state,
+            "seconds": forecast.ok().map(|it| it.time.as_secs_f64()),
+            "peak_bytes": forecast.ok().map(|it| it.peak_bytes),
+            "basis": forecast.map_or_else(Clone::clone, |it| it.basis.clone()),
+        })
+    }
+
+    fn row(&self) -> Row {
+        let settings = &self.cell.resolved.spec.cell;
+        let mut cells = vec![
+            TableCell::text(self.cell.column()),
+            TableCell::text(self.cell.entry.to_string()),
+            TableCell::text(settings.recipe.clone()),
+            TableCell::text(settings.seed.to_string()),
+            TableCell::text(self.state),
+        ];
+        match &self.forecast {
+            Ok(forecast) => {
+                let mib = forecast.peak_bytes as f64 / (1u64 << 20) as f64;
+                cells.extend([
+                    TableCell::text(for_people(forecast.time)),
+                    TableCell::text(format!("{mib:.0} MiB")),
+                    TableCell::text(forecast.basis.clone()),
+                ]);
+            }
+            Err(reason) => {
+                cells.extend([TableCell::default(), TableCell::default()]);
+                cells.push(TableCell::text(reason.clone()));
+            }
+        }
+        Row::new(cells)
+    }
+}
+
+fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
+    let to_do = || lines.iter().filter(|line| line.state != "on file");
+    let times = to_do().filter_map(|line| line.forecast.as_ref().ok().map(|it| it.time));
+    let all: Duration = times.sum();
+    let unknown = to_do().filter(|line| line.forecast.is_err()).count();
+    let mut note = format!(
+        "{} of {} cells to run, about {} with {jobs} at a time on cores of their own; runs that share \
+         cores take longer",
+        to_do().count(),
+        lines.len(),
+        for_people(all / jobs as u32)
+    );
+    if unknown > 0 {
+        note += &format!("; {unknown} of them not counted, since nothing is known");
+    }
+    Table {
+        name: "plan".to_owned(),
+        title: "Plan".to_owned(),
+        unit: String::new(),
+        columns: vec![
+            Column::key("task"),
+            Column::key("model"),
+            Column::key("recipe"),
+            Column::key("seed"),
+            Column::text("to do"),
+            Column::value("time"),
+            Column::value("memory"),
+            Column::text("known from"),
+        ],
+        rows: lines.iter().map(Line::row).collect(),
+        notes: vec![format!("{note}.")],
+    }
+}
+
+/// The same sweep as a job script: this command line without the words that asked for the script.
+fn script(arguments: &SweepArgs, cells: usize) -> Result<String> {
+    let mut words = Vec::new();
+    let mut given = std::env::args().skip(1);
+    while let Some(word) = given.next() {
+        match word.as_str() {
+            "--emit" | "--array" => {
+                given.next();
+            }
+            word if word.starts_with("--emit=") || word.starts_with("--array=") => {}
+            _ => words.push(word),
+        }
+    }
+    let jobs = usize::from(arguments.jobs);
+    let elements = arguments.array.map_or(cells, |n| n as usize).min(cells);
+    let memory = arguments.memory_limit;
+    let memory = memory.map(|bytes| (bytes as f64 * jobs as f64 * BESIDE_HEAP) as usize);
+    let program = std::env::current_exe().during(Class::Run, "finding this program")?;
+    slurm::script(&slurm::Array {
+        elements,
+        cores: arguments.threads.max(jobs),
+        memory,
+        program: &program,
+        arguments: &words,
+    })
+}

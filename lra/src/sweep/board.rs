@@ -1,0 +1,220 @@
+//! What a person sees of a sweep: on a terminal a live table of states, elsewhere a line when a cell starts or ends.
+//! All of it goes to standard error.
+
+use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::sweep::conductor::State;
+use crate::sweep::job::Job;
+use crate::sweep::plan::Cell;
+use crate::timing::for_people;
+
+/// Shows the course of a sweep.
+pub struct Board {
+    live: Option<ProgressBar>,
+    quiet: bool,
+    drawn: Option<Instant>,
+    began: Instant,
+    announced: Vec<usize>,
+    /// Cells that ran in this sweep, and how long they took together.
+    took: (u32, Duration),
+}
+
+/// Time between two drawings.
+const PERIOD: Duration = Duration::from_millis(500);
+
+impl Board {
+    /// A board; `quiet` shows nothing but failures.
+    pub fn new(quiet: bool) -> Board {
+        let live = stderr().is_terminal() && !quiet;
+        let style = || {
+            ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar())
+        };
+        Board {
+            live: live.then(|| ProgressBar::new_spinner().with_style(style())),
+            quiet,
+            drawn: None,
+            began: Instant::now(),
+            announced: Vec::new(),
+            took: (0, Duration::ZERO),
+        }
+    }
+
+    /// The sweep begins.
+    pub fn begin(&mut self, cells: &[Cell], states: &[State]) {
+        self.began = Instant::now();
+        let over = states.iter().filter(|state| state.is_over()).count();
+        self.say(&format!("{} cells, {over} of them on file", cells.len()));
+    }
+
+    /// A cell has ended; `took` if it ran here.
+    pub fn ended(
+        &mut self,
+        cells: &[Cell],
+        states: &[State],
+        index: usize,
+        took: Option<Duration>,
+    ) {
+        let over = states.iter().filter(|state| state.is_over()).count();
+        let place = format!("[{over}/{}]", cells.len());
+        let title = cells[index].title();
+        let time = took.map_or(" elsewhere".to_owned(), |took| {
+            format!(" in {}", for_people(took))
+        });
+        if let Some(took) = took {
+            self.took = (self.took.0 + 1, self.took.1 + took);
+        }
+        match &states[index] {
+            State::Scored { accuracy, .. } => {
+                let accuracy = accuracy.map_or(String::new(), |accuracy| {
+                    format!(": {:.2} %", 100.0 * accuracy)
+                });
+                self.say(&format!("{place} {title}{accuracy}{time}"));
+            }
+            State::Failed(reason) => self.alert(&format!("{place} {title}: {reason}")),
+            State::Interrupted => self.say(&format!("{place} {title}: interrupted{time}")),
+            State::Pending | State::Running | State::Elsewhere => {}
+        }
+    }
+
+    /// Jobs are being asked to stop.
+    pub fn stopping(&mut self, jobs: usize) {
+        self.say(&format!("stopping: {jobs} runs save their state"));
+    }
+
+    /// Draws the table of states, every now and then; without a terminal, says what has started.
+    pub fn show(&mut self, cells: &[Cell], states: &[State], running: &[Job]) {
+        let Some(bar) = &self.live else {
+            for job in running {
+                if !self.announced.contains(&job.cell) {
+                    self.announced.push(job.cell);
+                    let title = cells[job.cell].title();
+                    self.say(&format!("started {title}, process {}", job.pid()));
+                }
+            }
+            return;
+        };
+        if self.drawn.is_some_and(|drawn| drawn.elapsed() < PERIOD) {
+            return;
+        }
+        self.drawn = Some(Instant::now());
+        let mut lines = grid(cells, states);
+        lines.push(String::new());
+        for job in running {
+            let time = for_people(job.elapsed());
+            let title = cells[job.cell].title();
+            lines.push(format!(
+                "{} {title}, {time}: {}",
+                sign(&State::Running),
+                job.progress()
+            ));
+        }
+        lines.push(self.footer(states, running.len()));
+        bar.set_message(lines.join("\n"));
+        bar.tick();
+    }
+
+    /// The sweep is over.
+    pub fn end(&mut self) {
+        if let Some(bar) = &self.live {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn footer(&self, states: &[State], running: usize) -> String {
+        let over = states.iter().filter(|state| state.is_over()).count();
+        let elapsed = for_people(self.began.elapsed());
+        let mut line = format!("{over} of {} cells, {elapsed}", states.len());
+        let (cells, took) = self.took;
+        if cells > 0 && running > 0 {
+            let left = (states.len() - over) as u32;
+            let left = took / cells * left / running as u32;
+            line += &format!(", about {} left", for_people(left));
+        }
+        line
+    }
+
+    #[expect(clippy::print_stderr, reason = "this is where progress is printed")]
+    fn say(&self, line: &str) {
+        match &self.live {
+            _ if self.quiet => {}
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    /// Says it, quiet or not.
+    #[expect(clippy::print_stderr, reason = "this is where progress is printed")]
+    fn alert(&self, line: &str) {
+        match &self.live {
+            Some(bar) => bar.suspend(|| eprintln!("failed: {line}")),
+            None => eprintln!("failed: {line}"),
+        }
+    }
+}
+
+/// One character for a state.
+fn sign(state: &State) -> char {
+    match state {
+        State::Scored { fresh: true, .. } => '✓',
+        State::Scored { fresh: false, .. } => '=',
+        State::Failed(_) => '✗',
+        State::Interrupted => '‖',
+        State::Running => '▸',
+        State::Elsewhere => '○',
+        State::Pending => '·',
+    }
+}
+
+/// What the signs mean.
+pub const LEGEND: &str =
+    "✓ scored  = was on file  ✗ failed  ‖ interrupted  ▸ running  ○ at work elsewhere  · not begun";
+
+/// The states as a table: models by tasks, a sign per seed.
+pub fn grid(cells: &[Cell], states: &[State]) -> Vec<String> {
+    let several = cells.iter().any(|cell| cell.recipe != cells[0].recipe);
+    let column = |cell: &Cell| match several {
+        true => format!("{} ({})", cell.column(), cell.resolved.spec.cell.recipe),
+        false => cell.column(),
+    };
+    let (mut columns, mut models) = (Vec::new(), Vec::new());
+    for cell in cells {
+        let (column, model) = (column(cell), cell.entry.to_string());
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+        if !models.contains(&model) {
+            models.push(model);
+        }
+    }
+    let signs = |model: &str, wanted: &str| -> String {
+        let mine = cells.iter().zip(states);
+        mine.filter(|(cell, _)| cell.entry.to_string() == model && column(cell) == wanted)
+            .map(|(_, state)| sign(state))
+            .collect()
+    };
+    let width = |text: &str| text.chars().count();
+    let first = models.iter().map(|model| width(model)).max().unwrap_or(0);
+    let mut head = " ".repeat(first);
+    let mut rows = models.clone();
+    for row in &mut rows {
+        *row = format!("{row:first$}");
+    }
+    for column in &columns {
+        let entries: Vec<String> = models.iter().map(|model| signs(model, column)).collect();
+        let widest = entries.iter().map(|entry| width(entry)).max().unwrap_or(0);
+        let widest = widest.max(width(column));
+        head += &format!("  {column:widest$}");
+        for (row, entry) in rows.iter_mut().zip(&entries) {
+            *row += &format!("  {entry:widest$}");
+        }
+    }
+    let mut lines = vec![head];
+    lines.append(&mut rows);
+    lines
+        .iter()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}

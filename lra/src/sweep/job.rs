@@ -1,0 +1,197 @@
+//! The process of one cell.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use results::{Outcome, Record};
+
+use crate::error::{Class, Classify, Result};
+use crate::host;
+use crate::sweep::claim::Claim;
+use crate::sweep::plan::Cell;
+
+/// Name of a cell's log within its run folder.
+pub const LOG: &str = "log.txt";
+
+/// What every run of a sweep is given.
+pub struct Common {
+    /// Data directory.
+    pub data: PathBuf,
+    /// Folder of run folders.
+    pub out: PathBuf,
+    /// Device, as `--device` takes it.
+    pub device: String,
+    /// Threads of each process.
+    pub threads: usize,
+    /// Most live heap bytes of each process.
+    pub memory_limit: Option<usize>,
+}
+
+impl Common {
+    /// The run folder of a cell.
+    pub fn folder(&self, cell: &Cell) -> PathBuf {
+        self.out.join(&cell.id)
+    }
+}
+
+/// A run at work.
+pub struct Job {
+    /// Index of its cell.
+    pub cell: usize,
+    child: Child,
+    began: Instant,
+    folder: PathBuf,
+    _claim: Claim,
+}
+
+/// How a run ended.
+pub enum Ended {
+    /// The test split was scored.
+    Scored(Box<Record>),
+    /// A record says why not, or the process ended without one.
+    Failed(String),
+    /// It stopped and can go on.
+    Interrupted,
+}
+
+impl Ended {
+    /// What a record says.
+    pub fn of(record: Record) -> Ended {
+        match &record.outcome {
+            Outcome::Scored => Ended::Scored(Box::new(record)),
+            Outcome::Interrupted { .. } => Ended::Interrupted,
+            other => Ended::Failed(other.to_string()),
+        }
+    }
+}
+
+impl Job {
+    /// Starts `lra run` for a cell, going on where an earlier run stopped, or over again with `force`.
+    pub fn start(
+        index: usize,
+        cell: &Cell,
+        common: &Common,
+        claim: Claim,
+        force: bool,
+    ) -> Result<Job> {
+        let folder = common.folder(cell);
+        let doing = || format!("starting the run of {}", cell.id);
+        let program = std::env::current_exe().during(Class::Run, doing())?;
+        let mut command = Command::new(program);
+        command.args(arguments(cell, common));
+        command.arg(if force { "--force" } else { "--resume" });
+        let log = open_log(&folder, &command).during(Class::Run, doing())?;
+        let errors = log.try_clone().during(Class::Run, doing())?;
+        command.stdin(Stdio::null()).stdout(log).stderr(errors);
+        // A group of its own, so that an interrupt typed at the terminal reaches it once, by way of the sweep.
+        command.process_group(0);
+        Ok(Job {
+            cell: index,
+            child: command.spawn().during(Class::Run, doing())?,
+            began: Instant::now(),
+            folder,
+            _claim: claim,
+        })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Since when it has been at work.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Asks it to save its state and end.
+    pub fn interrupt(&self) {
+        // SAFETY: kill only sends a signal; the child has not been waited for, so its id is still its own.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGINT) };
+    }
+
+    /// How it ended, once it has.
+    pub fn poll(&mut self) -> Result<Option<Ended>> {
+        let doing = || format!("waiting for {}", self.folder.display());
+        let status = self.child.try_wait().during(Class::Run, doing())?;
+        Ok(status.map(|status| ended(&self.folder, status)))
+    }
+
+    /// The last line of its log: how far it is.
+    pub fn progress(&self) -> String {
+        last_line(&self.folder.join(LOG)).unwrap_or_default()
+    }
+}
+
+fn arguments(cell: &Cell, common: &Common) -> Vec<String> {
+    let settings = &cell.resolved.spec.cell;
+    let mut words: Vec<String> = vec!["run".to_owned()];
+    let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    option("task", settings.task.clone());
+    option("source", settings.source.to_string());
+    option("model", settings.model.clone());
+    option("recipe", cell.recipe.clone());
+    option("seed", settings.seed.to_string());
+    option("protocol", settings.protocol.to_string());
+    for assignment in &cell.resolved.overrides {
+        option("set", assignment.clone());
+    }
+    option("device", common.device.clone());
+    option("threads", common.threads.to_string());
+    if let Some(bytes) = common.memory_limit {
+        option("memory-limit", bytes.to_string());
+    }
+    option("data", common.data.display().to_string());
+    option("out", common.out.display().to_string());
+    words
+}
+
+/// Opens the log at its end and writes down what is started.
+fn open_log(folder: &Path, command: &Command) -> io::Result<File> {
+    fs::create_dir_all(folder)?;
+    let mut log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(folder.join(LOG))?;
+    let words: Vec<_> = command
+        .get_args()
+        .map(|word| word.to_string_lossy())
+        .collect();
+    writeln!(log, "--- {}: lra {}", host::now(), words.join(" "))?;
+    Ok(log)
+}
+
+/// What the run left.
+fn ended(folder: &Path, status: ExitStatus) -> Ended {
+    let record = results::store::read(&folder.join(results::store::FILE)).ok();
+    // An interrupted run's record is from before this process if it ended in any other way.
+    let record = record.filter(|record| !matches!(record.outcome, Outcome::Interrupted { .. }));
+    let interrupted = i32::from(Class::Interrupted.code());
+    match (status.code(), record) {
+        (Some(code), _) if code == interrupted => Ended::Interrupted,
+        (_, Some(record)) => Ended::of(record),
+        (None, None) => Ended::Failed(status.to_string()),
+        (Some(_), None) => {
+            let last = last_line(&folder.join(LOG)).unwrap_or_default();
+            Ended::Failed(format!("{status}: {}", last.trim_start_matches("error: ")))
+        }
+    }
+}
+
+/// The last line of a text file that is not empty.
+fn last_line(path: &Path) -> Option<String> {
+    const TAIL: u64 = 4096;
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))
+        .ok()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(line.trim().to_owned())
+}

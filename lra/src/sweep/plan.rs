@@ -1,0 +1,231 @@
+//! The cells of a sweep.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::str::FromStr;
+
+use datasets::{Protocol, Source};
+use results::{Outcome, Record};
+
+use crate::bench::entry::Entry;
+use crate::cell;
+use crate::error::{Error, Result};
+use crate::spec::{Resolved, Wish};
+
+/// What the command line asks for.
+pub struct Matrix {
+    /// Tasks, each with a source or its default one.
+    pub tasks: Vec<TaskChoice>,
+    /// Models.
+    pub models: Vec<Entry>,
+    /// Recipes.
+    pub recipes: Vec<String>,
+    /// Seeds.
+    pub seeds: Range<u64>,
+    /// Split rules.
+    pub protocol: Protocol,
+    /// Assignments to settings, for every cell.
+    pub assignments: Vec<String>,
+}
+
+/// `task` or `task:source`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskChoice {
+    /// Registry name.
+    pub name: String,
+    /// Another source than the task's own.
+    pub source: Option<Source>,
+}
+
+impl FromStr for TaskChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, source) = match text.split_once(':') {
+            None => (text, None),
+            Some((name, source)) => (name, Some(source.parse()?)),
+        };
+        Ok(TaskChoice {
+            name: name.to_owned(),
+            source,
+        })
+    }
+}
+
+/// One of `n` parts of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which, counted from 1.
+    pub index: usize,
+    /// Of how many.
+    pub count: usize,
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("'{text}' is not a shard such as 1/4 (the first of four)");
+        let (index, count) = text.split_once('/').ok_or_else(expected)?;
+        let shard = Shard {
+            index: index.parse().map_err(|_| expected())?,
+            count: count.parse().map_err(|_| expected())?,
+        };
+        if (1..=shard.count).contains(&shard.index) {
+            Ok(shard)
+        } else {
+            Err(expected())
+        }
+    }
+}
+
+/// One cell.
+pub struct Cell {
+    /// Its settings, frozen.
+    pub resolved: Resolved,
+    /// The model with its options.
+    pub entry: Entry,
+    /// What `--recipe` said: the name of a recipe, or the path of a file.
+    pub recipe: String,
+    /// The task's label.
+    pub label: String,
+    /// The run's id, and the name of its folder.
+    pub id: String,
+    /// Digest of the settings.
+    pub digest: String,
+}
+
+impl Cell {
+    /// What tables call it: `listops@256 performer, seed 2`.
+    pub fn title(&self) -> String {
+        let cell = &self.resolved.spec.cell;
+        format!("{} {}, seed {}", self.column(), self.entry, cell.seed)
+    }
+
+    /// Task and source, for the head of a column.
+    pub fn column(&self) -> String {
+        match self.resolved.spec.cell.source {
+            Source::Synthetic => format!("{}:synthetic", self.label),
+            _ => self.label.clone(),
+        }
+    }
+}
+
+impl Matrix {
+    /// Every cell once: recipes over tasks over models over seeds.
+    pub fn cells(&self) -> Result<Vec<Cell>> {
+        let mut cells = Vec::new();
+        let mut known = HashSet::new();
+        for recipe in &self.recipes {
+            for task in &self.tasks {
+                for entry in &self.models {
+                    for seed in self.seeds.clone() {
+                        let cell = self.cell(recipe, task, entry, seed)?;
+                        if known.insert(cell.digest.clone()) {
+                            cells.push(cell);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    fn cell(&self, recipe: &str, task: &TaskChoice, entry: &Entry, seed: u64) -> Result<Cell> {
+        let mut assignments = self.assignments.clone();
+        assignments.extend(entry.assignments());
+        let wish = Wish {
+            task: &task.name,
+            model: entry.model,
+            recipe,
+            source: task.source,
+            protocol: self.protocol,
+            seed,
+            assignments: &assignments,
+        };
+        let resolved = wish.resolve()?;
+        let shape = resolved.task.shape(&resolved.spec.data)?;
+        Ok(Cell {
+            id: cell::run_id(&resolved, &shape),
+            digest: resolved.spec.digest(),
+            label: shape.label,
+            entry: entry.clone(),
+            recipe: recipe.to_owned(),
+            resolved,
+        })
+    }
+}
+
+/// The cells of a shard: every `count`-th one, so that long tasks are shared out evenly.
+pub fn part(cells: Vec<Cell>, shard: Shard) -> Vec<Cell> {
+    let numbered = cells.into_iter().enumerate();
+    numbered
+        .filter(|(index, _)| index % shard.count == shard.index - 1)
+        .map(|(_, cell)| cell)
+        .collect()
+}
+
+/// Finished runs on file, by the digest of their settings.
+pub fn on_file(records: Vec<Record>) -> HashMap<String, Record> {
+    let finished = records
+        .into_iter()
+        .filter(|record| !matches!(record.outcome, Outcome::Interrupted { .. }));
+    finished
+        .map(|record| (record.spec_digest.clone(), record))
+        .collect()
+}
+
+/// Parses `all` or a list of models with options.
+pub fn models(names: &[String]) -> Result<Vec<Entry>> {
+    if names.is_empty() {
+        return Err(Error::usage("--models names no model"));
+    }
+    let mut entries = Vec::new();
+    for name in names {
+        match name.as_str() {
+            "all" => entries.extend(Entry::registered()),
+            name => entries.push(Entry::parse(name)?),
+        }
+    }
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix() -> Matrix {
+        Matrix {
+            tasks: vec!["toy".parse().unwrap(), "image:synthetic".parse().unwrap()],
+            models: models(&["bag".to_owned(), "linear".to_owned(), "bag".to_owned()]).unwrap(),
+            recipes: vec!["smoke".to_owned()],
+            seeds: 0..3,
+            protocol: Protocol::Clean,
+            assignments: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn shards_part_the_matrix() {
+        let ids =
+            |cells: Vec<Cell>| -> Vec<String> { cells.into_iter().map(|cell| cell.id).collect() };
+        let whole = ids(matrix().cells().unwrap());
+        assert_eq!(whole.len(), 12, "a model that is named twice counts once");
+        let mut parts: Vec<String> = (1..=5)
+            .flat_map(|index| ids(part(matrix().cells().unwrap(), Shard { index, count: 5 })))
+            .collect();
+        let mut sorted = whole.clone();
+        sorted.sort();
+        parts.sort();
+        assert_eq!(parts, sorted);
+    }
+
+    #[test]
+    fn shards_and_tasks_are_checked() {
+        assert_eq!("2/3".parse(), Ok(Shard { index: 2, count: 3 }));
+        for wrong in ["0/3", "4/3", "3", "a/b", "1/0"] {
+            assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
+        }
+        assert!("image:elsewhere".parse::<TaskChoice>().is_err());
+    }
+}

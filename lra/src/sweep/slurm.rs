@@ -1,0 +1,103 @@
+//! A sweep as a Slurm array job: every element of the array is a shard.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// What the script must know.
+pub struct Array<'a> {
+    /// Elements of the array.
+    pub elements: usize,
+    /// Cores of each element.
+    pub cores: usize,
+    /// Memory of each element, in bytes.
+    pub memory: Option<usize>,
+    /// This program.
+    pub program: &'a Path,
+    /// Words after its name that make the sweep, without those that made the script.
+    pub arguments: &'a [String],
+}
+
+/// The job script.
+///
+/// # Errors
+/// An argument that cannot stand in a script.
+pub fn script(array: &Array<'_>) -> Result<String> {
+    let words = array.arguments.iter().map(|word| quoted(word));
+    let words: Vec<String> = words.collect::<Result<_>>()?;
+    let program = quoted(&array.program.to_string_lossy())?;
+    let memory = array.memory.map_or(String::new(), |bytes| {
+        format!("#SBATCH --mem={}M\n", bytes.div_ceil(1 << 20))
+    });
+    let (elements, cores) = (array.elements, array.cores);
+    Ok(format!(
+        "#!/bin/sh
+# Submit with `sbatch FILE`; submit again to go on with whatever a time limit or a failed node cut short.
+#SBATCH --job-name=lra-sweep
+#SBATCH --array=1-{elements}
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task={cores}
+{memory}#SBATCH --output=lra-sweep-%A-%a.log
+# Two minutes before the time limit the runs are asked to save their state.
+#SBATCH --signal=B:INT@120
+
+# LRA names another binary, for nodes that keep it elsewhere.
+lra=${{LRA:-{program}}}
+exec \"$lra\" {} --shard \"$SLURM_ARRAY_TASK_ID/{elements}\"
+",
+        words.join(" ")
+    ))
+}
+
+/// A word as the shell reads it back.
+fn quoted(word: &str) -> Result<String> {
+    if word.contains(['\n', '\0']) {
+        return Err(Error::usage(
+            "an argument with a line break cannot stand in a script",
+        ));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/@+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return Ok(word.to_owned());
+    }
+    Ok(format!("'{}'", word.replace('\'', "'\\''")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_sweeps_a_shard_per_element() {
+        let arguments = ["sweep", "--tasks", "toy", "--out", "my runs"].map(str::to_owned);
+        let array = Array {
+            elements: 7,
+            cores: 4,
+            memory: Some(3 << 30),
+            program: Path::new("/opt/lra"),
+            arguments: &arguments,
+        };
+        let text = script(&array).unwrap();
+        assert!(text.starts_with("#!/bin/sh\n"));
+        for line in [
+            "#SBATCH --array=1-7",
+            "#SBATCH --cpus-per-task=4",
+            "#SBATCH --mem=3072M",
+            "lra=${LRA:-/opt/lra}",
+            "exec \"$lra\" sweep --tasks toy --out 'my runs' --shard \"$SLURM_ARRAY_TASK_ID/7\"",
+        ] {
+            assert!(
+                text.lines().any(|it| it == line),
+                "{line} is not in\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn words_are_quoted_where_they_must_be() {
+        assert_eq!(quoted("train.rate=1e-3").unwrap(), "train.rate=1e-3");
+        assert_eq!(quoted("it's").unwrap(), r"'it'\''s'");
+        assert_eq!(quoted("").unwrap(), "''");
+        assert!(quoted("a\nb").is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! The efficiency benchmark, end to end on a tiny model.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::{fs, thread};
+
+use common::{Place, child_of, err, kill};
+use serde_json::Value;
+
+/// A few steps of the smallest model.
+const TINY: &str = "bench --recipe smoke --batch 1 --rounds 2 --per-round 1ms --memory-limit 2G";
+
+fn session(place: &Place) -> PathBuf {
+    let mut files = fs::read_dir(place.path().join("runs/bench")).unwrap();
+    files.next().unwrap().unwrap().path()
+}
+
+fn cells(place: &Place) -> Vec<Value> {
+    let text = fs::read_to_string(session(place)).unwrap();
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_tables_stand_beside_the_published_ones() {
+    let place = Place::new();
+    let text = place.ok(&format!(
+        "{TINY} --lengths 256,1024 --models transformer,transformer:attention=materialised,linear,bag"
+    ));
+    for words in [
+        "transformer (materialised)",
+        "Break-even",
+        "tokens/s",
+        "of matmul",
+        // The published figures at 1K, with their ratio.
+        "9.1 (1.12×)",
+    ] {
+        assert!(text.contains(words), "{words} is not in\n{text}");
+    }
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(widest.unwrap() <= 100, "{text}");
+
+    let cells = cells(&place);
+    assert_eq!(cells.len(), 8);
+    for cell in &cells {
+        assert_eq!(cell["outcome"]["status"], "measured", "{cell}");
+        assert_eq!(cell["rounds"].as_array().unwrap().len(), 2);
+        assert!(cell["flops_per_step"].as_u64().unwrap() > 0);
+        assert!(cell["matmul_flops_per_second"].as_f64().unwrap() > 0.0);
+        let rounds = cell["rounds"].as_array().unwrap();
+        assert!(
+            rounds
+                .iter()
+                .all(|round| round["peak_bytes"] == rounds[0]["peak_bytes"])
+        );
+    }
+    let peak = |model: usize, length: usize| {
+        let cell = &cells[model * 2 + length];
+        cell["rounds"][0]["peak_bytes"].as_f64().unwrap()
+    };
+    assert!(peak(1, 1) > 2.0 * peak(0, 1), "weights kept in memory show");
+
+    let file = session(&place);
+    let shown = place.ok(&format!("bench --show {} --format csv", file.display()));
+    assert!(shown.contains("linear,measured,"), "{shown}");
+}
+
+#[test]
+fn what_does_not_fit_is_a_cell() {
+    let place = Place::new();
+    let text = place.ok(
+        "bench --recipe smoke --batch 1 --rounds 1 --per-round 1ms --memory-limit 64M \
+         --lengths 64,2048 --models transformer:attention=materialised,bag",
+    );
+    assert!(text.contains("no memory"), "{text}");
+    let cells = cells(&place);
+    let status = |index: usize| cells[index]["outcome"]["status"].as_str().unwrap();
+    assert_eq!([status(0), status(1)], ["measured", "out_of_memory"]);
+    assert_eq!(status(3), "measured", "the other model goes on");
+
+    let text = place.ok(
+        "bench --recipe smoke --batch 1 --rounds 1 --per-round 1ms --memory-limit 100M --json \
+         --lengths 256,512,16384 --models transformer:attention=materialised --out other",
+    );
+    let cells: Vec<Value> = serde_json::from_str(&text).unwrap();
+    assert_eq!(cells[2]["outcome"]["status"], "skipped");
+    let reason = cells[2]["outcome"]["reason"].as_str().unwrap();
+    assert!(reason.contains("GiB by its growth"), "{reason}");
+}
+
+#[test]
+fn a_time_limit_is_a_cell() {
+    let place = Place::new();
+    let text = place.ok(
+        "bench --recipe smoke --batch 64 --rounds 1 --lengths 8192 --models transformer --time-limit 300ms \
+         --memory-limit 4G --json",
+    );
+    let cells: Vec<Value> = serde_json::from_str(&text).unwrap();
+    assert_eq!(cells[0]["outcome"]["status"], "timed_out");
+}
+
+#[test]
+fn a_killed_process_is_a_cell() {
+    let place = Place::new();
+    let bench = place
+        .command(
+            "bench --recipe smoke --batch 64 --rounds 1 --per-round 60s --lengths 4096 --memory-limit 4G \
+             --models transformer --quiet",
+        )
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let parent = bench.id();
+    let killer = thread::spawn(move || {
+        // The first child measures matrix products, the second one the cell.
+        let first = child_of(parent, &[]);
+        kill(child_of(parent, &[first]), libc::SIGKILL);
+    });
+    let output = bench.wait_with_output().unwrap();
+    killer.join().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", err(&output));
+    let cells = cells(&place);
+    assert_eq!(cells[0]["outcome"]["status"], "failed");
+    let reason = cells[0]["outcome"]["reason"].as_str().unwrap();
+    assert!(reason.contains("signal: 9"), "{reason}");
+}
+
+#[test]
+fn wrong_words_are_found_before_anything_is_measured() {
+    let place = Place::new();
+    let message = place.fails(2, "bench --models transformer,perfomer");
+    assert!(message.contains("did you mean 'performer'?"), "{message}");
+    place.fails(2, "bench --models performer:feature=3");
+    place.fails(2, "bench --lengths 100000 --models bag");
+    place.fails(2, "bench --time-limit soon");
+    assert!(!place.path().join("runs").exists() || !session_exists(&place));
+}
+
+fn session_exists(place: &Place) -> bool {
+    fs::read_dir(place.path().join("runs/bench")).is_ok_and(|mut files| files.next().is_some())
+}

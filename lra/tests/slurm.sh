@@ -1,0 +1,85 @@
+#!/bin/sh
+# Tries the array job that `lra sweep --emit slurm` writes with a real Slurm on this one machine.
+# Needs root and Debian's packages: apt-get install slurm-wlm munge.  Usage: lra/tests/slurm.sh path/to/lra
+# Everything but the packages' own state lies in a temporary folder; the daemons it starts are stopped at the end.
+set -eu
+
+lra=$(realpath "$1")
+place=$(mktemp -d)
+host=$(hostname -s)
+daemons=""
+
+finish() {
+    code=$?
+    for pid in $daemons; do kill "$pid" 2>/dev/null || true; done
+    if [ "$code" -ne 0 ]; then
+        tail -n 20 "$place"/*.log 2>/dev/null || true
+    fi
+    rm -rf "$place"
+    exit "$code"
+}
+trap finish EXIT
+
+chmod 755 "$place"
+mkdir "$place/munge" "$place/state" "$place/spool" "$place/work"
+chmod 700 "$place/munge"
+
+# A key and a daemon of our own, so that an installed munge is left alone.
+dd if=/dev/urandom of="$place/munge/key" bs=1024 count=1 2>/dev/null
+chmod 400 "$place/munge/key"
+munged --foreground --force --num-threads=2 --key-file="$place/munge/key" --socket="$place/munge/socket" \
+    --pid-file="$place/munge/pid" --log-file="$place/munge/log" --seed-file="$place/munge/seed" &
+daemons="$daemons $!"
+
+cat > "$place/slurm.conf" <<CONF
+ClusterName=one
+SlurmctldHost=$host(127.0.0.1)
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket=$place/munge/socket
+CredType=cred/munge
+StateSaveLocation=$place/state
+SlurmdSpoolDir=$place/spool
+SlurmctldPidFile=$place/slurmctld.pid
+SlurmdPidFile=$place/slurmd.pid
+SlurmctldPort=46817
+SlurmdPort=46818
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+MpiDefault=none
+ReturnToService=2
+NodeName=$host NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
+PartitionName=all Nodes=$host Default=YES MaxTime=INFINITE State=UP
+CONF
+export SLURM_CONF="$place/slurm.conf"
+slurmctld -D > "$place/slurmctld.log" 2>&1 &
+daemons="$daemons $!"
+slurmd -D > "$place/slurmd.log" 2>&1 &
+daemons="$daemons $!"
+
+tries=0
+until sinfo --noheader --format=%T 2>/dev/null | grep -q idle; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 60 ]; then
+        echo "Slurm did not start" >&2
+        exit 1
+    fi
+    sleep 1
+done
+
+cd "$place/work"
+export LRA_DATA="$place/data"
+"$lra" sweep --tasks toy --models bag,linear --seeds 0..3 --recipe smoke --steps 4 --threads 1 \
+    --emit slurm --array 3 > job.sh
+sbatch --wait job.sh
+
+records=$(find runs -name record.json | wc -l)
+if [ "$records" -ne 6 ]; then
+    echo "$records records instead of 6" >&2
+    cat lra-sweep-*.log >&2
+    exit 1
+fi
+"$lra" report runs --table accuracy
+echo "slurm: an array of 3 elements made the 6 cells of the sweep"

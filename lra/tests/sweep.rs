@@ -1,0 +1,260 @@
+//! The matrix: complete, shared out, interrupted, resumed.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Place, child_of, err, kill};
+use serde_json::Value;
+
+const TINY: &str = "sweep --tasks toy --models bag,linear --recipe smoke --steps 4 --set data.train=64 \
+                    --set data.val=16 --set data.test=16";
+/// One cell that takes long, and saves its state after every step.
+const LONG: &str = "sweep --tasks toy --models bag --recipe smoke --steps 200000 --set train.checkpoint_every=50 \
+                    --set train.log_every=1000 --set train.eval_every=0";
+
+fn json(text: &str) -> Vec<Value> {
+    serde_json::from_str(text).unwrap()
+}
+
+fn ids(cells: &[Value]) -> BTreeSet<String> {
+    let ids = cells.iter().map(|cell| cell["id"].as_str().unwrap());
+    ids.map(str::to_owned).collect()
+}
+
+fn states(cells: &[Value]) -> Vec<&str> {
+    let states = cells.iter().map(|cell| cell["state"].as_str().unwrap());
+    states.collect()
+}
+
+/// The run folders of a sweep with their records.
+fn records(place: &Place) -> Vec<Value> {
+    let folders = fs::read_dir(place.path().join("runs")).unwrap();
+    let records = folders.filter_map(|folder| {
+        let text = fs::read_to_string(folder.unwrap().path().join("record.json")).ok()?;
+        Some(serde_json::from_str(&text).unwrap())
+    });
+    records.collect()
+}
+
+/// Waits until something is there.
+fn until(what: &str, mut there: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !there() {
+        assert!(began.elapsed() < Duration::from_secs(120), "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn start(mut command: Command) -> std::process::Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn cells_are_run_once_and_a_failed_one_stops_nothing() {
+    let place = Place::new();
+    let words = format!("{TINY} --seeds 0..2 --jobs 2 --json");
+    // The other model has no such variant, which shows when it is built.
+    let words = words.replace("linear", "linear:variant=none");
+    let output = place.lra(&words);
+    assert_eq!(output.status.code(), Some(4), "{}", err(&output));
+    let cells = json(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(states(&cells), ["scored", "scored", "failed", "failed"]);
+    for cell in &cells {
+        let log = place
+            .path()
+            .join(cell["folder"].as_str().unwrap())
+            .join("log.txt");
+        assert!(
+            fs::read_to_string(log)
+                .unwrap()
+                .contains("lra run --task toy")
+        );
+    }
+    let output = place.lra(&words);
+    assert_eq!(output.status.code(), Some(4));
+    let cells = json(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(states(&cells)[..2], ["on file", "on file"]);
+}
+
+#[test]
+fn running_out_of_memory_is_a_state_and_can_be_tried_again() {
+    let place = Place::new();
+    let words = "sweep --tasks toy --models transformer --recipe smoke --steps 4 --set data.train=64 --json \
+                 --set block.dim=512 --set block.qkv_dim=512";
+    let output = place.lra(&format!("{words} --memory-limit 12M"));
+    assert_eq!(output.status.code(), Some(4), "{}", err(&output));
+    let cells = json(&String::from_utf8(output.stdout).unwrap());
+    let detail = cells[0]["detail"].as_str().unwrap();
+    assert!(detail.contains("out of memory"), "{detail}");
+    place.fails(4, words);
+    let cells = json(&place.ok(&format!("{words} --retry-failed")));
+    assert_eq!(states(&cells), ["scored"]);
+}
+
+#[test]
+fn shards_make_the_whole_matrix() {
+    let place = Place::new();
+    let plan =
+        |words: &str| json(&place.ok(&format!("{TINY} --seeds 0..3 --dry-run --json {words}")));
+    let whole = plan("");
+    assert_eq!(whole.len(), 6);
+    for cell in &whole {
+        assert_eq!(cell["state"], "run");
+        assert!(
+            cell["seconds"].as_f64().unwrap() > 0.0 && cell["peak_bytes"].as_u64().unwrap() > 0
+        );
+    }
+    let (one, other) = (plan("--shard 1/2"), plan("--shard 2/2"));
+    assert!(ids(&one).is_disjoint(&ids(&other)));
+    assert_eq!(&ids(&one) | &ids(&other), ids(&whole));
+    assert!(
+        !place.path().join("runs").exists(),
+        "a dry run writes nothing"
+    );
+
+    place.ok(&format!("{TINY} --seeds 0..3 --shard 1/2"));
+    place.ok(&format!("{TINY} --seeds 0..3 --shard 2/2"));
+    let known: BTreeSet<String> = ids(&records(&place));
+    assert_eq!(known, ids(&whole));
+    let plan = json(&place.ok(&format!("{TINY} --seeds 0..3 --dry-run --json")));
+    assert!(plan.iter().all(|cell| cell["state"] == "on file"));
+}
+
+#[test]
+fn two_sweeps_in_one_folder_share_the_work() {
+    let place = Place::new();
+    let sweep = || start(place.command(&format!("{TINY} --seeds 0..3 --json")));
+    let (one, other) = (sweep(), sweep());
+    let mut scored = 0;
+    for output in [one, other].map(|sweep| sweep.wait_with_output().unwrap()) {
+        assert!(output.status.success(), "{}", err(&output));
+        let cells = json(&String::from_utf8(output.stdout).unwrap());
+        assert_eq!(cells.len(), 6, "each sweep answers for the whole matrix");
+        scored += states(&cells)
+            .iter()
+            .filter(|state| **state == "scored")
+            .count();
+        assert!(
+            states(&cells)
+                .iter()
+                .all(|state| ["scored", "on file"].contains(state))
+        );
+    }
+    assert_eq!(scored, 6, "every cell was run, and none twice");
+    assert_eq!(records(&place).len(), 6);
+}
+
+#[test]
+fn an_interrupted_sweep_goes_on_where_it_stopped() {
+    let place = Place::new();
+    let sweep = start(place.command(LONG));
+    let log = || {
+        let mut folders = fs::read_dir(place.path().join("runs")).ok()?;
+        Some(folders.next()?.ok()?.path())
+    };
+    until("training has begun", || {
+        log().is_some_and(|folder| folder.join("checkpoint.safetensors").exists())
+    });
+    kill(sweep.id(), libc::SIGINT);
+    let output = sweep.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", err(&output));
+    let record = &records(&place)[0];
+    assert_eq!(record["outcome"]["status"], "interrupted");
+    let step = record["outcome"]["step"].as_u64().unwrap();
+    assert!(step > 0);
+
+    let plan = json(&place.ok(&format!("{LONG} --dry-run --json")));
+    assert_eq!(states(&plan), ["resume"]);
+    let sweep = start(place.command(LONG));
+    let text = || fs::read_to_string(log().unwrap().join("log.txt")).unwrap();
+    until("the run goes on", || text().contains("resuming after step"));
+    kill(sweep.id(), libc::SIGTERM);
+    assert_eq!(sweep.wait_with_output().unwrap().status.code(), Some(130));
+    let later = records(&place)[0]["outcome"]["step"].as_u64().unwrap();
+    assert!(later >= step, "{later} is before {step}");
+}
+
+#[test]
+fn a_killed_run_is_a_failure_that_the_next_sweep_takes_up() {
+    let place = Place::new();
+    let sweep = start(place.command(LONG));
+    let child = child_of(sweep.id(), &[]);
+    let folder = place.path().join("runs");
+    let saved = || {
+        let mut folders = fs::read_dir(&folder).ok()?;
+        Some(
+            folders
+                .next()?
+                .ok()?
+                .path()
+                .join("checkpoint.safetensors")
+                .exists(),
+        )
+    };
+    until("a checkpoint is written", || saved() == Some(true));
+    kill(child, libc::SIGKILL);
+    let output = sweep.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", err(&output));
+    assert!(err(&output).contains("signal: 9"), "{}", err(&output));
+    let plan = json(&place.ok(&format!("{LONG} --dry-run --json")));
+    assert_eq!(states(&plan), ["resume"]);
+}
+
+#[test]
+fn the_job_script_is_this_sweep_in_shards() {
+    let place = Place::new();
+    let script = place.ok(&format!(
+        "{TINY} --seeds 0..3 --emit slurm --array 2 --memory-limit 1G"
+    ));
+    assert!(script.contains("#SBATCH --array=1-2"), "{script}");
+    let last = script.lines().last().unwrap();
+    assert!(
+        last.contains("sweep --tasks toy --models bag,linear"),
+        "{last}"
+    );
+    assert!(
+        !last.contains("emit") && !last.contains("--array"),
+        "{last}"
+    );
+    // A shell runs it as an element of the array would.
+    let file = place.path().join("job.sh");
+    fs::write(&file, &script).unwrap();
+    for element in ["1", "2"] {
+        let mut shell = Command::new("sh");
+        shell.arg(&file).current_dir(place.path());
+        shell.env("LRA_DATA", place.path().join("data"));
+        let output = shell.env("SLURM_ARRAY_TASK_ID", element).output().unwrap();
+        assert!(output.status.success(), "{}", err(&output));
+    }
+    assert_eq!(records(&place).len(), 6);
+}
+
+#[test]
+fn wrong_words_are_found_before_anything_runs() {
+    let place = Place::new();
+    for (words, expected) in [
+        ("sweep --tasks listop", "did you mean 'listops'?"),
+        (
+            "sweep --tasks toy --models perfomer",
+            "did you mean 'performer'?",
+        ),
+        ("sweep --tasks toy:nowhere", "unknown source"),
+        ("sweep --tasks toy --shard 3/2", "not a shard"),
+        (
+            "sweep --tasks toy --set train.stpes=1",
+            "did you mean 'train.steps'?",
+        ),
+    ] {
+        let message = place.fails(2, words);
+        assert!(message.contains(expected), "{words}: {message}");
+    }
+    assert!(!place.path().join("runs").exists());
+}

@@ -1,0 +1,90 @@
+//! From which length on a model is cheaper than softmax attention.
+
+use std::fmt;
+
+/// Where a cost falls below the reference's and stays there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BreakEven {
+    /// Cheaper at every length measured, the shortest being this one.
+    From(usize),
+    /// Interpolated between two measured lengths.
+    At(f64),
+    /// Not cheaper at the longest length measured.
+    NoneUpTo(usize),
+}
+
+impl BreakEven {
+    /// From pairs of a length and the model's cost over the reference's. Between two lengths the logarithm of the ratio is
+    /// taken to be a straight line over the logarithm of the length. No pair, no answer.
+    pub fn of(ratios: &[(usize, f64)]) -> Option<BreakEven> {
+        let mut points: Vec<(usize, f64)> = ratios
+            .iter()
+            .copied()
+            .filter(|(length, ratio)| *length > 0 && ratio.is_finite() && *ratio > 0.0)
+            .collect();
+        points.sort_by_key(|(length, _)| *length);
+        let (first, last) = (points.first()?.0, points.last()?.0);
+        let Some(dear) = points.iter().rposition(|(_, ratio)| *ratio >= 1.0) else {
+            return Some(BreakEven::From(first));
+        };
+        let Some((longer, below)) = points.get(dear + 1) else {
+            return Some(BreakEven::NoneUpTo(last));
+        };
+        let (shorter, above) = points[dear];
+        let (l0, l1) = ((shorter as f64).ln(), (*longer as f64).ln());
+        let (r0, r1) = (above.ln(), below.ln());
+        Some(BreakEven::At((l0 + (l1 - l0) * r0 / (r0 - r1)).exp()))
+    }
+}
+
+impl fmt::Display for BreakEven {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BreakEven::From(length) => write!(f, "below {length}"),
+            BreakEven::At(length) => write!(f, "{length:.0}"),
+            BreakEven::NoneUpTo(length) => write!(f, "none up to {length}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crossing_is_interpolated_on_logarithmic_scales() {
+        // The ratio is 2048 / L: it crosses 1 at 2048.
+        let points: Vec<(usize, f64)> = [1024, 3000, 4096]
+            .map(|length| (length, 2048.0 / length as f64))
+            .to_vec();
+        let Some(BreakEven::At(length)) = BreakEven::of(&points) else {
+            panic!("no crossing found");
+        };
+        assert!((length - 2048.0).abs() < 1e-6, "{length}");
+    }
+
+    #[test]
+    fn only_the_last_crossing_counts() {
+        let points = [(1024, 0.9), (2048, 1.1), (4096, 1.0 / 1.1)];
+        let Some(BreakEven::At(length)) = BreakEven::of(&points) else {
+            panic!("no crossing found");
+        };
+        assert!((length - 2048.0 * 2f64.sqrt()).abs() < 1e-6, "{length}");
+    }
+
+    #[test]
+    fn there_may_be_none() {
+        let text = |points: &[(usize, f64)]| BreakEven::of(points).map(|it| it.to_string());
+        assert_eq!(
+            text(&[(1024, 2.0), (4096, 1.5)]).unwrap(),
+            "none up to 4096"
+        );
+        assert_eq!(text(&[(4096, 0.5), (1024, 0.9)]).unwrap(), "below 1024");
+        assert_eq!(
+            text(&[(1024, 0.5), (4096, 1.5)]).unwrap(),
+            "none up to 4096"
+        );
+        assert_eq!(text(&[]), None);
+        assert_eq!(text(&[(1024, f64::NAN)]), None);
+    }
+}

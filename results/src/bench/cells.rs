@@ -1,0 +1,191 @@
+//! Every cell of a benchmark in full: what it reaches, and what it costs.
+
+use serde_json::json;
+
+use super::tables::{Grid, times};
+use super::{Bench, BreakEven, REFERENCE};
+use crate::format::{ByteUnit, grouped, scaled, short};
+use crate::table::{Cell, Column, Row, Table};
+
+impl Grid<'_> {
+    /// From which length on each model beats softmax attention: the reference and its other forms.
+    pub(super) fn break_even(&self) -> Table {
+        let softmax = self.models.iter().copied();
+        let softmax: Vec<&Bench> = softmax.filter(|model| model.model == REFERENCE).collect();
+        let mut columns = vec![Column::key("model")];
+        for opponent in &softmax {
+            columns.push(Column::value(format!("time of {}", opponent.label())));
+            columns.push(Column::value("memory"));
+        }
+        let rivals = self.models.iter().copied();
+        let rivals = rivals.filter(|model| model.model != REFERENCE);
+        let rows = rivals.map(|model| {
+            let mut cells = vec![Cell::text(model.label())];
+            for opponent in &softmax {
+                let against = |cost: fn(&Bench, &Bench) -> Option<f64>| {
+                    let ratios: Vec<(usize, f64)> = self
+                        .lengths
+                        .iter()
+                        .filter_map(|length| {
+                            let (mine, theirs) =
+                                (self.cell(model, *length)?, self.cell(opponent, *length)?);
+                            Some((*length, cost(mine, theirs)?))
+                        })
+                        .collect();
+                    break_even_cell(BreakEven::of(&ratios))
+                };
+                cells.push(against(|mine, theirs| Some(1.0 / mine.speed_over(theirs)?)));
+                cells.push(against(Bench::memory_over));
+            }
+            Row::new(cells)
+        });
+        Table {
+            name: "bench-break-even".to_owned(),
+            title: "Break-even with softmax attention, tokens".to_owned(),
+            unit: "tokens".to_owned(),
+            rows: rows.collect(),
+            columns,
+            notes: vec![
+                "The length from which on a model takes less time, or less memory, than softmax attention at every \
+                 longer length measured; between two lengths interpolated on logarithmic scales."
+                    .to_owned(),
+            ],
+        }
+    }
+
+    /// What every cell reaches.
+    pub(super) fn rates(&self) -> Table {
+        let columns = ["steps/s", "p10–p90", "times", "examples/s", "tokens/s"];
+        self.in_full(
+            "bench-rates",
+            "Every cell: what it reaches",
+            &columns,
+            |cell| {
+                let rate = cell.steps_per_second()?;
+                let examples = rate.median * cell.batch as f64;
+                let tokens = examples * cell.length as f64;
+                let (digits, prefix) = scaled(tokens);
+                let ratio = self.reference(cell.length);
+                let ratio = ratio.and_then(|reference| cell.speed_over(reference));
+                Some(vec![
+                    number(rate.median),
+                    Cell {
+                        text: format!("{}–{}", short(rate.p10), short(rate.p90)),
+                        fields: vec![("p10", json!(rate.p10)), ("p90", json!(rate.p90))],
+                    },
+                    ratio.map_or_else(Cell::default, |ratio| {
+                        Cell::with(format!("{}×", times(ratio)), "value", ratio)
+                    }),
+                    number(examples),
+                    Cell::with(format!("{digits}{prefix}"), "value", tokens),
+                ])
+            },
+        )
+    }
+
+    /// What every cell costs.
+    pub(super) fn costs(&self, unit: ByteUnit) -> Table {
+        let columns = [
+            unit.name,
+            "parameters",
+            "GFLOP/step",
+            "GFLOP/s",
+            "of matmul",
+        ];
+        let title = "Every cell: what it costs";
+        let mut table = self.in_full("bench-costs", title, &columns, |cell| {
+            let (rate, peak) = (cell.steps_per_second()?, cell.peak_bytes()?);
+            let peak = peak as f64 / unit.bytes;
+            let flops = cell.flops_per_step as f64;
+            let share = cell
+                .matmul_flops_per_second
+                .map(|matmul| flops * rate.median / matmul);
+            Some(vec![
+                Cell::with(format!("{peak:.*}", unit.decimals), "value", peak),
+                Cell::with(grouped(cell.parameters), "value", cell.parameters),
+                number(flops / 1e9),
+                number(flops / 1e9 * rate.median),
+                share.map_or_else(Cell::default, |share| {
+                    Cell::with(format!("{:.0} %", 100.0 * share), "value", share)
+                }),
+            ])
+        });
+        table.notes.push(
+            "GFLOP/step: matrix products by formula, forward once and backward twice; a multiply-add is two."
+                .to_owned(),
+        );
+        let mut peaks = self
+            .cells
+            .iter()
+            .filter_map(|cell| cell.matmul_flops_per_second);
+        if let Some(peak) = peaks.next() {
+            table.notes.push(format!(
+                "of matmul: GFLOP/s over the {} that products of large square matrices reached in this session.",
+                short(peak / 1e9)
+            ));
+        }
+        table
+    }
+
+    /// A row per cell; one without figures has its ending instead.
+    fn in_full(
+        &self,
+        name: &str,
+        title: &str,
+        values: &[&str],
+        figures: impl Fn(&Bench) -> Option<Vec<Cell>>,
+    ) -> Table {
+        let mut columns = vec![Column::key("model"), Column::key("length")];
+        columns.extend(values.iter().copied().map(Column::value));
+        let mut rows = Vec::new();
+        for model in &self.models {
+            let cells = self.lengths.iter();
+            for (index, cell) in cells
+                .filter_map(|length| self.cell(model, *length))
+                .enumerate()
+            {
+                let mut cells = vec![
+                    Cell::text(cell.label()),
+                    Cell::with(cell.length.to_string(), "value", cell.length),
+                ];
+                cells.extend(figures(cell).unwrap_or_else(|| {
+                    let word = cell.outcome.word();
+                    let mut ending = vec![Cell::with(word, "status", word)];
+                    ending.resize(values.len(), Cell::default());
+                    ending
+                }));
+                let rule = index == 0 && !rows.is_empty();
+                rows.push(Row { rule, cells });
+            }
+        }
+        Table {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            unit: String::new(),
+            columns,
+            rows,
+            notes: Vec::new(),
+        }
+    }
+}
+
+fn number(value: f64) -> Cell {
+    Cell::with(short(value), "value", value)
+}
+
+fn break_even_cell(found: Option<BreakEven>) -> Cell {
+    let Some(found) = found else {
+        return Cell::default();
+    };
+    let tokens = match found {
+        BreakEven::At(length) => Some(length),
+        BreakEven::From(_) | BreakEven::NoneUpTo(_) => None,
+    };
+    Cell {
+        text: found.to_string(),
+        fields: vec![
+            ("tokens", json!(tokens)),
+            ("verdict", json!(found.to_string())),
+        ],
+    }
+}

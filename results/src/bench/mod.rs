@@ -1,0 +1,225 @@
+//! The efficiency benchmark: what one cell of it leaves on file, and the tables made from the cells.
+//!
+//! A session of `lra bench` is one file of JSON lines, a [`Bench`] per line, each complete with its provenance. As with
+//! [`Record`](crate::Record), a field that an older file lacks takes its default.
+
+mod break_even;
+mod cells;
+mod outcome;
+mod tables;
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Host, Phases, Recipe, Revision, Spread, Versions};
+use crate::stats::quantile;
+use crate::{Error, Result, atomic};
+
+pub use break_even::BreakEven;
+pub use outcome::Outcome;
+pub use tables::tables;
+
+/// The model that ratios refer to.
+pub const REFERENCE: &str = "transformer";
+
+/// The version written into new lines. It grows when the meaning of a field changes, not when one is added.
+pub const SCHEMA: u32 = 1;
+
+/// One cell: a model at a length, measured over several rounds, each in a process of its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bench {
+    /// [`SCHEMA`] of the program that wrote the line.
+    pub schema: u32,
+    /// The session's id, which is also the name of its file.
+    pub session: String,
+    /// When the line was last written, RFC 3339 in UTC.
+    #[serde(default)]
+    pub created: String,
+    /// The command line of the session.
+    #[serde(default)]
+    pub command: String,
+    /// Registry name of the model.
+    pub model: String,
+    /// The model's own options, where they are not the defaults, such as `attention=materialised`.
+    #[serde(default)]
+    pub options: Vec<String>,
+    /// Tokens per example.
+    pub length: usize,
+    /// Examples per step.
+    #[serde(default)]
+    pub batch: usize,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What was measured, in the order of the rounds.
+    #[serde(default)]
+    pub rounds: Vec<Round>,
+    /// Steps at the start of each round that are not among its `seconds`.
+    #[serde(default)]
+    pub warmup_steps: usize,
+    /// Floating point operations of one step by formula; a multiply-add counts as two.
+    #[serde(default)]
+    pub flops_per_step: u64,
+    /// The most floating point operations per second that matrix products reached on this machine in this session.
+    #[serde(default)]
+    pub matmul_flops_per_second: Option<f64>,
+    /// Trained parameters.
+    #[serde(default)]
+    pub parameters: u64,
+    /// How peaks of memory were measured.
+    #[serde(default)]
+    pub memory_method: String,
+    /// The recipe that the sizes are taken from.
+    #[serde(default)]
+    pub recipe: Recipe,
+    /// Digest of the frozen spec.
+    #[serde(default)]
+    pub spec_digest: String,
+    /// Number format of the training arithmetic, such as `f32`.
+    #[serde(default)]
+    pub precision: String,
+    /// Where it ran.
+    #[serde(default)]
+    pub device: String,
+    /// CPU threads of the measuring process.
+    #[serde(default)]
+    pub threads: usize,
+    /// The machine.
+    #[serde(default)]
+    pub host: Host,
+    /// The programs.
+    #[serde(default)]
+    pub versions: Versions,
+    /// The source code's commit, where it is known.
+    #[serde(default)]
+    pub revision: Option<Revision>,
+}
+
+/// What one process measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Round {
+    /// Which round, counted from 0. Processes of one round ran next to each other.
+    pub round: usize,
+    /// Seconds of each timed step.
+    pub seconds: Vec<f64>,
+    /// Where the time of these steps went.
+    pub phases: Phases,
+    /// High-water mark of memory.
+    pub peak_bytes: u64,
+    /// The process's resident size at the end.
+    pub resident_bytes: u64,
+}
+
+impl Round {
+    /// The middle of the step times.
+    fn median(&self) -> Option<f64> {
+        quantile(&self.seconds, 0.5)
+    }
+}
+
+impl Bench {
+    /// The model with its options, as tables print it: `transformer (materialised)`.
+    pub fn label(&self) -> String {
+        let values = self.options.iter().map(|option| {
+            let value = option.split_once('=').map(|(_, value)| value);
+            value.unwrap_or(option)
+        });
+        let values: Vec<&str> = values.collect();
+        match values.is_empty() {
+            true => self.model.clone(),
+            false => format!("{} ({})", self.model, values.join(", ")),
+        }
+    }
+
+    /// Whether this is a cell of the reference model: softmax attention as the registry has it.
+    pub fn is_reference(&self) -> bool {
+        self.model == REFERENCE && self.options.is_empty()
+    }
+
+    /// Seconds of all timed steps of a cell that was measured to its end; empty for any other.
+    fn seconds(&self) -> Vec<f64> {
+        let rounds = self.rounds.iter();
+        let rounds = rounds.filter(|_| self.outcome == Outcome::Measured);
+        rounds
+            .flat_map(|round| round.seconds.iter().copied())
+            .collect()
+    }
+
+    /// Steps per second over all rounds.
+    pub fn steps_per_second(&self) -> Option<Spread> {
+        let rates: Vec<f64> = self.seconds().iter().map(|seconds| 1.0 / seconds).collect();
+        Some(Spread {
+            median: quantile(&rates, 0.5)?,
+            p10: quantile(&rates, 0.1)?,
+            p90: quantile(&rates, 0.9)?,
+        })
+    }
+
+    /// The highest peak of memory of a cell that was measured to its end.
+    pub fn peak_bytes(&self) -> Option<u64> {
+        let rounds = self.rounds.iter();
+        let rounds = rounds.filter(|_| self.outcome == Outcome::Measured);
+        rounds.map(|round| round.peak_bytes).max()
+    }
+
+    /// How many times as fast as `other` this cell is: the median over the rounds that both have, so that what slowed the
+    /// machine for a while slowed both.
+    pub fn speed_over(&self, other: &Bench) -> Option<f64> {
+        if self.outcome != Outcome::Measured || other.outcome != Outcome::Measured {
+            return None;
+        }
+        let ratios: Vec<f64> = self
+            .rounds
+            .iter()
+            .filter_map(|mine| {
+                let theirs = other.rounds.iter().find(|it| it.round == mine.round)?;
+                Some(theirs.median()? / mine.median()?)
+            })
+            .collect();
+        quantile(&ratios, 0.5)
+    }
+
+    /// How many times the memory of `other` this cell needs.
+    pub fn memory_over(&self, other: &Bench) -> Option<f64> {
+        Some(self.peak_bytes()? as f64 / other.peak_bytes()? as f64)
+    }
+}
+
+/// Writes the cells of a session, replacing what was there: a reader sees the old file or the new one, never a part.
+///
+/// # Errors
+/// The folder is missing, read-only or full.
+pub fn write(path: &Path, cells: &[Bench]) -> Result<()> {
+    let mut text = Vec::new();
+    for cell in cells {
+        serde_json::to_writer(&mut text, cell).map_err(|error| not_a_bench(path, &error))?;
+        text.push(b'\n');
+    }
+    atomic::write(path, &text)
+}
+
+/// Reads the cells of a session.
+///
+/// # Errors
+/// The file cannot be read, or a line of it is no cell.
+pub fn read(path: &Path) -> Result<Vec<Bench>> {
+    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let lines = text.lines().enumerate();
+    lines
+        .map(|(index, line)| {
+            serde_json::from_str(line).map_err(|error| Error::NotARecord {
+                path: path.to_owned(),
+                reason: format!("line {}: {error}", index + 1),
+            })
+        })
+        .collect()
+}
+
+fn not_a_bench(path: &Path, error: &serde_json::Error) -> Error {
+    Error::NotARecord {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    }
+}

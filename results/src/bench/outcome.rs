@@ -1,0 +1,75 @@
+//! How the measurement of a cell ended.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How the measurement of a cell ended. On disk: an object tagged by `status`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Every round was measured.
+    #[default]
+    Measured,
+    /// Memory did not suffice, or a limit on it.
+    OutOfMemory {
+        /// What could not be allocated.
+        #[serde(default)]
+        reason: String,
+    },
+    /// The time limit was reached.
+    TimedOut {
+        /// The limit.
+        #[serde(default)]
+        reason: String,
+    },
+    /// It was not tried, because shorter lengths show that it cannot fit.
+    Skipped {
+        /// What it would have needed.
+        #[serde(default)]
+        reason: String,
+    },
+    /// The measuring process failed.
+    Failed {
+        /// The error.
+        #[serde(default)]
+        reason: String,
+    },
+    /// An ending that only a newer version has a name for.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Outcome {
+    /// The word that stands in a table's cell.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Outcome::Measured => "measured",
+            Outcome::OutOfMemory { .. } => "no memory",
+            Outcome::TimedOut { .. } => "time out",
+            Outcome::Skipped { .. } => "skipped",
+            Outcome::Failed { .. } => "failed",
+            Outcome::Unknown => "unknown",
+        }
+    }
+
+    /// Why it is not measured; empty if it is.
+    pub fn reason(&self) -> &str {
+        match self {
+            Outcome::OutOfMemory { reason }
+            | Outcome::TimedOut { reason }
+            | Outcome::Skipped { reason }
+            | Outcome::Failed { reason } => reason,
+            Outcome::Measured | Outcome::Unknown => "",
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason() {
+            "" => f.write_str(self.word()),
+            reason => write!(f, "{}: {reason}", self.word()),
+        }
+    }
+}

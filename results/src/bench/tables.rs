@@ -1,0 +1,294 @@
+//! The efficiency tables: speed and memory over length beside the published ones; and what they all need, the cells sorted
+//! into a grid.
+
+use serde_json::json;
+
+use super::{Bench, Outcome};
+use crate::format::{ByteUnit, decimals, grouped};
+use crate::published::{Figure, Source, model_rank};
+use crate::table::{Cell, Column, Row, Table};
+
+/// Where a figure of ours is from.
+const MEASURED: &str = "measured";
+
+/// A quantity of a cell over its length, with how the published table calls it.
+struct Quantity {
+    name: &'static str,
+    title: String,
+    unit: String,
+    /// Metric of the published figures, before `@1k`.
+    metric: &'static str,
+    published_unit: &'static str,
+    value: fn(&Bench) -> Option<f64>,
+    /// Value of a cell over that of the reference model at the same length.
+    ratio: fn(&Bench, &Bench) -> Option<f64>,
+    /// Divides a value into the unit.
+    size: f64,
+    decimals: fn(f64) -> usize,
+}
+
+/// Makes the tables of a session, beside the figures of `against`.
+pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
+    let grid = Grid::new(cells);
+    let largest = cells.iter().filter_map(Bench::peak_bytes).max();
+    let unit = ByteUnit::of(largest.unwrap_or(0) as f64);
+    let speed = Quantity {
+        name: "bench-speed",
+        title: "Training speed on byte-level text, steps/s (times transformer)".to_owned(),
+        unit: "steps/s".to_owned(),
+        metric: "steps_per_sec",
+        published_unit: "steps/s",
+        value: |cell| Some(cell.steps_per_second()?.median),
+        ratio: Bench::speed_over,
+        size: 1.0,
+        decimals,
+    };
+    let memory = Quantity {
+        name: "bench-memory",
+        title: format!(
+            "Peak memory of training on byte-level text, {} (times transformer)",
+            unit.name
+        ),
+        unit: unit.name.to_owned(),
+        metric: "peak_mem_gb",
+        published_unit: "GB",
+        value: |cell| cell.peak_bytes().map(|bytes| bytes as f64),
+        ratio: Bench::memory_over,
+        size: unit.bytes,
+        decimals: if unit.decimals == 2 { |_| 2 } else { |_| 1 },
+    };
+    vec![
+        grid.over_length(&speed, against),
+        grid.over_length(&memory, against),
+        grid.break_even(),
+        grid.rates(),
+        grid.costs(unit),
+    ]
+}
+
+/// The cells by model and length.
+pub(super) struct Grid<'a> {
+    pub(super) cells: &'a [Bench],
+    /// One cell of each model, in the order of the tables.
+    pub(super) models: Vec<&'a Bench>,
+    pub(super) lengths: Vec<usize>,
+}
+
+impl<'a> Grid<'a> {
+    fn new(cells: &'a [Bench]) -> Grid<'a> {
+        let mut models: Vec<&Bench> = Vec::new();
+        for cell in cells {
+            let known =
+                |other: &&Bench| (&other.model, &other.options) == (&cell.model, &cell.options);
+            if !models.iter().any(known) {
+                models.push(cell);
+            }
+        }
+        models.sort_by_key(|cell| (model_rank(&cell.model), cell.options.len()));
+        let mut lengths: Vec<usize> = cells.iter().map(|cell| cell.length).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        Grid {
+            cells,
+            models,
+            lengths,
+        }
+    }
+
+    pub(super) fn cell(&self, model: &Bench, length: usize) -> Option<&'a Bench> {
+        let same = |cell: &&Bench| {
+            (&cell.model, &cell.options, cell.length) == (&model.model, &model.options, length)
+        };
+        self.cells.iter().find(same)
+    }
+
+    pub(super) fn reference(&self, length: usize) -> Option<&'a Bench> {
+        let wanted = |cell: &&Bench| cell.is_reference() && cell.length == length;
+        self.cells.iter().find(wanted)
+    }
+
+    /// Models by lengths, the published figures below each model that has any.
+    fn over_length(&self, quantity: &Quantity, against: Option<&Source>) -> Table {
+        let mut columns = vec![Column::key("model"), Column::key("from")];
+        columns.extend(
+            self.lengths
+                .iter()
+                .map(|length| Column::value(length.to_string())),
+        );
+        let mut rows = Vec::new();
+        let mut suspects = Vec::new();
+        for model in &self.models {
+            let mut cells = vec![Cell::text(model.label()), Cell::text(MEASURED)];
+            cells.extend(self.lengths.iter().map(|length| {
+                self.cell(model, *length)
+                    .map_or_else(Cell::default, |cell| self.measured(quantity, cell))
+            }));
+            rows.push(Row::new(cells));
+            if let Some(source) = against.filter(|_| model.options.is_empty()) {
+                rows.extend(self.published(quantity, source, model, &mut suspects));
+            }
+        }
+        let mut notes = Vec::new();
+        if quantity.name == "bench-speed" {
+            notes.extend(self.protocol());
+        }
+        notes.extend(self.endings());
+        let shown = |row: &Row| row.cells.get(1).is_some_and(|from| from.text != MEASURED);
+        if let Some(source) = against.filter(|_| rows.iter().any(shown)) {
+            notes.extend(published_notes(quantity, source));
+        }
+        notes.extend(suspects);
+        Table {
+            name: quantity.name.to_owned(),
+            title: quantity.title.clone(),
+            unit: quantity.unit.clone(),
+            columns,
+            rows,
+            notes,
+        }
+    }
+
+    fn measured(&self, quantity: &Quantity, cell: &Bench) -> Cell {
+        let Some(value) = (quantity.value)(cell) else {
+            return Cell::with(cell.outcome.word(), "status", cell.outcome.word());
+        };
+        let value = value / quantity.size;
+        let ratio = self.reference(cell.length);
+        let ratio = ratio.and_then(|reference| (quantity.ratio)(cell, reference));
+        let mut text = format!("{value:.*}", (quantity.decimals)(value));
+        if let Some(ratio) = ratio {
+            text += &format!(" ({}×)", times(ratio));
+        }
+        Cell {
+            text,
+            fields: vec![
+                ("value", json!(value)),
+                ("ratio", json!(ratio)),
+                ("status", json!(null)),
+            ],
+        }
+    }
+
+    /// The published figures of a model, if there are any at these lengths.
+    fn published(
+        &self,
+        quantity: &Quantity,
+        source: &Source,
+        model: &Bench,
+        suspects: &mut Vec<String>,
+    ) -> Option<Row> {
+        let mut any = false;
+        let mut cells = vec![Cell::text(model.label()), Cell::text(source.alias)];
+        for length in &self.lengths {
+            let figure = |name: &str| figure(source, name, quantity.metric, *length);
+            let Some((figure, value)) = figure(&model.model) else {
+                cells.push(Cell::default());
+                continue;
+            };
+            any = true;
+            let ratio = figure_ratio(value, figure_of_reference(source, quantity, *length));
+            let mut text = value.to_string();
+            if !figure.defect.is_empty() {
+                text.push('*');
+                suspects.push(format!(
+                    "* {} at {length} in {}: {}.",
+                    model.label(),
+                    source.alias,
+                    figure.defect
+                ));
+            }
+            if let Some(ratio) = ratio {
+                text += &format!(" ({}×)", times(ratio));
+            }
+            cells.push(Cell {
+                text,
+                fields: vec![("value", json!(value)), ("ratio", json!(ratio))],
+            });
+        }
+        any.then(|| Row::new(cells))
+    }
+
+    /// How the numbers were measured.
+    fn protocol(&self) -> Vec<String> {
+        let Some(cell) = self.cells.first() else {
+            return Vec::new();
+        };
+        let measured = || {
+            let cells = self.cells.iter();
+            cells.filter(|cell| cell.outcome == Outcome::Measured)
+        };
+        let rounds = measured().map(|cell| cell.rounds.len()).max();
+        let steps = measured().map(|cell| cell.seconds().len());
+        let (least, most) = (steps.clone().min(), steps.max());
+        let mut notes = vec![format!(
+            "Recipe {}, batch {}, {}, {} threads, {}; {}.",
+            cell.recipe.name, cell.batch, cell.device, cell.threads, cell.precision, cell.host.cpu
+        )];
+        if let (Some(rounds), Some(least), Some(most)) = (rounds, least, most) {
+            let steps = match least == most {
+                true => grouped(least as u64),
+                false => format!("{} to {}", grouped(least as u64), grouped(most as u64)),
+            };
+            notes.push(format!(
+                "Medians over {steps} training steps in {rounds} rounds of one process each, models interleaved, the first {} \
+                 steps of each process left out; ratios are medians of ratios within a round.",
+                cell.warmup_steps
+            ));
+        }
+        notes
+    }
+
+    /// Why cells have no number.
+    fn endings(&self) -> Vec<String> {
+        let cells = self.cells.iter();
+        let failed = cells.filter(|cell| cell.outcome != Outcome::Measured);
+        failed
+            .map(|cell| format!("{} at {}: {}.", cell.label(), cell.length, cell.outcome))
+            .collect()
+    }
+}
+
+/// The published figure for a length, given in units of 1024 or 1000 tokens there.
+fn figure(
+    source: &Source,
+    model: &str,
+    metric: &str,
+    length: usize,
+) -> Option<(&'static Figure, f64)> {
+    let thousands = [1024, 1000]
+        .into_iter()
+        .find(|unit| length.is_multiple_of(*unit))?;
+    let metric = format!("{metric}@{}k", length / thousands);
+    let figure = source.cell(model, "text_speed", &metric)?;
+    Some((figure, figure.value?))
+}
+
+fn figure_of_reference(source: &Source, quantity: &Quantity, length: usize) -> Option<f64> {
+    let (_, value) = figure(source, super::REFERENCE, quantity.metric, length)?;
+    Some(value)
+}
+
+fn figure_ratio(value: f64, reference: Option<f64>) -> Option<f64> {
+    reference.map(|reference| value / reference)
+}
+
+/// What to know before comparing with the published rows.
+fn published_notes(quantity: &Quantity, source: &Source) -> Option<String> {
+    let figures = source.figures.iter().copied();
+    let mut figures = figures.filter(|figure| figure.task == "text_speed");
+    let found = figures.find(|figure| figure.metric.starts_with(quantity.metric))?;
+    Some(format!(
+        "{}: {}, {}. Another machine, and another size unless the recipe is its own: compare ratios.",
+        source.alias, quantity.published_unit, found.notes
+    ))
+}
+
+/// A ratio with two significant digits or more.
+pub(super) fn times(ratio: f64) -> String {
+    let decimals = match ratio {
+        ratio if ratio >= 9.95 => 0,
+        ratio if ratio >= 0.095 => 2,
+        _ => 3,
+    };
+    format!("{ratio:.decimals$}")
+}
