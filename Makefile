@@ -37,6 +37,28 @@ sanitize:
 table:
 	cargo run --release --locked -p lra -- report
 
+# What the regression check is held against, how much relative speed a cell may lose in runs of milliseconds, how the
+# verdicts are shown, and the program.
+BASELINE ?= results/baselines/smoke.csv
+SPEED ?= 0.5
+CHECK ?=
+LRA ?= cargo run --quiet --release --locked -p lra --
+MATRIX := target/regression
+
+.PHONY: matrix
+matrix:
+	rm -rf $(MATRIX)/runs
+	$(LRA) sweep --tasks listops,pathfinder,image:synthetic --models all --recipe smoke --threads 2 \
+		--data $(MATRIX)/data --out $(MATRIX)/runs
+
+## The smoke matrix, all models on three tasks, held against its baseline: minutes
+regression: matrix
+	$(LRA) check $(MATRIX)/runs --baseline $(BASELINE) --speed-threshold $(SPEED) $(CHECK)
+
+## The smoke matrix becomes the baseline
+baseline: matrix
+	$(LRA) check $(MATRIX)/runs --baseline $(BASELINE) --update
+
 ## The binary for NVIDIA GPUs, target/cuda/release/lra; needs no GPU, driver or toolkit to build
 cuda:
 	lra/cuda/build.sh
