@@ -269,7 +269,7 @@ pub struct ReportArgs {
     /// Write every chart into a folder too, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     pub charts: Option<PathBuf>,
-    /// Put the tables between the markers of a Markdown file instead of printing them
+    /// Put the tables between the markers of a Markdown file instead of printing them: --table, else all that have markers
     #[arg(long, value_name = "FILE")]
     pub splice: Option<PathBuf>,
     /// Fail if a folder holds a damaged record

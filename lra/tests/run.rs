@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::fs;
+
 use common::{Place, TINY};
 use serde_json::Value;
 
@@ -25,6 +27,21 @@ fn every_model_goes_from_the_command_line_to_the_table() {
             "{text}"
         );
     }
+    // The tables that a page has markers for, and no others.
+    let page = place.path().join("page.md");
+    let marker = |name: &str| format!("<!-- lra:{name} -->\n<!-- /lra:{name} -->\n");
+    fs::write(&page, marker("speed") + &marker("comparison")).unwrap();
+    place.ok("report --splice page.md");
+    let text = fs::read_to_string(&page).unwrap();
+    for found in [
+        "**Training speed",
+        "| synthesizer",
+        "recipe smoke",
+        "not comparable",
+    ] {
+        assert!(text.contains(found), "{found}: {text}");
+    }
+    assert!(!text.contains("Peak memory"), "{text}");
 }
 
 #[test]

@@ -44,6 +44,15 @@ pub fn splice_file(path: &Path, name: &str, replacement: &str) -> Result<bool> {
     Ok(true)
 }
 
+/// The names of all opening markers of a file.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn marked(path: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    Ok(names(&text).into_iter().map(str::to_owned).collect())
+}
+
 /// Where the marker stands, if it stands exactly once.
 fn only(text: &str, marker: &str) -> Result<usize> {
     let mut places = text.match_indices(marker).map(|(place, _)| place);

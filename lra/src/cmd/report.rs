@@ -17,9 +17,11 @@ use crate::{cmd, host};
 /// Runs the command.
 pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     let loaded = cmd::load(&arguments.dir, arguments.strict)?;
-    let kinds = arguments
-        .table
-        .map_or(Kind::USUAL.to_vec(), |kind| vec![kind]);
+    let kinds = match (arguments.table, &arguments.splice) {
+        (Some(kind), _) => vec![kind],
+        (None, Some(file)) => marked(file)?,
+        (None, None) => Kind::USUAL.to_vec(),
+    };
     let tables = make(&kinds, &loaded.records, &arguments.against)?;
     if let Some(folder) = &arguments.charts {
         draw(&charts(&loaded), folder)?;
@@ -61,6 +63,17 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
         Some(file) => results::write(file, text.as_bytes()).class(Class::Data)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The tables that a file has markers for. Without any, the usual ones: the missing marker will be named.
+fn marked(file: &Path) -> Result<Vec<Kind>> {
+    let names = splice::marked(file).class(Class::Data)?;
+    let mut kinds = Kind::ALL.to_vec();
+    kinds.retain(|kind| names.contains(&kind.to_string()));
+    Ok(match kinds.is_empty() {
+        true => Kind::USUAL.to_vec(),
+        false => kinds,
+    })
 }
 
 /// All charts that the records make.
