@@ -263,6 +263,9 @@ pub struct ReportArgs {
     /// How to write the tables: text, markdown, csv, json, latex or html (one page with charts, opens offline)
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
+    /// Session of `lra bench` to show in pages, charts and splices [default: the latest under DIR/bench]
+    #[arg(long, value_name = "FILE")]
+    pub bench: Option<PathBuf>,
     /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use results::bench::Bench;
 use results::chart::{self, Chart};
 use results::page::Page;
 use results::store::Loaded;
@@ -17,29 +18,24 @@ use crate::{cmd, host};
 /// Runs the command.
 pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     let loaded = cmd::load(&arguments.dir, arguments.strict)?;
-    let kinds = match (arguments.table, &arguments.splice) {
-        (Some(kind), _) => vec![kind],
-        (None, Some(file)) => marked(file)?,
-        (None, None) => Kind::USUAL.to_vec(),
-    };
-    let tables = make(&kinds, &loaded.records, &arguments.against)?;
+    let bench = benchmark(arguments)?;
     if let Some(folder) = &arguments.charts {
-        draw(&charts(&loaded), folder)?;
+        draw(&charts(&loaded, &bench), folder)?;
     }
     if let Some(file) = &arguments.splice {
-        for table in tables {
-            let name = table.name.clone();
-            splice::splice_file(file, &name, &Format::Markdown.render(&[table]))
-                .class(Class::Data)?;
-        }
+        splice_into(file, arguments, &loaded, &bench)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let usual = arguments
+        .table
+        .map_or(Kind::USUAL.to_vec(), |kind| vec![kind]);
+    let mut tables = make(&usual, &loaded.records, &arguments.against)?;
     let text = match arguments.format {
         Format::Html => {
-            let mut tables = tables;
             if arguments.table.is_none() {
                 let more = [Kind::Averages, Kind::Comparison];
                 tables.extend(make(&more, &loaded.records, &arguments.against)?);
+                tables.extend(bench_tables(&bench, &arguments.against)?);
                 tables.retain(|table| !table.rows.is_empty());
             }
             let page = Page {
@@ -51,7 +47,7 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
                     host::now()
                 ),
                 tables,
-                charts: charts(&loaded),
+                charts: charts(&loaded, &bench),
                 records: &loaded.records,
             };
             page.render().class(Class::Run)?
@@ -65,21 +61,61 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The tables that a file has markers for. Without any, the usual ones: the missing marker will be named.
-fn marked(file: &Path) -> Result<Vec<Kind>> {
-    let names = splice::marked(file).class(Class::Data)?;
-    let mut kinds = Kind::ALL.to_vec();
-    kinds.retain(|kind| names.contains(&kind.to_string()));
-    Ok(match kinds.is_empty() {
-        true => Kind::USUAL.to_vec(),
-        false => kinds,
-    })
+/// Replaces the tables that a file has markers for. Without any, the missing marker is named.
+fn splice_into(
+    file: &Path,
+    arguments: &ReportArgs,
+    loaded: &Loaded,
+    bench: &[Bench],
+) -> Result<()> {
+    let kinds = arguments
+        .table
+        .map_or(Kind::ALL.to_vec(), |kind| vec![kind]);
+    let mut tables = make(&kinds, &loaded.records, &arguments.against)?;
+    if arguments.table.is_none() {
+        tables.extend(bench_tables(bench, &arguments.against)?);
+        let marked = splice::marked(file).class(Class::Data)?;
+        if tables.iter().any(|table| marked.contains(&table.name)) {
+            tables.retain(|table| marked.contains(&table.name));
+        }
+    }
+    for table in tables {
+        let name = table.name.clone();
+        let text = Format::Markdown.render(&[table]);
+        splice::splice_file(file, &name, &text).class(Class::Data)?;
+    }
+    Ok(())
 }
 
-/// All charts that the records make.
-fn charts(loaded: &Loaded) -> Vec<Chart> {
+/// The session of `lra bench` to show: the one named, else the latest under the folder of runs, else none.
+fn benchmark(arguments: &ReportArgs) -> Result<Vec<Bench>> {
+    let latest = || {
+        let entries = std::fs::read_dir(arguments.dir.join("bench")).ok()?;
+        let files = entries.flatten().map(|entry| entry.path());
+        // A session's name begins with its date.
+        files
+            .filter(|file| file.extension().is_some_and(|ending| ending == "jsonl"))
+            .max()
+    };
+    match arguments.bench.clone().or_else(latest) {
+        Some(file) => results::bench::read(&file).class(Class::Data),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn bench_tables(bench: &[Bench], against: &str) -> Result<Vec<Table>> {
+    if bench.is_empty() {
+        return Ok(Vec::new());
+    }
+    let source = published::source(against).class(Class::Usage)?;
+    Ok(results::bench::tables(bench, Some(source)))
+}
+
+/// All charts that the records and a benchmark make.
+fn charts(loaded: &Loaded, bench: &[Bench]) -> Vec<Chart> {
     let mut charts = chart::bubbles(&loaded.records);
     charts.extend(chart::curves(loaded));
+    charts.extend(chart::lengths(bench));
     charts
 }
 

@@ -17,7 +17,13 @@ pub fn lengths(cells: &[Bench]) -> Vec<Chart> {
     .collect()
 }
 
-fn chart(name: &str, what: &str, unit: &str, cells: &[Bench], cost: impl Fn(&Bench) -> Option<f64>) -> Chart {
+fn chart(
+    name: &str,
+    what: &str,
+    unit: &str,
+    cells: &[Bench],
+    cost: impl Fn(&Bench) -> Option<f64>,
+) -> Chart {
     let mut labels: Vec<String> = Vec::new();
     for cell in cells {
         if !labels.contains(&cell.label()) {
@@ -31,7 +37,11 @@ fn chart(name: &str, what: &str, unit: &str, cells: &[Bench], cost: impl Fn(&Ben
         let mut points: Vec<(f64, f64)> = Vec::new();
         for cell in same {
             // A form of a model beside its default needs a sign of its own.
-            rank = if cell.options.is_empty() { model_rank(&cell.model) } else { labels.len() + order };
+            rank = if cell.options.is_empty() {
+                model_rank(&cell.model)
+            } else {
+                labels.len() + order
+            };
             points.extend(cost(cell).map(|cost| (cell.length as f64, cost)));
         }
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -50,7 +60,10 @@ fn chart(name: &str, what: &str, unit: &str, cells: &[Bench], cost: impl Fn(&Ben
         });
     }
     let machine = cells.first().map(|cell| {
-        format!("{}, {} threads, batch {}.", cell.host.cpu, cell.threads, cell.batch)
+        format!(
+            "{}, {} threads, batch {}.",
+            cell.host.cpu, cell.threads, cell.batch
+        )
     });
     Chart {
         name: format!("lengths-{name}"),
@@ -87,7 +100,9 @@ mod tests {
     #[test]
     fn slopes_of_powers() {
         let power = |exponent: f64| -> Vec<(f64, f64)> {
-            [1024.0, 2048.0, 3072.0, 4096.0].map(|length: f64| (length, 0.3 * length.powf(exponent))).to_vec()
+            [1024.0, 2048.0, 3072.0, 4096.0]
+                .map(|length: f64| (length, 0.3 * length.powf(exponent)))
+                .to_vec()
         };
         for exponent in [1.0, 1.5, 2.0] {
             assert!((slope(&power(exponent)).unwrap() - exponent).abs() < 1e-12);

@@ -4,9 +4,11 @@
 
 mod draw;
 mod figures;
+mod lengths;
 mod scale;
 
 pub use figures::{bubbles, curves};
+pub use lengths::{lengths, slope};
 pub use scale::Scale;
 
 use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBackend};
