@@ -57,6 +57,7 @@ regression: matrix
 
 ## The smoke matrix becomes the baseline
 baseline: matrix
+	mkdir -p $(dir $(BASELINE))
 	$(LRA) check $(MATRIX)/runs --baseline $(BASELINE) --update
 
 ## The binary for NVIDIA GPUs, target/cuda/release/lra; needs no GPU, driver or toolkit to build

@@ -169,6 +169,14 @@ impl Key {
         }
     }
 
+    /// The task, and whether a stand-in was learned in its place.
+    pub(super) fn question(&self) -> String {
+        match self.source.as_str() {
+            "synthetic" => format!("{} (synthetic)", self.task),
+            _ => self.task.clone(),
+        }
+    }
+
     /// Whether two cells differ in nothing but the model, so that their speeds may be set in a ratio.
     pub(super) fn same_but_for_the_model(&self, other: &Key) -> bool {
         (&self.task, &self.source, &self.protocol, &self.recipe)

@@ -48,7 +48,7 @@ pub fn table(check: &Check) -> Table {
     columns.extend(Aspect::ALL.map(|aspect| Column::value(aspect.word())));
     columns.push(Column::text("verdict"));
     let rows = cells.iter().map(|cell| {
-        let mut shown = vec![Cell::text(&cell.key.task), Cell::text(&cell.key.model)];
+        let mut shown = vec![Cell::text(cell.key.question()), Cell::text(&cell.key.model)];
         shown.extend(varying.iter().map(|(_, of)| Cell::text(of(&cell.key))));
         match cell.findings.is_empty() {
             true => shown.extend(Aspect::ALL.map(|_| Cell::default())),
