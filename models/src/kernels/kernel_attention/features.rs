@@ -208,6 +208,12 @@ impl Kernel for Highest<'_> {
     }
 }
 
+/// e^(p - less) + ε. A function, not a closure: only what is inlined has the vector instructions.
+#[inline(always)]
+fn feature<S: Lanes>(s: S, p: S::f32s, less: S::f32s, epsilon: S::f32s) -> S::f32s {
+    s.add_f32s(exp(s, s.sub_f32s(p, less)), epsilon)
+}
+
 #[inline(always)]
 fn largest<S: Lanes>(s: S, row: &[f32]) -> f32 {
     let (row, tail) = S::as_simd_f32s(row);
@@ -240,13 +246,12 @@ impl Features for Favor<'_> {
             };
             let less = s.splat_f32s(square * directions.half() + shift);
             let epsilon = s.splat_f32s(directions.epsilon);
-            let feature = |p| s.add_f32s(exp(s, s.sub_f32s(p, less)), epsilon);
             let (row, tail) = S::as_mut_simd_f32s(row);
             for x in row.iter_mut() {
-                *x = feature(*x);
+                *x = feature(s, *x, less, epsilon);
             }
             if !tail.is_empty() {
-                let last = feature(s.partial_load_f32s(tail));
+                let last = feature(s, s.partial_load_f32s(tail), less, epsilon);
                 s.partial_store_f32s(tail, last);
             }
         }
