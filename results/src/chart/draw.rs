@@ -26,8 +26,10 @@ const COLOURS: [RGBColor; 12] = [
 
 /// Radius of the largest bubble in pixels.
 const BUBBLE: f64 = 26.0;
-/// Pixels at the right for the names of the lines.
-const LEGEND: i32 = 170;
+/// Opacity of bubbles, which may lie upon each other.
+const OPACITY: f64 = 0.55;
+/// Pixels at the right for the names of the series.
+const LEGEND: i32 = 230;
 
 type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 
@@ -35,9 +37,8 @@ type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType
 pub(super) fn chart<B: DrawingBackend>(area: &DrawingArea<B, Shift>, chart: &Chart) -> Drawn<B> {
     fonts();
     area.fill(&WHITE)?;
-    let lines = chart.series.iter().any(|series| series.form == Form::Line);
     let width = area.dim_in_pixel().0 as i32;
-    let (plot, legend) = area.split_horizontally(width - if lines { LEGEND } else { 20 });
+    let (plot, legend) = area.split_horizontally(width - LEGEND);
 
     let placed: Vec<(&Series, Vec<(f64, f64)>)> = chart
         .series
@@ -88,33 +89,25 @@ pub(super) fn chart<B: DrawingBackend>(area: &DrawingArea<B, Shift>, chart: &Cha
                 let radius = (BUBBLE * share.clamp(0.01, 1.0).sqrt()).round() as i32;
                 let discs = points.iter();
                 context.draw_series(
-                    discs.map(|point| Circle::new(*point, radius, colour.mix(0.45).filled())),
+                    discs.map(|point| Circle::new(*point, radius, colour.mix(OPACITY).filled())),
                 )?;
-                let names = points.iter();
-                context.draw_series(names.map(|point| {
-                    EmptyElement::at(*point)
-                        + Text::new(
-                            series.name.clone(),
-                            (radius + 3, -7),
-                            (FAMILY, 13).into_font(),
-                        )
-                }))?;
             }
         }
     }
-    if lines {
-        names(&legend, chart)?;
-    }
-    Ok(())
+    names(&legend, chart)
 }
 
-/// The names of the lines, from the top.
+/// The names of the series, from the top.
 fn names<B: DrawingBackend>(area: &DrawingArea<B, Shift>, chart: &Chart) -> Drawn<B> {
     for (index, series) in chart.series.iter().enumerate() {
         let y = 48 + 22 * index as i32;
         let colour = COLOURS[series.rank % COLOURS.len()];
-        area.draw(&PathElement::new([(0, y), (26, y)], colour.stroke_width(2)))?;
-        area.draw(&marker((13, y), series.rank))?;
+        if series.form == Form::Line {
+            area.draw(&PathElement::new([(0, y), (26, y)], colour.stroke_width(2)))?;
+            area.draw(&marker((13, y), series.rank))?;
+        } else {
+            area.draw(&Circle::new((13, y), 8, colour.mix(OPACITY).filled()))?;
+        }
         area.draw(&Text::new(
             series.name.clone(),
             (32, y - 7),

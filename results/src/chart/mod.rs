@@ -16,7 +16,7 @@ use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBacke
 use crate::{Error, Result};
 
 /// Width of a drawing in pixels.
-const WIDTH: u32 = 860;
+const WIDTH: u32 = 920;
 /// Height of a drawing in pixels.
 const HEIGHT: u32 = 440;
 
@@ -74,7 +74,7 @@ pub struct Series {
 pub enum Form {
     /// A line with a marker at each point.
     Line,
-    /// A disc with its name beside it; the area is this share of the largest disc's.
+    /// A disc; the area is this share of the largest disc's.
     Bubble(f64),
 }
 

@@ -78,7 +78,8 @@ pub fn table(check: &Check) -> Table {
         let remark = cell.remark.as_ref()?;
         Some(format!(
             "{} on {}: {remark}.",
-            cell.key.model, cell.key.task
+            cell.key.model,
+            cell.key.question()
         ))
     });
     notes.extend(remarks);
