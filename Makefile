@@ -29,9 +29,8 @@ bench-peers:
 ## The kernels' own tests under valgrind, which sees any access beyond the heap's blocks. It has no AVX-512, so the AVX2 and
 ## portable paths run
 sanitize:
-	cargo test --locked -p lra-models --lib --no-run
-	valgrind --quiet --error-exitcode=1 --leak-check=no --fair-sched=yes \
-	  $$(ls -t target/debug/deps/lra_models-* | grep -v '\.d$$' | head -1) kernels::
+	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --quiet --error-exitcode=1 --leak-check=no --fair-sched=yes" \
+		cargo test --locked -p lra-models --lib kernels::
 
 ## Tables of all runs under runs/
 table:

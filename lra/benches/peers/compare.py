@@ -44,13 +44,15 @@ def ours(arguments, model, length, sizes):
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.lra, "bench", "--models", model, "--lengths", str(length), "--json"]
         command += ["--batch", str(sizes["batch"]), "--rounds", "1", "--quiet", "--out", folder]
-        command += ["--per-round", f"{arguments.seconds}s", "--threads", str(arguments.threads)]
+        command += ["--per-round", f"{round(1000 * arguments.seconds)}ms", "--threads", str(arguments.threads)]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise RuntimeError(answer.stderr.strip())
     (cell,) = json.loads(answer.stdout)
+    if not cell["rounds"]:
+        raise RuntimeError(json.dumps(cell["outcome"]))
     return cell["rounds"][0]
 
 
