@@ -236,8 +236,10 @@ impl DotProduct {
 impl Mixer for Synthesizer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
-        if let (true, Synthetic::Random(scores)) = (kernels::supports(x), &self.scores) {
-            return self.forward_fused(x, scores, context);
+        if kernels::supports(x)
+            && let Some(scores) = self.scores.fixed(length)?
+        {
+            return self.forward_fused(x, &scores, context);
         }
         let v = self.heads(&self.value.forward(x)?)?; // (B, H, L, E)
         let scores = self.scores(x)?;
@@ -266,26 +268,29 @@ impl Mixer for Synthesizer {
 }
 
 impl Synthetic {
+    /// S where it is the same for every input, (H, N, N) with N at least `length`.
+    fn fixed(&self, length: usize) -> Result<Option<Tensor>> {
+        Ok(match self {
+            Self::Random(scores) => Some(scores.clone()),
+            Self::FactorisedRandom(left, right) => Some(product(left, right, length)?),
+            Self::Dense(_) | Self::FactorisedDense(..) => None,
+        })
+    }
+
     /// S (B or 1, H, L, L).
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let (_, length, _) = x.dims3()?;
-        Ok(match self {
-            Self::Random(scores) => scores
-                .narrow(1, 0, length)?
-                .narrow(2, 0, length)?
-                .unsqueeze(0)?,
-            Self::FactorisedRandom(left, right) => {
-                let first = |x: &Tensor| x.narrow(1, 0, length)?.contiguous();
-                first(left)?.matmul(&first(right)?.t()?)?.unsqueeze(0)?
-            }
-            Self::Dense(dense) => dense.forward(x)?.narrow(3, 0, length)?,
+        let scores = match self {
+            Self::Random(scores) => scores.narrow(1, 0, length)?.unsqueeze(0)?,
+            Self::FactorisedRandom(left, right) => product(left, right, length)?.unsqueeze(0)?,
+            Self::Dense(dense) => dense.forward(x)?,
             Self::FactorisedDense(slow, fast) => {
                 let slow = slow.forward(x)?.unsqueeze(4)?; // (B, H, L, N / m, 1)
                 let fast = fast.forward(x)?.unsqueeze(3)?; // (B, H, L, 1, m)
-                let scores = slow.broadcast_mul(&fast)?.flatten_from(3)?;
-                scores.narrow(3, 0, length)?
+                slow.broadcast_mul(&fast)?.flatten_from(3)?
             }
-        })
+        };
+        Ok(scores.narrow(3, 0, length)?)
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -298,6 +303,12 @@ impl Synthetic {
             Self::FactorisedDense(slow, fast) => slow.flops(length) + fast.flops(length),
         }
     }
+}
+
+/// The first `length` rows of P and Q (H, N, K) to P Qᵀ (H, L, L).
+fn product(left: &Tensor, right: &Tensor, length: usize) -> Result<Tensor> {
+    let first = |x: &Tensor| x.narrow(1, 0, length)?.contiguous();
+    Ok(first(left)?.matmul(&first(right)?.t()?)?)
 }
 
 /// Columns of the two factors: ⌈N / m⌉ and m, with m = ⌈√N⌉.
