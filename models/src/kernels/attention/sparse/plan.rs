@@ -265,15 +265,4 @@ impl Plan {
             longest(&mut self.keys.iter().map(|block| &block.places)),
         )
     }
-
-    /// Pairs of query and key that are computed.
-    #[must_use]
-    pub fn pairs(&self) -> usize {
-        let keys = |tile: &Tile| self.keys[tile.keys].places.len();
-        let pairs = |block: &QueryBlock| {
-            let tiles = &self.tiles[block.tiles.clone()];
-            block.places.len() * tiles.iter().map(keys).sum::<usize>()
-        };
-        self.queries.iter().map(pairs).sum()
-    }
 }
