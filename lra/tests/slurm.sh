@@ -12,6 +12,7 @@ daemons=""
 finish() {
     code=$?
     for pid in $daemons; do kill "$pid" 2>/dev/null || true; done
+    wait
     if [ "$code" -ne 0 ]; then
         tail -n 20 "$place"/*.log 2>/dev/null || true
     fi
@@ -22,13 +23,14 @@ trap finish EXIT
 
 chmod 755 "$place"
 mkdir "$place/munge" "$place/state" "$place/spool" "$place/work"
-chmod 700 "$place/munge"
+chmod 711 "$place/munge"
 
 # A key and a daemon of our own, so that an installed munge is left alone.
 dd if=/dev/urandom of="$place/munge/key" bs=1024 count=1 2>/dev/null
 chmod 400 "$place/munge/key"
 munged --foreground --force --num-threads=2 --key-file="$place/munge/key" --socket="$place/munge/socket" \
-    --pid-file="$place/munge/pid" --log-file="$place/munge/log" --seed-file="$place/munge/seed" &
+    --pid-file="$place/munge/pid" --log-file="$place/munge/log" --seed-file="$place/munge/seed" \
+    > "$place/munged.log" 2>&1 &
 daemons="$daemons $!"
 
 cat > "$place/slurm.conf" <<CONF
