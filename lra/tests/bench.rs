@@ -6,6 +6,7 @@ mod common;
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 use std::{fs, thread};
 
 use common::{Place, child_of, err, kill};
@@ -108,7 +109,7 @@ fn a_time_limit_is_a_cell() {
 #[test]
 fn a_killed_process_is_a_cell() {
     let place = Place::new();
-    let bench = place
+    let mut bench = place
         .command(
             "bench --recipe smoke --batch 64 --rounds 1 --per-round 60s --lengths 4096 --memory-limit 4G \
              --models transformer --quiet",
@@ -117,14 +118,14 @@ fn a_killed_process_is_a_cell() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let parent = bench.id();
-    let killer = thread::spawn(move || {
-        // The first child measures matrix products, the second one the cell.
-        let first = child_of(parent, &[]);
-        kill(child_of(parent, &[first]), libc::SIGKILL);
-    });
+    // The first child measures matrix products, the second one the cell; neither lives long.
+    while bench.try_wait().unwrap().is_none() {
+        if let Some(child) = child_of(bench.id()) {
+            kill(child, libc::SIGKILL);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
     let output = bench.wait_with_output().unwrap();
-    killer.join().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", err(&output));
     let cells = cells(&place);
     assert_eq!(cells[0]["outcome"]["status"], "failed");

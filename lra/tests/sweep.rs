@@ -186,7 +186,6 @@ fn an_interrupted_sweep_goes_on_where_it_stopped() {
 fn a_killed_run_is_a_failure_that_the_next_sweep_takes_up() {
     let place = Place::new();
     let sweep = start(place.command(LONG));
-    let child = child_of(sweep.id(), &[]);
     let folder = place.path().join("runs");
     let saved = || {
         let mut folders = fs::read_dir(&folder).ok()?;
@@ -200,7 +199,7 @@ fn a_killed_run_is_a_failure_that_the_next_sweep_takes_up() {
         )
     };
     until("a checkpoint is written", || saved() == Some(true));
-    kill(child, libc::SIGKILL);
+    kill(child_of(sweep.id()).unwrap(), libc::SIGKILL);
     let output = sweep.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", err(&output));
     assert!(err(&output).contains("signal: 9"), "{}", err(&output));

@@ -230,8 +230,8 @@ impl<'a> Grid<'a> {
                 false => format!("{} to {}", grouped(least as u64), grouped(most as u64)),
             };
             notes.push(format!(
-                "Medians over {steps} training steps in {rounds} rounds of one process each, models interleaved, the first {} \
-                 steps of each process left out; ratios are medians of ratios within a round.",
+                "Medians over {steps} training steps in {rounds} rounds of one process each, the first {} of each process \
+                 left out; models take turns; ratios are medians of ratios within a round.",
                 cell.warmup_steps
             ));
         }
