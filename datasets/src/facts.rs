@@ -12,11 +12,14 @@ pub(crate) fn check(manifest: &Manifest, known: &[Fact]) -> Vec<Check> {
             Some(known) if known.value == fact.value => {
                 Check::new(name, true, format!("{}, as published", fact.value))
             }
-            Some(known) => Check::new(
-                name,
-                manifest.partial,
-                format!("{} instead of {}", fact.value, known.value),
-            ),
+            Some(known) => {
+                let published = match manifest.partial {
+                    true => "a part of the published",
+                    false => "instead of",
+                };
+                let detail = format!("{}, {published} {}", fact.value, known.value);
+                Check::new(name, manifest.partial, detail)
+            }
             None => Check::new(name, true, fact.value.clone()),
         }
     };

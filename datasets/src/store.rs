@@ -48,9 +48,43 @@ impl Store {
         self.root.join("store").join(name)
     }
 
-    /// Where published files of `task` are looked for.
+    /// The folder for published files of `task`.
     pub fn raw(&self, task: &dyn Task) -> PathBuf {
         self.root.join("raw").join(task.about().name)
+    }
+
+    /// Where a build looks for published files of `task` that is not told: their folder, or where the last build that
+    /// was told found them. Nothing, if they are in neither place.
+    pub fn found(&self, task: &dyn Task) -> Option<PathBuf> {
+        let folder = self.raw(task);
+        // What a broken download left is not a published file yet.
+        let whole = |item: std::io::Result<fs::DirEntry>| {
+            item.is_ok_and(|item| !item.file_name().to_string_lossy().contains(".part"))
+        };
+        if fs::read_dir(&folder).is_ok_and(|mut items| items.any(whole)) {
+            return Some(folder);
+        }
+        let told = fs::read_to_string(self.note_of(task)).ok()?;
+        Some(PathBuf::from(told.trim_end())).filter(|path| path.exists())
+    }
+
+    /// Remembers where published files of `task` lie, so that data of other options is built from the same.
+    fn note(&self, task: &dyn Task, raw: &Path) -> Result<()> {
+        let note = self.note_of(task);
+        let folder = parent(&note);
+        fs::create_dir_all(folder).map_err(io("create", folder))?;
+        let raw = raw.canonicalize().map_err(io("find", raw))?;
+        // A path that is not text is not worth a note.
+        match raw.to_str() {
+            Some(path) => fs::write(&note, format!("{path}\n")).map_err(io("write", &note)),
+            None => Ok(()),
+        }
+    }
+
+    fn note_of(&self, task: &dyn Task) -> PathBuf {
+        self.root
+            .join("raw")
+            .join(format!("{}.from", task.about().name))
     }
 
     /// Opens an entry.
@@ -72,7 +106,7 @@ impl Store {
     }
 
     /// Opens an entry, and builds it first where it does not exist. `from` is the folder with the published files;
-    /// by default [`raw`](Self::raw).
+    /// by default those [`found`](Self::found).
     ///
     /// # Errors
     /// As [`open`](Self::open), and whatever keeps it from being built.
@@ -168,18 +202,19 @@ impl Store {
     ) -> Result<()> {
         let begun = Instant::now();
         let key = task.identity(key);
+        let source = key.source;
         let shape = task.shape(&key.options)?;
         let work = Scratch::create(beside(folder, ".building-"))?;
         let replaced = Scratch::create(beside(folder, ".replaced-"))?;
 
         let mut sink = Sink::create(&work.0, task.about(), shape.max_length)?;
-        let raw = self.raw(task);
+        let found = self.found(task).unwrap_or_else(|| self.raw(task));
         let parts = parts_of(folder);
         let request = Request {
             source: key.source,
             protocol: key.protocol,
             options: &key.options,
-            raw: from.unwrap_or(&raw),
+            raw: from.unwrap_or(&found),
             progress,
             parts: &parts,
         };
@@ -214,7 +249,10 @@ impl Store {
         fs::rename(&work.0, folder).map_err(io("create", folder))?;
         sync_folder(parent(folder))?;
         parts.discard();
-        Ok(())
+        match (from, source) {
+            (Some(raw), Source::Official) => self.note(task, raw),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -241,9 +279,7 @@ fn fill(task: &dyn Task, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
             };
             Error::Unusable {
                 problem: Box::new(problem),
-                remedy: format!(
-                    "{fetch}name other ones: lra data make {name} --from FOLDER or ARCHIVE"
-                ),
+                remedy: format!("{fetch}name other ones: lra data make {name} --from PATH"),
             }
         }
         other => other,

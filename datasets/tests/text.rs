@@ -352,6 +352,26 @@ fn wrong_parquet_files_are_refused() {
 }
 
 #[test]
+fn files_named_once_are_found_again() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(&root.path().join("data"));
+    let archive = raw::file(root.path(), "copy.tar", &raw::tar(&reviews()));
+    let key = official(Protocol::Clean);
+    store
+        .open_or_build(&Text, &key, Some(&archive), &())
+        .unwrap();
+    let mut shorter = key.clone();
+    shorter.options["max_length"] = json!(64);
+    let splits = store.open_or_build(&Text, &shorter, None, &()).unwrap();
+    assert_eq!(splits.manifest.label, "text@64");
+    // Where they are gone, the folder for them is named.
+    std::fs::remove_file(&archive).unwrap();
+    shorter.options["max_length"] = json!(32);
+    let error = store.open_or_build(&Text, &shorter, None, &()).unwrap_err();
+    assert!(error.to_string().contains("raw/text"), "{error}");
+}
+
+#[test]
 fn raw_files_are_verified_without_a_store() {
     let root = tempfile::tempdir().unwrap();
     let data = root.path().join("data");
@@ -364,7 +384,7 @@ fn raw_files_are_verified_without_a_store() {
     let text = fine.to_string();
     assert!(fine.passed(), "{text}");
     assert!(
-        text.contains("60 negative, 60 positive instead of 12500"),
+        text.contains("60 negative, 60 positive, a part of the published 12500"),
         "{text}"
     );
     assert!(

@@ -77,7 +77,7 @@ fn raw_files_are_official_data_and_are_verified_where_they_lie() {
     reviews(&place);
     let said = place.ok("data verify text --from reviews");
     assert!(
-        said.contains("raw files: train: reviews") && said.contains("instead of"),
+        said.contains("raw files: train: reviews") && said.contains("a part of"),
         "{said}"
     );
     assert_eq!(fs::read_dir(place.path().join("data")).unwrap().count(), 0);

@@ -131,9 +131,9 @@ fn missing(store: &Store, task: &'static dyn Task, entries: &[Entry]) -> Vec<Mis
             };
             let make = key.make_command(task);
             let (state, command) = match source {
-                Source::Official if has_files(store, task) => ("not built yet", make),
+                Source::Official if store.found(task).is_some() => ("not built yet", make),
                 Source::Official if task.remote().is_empty() => {
-                    let make = format!("lra data make {} --from FOLDER or ARCHIVE", about.name);
+                    let make = format!("lra data make {} --from PATH", about.name);
                     ("not here", make)
                 }
                 Source::Official => ("not here", format!("lra data fetch {}", about.name)),
@@ -148,14 +148,4 @@ fn missing(store: &Store, task: &'static dyn Task, entries: &[Entry]) -> Vec<Mis
             }
         })
         .collect()
-}
-
-/// Whether something lies where published files of the task are looked for.
-fn has_files(store: &Store, task: &dyn Task) -> bool {
-    let items = std::fs::read_dir(store.raw(task));
-    items.is_ok_and(|items| {
-        items
-            .flatten()
-            .any(|item| !item.file_name().to_string_lossy().contains(".part"))
-    })
 }
