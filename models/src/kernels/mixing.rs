@@ -1,7 +1,7 @@
 //! Blocks of positions as weighted sums of blocks: y_bush = Σ_w P_bhuw x_bwsh for block u of example b, place s within
 //! the block and head h. What Sinkhorn attention calls sorting; also with P far from a permutation.
 //!
-//! dx_bwsh = Σ_u P_bhuw dy_bush and dP_bhuw = Σ_s dy_bush·x_bwsh, a sum that one task takes in the order of s.
+//! dx_bwsh = Σ_u P_bhuw dy_bush and dP_bhuw = Σ_s dy_bush·x_bwsh.
 
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
@@ -78,28 +78,41 @@ impl Sizes {
     ) -> Vec<f32> {
         let mut to = fresh(self.batch * outputs * self.stride());
         let shared = Shared::new(&mut to);
+        let row = self.block * self.width;
         (0..self.batch * self.heads)
             .into_par_iter()
             .for_each(|head| {
-                let mut rows = vec![0.0; outputs * self.width];
-                for place in 0..self.block {
-                    let from = &from[self.start(head, inputs, place).min(from.len())..];
-                    multiply(
-                        (outputs, self.width, inputs),
-                        weights(head),
-                        Matrix::rows(from, self.stride()),
-                        &mut rows,
-                        false,
-                    );
-                    let start = self.start(head, outputs, place);
-                    for (index, row) in rows.chunks_exact(self.width).enumerate() {
-                        // SAFETY: this task alone has its head's columns of its example's rows.
-                        let to = unsafe { shared.slice(start + index * self.stride(), self.width) };
-                        to.copy_from_slice(row);
-                    }
+                let from = self.gather(from, head, inputs);
+                let mut mixed = vec![0.0; outputs * row];
+                let from = Matrix::rows(&from, row);
+                multiply(
+                    (outputs, row, inputs),
+                    weights(head),
+                    from,
+                    &mut mixed,
+                    false,
+                );
+                for (index, x) in mixed.chunks_exact(self.width).enumerate() {
+                    let (block, place) = (index / self.block, index % self.block);
+                    let start = self.start(head, outputs, place) + block * self.stride();
+                    // SAFETY: this task alone has its head's columns of its example's rows.
+                    let to = unsafe { shared.slice(start, self.width) };
+                    to.copy_from_slice(x);
                 }
             });
         to
+    }
+
+    /// The blocks of one head, each as one row: one large product instead of one per place.
+    fn gather(self, from: &[f32], head: usize, blocks: usize) -> Vec<f32> {
+        let mut rows = Vec::with_capacity(blocks * self.block * self.width);
+        for block in 0..blocks {
+            for place in 0..self.block {
+                let start = self.start(head, blocks, place) + block * self.stride();
+                rows.extend_from_slice(&from[start..start + self.width]);
+            }
+        }
+        rows
     }
 }
 
@@ -152,18 +165,17 @@ impl CustomOp2 for Mixing {
         let mut dweights = vec![0.0; weights.len()];
         if outputs * inputs > 0 {
             let heads = dweights.par_chunks_mut(outputs * inputs).enumerate();
+            let row = sizes.block * width;
             heads.for_each(|(head, dweights)| {
-                for place in 0..sizes.block {
-                    let dy = &dy[sizes.start(head, outputs, place)..];
-                    let x = &x[sizes.start(head, inputs, place)..];
-                    multiply(
-                        (outputs, inputs, width),
-                        Matrix::rows(dy, sizes.stride()),
-                        Matrix::columns(x, sizes.stride()),
-                        dweights,
-                        place > 0,
-                    );
-                }
+                let dy = sizes.gather(dy, head, outputs);
+                let x = sizes.gather(x, head, inputs);
+                multiply(
+                    (outputs, inputs, row),
+                    Matrix::rows(&dy, row),
+                    Matrix::columns(&x, row),
+                    dweights,
+                    false,
+                );
             });
         }
         Ok((

@@ -7,7 +7,7 @@ use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
 use super::backward::Target;
 use super::{Attention, AttentionOptions, NAME};
 use crate::kernels::buffers::{Shared, floats, read, tensor};
-use crate::kernels::tile::{Rows, SIDE, pack_columns};
+use crate::kernels::tile::{PAD, Rows, SIDE, pack_columns};
 
 /// Attention within a sequence from packed projections (B, L, 3 H E) with scores q·k · scale + factor · bias, for `bias` (H, N, N) with
 /// N at least L and a single number `factor`; yields (B, L, H E).
@@ -106,8 +106,16 @@ impl BiasGradient<'_> {
         }
         let rows = gradients.chunks_exact(SIDE).zip(tile.chunks_exact(SIDE));
         let sum = |(gradients, tile): (&[f32], &[f32])| {
-            let terms = gradients[..count].iter().zip(tile);
-            f64::from(terms.map(|(gradient, bias)| gradient * bias).sum::<f32>())
+            // Sixteen sums, so that they can be registers.
+            let mut sums = [0.0f32; PAD];
+            let columns = count.next_multiple_of(PAD);
+            let groups = gradients[..columns].chunks_exact(PAD);
+            for (gradients, tile) in groups.zip(tile.chunks_exact(PAD)) {
+                for ((sum, gradient), bias) in sums.iter_mut().zip(gradients).zip(tile) {
+                    *sum += gradient * bias;
+                }
+            }
+            f64::from(sums.iter().sum::<f32>())
         };
         rows.take(keys).map(sum).sum()
     }

@@ -208,6 +208,18 @@ impl Kernel for Highest<'_> {
     }
 }
 
+/// |x|².
+#[inline(always)]
+fn norm<S: Lanes>(s: S, x: &[f32]) -> f32 {
+    let (x, tail) = S::as_simd_f32s(x);
+    let tail = s.partial_load_f32s(tail);
+    let mut sum = s.mul_f32s(tail, tail);
+    for x in x {
+        sum = s.fma(*x, *x, sum);
+    }
+    s.reduce_sum_f32s(sum)
+}
+
 /// e^(p - less) + ε. A function, not a closure: only what is inlined has the vector instructions.
 #[inline(always)]
 fn feature<S: Lanes>(s: S, p: S::f32s, less: S::f32s, epsilon: S::f32s) -> S::f32s {
@@ -239,7 +251,7 @@ impl Features for Favor<'_> {
                 continue;
             }
             let x = x.rows.row(position);
-            let square: f32 = x.iter().map(|x| x * x).sum();
+            let square = norm(s, x);
             let shift = match shift {
                 Shift::Row => largest(s, row),
                 Shift::Given(shift) => shift,
@@ -281,12 +293,17 @@ impl Features for Favor<'_> {
             .take(count)
             .enumerate()
         {
-            let row = &mut row[..features];
-            // Times the exponential, which is the feature without ε: the gradient of the exponent.
-            for (gradient, feature) in row.iter_mut().zip(block.row(i)) {
-                *gradient *= feature - epsilon;
+            // Times the exponential, which is the feature without ε: the gradient of the exponent. The padding has none.
+            row[features..].fill(0.0);
+            let (row, _) = S::as_mut_simd_f32s(row);
+            let (block, _) = S::as_simd_f32s(block.row(i));
+            let epsilon = s.splat_f32s(epsilon);
+            let mut sum = s.splat_f32s(0.0);
+            for (gradient, feature) in row.iter_mut().zip(block) {
+                *gradient = s.mul_f32s(*gradient, s.sub_f32s(*feature, epsilon));
+                sum = s.add_f32s(sum, *gradient);
             }
-            sums[i] = row.iter().sum();
+            sums[i] = s.reduce_sum_f32s(sum);
         }
         let mut panels = vec![0.0; SIDE * features];
         let exponents = Rows {
