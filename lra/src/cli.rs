@@ -94,7 +94,7 @@ pub struct RunArgs {
     /// Where the data comes from: generated, official or synthetic [default: the task's own]
     #[arg(long)]
     pub source: Option<Source>,
-    /// How matrices are multiplied: f32, or tf32 on NVIDIA GPUs (the same as --set train.precision=P)
+    /// How matrices are multiplied: f32, or tf32 or bf16 on NVIDIA GPUs (the same as --set train.precision=P)
     #[arg(long, value_name = "P")]
     pub precision: Option<String>,
     /// Device: auto, cpu or cuda:N (see `lra list devices`)

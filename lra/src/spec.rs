@@ -74,6 +74,8 @@ pub enum Precision {
     F32,
     /// By NVIDIA's tensor cores: products of numbers rounded to 10 bits behind the point, summed in 32-bit.
     Tf32,
+    /// Likewise, of numbers rounded to bfloat16, with 7 bits behind the point. Weights and their moments stay 32-bit.
+    Bf16,
 }
 
 impl fmt::Display for Precision {
@@ -81,6 +83,7 @@ impl fmt::Display for Precision {
         f.write_str(match self {
             Precision::F32 => "f32",
             Precision::Tf32 => "tf32",
+            Precision::Bf16 => "bf16",
         })
     }
 }

@@ -7,7 +7,7 @@ pub use crate::kernels::FeatureMap;
 use crate::{
     Mask, Result,
     kernels::{self, KernelAttentionOptions},
-    layers::{Linear, activation},
+    layers::{Linear, activation, products::product},
 };
 
 /// A guard for denominators that have none in the paper: it changes nothing but 0 / 0, which becomes 0.
@@ -58,11 +58,11 @@ pub fn attend(
         }
     };
     let ones = ones.broadcast_as((batch, heads, 1, length))?.contiguous()?;
-    let sums = k.t()?.matmul(&v)?; // S (B, H, M, E)
+    let sums = product(&k.t()?, &v)?; // S (B, H, M, E)
     let totals = ones.matmul(&k)?; // z (B, H, 1, M)
-    let weights = q.matmul(&totals.t()?)?; // (B, H, L, 1)
+    let weights = product(&q, &totals.t()?)?; // (B, H, L, 1)
     let scale = weights.affine(1.0, guard)?.recip()?;
-    let y = q.matmul(&sums)?.broadcast_mul(&scale)?; // (B, H, L, E)
+    let y = product(&q, &sums)?.broadcast_mul(&scale)?; // (B, H, L, E)
     Ok(y.transpose(1, 2)?.contiguous()?)
 }
 

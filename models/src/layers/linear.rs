@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
-use crate::{Result, kernels};
+use crate::{Result, kernels, layers::products::product};
 
 /// A linear layer; the weight is (out, in), as PyTorch keeps it.
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl Linear {
             *last = outputs;
         }
         // One tall product instead of one per example: the weight's gradient is then one product too.
-        let y = x.reshape((rows, inputs))?.matmul(&self.weight.t()?)?;
+        let y = product(&x.reshape((rows, inputs))?, &self.weight.t()?)?;
         let y = match &self.bias {
             Some(bias) => y.broadcast_add(bias)?,
             None => y,

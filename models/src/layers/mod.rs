@@ -18,6 +18,7 @@ pub mod norm;
 pub mod parts;
 pub mod plans;
 pub mod pooling;
+pub mod products;
 pub mod recompute;
 pub mod softmax;
 #[cfg(test)]
@@ -34,3 +35,4 @@ pub use linear::Linear;
 pub use norm::LayerNorm;
 pub use parts::{Part, WeightDropout};
 pub use plans::Places;
+pub use products::round_to_bfloat16;

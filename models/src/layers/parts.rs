@@ -5,7 +5,11 @@
 
 use candle_core::{D, Tensor};
 
-use crate::{Context, Mask, Result, layers::Dropout, mixer::PADDED};
+use crate::{
+    Context, Mask, Result,
+    layers::{Dropout, products::product},
+    mixer::PADDED,
+};
 
 /// What queries take from one part of their keys.
 #[derive(Clone)]
@@ -72,7 +76,7 @@ pub fn attend(
     let scale = (q.dim(D::Minus1)? as f64).powf(-0.5);
     // candle multiplies by a transposed right side only if its leading dimensions are few, so they become one.
     let flat = |x: &Tensor| x.flatten_to(x.rank() - 3);
-    let scores = flat(&q.affine(scale, 0.0)?)?.matmul(&flat(k)?.t()?)?;
+    let scores = product(&flat(&q.affine(scale, 0.0)?)?, &flat(k)?.t()?)?;
     let mut dims = q.dims().to_vec();
     dims[q.rank() - 1] = k.dim(D::Minus2)?;
     let scores = scores.reshape(dims)?;
@@ -85,7 +89,7 @@ pub fn attend(
     let weights = scores.broadcast_sub(&max)?.exp()?;
     let total = weights.sum_keepdim(D::Minus1)?;
     // Dividing after the product is the same and touches fewer numbers.
-    let y = flat(&dropout.apply(&weights)?)?.matmul(&flat(v)?)?;
+    let y = product(&flat(&dropout.apply(&weights)?)?, &flat(v)?)?;
     let mut dims = q.dims().to_vec();
     dims[q.rank() - 1] = v.dim(D::Minus1)?;
     Ok(Part {

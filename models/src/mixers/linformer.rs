@@ -16,7 +16,7 @@ use crate::{
     Context, Encoder, Mixer, Result,
     encoder::{self, Build, Site},
     kernels::{self, AttentionDropout, AttentionOptions},
-    layers::{Dropout, Projections, parts::by_head, softmax},
+    layers::{Dropout, Projections, parts::by_head, products::product, softmax},
     mixers::Model,
     options::{Variant, to_json},
     params::xavier_uniform,
@@ -161,12 +161,12 @@ fn project(x: &Tensor, matrix: &Tensor) -> Result<Tensor> {
     if copies == 1 {
         let x = x.transpose(0, 1)?;
         let x = x.reshape((1, length, batch * heads * width))?;
-        let y = matrix.matmul(&x)?.reshape((rank, batch, heads, width))?;
+        let y = product(&matrix, &x)?.reshape((rank, batch, heads, width))?;
         return Ok(y.transpose(0, 1)?.contiguous()?);
     }
     let x = x.permute((2, 1, 0, 3))?;
     let x = x.reshape((heads, length, batch * width))?;
-    let y = matrix.matmul(&x)?.reshape((heads, rank, batch, width))?;
+    let y = product(&matrix, &x)?.reshape((heads, rank, batch, width))?;
     Ok(y.permute((2, 1, 0, 3))?.contiguous()?)
 }
 
@@ -188,7 +188,7 @@ fn attend(q: &Tensor, k: &Tensor, v: &Tensor, dropout: Option<AttentionDropout>)
         )?);
     }
     let scale = (width as f64).powf(-0.5);
-    let scores = by_head(q)?.affine(scale, 0.0)?.matmul(&by_head(k)?.t()?)?; // (B, H, L, K)
+    let scores = product(&by_head(q)?.affine(scale, 0.0)?, &by_head(k)?.t()?)?; // (B, H, L, K)
     let weights = softmax::masked(&scores, None)?;
     let weights = match dropout {
         Some(dropout) => {
@@ -197,7 +197,7 @@ fn attend(q: &Tensor, k: &Tensor, v: &Tensor, dropout: Option<AttentionDropout>)
         }
         None => weights,
     };
-    by_head(&weights.matmul(&by_head(v)?)?)
+    by_head(&product(&weights, &by_head(v)?)?)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::{
     Context, Encoder, Mixer, Result,
     encoder::{self, Build, Site},
     kernels::{self, AttentionOptions},
-    layers::{Dropout, Linear, activation::relu, parts::by_head, softmax},
+    layers::{Dropout, Linear, activation::relu, parts::by_head, products::product, softmax},
     mixers::Model,
     options::{Variant, to_json},
     params::xavier_uniform,
@@ -212,7 +212,7 @@ impl Synthesizer {
             self.heads(&dot.key.forward(x)?)?,
         );
         let scale = (q.dim(D::Minus1)? as f64).powf(-0.5);
-        let product = q.affine(scale, 0.0)?.matmul(&k.t()?)?;
+        let product = product(&q.affine(scale, 0.0)?, &k.t()?)?;
         let Some(shares) = dot.shares()? else {
             return Ok(product.broadcast_add(&synthetic)?);
         };
@@ -253,7 +253,7 @@ impl Mixer for Synthesizer {
             }
             None => weights,
         };
-        let y = by_head(&weights.matmul(&v)?)?; // (B, L, H, E)
+        let y = by_head(&product(&weights, &v)?)?; // (B, L, H, E)
         self.output.forward(&y.flatten_from(2)?)
     }
 
@@ -272,7 +272,7 @@ impl Synthetic {
     fn fixed(&self, length: usize) -> Result<Option<Tensor>> {
         Ok(match self {
             Self::Random(scores) => Some(scores.clone()),
-            Self::FactorisedRandom(left, right) => Some(product(left, right, length)?),
+            Self::FactorisedRandom(left, right) => Some(low_rank(left, right, length)?),
             Self::Dense(_) | Self::FactorisedDense(..) => None,
         })
     }
@@ -282,7 +282,7 @@ impl Synthetic {
         let (_, length, _) = x.dims3()?;
         let scores = match self {
             Self::Random(scores) => scores.narrow(1, 0, length)?.unsqueeze(0)?,
-            Self::FactorisedRandom(left, right) => product(left, right, length)?.unsqueeze(0)?,
+            Self::FactorisedRandom(left, right) => low_rank(left, right, length)?.unsqueeze(0)?,
             Self::Dense(dense) => dense.forward(x)?,
             Self::FactorisedDense(slow, fast) => {
                 let slow = slow.forward(x)?.unsqueeze(4)?; // (B, H, L, N / m, 1)
@@ -306,9 +306,9 @@ impl Synthetic {
 }
 
 /// The first `length` rows of P and Q (H, N, K) to P Qᵀ (H, L, L).
-fn product(left: &Tensor, right: &Tensor, length: usize) -> Result<Tensor> {
+fn low_rank(left: &Tensor, right: &Tensor, length: usize) -> Result<Tensor> {
     let first = |x: &Tensor| x.narrow(1, 0, length)?.contiguous();
-    Ok(first(left)?.matmul(&first(right)?.t()?)?)
+    product(&first(left)?, &first(right)?.t()?)
 }
 
 /// Columns of the two factors: ⌈N / m⌉ and m, with m = ⌈√N⌉.
@@ -349,7 +349,7 @@ impl Dense {
             .reshape((batch * length, heads, width))?
             .transpose(0, 1)?
             .contiguous()?;
-        let scores = hidden.matmul(&self.weight)?.broadcast_add(&self.bias)?;
+        let scores = product(&hidden, &self.weight)?.broadcast_add(&self.bias)?;
         let scores = scores.reshape((heads, batch, length, columns))?;
         Ok(scores.transpose(0, 1)?)
     }

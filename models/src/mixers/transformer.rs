@@ -13,7 +13,7 @@ use crate::{
     Context, Encoder, Mask, Mixer, Result,
     encoder::{self, Build, Site},
     kernels::{self, AttentionDropout},
-    layers::{Dropout, Projections, softmax},
+    layers::{Dropout, Projections, products::product, softmax},
     mixers::Model,
     options::{Variant, to_json},
 };
@@ -108,7 +108,7 @@ fn attend(
     let by_head = |x: &Tensor| x.transpose(1, 2)?.contiguous(); // (B, H, L, E)
     let (q, k, v) = (by_head(q)?, by_head(k)?, by_head(v)?);
     let scale = (width as f64).powf(-0.5);
-    let scores = q.affine(scale, 0.0)?.matmul(&k.t()?)?; // (B, H, L, L)
+    let scores = product(&q.affine(scale, 0.0)?, &k.t()?)?; // (B, H, L, L)
     let weights = softmax::masked(&scores, mask)?;
     let weights = match dropout {
         Some(dropout) => {
@@ -117,7 +117,7 @@ fn attend(
         }
         None => weights,
     };
-    Ok(weights.matmul(&v)?.transpose(1, 2)?.contiguous()?)
+    Ok(product(&weights, &v)?.transpose(1, 2)?.contiguous()?)
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use crate::{
         Dropout, Projections, WeightDropout,
         activation::relu,
         parts::{self, by_head},
+        products::product,
     },
     mixer::PADDED,
     mixers::Model,
@@ -259,7 +260,7 @@ impl Blocked {
         let sort = |x: &Tensor, width: usize| -> Result<Tensor> {
             let x = x.reshape((batch, x.dim(1)?, blocks, block * width))?;
             let x = x.broadcast_as((batch, heads, blocks, block * width))?;
-            let x = order.matmul(&x.contiguous()?)?;
+            let x = product(&order, &x.contiguous()?)?;
             Ok(x.reshape((batch, heads, rows, block, width))?)
         };
         // How much of a sorted key is real: 1 where no padding is mixed in, whatever the row's sum.
@@ -333,7 +334,7 @@ impl Sorting {
             .transpose(0, 1)?
             .reshape((heads, batch * blocks, inputs))?;
         let weight = self.weight.narrow(2, 0, blocks)?.contiguous()?;
-        let scores = relu(&sums.matmul(&weight)?, 0.0)?
+        let scores = relu(&product(&sums, &weight)?, 0.0)?
             .reshape((heads, batch, blocks, blocks))?
             .transpose(0, 1)?
             .contiguous()?;

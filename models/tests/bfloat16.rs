@@ -1,0 +1,69 @@
+//! Products of rounded factors. In a file of its own, since the switch is one for the whole process.
+
+#![allow(clippy::unwrap_used)]
+
+use candle_core::{DType, Device, Tensor};
+use lra_models::{
+    Classifier, Context, Draws, Inputs, MODELS, Model, Options, Parameters, Shape, Tokens,
+    layers::round_to_bfloat16, loss,
+};
+
+/// Mean loss of a batch, and the largest gradient of every parameter. In f64, where every layer is composed.
+fn step(model: &Model) -> (f64, Vec<(String, f64)>) {
+    let shape = Shape {
+        vocabulary: 11,
+        classes: 5,
+        towers: 1,
+        max_length: 40,
+        padding: true,
+    };
+    let mut options = Options::of(model);
+    options.block.dim = 16;
+    options.block.qkv_dim = 16;
+    options.block.mlp_dim = 24;
+    options.head.hidden = 12;
+    let parameters = Parameters::new(3, &Device::Cpu, DType::F64);
+    let classifier = Classifier::new(model, &shape, &options, &parameters).unwrap();
+    let ids: Vec<u32> = (0..80).map(|i| 1 + (i * i * 3 + i) % 10).collect();
+    let inputs = Inputs {
+        towers: vec![Tokens {
+            ids: Tensor::from_vec(ids, (2, 40), &Device::Cpu).unwrap(),
+            mask: None,
+        }],
+    };
+    let context = Context::new(true, Draws::new(3, 0, 0));
+    let logits = classifier.forward(&inputs, &context).unwrap();
+    assert_eq!(logits.dtype(), DType::F64, "{}", model.name);
+    let labels = Tensor::new(&[1u32, 4], &Device::Cpu).unwrap();
+    let loss = loss::cross_entropy(&logits, &labels).unwrap();
+    let gradients = loss.backward().unwrap();
+    let largest = parameters.all().into_iter().map(|(path, parameter)| {
+        let gradient = gradients.get(&parameter).unwrap();
+        let largest = gradient.abs().unwrap().max_all().unwrap();
+        (path, largest.to_scalar::<f64>().unwrap())
+    });
+    (loss.to_scalar::<f64>().unwrap(), largest.collect())
+}
+
+#[test]
+fn rounded_products_change_little_and_pass_every_gradient() {
+    for model in MODELS {
+        round_to_bfloat16(false);
+        let (exact, gradients) = step(model);
+        round_to_bfloat16(true);
+        let (rounded, rounded_gradients) = step(model);
+        let name = model.name;
+        assert_ne!(exact, rounded, "{name} does not round");
+        assert!(
+            (exact - rounded).abs() < 0.02 * exact,
+            "{name}: a loss of {rounded} instead of {exact}"
+        );
+        for ((path, exact), (_, rounded)) in gradients.into_iter().zip(rounded_gradients) {
+            assert_eq!(
+                exact > 1e-12,
+                rounded > 1e-12,
+                "{name}: {path} has a gradient of {rounded} instead of {exact}"
+            );
+        }
+    }
+}
