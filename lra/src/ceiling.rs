@@ -9,34 +9,52 @@ use crate::error::Class;
 use crate::run_folder::RunFolder;
 use crate::{host, memory};
 
-/// The run to blame if memory runs out.
+/// The run to blame if memory runs out, with its record's path.
 static ON_TRIAL: Mutex<Option<(PathBuf, Record)>> = Mutex::new(None);
 
 /// While it lives, reaching the memory ceiling records the run as out of memory.
-pub struct CeilingGuard;
+pub struct CeilingGuard {
+    path: PathBuf,
+}
 
 impl CeilingGuard {
-    /// Blames the run in `folder`.
+    /// Blames the run in `folder`, of which so much is known.
     pub fn arm(folder: &RunFolder, draft: &Record) -> Self {
-        *ON_TRIAL.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((folder.record(), draft.clone()));
-        CeilingGuard
+        let path = folder.record();
+        let guard = CeilingGuard { path };
+        guard.update(draft);
+        guard
+    }
+
+    /// Blames the same run, of which more is known now.
+    pub fn update(&self, draft: &Record) {
+        // Made before the lock is taken: who reaches the ceiling meanwhile finds the lock free.
+        let blamed = Some((self.path.clone(), draft.clone()));
+        put_on_trial(blamed);
     }
 }
 
 impl Drop for CeilingGuard {
     fn drop(&mut self) {
-        *ON_TRIAL.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        put_on_trial(None);
     }
+}
+
+fn put_on_trial(run: Option<(PathBuf, Record)>) {
+    *ON_TRIAL.lock().unwrap_or_else(PoisonError::into_inner) = run;
 }
 
 /// Ends the process with a record when an allocation would exceed `ceiling` bytes.
 #[expect(clippy::print_stderr, reason = "the process ends here")]
 pub fn enforce(ceiling: usize) {
     watch(ceiling, |reason| {
-        if let Ok(mut on_trial) = ON_TRIAL.try_lock()
-            && let Some((path, record)) = on_trial.take()
-        {
+        let on_trial = ON_TRIAL.try_lock().ok().and_then(|mut run| run.take());
+        let remedy = match on_trial {
+            Some(_) => "try --micro-batch or a smaller model",
+            // The data was being made.
+            None => "raise --memory-limit",
+        };
+        if let Some((path, record)) = on_trial {
             let outcome = Outcome::OutOfMemory {
                 reason: reason.clone(),
             };
@@ -49,7 +67,7 @@ pub fn enforce(ceiling: usize) {
                 eprintln!("error: {error}");
             }
         }
-        eprintln!("error: out of memory: {reason}; try --micro-batch or a smaller model");
+        eprintln!("error: out of memory: {reason}; {remedy}");
         std::process::exit(i32::from(Class::Run.code()));
     });
 }

@@ -103,10 +103,6 @@ pub fn run(resolved: &Resolved, around: &Surroundings<'_>) -> Result<Finished> {
     };
     let store = datasets::Store::new(around.data);
     let splits = store.open_or_build(resolved.task, &spec.data_key(), None, around.reporter)?;
-    if !resumes {
-        folder.clear()?;
-        folder.save_spec(spec)?;
-    }
     train(resolved, around, &shape, &folder, Arc::new(splits), resumes)
 }
 
@@ -119,50 +115,53 @@ fn train(
     resumes: bool,
 ) -> Result<Finished> {
     let spec = &resolved.spec;
-    let baselines = resolved.task.baselines(&splits);
-    device::reset_peak(around.device);
-    let parameters = Parameters::new(spec.cell.seed, around.device, DType::F32);
-    let (model_shape, options) = (resolved.model_shape(shape), resolved.model_options());
-    let classifier = Classifier::new(resolved.model, &model_shape, &options, &parameters);
-    let classifier = classifier.during(
-        Class::Usage,
-        "the model cannot be built with these settings",
-    )?;
-    let scoring = Classifier::new(
-        resolved.model,
-        &model_shape,
-        &options,
-        &parameters.detached(),
-    )
-    .class(Class::Run)?;
-
-    let draft = draft(resolved, around, shape, &splits, &parameters, baselines);
+    let mut draft = draft(resolved, around, shape, &splits);
+    let guard = CeilingGuard::arm(folder, &draft);
+    draft.baselines = baselines(resolved, &splits);
+    // Settings that no model can be built with show here, and leave nothing behind.
+    let (blank, sizes) = resolved.blank()?;
+    draft.model.parameters = sizes.elements() as u64;
+    guard.update(&draft);
+    if !resumes {
+        folder.clear()?;
+        folder.save_spec(spec)?;
+    }
     let work = Work::new(&spec.train, splits.val.len(), splits.test.len());
-    let flops = classifier.flops(1, shape.max_length);
+    let flops = blank.flops(1, shape.max_length);
+    let full = Full::of(resolved, &splits, work.passes() * flops as f64)?;
     for line in banner::lines(&draft, resolved, shape, flops) {
         around.reporter.say(&line);
     }
-    let fit = Fit {
-        spec,
-        splits: Arc::clone(&splits),
-        layout: Layout::new(resolved.task.about(), shape.max_length),
-        parameters: &parameters,
-        classifier: &classifier,
-        scoring: &scoring,
-        device: around.device,
-        folder,
-        reporter: around.reporter,
-        stop: around.stop,
-        work,
-        tensorboard: around.tensorboard,
-        full: Full::of(resolved, &splits, work.passes() * flops as f64)?,
+    // From here on whatever goes wrong is an outcome of the run.
+    let attempt = || {
+        device::reset_peak(around.device);
+        let parameters = Parameters::new(spec.cell.seed, around.device, DType::F32);
+        let (model_shape, options) = (resolved.model_shape(shape), resolved.model_options());
+        let build = |parameters: &Parameters| {
+            Classifier::new(resolved.model, &model_shape, &options, parameters)
+        };
+        let fit = Fit {
+            spec,
+            splits,
+            layout: Layout::new(resolved.task.about(), shape.max_length),
+            parameters: &parameters,
+            classifier: &build(&parameters)?,
+            scoring: &build(&parameters.detached())?,
+            device: around.device,
+            folder,
+            reporter: around.reporter,
+            stop: around.stop,
+            work,
+            tensorboard: around.tensorboard,
+            full,
+        };
+        fit.run(resumes)
     };
-    let guard = CeilingGuard::arm(folder, &draft);
-    let trained = fit.run(resumes);
+    let trained = attempt();
     drop(guard);
     around.reporter.stop();
 
-    let step_flops = 3 * classifier.flops(spec.train.batch, shape.max_length);
+    let step_flops = 3 * blank.flops(spec.train.batch, shape.max_length);
     let record = match trained {
         Ok(trained) => {
             let method = device::method(around.device);
@@ -201,15 +200,8 @@ fn write(folder: &RunFolder, record: &Record) -> Result<()> {
     results::store::write(&folder.record(), record).class(Class::Run)
 }
 
-/// The record as far as it is known before training.
-fn draft(
-    resolved: &Resolved,
-    around: &Surroundings<'_>,
-    shape: &Shape,
-    splits: &Splits,
-    parameters: &Parameters,
-    baselines: Vec<datasets::Baseline>,
-) -> Record {
+/// The record as far as it is known before the model is.
+fn draft(resolved: &Resolved, around: &Surroundings<'_>, shape: &Shape, splits: &Splits) -> Record {
     let spec = &resolved.spec;
     let about = resolved.task.about();
     let device = device::describe(around.device);
@@ -236,7 +228,7 @@ fn draft(
         model: record::Model {
             name: spec.cell.model.clone(),
             variant: variant(resolved),
-            parameters: parameters.elements() as u64,
+            parameters: 0,
             masks_padding: resolved.model.masks_padding,
         },
         recipe: record::Recipe {
@@ -251,13 +243,7 @@ fn draft(
         device: device.clone(),
         threads: rayon::current_num_threads(),
         scores: None,
-        baselines: baselines
-            .into_iter()
-            .map(|it| record::Baseline {
-                name: it.name,
-                accuracy: it.accuracy,
-            })
-            .collect(),
+        baselines: Vec::new(),
         speed: None,
         memory: None,
         host: record::Host {
@@ -267,6 +253,17 @@ fn draft(
         versions: host::versions(),
         revision: host::revision(),
     }
+}
+
+/// What trivial predictors score.
+fn baselines(resolved: &Resolved, splits: &Splits) -> Vec<record::Baseline> {
+    let scored = resolved.task.baselines(splits).into_iter();
+    scored
+        .map(|it| record::Baseline {
+            name: it.name,
+            accuracy: it.accuracy,
+        })
+        .collect()
 }
 
 /// The computation a model was asked for, where it knows several.

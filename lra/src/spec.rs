@@ -332,8 +332,11 @@ impl Resolved {
     pub fn blank(&self) -> Result<(Classifier, Parameters)> {
         let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
         let parameters = Parameters::blank(&Device::Cpu, DType::F32);
-        let classifier = Classifier::new(self.model, &shape, &self.model_options(), &parameters)
-            .class(Class::Usage)?;
+        let classifier = Classifier::new(self.model, &shape, &self.model_options(), &parameters);
+        let classifier = classifier.during(
+            Class::Usage,
+            "the model cannot be built with these settings",
+        )?;
         Ok((classifier, parameters))
     }
 

@@ -121,11 +121,20 @@ fn without_a_terminal_there_are_no_bars_and_no_colours() {
 }
 
 #[test]
-fn running_out_of_memory_is_a_record() {
+fn running_out_of_memory_is_a_record_wherever_it_happens() {
     let place = Place::new();
-    let message = place.fails(4, &format!("{TINY} --model transformer --set block.dim=512 --set block.qkv_dim=512 --memory-limit 24M"));
-    assert!(message.contains("out of memory"), "{message}");
-    assert_eq!(place.record("runs")["outcome"]["status"], "out_of_memory");
+    // 20 MiB of weights, 40 MiB of their moments, then gradients: the limits are met at each of them.
+    let words = format!(
+        "{TINY} --force --model transformer --set block.dim=512 --set block.qkv_dim=512 --set block.mlp_dim=4096"
+    );
+    for (limit, weights_fit) in [(8, false), (16, false), (32, true), (48, true), (64, true)] {
+        let message = place.fails(4, &format!("{words} --memory-limit {limit}M"));
+        assert!(message.contains("out of memory"), "{message}");
+        let record = place.record("runs");
+        assert_eq!(record["outcome"]["status"], "out_of_memory", "{limit} MiB");
+        let weights = 4 * record["model"]["parameters"].as_u64().unwrap();
+        assert_eq!(weights < limit << 20, weights_fit, "{weights} bytes");
+    }
     assert!(place.ok("report --table accuracy").contains("transformer"));
 }
 
