@@ -106,8 +106,7 @@ pub enum Error {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The reason given by the system.
-        #[source]
+        /// The reason given by the system. The message holds it: as a source it would be printed again with the chain.
         cause: io::Error,
     },
     /// A task's builder broke the task's own description: a bug in this program, not in the data.

@@ -158,7 +158,8 @@ impl Store {
         tempfile::Builder::new()
             .prefix(".scratch-")
             .tempdir_in(&self.root)
-            .map_err(io("create a folder in", &self.root))
+            // The error of `tempfile` also names the folder that it did not create.
+            .map_err(|error| io("create a folder in", &self.root)(error.kind().into()))
     }
 
     /// Everything in the store, by name.

@@ -2,8 +2,7 @@
 //! header. One file, written beside the old one and renamed over it, is either the old state or the new one.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
@@ -155,19 +154,9 @@ fn write(
     tensors: &BTreeMap<String, Tensor>,
     state: Option<String>,
 ) -> anyhow::Result<()> {
-    let context = || format!("writing {}", path.display());
     // One key at most: a map of several would be written in an order that changes from run to run.
     let metadata = state.map(|state| HashMap::from([(STATE.to_owned(), state)]));
-    let bytes = safetensors::serialize(tensors, metadata).with_context(context)?;
-    write_whole(path, &bytes).with_context(context)
-}
-
-/// Replaces the file at `path` by `bytes`, or leaves it as it was.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    File::open(folder)?.sync_all()
+    let bytes = safetensors::serialize(tensors, metadata)
+        .with_context(|| format!("writing {}", path.display()))?;
+    Ok(results::write(path, &bytes)?)
 }

@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::checkpoint::write_whole;
 use crate::error::{Class, Classify, Error, Result};
 use crate::spec::Spec;
 use crate::tensorboard;
@@ -125,8 +124,7 @@ impl RunFolder {
     /// Saves the settings.
     pub fn save_spec(&self, spec: &Spec) -> Result<()> {
         let path = self.file("spec.toml");
-        write_whole(&path, spec.to_toml()?.as_bytes())
-            .during(Class::Usage, format!("writing {}", path.display()))
+        results::write(&path, spec.to_toml()?.as_bytes()).class(Class::Usage)
     }
 
     /// Checks that the settings on file are those of `spec`.

@@ -180,6 +180,28 @@ fn an_output_folder_that_cannot_be_written_is_an_error() {
     assert!(message.contains("file/runs"), "{message}");
 }
 
+#[test]
+fn an_error_names_the_place_and_the_reason_once() {
+    let place = Place::new();
+    place.ok(&format!("{TINY} --model bag"));
+    fs::write(place.path().join("file"), "").unwrap();
+    for (words, told) in [
+        ("report missing", "cannot read missing: "),
+        ("report --splice missing/page.md", "missing/page.md"),
+        (
+            "check --update --baseline missing/baseline.json",
+            "make that folder first",
+        ),
+        ("run --task toy --model bag --data file/missing", "missing"),
+    ] {
+        let message = place.fails(3, words);
+        assert!(message.contains(told), "{message}");
+        for once in ["missing", "os error"] {
+            assert_eq!(message.matches(once).count(), 1, "lra {words}: {message}");
+        }
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error_and_leaves_nothing_half_written() {
@@ -222,7 +244,7 @@ fn a_full_disk_is_an_error_and_leaves_nothing_half_written() {
         file.file_name()
             .unwrap()
             .to_string_lossy()
-            .starts_with(".tmp")
+            .starts_with(".writing")
     };
     assert!(!files.iter().any(half), "{files:?}");
     if let Some(record) = record {

@@ -1,7 +1,7 @@
 //! Writing a file so that no reader, and no power cut, ever sees half of it.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use crate::{Error, Result};
@@ -16,15 +16,13 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".writing-");
-    if let Some(permissions) = permissions(path) {
-        builder.permissions(permissions);
-    }
-    let mut file = builder
-        .tempfile_in(folder)
+    // Opened and written by the standard library: errors of `tempfile` name its file, which nobody asked about.
+    let file = tempfile::Builder::new()
+        .prefix(".writing-")
+        .make_in(folder, |temporary| File::create_new(temporary))
         .map_err(Error::io("write into", folder))?;
-    file.write_all(bytes)
+    keep_permissions(path, file.as_file())
+        .and_then(|()| file.as_file().write_all(bytes))
         .and_then(|()| file.as_file().sync_all())
         .map_err(Error::io("write", path))?;
     file.persist(path)
@@ -36,17 +34,14 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The permissions the new file shall have: those of the old one, else what the user's umask leaves.
-#[cfg(unix)]
-fn permissions(path: &Path) -> Option<fs::Permissions> {
-    use std::os::unix::fs::PermissionsExt;
-    match fs::metadata(path) {
-        Ok(old) => Some(old.permissions()),
-        Err(_) => Some(fs::Permissions::from_mode(0o666)),
+/// Gives the new file the permissions of the one it replaces. Without one the user's umask decides, as for any file.
+fn keep_permissions(old: &Path, new: &File) -> io::Result<()> {
+    let Ok(old) = fs::metadata(old) else {
+        return Ok(());
+    };
+    // Asked first, since some file systems know no permissions and refuse to set any.
+    match old.permissions() == new.metadata()?.permissions() {
+        true => Ok(()),
+        false => new.set_permissions(old.permissions()),
     }
-}
-
-#[cfg(not(unix))]
-fn permissions(_: &Path) -> Option<fs::Permissions> {
-    None
 }

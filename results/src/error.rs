@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file system refused.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {cause}{}", path.display(), remedy(action, cause))]
     Io {
         /// What was being done, as a verb: "read", "write".
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's own reason.
-        source: io::Error,
+        /// The system's own reason. The message holds it: as `source` it would be printed again with the chain.
+        cause: io::Error,
     },
     /// A file that should hold a record does not.
     #[error("{} is not a run record: {reason}", path.display())]
@@ -89,10 +89,10 @@ impl Error {
     /// Wraps a system error with the path it happened at; to be given to `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();
-        move |source| Error::Io {
+        move |cause| Error::Io {
             action,
             path,
-            source,
+            cause,
         }
     }
 
@@ -104,5 +104,18 @@ impl Error {
             },
             other => other,
         }
+    }
+}
+
+fn remedy(action: &str, cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::NotFound if action != "read" => "; make that folder first",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if action != "read" => {
+            "; choose a folder you may write to"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; the disk is full: free some space"
+        }
+        _ => "",
     }
 }

@@ -162,7 +162,7 @@ fn sort_out(
                 }
             }
             // A run folder may vanish while the store is being read; then there was nothing to read.
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {}
             Err(Error::NotARecord { reason, .. }) => {
                 skipped.push((files[index].clone(), format!("not a run record: {reason}")));
             }
