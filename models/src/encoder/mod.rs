@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     Context, Mask, Mixer, Result,
-    layers::{Dropout, FeedForward, LayerNorm},
+    layers::{Around, Dropout, FeedForward, LayerNorm},
     options::{self, BlockOptions, NormPlace, Residual},
 };
 
@@ -153,8 +153,16 @@ impl Block {
 
     /// drop(feed(norm(x))).
     fn feed(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let y = self.feed.forward(&self.feed_norm.forward(x)?, context)?;
-        self.feed_drop.forward(&y, context)
+        self.feed.forward(x, self.around_feed(false), context)
+    }
+
+    fn around_feed(&self, residual: bool) -> Around<'_> {
+        let before = self.norm_place == NormPlace::Pre;
+        Around {
+            norm: before.then_some(&self.feed_norm),
+            dropout: &self.feed_drop,
+            residual,
+        }
     }
 
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
@@ -162,18 +170,15 @@ impl Block {
             let y = self.mixer.forward(x, context)?;
             self.mixer_drop.add(residual, &y, context)
         };
-        let fed = |residual: &Tensor, x: &Tensor| {
-            let y = self.feed.forward(x, context)?;
-            self.feed_drop.add(residual, &y, context)
-        };
+        let fed = |x: &Tensor| self.feed.forward(x, self.around_feed(true), context);
         match self.norm_place {
             NormPlace::Pre => {
                 let x = mixed(x, &self.mixer_norm.forward(x)?)?;
-                fed(&x, &self.feed_norm.forward(&x)?)
+                fed(&x)
             }
             NormPlace::Post => {
                 let x = self.mixer_norm.forward(&mixed(x, x)?)?;
-                self.feed_norm.forward(&fed(&x, &x)?)
+                self.feed_norm.forward(&fed(&x)?)
             }
         }
     }

@@ -16,7 +16,8 @@ use candle_core::{Tensor, Var};
 use super::Block;
 use crate::{
     Context, Draws, Mask, Result,
-    layers::recompute::{Found, Stretch, note_variables, with_history},
+    kernels::Tied,
+    layers::recompute::{Stretch, note_variables, with_history},
 };
 
 /// x (B, L, D) through all blocks, to (B, L, D).
@@ -78,7 +79,7 @@ struct Pass {
 }
 
 impl Stretch for Pass {
-    fn backward(&self, y: &Tensor, dy: &Tensor, found: &Found) -> Result<Tensor> {
+    fn backward(&self, y: &Tensor, dy: &Tensor, tied: &Tied) -> Result<Tensor> {
         let context = Context::new(self.train, self.draws);
         let context = context.with_mask(self.mask.as_ref());
         let mut streams = [y.get(0)?, y.get(1)?];
@@ -92,7 +93,7 @@ impl Stretch for Pass {
             if let Some(gradient) = inner.remove(&source) {
                 gradients[from] = (&gradients[from] + gradient)?;
             }
-            found.take(&mut inner)?;
+            tied.leave_all(&mut inner)?;
         }
         let [da, db] = gradients;
         Ok((da + db)?)

@@ -7,6 +7,7 @@ use super::buffers::{floats, fresh, read, tensor};
 use super::isa::{Isa, Kernel, Lanes};
 use super::math::{exp, normal, sigmoid};
 
+const NAME: &str = "activation";
 /// Elements per parallel task: 64 KiB read, 64 KiB written.
 const CHUNK: usize = 16 * 1024;
 
@@ -28,19 +29,33 @@ pub enum Activation {
 
 /// Applies `activation` to every element of a tensor of any shape.
 pub fn activate(x: &Tensor, activation: Activation) -> Result<Tensor> {
-    let x = x.contiguous()?;
-    match activation {
-        Activation::GeluTanh => x.apply_op1(Map(GeluTanh)),
-        Activation::GeluErf => x.apply_op1(Map(GeluErf)),
-        Activation::Relu { floor } => x.apply_op1(Map(Relu { floor })),
-        Activation::EluPlusOne => x.apply_op1(Map(EluPlusOne)),
+    x.contiguous()?.apply_op1(activation)
+}
+
+impl Activation {
+    /// y = f(x).
+    pub(super) fn values(self, isa: Isa, x: &[f32], y: &mut [f32]) {
+        match self {
+            Activation::GeluTanh => isa.run(Forward(GeluTanh, x, y)),
+            Activation::GeluErf => isa.run(Forward(GeluErf, x, y)),
+            Activation::Relu { floor } => isa.run(Forward(Relu { floor }, x, y)),
+            Activation::EluPlusOne => isa.run(Forward(EluPlusOne, x, y)),
+        }
+    }
+
+    /// dx = dy f'(x).
+    pub(super) fn gradients(self, isa: Isa, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+        match self {
+            Activation::GeluTanh => isa.run(Backward(GeluTanh, x, dy, dx)),
+            Activation::GeluErf => isa.run(Backward(GeluErf, x, dy, dx)),
+            Activation::Relu { floor } => isa.run(Backward(Relu { floor }, x, dy, dx)),
+            Activation::EluPlusOne => isa.run(Backward(EluPlusOne, x, dy, dx)),
+        }
     }
 }
 
 /// A differentiable function of one number.
 pub(super) trait Curve: Copy + Send + Sync + 'static {
-    /// Name in error messages.
-    const NAME: &'static str;
     /// f(x).
     fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s;
     /// f'(x).
@@ -56,8 +71,6 @@ impl GeluTanh {
 }
 
 impl Curve for GeluTanh {
-    const NAME: &'static str = "gelu";
-
     #[inline(always)]
     fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
         let square = s.mul_f32s(x, x);
@@ -92,8 +105,6 @@ impl Curve for GeluTanh {
 pub(super) struct GeluErf;
 
 impl Curve for GeluErf {
-    const NAME: &'static str = "gelu-erf";
-
     #[inline(always)]
     fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
         s.mul_f32s(x, normal(s, x).1)
@@ -112,8 +123,6 @@ pub(super) struct Relu {
 }
 
 impl Curve for Relu {
-    const NAME: &'static str = "relu";
-
     #[inline(always)]
     fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
         // Not `max`, which may swallow a NaN.
@@ -133,8 +142,6 @@ impl Curve for Relu {
 pub(super) struct EluPlusOne;
 
 impl Curve for EluPlusOne {
-    const NAME: &'static str = "elu+1";
-
     #[inline(always)]
     fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
         let positive = s.greater_than_f32s(x, s.splat_f32s(0.0));
@@ -153,8 +160,6 @@ impl Curve for EluPlusOne {
 pub(super) struct Identity;
 
 impl Curve for Identity {
-    const NAME: &'static str = "identity";
-
     #[inline(always)]
     fn value<S: Lanes>(self, _: S, x: S::f32s) -> S::f32s {
         x
@@ -166,32 +171,30 @@ impl Curve for Identity {
     }
 }
 
-struct Map<A>(A);
-
-impl<A: Curve> CustomOp1 for Map<A> {
+impl CustomOp1 for Activation {
     fn name(&self) -> &'static str {
-        A::NAME
+        NAME
     }
 
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let x = floats(A::NAME, storage, layout)?;
+        let x = floats(NAME, storage, layout)?;
         let isa = Isa::current();
         let mut y = fresh(x.len());
         let chunks = y.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK));
-        chunks.for_each(|(y, x)| isa.run(Forward(self.0, x, y)));
+        chunks.for_each(|(y, x)| self.values(isa, x, y));
         Ok((CpuStorage::F32(y), layout.shape().clone()))
     }
 
     fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
         let dy = dy.contiguous()?;
-        let (shape, x, dy) = (x.shape(), read(A::NAME, x)?, read(A::NAME, &dy)?);
+        let (shape, x, dy) = (x.shape(), read(NAME, x)?, read(NAME, &dy)?);
         let isa = Isa::current();
         let mut dx = fresh(x.len());
         let chunks = dx
             .par_chunks_mut(CHUNK)
             .zip(x.par_chunks(CHUNK))
             .zip(dy.par_chunks(CHUNK));
-        chunks.for_each(|((dx, x), dy)| isa.run(Backward(self.0, x, dy, dx)));
+        chunks.for_each(|((dx, x), dy)| self.gradients(isa, x, dy, dx));
         tensor(dx, shape).map(Some)
     }
 }

@@ -35,19 +35,44 @@ pub fn add_dropped(residual: &Tensor, x: &Tensor, stream: &Stream, rate: f64) ->
         .apply_op2(&x.contiguous()?, Dropout::new(stream, rate))
 }
 
-struct Dropout {
+#[derive(Clone, Copy)]
+pub(super) struct Dropout {
     stream: Stream,
     threshold: u32,
     keep: f32,
 }
 
 impl Dropout {
-    fn new(stream: &Stream, rate: f64) -> Self {
+    pub(super) fn new(stream: &Stream, rate: f64) -> Self {
         let (threshold, keep) = mask_constants(rate);
         Dropout {
             stream: *stream,
             threshold,
             keep,
+        }
+    }
+
+    /// Multiplies elements `first..` of example `row` by their part of the mask.
+    pub(super) fn scale(&self, row: usize, first: usize, elements: &mut [f32]) {
+        let (key, counter) = (self.stream.key(), self.stream.counter(row));
+        let mut words = [0; WORDS];
+        let mut next = first;
+        let mut rest = elements;
+        while !rest.is_empty() {
+            // A row of the stream can only be entered at a group.
+            let skipped = next % philox::GROUP;
+            let (part, others) = rest.split_at_mut(rest.len().min(WORDS - skipped));
+            let words = &mut words[..skipped + part.len()];
+            philox::fill(key, counter, next - skipped, words);
+            for (element, word) in part.iter_mut().zip(&words[skipped..]) {
+                *element *= if *word < self.threshold {
+                    0.0
+                } else {
+                    self.keep
+                };
+            }
+            next += part.len();
+            rest = others;
         }
     }
 
@@ -63,23 +88,8 @@ impl Dropout {
         let segments: Vec<_> = segments.collect();
         segments.into_par_iter().for_each(|(row, first, y)| {
             let range = row * width + first..row * width + first + y.len();
-            let (key, counter) = (self.stream.key(), self.stream.counter(row));
-            let mut words = [0; WORDS];
-            for (part, (y, x)) in y
-                .chunks_mut(WORDS)
-                .zip(x[range.clone()].chunks(WORDS))
-                .enumerate()
-            {
-                let words = &mut words[..y.len()];
-                philox::fill(key, counter, first + part * WORDS, words);
-                for ((y, x), word) in y.iter_mut().zip(x).zip(words) {
-                    *y = x * if *word < self.threshold {
-                        0.0
-                    } else {
-                        self.keep
-                    };
-                }
-            }
+            y.copy_from_slice(&x[range.clone()]);
+            self.scale(row, first, y);
             if let Some(residual) = residual {
                 y.iter_mut()
                     .zip(&residual[range])

@@ -19,7 +19,7 @@ const PARTIALS: usize = 32;
 /// Rows below which a chunk of the backward pass is not worth its partial sums.
 const LEAST_PARTIAL_ROWS: usize = 256;
 /// Largest weight that is summed from partials: 64 Ki elements are 8 MiB of partial sums.
-const LARGEST_PARTIAL: usize = 64 * 1024;
+pub(super) const LARGEST_PARTIAL: usize = 64 * 1024;
 /// Rows of W per task where its gradient is split by rows of W.
 const STRIP: usize = 64;
 
@@ -213,7 +213,11 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
 }
 
 /// dW of a large weight, a strip of its rows per task.
-fn by_rows_of_weight(x: &[f32], dy: &[f32], (m, n, k): (usize, usize, usize)) -> Vec<f32> {
+pub(super) fn by_rows_of_weight(
+    x: &[f32],
+    dy: &[f32],
+    (m, n, k): (usize, usize, usize),
+) -> Vec<f32> {
     let mut dweight = vec![0.0; n * k];
     if m == 0 {
         return dweight;

@@ -18,6 +18,7 @@ mod attention;
 mod buffers;
 mod dropout;
 mod embedding;
+mod feed_forward;
 mod hash;
 mod isa;
 mod kernel_attention;
@@ -28,6 +29,7 @@ mod mixing;
 mod norm;
 mod pooling;
 mod shortening;
+mod tied;
 mod tile;
 #[cfg(test)]
 mod twin;
@@ -41,6 +43,7 @@ pub use attention::{
 };
 pub use dropout::{add_dropped, dropout};
 pub use embedding::embed;
+pub use feed_forward::{FeedForwardOptions, Normalised, feed_forward};
 pub use hash::hash;
 pub use kernel_attention::{FeatureMap, KernelAttentionOptions, kernel_attention};
 pub use linear::linear;
@@ -48,6 +51,7 @@ pub use mixing::mix_blocks;
 pub use norm::layer_norm;
 pub use pooling::weighted_sum;
 pub use shortening::shorten;
+pub use tied::Tied;
 pub use unit::unit;
 
 /// Whether the kernels can take this tensor: f32, in main memory.

@@ -129,13 +129,14 @@ impl CustomOp3 for LayerNorm {
     }
 }
 
-struct Forward<'a> {
-    x: &'a [f32],
-    gain: &'a [f32],
-    offset: &'a [f32],
-    epsilon: f32,
-    y: &'a mut [f32],
-    statistics: &'a mut [[f32; 2]],
+/// Rows of x to rows of y, and their mean and reciprocal deviation.
+pub(super) struct Forward<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) gain: &'a [f32],
+    pub(super) offset: &'a [f32],
+    pub(super) epsilon: f32,
+    pub(super) y: &'a mut [f32],
+    pub(super) statistics: &'a mut [[f32; 2]],
 }
 
 impl Kernel for Forward<'_> {
@@ -181,14 +182,15 @@ impl Kernel for Forward<'_> {
     }
 }
 
-struct Backward<'a> {
-    x: &'a [f32],
-    gain: &'a [f32],
-    dy: &'a [f32],
-    statistics: &'a [[f32; 2]],
-    dx: &'a mut [f32],
-    dgain: &'a mut [f32],
-    doffset: &'a mut [f32],
+/// Rows of dy to rows of dx; the gradients of gain and offset are added to.
+pub(super) struct Backward<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) gain: &'a [f32],
+    pub(super) dy: &'a [f32],
+    pub(super) statistics: &'a [[f32; 2]],
+    pub(super) dx: &'a mut [f32],
+    pub(super) dgain: &'a mut [f32],
+    pub(super) doffset: &'a mut [f32],
 }
 
 impl Kernel for Backward<'_> {

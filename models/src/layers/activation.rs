@@ -8,6 +8,16 @@ use crate::{
     options::Activation,
 };
 
+impl From<Activation> for kernels::Activation {
+    fn from(activation: Activation) -> Self {
+        match activation {
+            Activation::Gelu => Self::GeluTanh,
+            Activation::GeluErf => Self::GeluErf,
+            Activation::Relu => Self::Relu { floor: 0.0 },
+        }
+    }
+}
+
 /// Applies `activation`.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use candle_nn::VarBuilder;
 
 use crate::{
     Context, Result,
-    draws::StreamKey,
+    draws::{Stream, StreamKey},
     kernels::{self, AttentionDropout},
 };
 
@@ -30,6 +30,12 @@ impl Dropout {
     pub fn of_attention(&self, batch: usize, context: &Context) -> Option<AttentionDropout> {
         let stream = context.draws.per_example(self.key);
         (context.train && self.rate > 0.0).then(|| AttentionDropout::new(&stream, batch, self.rate))
+    }
+
+    /// Stream and rate in this pass; none in evaluation or at rate 0.
+    pub(crate) fn draws(&self, context: &Context) -> Option<(Stream, f64)> {
+        self.applies(context)
+            .then(|| (context.draws.per_example(self.key), self.rate))
     }
 
     /// Same shape as `x`, whose first dimension is the batch.

@@ -1,11 +1,12 @@
-//! The position-wise part of a block: Dense -> activation -> dropout -> Dense.
+//! The position-wise half of a block: Dense -> activation -> dropout -> Dense, with what surrounds it.
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
 use crate::{
     Context, Result,
-    layers::{Dropout, Linear, activation},
+    kernels::{self, FeedForwardOptions},
+    layers::{Dropout, LayerNorm, Linear, activation},
     options::{Activation, BlockOptions},
     params::xavier_uniform,
 };
@@ -16,6 +17,17 @@ pub struct FeedForward {
     outer: Linear,
     activation: Activation,
     dropout: Dropout,
+}
+
+/// What surrounds a layer in its block.
+#[derive(Clone, Copy)]
+pub struct Around<'a> {
+    /// Applied to the layer's input.
+    pub norm: Option<&'a LayerNorm>,
+    /// Applied to the layer's output.
+    pub dropout: &'a Dropout,
+    /// Whether the input is added to the end result.
+    pub residual: bool,
 }
 
 impl FeedForward {
@@ -38,13 +50,34 @@ impl FeedForward {
         })
     }
 
-    /// (B, L, D) -> (B, L, D).
+    /// (B, L, D) -> (B, L, D), from norm to residual.
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let hidden = activation::apply(self.activation, &self.inner.forward(x)?)?; // (B, L, mlp_dim)
-        self.outer.forward(&self.dropout.forward(&hidden, context)?)
+    pub fn forward(&self, x: &Tensor, around: Around, context: &Context) -> Result<Tensor> {
+        if kernels::supports(x)
+            && let (Some(inner), Some(outer)) = (self.inner.affine(), self.outer.affine())
+        {
+            let options = FeedForwardOptions {
+                norm: around.norm.map(LayerNorm::operands),
+                activation: self.activation.into(),
+                inner_dropout: self.dropout.draws(context),
+                outer_dropout: around.dropout.draws(context),
+                residual: around.residual,
+            };
+            return Ok(kernels::feed_forward(x, inner, outer, &options)?);
+        }
+        let normal = around.norm.map(|norm| norm.forward(x)).transpose()?;
+        let hidden = self.inner.forward(normal.as_ref().unwrap_or(x))?; // (B, L, mlp_dim)
+        let hidden = activation::apply(self.activation, &hidden)?;
+        let y = self
+            .outer
+            .forward(&self.dropout.forward(&hidden, context)?)?;
+        if around.residual {
+            around.dropout.add(x, &y, context)
+        } else {
+            around.dropout.forward(&y, context)
+        }
     }
 
     /// Operations for one sequence.
@@ -74,10 +107,19 @@ mod tests {
                 ..BlockOptions::default()
             };
             let feed = FeedForward::new(&parameters.builder(), &block).unwrap();
+            let norm = LayerNorm::new(&parameters.builder().pp("norm"), 3, 1e-6).unwrap();
+            let dropout = Dropout::new(&parameters.builder().pp("outer_drop"), 0.3);
             let context = Context::new(true, Draws::new(1, 0, 0));
-            check_layer("feed forward", &parameters, &[2, 2, 3], |x| {
-                feed.forward(x, &context)
-            });
+            for residual in [false, true] {
+                let around = Around {
+                    norm: Some(&norm),
+                    dropout: &dropout,
+                    residual,
+                };
+                check_layer("feed forward", &parameters, &[2, 2, 3], |x| {
+                    feed.forward(x, around, &context)
+                });
+            }
         }
     }
 }

@@ -66,6 +66,11 @@ impl Linear {
         }
     }
 
+    /// Weight and bias, for kernels that are more than this layer.
+    pub(crate) fn affine(&self) -> Option<[&Tensor; 2]> {
+        Some([&self.weight, self.bias.as_ref()?])
+    }
+
     /// (.., in) -> (.., out).
     ///
     /// # Errors

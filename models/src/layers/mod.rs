@@ -29,7 +29,7 @@ pub(crate) mod testing;
 pub use block_attention::BlockLists;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
-pub use feed_forward::FeedForward;
+pub use feed_forward::{Around, FeedForward};
 pub use heads::Projections;
 pub use linear::Linear;
 pub use norm::LayerNorm;

@@ -26,6 +26,15 @@ impl LayerNorm {
         })
     }
 
+    /// The same for kernels that begin with it.
+    pub(crate) fn operands(&self) -> kernels::Normalised<'_> {
+        kernels::Normalised {
+            gain: &self.scale,
+            offset: &self.shift,
+            epsilon: self.epsilon,
+        }
+    }
+
     /// (.., D) -> (.., D).
     ///
     /// # Errors

@@ -1,0 +1,570 @@
+//! The position-wise half of a block: y = r + m₂ (W₂ m₁ f(W₁ n(x) + b₁) + b₂), where n is LayerNorm or nothing, the m are
+//! dropout masks or 1, and r is x or 0.
+//!
+//! x is (B, ..., D), W₁ (F, D), W₂ (D, F). Rows go through all steps a tile at a time, so that what lies between them stays
+//! in the cache; only h = W₁ n(x) + b₁ is kept for the backward pass, which computes the rest again. Gradients of weights
+//! are partial sums, one per chunk of rows, or for large weights products over all rows, as in `linear.rs`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::activation::Activation;
+use super::buffers::{Reading, chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
+use super::dropout::Dropout;
+use super::isa::Isa;
+use super::linear::{LARGEST_PARTIAL, by_rows_of_weight};
+use super::matrix::{Matrix, multiply};
+use super::norm;
+use super::tied::Tied;
+use crate::draws::Stream;
+
+const NAME: &str = "feed-forward";
+/// Chunks of rows, and so partial sums of every weight's gradient.
+const CHUNKS: usize = 32;
+const LEAST_ROWS: usize = 128;
+/// Rows that go through all steps together.
+const TILE: usize = 128;
+
+/// LayerNorm before everything else.
+pub struct Normalised<'a> {
+    /// (D).
+    pub gain: &'a Tensor,
+    /// (D).
+    pub offset: &'a Tensor,
+    /// Added to variances.
+    pub epsilon: f64,
+}
+
+/// What surrounds the two products.
+pub struct FeedForwardOptions<'a> {
+    /// n.
+    pub norm: Option<Normalised<'a>>,
+    /// f.
+    pub activation: Activation,
+    /// m₁, as stream and rate in [0, 1).
+    pub inner_dropout: Option<(Stream, f64)>,
+    /// m₂, likewise.
+    pub outer_dropout: Option<(Stream, f64)>,
+    /// Whether r is x.
+    pub residual: bool,
+}
+
+/// y for x (B, ..., D), from weight (F, D) and bias (F) to weight (D, F) and bias (D).
+///
+/// # Errors
+/// If shapes do not fit, or an operand is not f32 in main memory.
+pub fn feed_forward(
+    x: &Tensor,
+    [w1, b1]: [&Tensor; 2],
+    [w2, b2]: [&Tensor; 2],
+    options: &FeedForwardOptions,
+) -> Result<Tensor> {
+    let mut operands = vec![w1, b1, w2, b2];
+    if let Some(norm) = &options.norm {
+        operands.extend([norm.gain, norm.offset]);
+    }
+    let x = x.contiguous()?;
+    let fits = match (w1.dims(), x.dims().last()) {
+        (&[f, d], Some(&last)) => {
+            let vectors = operands[4..].iter().all(|vector| vector.dims() == [d]);
+            last == d
+                && d * f > 0
+                && vectors
+                && b1.dims() == [f]
+                && w2.dims() == [d, f]
+                && b2.dims() == [d]
+        }
+        _ => false,
+    };
+    if !fits {
+        let shapes: Vec<_> = operands.iter().map(|operand| operand.dims()).collect();
+        bail!(
+            "{NAME}: x {:?} and operands {shapes:?} do not fit",
+            x.dims()
+        );
+    }
+    let operands = operands.into_iter().map(Tensor::contiguous);
+    let tied = Tied::new(operands.collect::<Result<_>>()?);
+    let dropout = |given: Option<(Stream, f64)>| given.map(|(s, rate)| Dropout::new(&s, rate));
+    let op = FeedForward {
+        activation: options.activation,
+        epsilon: options.norm.as_ref().map(|norm| norm.epsilon as f32),
+        inner_dropout: dropout(options.inner_dropout),
+        outer_dropout: dropout(options.outer_dropout),
+        residual: options.residual,
+        keeps: x.track_op() || tied.operands().iter().any(Tensor::track_op),
+        hidden: Mutex::new(None),
+        tied: tied.clone(),
+    };
+    x.apply_op2(&tied.tie(x.dtype())?, op)
+}
+
+struct FeedForward {
+    activation: Activation,
+    /// Of the norm, if there is one.
+    epsilon: Option<f32>,
+    inner_dropout: Option<Dropout>,
+    outer_dropout: Option<Dropout>,
+    residual: bool,
+    /// Whether there will be a backward pass.
+    keeps: bool,
+    /// h, from the forward pass to the backward pass.
+    hidden: Mutex<Option<Vec<f32>>>,
+    tied: Arc<Tied>,
+}
+
+/// The operands' elements and sizes.
+#[derive(Clone, Copy)]
+struct Operands<'a> {
+    isa: Isa,
+    w1: &'a [f32],
+    b1: &'a [f32],
+    w2: &'a [f32],
+    b2: &'a [f32],
+    /// Gain, offset and epsilon.
+    norm: Option<(&'a [f32], &'a [f32], f32)>,
+    /// D.
+    width: usize,
+    /// F.
+    inner: usize,
+    /// Rows of one example.
+    length: usize,
+}
+
+impl Operands<'_> {
+    /// n(x) for rows of x, with the rows' statistics; x itself without a norm.
+    fn normalise<'b>(&self, x: &'b [f32], space: &'b mut Normal) -> &'b [f32] {
+        let Some((gain, offset, epsilon)) = self.norm else {
+            return x;
+        };
+        space.rows.resize(x.len(), 0.0);
+        space.statistics.resize(x.len() / self.width, [0.0; 2]);
+        self.isa.run(norm::Forward {
+            x,
+            gain,
+            offset,
+            epsilon,
+            y: &mut space.rows,
+            statistics: &mut space.statistics,
+        });
+        &space.rows
+    }
+
+    /// Drops elements of the rows from `first` on, `width` elements each.
+    fn drop(&self, dropout: Option<&Dropout>, first: usize, width: usize, rows: &mut [f32]) {
+        let Some(dropout) = dropout else { return };
+        let mut row = first;
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let (example, place) = (row / self.length, row % self.length);
+            let count = (self.length - place).min(rest.len() / width);
+            let (part, others) = rest.split_at_mut(count * width);
+            dropout.scale(example, place * width, part);
+            row += count;
+            rest = others;
+        }
+    }
+}
+
+/// n(x) of a tile, and each row's mean and reciprocal deviation.
+#[derive(Default)]
+struct Normal {
+    rows: Vec<f32>,
+    statistics: Vec<[f32; 2]>,
+}
+
+impl FeedForward {
+    /// A panicking thread leaves it whole.
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<f32>>> {
+        self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `f` with the operands for x of this shape.
+    fn with_operands<T>(&self, dims: &[usize], f: impl FnOnce(Operands) -> T) -> Result<T> {
+        let all = self.tied.operands();
+        let read = |index: usize| {
+            all.get(index)
+                .map(|operand| read(NAME, operand))
+                .transpose()
+        };
+        let (inner, width) = all[0].dims2()?;
+        let [w1, b1, w2, b2] = [read(0)?, read(1)?, read(2)?, read(3)?];
+        let (gain, offset) = (read(4)?, read(5)?);
+        fn slice<'a>(reading: &'a Option<Reading>) -> &'a [f32] {
+            reading.as_deref().unwrap_or_default()
+        }
+        let examples = dims.first().copied().unwrap_or(1).max(1);
+        Ok(f(Operands {
+            isa: Isa::current(),
+            w1: slice(&w1),
+            b1: slice(&b1),
+            w2: slice(&w2),
+            b2: slice(&b2),
+            norm: self.epsilon.map(|e| (slice(&gain), slice(&offset), e)),
+            width,
+            inner,
+            length: (dims.iter().product::<usize>() / width / examples).max(1),
+        }))
+    }
+
+    /// y, and h if it is kept.
+    fn forward(&self, x: &[f32], op: Operands) -> (Vec<f32>, Vec<f32>) {
+        let (d, f) = (op.width, op.inner);
+        let m = x.len() / d;
+        let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
+        let mut y = fresh(m * d);
+        let mut hidden = fresh(if self.keeps { m * f } else { 0 });
+        let kept = if self.keeps { rows * f } else { 0 };
+        let kept = pieces(&mut hidden, kept, m.div_ceil(rows));
+        let chunks = y.par_chunks_mut(rows * d).zip(kept);
+        chunks.enumerate().for_each(|(chunk, (y, kept))| {
+            let mut normal = Normal::default();
+            let side = TILE.min(rows);
+            let mut hidden = vec![0.0; if self.keeps { 0 } else { side * f }];
+            let mut active = vec![0.0; side * f];
+            for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
+                let (start, count) = (tile * TILE, y.len() / d);
+                let first = chunk * rows + start;
+                let x = &x[first * d..][..y.len()];
+                let normal = op.normalise(x, &mut normal);
+                let active = &mut active[..count * f];
+                let hidden = match self.keeps {
+                    true => &mut kept[start * f..][..count * f],
+                    false => &mut hidden[..count * f],
+                };
+                affine(normal, op.w1, op.b1, hidden);
+                self.activation.values(op.isa, hidden, active);
+                op.drop(self.inner_dropout.as_ref(), first, f, active);
+                affine(active, op.w2, op.b2, y);
+                op.drop(self.outer_dropout.as_ref(), first, d, y);
+                if self.residual {
+                    add(x, y);
+                }
+            }
+        });
+        (y, hidden)
+    }
+
+    /// dx and the gradients of the operands.
+    fn backward(&self, x: &[f32], hidden: &[f32], dy: &[f32], op: Operands) -> Gradients {
+        let (d, f) = (op.width, op.inner);
+        let m = x.len() / d;
+        let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
+        let chunks = m.div_ceil(rows);
+        // Large weights have no partial sums: what their gradients are products of is written down instead.
+        let large = d * f > LARGEST_PARTIAL;
+        let (weights, written) = if large { (0, m) } else { (d * f, 0) };
+        let partial_len = 2 * weights + f + 3 * d;
+        let mut dx = fresh(m * d);
+        let mut partials = vec![0.0; chunks * partial_len];
+        let [mut dz_all, mut n_all] = [fresh(written * d), fresh(written * d)];
+        let [mut a_all, mut dh_all] = [fresh(written * f), fresh(written * f)];
+        let step = if large { rows } else { 0 };
+        let tasks = pieces(&mut dx, rows * d, chunks)
+            .into_par_iter()
+            .zip(pieces(&mut partials, partial_len, chunks))
+            .zip(pieces(&mut dz_all, step * d, chunks))
+            .zip(pieces(&mut n_all, step * d, chunks))
+            .zip(pieces(&mut a_all, step * f, chunks))
+            .zip(pieces(&mut dh_all, step * f, chunks));
+        tasks.enumerate().for_each(|(chunk, task)| {
+            let (((((dx, partial), dz_all), n_all), a_all), dh_all) = task;
+            let (dw1, partial) = partial.split_at_mut(weights);
+            let (dw2, partial) = partial.split_at_mut(weights);
+            let (db1, partial) = partial.split_at_mut(f);
+            let (db2, partial) = partial.split_at_mut(d);
+            let (dgain, doffset) = partial.split_at_mut(d);
+            let mut normal = Normal::default();
+            let side = TILE.min(rows);
+            let [mut dz, mut dn] = [vec![0.0; side * d], vec![0.0; side * d]];
+            let [mut a, mut da, mut dh] = [(); 3].map(|()| vec![0.0; side * f]);
+            for (tile, dx) in dx.chunks_mut(TILE * d).enumerate() {
+                let (start, count) = (tile * TILE, dx.len() / d);
+                let first = chunk * rows + start;
+                let (narrow, wide) = (
+                    first * d..(first + count) * d,
+                    first * f..(first + count) * f,
+                );
+                let (x, dy, hidden) = (&x[narrow.clone()], &dy[narrow], &hidden[wide]);
+                let (dz, dn) = (&mut dz[..count * d], &mut dn[..count * d]);
+                let (a, da, dh) = (
+                    &mut a[..count * f],
+                    &mut da[..count * f],
+                    &mut dh[..count * f],
+                );
+                let n = op.normalise(x, &mut normal);
+                dz.copy_from_slice(dy);
+                op.drop(self.outer_dropout.as_ref(), first, d, dz);
+                sum_rows(dz, db2);
+                self.activation.values(op.isa, hidden, a);
+                op.drop(self.inner_dropout.as_ref(), first, f, a);
+                multiply(
+                    (count, f, d),
+                    Matrix::rows(dz, d),
+                    Matrix::rows(op.w2, f),
+                    da,
+                    false,
+                );
+                op.drop(self.inner_dropout.as_ref(), first, f, da);
+                self.activation.gradients(op.isa, hidden, da, dh);
+                sum_rows(dh, db1);
+                if large {
+                    dz_all[start * d..][..count * d].copy_from_slice(dz);
+                    n_all[start * d..][..count * d].copy_from_slice(n);
+                    a_all[start * f..][..count * f].copy_from_slice(a);
+                    dh_all[start * f..][..count * f].copy_from_slice(dh);
+                } else {
+                    multiply(
+                        (d, f, count),
+                        Matrix::columns(dz, d),
+                        Matrix::rows(a, f),
+                        dw2,
+                        true,
+                    );
+                    multiply(
+                        (f, d, count),
+                        Matrix::columns(dh, f),
+                        Matrix::rows(n, d),
+                        dw1,
+                        true,
+                    );
+                }
+                let back = if op.norm.is_some() {
+                    &mut *dn
+                } else {
+                    &mut *dx
+                };
+                multiply(
+                    (count, d, f),
+                    Matrix::rows(dh, f),
+                    Matrix::rows(op.w1, d),
+                    back,
+                    false,
+                );
+                if let Some((gain, ..)) = op.norm {
+                    op.isa.run(norm::Backward {
+                        x,
+                        gain,
+                        dy: dn,
+                        statistics: &normal.statistics,
+                        dx,
+                        dgain,
+                        doffset,
+                    });
+                }
+                if self.residual {
+                    add(dy, dx);
+                }
+            }
+        });
+        let mut sums = sum_partials(&partials, partial_len);
+        let doffset = sums.split_off(2 * weights + f + 2 * d);
+        let dgain = sums.split_off(2 * weights + f + d);
+        let db2 = sums.split_off(2 * weights + f);
+        let db1 = sums.split_off(2 * weights);
+        let (dw1, dw2) = if large {
+            (
+                by_rows_of_weight(&n_all, &dh_all, (m, f, d)),
+                by_rows_of_weight(&a_all, &dz_all, (m, d, f)),
+            )
+        } else {
+            let dw2 = sums.split_off(weights);
+            (sums, dw2)
+        };
+        Gradients {
+            dx,
+            operands: [dw1, db1, dw2, db2, dgain, doffset],
+        }
+    }
+}
+
+/// dx, and what belongs to the operands, in their order.
+struct Gradients {
+    dx: Vec<f32>,
+    operands: [Vec<f32>; 6],
+}
+
+/// y = x Wᵀ + b on one thread.
+fn affine(x: &[f32], weight: &[f32], bias: &[f32], y: &mut [f32]) {
+    let (n, k) = (bias.len(), weight.len() / bias.len());
+    y.chunks_exact_mut(n).for_each(|y| y.copy_from_slice(bias));
+    multiply(
+        (y.len() / n, n, k),
+        Matrix::rows(x, k),
+        Matrix::columns(weight, k),
+        y,
+        true,
+    );
+}
+
+/// y += x.
+fn add(x: &[f32], y: &mut [f32]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
+}
+
+/// Adds up rows, each as long as `sum`.
+fn sum_rows(rows: &[f32], sum: &mut [f32]) {
+    rows.chunks_exact(sum.len()).for_each(|row| add(row, sum));
+}
+
+impl CustomOp2 for FeedForward {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        layout: &Layout,
+        _: &CpuStorage,
+        _: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let x = floats(NAME, x, layout)?;
+        let (y, hidden) = self.with_operands(layout.dims(), |op| self.forward(x, op))?;
+        // The operation runs once: each call of `feed_forward` makes its own.
+        *self.lock() = Some(hidden);
+        Ok((CpuStorage::F32(y), layout.shape().clone()))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        tie: &Tensor,
+        _: &Tensor,
+        dy: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let Some(hidden) = self.lock().take() else {
+            bail!("{NAME}: one backward pass after one forward pass");
+        };
+        let dy = dy.contiguous()?;
+        let (elements, dy) = (read(NAME, x)?, read(NAME, &dy)?);
+        let gradients =
+            self.with_operands(x.dims(), |op| self.backward(&elements, &hidden, &dy, op))?;
+        let operands = self.tied.operands().iter().zip(gradients.operands);
+        for (index, (operand, gradient)) in operands.enumerate() {
+            if operand.track_op() {
+                self.tied.leave(index, tensor(gradient, operand.shape())?)?;
+            }
+        }
+        let dx = x.track_op().then(|| tensor(gradients.dx, x.shape()));
+        Ok((dx.transpose()?, Some(tie.zeros_like()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::D;
+
+    use super::*;
+    use crate::draws::{Draws, StreamKey};
+    use crate::kernels::twin::{Sampler, agree};
+
+    fn composed(x: &[Tensor], options: &FeedForwardOptions) -> Result<Tensor> {
+        let drop = |x: Tensor, dropout: Option<(Stream, f64)>| match dropout {
+            Some((stream, rate)) => {
+                let mask = stream.mask_tensor(x.shape(), rate, x.dtype(), x.device());
+                x * mask.map_err(candle_core::Error::wrap)?
+            }
+            None => Ok(x),
+        };
+        let normal = match &options.norm {
+            Some(norm) => {
+                let centred = x[0].broadcast_sub(&x[0].mean_keepdim(D::Minus1)?)?;
+                let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
+                let normal = centred.broadcast_div(&(variance + norm.epsilon)?.sqrt()?)?;
+                normal.broadcast_mul(&x[5])?.broadcast_add(&x[6])?
+            }
+            None => x[0].clone(),
+        };
+        let h = normal.broadcast_matmul(&x[1].t()?)?.broadcast_add(&x[2])?;
+        let a = match options.activation {
+            Activation::Relu { .. } => h.relu()?,
+            Activation::GeluErf => h.gelu_erf()?,
+            _ => h.gelu()?,
+        };
+        let a = drop(a, options.inner_dropout)?;
+        let y = a.broadcast_matmul(&x[3].t()?)?.broadcast_add(&x[4])?;
+        let y = drop(y, options.outer_dropout)?;
+        if options.residual { &x[0] + y } else { Ok(y) }
+    }
+
+    #[test]
+    fn feed_forward_meets_its_twin() {
+        let mut sampler = Sampler::new(31);
+        let draws = Draws::new(1, 2, 3);
+        let stream = |name| draws.per_example(StreamKey::new(name));
+        let forms = [
+            (vec![3, 5, 7], 9, true, true, Activation::GeluTanh),
+            (vec![2, 131, 16], 24, true, true, Activation::GeluErf),
+            (
+                vec![2, 70, 12],
+                5,
+                false,
+                true,
+                Activation::Relu { floor: 0.0 },
+            ),
+            (vec![1, 300, 33], 20, true, false, Activation::GeluTanh),
+            (vec![9, 4], 6, false, false, Activation::GeluErf),
+            // Beyond what is summed from partials.
+            (vec![2, 3, 180], 400, true, true, Activation::GeluTanh),
+        ];
+        for (shape, inner, norm, residual, activation) in forms {
+            let width = shape[shape.len() - 1];
+            let scale = |count: usize| (count as f64).powf(-0.5);
+            let inputs = [
+                sampler.normal(&shape, 1.0),
+                sampler.normal(&[inner, width], scale(width)),
+                sampler.normal(&[inner], 0.3),
+                sampler.normal(&[width, inner], scale(inner)),
+                sampler.normal(&[width], 0.3),
+                sampler.normal(&[width], 1.0),
+                sampler.normal(&[width], 0.3),
+            ];
+            for rate in [0.0, 0.3] {
+                let dropout = |name| (rate > 0.0).then(|| (stream(name), rate));
+                let options = |x: &[Tensor], f: &dyn Fn(&FeedForwardOptions) -> Result<Tensor>| {
+                    f(&FeedForwardOptions {
+                        norm: norm.then(|| Normalised {
+                            gain: &x[5],
+                            offset: &x[6],
+                            epsilon: 1e-2,
+                        }),
+                        activation,
+                        inner_dropout: dropout("inner"),
+                        outer_dropout: dropout("outer"),
+                        residual,
+                    })
+                };
+                let inputs = if norm { &inputs[..] } else { &inputs[..5] };
+                agree(
+                    "feed-forward",
+                    inputs,
+                    |x| {
+                        options(x, &|o| {
+                            feed_forward(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], o)
+                        })
+                    },
+                    |x| options(x, &|o| composed(x, o)),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_errors() {
+        let mut sampler = Sampler::new(32);
+        let mut normal = |shape: &[usize]| sampler.normal(shape, 1.0);
+        let (x, w1, b1) = (normal(&[2, 3]), normal(&[4, 3]), normal(&[4]));
+        let (w2, b2) = (normal(&[3, 5]), normal(&[3]));
+        let options = FeedForwardOptions {
+            norm: None,
+            activation: Activation::GeluTanh,
+            inner_dropout: None,
+            outer_dropout: None,
+            residual: false,
+        };
+        assert!(feed_forward(&x, [&w1, &b1], [&w2, &b2], &options).is_err());
+    }
+}
