@@ -1,16 +1,19 @@
 //! The command line.
 
 pub mod bench;
+pub mod data;
+mod parse;
 pub mod sweep;
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use datasets::{Protocol, Source};
 use results::Format;
 use results::tables::Kind;
+
+use self::data::{DataPlace, DataVerb};
 
 /// The Long Range Arena: train efficient Transformers on long sequences, fairly and repeatably.
 #[derive(Debug, Parser)]
@@ -77,7 +80,7 @@ pub struct RunArgs {
     #[arg(long, default_value_t = 0, conflicts_with = "seeds")]
     pub seed: u64,
     /// Several seeds, one after the other: FIRST..END, END not included
-    #[arg(long, value_parser = parse_range, value_name = "A..B")]
+    #[arg(long, value_parser = parse::range, value_name = "A..B")]
     pub seeds: Option<Range<u64>>,
     /// Number of updates (the same as --set train.steps=N)
     #[arg(long, value_name = "N")]
@@ -104,7 +107,7 @@ pub struct RunArgs {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
     /// Most memory to use, such as 8G; beyond it the run is recorded as out of memory [default: 95 % of the machine's]
-    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
     pub memory_limit: Option<usize>,
     #[command(flatten)]
     pub place: DataPlace,
@@ -126,118 +129,6 @@ pub struct RunArgs {
     /// No banner and no progress
     #[arg(long, short)]
     pub quiet: bool,
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct DataPlace {
-    /// Data directory [default: $LRA_DATA, else the cache directory of the platform]
-    #[arg(long = "data", value_name = "DIR")]
-    pub data: Option<PathBuf>,
-}
-
-impl DataPlace {
-    /// The data directory.
-    pub fn path(&self) -> PathBuf {
-        let from_environment = || std::env::var_os("LRA_DATA").map(PathBuf::from);
-        let from_platform = || dirs::cache_dir().map(|cache| cache.join("lra"));
-        self.data
-            .clone()
-            .or_else(from_environment)
-            .or_else(from_platform)
-            .unwrap_or_else(|| PathBuf::from("data"))
-    }
-}
-
-/// Which data of a task.
-#[derive(Debug, Args)]
-pub struct DataChoice {
-    /// Task (see `lra list tasks`)
-    pub task: String,
-    /// Where the data comes from [default: official with --from, otherwise the task's own]
-    #[arg(long)]
-    pub source: Option<Source>,
-    /// Split rules: clean or tay2021
-    #[arg(long, default_value_t = Protocol::Clean)]
-    pub protocol: Protocol,
-    /// Take the data settings of a recipe
-    #[arg(long, value_name = "NAME")]
-    pub recipe: Option<String>,
-    /// Change a data setting, such as data.max_length=256
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub assignments: Vec<String>,
-    #[command(flatten)]
-    pub place: DataPlace,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum DataVerb {
-    /// What data there is of every task, and the command for what is not there
-    List {
-        #[command(flatten)]
-        place: DataPlace,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Download the published files of a task; an interrupted download goes on where it broke
-    Fetch {
-        /// Task (see `lra list tasks`)
-        task: String,
-        /// Take this file or address instead of the published ones
-        #[arg(long, value_name = "FILE|URL")]
-        from: Option<String>,
-        #[command(flatten)]
-        place: DataPlace,
-    },
-    /// Build the data of a task
-    Make {
-        #[command(flatten)]
-        choice: DataChoice,
-        /// Read raw files from this file or folder
-        #[arg(long, value_name = "PATH")]
-        from: Option<PathBuf>,
-        /// Build again even if it is there
-        #[arg(long)]
-        force: bool,
-        /// Take incomplete files (the same as --set data.allow_partial=true); the data is marked as partial
-        #[arg(long)]
-        allow_partial: bool,
-    },
-    /// Prove the data of a task: checksums, counts, labels, and what is known of the published files
-    Verify {
-        #[command(flatten)]
-        choice: DataChoice,
-        /// Prove these raw files instead of the stored data
-        #[arg(long, value_name = "PATH")]
-        from: Option<PathBuf>,
-        /// Take incomplete files (the same as --set data.allow_partial=true)
-        #[arg(long)]
-        allow_partial: bool,
-    },
-    /// Show an example, histograms and the trivial baselines
-    Show {
-        #[command(flatten)]
-        choice: DataChoice,
-        /// Which example
-        #[arg(long, default_value_t = 0)]
-        row: usize,
-        /// Of which split
-        #[arg(long, value_enum, default_value_t = SplitName::Train)]
-        split: SplitName,
-        /// For tasks of pixels: write a contact sheet of the examples from --row on to this file
-        #[arg(long, value_name = "FILE")]
-        png: Option<PathBuf>,
-    },
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum SplitName {
-    Train,
-    Val,
-    Test,
 }
 
 const REPORT_EXAMPLES: &str = "\
@@ -303,16 +194,16 @@ pub struct CheckArgs {
     #[arg(long, default_value = "transformer", value_name = "MODEL")]
     pub reference: String,
     /// Level of the one-sided test on accuracies
-    #[arg(long, default_value_t = 0.99, value_parser = parse_share, value_name = "SHARE")]
+    #[arg(long, default_value_t = 0.99, value_parser = parse::share, value_name = "SHARE")]
     pub level: f64,
     /// Share by which the last loss may move where traces cannot be exact (another processor, a GPU)
-    #[arg(long, default_value_t = 0.01, value_parser = parse_share, value_name = "SHARE")]
+    #[arg(long, default_value_t = 0.01, value_parser = parse::share, value_name = "SHARE")]
     pub loss_threshold: f64,
     /// Share by which peak memory may grow
-    #[arg(long, default_value_t = 0.01, value_parser = parse_share, value_name = "SHARE")]
+    #[arg(long, default_value_t = 0.01, value_parser = parse::share, value_name = "SHARE")]
     pub memory_threshold: f64,
     /// Share of its relative speed that a cell may lose beyond the noise
-    #[arg(long, default_value_t = 0.25, value_parser = parse_share, value_name = "SHARE")]
+    #[arg(long, default_value_t = 0.25, value_parser = parse::share, value_name = "SHARE")]
     pub speed_threshold: f64,
     /// How to write the table: text, markdown, csv, json or latex
     #[arg(long, default_value_t = Format::Text)]
@@ -371,60 +262,6 @@ pub enum Registry {
     Devices,
 }
 
-fn parse_range(text: &str) -> Result<Range<u64>, String> {
-    let expected = || format!("'{text}' is not a range such as 0..5");
-    let (first, end) = text.split_once("..").ok_or_else(expected)?;
-    let range = first.parse().map_err(|_| expected())?..end.parse().map_err(|_| expected())?;
-    if range.is_empty() {
-        Err(format!("'{text}' is empty"))
-    } else {
-        Ok(range)
-    }
-}
-
-fn parse_share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
-    share.ok_or_else(|| format!("'{text}' is not a share from 0 to 1"))
-}
-
-fn parse_bytes(text: &str) -> Result<usize, String> {
-    let expected = || format!("'{text}' is not a size such as 8G or 512M");
-    let (digits, unit) = text.split_at(
-        text.find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(text.len()),
-    );
-    let number: f64 = digits.parse().map_err(|_| expected())?;
-    let scale = match unit
-        .trim()
-        .to_ascii_uppercase()
-        .trim_end_matches("IB")
-        .trim_end_matches('B')
-    {
-        "" => 1u64,
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        "G" => 1 << 30,
-        "T" => 1 << 40,
-        _ => return Err(expected()),
-    };
-    let bytes = number * scale as f64;
-    if bytes >= 1.0 {
-        Ok(bytes as usize)
-    } else {
-        Err(expected())
-    }
-}
-
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let expected = || format!("'{text}' is not a duration such as 30s, 5m or 2h");
-    let duration = humantime::parse_duration(text).map_err(|_| expected())?;
-    if duration.is_zero() {
-        Err(expected())
-    } else {
-        Ok(duration)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -433,16 +270,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes_and_ranges() {
-        assert_eq!(parse_bytes("8G"), Ok(8 << 30));
-        assert_eq!(parse_bytes("1.5 MiB"), Ok(3 << 19));
-        assert!(
-            parse_bytes("lots").is_err() && parse_bytes("0").is_err() && parse_bytes("8X").is_err()
-        );
-        assert_eq!(parse_range("2..5"), Ok(2..5));
-        assert!(parse_range("5..5").is_err() && parse_range("5").is_err());
     }
 }

@@ -1,20 +1,19 @@
 //! A `Spec` holds every number that a run depends on: the task's options, overlaid by a recipe, overlaid by `--set`.
 //! It is frozen before anything runs, digested, and saved beside the record.
 
+mod resolve;
+
 use std::fmt::{self, Write as _};
 
-use candle_core::{DType, Device};
-use datasets::{Protocol, Source, Task};
+use datasets::{Protocol, Source};
 use models::options::{BlockOptions, EmbedOptions, HeadOptions};
-use models::{Classifier, Model, Parameters};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+pub use self::resolve::{Resolved, Wish};
 use crate::error::{Class, Classify, Error, Result};
-use crate::recipe::Recipe;
 use crate::schedule::Schedule;
-use crate::{names, overlay};
 
 /// Everything that decides the outcome of a run, timings apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -233,139 +232,6 @@ impl TrainOptions {
             self.eval_period()
         } else {
             self.checkpoint_every
-        }
-    }
-}
-
-/// What the command line asks for, before it is resolved.
-#[derive(Clone, Debug)]
-pub struct Wish<'a> {
-    /// Task name.
-    pub task: &'a str,
-    /// Model name.
-    pub model: &'a str,
-    /// Recipe name, or the path of a recipe file.
-    pub recipe: &'a str,
-    /// Source, or the task's default.
-    pub source: Option<Source>,
-    /// Split rules.
-    pub protocol: Protocol,
-    /// Seed of the run.
-    pub seed: u64,
-    /// Assignments `key=value`, later ones winning.
-    pub assignments: &'a [String],
-}
-
-/// A spec together with the registry entries it names.
-pub struct Resolved {
-    /// The frozen settings.
-    pub spec: Spec,
-    /// The task's entry.
-    pub task: &'static dyn Task,
-    /// The model's entry.
-    pub model: &'static Model,
-    /// The recipe, with where it comes from.
-    pub recipe: Recipe,
-    /// What the recipe was overridden with.
-    pub overrides: Vec<String>,
-}
-
-impl Wish<'_> {
-    /// Finds the names, overlays the settings and freezes them.
-    pub fn resolve(&self) -> Result<Resolved> {
-        let task = *names::find("task", self.task, datasets::TASKS, |task| task.about().name)?;
-        let model = *names::find("model", self.model, models::MODELS, |model| model.name)?;
-        let recipe = Recipe::load(self.recipe)?;
-        let source = self.source.unwrap_or(task.about().sources[0]);
-        if !task.about().sources.contains(&source) {
-            let known: Vec<String> = task.about().sources.iter().map(Source::to_string).collect();
-            let message = format!(
-                "{} has no source '{source}' (it has: {})",
-                self.task,
-                known.join(", ")
-            );
-            return Err(Error::usage(message));
-        }
-        let mut settings = json!({
-            "data": task.defaults(),
-            "embed": EmbedOptions::default(),
-            "block": BlockOptions::default(),
-            "head": HeadOptions::default(),
-            "model": (model.defaults)(),
-            "train": TrainOptions::default(),
-        });
-        for layer in recipe.layers(self.task, self.model)? {
-            overlay::lay(&mut settings, &layer, &format!("recipe {}", recipe.name))?;
-        }
-        for assignment in self.assignments {
-            overlay::lay(
-                &mut settings,
-                &overlay::parse_assignment(assignment)?,
-                "--set",
-            )?;
-        }
-        settings["cell"] = json!(Cell {
-            task: self.task.to_owned(),
-            task_version: task.about().version,
-            model: self.model.to_owned(),
-            recipe: recipe.name.clone(),
-            source,
-            protocol: self.protocol,
-            seed: self.seed,
-        });
-        let spec: Spec = serde_json::from_value(settings)
-            .during(Class::Usage, "the settings do not fit together")?;
-        spec.train.check()?;
-        task.shape(&spec.data)?;
-        Ok(Resolved {
-            spec,
-            task,
-            model,
-            recipe,
-            overrides: self.assignments.to_vec(),
-        })
-    }
-}
-
-impl Resolved {
-    /// The classifier without weights, to be asked about its size and cost, and its weightless parameters.
-    pub fn blank(&self) -> Result<(Classifier, Parameters)> {
-        let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
-        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
-        let classifier = Classifier::new(self.model, &shape, &self.model_options(), &parameters);
-        let classifier = classifier.during(
-            Class::Usage,
-            "the model cannot be built with these settings",
-        )?;
-        Ok((classifier, parameters))
-    }
-
-    /// What the task asks of the model.
-    pub fn model_shape(&self, shape: &datasets::Shape) -> models::Shape {
-        let about = self.task.about();
-        models::Shape {
-            vocabulary: about.vocabulary,
-            classes: about.classes,
-            towers: about.towers,
-            max_length: shape.max_length,
-            padding: about.first_id > 0,
-        }
-    }
-
-    /// The settings of the model and of everything around it.
-    pub fn model_options(&self) -> models::Options {
-        let Spec {
-            embed,
-            block,
-            head,
-            model,
-            ..
-        } = self.spec.clone();
-        models::Options {
-            embed,
-            block,
-            head,
-            model,
         }
     }
 }

@@ -1,27 +1,26 @@
 //! The training loop, plain.
 
+mod journal;
+
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::Context as _;
 use candle_core::Device;
 use datasets::Splits;
 use models::{Classifier, Draws, Parameters};
-use results::metrics::{self, Line};
+use results::metrics::Line;
 
+use self::journal::Journal;
 use crate::batch::{Feed, Layout};
 use crate::checkpoint::{self, Evaluation, Interval, State};
 use crate::estimate::{Full, Probe, Work};
 use crate::eval::{Score, Scorer};
 use crate::optim::AdamW;
 use crate::progress::Reporter;
-use crate::run_folder::{Log, RunFolder};
+use crate::run_folder::RunFolder;
 use crate::signals::Stop;
 use crate::spec::{Select, Spec, TrainOptions};
 use crate::step::{Trainer, Unread};
-use crate::tensorboard::{self, Events};
-use crate::timing::Timings;
-use crate::{device, host};
 
 /// What a run works with.
 pub struct Fit<'a> {
@@ -84,15 +83,9 @@ impl Fit<'_> {
             self.reporter
                 .say(&format!("resuming after step {}", state.step));
         }
-        let events = self.folder.file(tensorboard::FOLDER);
         let mut session = Session {
             fit: self,
-            events: match self.tensorboard {
-                true => Some(Events::create(&events, state.step)?),
-                false => None,
-            },
-            metrics: Log::open(self.folder.file(metrics::FILE), state.metrics_bytes)?,
-            timings: Log::open(self.folder.file("timings.jsonl"), state.timings_bytes)?,
+            journal: Journal::open(self, &state)?,
             trainer: Trainer {
                 classifier: self.classifier,
                 optimizer,
@@ -101,13 +94,11 @@ impl Fit<'_> {
                 device: self.device,
             },
             state,
-            pending: Timings::default(),
             probe: Probe::default(),
-            line_began: Instant::now(),
             unread: Vec::new(),
         };
         let ending = session.go()?;
-        session.write_timings()?;
+        session.journal.write_timings(session.state.step)?;
         Ok((session.state, ending))
     }
 
@@ -135,12 +126,8 @@ struct Session<'a> {
     fit: &'a Fit<'a>,
     trainer: Trainer<'a>,
     state: State,
-    metrics: Log,
-    events: Option<Events>,
-    timings: Log,
-    pending: Timings,
+    journal: Journal<'a>,
     probe: Probe,
-    line_began: Instant,
     unread: Vec<Unread>,
 }
 
@@ -220,7 +207,7 @@ impl Session<'_> {
         for (index, step) in self.trainer.read(&unread)?.into_iter().enumerate() {
             let number = self.state.step + 1 + index - unread.len();
             let (time, warms_up) = (step.time, step.warms_up);
-            self.pending.add(time, warms_up);
+            self.journal.time(time, warms_up);
             let told = self
                 .probe
                 .add(time, warms_up, number, &fit.work, fit.full.as_ref());
@@ -260,7 +247,7 @@ impl Session<'_> {
         let step = self.state.step;
         let loss = loss / examples as f64;
         self.state.train_loss = Some(loss);
-        self.note(Line::Train {
+        self.journal.note(Line::Train {
             step,
             loss,
             gradient_norm: gradient_norm / steps as f64,
@@ -270,16 +257,7 @@ impl Session<'_> {
             examples: self.state.examples,
         })?;
         self.fit.reporter.at(step as u64, &self.message());
-        self.write_timings()
-    }
-
-    /// Writes a line into every log that is kept.
-    fn note(&mut self, line: Line) -> anyhow::Result<()> {
-        self.metrics.line(&line)?;
-        match &mut self.events {
-            Some(events) => events.line(&line),
-            None => Ok(()),
-        }
+        self.journal.write_timings(step)
     }
 
     fn message(&self) -> String {
@@ -290,21 +268,10 @@ impl Session<'_> {
         let accuracy = self.state.last.map_or(String::new(), |last| {
             format!(", val {:.1} %", 100.0 * last.accuracy)
         });
-        let speed = self.pending.steps.last().map_or(String::new(), |seconds| {
+        let speed = self.journal.last_step().map_or(String::new(), |seconds| {
             format!(", {:.2} steps/s", 1.0 / seconds)
         });
         format!("{loss}{accuracy}{speed}")
-    }
-
-    fn write_timings(&mut self) -> anyhow::Result<()> {
-        let mut line = std::mem::take(&mut self.pending);
-        line.step = self.state.step;
-        line.wall = self.line_began.elapsed().as_secs_f64();
-        line.resident_bytes = host::resident_bytes().unwrap_or(0);
-        let peak = device::peak(self.fit.device);
-        (line.peak_bytes, line.driver_bytes) = (peak.bytes, peak.driver_bytes);
-        self.line_began = Instant::now();
-        self.timings.line(&line)
     }
 
     /// Whether the weights as they are must be scored before training goes on.
@@ -338,7 +305,7 @@ impl Session<'_> {
         };
         self.state.evaluations += 1;
         self.state.last = Some(evaluation);
-        self.note(Line::Validation {
+        self.journal.note(Line::Validation {
             step,
             loss,
             accuracy,
@@ -354,15 +321,8 @@ impl Session<'_> {
 
     /// Saves everything needed to go on from here.
     fn save(&mut self) -> anyhow::Result<()> {
-        self.write_timings()?;
-        self.state.metrics_bytes = self
-            .metrics
-            .sync()
-            .with_context(|| self.metrics.path().display().to_string())?;
-        self.state.timings_bytes = self
-            .timings
-            .sync()
-            .with_context(|| self.timings.path().display().to_string())?;
+        self.journal.write_timings(self.state.step)?;
+        (self.state.metrics_bytes, self.state.timings_bytes) = self.journal.sync()?;
         checkpoint::save(
             &self.fit.folder.checkpoint(),
             &self.state,

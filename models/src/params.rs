@@ -3,11 +3,9 @@
 //! A parameter's initial value depends on the seed and on its own path, not on what was built before
 //! it, nor on the device or the number of threads. Numbers are drawn in f64 and rounded to the wanted type.
 //!
-//! Of candle's initialisers, `Const`, `Uniform` and `Randn` mean what they say. `Kaiming` with `Normal` means LeCun's
-//! truncated normal (gain² / fan variance, cut at two standard deviations, widened so that the variance is
-//! right after the cut), and with `Uniform` the uniform distribution of the same variance.
-//!
 //! Frozen numbers (random features, rotations, random blocks) are not parameters: see [`crate::draws`].
+
+mod init;
 
 use std::{
     collections::BTreeMap,
@@ -15,9 +13,10 @@ use std::{
 };
 
 use candle_core::{DType, Device, Shape, Tensor, Var};
-use candle_nn::{Init, VarBuilder, init::NormalOrUniform, var_builder::SimpleBackend};
+use candle_nn::{Init, VarBuilder, var_builder::SimpleBackend};
 
-use crate::{Error, Result, draws::Stream};
+pub use self::init::{LECUN_NORMAL, xavier_uniform};
+use crate::{Error, Result};
 
 /// All parameters of one model, by path. Clones share the parameters.
 #[derive(Clone)]
@@ -233,7 +232,7 @@ impl SimpleBackend for Parameters {
         let slot = if self.handing == Handing::Blanks {
             Slot::Blank(shape)
         } else {
-            let values = initial(self.seed, path, &shape, init);
+            let values = init::values(self.seed, path, &shape, init);
             let values = Tensor::from_vec(values, shape, &Device::Cpu)?;
             Slot::Live(Var::from_tensor(
                 &values.to_dtype(dtype)?.to_device(device)?,
@@ -260,52 +259,6 @@ impl SimpleBackend for Parameters {
         self.lock().contains_key(path)
     }
 }
-
-fn initial(seed: u64, path: &str, shape: &Shape, init: Init) -> Vec<f64> {
-    let count = shape.elem_count();
-    let stream = Stream::of_parameter(seed, path);
-    let scaled = |values: Vec<f64>, scale: f64, shift: f64| -> Vec<f64> {
-        values.into_iter().map(|x| x * scale + shift).collect()
-    };
-    match init {
-        Init::Const(value) => vec![value; count],
-        Init::Uniform { lo, up } => scaled(stream.uniform(1, count), up - lo, lo),
-        Init::Randn { mean, stdev } => scaled(stream.normal(1, count), stdev, mean),
-        Init::Kaiming {
-            dist,
-            fan,
-            non_linearity,
-        } => {
-            let deviation = non_linearity.gain() / (fan.for_shape(shape) as f64).sqrt();
-            match dist {
-                NormalOrUniform::Normal => {
-                    scaled(stream.truncated_normal(1, count), deviation, 0.0)
-                }
-                NormalOrUniform::Uniform => {
-                    let bound = 3f64.sqrt() * deviation;
-                    scaled(stream.uniform(1, count), 2.0 * bound, -bound)
-                }
-            }
-        }
-    }
-}
-
-/// Xavier (Glorot) uniform: variance `2 / (fan_in + fan_out)`.
-#[must_use]
-pub fn xavier_uniform(fan_in: usize, fan_out: usize) -> Init {
-    let bound = (6.0 / (fan_in + fan_out) as f64).sqrt();
-    Init::Uniform {
-        lo: -bound,
-        up: bound,
-    }
-}
-
-/// LeCun normal: variance `1 / fan_in`, cut at two standard deviations. For weights of shape (out, in).
-pub const LECUN_NORMAL: Init = Init::Kaiming {
-    dist: NormalOrUniform::Normal,
-    fan: candle_nn::init::FanInOut::FanIn,
-    non_linearity: candle_nn::init::NonLinearity::Linear,
-};
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use results::Format;
 
-use super::{parse_bytes, parse_duration};
+use super::parse;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,16 +43,16 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
     /// Time each process measures for, at least two steps [default: 2s]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     pub per_round: Option<Duration>,
     /// Few short rounds of a small batch: the 1K to 4K table of the small model in minutes
     #[arg(long)]
     pub quick: bool,
     /// Most memory of a measurement, such as 8G [default: 90 % of what is free]
-    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
     pub memory_limit: Option<usize>,
     /// Most time of one measurement, such as 5m [default: 10m, with --quick 1m]
-    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    #[arg(long, value_parser = parse::duration, value_name = "TIME")]
     pub time_limit: Option<Duration>,
     /// Device: auto, cpu or cuda:N (see `lra list devices`)
     #[arg(long, default_value = "auto")]

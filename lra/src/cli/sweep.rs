@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use datasets::Protocol;
 
-use super::{DataPlace, parse_bytes, parse_range};
+use super::data::DataPlace;
+use super::parse;
 use crate::sweep::plan::{Shard, TaskChoice};
 
 const EXAMPLES: &str = "\
@@ -34,7 +35,7 @@ pub struct SweepArgs {
     )]
     pub models: Vec<String>,
     /// Seeds: FIRST..END, END not included
-    #[arg(long, value_parser = parse_range, default_value = "0..1", value_name = "A..B")]
+    #[arg(long, value_parser = parse::range, default_value = "0..1", value_name = "A..B")]
     pub seeds: Range<u64>,
     /// Recipes, by name or as paths of .toml files
     #[arg(
@@ -60,7 +61,7 @@ pub struct SweepArgs {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
     /// Most memory of each run, such as 8G [default: 95 % of the machine's, divided by --jobs]
-    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
     pub memory_limit: Option<usize>,
     /// Device: auto, cpu or cuda:N (see `lra list devices`)
     #[arg(long, default_value = "auto")]

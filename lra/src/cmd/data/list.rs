@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use datasets::{Entry, Key, Manifest, Part, Source, Store, Task};
 use serde_json::{Value, json};
 
-use crate::cli::DataPlace;
+use crate::cli::data::DataPlace;
 use crate::cmd;
 use crate::error::Result;
 

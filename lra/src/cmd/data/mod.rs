@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use datasets::{Part, Picture, Source, Split, Splits, Store, Summary, Task};
 use serde_json::json;
 
-use crate::cli::{DataChoice, DataPlace, DataVerb, SplitName};
+use crate::cli::data::{DataChoice, DataPlace, DataVerb, SplitName};
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
 use crate::progress::Reporter;

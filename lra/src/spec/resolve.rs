@@ -1,0 +1,145 @@
+//! From names and assignments to frozen settings.
+
+use candle_core::{DType, Device};
+use datasets::{Protocol, Source, Task};
+use models::options::{BlockOptions, EmbedOptions, HeadOptions};
+use models::{Classifier, Model, Parameters};
+use serde_json::json;
+
+use super::{Cell, Spec, TrainOptions};
+use crate::error::{Class, Classify, Error, Result};
+use crate::recipe::Recipe;
+use crate::{names, overlay};
+
+/// What the command line asks for, before it is resolved.
+#[derive(Clone, Debug)]
+pub struct Wish<'a> {
+    /// Task name.
+    pub task: &'a str,
+    /// Model name.
+    pub model: &'a str,
+    /// Recipe name, or the path of a recipe file.
+    pub recipe: &'a str,
+    /// Source, or the task's default.
+    pub source: Option<Source>,
+    /// Split rules.
+    pub protocol: Protocol,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Assignments `key=value`, later ones winning.
+    pub assignments: &'a [String],
+}
+
+/// A spec together with the registry entries it names.
+pub struct Resolved {
+    /// The frozen settings.
+    pub spec: Spec,
+    /// The task's entry.
+    pub task: &'static dyn Task,
+    /// The model's entry.
+    pub model: &'static Model,
+    /// The recipe, with where it comes from.
+    pub recipe: Recipe,
+    /// What the recipe was overridden with.
+    pub overrides: Vec<String>,
+}
+
+impl Wish<'_> {
+    /// Finds the names, overlays the settings and freezes them.
+    pub fn resolve(&self) -> Result<Resolved> {
+        let task = *names::find("task", self.task, datasets::TASKS, |task| task.about().name)?;
+        let model = *names::find("model", self.model, models::MODELS, |model| model.name)?;
+        let recipe = Recipe::load(self.recipe)?;
+        let source = self.source.unwrap_or(task.about().sources[0]);
+        if !task.about().sources.contains(&source) {
+            let known: Vec<String> = task.about().sources.iter().map(Source::to_string).collect();
+            let message = format!(
+                "{} has no source '{source}' (it has: {})",
+                self.task,
+                known.join(", ")
+            );
+            return Err(Error::usage(message));
+        }
+        let mut settings = json!({
+            "data": task.defaults(),
+            "embed": EmbedOptions::default(),
+            "block": BlockOptions::default(),
+            "head": HeadOptions::default(),
+            "model": (model.defaults)(),
+            "train": TrainOptions::default(),
+        });
+        for layer in recipe.layers(self.task, self.model)? {
+            overlay::lay(&mut settings, &layer, &format!("recipe {}", recipe.name))?;
+        }
+        for assignment in self.assignments {
+            overlay::lay(
+                &mut settings,
+                &overlay::parse_assignment(assignment)?,
+                "--set",
+            )?;
+        }
+        settings["cell"] = json!(Cell {
+            task: self.task.to_owned(),
+            task_version: task.about().version,
+            model: self.model.to_owned(),
+            recipe: recipe.name.clone(),
+            source,
+            protocol: self.protocol,
+            seed: self.seed,
+        });
+        let spec: Spec = serde_json::from_value(settings)
+            .during(Class::Usage, "the settings do not fit together")?;
+        spec.train.check()?;
+        task.shape(&spec.data)?;
+        Ok(Resolved {
+            spec,
+            task,
+            model,
+            recipe,
+            overrides: self.assignments.to_vec(),
+        })
+    }
+}
+
+impl Resolved {
+    /// The classifier without weights, to be asked about its size and cost, and its weightless parameters.
+    pub fn blank(&self) -> Result<(Classifier, Parameters)> {
+        let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
+        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        let classifier = Classifier::new(self.model, &shape, &self.model_options(), &parameters);
+        let classifier = classifier.during(
+            Class::Usage,
+            "the model cannot be built with these settings",
+        )?;
+        Ok((classifier, parameters))
+    }
+
+    /// What the task asks of the model.
+    pub fn model_shape(&self, shape: &datasets::Shape) -> models::Shape {
+        let about = self.task.about();
+        models::Shape {
+            vocabulary: about.vocabulary,
+            classes: about.classes,
+            towers: about.towers,
+            max_length: shape.max_length,
+            padding: about.first_id > 0,
+        }
+    }
+
+    /// The settings of the model and of everything around it.
+    pub fn model_options(&self) -> models::Options {
+        let Spec {
+            embed,
+            block,
+            head,
+            model,
+            ..
+        } = self.spec.clone();
+        models::Options {
+            embed,
+            block,
+            head,
+            model,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a run writes down as it goes: metrics, the same for TensorBoard, and how long things took.
+
+use std::time::Instant;
+
+use anyhow::Context as _;
+use candle_core::Device;
+use results::metrics::{self, Line};
+
+use super::Fit;
+use crate::checkpoint::State;
+use crate::run_folder::Log;
+use crate::tensorboard::{self, Events};
+use crate::timing::{StepTime, Timings};
+use crate::{device, host};
+
+/// The logs of one process's share of a run.
+pub(super) struct Journal<'a> {
+    metrics: Log,
+    events: Option<Events>,
+    timings: Log,
+    /// Times that are not in the log yet.
+    pending: Timings,
+    line_began: Instant,
+    device: &'a Device,
+}
+
+impl<'a> Journal<'a> {
+    /// Opens the logs of a run at `state`; what they hold about later steps is dropped.
+    pub(super) fn open(fit: &Fit<'a>, state: &State) -> anyhow::Result<Self> {
+        let log = |name, bytes| Log::open(fit.folder.file(name), bytes);
+        let events = fit.folder.file(tensorboard::FOLDER);
+        Ok(Journal {
+            metrics: log(metrics::FILE, state.metrics_bytes)?,
+            events: match fit.tensorboard {
+                true => Some(Events::create(&events, state.step)?),
+                false => None,
+            },
+            timings: log("timings.jsonl", state.timings_bytes)?,
+            pending: Timings::default(),
+            line_began: Instant::now(),
+            device: fit.device,
+        })
+    }
+
+    /// Writes a line into every log of metrics that is kept.
+    pub(super) fn note(&mut self, line: Line) -> anyhow::Result<()> {
+        self.metrics.line(&line)?;
+        match &mut self.events {
+            Some(events) => events.line(&line),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the time of a step for the next line of timings.
+    pub(super) fn time(&mut self, time: StepTime, warms_up: bool) {
+        self.pending.add(time, warms_up);
+    }
+
+    /// Seconds of the last step that is not in the log yet, if it is not left out of the speed figures.
+    pub(super) fn last_step(&self) -> Option<f64> {
+        self.pending.steps.last().copied()
+    }
+
+    /// Writes a line about what it took to get to `step`.
+    pub(super) fn write_timings(&mut self, step: usize) -> anyhow::Result<()> {
+        let mut line = std::mem::take(&mut self.pending);
+        line.step = step;
+        line.wall = self.line_began.elapsed().as_secs_f64();
+        line.resident_bytes = host::resident_bytes().unwrap_or(0);
+        let peak = device::peak(self.device);
+        (line.peak_bytes, line.driver_bytes) = (peak.bytes, peak.driver_bytes);
+        self.line_began = Instant::now();
+        self.timings.line(&line)
+    }
+
+    /// Makes sure that all lines are on disk; returns the lengths in bytes of the logs of metrics and of timings.
+    pub(super) fn sync(&mut self) -> anyhow::Result<(u64, u64)> {
+        let sync = |log: &mut Log| {
+            let synced = log.sync();
+            synced.with_context(|| log.path().display().to_string())
+        };
+        Ok((sync(&mut self.metrics)?, sync(&mut self.timings)?))
+    }
+}

@@ -1,0 +1,237 @@
+//! Synthesizer. Tay et al., 2020, "Synthesizer: Rethinking Self-Attention in Transformer Models", arXiv:2005.00743.
+//!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(S_ij) over the first L of N columns
+//!     random             S = R                          R (H, N, N) learned
+//!     factorised_random  S = P Qᵀ                       P, Q (H, N, K) learned
+//!     dense              S_i = W relu(U x_i + b) + c    U (H E, D), per head W (E, N), c (N)
+//!     factorised_dense   S_ij = F_i,⌊j/m⌋ G_i,j mod m   F, G as in dense, with ⌈N/m⌉ and m columns, m = ⌈√N⌉
+//! The weights do not come from comparing tokens. B batch, H heads, L length, N largest length, E width of a head; v (B, L, H, E), S (B, H, L, L).
+//! With `dot_product` the scores are the mixture α₁ q_i·k_j/√E + α₂ S_ij with learned α, α₁ + α₂ = 1.
+//! Time O(L²·E) per head, memory O(L²): it is as quadratic as the Transformer, and R alone has H N² parameters.
+//! Options: `scores` (above), `dot_product`, `rank` K of factorised_random (0: 8, or 32 for `tay2021`). Not here: fixed (untrained) R.
+//! Padded keys get weight zero. Dropout on the weights. Heads have a synthesizer each; the two factors are tiled differently, as equal tilings would make m columns alike.
+//! `variant = tay2021`: the mixture is the plain sum q·k/√E + S, as in the 2021 code, whose working configurations all have random with dot product (the defaults).
+
+mod scores;
+
+use candle_core::{D, Tensor};
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use self::scores::Synthetic;
+use crate::{
+    Context, Encoder, Mixer, Result,
+    encoder::{self, Build, Site},
+    kernels::{self, AttentionOptions},
+    layers::{Dropout, Linear, parts::by_head, products::product, softmax},
+    mixers::Model,
+    options::{Variant, to_json},
+    params::xavier_uniform,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "synthesizer",
+    title: "Synthesizer",
+    paper: "Synthesizer: Rethinking Self-Attention in Transformer Models",
+    year: 2020,
+    arxiv: "2005.00743",
+    time: "O(L²·E)",
+    memory: "O(L²)",
+    masks_padding: true,
+    variants: &["paper", "tay2021"],
+    defaults: || to_json(&Options::default()),
+    build,
+    source: include_str!("mod.rs"),
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Scores {
+    Random,
+    FactorisedRandom,
+    Dense,
+    FactorisedDense,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    variant: Variant,
+    scores: Scores,
+    dot_product: bool,
+    rank: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            variant: Variant::Paper,
+            scores: Scores::Random,
+            dot_product: true,
+            rank: 0,
+        }
+    }
+}
+
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let options: Options = build.options()?;
+    encoder::blocks(build, |site| {
+        Ok(Box::new(Synthesizer::new(site, &options)?))
+    })
+}
+
+struct Synthesizer {
+    scores: Synthetic,
+    dot_product: Option<DotProduct>,
+    value: Linear,
+    output: Linear,
+    dropout: Dropout,
+    heads: usize,
+    dim: usize,
+}
+
+struct DotProduct {
+    query: Linear,
+    key: Linear,
+    /// Two numbers whose softmax is α; none where the scores are simply added.
+    mixture: Option<Tensor>,
+}
+
+impl Synthesizer {
+    fn new(site: &Site, options: &Options) -> Result<Self> {
+        let block = site.block;
+        let linear = |name, inputs, outputs| {
+            let init = xavier_uniform(block.dim, block.qkv_dim);
+            Linear::new(&site.vb.pp(name), inputs, outputs, init, None)
+        };
+        let inward = |name| linear(name, block.dim, block.qkv_dim);
+        let dot_product = match options.dot_product {
+            true => Some(DotProduct {
+                query: inward("query")?,
+                key: inward("key")?,
+                mixture: match options.variant {
+                    Variant::Paper => {
+                        Some(site.vb.get_with_hints(2, "mixture", Init::Const(0.0))?)
+                    }
+                    Variant::Tay2021 => None,
+                },
+            }),
+            false => None,
+        };
+        Ok(Self {
+            scores: Synthetic::new(site, options)?,
+            dot_product,
+            value: inward("value")?,
+            output: linear("output", block.qkv_dim, block.dim)?,
+            dropout: Dropout::new(&site.vb.pp("drop"), block.attention_dropout),
+            heads: block.heads,
+            dim: block.qkv_dim,
+        })
+    }
+
+    /// (B, L, H E) to (B, H, L, E).
+    fn heads(&self, x: &Tensor) -> Result<Tensor> {
+        let (batch, length, width) = x.dims3()?;
+        by_head(&x.reshape((batch, length, self.heads, width / self.heads))?)
+    }
+
+    /// By the attention kernel, which takes scores S (H, N, N) as a bias: no weight is kept, and nothing else of the size of S but its gradient.
+    fn forward_fused(&self, x: &Tensor, scores: &Tensor, context: &Context) -> Result<Tensor> {
+        let (packed, share) = match &self.dot_product {
+            Some(dot) => {
+                let shares = dot.shares()?;
+                let query = match &shares {
+                    Some(shares) => dot.query.times(&shares.narrow(0, 0, 1)?)?,
+                    None => dot.query.clone(),
+                };
+                let packed = Linear::stacked(&[&query, &dot.key, &self.value])?;
+                let share = shares.map(|shares| shares.narrow(0, 1, 1)).transpose()?;
+                (packed, share)
+            }
+            None => {
+                let nothing = self.value.silenced()?;
+                (Linear::stacked(&[&nothing, &nothing, &self.value])?, None)
+            }
+        };
+        let share = match share {
+            Some(share) => share,
+            None => Tensor::ones(1, x.dtype(), x.device())?,
+        };
+        let options = AttentionOptions {
+            heads: self.heads,
+            mask: context.mask().map(|mask| mask.real().clone()),
+            dropout: self.dropout.of_attention(x.dim(0)?, context),
+            ..AttentionOptions::default()
+        };
+        let y = kernels::attention_biased(&packed.forward(x)?, scores, &share, &options)?;
+        self.output.forward(&y)
+    }
+
+    /// Scores (B or 1, H, L, L).
+    fn scores(&self, x: &Tensor) -> Result<Tensor> {
+        let synthetic = self.scores.forward(x)?;
+        let Some(dot) = &self.dot_product else {
+            return Ok(synthetic);
+        };
+        let (q, k) = (
+            self.heads(&dot.query.forward(x)?)?,
+            self.heads(&dot.key.forward(x)?)?,
+        );
+        let scale = (q.dim(D::Minus1)? as f64).powf(-0.5);
+        let product = product(&q.affine(scale, 0.0)?, &k.t()?)?;
+        let Some(shares) = dot.shares()? else {
+            return Ok(product.broadcast_add(&synthetic)?);
+        };
+        let share = |index| shares.narrow(0, index, 1);
+        let product = product.broadcast_mul(&share(0)?)?;
+        Ok(product.broadcast_add(&synthetic.broadcast_mul(&share(1)?)?)?)
+    }
+}
+
+impl DotProduct {
+    /// α of the dot product and of the synthetic scores (2); none where they are simply added.
+    fn shares(&self) -> Result<Option<Tensor>> {
+        let shares = |mixture: &Tensor| -> Result<Tensor> {
+            let shares = softmax::masked(&mixture.reshape((1, 1, 1, 2))?, None)?;
+            Ok(shares.flatten_all()?)
+        };
+        self.mixture.as_ref().map(shares).transpose()
+    }
+}
+
+impl Mixer for Synthesizer {
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let (batch, length, _) = x.dims3()?;
+        if kernels::supports(x)
+            && let Some(scores) = self.scores.fixed(length)?
+        {
+            return self.forward_fused(x, &scores, context);
+        }
+        let v = self.heads(&self.value.forward(x)?)?; // (B, H, L, E)
+        let scores = self.scores(x)?;
+        let shape = (batch, self.heads, length, length);
+        let scores = scores.broadcast_as(shape)?;
+        let weights = softmax::masked(&scores, context.mask())?;
+        let weights = match self.dropout.of_attention(batch, context) {
+            Some(dropout) => {
+                let factors = dropout.factors(self.heads, length, length, x.device())?;
+                (weights * factors.to_dtype(x.dtype())?)?
+            }
+            None => weights,
+        };
+        let y = by_head(&product(&weights, &v)?)?; // (B, L, H, E)
+        self.output.forward(&y.flatten_from(2)?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let product = 2 * (length * length * self.dim) as u64;
+        let dot = self.dot_product.as_ref().map_or(0, |dot| {
+            dot.query.flops(length) + dot.key.flops(length) + product
+        });
+        let linear = self.value.flops(length) + self.output.flops(length);
+        self.scores.flops(length) + dot + linear + product
+    }
+}
+
+#[cfg(test)]
+mod tests;

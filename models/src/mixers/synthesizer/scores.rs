@@ -1,0 +1,147 @@
+//! The synthesised scores S: from the parameters alone, or from each query alone.
+
+use candle_core::Tensor;
+use candle_nn::{Init, VarBuilder};
+
+use super::{Options, Scores};
+use crate::{
+    Result,
+    encoder::Site,
+    layers::{Linear, activation::relu, products::product},
+    options::Variant,
+    params::xavier_uniform,
+};
+
+/// Where S comes from.
+pub(super) enum Synthetic {
+    Random(Tensor),
+    FactorisedRandom(Tensor, Tensor),
+    Dense(Dense),
+    FactorisedDense(Dense, Dense),
+}
+
+impl Synthetic {
+    /// The kind of scores that `options` ask for.
+    pub(super) fn new(site: &Site, options: &Options) -> Result<Self> {
+        let (block, longest) = (site.block, site.max_length);
+        let vb = site.vb.pp("scores");
+        let dense = |name, columns| Dense::new(&vb.pp(name), site, columns);
+        Ok(match options.scores {
+            Scores::Random => {
+                let shape = (block.heads, longest, longest);
+                // What the 2021 code's Xavier initialiser makes of three dimensions.
+                let init = xavier_uniform(block.heads * longest, block.heads * longest);
+                Self::Random(vb.get_with_hints(shape, "random", init)?)
+            }
+            Scores::FactorisedRandom => {
+                let rank = match (options.rank, options.variant) {
+                    (0, Variant::Paper) => 8,
+                    (0, Variant::Tay2021) => 32,
+                    (rank, _) => rank,
+                }
+                .min(longest);
+                let init = Init::Randn {
+                    mean: 0.0,
+                    stdev: (rank as f64).powf(-0.5),
+                };
+                let factor = |name| vb.get_with_hints((block.heads, longest, rank), name, init);
+                Self::FactorisedRandom(factor("left")?, factor("right")?)
+            }
+            Scores::Dense => Self::Dense(dense("dense", longest)?),
+            Scores::FactorisedDense => {
+                let (slow, fast) = factors(longest);
+                Self::FactorisedDense(dense("slow", slow)?, dense("fast", fast)?)
+            }
+        })
+    }
+
+    /// S where it is the same for every input, (H, N, N) with N at least `length`.
+    pub(super) fn fixed(&self, length: usize) -> Result<Option<Tensor>> {
+        Ok(match self {
+            Self::Random(scores) => Some(scores.clone()),
+            Self::FactorisedRandom(left, right) => Some(low_rank(left, right, length)?),
+            Self::Dense(_) | Self::FactorisedDense(..) => None,
+        })
+    }
+
+    /// S (B or 1, H, L, L).
+    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (_, length, _) = x.dims3()?;
+        let scores = match self {
+            Self::Random(scores) => scores.narrow(1, 0, length)?.unsqueeze(0)?,
+            Self::FactorisedRandom(left, right) => low_rank(left, right, length)?.unsqueeze(0)?,
+            Self::Dense(dense) => dense.forward(x)?,
+            Self::FactorisedDense(slow, fast) => {
+                let slow = slow.forward(x)?.unsqueeze(4)?; // (B, H, L, N / m, 1)
+                let fast = fast.forward(x)?.unsqueeze(3)?; // (B, H, L, 1, m)
+                slow.broadcast_mul(&fast)?.flatten_from(3)?
+            }
+        };
+        Ok(scores.narrow(3, 0, length)?)
+    }
+
+    pub(super) fn flops(&self, length: usize) -> u64 {
+        match self {
+            Self::Random(_) => 0,
+            Self::FactorisedRandom(left, _) => {
+                2 * (length * length * left.dims()[0] * left.dims()[2]) as u64
+            }
+            Self::Dense(dense) => dense.flops(length),
+            Self::FactorisedDense(slow, fast) => slow.flops(length) + fast.flops(length),
+        }
+    }
+}
+
+/// The first `length` rows of P and Q (H, N, K) to P Qᵀ (H, L, L).
+fn low_rank(left: &Tensor, right: &Tensor, length: usize) -> Result<Tensor> {
+    let first = |x: &Tensor| x.narrow(1, 0, length)?.contiguous();
+    product(&first(left)?, &first(right)?.t()?)
+}
+
+/// Columns of the two factors: ⌈N / m⌉ and m, with m = ⌈√N⌉.
+pub(super) fn factors(longest: usize) -> (usize, usize) {
+    let fast = (longest as f64).sqrt().ceil() as usize;
+    (longest.div_ceil(fast), fast)
+}
+
+/// W relu(U x + b) + c, W and c for each head.
+pub(super) struct Dense {
+    inner: Linear,
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Dense {
+    fn new(vb: &VarBuilder, site: &Site, columns: usize) -> Result<Self> {
+        let block = site.block;
+        let width = block.head_dim();
+        let bias = Some(Init::Const(0.0));
+        let init = xavier_uniform(block.dim, block.qkv_dim);
+        let inner = Linear::new(&vb.pp("inner"), block.dim, block.qkv_dim, init, bias)?;
+        let init = xavier_uniform(width, columns);
+        Ok(Self {
+            inner,
+            weight: vb.get_with_hints((block.heads, width, columns), "weight", init)?,
+            bias: vb.get_with_hints((block.heads, 1, columns), "bias", Init::Const(0.0))?,
+        })
+    }
+
+    /// (B, L, D) to (B, H, L, columns).
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (batch, length, _) = x.dims3()?;
+        let (heads, width, columns) = self.weight.dims3()?;
+        let hidden = relu(&self.inner.forward(x)?, 0.0)?;
+        // The batch beside the length: one product per head, and one gradient for its weight.
+        let hidden = hidden
+            .reshape((batch * length, heads, width))?
+            .transpose(0, 1)?
+            .contiguous()?;
+        let scores = product(&hidden, &self.weight)?.broadcast_add(&self.bias)?;
+        let scores = scores.reshape((heads, batch, length, columns))?;
+        Ok(scores.transpose(0, 1)?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        self.inner.flops(length) + 2 * (length * self.weight.elem_count()) as u64
+    }
+}

@@ -1,0 +1,104 @@
+//! Tests of the Synthesizer.
+
+use candle_core::{DType, Device};
+
+use super::{scores::factors, *};
+use crate::{
+    Draws, Parameters,
+    layers::testing::{check_layer, parameters},
+    options::BlockOptions,
+    oracle,
+};
+
+const LENGTH: usize = 4;
+
+fn block() -> BlockOptions {
+    BlockOptions {
+        dim: 3,
+        qkv_dim: 4,
+        heads: 2,
+        ..BlockOptions::default()
+    }
+}
+
+fn mixer(parameters: &Parameters, options: &Options) -> Synthesizer {
+    let block = block();
+    let site = Site {
+        vb: parameters.builder(),
+        block: &block,
+        max_length: LENGTH + 1,
+        cls: false,
+        layer: 0,
+    };
+    Synthesizer::new(&site, options).unwrap()
+}
+
+fn context() -> Context<'static> {
+    Context::new(false, Draws::new(1, 0, 0))
+}
+
+#[test]
+fn gradients_agree_with_differences_for_every_kind_of_score() {
+    for scores in [
+        Scores::Random,
+        Scores::FactorisedRandom,
+        Scores::Dense,
+        Scores::FactorisedDense,
+    ] {
+        for dot_product in [false, true] {
+            let options = Options {
+                scores,
+                dot_product,
+                ..Options::default()
+            };
+            let parameters = parameters();
+            let mixer = mixer(&parameters, &options);
+            check_layer("synthesizer", &parameters, &[2, LENGTH, 3], |x| {
+                mixer.forward(x, &context())
+            });
+        }
+    }
+}
+
+#[test]
+fn a_mixture_that_is_all_dot_product_is_softmax_attention() {
+    let parameters = parameters();
+    let mixer = mixer(&parameters, &Options::default());
+    let all = parameters.all();
+    let (_, mixture) = all.iter().find(|(path, _)| path == "mixture").unwrap();
+    let only_dot = Tensor::new(&[40.0, -40.0f64], &Device::Cpu).unwrap();
+    mixture.set(&only_dot).unwrap();
+    let x = crate::layers::testing::normal("x", &[2, LENGTH, 3]);
+    let dot = mixer.dot_product.as_ref().unwrap();
+    let split = |linear: &Linear| {
+        let y = linear.forward(&x).unwrap();
+        y.reshape((2, LENGTH, 2, 2)).unwrap()
+    };
+    let (q, k, v) = (split(&dot.query), split(&dot.key), split(&mixer.value));
+    let wanted = oracle::attention(&q, &k, &v, None, oracle::softmax).unwrap();
+    let wanted = mixer
+        .output
+        .forward(&wanted.flatten_from(2).unwrap())
+        .unwrap();
+    let found = mixer.forward(&x, &context()).unwrap();
+    let apart = (found - wanted).unwrap().abs().unwrap().max_all().unwrap();
+    assert!(apart.to_scalar::<f64>().unwrap() < 1e-12);
+}
+
+#[test]
+fn two_factors_cover_every_length() {
+    for longest in 1..200 {
+        let (slow, fast) = factors(longest);
+        assert!(slow * fast >= longest && slow <= fast);
+    }
+    let parameters = Parameters::new(0, &Device::Cpu, DType::F32);
+    let options = Options {
+        scores: Scores::FactorisedDense,
+        ..Options::default()
+    };
+    let mixer = mixer(&parameters, &options);
+    for length in 1..=LENGTH + 1 {
+        let x = Tensor::zeros((1, length, 3), DType::F32, &Device::Cpu).unwrap();
+        assert_eq!(mixer.scores(&x).unwrap().dims()[2..], [length, length]);
+    }
+}

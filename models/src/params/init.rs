@@ -1,0 +1,58 @@
+//! Initial values. Of candle's initialisers, `Const`, `Uniform` and `Randn` mean what they say. `Kaiming` with `Normal` means LeCun's
+//! truncated normal (gain² / fan variance, cut at two standard deviations, widened so that the variance is
+//! right after the cut), and with `Uniform` the uniform distribution of the same variance.
+
+use candle_core::Shape;
+use candle_nn::{
+    Init,
+    init::{FanInOut, NonLinearity, NormalOrUniform},
+};
+
+use crate::draws::Stream;
+
+/// What a parameter at `path` begins with.
+pub(super) fn values(seed: u64, path: &str, shape: &Shape, init: Init) -> Vec<f64> {
+    let count = shape.elem_count();
+    let stream = Stream::of_parameter(seed, path);
+    let scaled = |values: Vec<f64>, scale: f64, shift: f64| -> Vec<f64> {
+        values.into_iter().map(|x| x * scale + shift).collect()
+    };
+    match init {
+        Init::Const(value) => vec![value; count],
+        Init::Uniform { lo, up } => scaled(stream.uniform(1, count), up - lo, lo),
+        Init::Randn { mean, stdev } => scaled(stream.normal(1, count), stdev, mean),
+        Init::Kaiming {
+            dist,
+            fan,
+            non_linearity,
+        } => {
+            let deviation = non_linearity.gain() / (fan.for_shape(shape) as f64).sqrt();
+            match dist {
+                NormalOrUniform::Normal => {
+                    scaled(stream.truncated_normal(1, count), deviation, 0.0)
+                }
+                NormalOrUniform::Uniform => {
+                    let bound = 3f64.sqrt() * deviation;
+                    scaled(stream.uniform(1, count), 2.0 * bound, -bound)
+                }
+            }
+        }
+    }
+}
+
+/// Xavier (Glorot) uniform: variance `2 / (fan_in + fan_out)`.
+#[must_use]
+pub fn xavier_uniform(fan_in: usize, fan_out: usize) -> Init {
+    let bound = (6.0 / (fan_in + fan_out) as f64).sqrt();
+    Init::Uniform {
+        lo: -bound,
+        up: bound,
+    }
+}
+
+/// LeCun normal: variance `1 / fan_in`, cut at two standard deviations. For weights of shape (out, in).
+pub const LECUN_NORMAL: Init = Init::Kaiming {
+    dist: NormalOrUniform::Normal,
+    fan: FanInOut::FanIn,
+    non_linearity: NonLinearity::Linear,
+};
