@@ -140,13 +140,13 @@ impl HostBatch {
                 let ids =
                     Tensor::from_slice(&self.ids[tower][cells.clone()], (count, length), device)?;
                 let mask = match self.layout.pads() {
-                    true => Some(Tensor::from_slice(
-                        &self.masks[tower][cells.clone()],
-                        (count, length),
-                        device,
-                    )?),
-                    false => None,
+                    true => &self.masks[tower][cells.clone()],
+                    false => &[],
                 };
+                // Where nothing is padded a mask changes nothing, but costs some models time.
+                let padded = mask.contains(&0.0);
+                let mask = padded.then(|| Tensor::from_slice(mask, (count, length), device));
+                let mask = mask.transpose()?;
                 Ok(Tokens { ids, mask })
             })
             .collect::<Result<_>>()?;

@@ -45,7 +45,9 @@ pub use dropout::{add_dropped, dropout};
 pub use embedding::embed;
 pub use feed_forward::{FeedForwardOptions, Normalised, feed_forward};
 pub use hash::hash;
-pub use kernel_attention::{FeatureMap, KernelAttentionOptions, kernel_attention};
+pub use kernel_attention::{
+    FeatureMap, KernelAttentionOptions, kernel_attention, kernel_attention_packed,
+};
 pub use linear::linear;
 pub use mixing::mix_blocks;
 pub use norm::layer_norm;

@@ -192,6 +192,44 @@ pub(super) struct Rows<'a> {
     pub(super) width: usize,
 }
 
+/// Queries, keys or values of all examples in memory: row i starts at `start + i * row`.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) start: usize,
+    pub(super) row: usize,
+}
+
+impl<'a> Operand<'a> {
+    /// A tensor of its own with rows of `row` elements.
+    pub(super) fn whole(data: &'a [f32], row: usize) -> Self {
+        Operand {
+            data,
+            start: 0,
+            row,
+        }
+    }
+
+    /// Queries, keys and values side by side, each `width` elements of a row.
+    pub(super) fn packed(data: &'a [f32], width: usize) -> [Self; 3] {
+        [0, 1, 2].map(|which| Operand {
+            data,
+            start: which * width,
+            row: 3 * width,
+        })
+    }
+
+    /// The rows from `first` on, and of them `width` elements from `column` on.
+    pub(super) fn rows(self, (first, column): (usize, usize), width: usize) -> Rows<'a> {
+        Rows {
+            data: self.data,
+            start: self.start + first * self.row + column,
+            stride: self.row,
+            width,
+        }
+    }
+}
+
 impl<'a> Rows<'a> {
     pub(super) fn row(&self, i: usize) -> &'a [f32] {
         &self.data[self.start + i * self.stride..][..self.width]

@@ -4,9 +4,9 @@ use candle_core::Tensor;
 use candle_nn::VarBuilder;
 
 use crate::{
-    Context, Result,
-    kernels::{self, AttentionOptions, Plans},
-    layers::{Dropout, Linear},
+    Context, Mask, Result,
+    kernels::{self, AttentionOptions, FeatureMap, KernelAttentionOptions, Plans},
+    layers::{Dropout, Linear, kernel_attention},
     options::BlockOptions,
     params::xavier_uniform,
 };
@@ -43,12 +43,21 @@ impl Projections {
     /// If a tensor operation fails.
     pub fn split(&self, x: &Tensor) -> Result<[Tensor; 3]> {
         let (batch, length, _) = x.dims3()?;
-        let heads = |projection: &Linear| -> Result<Tensor> {
-            let y = projection.forward(x)?; // (B, L, H * E)
-            let width = y.dim(2)? / self.heads;
-            Ok(y.reshape((batch, length, self.heads, width))?)
+        let [q, k, v] = self.side_by_side(x)?;
+        let heads = |x: Tensor| -> Result<Tensor> {
+            let width = x.dim(2)? / self.heads;
+            Ok(x.reshape((batch, length, self.heads, width))?)
         };
-        Ok([heads(&self.query)?, heads(&self.key)?, heads(&self.value)?])
+        Ok([heads(q)?, heads(k)?, heads(v)?])
+    }
+
+    /// (B, L, D) to queries, keys and values, each (B, L, H E), as kernels take them: every reshaping is a pass over the gradient.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn side_by_side(&self, x: &Tensor) -> Result<[Tensor; 3]> {
+        let [q, k, v] = [&self.query, &self.key, &self.value].map(|linear| linear.forward(x));
+        Ok([q?, k?, v?])
     }
 
     /// (B, L, D) to (B, L, 3 H E), queries first, then keys, then values: one product, for kernels that take heads side by side.
@@ -79,6 +88,32 @@ impl Projections {
             ..AttentionOptions::default()
         };
         Ok(kernels::attention_packed(&self.packed(x)?, &options)?)
+    }
+
+    /// Attention of a sequence on itself by a kernel that is a product of features, (B, L, D) to (B, L, H E) or (B, L, H, E);
+    /// for the arguments see [`kernel_attention::attend`].
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn attend_by_features(
+        &self,
+        x: &Tensor,
+        map: FeatureMap,
+        guard: f64,
+        mask: Option<&Mask>,
+    ) -> Result<Tensor> {
+        if kernels::supports(x) {
+            let options = KernelAttentionOptions {
+                heads: self.heads,
+                map,
+                guard,
+                mask: mask.map(|mask| mask.real().clone()),
+            };
+            let packed = self.packed(x)?;
+            return Ok(kernels::kernel_attention_packed(&packed, &options)?);
+        }
+        let [q, k, v] = self.split(x)?;
+        kernel_attention::attend(&q, &k, &v, map, guard, mask)
     }
 
     /// (B, L, H, E) or (B, L, H E) to (B, L, D), through the output projection.

@@ -10,7 +10,7 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Encoder, Mask, Mixer, Result,
+    Context, Encoder, Mixer, Result,
     encoder::{self, Build, Site},
     layers::{
         Projections,
@@ -67,9 +67,10 @@ impl Linear {
 
 impl Mixer for Linear {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
         let mask = context.mask().filter(|_| self.masks);
-        self.projections.merge(&attend(&q, &k, &v, mask)?)
+        let map = FeatureMap::EluPlusOne;
+        let y = self.projections.attend_by_features(x, map, GUARD, mask)?;
+        self.projections.merge(&y)
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -78,11 +79,8 @@ impl Mixer for Linear {
     }
 }
 
-fn attend(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
-    /// That of the authors' and of the 2021 code.
-    const GUARD: f64 = 1e-6;
-    kernel_attention::attend(q, k, v, FeatureMap::EluPlusOne, GUARD, mask)
-}
+/// That of the authors' and of the 2021 code.
+const GUARD: f64 = 1e-6;
 
 #[cfg(test)]
 mod tests {
@@ -91,6 +89,8 @@ mod tests {
 
     #[test]
     fn is_attention_with_the_kernel_of_its_features() {
-        meets_oracle("linear", 1e-5, oracle::elu_plus_one, attend);
+        meets_oracle("linear", 1e-5, oracle::elu_plus_one, |q, k, v, mask| {
+            kernel_attention::attend(q, k, v, FeatureMap::EluPlusOne, GUARD, mask)
+        });
     }
 }

@@ -84,6 +84,7 @@ struct Linformer {
     value: Tensor,
     dropout: Dropout,
     masks: bool,
+    heads: usize,
     dim: usize,
     rank: usize,
 }
@@ -120,6 +121,7 @@ impl Linformer {
             value,
             dropout: Dropout::new(&site.vb.pp("drop"), site.block.attention_dropout),
             masks: options.variant == Variant::Paper,
+            heads,
             dim: site.block.qkv_dim,
             rank,
         })
@@ -128,16 +130,33 @@ impl Linformer {
 
 impl Mixer for Linformer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
-        let (batch, length, _, _) = q.dims4()?;
-        let real = context.mask().filter(|_| self.masks);
-        let real = real.map(|mask| mask.real().reshape((batch, length, 1, 1)));
-        let (k, v) = match real.transpose()? {
-            Some(real) => (k.broadcast_mul(&real)?, v.broadcast_mul(&real)?),
-            None => (k, v),
-        };
-        let (k, v) = (project(&k, &self.key)?, project(&v, &self.value)?);
+        let (batch, length, _) = x.dims3()?;
         let dropout = self.dropout.of_attention(batch, context);
+        let real = context.mask().filter(|_| self.masks);
+        let real = real.map(|mask| mask.real().reshape((batch, length, 1)));
+        let real = real.transpose()?;
+        let hide = |x: Tensor, real: &Option<Tensor>| -> Result<Tensor> {
+            Ok(match real {
+                Some(real) => x.broadcast_mul(real)?,
+                None => x,
+            })
+        };
+        if kernels::supports(x) {
+            let [q, k, v] = self.projections.side_by_side(x)?; // (B, L, H E)
+            let k = kernels::shorten(&hide(k, &real)?, &self.key, self.heads)?;
+            let v = kernels::shorten(&hide(v, &real)?, &self.value, self.heads)?;
+            let options = AttentionOptions {
+                heads: self.heads,
+                dropout,
+                ..AttentionOptions::default()
+            };
+            let y = kernels::attention(&q, &k, &v, &options)?;
+            return self.projections.merge(&y);
+        }
+        let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
+        let real = real.map(|real| real.unsqueeze(3)).transpose()?;
+        let k = project(&hide(k, &real)?, &self.key)?;
+        let v = project(&hide(v, &real)?, &self.value)?;
         self.projections.merge(&attend(&q, &k, &v, dropout)?)
     }
 
@@ -152,10 +171,6 @@ impl Mixer for Linformer {
 /// The batch is moved beside the width: one product, and no copy of the matrix's gradient per example.
 fn project(x: &Tensor, matrix: &Tensor) -> Result<Tensor> {
     let (batch, length, heads, width) = x.dims4()?;
-    if kernels::supports(x) {
-        let y = kernels::shorten(&x.flatten_from(2)?, matrix, heads)?;
-        return Ok(y.reshape((batch, (), heads, width))?);
-    }
     let (copies, _, rank) = matrix.dims3()?;
     let matrix = matrix.narrow(1, 0, length)?.t()?.contiguous()?; // (1 or H, K, L)
     if copies == 1 {
@@ -173,20 +188,6 @@ fn project(x: &Tensor, matrix: &Tensor) -> Result<Tensor> {
 /// Attention of queries (B, L, H, E) on slots (B, K, H, E), to (B, L, H, E).
 fn attend(q: &Tensor, k: &Tensor, v: &Tensor, dropout: Option<AttentionDropout>) -> Result<Tensor> {
     let (_, length, heads, width) = q.dims4()?;
-    if kernels::supports(q) {
-        let options = AttentionOptions {
-            heads,
-            dropout,
-            ..AttentionOptions::default()
-        };
-        let flat = |x: &Tensor| x.flatten_from(2);
-        return Ok(kernels::attention(
-            &flat(q)?,
-            &flat(k)?,
-            &flat(v)?,
-            &options,
-        )?);
-    }
     let scale = (width as f64).powf(-0.5);
     let scores = product(&by_head(q)?.affine(scale, 0.0)?, &by_head(k)?.t()?)?; // (B, H, L, K)
     let weights = softmax::masked(&scores, None)?;

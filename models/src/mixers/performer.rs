@@ -11,11 +11,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use candle_core::{D, DType, Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Draws, Encoder, Mask, Mixer, Result,
+    Context, Draws, Encoder, Mixer, Result,
     draws::StreamKey,
     encoder::{self, Build, Site},
     error::require,
@@ -130,18 +130,18 @@ impl Performer {
 
 impl Mixer for Performer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
         let mask = context.mask().filter(|_| self.masks);
-        let y = match &self.features {
+        let map = match &self.features {
             Features::Favor(favor) => {
                 let w = match context.given("directions") {
                     Some(w) => w.clone(),
                     None => favor.matrix(&context.draws, x.dtype(), x.device())?,
                 };
-                attend(&q, &k, &v, &w, favor.epsilon as f32, mask)?
+                favor_map(&w, favor.epsilon as f32)?
             }
-            Features::Relu => attend_relu(&q, &k, &v, mask)?,
+            Features::Relu => RELU,
         };
+        let y = self.projections.attend_by_features(x, map, LEAST, mask)?;
         self.projections.merge(&y)
     }
 
@@ -162,29 +162,17 @@ fn default_count(width: usize) -> usize {
     (count.ceil() as usize).next_multiple_of(8).max(8)
 }
 
-/// Attention with FAVOR+ features. q, k, v (B, L, H, E), w (M, E).
-fn attend(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    w: &Tensor,
-    epsilon: f32,
-    mask: Option<&Mask>,
-) -> Result<Tensor> {
-    let width = q.dim(D::Minus1)?;
-    let map = FeatureMap::Favor {
-        directions: w.affine((width as f64).powf(-0.25), 0.0)?,
+/// FAVOR+ by directions w (M, E).
+fn favor_map(w: &Tensor, epsilon: f32) -> Result<FeatureMap> {
+    let width = w.dim(1)? as f64;
+    Ok(FeatureMap::Favor {
+        directions: w.affine(width.powf(-0.25), 0.0)?,
         epsilon,
-    };
-    kernel_attention::attend(q, k, v, map, LEAST, mask)
+    })
 }
 
 /// The deterministic kernel of the 2021 code: features max(x, 0) + 0.001 of q and k as they are.
-fn attend_relu(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
-    const FLOOR: f32 = 1e-3;
-    let map = FeatureMap::Relu { floor: FLOOR };
-    kernel_attention::attend(q, k, v, map, LEAST, mask)
-}
+const RELU: FeatureMap = FeatureMap::Relu { floor: 1e-3 };
 
 /// The random directions of one layer.
 struct Favor {
@@ -277,7 +265,9 @@ mod tests {
 
     #[test]
     fn the_relu_kernel_is_attention_with_the_kernel_of_its_features() {
-        meets_oracle("performer relu", 1e-9, oracle::relu, attend_relu);
+        meets_oracle("performer relu", 1e-9, oracle::relu, |q, k, v, mask| {
+            kernel_attention::attend(q, k, v, RELU, LEAST, mask)
+        });
     }
 
     /// Root of the mean squared difference from softmax attention, over outputs and over gradients.
@@ -289,7 +279,9 @@ mod tests {
             let w = favor(count, twin.width(), 0)
                 .matrix(&draws, DType::F64, &Device::Cpu)
                 .unwrap();
-            let apart = twin.compare(|q, k, v, mask| attend(q, k, v, &w, 1e-6, mask));
+            let apart = twin.compare(|q, k, v, mask| {
+                kernel_attention::attend(q, k, v, favor_map(&w, 1e-6)?, LEAST, mask)
+            });
             output += apart.output.powi(2);
             gradient += apart.gradient.powi(2);
         }

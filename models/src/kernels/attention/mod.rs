@@ -23,10 +23,10 @@ use self::backward::Target;
 pub use self::bias::attention_biased;
 pub use self::drop::AttentionDropout;
 use self::keys::Keys;
-use self::problem::{Operand, Problem};
+use self::problem::Problem;
 pub use self::sparse::{Plan, Plans, Sight, Sights};
 use super::buffers::{Shared, floats, read, tensor};
-use super::tile::SIDE;
+use super::tile::{Operand, SIDE};
 
 const NAME: &str = "attention";
 
@@ -141,22 +141,13 @@ impl Attention {
     /// The three operands inside packed projections.
     fn packed<'a>(&'a self, shape: &Shape, data: &'a [f32]) -> Result<Problem<'a>> {
         let (batch, length, width) = shape.dims3()?;
-        let third = width / 3;
-        let operands = [0, third, 2 * third].map(|start| Operand {
-            data,
-            start,
-            row: width,
-        });
-        Ok(self.problem(batch, (length, length), third, operands))
+        let operands = Operand::packed(data, width / 3);
+        Ok(self.problem(batch, (length, length), width / 3, operands))
     }
 
     fn separate<'a>(&'a self, q: &Shape, k: &Shape, data: [&'a [f32]; 3]) -> Result<Problem<'a>> {
         let (batch, queries, width) = q.dims3()?;
-        let operands = data.map(|data| Operand {
-            data,
-            start: 0,
-            row: width,
-        });
+        let operands = data.map(|data| Operand::whole(data, width));
         Ok(self.problem(batch, (queries, k.dims3()?.1), width, operands))
     }
 

@@ -10,7 +10,7 @@ use super::keys::{KeyBlock, Keys};
 use super::sparse::Plans;
 use crate::kernels::buffers::{Shared, fresh};
 use crate::kernels::isa::Isa;
-use crate::kernels::tile::{Rows, SIDE};
+use crate::kernels::tile::{Operand, Rows, SIDE};
 
 /// Tasks that a pass is split into where the heads alone are fewer.
 pub(super) const TASKS: usize = 16;
@@ -24,14 +24,6 @@ const LEAST_KEY_BLOCKS: usize = 8;
 pub(super) struct Head {
     pub(super) example: usize,
     pub(super) number: usize,
-}
-
-/// Queries, keys or values in memory: example b starts at `start + b * batch`, its rows are `row` apart.
-#[derive(Clone, Copy)]
-pub(super) struct Operand<'a> {
-    pub(super) data: &'a [f32],
-    pub(super) start: usize,
-    pub(super) row: usize,
 }
 
 /// One call of attention, with its operands.
@@ -58,14 +50,8 @@ impl<'a> Problem<'a> {
     }
 
     pub(super) fn operand(&self, which: usize, length: usize, head: Head) -> Rows<'a> {
-        let Operand { data, start, row } = self.operands[which];
-        let start = start + head.example * length * row + head.number * self.width;
-        Rows {
-            data,
-            start,
-            stride: row,
-            width: self.width,
-        }
+        let place = (head.example * length, head.number * self.width);
+        self.operands[which].rows(place, self.width)
     }
 
     pub(super) fn queries(&self, head: Head) -> Rows<'a> {

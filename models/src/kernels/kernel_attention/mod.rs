@@ -10,7 +10,7 @@ mod passes;
 
 use std::sync::OnceLock;
 
-use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use candle_core::{CpuStorage, CustomOp1, CustomOp3, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
 use self::blocks::{Positions, Sizes, State};
@@ -19,7 +19,7 @@ use self::passes::{Attend, Gather, KeyGradient, QueryGradient};
 use super::activation::{EluPlusOne, Identity, Relu};
 use super::buffers::{Shared, floats, fresh, pieces, read, sum_partials, tensor};
 use super::isa::Isa;
-use super::tile::{Rows, SIDE};
+use super::tile::{Operand, Rows, SIDE};
 
 const NAME: &str = "kernel attention";
 /// Tasks that a pass is split into where the heads alone are fewer.
@@ -71,7 +71,6 @@ pub fn kernel_attention(
     options: &KernelAttentionOptions,
 ) -> Result<Tensor> {
     let ((batch, _, features), (_, keys, values)) = (q.dims3()?, v.dims3()?);
-    let heads = options.heads;
     if k.dims() != [batch, keys, features] || v.dim(0)? != batch {
         bail!(
             "{NAME}: queries {:?}, keys {:?}, values {:?}",
@@ -80,48 +79,19 @@ pub fn kernel_attention(
             v.shape()
         );
     }
-    if heads == 0 || features * values == 0 || features % heads + values % heads != 0 {
-        bail!("{NAME}: widths {features} and {values} cannot be split into {heads} heads");
-    }
-    let real = match &options.mask {
-        Some(mask) if mask.dims() != [batch, keys] => {
-            bail!(
-                "{NAME}: mask {:?} for {batch} examples of {keys} keys",
-                mask.shape()
-            )
-        }
-        Some(mask) => Some(read(NAME, &mask.contiguous()?)?.to_vec()),
-        None => None,
-    };
-    let map = match &options.map {
-        FeatureMap::Given => Map::Given,
-        FeatureMap::EluPlusOne => Map::EluPlusOne,
-        FeatureMap::Relu { floor } => Map::Relu { floor: *floor },
-        FeatureMap::Favor {
-            directions,
-            epsilon,
-        } => {
-            let (count, width) = directions.dims2()?;
-            if count == 0 || width * heads != features {
-                bail!(
-                    "{NAME}: directions {:?} for {heads} heads of {features}",
-                    directions.shape()
-                );
-            }
-            let w = directions.contiguous()?;
-            let w = Directions::new(&read(NAME, &w)?, (count, width), *epsilon);
-            Map::Favor(w)
-        }
-    };
-    let op = KernelAttention {
-        heads,
-        map,
-        guard: options.guard as f32,
-        real,
-        states: OnceLock::new(),
-    };
+    let op = KernelAttention::new(options, (batch, keys), (features, values))?;
     q.contiguous()?
         .apply_op3(&k.contiguous()?, &v.contiguous()?, op)
+}
+
+/// Kernel attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
+pub fn kernel_attention_packed(qkv: &Tensor, options: &KernelAttentionOptions) -> Result<Tensor> {
+    let (batch, length, width) = qkv.dims3()?;
+    if width % 3 != 0 {
+        bail!("{NAME}: width {width} is not three times that of the heads");
+    }
+    let op = KernelAttention::new(options, (batch, length), (width / 3, width / 3))?;
+    qkv.contiguous()?.apply_op1(op)
 }
 
 /// A [`FeatureMap`], made ready.
@@ -142,6 +112,57 @@ struct KernelAttention {
     states: OnceLock<(Vec<f32>, Vec<f32>)>,
 }
 
+impl KernelAttention {
+    /// For rows of `features` elements of queries and keys and `values` of values.
+    fn new(
+        options: &KernelAttentionOptions,
+        (batch, keys): (usize, usize),
+        (features, values): (usize, usize),
+    ) -> Result<Self> {
+        let heads = options.heads;
+        if heads == 0 || features * values == 0 || features % heads + values % heads != 0 {
+            bail!("{NAME}: widths {features} and {values} cannot be split into {heads} heads");
+        }
+        let real = match &options.mask {
+            Some(mask) if mask.dims() != [batch, keys] => {
+                bail!(
+                    "{NAME}: mask {:?} for {batch} examples of {keys} keys",
+                    mask.shape()
+                )
+            }
+            Some(mask) => Some(read(NAME, &mask.contiguous()?)?.to_vec()),
+            None => None,
+        };
+        let map = match &options.map {
+            FeatureMap::Given => Map::Given,
+            FeatureMap::EluPlusOne => Map::EluPlusOne,
+            FeatureMap::Relu { floor } => Map::Relu { floor: *floor },
+            FeatureMap::Favor {
+                directions,
+                epsilon,
+            } => {
+                let (count, width) = directions.dims2()?;
+                if count == 0 || width * heads != features {
+                    bail!(
+                        "{NAME}: directions {:?} for {heads} heads of {features}",
+                        directions.shape()
+                    );
+                }
+                let w = directions.contiguous()?;
+                let w = Directions::new(&read(NAME, &w)?, (count, width), *epsilon);
+                Map::Favor(w)
+            }
+        };
+        Ok(KernelAttention {
+            heads,
+            map,
+            guard: options.guard as f32,
+            real,
+            states: OnceLock::new(),
+        })
+    }
+}
+
 /// One call, with its operands.
 struct Problem<'a> {
     op: &'a KernelAttention,
@@ -151,9 +172,17 @@ struct Problem<'a> {
     /// Elements of a query or key of one head.
     inputs: usize,
     sizes: Sizes,
-    q: &'a [f32],
-    k: &'a [f32],
-    v: &'a [f32],
+    q: Operand<'a>,
+    k: Operand<'a>,
+    v: Operand<'a>,
+}
+
+/// Where the rows of a gradient go: row i to `start + i * row`.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    buffer: &'a Shared<'a>,
+    start: usize,
+    row: usize,
 }
 
 /// Positions `start..end` of one head.
@@ -165,13 +194,13 @@ struct Part {
 }
 
 impl KernelAttention {
+    /// Queries and keys have rows of `features` elements, values of `values`.
     fn problem<'a>(
         &'a self,
-        [q_shape, v_shape]: [&Shape; 2],
-        [q, k, v]: [&'a [f32]; 3],
-    ) -> Result<Problem<'a>> {
-        let ((batch, queries_len, features), (_, keys_len, values)) =
-            (q_shape.dims3()?, v_shape.dims3()?);
+        [batch, queries_len, keys_len]: [usize; 3],
+        (features, values): (usize, usize),
+        [q, k, v]: [Operand<'a>; 3],
+    ) -> Problem<'a> {
         let inputs = features / self.heads;
         let sizes = Sizes {
             features: match &self.map {
@@ -180,7 +209,7 @@ impl KernelAttention {
             },
             values: values / self.heads,
         };
-        Ok(Problem {
+        Problem {
             inputs,
             op: self,
             batch,
@@ -190,7 +219,100 @@ impl KernelAttention {
             q,
             k,
             v,
-        })
+        }
+    }
+
+    fn separate<'a>(&'a self, q: &Shape, v: &Shape, data: [&'a [f32]; 3]) -> Result<Problem<'a>> {
+        let ((batch, queries, features), (_, keys, values)) = (q.dims3()?, v.dims3()?);
+        let [q, k, v] = data;
+        let operands = [
+            Operand::whole(q, features),
+            Operand::whole(k, features),
+            Operand::whole(v, values),
+        ];
+        Ok(self.problem([batch, queries, keys], (features, values), operands))
+    }
+
+    fn packed<'a>(&'a self, shape: &Shape, data: &'a [f32]) -> Result<Problem<'a>> {
+        let (batch, length, width) = shape.dims3()?;
+        let third = width / 3;
+        let operands = Operand::packed(data, third);
+        Ok(self.problem([batch, length, length], (third, third), operands))
+    }
+
+    fn forward(&self, problem: &Problem) -> (CpuStorage, Shape) {
+        let (output, states, shifts) = match &self.map {
+            Map::Given => problem.forward_by(Elementwise(Identity)),
+            Map::EluPlusOne => problem.forward_by(Elementwise(EluPlusOne)),
+            Map::Relu { floor } => problem.forward_by(Elementwise(Relu { floor: *floor })),
+            Map::Favor(directions) => {
+                let shifts = problem.shifts(directions);
+                let key = |part| favor_key(directions, self.heads, &shifts, part);
+                let (output, states) = problem.forward(favor_query(directions), key);
+                (output, states, shifts)
+            }
+        };
+        // The operation runs once: each call of kernel attention makes its own.
+        let _ = self.states.set((states, shifts));
+        let shape = (problem.batch, problem.queries_len, problem.row());
+        (CpuStorage::F32(output), shape.into())
+    }
+
+    fn backward(
+        &self,
+        problem: &Problem,
+        outputs: [&[f32]; 2],
+        targets: [Target; 3],
+    ) -> Result<()> {
+        let Some((states, shifts)) = self.states.get() else {
+            bail!("{NAME}: backward before forward");
+        };
+        match &self.map {
+            Map::Given => problem.backward_by(Elementwise(Identity), states, outputs, targets),
+            Map::EluPlusOne => {
+                problem.backward_by(Elementwise(EluPlusOne), states, outputs, targets)
+            }
+            Map::Relu { floor } => {
+                problem.backward_by(
+                    Elementwise(Relu { floor: *floor }),
+                    states,
+                    outputs,
+                    targets,
+                );
+            }
+            Map::Favor(directions) => {
+                let key = |part| favor_key(directions, self.heads, shifts, part);
+                problem.backward(favor_query(directions), key, states, outputs, targets);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CustomOp1 for KernelAttention {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(&self, qkv: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let problem = self.packed(layout.shape(), floats(NAME, qkv, layout)?)?;
+        Ok(self.forward(&problem))
+    }
+
+    fn bwd(&self, qkv: &Tensor, output: &Tensor, doutput: &Tensor) -> Result<Option<Tensor>> {
+        let doutput = doutput.contiguous()?;
+        let shape = qkv.shape();
+        let (qkv, output, doutput) = (read(NAME, qkv)?, read(NAME, output)?, read(NAME, &doutput)?);
+        let problem = self.packed(shape, &qkv)?;
+        let mut gradient = fresh(qkv.len());
+        let shared = Shared::new(&mut gradient);
+        let targets = [problem.q, problem.k, problem.v].map(|operand| Target {
+            buffer: &shared,
+            start: operand.start,
+            row: operand.row,
+        });
+        self.backward(&problem, [&output, &doutput], targets)?;
+        tensor(gradient, shape).map(Some)
     }
 }
 
@@ -213,26 +335,8 @@ impl CustomOp3 for KernelAttention {
             floats(NAME, k, k_layout)?,
             floats(NAME, v, v_layout)?,
         ];
-        let problem = self.problem([q_layout.shape(), v_layout.shape()], data)?;
-        let (output, states, shifts) = match &self.map {
-            Map::Given => problem.forward_by(Elementwise(Identity)),
-            Map::EluPlusOne => problem.forward_by(Elementwise(EluPlusOne)),
-            Map::Relu { floor } => problem.forward_by(Elementwise(Relu { floor: *floor })),
-            Map::Favor(directions) => {
-                let shifts = problem.shifts(directions);
-                let key = |part| favor_key(directions, self.heads, &shifts, part);
-                let (output, states) = problem.forward(favor_query(directions), key);
-                (output, states, shifts)
-            }
-        };
-        // The operation runs once: each call of `kernel_attention` makes its own.
-        let _ = self.states.set((states, shifts));
-        let shape = (
-            problem.batch,
-            problem.queries_len,
-            self.heads * problem.sizes.values,
-        );
-        Ok((CpuStorage::F32(output), shape.into()))
+        let problem = self.separate(q_layout.shape(), v_layout.shape(), data)?;
+        Ok(self.forward(&problem))
     }
 
     fn bwd(
@@ -243,26 +347,20 @@ impl CustomOp3 for KernelAttention {
         output: &Tensor,
         doutput: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let Some((states, shifts)) = self.states.get() else {
-            bail!("{NAME}: backward before forward");
-        };
         let doutput = doutput.contiguous()?;
         let shapes = [q.shape(), k.shape(), v.shape()];
         let (q, k, v) = (read(NAME, q)?, read(NAME, k)?, read(NAME, v)?);
         let (output, doutput) = (read(NAME, output)?, read(NAME, &doutput)?);
-        let problem = self.problem([shapes[0], shapes[2]], [&q, &k, &v])?;
-        let outputs = [&*output, &*doutput];
-        let [dq, dk, dv] = match &self.map {
-            Map::Given => problem.backward_by(Elementwise(Identity), states, outputs),
-            Map::EluPlusOne => problem.backward_by(Elementwise(EluPlusOne), states, outputs),
-            Map::Relu { floor } => {
-                problem.backward_by(Elementwise(Relu { floor: *floor }), states, outputs)
-            }
-            Map::Favor(directions) => {
-                let key = |part| favor_key(directions, self.heads, shifts, part);
-                problem.backward(favor_query(directions), key, states, outputs)
-            }
-        };
+        let problem = self.separate(shapes[0], shapes[2], [&q, &k, &v])?;
+        let [mut dq, mut dk, mut dv] = [fresh(q.len()), fresh(k.len()), fresh(v.len())];
+        let shared = [&mut dq, &mut dk, &mut dv].map(|buffer| Shared::new(buffer));
+        let operands = [problem.q, problem.k, problem.v];
+        let targets = [0, 1, 2].map(|which| Target {
+            buffer: &shared[which],
+            start: 0,
+            row: operands[which].row,
+        });
+        self.backward(&problem, [&output, &doutput], targets)?;
         Ok((
             Some(tensor(dq, shapes[0])?),
             Some(tensor(dk, shapes[1])?),
@@ -314,15 +412,14 @@ impl Problem<'_> {
         (heads.flat_map(part).collect(), count)
     }
 
-    /// The rows of one head of an operand with rows of `width` per head.
-    fn rows<'b>(&self, data: &'b [f32], length: usize, width: usize, part: Part) -> Rows<'b> {
-        let stride = self.op.heads * width;
-        Rows {
-            data,
-            start: part.example * length * stride + part.head * width,
-            stride,
-            width,
-        }
+    /// Elements of a row of the output: all heads.
+    fn row(&self) -> usize {
+        self.op.heads * self.sizes.values
+    }
+
+    /// The rows of one head of an operand with `width` elements per head.
+    fn rows<'b>(&self, of: Operand<'b>, length: usize, width: usize, part: Part) -> Rows<'b> {
+        of.rows((part.example * length, part.head * width), width)
     }
 
     fn keys(&self, part: Part) -> Positions<'_> {
@@ -363,8 +460,9 @@ impl Problem<'_> {
         map: impl Features,
         states: &[f32],
         outputs: [&[f32]; 2],
-    ) -> [Vec<f32>; 3] {
-        self.backward(map, |_| map, states, outputs)
+        targets: [Target; 3],
+    ) {
+        self.backward(map, |_| map, states, outputs, targets);
     }
 
     /// Output (B, Lq, H E), and S and z of each head.
@@ -385,8 +483,13 @@ impl Problem<'_> {
                 state,
             });
         });
-        let mut output = fresh(self.batch * self.queries_len * self.op.heads * values);
+        let mut output = fresh(self.batch * self.queries_len * self.row());
         let shared = Shared::new(&mut output);
+        let target = Target {
+            buffer: &shared,
+            start: 0,
+            row: self.row(),
+        };
         self.parts(self.queries_len)
             .0
             .into_par_iter()
@@ -398,28 +501,24 @@ impl Problem<'_> {
                     state: self.state(&states, part),
                     queries: self.rows(self.q, self.queries_len, self.inputs, part),
                     range: part.range,
-                    out: self.writer(&shared, self.queries_len, values, part),
+                    out: Self::writer(target, part, self.queries_len, values),
                 });
             });
         (output, states)
     }
 
-    /// Gradients of queries, keys and values.
+    /// Gradients of queries, keys and values, every row of each.
     fn backward<F: Features>(
         &self,
         query: F,
         key: impl Fn(Part) -> F + Sync,
         states: &[f32],
-        [output, doutput]: [&[f32]; 2],
-    ) -> [Vec<f32>; 3] {
+        outputs: [&[f32]; 2],
+        targets: [Target; 3],
+    ) {
         let isa = Isa::current();
         let values = self.sizes.values;
-        let (mut dq, mut dk, mut dv) = (
-            fresh(self.q.len()),
-            fresh(self.k.len()),
-            fresh(self.v.len()),
-        );
-        let shared = [&mut dq, &mut dk, &mut dv].map(|buffer| Shared::new(buffer));
+        let [output, doutput] = outputs.map(|data| Operand::whole(data, self.row()));
         let dstates = self.sums(self.queries_len, |part, dstate| {
             isa.run(QueryGradient {
                 map: query,
@@ -431,7 +530,7 @@ impl Problem<'_> {
                 doutput: self.rows(doutput, self.queries_len, values, part),
                 range: part.range,
                 dstate,
-                out: self.writer(&shared[0], self.queries_len, self.inputs, part),
+                out: Self::writer(targets[0], part, self.queries_len, self.inputs),
             });
         });
         self.parts(self.keys_len)
@@ -445,11 +544,10 @@ impl Problem<'_> {
                     keys: self.keys(part),
                     values: self.rows(self.v, self.keys_len, values, part),
                     range: part.range,
-                    dkeys: self.writer(&shared[1], self.keys_len, self.inputs, part),
-                    dvalues: self.writer(&shared[2], self.keys_len, values, part),
+                    dkeys: Self::writer(targets[1], part, self.keys_len, self.inputs),
+                    dvalues: Self::writer(targets[2], part, self.keys_len, values),
                 });
             });
-        [dq, dk, dv]
     }
 
     /// A state for each head, to which `add` contributes the positions of each part.
@@ -471,19 +569,18 @@ impl Problem<'_> {
             .collect()
     }
 
-    /// Gives the row of a position of `part`'s head, in an output with rows of `width` per head.
+    /// Gives the row of a position of `part`'s head, `width` elements, among sequences of this length.
     fn writer<'b>(
-        &self,
-        shared: &'b Shared<'_>,
+        target: Target<'b>,
+        part: Part,
         length: usize,
         width: usize,
-        part: Part,
     ) -> impl FnMut(usize) -> &'b mut [f32] + use<'b> {
-        let stride = self.op.heads * width;
-        let start = part.example * length * stride + part.head * width;
+        let Target { buffer, start, row } = target;
+        let start = start + part.example * length * row + part.head * width;
         // SAFETY: parts have different heads or different positions, each part asks for its own positions
         // only, and is done with a row when it asks for the next.
-        move |position| unsafe { shared.slice(start + position * stride, width) }
+        move |position| unsafe { buffer.slice(start + position * row, width) }
     }
 }
 

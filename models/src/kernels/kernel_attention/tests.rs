@@ -96,6 +96,20 @@ fn kernel_attention_meets_its_twin() {
                     |x| kernel_attention(&x[0], &x[1], &x[2], &options),
                     |x| composed(x, heads, &map, mask.as_ref()),
                 );
+                if queries == keys && features == values {
+                    let packed = [Tensor::cat(&inputs, 2).unwrap()];
+                    let parts = |x: &[Tensor]| -> Result<Vec<Tensor>> {
+                        (0..3)
+                            .map(|i| x[0].narrow(2, i * heads * values, heads * values))
+                            .collect()
+                    };
+                    agree(
+                        "packed kernel attention",
+                        &packed,
+                        |x| kernel_attention_packed(&x[0], &options),
+                        |x| composed(&parts(x)?, heads, &map, mask.as_ref()),
+                    );
+                }
             }
         }
     }

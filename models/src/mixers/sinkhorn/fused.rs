@@ -26,16 +26,20 @@ pub(super) struct Fused {
 }
 
 impl Fused {
-    /// Queries, keys and values (B, L, H, E).
-    pub(super) fn new(qkv: [&Tensor; 3], block: usize, mask: Option<&Mask>) -> Result<Self> {
-        let (batch, length, heads, _) = qkv[0].dims4()?;
+    /// Queries, keys and values (B, L, H E).
+    pub(super) fn new(
+        [q, k, v]: [Tensor; 3],
+        heads: usize,
+        block: usize,
+        mask: Option<&Mask>,
+    ) -> Result<Self> {
+        let (batch, length, _) = q.dims3()?;
         let block = block.min(length);
         let blocks = length.div_ceil(block);
         let filled = blocks * block - length;
-        let [q, k, v] = qkv.map(|x| x.flatten_from(2));
         let real = match mask {
             Some(mask) => mask.real().clone(),
-            None => Tensor::ones((batch, length), qkv[0].dtype(), qkv[0].device())?,
+            None => Tensor::ones((batch, length), q.dtype(), q.device())?,
         };
         let fill = |x: Tensor| -> Result<Tensor> {
             let x = match mask {
@@ -49,9 +53,9 @@ impl Fused {
         };
         let real = real.pad_with_zeros(1, 0, filled)?;
         Ok(Self {
-            q: q?,
-            k: fill(k?)?,
-            v: fill(v?)?,
+            q,
+            k: fill(k)?,
+            v: fill(v)?,
             real: real.reshape((batch * blocks, block))?,
             whole: mask.is_none() && filled == 0,
             heads,

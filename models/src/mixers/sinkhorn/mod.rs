@@ -161,16 +161,17 @@ impl Sinkhorn {
 
 impl Mixer for Sinkhorn {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let [q, k, v] = self.projections.split(x)?;
-        let noise = self.sorting.noise(&q, context)?;
+        let noise = self.sorting.noise(x, self.heads, context)?;
         if kernels::supports(x) {
-            let fused = Fused::new([&q, &k, &v], self.sorting.block, context.mask())?;
+            let qkv = self.projections.side_by_side(x)?;
+            let fused = Fused::new(qkv, self.heads, self.sorting.block, context.mask())?;
             let (sums, in_use) = fused.sums()?;
             let order = self.sorting.order(&sums, &in_use, noise.as_ref())?;
             let dropout = self.dropout.of_attention(x.dim(0)?, context);
             let y = fused.attend(&order, self.sortcut, dropout)?;
             return self.projections.merge(&y);
         }
+        let [q, k, v] = self.projections.split(x)?;
         let blocked = Blocked::new([&q, &k, &v], self.sorting.block, context.mask())?;
         let dropout = WeightDropout::new(&self.dropout, context, x.dim(0)?);
         let order = self
@@ -300,12 +301,12 @@ impl Blocked {
 }
 
 impl Sorting {
-    /// Gumbel noise (B, H, n, n) for queries (B, L, H, E), in training.
-    fn noise(&self, q: &Tensor, context: &Context) -> Result<Option<Tensor>> {
+    /// Gumbel noise (B, H, n, n) for x (B, L, D), in training.
+    fn noise(&self, x: &Tensor, heads: usize, context: &Context) -> Result<Option<Tensor>> {
         if let Some(given) = context.given("gumbel") {
             return Ok(Some(given.clone()));
         }
-        let (batch, length, heads, _) = q.dims4()?;
+        let (batch, length, _) = x.dims3()?;
         let blocks = length.div_ceil(self.block.min(length));
         let most = self.weight.dim(2)?;
         Ok(match self.noise {
@@ -318,8 +319,8 @@ impl Sorting {
                     .narrow(2, 0, blocks)?
                     .narrow(3, 0, blocks)?
                     .contiguous()?
-                    .to_dtype(q.dtype())?;
-                Some(gumbel.to_device(q.device())?)
+                    .to_dtype(x.dtype())?;
+                Some(gumbel.to_device(x.device())?)
             }
             _ => None,
         })

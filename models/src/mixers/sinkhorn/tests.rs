@@ -135,9 +135,9 @@ fn the_kernel_agrees_with_the_composed_form() {
         };
         let fused = {
             let mask = masked.then(|| mask(DType::F32));
-            let qkv = inputs.each_ref().map(|x| single(x).unwrap());
-            let [q, k, v] = &qkv;
-            let fused = Fused::new([q, k, v], 4, mask.as_ref()).unwrap();
+            let flat = |x: &Tensor| single(x).unwrap().flatten_from(2).unwrap();
+            let qkv = inputs.each_ref().map(|x| flat(x));
+            let fused = Fused::new(qkv, 2, 4, mask.as_ref()).unwrap();
             let (sums, in_use) = fused.sums().unwrap();
             let sorting = sorting(&single(&weight).unwrap(), 4);
             let order = sorting.order(&sums, &in_use, None).unwrap();
@@ -179,9 +179,9 @@ fn noise_is_drawn_for_the_largest_length_and_in_training_only() {
         ..sorting(&weight, 2)
     };
     let noise = |length: usize, train: bool| {
-        let x = normal("x", &[2, length, 1, 2]);
+        let x = normal("x", &[2, length, 2]);
         let context = Context::new(train, crate::Draws::new(1, 2, 0));
-        noisy.noise(&x, &context).unwrap()
+        noisy.noise(&x, 1, &context).unwrap()
     };
     assert!(noise(10, false).is_none());
     let (long, short) = (noise(10, true).unwrap(), noise(6, true).unwrap());
