@@ -32,7 +32,7 @@ fn cells(place: &Place) -> Vec<Value> {
 fn the_tables_stand_beside_the_published_ones() {
     let place = Place::new();
     let text = place.ok(&format!(
-        "{TINY} --lengths 256,1024 --models transformer,transformer:attention=materialised,linear,bag"
+        "{TINY} --threads 2 --lengths 256,1024 --models transformer,transformer:attention=materialised,linear,bag"
     ));
     for words in [
         "transformer (materialised)",
@@ -55,10 +55,10 @@ fn the_tables_stand_beside_the_published_ones() {
         assert!(cell["flops_per_step"].as_u64().unwrap() > 0);
         assert!(cell["matmul_flops_per_second"].as_f64().unwrap() > 0.0);
         let rounds = cell["rounds"].as_array().unwrap();
-        // Scratch of threads that happen to work at once comes to a mebibyte or two, which shows in the smallest cells.
+        // Scratch of two threads that happen to work at once, or not, comes to 0.7 MiB in the smallest cells.
         let peaks = rounds.iter().map(|round| round["peak_bytes"].as_f64());
         let peaks: Vec<f64> = peaks.map(Option::unwrap).collect();
-        let room = f64::max(0.01 * peaks[0], f64::from(4 << 20));
+        let room = f64::max(0.01 * peaks[0], f64::from(1 << 20));
         assert!((peaks[0] - peaks[1]).abs() < room, "{peaks:?}");
     }
     let peak = |model: usize, length: usize| {
