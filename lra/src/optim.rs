@@ -101,7 +101,11 @@ impl AdamW {
                     path,
                 })
             })
-            .collect::<Result<_>>()?;
+            .collect::<Result<Vec<_>>>()?;
+        Ok(AdamW::over(slots, options))
+    }
+
+    fn over(slots: Vec<Slot>, options: &TrainOptions) -> Self {
         let &TrainOptions {
             beta1,
             beta2,
@@ -110,14 +114,14 @@ impl AdamW {
             clip,
             ..
         } = options;
-        Ok(AdamW {
+        AdamW {
             slots,
             beta1,
             beta2,
             epsilon,
             weight_decay,
             clip,
-        })
+        }
     }
 
     /// No gradients yet.
@@ -218,22 +222,7 @@ mod tests {
             second_moment: zeros,
             decays: true,
         };
-        let &TrainOptions {
-            beta1,
-            beta2,
-            epsilon,
-            weight_decay,
-            clip,
-            ..
-        } = options;
-        AdamW {
-            slots: vec![slot],
-            beta1,
-            beta2,
-            epsilon,
-            weight_decay,
-            clip,
-        }
+        AdamW::over(vec![slot], options)
     }
 
     fn gradients(values: &[f64]) -> Gradients {

@@ -16,6 +16,7 @@ pub mod chart;
 pub mod check;
 mod error;
 mod format;
+mod markup;
 pub mod metrics;
 pub mod page;
 mod pivot;

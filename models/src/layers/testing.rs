@@ -11,6 +11,38 @@ pub(crate) fn normal(path: &str, shape: &[usize]) -> Tensor {
     Tensor::from_vec(stream.normal(1, count), shape, &Device::Cpu).unwrap()
 }
 
+/// Checks that no element of `found` is `tolerance` away from `wanted`, whatever their type.
+pub(crate) fn close(found: &Tensor, wanted: &Tensor, tolerance: f64, place: &str) {
+    assert_eq!(found.dims(), wanted.dims(), "{place}");
+    let apart = (found - wanted).unwrap().abs().unwrap().max_all().unwrap();
+    let apart = apart
+        .to_dtype(DType::F64)
+        .unwrap()
+        .to_scalar::<f64>()
+        .unwrap();
+    // Not `apart > tolerance`, which NaN passes.
+    assert!(apart < tolerance, "{place}: {apart}");
+}
+
+/// Checks that two outputs are [`close`], and so are the gradients that a weighted sum of each gives to `inputs`.
+pub(crate) fn agree(found: &Tensor, wanted: &Tensor, inputs: &[Var], tolerance: f64, place: &str) {
+    close(found, wanted, tolerance, place);
+    let weights = normal("weights", found.dims());
+    let gradients = |y: &Tensor| {
+        (y * &weights)
+            .unwrap()
+            .sum_all()
+            .unwrap()
+            .backward()
+            .unwrap()
+    };
+    let (found, wanted) = (gradients(found), gradients(wanted));
+    for input in inputs {
+        let [found, wanted] = [&found, &wanted].map(|all| all.get(input).unwrap());
+        close(found, wanted, tolerance, &format!("{place}, gradient"));
+    }
+}
+
 /// Checks the gradient of a weighted sum of `function(inputs)` for every element of every input.
 pub(crate) fn check_gradient(
     name: &str,

@@ -1,6 +1,7 @@
 //! A check as JUnit XML, which continuous integration servers show as tests.
 
 use super::judge::{Aspect, Check, Finding, State};
+use crate::markup::escaped;
 
 /// One test case per cell: the class is the task, the name the model with whatever its runs were given.
 pub fn junit(check: &Check) -> String {
@@ -63,20 +64,4 @@ pub fn junit(check: &Check) -> String {
         };
     }
     text + "  </testsuite>\n</testsuites>\n"
-}
-
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => safe += "&lt;",
-            '>' => safe += "&gt;",
-            '&' => safe += "&amp;",
-            '"' => safe += "&quot;",
-            // XML 1.0 has no way to write most control characters.
-            c if c.is_control() && c != '\n' && c != '\t' => safe.push('\u{fffd}'),
-            c => safe.push(c),
-        }
-    }
-    safe
 }

@@ -6,6 +6,7 @@ mod provenance;
 
 use crate::Result;
 use crate::chart::Chart;
+use crate::markup::escaped;
 use crate::record::Record;
 use crate::table::{Align, Cell, Table};
 
@@ -116,19 +117,4 @@ fn class(align: Align) -> &'static str {
 fn value(cell: &Cell) -> String {
     let number = cell.fields.iter().find_map(|(_, value)| value.as_f64());
     number.map_or_else(String::new, |number| format!(" data-value=\"{number}\""))
-}
-
-/// Text that is safe between tags and in attributes.
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => safe += "&lt;",
-            '>' => safe += "&gt;",
-            '&' => safe += "&amp;",
-            '"' => safe += "&quot;",
-            c => safe.push(c),
-        }
-    }
-    safe
 }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::escaped;
 use crate::format::percent;
+use crate::markup::escaped;
 use crate::record::Record;
 
 /// One run: how it ended in a line, everything else on a click.

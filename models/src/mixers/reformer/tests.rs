@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     layers::{
         sparse_testing::undropped,
-        testing::{check_gradient, differences, normal},
+        testing::{agree, check_gradient, close, differences, normal},
     },
     oracle,
 };
@@ -52,8 +52,7 @@ fn one_bucket_in_one_chunk_is_shared_query_attention() {
             sorting(rounds, chunk, false).attend(q, v, &buckets, Some(&mask), drop)
         })
         .unwrap();
-        let apart = (&y - wanted()).unwrap().abs().unwrap().max_all().unwrap();
-        assert!(apart.to_scalar::<f64>().unwrap() < 1e-12);
+        close(&y, &wanted(), 1e-12, "one bucket");
         let gradients = loss(&y).backward().unwrap();
         for variable in &inputs {
             let found = gradients.get(variable).unwrap().flatten_all().unwrap();
@@ -101,7 +100,6 @@ fn the_kernel_agrees_with_the_composed_form() {
     ] {
         let shape = [batch, heads, length, width];
         let inputs = ["q", "v"].map(|name| Var::from_tensor(&normal(name, &shape)).unwrap());
-        let seed = normal("seed", &shape);
         let rows: Vec<Vec<f64>> = real.iter().map(|row| row[..length].to_vec()).collect();
         let mask = masked.then(|| mask(&rows));
         // Padded queries see nothing by the kernel; nobody reads what they get.
@@ -138,22 +136,9 @@ fn the_kernel_agrees_with_the_composed_form() {
             .reshape((batch, length, heads, width))
             .unwrap();
         let fused = by_head(&fused.to_dtype(DType::F64).unwrap()).unwrap();
-        let close = |one: &Tensor, other: &Tensor, what: &str| {
-            let apart = (one - other).unwrap().abs().unwrap().max_all().unwrap();
-            let apart = apart.to_scalar::<f64>().unwrap();
-            assert!(apart < 2e-5, "{length} {rounds} {across} {what}: {apart}");
-        };
-        let (fused, composed) = (read(&fused), read(&composed.unwrap()));
-        close(&fused, &composed, "output");
-        let gradients = |y: &Tensor| (y * &seed).unwrap().sum_all().unwrap().backward().unwrap();
-        let (fused, composed) = (gradients(&fused), gradients(&composed));
-        for variable in &inputs {
-            close(
-                fused.get(variable).unwrap(),
-                composed.get(variable).unwrap(),
-                "gradient",
-            );
-        }
+        let place = format!("{length} {rounds} {across}");
+        let composed = read(&composed.unwrap());
+        agree(&read(&fused), &composed, &inputs, 2e-5, &place);
     }
 }
 

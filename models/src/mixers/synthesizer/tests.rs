@@ -5,7 +5,7 @@ use candle_core::{DType, Device};
 use super::{scores::factors, *};
 use crate::{
     Draws, Parameters,
-    layers::testing::{check_layer, parameters},
+    layers::testing::{check_layer, close, normal, parameters},
     options::BlockOptions,
     oracle,
 };
@@ -68,7 +68,7 @@ fn a_mixture_that_is_all_dot_product_is_softmax_attention() {
     let (_, mixture) = all.iter().find(|(path, _)| path == "mixture").unwrap();
     let only_dot = Tensor::new(&[40.0, -40.0f64], &Device::Cpu).unwrap();
     mixture.set(&only_dot).unwrap();
-    let x = crate::layers::testing::normal("x", &[2, LENGTH, 3]);
+    let x = normal("x", &[2, LENGTH, 3]);
     let dot = mixer.dot_product.as_ref().unwrap();
     let split = |linear: &Linear| {
         let y = linear.forward(&x).unwrap();
@@ -81,8 +81,7 @@ fn a_mixture_that_is_all_dot_product_is_softmax_attention() {
         .forward(&wanted.flatten_from(2).unwrap())
         .unwrap();
     let found = mixer.forward(&x, &context()).unwrap();
-    let apart = (found - wanted).unwrap().abs().unwrap().max_all().unwrap();
-    assert!(apart.to_scalar::<f64>().unwrap() < 1e-12);
+    close(&found, &wanted, 1e-12, "only dot product");
 }
 
 #[test]

@@ -96,6 +96,7 @@ fn shortened(text: &str) -> String {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::cases;
     use super::*;
 
     const GOOD: &str = "imgs/43 sample_0.png 0 0 1.8 6 2.0 5 1.5 2 1\nimgs/43 sample_1.png 1 1 1.8 6 2.0 5 1.5 2 1\n";
@@ -143,15 +144,6 @@ mod tests {
         assert!(problem(b"\x93NUMPY\x01\x00").contains("NumPy array"));
         let long = format!("imgs/0 a.png 0 {}", "x".repeat(100_000));
         assert!(problem(long.as_bytes()).len() < 300);
-    }
-
-    /// At least so many cases; more where `PROPTEST_CASES` asks for them.
-    fn cases(least: u32) -> ProptestConfig {
-        let config = ProptestConfig::default();
-        ProptestConfig {
-            cases: config.cases.max(least),
-            ..config
-        }
     }
 
     proptest! {

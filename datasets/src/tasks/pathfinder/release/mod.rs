@@ -150,6 +150,16 @@ fn deepest<T>(copies: impl IntoIterator<Item = (String, T)>) -> Option<(String, 
         .min_by_key(|(prefix, _)| Reverse(prefix.matches('/').count()))
 }
 
+/// For property tests: at least so many cases, and more where `PROPTEST_CASES` asks for them.
+#[cfg(test)]
+fn cases(least: u32) -> proptest::prelude::ProptestConfig {
+    let config = proptest::prelude::ProptestConfig::default();
+    proptest::prelude::ProptestConfig {
+        cases: config.cases.max(least),
+        ..config
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

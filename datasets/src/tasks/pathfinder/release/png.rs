@@ -35,6 +35,7 @@ mod tests {
     use image::{ExtendedColorType, ImageEncoder};
     use proptest::prelude::*;
 
+    use super::super::cases;
     use super::*;
 
     fn encoded(pixels: &[u8], width: u32, height: u32, colour: ExtendedColorType) -> Vec<u8> {
@@ -81,15 +82,6 @@ mod tests {
         let mut huge = png.clone();
         huge[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);
         assert!(grey(&huge, 32).is_err());
-    }
-
-    /// At least so many cases; more where `PROPTEST_CASES` asks for them.
-    fn cases(least: u32) -> ProptestConfig {
-        let config = ProptestConfig::default();
-        ProptestConfig {
-            cases: config.cases.max(least),
-            ..config
-        }
     }
 
     proptest! {
