@@ -31,13 +31,6 @@ pub fn reset_peak() {
     PEAK.store(live(), Relaxed);
 }
 
-/// Does not count what `fetch` leaves allocated, which must stay for good. Nothing else may be at work meanwhile.
-pub fn leave_out(fetch: impl FnOnce()) {
-    let before = live();
-    fetch();
-    shrink(live().saturating_sub(before));
-}
-
 /// Calls `handler(requested bytes)` when an allocation would lift the live bytes above `bytes`. The handler is
 /// expected to record the failure and end the process; the ceiling is lifted first, so that it may allocate.
 /// Returns false if a handler was set before.

@@ -3,7 +3,6 @@
 use candle_core::{DType, Device, Tensor};
 
 use crate::error::{Error, Result};
-use crate::memory;
 
 /// Applies the settings. Must be called first thing in `main`; `threads` as in [`threads`].
 pub fn set_up(threads: usize) -> Result<()> {
@@ -31,16 +30,13 @@ pub fn set_up(threads: usize) -> Result<()> {
 
 /// Has every worker multiply two matrices. A thread's first product fetches a buffer of the size of the second-level
 /// cache, which it keeps: fetched later, peaks of memory would depend on which thread took which piece of the work.
-/// The buffers are the machine's, whatever the model, and are not counted.
 fn fetch_buffers() {
     let product = || {
         let matrix = Tensor::zeros((64, 64), DType::F32, &Device::Cpu)?;
         matrix.matmul(&matrix)
     };
-    // All workers are up, with what each of them needs anyway, before the count is compared.
-    rayon::broadcast(|_| ());
     // The result is of no use, nor is an error: a product that matters would meet it again.
-    memory::leave_out(|| drop(rayon::broadcast(|_| drop(product()))));
+    rayon::broadcast(|_| drop(product()));
 }
 
 /// How many threads `--threads` asks for: 0 means `RAYON_NUM_THREADS`, else all cores.
