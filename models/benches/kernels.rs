@@ -9,9 +9,10 @@ use candle_core::{D, Device, Result, Tensor, Var};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lra_models::draws::{Draws, StreamKey};
 use lra_models::kernels::{
-    Activation, AttentionDropout, AttentionOptions, FeatureMap, KernelAttentionOptions, activate,
-    add_dropped, attention_biased, attention_packed, embed, hash, kernel_attention, layer_norm,
-    linear, mix_blocks, unit, weighted_sum,
+    Activation, AttentionDropout, AttentionOptions, FeatureMap, FeedForwardOptions,
+    KernelAttentionOptions, Normalised, activate, add_dropped, attention_biased, attention_packed,
+    embed, feed_forward, hash, kernel_attention, layer_norm, linear, mix_blocks, unit,
+    weighted_sum,
 };
 use lra_models::layers::BlockLists;
 
@@ -196,6 +197,35 @@ fn layers(criterion: &mut Criterion) {
             train(&x, |x| {
                 candle_nn::ops::layer_norm_slow(&x[0], &x[1], &x[2], 1e-6)
             })
+        });
+    });
+    let x = vars(&[shape, &[128, 64], &[128], &[64, 128], &[64], &[64], &[64]]);
+    group.bench_function("feed-forward fused", |bench| {
+        bench.iter(|| {
+            train(&x, |x| {
+                let options = FeedForwardOptions {
+                    norm: Some(Normalised {
+                        gain: &x[5],
+                        offset: &x[6],
+                        epsilon: 1e-6,
+                    }),
+                    activation: Activation::GeluTanh,
+                    inner_dropout: None,
+                    outer_dropout: None,
+                    residual: true,
+                };
+                feed_forward(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], &options)
+            });
+        });
+    });
+    group.bench_function("feed-forward of fused parts", |bench| {
+        bench.iter(|| {
+            train(&x, |x| {
+                let normal = layer_norm(&x[0], &x[5], &x[6], 1e-6)?;
+                let hidden = linear(&normal, &x[1], Some(&x[2]))?;
+                let active = activate(&hidden, Activation::GeluTanh)?;
+                &x[0] + linear(&active, &x[3], Some(&x[4]))?
+            });
         });
     });
     let x = vars(&[shape]);

@@ -101,7 +101,7 @@ impl Grid<'_> {
                 .matmul_flops_per_second
                 .map(|matmul| flops * rate.median / matmul);
             Some(vec![
-                Cell::with(format!("{peak:.*}", unit.decimals), "value", peak),
+                Cell::with(short(peak), "value", peak),
                 Cell::with(grouped(cell.parameters), "value", cell.parameters),
                 number(flops / 1e9),
                 number(flops / 1e9 * rate.median),

@@ -55,7 +55,7 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
         value: |cell| cell.peak_bytes().map(|bytes| bytes as f64),
         ratio: Bench::memory_over,
         size: unit.bytes,
-        decimals: if unit.decimals == 2 { |_| 2 } else { |_| 1 },
+        decimals,
     };
     vec![
         grid.over_length(&speed, against),

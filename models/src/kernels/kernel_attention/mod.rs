@@ -7,25 +7,20 @@
 mod blocks;
 mod features;
 mod passes;
+mod problem;
 
 use std::sync::OnceLock;
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp3, Layout, Result, Shape, Tensor, bail};
-use rayon::prelude::*;
 
-use self::blocks::{Positions, Sizes, State};
-use self::features::{Directions, Elementwise, Favor, Features, Shift};
-use self::passes::{Attend, Gather, KeyGradient, QueryGradient};
+use self::blocks::Sizes;
+use self::features::{Directions, Elementwise, Favor, Shift};
+use self::problem::{Part, Problem, Target};
 use super::activation::{EluPlusOne, Identity, Relu};
-use super::buffers::{Shared, floats, fresh, pieces, read, sum_partials, tensor};
-use super::isa::Isa;
-use super::tile::{Operand, Rows, SIDE};
+use super::buffers::{Shared, floats, fresh, read, tensor};
+use super::tile::Operand;
 
 const NAME: &str = "kernel attention";
-/// Tasks that a pass is split into where the heads alone are fewer.
-const TASKS: usize = 16;
-/// Blocks of positions below which a part is not worth its own sums.
-const LEAST_BLOCKS: usize = 4;
 
 /// The map φ from a query or key to features, all of which must come out non-negative.
 #[derive(Clone, Debug)]
@@ -161,36 +156,6 @@ impl KernelAttention {
             states: OnceLock::new(),
         })
     }
-}
-
-/// One call, with its operands.
-struct Problem<'a> {
-    op: &'a KernelAttention,
-    batch: usize,
-    queries_len: usize,
-    keys_len: usize,
-    /// Elements of a query or key of one head.
-    inputs: usize,
-    sizes: Sizes,
-    q: Operand<'a>,
-    k: Operand<'a>,
-    v: Operand<'a>,
-}
-
-/// Where the rows of a gradient go: row i to `start + i * row`.
-#[derive(Clone, Copy)]
-struct Target<'a> {
-    buffer: &'a Shared<'a>,
-    start: usize,
-    row: usize,
-}
-
-/// Positions `start..end` of one head.
-#[derive(Clone, Copy)]
-struct Part {
-    example: usize,
-    head: usize,
-    range: (usize, usize),
 }
 
 impl KernelAttention {
@@ -385,202 +350,6 @@ fn favor_key<'a>(
     Favor {
         directions,
         shift: Shift::Given(shifts[part.example * heads + part.head]),
-    }
-}
-
-impl Problem<'_> {
-    fn head_count(&self) -> usize {
-        self.batch * self.op.heads
-    }
-
-    /// Parts of every head for `length` positions, part by part of each head in turn; and parts per head.
-    fn parts(&self, length: usize) -> (Vec<Part>, usize) {
-        let blocks = length.div_ceil(SIDE);
-        let count = TASKS
-            .div_ceil(self.head_count().max(1))
-            .min(blocks / LEAST_BLOCKS)
-            .max(1);
-        let edge = |part: usize| (blocks * part / count * SIDE).min(length);
-        let heads = (0..self.head_count()).map(|i| (i / self.op.heads, i % self.op.heads));
-        let part = |(example, head)| {
-            (0..count).map(move |part| Part {
-                example,
-                head,
-                range: (edge(part), edge(part + 1)),
-            })
-        };
-        (heads.flat_map(part).collect(), count)
-    }
-
-    /// Elements of a row of the output: all heads.
-    fn row(&self) -> usize {
-        self.op.heads * self.sizes.values
-    }
-
-    /// The rows of one head of an operand with `width` elements per head.
-    fn rows<'b>(&self, of: Operand<'b>, length: usize, width: usize, part: Part) -> Rows<'b> {
-        of.rows((part.example * length, part.head * width), width)
-    }
-
-    fn keys(&self, part: Part) -> Positions<'_> {
-        let real = self.op.real.as_ref();
-        Positions {
-            rows: self.rows(self.k, self.keys_len, self.inputs, part),
-            real: real.map(|real| &real[part.example * self.keys_len..][..self.keys_len]),
-        }
-    }
-
-    fn state<'b>(&self, states: &'b [f32], part: Part) -> State<'b> {
-        let len = self.sizes.state();
-        let head = part.example * self.op.heads + part.head;
-        State::new(self.sizes, &states[head * len..][..len])
-    }
-
-    /// What exponents of keys are shifted by in each head.
-    fn shifts(&self, directions: &Directions) -> Vec<f32> {
-        let isa = Isa::current();
-        let (parts, per_head) = self.parts(self.keys_len);
-        let highest = |part: Part| directions.highest(isa, self.keys(part), part.range);
-        let all: Vec<f32> = parts.into_par_iter().map(highest).collect();
-        let heads = all.chunks(per_head);
-        heads
-            .map(|parts| parts.iter().copied().fold(0.0, f32::max))
-            .collect()
-    }
-
-    /// [`Problem::forward`] with one map, and no shifts.
-    fn forward_by(&self, map: impl Features) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
-        let (output, states) = self.forward(map, |_| map);
-        (output, states, Vec::new())
-    }
-
-    /// [`Problem::backward`] with one map.
-    fn backward_by(
-        &self,
-        map: impl Features,
-        states: &[f32],
-        outputs: [&[f32]; 2],
-        targets: [Target; 3],
-    ) {
-        self.backward(map, |_| map, states, outputs, targets);
-    }
-
-    /// Output (B, Lq, H E), and S and z of each head.
-    fn forward<F: Features>(
-        &self,
-        query: F,
-        key: impl Fn(Part) -> F + Sync,
-    ) -> (Vec<f32>, Vec<f32>) {
-        let isa = Isa::current();
-        let values = self.sizes.values;
-        let states = self.sums(self.keys_len, |part, state| {
-            isa.run(Gather {
-                map: key(part),
-                sizes: self.sizes,
-                keys: self.keys(part),
-                values: self.rows(self.v, self.keys_len, values, part),
-                range: part.range,
-                state,
-            });
-        });
-        let mut output = fresh(self.batch * self.queries_len * self.row());
-        let shared = Shared::new(&mut output);
-        let target = Target {
-            buffer: &shared,
-            start: 0,
-            row: self.row(),
-        };
-        self.parts(self.queries_len)
-            .0
-            .into_par_iter()
-            .for_each(|part| {
-                isa.run(Attend {
-                    map: query,
-                    sizes: self.sizes,
-                    guard: self.op.guard,
-                    state: self.state(&states, part),
-                    queries: self.rows(self.q, self.queries_len, self.inputs, part),
-                    range: part.range,
-                    out: Self::writer(target, part, self.queries_len, values),
-                });
-            });
-        (output, states)
-    }
-
-    /// Gradients of queries, keys and values, every row of each.
-    fn backward<F: Features>(
-        &self,
-        query: F,
-        key: impl Fn(Part) -> F + Sync,
-        states: &[f32],
-        outputs: [&[f32]; 2],
-        targets: [Target; 3],
-    ) {
-        let isa = Isa::current();
-        let values = self.sizes.values;
-        let [output, doutput] = outputs.map(|data| Operand::whole(data, self.row()));
-        let dstates = self.sums(self.queries_len, |part, dstate| {
-            isa.run(QueryGradient {
-                map: query,
-                sizes: self.sizes,
-                guard: self.op.guard,
-                state: self.state(states, part),
-                queries: self.rows(self.q, self.queries_len, self.inputs, part),
-                output: self.rows(output, self.queries_len, values, part),
-                doutput: self.rows(doutput, self.queries_len, values, part),
-                range: part.range,
-                dstate,
-                out: Self::writer(targets[0], part, self.queries_len, self.inputs),
-            });
-        });
-        self.parts(self.keys_len)
-            .0
-            .into_par_iter()
-            .for_each(|part| {
-                isa.run(KeyGradient {
-                    map: key(part),
-                    sizes: self.sizes,
-                    dstate: self.state(&dstates, part),
-                    keys: self.keys(part),
-                    values: self.rows(self.v, self.keys_len, values, part),
-                    range: part.range,
-                    dkeys: Self::writer(targets[1], part, self.keys_len, self.inputs),
-                    dvalues: Self::writer(targets[2], part, self.keys_len, values),
-                });
-            });
-    }
-
-    /// A state for each head, to which `add` contributes the positions of each part.
-    fn sums(&self, length: usize, add: impl Fn(Part, &mut [f32]) + Sync) -> Vec<f32> {
-        let (parts, per_head) = self.parts(length);
-        let len = self.sizes.state();
-        let mut partials = vec![0.0; parts.len() * len];
-        let states = pieces(&mut partials, len, parts.len());
-        parts
-            .into_par_iter()
-            .zip(states)
-            .for_each(|(part, state)| add(part, state));
-        if per_head == 1 {
-            return partials;
-        }
-        partials
-            .chunks(per_head * len)
-            .flat_map(|head| sum_partials(head, len))
-            .collect()
-    }
-
-    /// Gives the row of a position of `part`'s head, `width` elements, among sequences of this length.
-    fn writer<'b>(
-        target: Target<'b>,
-        part: Part,
-        length: usize,
-        width: usize,
-    ) -> impl FnMut(usize) -> &'b mut [f32] + use<'b> {
-        let Target { buffer, start, row } = target;
-        let start = start + part.example * length * row + part.head * width;
-        // SAFETY: parts have different heads or different positions, each part asks for its own positions
-        // only, and is done with a row when it asks for the next.
-        move |position| unsafe { buffer.slice(start + position * row, width) }
     }
 }
 

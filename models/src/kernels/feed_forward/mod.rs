@@ -5,11 +5,14 @@
 //! in the cache; only h = W₁ n(x) + b₁ is kept for the backward pass, which computes the rest again. Gradients of weights
 //! are partial sums, one per chunk of rows, or for large weights products over all rows, as in `linear.rs`.
 
+mod operands;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
+use self::operands::{Normal, Operands, add, affine, sum_rows};
 use super::activation::Activation;
 use super::buffers::{Reading, chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
 use super::dropout::Dropout;
@@ -113,66 +116,6 @@ struct FeedForward {
     /// h, from the forward pass to the backward pass.
     hidden: Mutex<Option<Vec<f32>>>,
     tied: Arc<Tied>,
-}
-
-/// The operands' elements and sizes.
-#[derive(Clone, Copy)]
-struct Operands<'a> {
-    isa: Isa,
-    w1: &'a [f32],
-    b1: &'a [f32],
-    w2: &'a [f32],
-    b2: &'a [f32],
-    /// Gain, offset and epsilon.
-    norm: Option<(&'a [f32], &'a [f32], f32)>,
-    /// D.
-    width: usize,
-    /// F.
-    inner: usize,
-    /// Rows of one example.
-    length: usize,
-}
-
-impl Operands<'_> {
-    /// n(x) for rows of x, with the rows' statistics; x itself without a norm.
-    fn normalise<'b>(&self, x: &'b [f32], space: &'b mut Normal) -> &'b [f32] {
-        let Some((gain, offset, epsilon)) = self.norm else {
-            return x;
-        };
-        space.rows.resize(x.len(), 0.0);
-        space.statistics.resize(x.len() / self.width, [0.0; 2]);
-        self.isa.run(norm::Forward {
-            x,
-            gain,
-            offset,
-            epsilon,
-            y: &mut space.rows,
-            statistics: &mut space.statistics,
-        });
-        &space.rows
-    }
-
-    /// Drops elements of the rows from `first` on, `width` elements each.
-    fn drop(&self, dropout: Option<&Dropout>, first: usize, width: usize, rows: &mut [f32]) {
-        let Some(dropout) = dropout else { return };
-        let mut row = first;
-        let mut rest = rows;
-        while !rest.is_empty() {
-            let (example, place) = (row / self.length, row % self.length);
-            let count = (self.length - place).min(rest.len() / width);
-            let (part, others) = rest.split_at_mut(count * width);
-            dropout.scale(example, place * width, part);
-            row += count;
-            rest = others;
-        }
-    }
-}
-
-/// n(x) of a tile, and each row's mean and reciprocal deviation.
-#[derive(Default)]
-struct Normal {
-    rows: Vec<f32>,
-    statistics: Vec<[f32; 2]>,
 }
 
 impl FeedForward {
@@ -386,29 +329,6 @@ struct Gradients {
     operands: [Vec<f32>; 6],
 }
 
-/// y = x Wᵀ + b on one thread.
-fn affine(x: &[f32], weight: &[f32], bias: &[f32], y: &mut [f32]) {
-    let (n, k) = (bias.len(), weight.len() / bias.len());
-    y.chunks_exact_mut(n).for_each(|y| y.copy_from_slice(bias));
-    multiply(
-        (y.len() / n, n, k),
-        Matrix::rows(x, k),
-        Matrix::columns(weight, k),
-        y,
-        true,
-    );
-}
-
-/// y += x.
-fn add(x: &[f32], y: &mut [f32]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
-}
-
-/// Adds up rows, each as long as `sum`.
-fn sum_rows(rows: &[f32], sum: &mut [f32]) {
-    rows.chunks_exact(sum.len()).for_each(|row| add(row, sum));
-}
-
 impl CustomOp2 for FeedForward {
     fn name(&self) -> &'static str {
         NAME
@@ -454,117 +374,4 @@ impl CustomOp2 for FeedForward {
 }
 
 #[cfg(test)]
-mod tests {
-    use candle_core::D;
-
-    use super::*;
-    use crate::draws::{Draws, StreamKey};
-    use crate::kernels::twin::{Sampler, agree};
-
-    fn composed(x: &[Tensor], options: &FeedForwardOptions) -> Result<Tensor> {
-        let drop = |x: Tensor, dropout: Option<(Stream, f64)>| match dropout {
-            Some((stream, rate)) => {
-                let mask = stream.mask_tensor(x.shape(), rate, x.dtype(), x.device());
-                x * mask.map_err(candle_core::Error::wrap)?
-            }
-            None => Ok(x),
-        };
-        let normal = match &options.norm {
-            Some(norm) => {
-                let centred = x[0].broadcast_sub(&x[0].mean_keepdim(D::Minus1)?)?;
-                let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
-                let normal = centred.broadcast_div(&(variance + norm.epsilon)?.sqrt()?)?;
-                normal.broadcast_mul(&x[5])?.broadcast_add(&x[6])?
-            }
-            None => x[0].clone(),
-        };
-        let h = normal.broadcast_matmul(&x[1].t()?)?.broadcast_add(&x[2])?;
-        let a = match options.activation {
-            Activation::Relu { .. } => h.relu()?,
-            Activation::GeluErf => h.gelu_erf()?,
-            _ => h.gelu()?,
-        };
-        let a = drop(a, options.inner_dropout)?;
-        let y = a.broadcast_matmul(&x[3].t()?)?.broadcast_add(&x[4])?;
-        let y = drop(y, options.outer_dropout)?;
-        if options.residual { &x[0] + y } else { Ok(y) }
-    }
-
-    #[test]
-    fn feed_forward_meets_its_twin() {
-        let mut sampler = Sampler::new(31);
-        let draws = Draws::new(1, 2, 3);
-        let stream = |name| draws.per_example(StreamKey::new(name));
-        let forms = [
-            (vec![3, 5, 7], 9, true, true, Activation::GeluTanh),
-            (vec![2, 131, 16], 24, true, true, Activation::GeluErf),
-            (
-                vec![2, 70, 12],
-                5,
-                false,
-                true,
-                Activation::Relu { floor: 0.0 },
-            ),
-            (vec![1, 300, 33], 20, true, false, Activation::GeluTanh),
-            (vec![9, 4], 6, false, false, Activation::GeluErf),
-            // Beyond what is summed from partials.
-            (vec![2, 3, 180], 400, true, true, Activation::GeluTanh),
-        ];
-        for (shape, inner, norm, residual, activation) in forms {
-            let width = shape[shape.len() - 1];
-            let scale = |count: usize| (count as f64).powf(-0.5);
-            let inputs = [
-                sampler.normal(&shape, 1.0),
-                sampler.normal(&[inner, width], scale(width)),
-                sampler.normal(&[inner], 0.3),
-                sampler.normal(&[width, inner], scale(inner)),
-                sampler.normal(&[width], 0.3),
-                sampler.normal(&[width], 1.0),
-                sampler.normal(&[width], 0.3),
-            ];
-            for rate in [0.0, 0.3] {
-                let dropout = |name| (rate > 0.0).then(|| (stream(name), rate));
-                let options = |x: &[Tensor], f: &dyn Fn(&FeedForwardOptions) -> Result<Tensor>| {
-                    f(&FeedForwardOptions {
-                        norm: norm.then(|| Normalised {
-                            gain: &x[5],
-                            offset: &x[6],
-                            epsilon: 1e-2,
-                        }),
-                        activation,
-                        inner_dropout: dropout("inner"),
-                        outer_dropout: dropout("outer"),
-                        residual,
-                    })
-                };
-                let inputs = if norm { &inputs[..] } else { &inputs[..5] };
-                agree(
-                    "feed-forward",
-                    inputs,
-                    |x| {
-                        options(x, &|o| {
-                            feed_forward(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], o)
-                        })
-                    },
-                    |x| options(x, &|o| composed(x, o)),
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn shapes_that_do_not_fit_are_errors() {
-        let mut sampler = Sampler::new(32);
-        let mut normal = |shape: &[usize]| sampler.normal(shape, 1.0);
-        let (x, w1, b1) = (normal(&[2, 3]), normal(&[4, 3]), normal(&[4]));
-        let (w2, b2) = (normal(&[3, 5]), normal(&[3]));
-        let options = FeedForwardOptions {
-            norm: None,
-            activation: Activation::GeluTanh,
-            inner_dropout: None,
-            outer_dropout: None,
-            residual: false,
-        };
-        assert!(feed_forward(&x, [&w1, &b1], [&w2, &b2], &options).is_err());
-    }
-}
+mod tests;

@@ -1,0 +1,95 @@
+//! What a tile of rows is computed from, and the small steps on the way.
+
+use crate::kernels::dropout::Dropout;
+use crate::kernels::isa::Isa;
+use crate::kernels::matrix::{Matrix, multiply};
+use crate::kernels::norm;
+
+/// The operands' elements and sizes.
+#[derive(Clone, Copy)]
+pub(super) struct Operands<'a> {
+    pub(super) isa: Isa,
+    pub(super) w1: &'a [f32],
+    pub(super) b1: &'a [f32],
+    pub(super) w2: &'a [f32],
+    pub(super) b2: &'a [f32],
+    /// Gain, offset and epsilon.
+    pub(super) norm: Option<(&'a [f32], &'a [f32], f32)>,
+    /// D.
+    pub(super) width: usize,
+    /// F.
+    pub(super) inner: usize,
+    /// Rows of one example.
+    pub(super) length: usize,
+}
+
+impl Operands<'_> {
+    /// n(x) for rows of x, with the rows' statistics; x itself without a norm.
+    pub(super) fn normalise<'b>(&self, x: &'b [f32], space: &'b mut Normal) -> &'b [f32] {
+        let Some((gain, offset, epsilon)) = self.norm else {
+            return x;
+        };
+        space.rows.resize(x.len(), 0.0);
+        space.statistics.resize(x.len() / self.width, [0.0; 2]);
+        self.isa.run(norm::Forward {
+            x,
+            gain,
+            offset,
+            epsilon,
+            y: &mut space.rows,
+            statistics: &mut space.statistics,
+        });
+        &space.rows
+    }
+
+    /// Drops elements of the rows from `first` on, `width` elements each.
+    pub(super) fn drop(
+        &self,
+        dropout: Option<&Dropout>,
+        first: usize,
+        width: usize,
+        rows: &mut [f32],
+    ) {
+        let Some(dropout) = dropout else { return };
+        let mut row = first;
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let (example, place) = (row / self.length, row % self.length);
+            let count = (self.length - place).min(rest.len() / width);
+            let (part, others) = rest.split_at_mut(count * width);
+            dropout.scale(example, place * width, part);
+            row += count;
+            rest = others;
+        }
+    }
+}
+
+/// n(x) of a tile, and each row's mean and reciprocal deviation.
+#[derive(Default)]
+pub(super) struct Normal {
+    pub(super) rows: Vec<f32>,
+    pub(super) statistics: Vec<[f32; 2]>,
+}
+
+/// y = x Wᵀ + b on one thread.
+pub(super) fn affine(x: &[f32], weight: &[f32], bias: &[f32], y: &mut [f32]) {
+    let (n, k) = (bias.len(), weight.len() / bias.len());
+    y.chunks_exact_mut(n).for_each(|y| y.copy_from_slice(bias));
+    multiply(
+        (y.len() / n, n, k),
+        Matrix::rows(x, k),
+        Matrix::columns(weight, k),
+        y,
+        true,
+    );
+}
+
+/// y += x.
+pub(super) fn add(x: &[f32], y: &mut [f32]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
+}
+
+/// Adds up rows, each as long as `sum`.
+pub(super) fn sum_rows(rows: &[f32], sum: &mut [f32]) {
+    rows.chunks_exact(sum.len()).for_each(|row| add(row, sum));
+}
