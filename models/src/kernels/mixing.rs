@@ -6,7 +6,7 @@
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, floats, fresh, read, tensor};
+use super::buffers::{Shared, floats, read, tensor};
 use super::matrix::{Matrix, multiply};
 
 const NAME: &str = "mixing";
@@ -16,17 +16,31 @@ const NAME: &str = "mixing";
 /// # Errors
 /// If shapes do not fit.
 pub fn mix_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
+    mix(weights, x, block, false)
+}
+
+/// The mixed blocks, and behind them x itself: (B, (U + W) S, H E).
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn mix_blocks_beside(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
+    mix(weights, x, block, true)
+}
+
+fn mix(weights: &Tensor, x: &Tensor, block: usize, beside: bool) -> Result<Tensor> {
     let ((batch, heads, _, blocks), (examples, length, row)) = (weights.dims4()?, x.dims3()?);
     if batch != examples || heads == 0 || blocks * block != length || row % heads != 0 {
         let (weights, x) = (weights.shape(), x.shape());
         bail!("{NAME}: weights {weights:?} and x {x:?} in blocks of {block} do not fit");
     }
-    let op = Mixing { block };
+    let op = Mixing { block, beside };
     weights.contiguous()?.apply_op2(&x.contiguous()?, op)
 }
 
 struct Mixing {
     block: usize,
+    /// Whether x follows what is mixed.
+    beside: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -40,6 +54,8 @@ struct Sizes {
     block: usize,
     /// E.
     width: usize,
+    /// Blocks that follow those which are mixed: 0 or W.
+    beside: usize,
 }
 
 impl Mixing {
@@ -52,6 +68,7 @@ impl Mixing {
             inputs,
             block: self.block,
             width: x.dims3()?.2 / heads,
+            beside: if self.beside { inputs } else { 0 },
         })
     }
 }
@@ -69,15 +86,14 @@ impl Sizes {
             + head % self.heads * self.width
     }
 
-    /// `to[u] = Σ_w weights[u, w] from[w]` for all places, where `weights` gives the matrix of a head.
+    /// `to[u] += Σ_w weights[u, w] from[w]` for all places, where `weights` gives the matrix of a head.
     fn mix<'a>(
         self,
         weights: impl Fn(usize) -> Matrix<'a> + Sync,
-        from: &[f32],
-        (outputs, inputs): (usize, usize),
-    ) -> Vec<f32> {
-        let mut to = fresh(self.batch * outputs * self.stride());
-        let shared = Shared::new(&mut to);
+        (from, inputs): (Blocks, usize),
+        (to, outputs, to_total): (&mut [f32], usize, usize),
+    ) {
+        let shared = Shared::new(to);
         let row = self.block * self.width;
         (0..self.batch * self.heads)
             .into_par_iter()
@@ -94,26 +110,32 @@ impl Sizes {
                 );
                 for (index, x) in mixed.chunks_exact(self.width).enumerate() {
                     let (block, place) = (index / self.block, index % self.block);
-                    let start = self.start(head, outputs, place) + block * self.stride();
+                    let start = self.start(head, to_total, place) + block * self.stride();
                     // SAFETY: this task alone has its head's columns of its example's rows.
                     let to = unsafe { shared.slice(start, self.width) };
-                    to.copy_from_slice(x);
+                    to.iter_mut().zip(x).for_each(|(to, x)| *to += x);
                 }
             });
-        to
     }
 
-    /// The blocks of one head, each as one row: one large product instead of one per place.
-    fn gather(self, from: &[f32], head: usize, blocks: usize) -> Vec<f32> {
-        let mut rows = Vec::with_capacity(blocks * self.block * self.width);
-        for block in 0..blocks {
+    /// The first `count` blocks of one head, each as one row: one large product instead of one per place.
+    fn gather(self, Blocks { data, total }: Blocks, head: usize, count: usize) -> Vec<f32> {
+        let mut rows = Vec::with_capacity(count * self.block * self.width);
+        for block in 0..count {
             for place in 0..self.block {
-                let start = self.start(head, blocks, place) + block * self.stride();
-                rows.extend_from_slice(&from[start..start + self.width]);
+                let start = self.start(head, total, place) + block * self.stride();
+                rows.extend_from_slice(&data[start..start + self.width]);
             }
         }
         rows
     }
+}
+
+/// A tensor with this many blocks in an example.
+#[derive(Clone, Copy)]
+struct Blocks<'a> {
+    data: &'a [f32],
+    total: usize,
 }
 
 impl CustomOp2 for Mixing {
@@ -138,9 +160,22 @@ impl CustomOp2 for Mixing {
             let weights = &weights[head * outputs * inputs..][..outputs * inputs];
             Matrix::rows(weights, inputs)
         };
-        let y = sizes.mix(matrix, x, (outputs, inputs));
+        let total = outputs + sizes.beside;
+        let mut y = vec![0.0; sizes.batch * total * sizes.stride()];
+        if sizes.beside > 0 {
+            let examples = y.par_chunks_mut(total * sizes.stride());
+            let x = x.par_chunks(inputs * sizes.stride());
+            examples
+                .zip(x)
+                .for_each(|(y, x)| y[outputs * sizes.stride()..].copy_from_slice(x));
+        }
+        let from = Blocks {
+            data: x,
+            total: inputs,
+        };
+        sizes.mix(matrix, (from, inputs), (&mut y, outputs, total));
         let row = sizes.heads * sizes.width;
-        let shape = (sizes.batch, outputs * sizes.block, row);
+        let shape = (sizes.batch, total * sizes.block, row);
         Ok((CpuStorage::F32(y), shape.into()))
     }
 
@@ -161,7 +196,21 @@ impl CustomOp2 for Mixing {
             let weights = &weights[head * outputs * inputs..][..outputs * inputs];
             Matrix::columns(weights, inputs)
         };
-        let dx = sizes.mix(transposed, dy, (inputs, outputs));
+        let total = outputs + sizes.beside;
+        let mut dx = vec![0.0; x.len()];
+        if sizes.beside > 0 {
+            let examples = dx.par_chunks_mut(inputs * sizes.stride());
+            let dy = dy.par_chunks(total * sizes.stride());
+            examples
+                .zip(dy)
+                .for_each(|(dx, dy)| dx.copy_from_slice(&dy[outputs * sizes.stride()..]));
+        }
+        let dy = Blocks { data: dy, total };
+        let x = Blocks {
+            data: x,
+            total: inputs,
+        };
+        sizes.mix(transposed, (dy, outputs), (&mut dx, inputs, inputs));
         let mut dweights = vec![0.0; weights.len()];
         if outputs * inputs > 0 {
             let heads = dweights.par_chunks_mut(outputs * inputs).enumerate();
@@ -201,20 +250,28 @@ mod tests {
         ] {
             let weights = sampler.normal(&[batch, heads, outputs, inputs], 1.0);
             let x = sampler.normal(&[batch, inputs * block, heads * width], 1.0);
+            let composed = |x: &[Tensor]| -> Result<Tensor> {
+                let blocks = x[1]
+                    .reshape((batch, inputs, block, heads, width))?
+                    .permute((0, 3, 1, 2, 4))?
+                    .reshape((batch, heads, inputs, block * width))?;
+                x[0].matmul(&blocks)?
+                    .reshape((batch, heads, outputs, block, width))?
+                    .permute((0, 2, 3, 1, 4))?
+                    .reshape((batch, outputs * block, heads * width))
+            };
+            let operands = [weights, x];
             agree(
                 "mixing",
-                &[weights, x],
+                &operands,
                 |x| mix_blocks(&x[0], &x[1], block),
-                |x| {
-                    let blocks = x[1]
-                        .reshape((batch, inputs, block, heads, width))?
-                        .permute((0, 3, 1, 2, 4))?
-                        .reshape((batch, heads, inputs, block * width))?;
-                    x[0].matmul(&blocks)?
-                        .reshape((batch, heads, outputs, block, width))?
-                        .permute((0, 2, 3, 1, 4))?
-                        .reshape((batch, outputs * block, heads * width))
-                },
+                composed,
+            );
+            agree(
+                "mixing beside",
+                &operands,
+                |x| mix_blocks_beside(&x[0], &x[1], block),
+                |x| Tensor::cat(&[&composed(x)?, &x[1]], 1),
             );
         }
     }

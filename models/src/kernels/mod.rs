@@ -15,6 +15,7 @@
 mod activation;
 mod adamw;
 mod attention;
+mod balance;
 mod buffers;
 mod dropout;
 mod embedding;
@@ -41,6 +42,7 @@ pub use attention::{
     AttentionDropout, AttentionOptions, Plan, Plans, Sight, Sights, attention, attention_biased,
     attention_packed,
 };
+pub use balance::balance;
 pub use dropout::{add_dropped, dropout};
 pub use embedding::embed;
 pub use feed_forward::{FeedForwardOptions, Normalised, feed_forward};
@@ -49,7 +51,7 @@ pub use kernel_attention::{
     FeatureMap, KernelAttentionOptions, kernel_attention, kernel_attention_packed,
 };
 pub use linear::linear;
-pub use mixing::mix_blocks;
+pub use mixing::{mix_blocks, mix_blocks_beside};
 pub use norm::layer_norm;
 pub use pooling::weighted_sum;
 pub use shortening::shorten;

@@ -69,24 +69,21 @@ impl Fused {
         Ok((batch, length / self.block, row))
     }
 
-    /// Σ_s of queries and of keys (B, H, n, 2E), and which blocks have a real token (B, 1, n, 1).
-    pub(super) fn sums(&self) -> Result<(Tensor, Tensor)> {
-        let (batch, blocks, row) = self.dims()?;
-        let sum = |x: &Tensor| -> Result<Tensor> {
-            let x = x.reshape((batch * blocks, self.block, row))?;
-            let sums = kernels::weighted_sum(&x, &self.real)?;
-            Ok(sums.reshape((batch, blocks, self.heads, row / self.heads))?)
-        };
-        let filled = blocks * self.block - self.q.dim(1)?;
-        let sums = Tensor::cat(
-            &[sum(&self.q.pad_with_zeros(1, 0, filled)?)?, sum(&self.k)?],
-            3,
-        )?;
+    /// x (B, L, W) summed over the real tokens of each block, (B, n, W).
+    pub(super) fn sums(&self, x: &Tensor) -> Result<Tensor> {
+        let (batch, blocks, _) = self.dims()?;
+        let (_, length, row) = x.dims3()?;
+        let x = x.pad_with_zeros(1, 0, blocks * self.block - length)?;
+        let x = x.reshape((batch * blocks, self.block, row))?;
+        let sums = kernels::weighted_sum(&x, &self.real)?;
+        Ok(sums.reshape((batch, blocks, row))?)
+    }
+
+    /// Which blocks have a real token, (B, 1, n, 1).
+    pub(super) fn in_use(&self) -> Result<Tensor> {
+        let (batch, blocks, _) = self.dims()?;
         let in_use = self.real.max_keepdim(1)?;
-        Ok((
-            sums.transpose(1, 2)?.contiguous()?,
-            in_use.reshape((batch, 1, blocks, 1))?,
-        ))
+        Ok(in_use.reshape((batch, 1, blocks, 1))?)
     }
 
     /// Attention on each block's own keys and on sorted ones. `order` is P, (B, H, n, n); (B, L, H E).
@@ -101,8 +98,6 @@ impl Fused {
             cut => order.narrow(2, 0, cut.min(order.dim(2)?))?,
         };
         let rows = order.dim(2)?;
-        let sort = |x: &Tensor| kernels::mix_blocks(&order, x, self.block);
-        let (keys, values) = (sort(&self.k)?, sort(&self.v)?); // (B, rows S, H E)
         let options = |width: usize| -> Result<AttentionOptions> {
             Ok(AttentionOptions {
                 heads: self.heads,
@@ -114,8 +109,8 @@ impl Fused {
         };
         let width = self.q.dim(2)? / self.heads;
         if self.whole {
-            let keys = Tensor::cat(&[&keys, &self.k], 1)?;
-            let values = Tensor::cat(&[&values, &self.v], 1)?;
+            let beside = |x| kernels::mix_blocks_beside(&order, x, self.block);
+            let (keys, values) = (beside(&self.k)?, beside(&self.v)?);
             return Ok(kernels::attention(
                 &self.q,
                 &keys,
@@ -123,6 +118,8 @@ impl Fused {
                 &options(width)?,
             )?);
         }
+        let sort = |x: &Tensor| kernels::mix_blocks(&order, x, self.block);
+        let (keys, values) = (sort(&self.k)?, sort(&self.v)?); // (B, rows S, H E)
         let (share, bias) = self.shares(&order)?; // each (B, rows S, H, 1)
         let split = |x: &Tensor| -> Result<Tensor> {
             let (batch, length, _) = x.dims3()?;

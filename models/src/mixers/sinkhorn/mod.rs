@@ -165,8 +165,12 @@ impl Mixer for Sinkhorn {
         if kernels::supports(x) {
             let qkv = self.projections.side_by_side(x)?;
             let fused = Fused::new(qkv, self.heads, self.sorting.block, context.mask())?;
-            let (sums, in_use) = fused.sums()?;
-            let order = self.sorting.order(&sums, &in_use, noise.as_ref())?;
+            // The projections have no biases, so those of sums are sums of those.
+            let [q, k, _] = self.projections.split(&fused.sums(x)?)?; // (B, n, H, E)
+            let sums = Tensor::cat(&[q, k], 3)?.transpose(1, 2)?;
+            let order = self
+                .sorting
+                .order(&sums, &fused.in_use()?, noise.as_ref())?;
             let dropout = self.dropout.of_attention(x.dim(0)?, context);
             let y = fused.attend(&order, self.sortcut, dropout)?;
             return self.projections.merge(&y);
@@ -345,6 +349,10 @@ impl Sorting {
         };
         let scores = scores.affine(self.temperature.recip(), 0.0)?;
         // Blocks without a real token take no part: neither as rows nor as columns.
+        if kernels::supports(&scores) {
+            let in_use = in_use.reshape((batch, blocks))?;
+            return Ok(kernels::balance(&scores, &in_use, self.iterations)?);
+        }
         let pairs = in_use.broadcast_mul(&in_use.t()?)?; // (B, 1, n, n)
         sinkhorn(&scores, &pairs, self.iterations)
     }

@@ -136,8 +136,14 @@ fn the_kernel_agrees_with_the_composed_form() {
             let mask = masked.then(|| mask(DType::F32));
             let flat = |x: &Tensor| single(x).unwrap().flatten_from(2).unwrap();
             let qkv = inputs.each_ref().map(|x| flat(x));
+            let [q, k, _] = qkv.clone();
             let fused = Fused::new(qkv, 2, 4, mask.as_ref()).unwrap();
-            let (sums, in_use) = fused.sums().unwrap();
+            let in_use = fused.in_use().unwrap();
+            let sums = [q, k].map(|x| {
+                let sums = fused.sums(&x).unwrap();
+                sums.reshape((3, (), 2, 3)).unwrap()
+            });
+            let sums = Tensor::cat(&sums, 3).unwrap().transpose(1, 2).unwrap();
             let sorting = sorting(&single(&weight).unwrap(), 4);
             let order = sorting.order(&sums, &in_use, None).unwrap();
             let y = fused.attend(&order, sortcut, None).unwrap();

@@ -1,0 +1,342 @@
+//! Sinkhorn's normalisation in the log domain: rows and columns of e^x are divided by their sums in turn, which takes a
+//! matrix towards a doubly stochastic one (Sinkhorn, 1964; in attention arXiv 2002.11296).
+//!
+//! A step takes from every entry the logarithm of its row's or column's sum; its gradient takes from every entry of d its
+//! share e^x of the sum of d over that row or column. The states between steps are computed again in the backward pass.
+
+use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::buffers::{floats, fresh, read, tensor};
+use super::isa::{Isa, Kernel, Lanes};
+use super::math::exp;
+use super::tile::{PAD, padded};
+
+const NAME: &str = "balance";
+/// The logarithm of nothing, for what fills rows up to whole registers.
+const NOTHING: f32 = -1e9;
+
+/// Scores (B, H, N, N) to matrices whose rows and columns sum to about 1, after `iterations` divisions of rows and then columns.
+///
+/// Only rows and columns that are not zero in `in_use` (B, N) take part; all other entries come out as zeros.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn balance(scores: &Tensor, in_use: &Tensor, iterations: usize) -> Result<Tensor> {
+    let (batch, _, side, columns) = scores.dims4()?;
+    if side != columns || in_use.dims() != [batch, side] {
+        let (scores, in_use) = (scores.shape(), in_use.shape());
+        bail!("{NAME}: scores {scores:?} and marks {in_use:?} do not fit");
+    }
+    let marks = read(NAME, &in_use.contiguous()?)?.to_vec();
+    let places = |marks: &[f32]| (0..side).filter(|&place| marks[place] != 0.0).collect();
+    let op = Balance {
+        places: marks.chunks(side.max(1)).map(places).collect(),
+        iterations,
+    };
+    scores.contiguous()?.apply_op1(op)
+}
+
+struct Balance {
+    /// Of each example, the rows and columns in use.
+    places: Vec<Vec<usize>>,
+    iterations: usize,
+}
+
+impl Balance {
+    /// Calls `f` for every matrix of `of` with its rows and columns in use, to fill its matrix of the result.
+    fn each(
+        &self,
+        shape: &Shape,
+        f: impl Fn(usize, &[usize], &mut [f32]) + Sync,
+    ) -> Result<Vec<f32>> {
+        let (_, heads, side, _) = shape.dims4()?;
+        let mut out = fresh(shape.elem_count());
+        out.par_chunks_mut((side * side).max(1))
+            .enumerate()
+            .for_each(|(matrix, out)| {
+                out.fill(0.0);
+                let places = &self.places[matrix / heads];
+                if !places.is_empty() {
+                    f(matrix, places, out);
+                }
+            });
+        Ok(out)
+    }
+
+    /// The logarithms after every step, the scores before the first; only rows and columns in use.
+    fn states(&self, isa: Isa, scores: &[f32], places: &[usize]) -> Vec<Vec<f32>> {
+        let row = padded(places.len());
+        let side = scores.len().isqrt();
+        let mut log = vec![NOTHING; places.len() * row];
+        for (log, place) in log.chunks_mut(row).zip(places) {
+            for (log, other) in log.iter_mut().zip(places) {
+                *log = scores[place * side + other];
+            }
+        }
+        let mut states = vec![log.clone()];
+        for step in 0..2 * self.iterations {
+            isa.run(Divide {
+                log: &mut log,
+                row,
+                columns: step % 2 == 1,
+            });
+            states.push(log.clone());
+        }
+        states
+    }
+}
+
+/// Takes the logarithms of the sums of rows, or of columns, from `log`, whose rows are `row` long.
+struct Divide<'a> {
+    log: &'a mut [f32],
+    row: usize,
+    columns: bool,
+}
+
+impl Kernel for Divide<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let Self { log, row, columns } = self;
+        let (nothing, zero) = (s.splat_f32s(NOTHING), s.splat_f32s(0.0));
+        if !columns {
+            for log in log.chunks_exact_mut(row) {
+                let (log, _) = S::as_mut_simd_f32s(log);
+                let most = log.iter().fold(nothing, |most, x| s.max_f32s(most, *x));
+                let most = s.reduce_max_f32s(most);
+                let shift = s.splat_f32s(most);
+                let sum = log.iter().fold(zero, |sum, x| {
+                    s.add_f32s(sum, exp(s, s.sub_f32s(*x, shift)))
+                });
+                let less = s.splat_f32s(most + s.reduce_sum_f32s(sum).ln());
+                log.iter_mut().for_each(|x| *x = s.sub_f32s(*x, less));
+            }
+            return;
+        }
+        let lanes = S::F32_LANES;
+        let count = log.len() / row;
+        for first in (0..row).step_by(lanes) {
+            let mut most = nothing;
+            for log in log.chunks_exact(row) {
+                most = s.max_f32s(most, S::as_simd_f32s(&log[first..first + lanes]).0[0]);
+            }
+            let mut sum = zero;
+            for log in log.chunks_exact(row) {
+                let x = S::as_simd_f32s(&log[first..first + lanes]).0[0];
+                sum = s.add_f32s(sum, exp(s, s.sub_f32s(x, most)));
+            }
+            let [mut sums, mut less] = [[0.0f32; PAD]; 2];
+            S::as_mut_simd_f32s(&mut sums[..lanes]).0[0] = sum;
+            S::as_mut_simd_f32s(&mut less[..lanes]).0[0] = most;
+            for (column, (less, sum)) in (first..).zip(less.iter_mut().zip(sums)) {
+                // Columns beyond the last stay nothing.
+                *less = if column < count {
+                    *less + sum.ln()
+                } else {
+                    0.0
+                };
+            }
+            let less = S::as_simd_f32s(&less[..lanes]).0[0];
+            for log in log.chunks_exact_mut(row) {
+                let x = &mut S::as_mut_simd_f32s(&mut log[first..first + lanes]).0[0];
+                *x = s.sub_f32s(*x, less);
+            }
+        }
+    }
+}
+
+/// The gradient of a step: from that of its result, which is `log`, to that of what it was made from.
+struct Pull<'a> {
+    log: &'a [f32],
+    gradient: &'a mut [f32],
+    row: usize,
+    columns: bool,
+}
+
+impl Kernel for Pull<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let zero = s.splat_f32s(0.0);
+        let row = self.row;
+        let mut sums = vec![0.0; row];
+        {
+            let (sums, _) = S::as_mut_simd_f32s(&mut sums);
+            if self.columns {
+                for gradient in self.gradient.chunks_exact(row) {
+                    let (gradient, _) = S::as_simd_f32s(gradient);
+                    for (sum, d) in sums.iter_mut().zip(gradient) {
+                        *sum = s.add_f32s(*sum, *d);
+                    }
+                }
+            }
+        }
+        let (sums, _) = S::as_mut_simd_f32s(&mut sums);
+        let rows = self.gradient.chunks_exact_mut(row);
+        for (gradient, log) in rows.zip(self.log.chunks_exact(row)) {
+            let (gradient, _) = S::as_mut_simd_f32s(gradient);
+            let (log, _) = S::as_simd_f32s(log);
+            if !self.columns {
+                let sum = gradient.iter().fold(zero, |sum, d| s.add_f32s(sum, *d));
+                sums.fill(s.splat_f32s(s.reduce_sum_f32s(sum)));
+            }
+            for ((d, x), sum) in gradient.iter_mut().zip(log).zip(sums.iter()) {
+                *d = s.sub_f32s(*d, s.mul_f32s(exp(s, *x), *sum));
+            }
+        }
+    }
+}
+
+/// Multiplies `out` by e^x.
+struct Exp<'a> {
+    log: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl Kernel for Exp<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let (log, _) = S::as_simd_f32s(self.log);
+        let (out, _) = S::as_mut_simd_f32s(self.out);
+        for (out, x) in out.iter_mut().zip(log) {
+            *out = s.mul_f32s(*out, exp(s, *x));
+        }
+    }
+}
+
+impl CustomOp1 for Balance {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(&self, scores: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let scores = floats(NAME, scores, layout)?;
+        let shape = layout.shape();
+        let isa = Isa::current();
+        let y = self.each(shape, |matrix, places, y| {
+            let scores = &scores[matrix * y.len()..][..y.len()];
+            let states = self.states(isa, scores, places);
+            let Some(log) = states.last() else { return };
+            let mut weights = vec![1.0; log.len()];
+            isa.run(Exp {
+                log,
+                out: &mut weights,
+            });
+            scatter(&weights, places, y);
+        })?;
+        Ok((CpuStorage::F32(y), shape.clone()))
+    }
+
+    fn bwd(&self, scores: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
+        let dy = dy.contiguous()?;
+        let shape = scores.shape();
+        let (scores, dy) = (read(NAME, scores)?, read(NAME, &dy)?);
+        let (scores, dy) = (&*scores, &*dy);
+        let isa = Isa::current();
+        let dx = self.each(shape, |matrix, places, dx| {
+            let of = matrix * dx.len()..(matrix + 1) * dx.len();
+            let (scores, dy) = (&scores[of.clone()], &dy[of]);
+            let row = padded(places.len());
+            let side = dx.len().isqrt();
+            let mut gradient = vec![0.0; places.len() * row];
+            for (gradient, place) in gradient.chunks_mut(row).zip(places) {
+                for (gradient, other) in gradient.iter_mut().zip(places) {
+                    *gradient = dy[place * side + other];
+                }
+            }
+            let states = self.states(isa, scores, places);
+            if let Some(log) = states.last() {
+                isa.run(Exp {
+                    log,
+                    out: &mut gradient,
+                });
+            }
+            for (step, log) in states.iter().enumerate().skip(1).rev() {
+                isa.run(Pull {
+                    log,
+                    gradient: &mut gradient,
+                    row,
+                    columns: step % 2 == 0,
+                });
+            }
+            scatter(&gradient, places, dx);
+        })?;
+        tensor(dx, shape).map(Some)
+    }
+}
+
+/// Rows and columns in use back to their places in a whole matrix.
+fn scatter(compact: &[f32], places: &[usize], whole: &mut [f32]) {
+    let (row, side) = (padded(places.len()), whole.len().isqrt());
+    for (compact, place) in compact.chunks(row).zip(places) {
+        for (value, other) in compact.iter().zip(places) {
+            whole[place * side + other] = *value;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+
+    /// Divides rows and columns as they are; entries that are not in use are zeros throughout.
+    fn composed(scores: &Tensor, in_use: &Tensor, iterations: usize) -> Result<Tensor> {
+        let (batch, _, side, _) = scores.dims4()?;
+        let marks = in_use.to_dtype(scores.dtype())?;
+        let row = marks.reshape((batch, 1, 1, side))?;
+        let column = marks.reshape((batch, 1, side, 1))?;
+        let mut weights = scores.exp()?.broadcast_mul(&column.broadcast_mul(&row)?)?;
+        for _ in 0..iterations {
+            for (axis, marks) in [(3, &column), (2, &row)] {
+                // 0 / 1 where nothing is in use.
+                let unused = marks.affine(-1.0, 1.0)?;
+                let sums = weights.sum_keepdim(axis)?.broadcast_add(&unused)?;
+                weights = weights.broadcast_div(&sums)?;
+            }
+        }
+        Ok(weights)
+    }
+
+    #[test]
+    fn balance_meets_its_twin() {
+        let mut sampler = Sampler::new(71);
+        for (batch, heads, side, iterations) in [
+            (1, 1, 1, 3),
+            (2, 3, 5, 7),
+            (3, 2, 16, 7),
+            (2, 1, 33, 4),
+            (1, 2, 8, 0),
+        ] {
+            let scores = [sampler.normal(&[batch, heads, side, side], 1.5)];
+            for all in [true, false] {
+                let marks: Vec<f32> = (0..batch * side)
+                    .map(|i| f32::from(all || (i / side > 0 && i % 3 != 1)))
+                    .collect();
+                let marks = Tensor::from_vec(marks, (batch, side), &Device::Cpu).unwrap();
+                agree(
+                    "balance",
+                    &scores,
+                    |x| balance(&x[0], &marks, iterations),
+                    |x| composed(&x[0], &marks, iterations),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_errors() {
+        let mut sampler = Sampler::new(72);
+        let mut normal = |shape: &[usize]| sampler.normal(shape, 1.0);
+        let (scores, marks) = (normal(&[2, 1, 3, 3]), normal(&[2, 4]));
+        assert!(balance(&scores, &marks, 1).is_err());
+        assert!(balance(&normal(&[2, 1, 3, 4]), &normal(&[2, 3]), 1).is_err());
+    }
+}
