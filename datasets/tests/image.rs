@@ -79,7 +79,7 @@ fn a_part_is_read_only_when_allowed_and_says_so() {
         text.contains("data_batch_1.bin: 184380 bytes instead of 30730000"),
         "{text}"
     );
-    assert!(text.contains("--set data.allow_partial=true"), "{text}");
+    assert!(text.contains("--allow-partial"), "{text}");
 
     let built = build(&Image, &key(true), &folder).unwrap();
     assert!(built.passed && built.manifest().partial, "{}", built.text);

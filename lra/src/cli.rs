@@ -97,6 +97,9 @@ pub struct RunArgs {
     /// Where the data comes from: generated, official or synthetic [default: the task's own]
     #[arg(long)]
     pub source: Option<Source>,
+    /// Take incomplete files (the same as --set data.allow_partial=true); the record says so
+    #[arg(long)]
+    pub allow_partial: bool,
     /// How matrices are multiplied: f32, or tf32 or bf16 on NVIDIA GPUs (the same as --set train.precision=P)
     #[arg(long, value_name = "P")]
     pub precision: Option<String>,

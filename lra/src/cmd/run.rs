@@ -34,6 +34,8 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             .micro_batch
             .map(|size| format!("train.micro_batch={size}")),
     );
+    let partial = arguments.allow_partial;
+    assignments.extend(partial.then(|| "data.allow_partial=true".to_owned()));
     let precision = arguments.precision.as_ref();
     assignments.extend(precision.map(|precision| format!("train.precision={precision}")));
     let data = arguments.place.path();

@@ -135,7 +135,7 @@ fn check_size(found: &Found, raw: &Path, allow_partial: bool, sink: &mut Sink) -
     }
     if !allow_partial {
         return Err(wrong(format!(
-            "{counts}; to read a part of them all the same: --allow-partial (in a run: --set data.allow_partial=true)"
+            "{counts}; to read a part of them all the same: --allow-partial"
         )));
     }
     sink.mark_partial();

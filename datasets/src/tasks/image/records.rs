@@ -39,9 +39,7 @@ pub(super) fn read(
         member.size.is_multiple_of(RECORD_BYTES as u64) && (1..=full).contains(&member.size);
     if member.size != full && !(allow_partial && whole) {
         let remedy = match (whole, allow_partial) {
-            (true, _) => {
-                "; to read a part of the pictures all the same: --allow-partial (in a run: --set data.allow_partial=true)"
-            }
+            (true, _) => "; to read a part of the pictures all the same: --allow-partial",
             (false, true) => "; a part has to be whole records, at most as many",
             (false, false) => "",
         };
