@@ -77,6 +77,7 @@ fn impossible_settings_are_usage_errors() {
         "run --task listops --model bag --seeds 3..3",
         "run --task listops --model bag --source synthetic",
         "run --task listops --model bag --device tpu",
+        "run --task listops --model bag --precision bf16 --device cpu",
     ] {
         place.fails(2, words);
     }

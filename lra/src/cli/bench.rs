@@ -63,7 +63,7 @@ pub struct BenchArgs {
     /// Published figures to set beside ours (see `lra list published`)
     #[arg(long, default_value = "tay2021", value_name = "KEY")]
     pub against: String,
-    /// How to write the tables: text, markdown, csv, json or latex
+    /// How to write the tables: text, markdown, csv, json, latex or html
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
     /// Print the measurements as JSON instead of tables

@@ -44,7 +44,7 @@ struct Balance {
 }
 
 impl Balance {
-    /// Calls `f` for every matrix of `of` with its rows and columns in use, to fill its matrix of the result.
+    /// A tensor of this shape, whose matrices `f` fills: given their number, their rows and columns in use, and zeros.
     fn each(
         &self,
         shape: &Shape,
@@ -64,26 +64,24 @@ impl Balance {
         Ok(out)
     }
 
-    /// The logarithms after every step, the scores before the first; only rows and columns in use.
-    fn states(&self, isa: Isa, scores: &[f32], places: &[usize]) -> Vec<Vec<f32>> {
-        let row = padded(places.len());
-        let side = scores.len().isqrt();
-        let mut log = vec![NOTHING; places.len() * row];
-        for (log, place) in log.chunks_mut(row).zip(places) {
-            for (log, other) in log.iter_mut().zip(places) {
-                *log = scores[place * side + other];
-            }
-        }
-        let mut states = vec![log.clone()];
+    /// The logarithms in the end, of rows and columns in use; `see` is shown them after every step.
+    fn divide(
+        &self,
+        isa: Isa,
+        scores: &[f32],
+        places: &[usize],
+        mut see: impl FnMut(&[f32]),
+    ) -> Vec<f32> {
+        let mut log = gather(scores, places, NOTHING);
         for step in 0..2 * self.iterations {
             isa.run(Divide {
                 log: &mut log,
-                row,
+                row: padded(places.len()),
                 columns: step % 2 == 1,
             });
-            states.push(log.clone());
+            see(&log);
         }
-        states
+        log
     }
 }
 
@@ -220,11 +218,10 @@ impl CustomOp1 for Balance {
         let isa = Isa::current();
         let y = self.each(shape, |matrix, places, y| {
             let scores = &scores[matrix * y.len()..][..y.len()];
-            let states = self.states(isa, scores, places);
-            let Some(log) = states.last() else { return };
+            let log = self.divide(isa, scores, places, |_| ());
             let mut weights = vec![1.0; log.len()];
             isa.run(Exp {
-                log,
+                log: &log,
                 out: &mut weights,
             });
             scatter(&weights, places, y);
@@ -241,33 +238,37 @@ impl CustomOp1 for Balance {
         let dx = self.each(shape, |matrix, places, dx| {
             let of = matrix * dx.len()..(matrix + 1) * dx.len();
             let (scores, dy) = (&scores[of.clone()], &dy[of]);
-            let row = padded(places.len());
-            let side = dx.len().isqrt();
-            let mut gradient = vec![0.0; places.len() * row];
-            for (gradient, place) in gradient.chunks_mut(row).zip(places) {
-                for (gradient, other) in gradient.iter_mut().zip(places) {
-                    *gradient = dy[place * side + other];
-                }
-            }
-            let states = self.states(isa, scores, places);
-            if let Some(log) = states.last() {
-                isa.run(Exp {
-                    log,
-                    out: &mut gradient,
-                });
-            }
-            for (step, log) in states.iter().enumerate().skip(1).rev() {
+            let mut states = Vec::new();
+            let log = self.divide(isa, scores, places, |log| states.push(log.to_vec()));
+            let mut gradient = gather(dy, places, 0.0);
+            isa.run(Exp {
+                log: &log,
+                out: &mut gradient,
+            });
+            for (step, log) in states.iter().enumerate().rev() {
                 isa.run(Pull {
                     log,
                     gradient: &mut gradient,
-                    row,
-                    columns: step % 2 == 0,
+                    row: padded(places.len()),
+                    columns: step % 2 == 1,
                 });
             }
             scatter(&gradient, places, dx);
         })?;
         tensor(dx, shape).map(Some)
     }
+}
+
+/// Rows and columns in use of a whole matrix, rows filled up with `filler`.
+fn gather(whole: &[f32], places: &[usize], filler: f32) -> Vec<f32> {
+    let (row, side) = (padded(places.len()), whole.len().isqrt());
+    let mut compact = vec![filler; places.len() * row];
+    for (compact, place) in compact.chunks_mut(row).zip(places) {
+        for (value, other) in compact.iter_mut().zip(places) {
+            *value = whole[place * side + other];
+        }
+    }
+    compact
 }
 
 /// Rows and columns in use back to their places in a whole matrix.

@@ -120,6 +120,14 @@ unsafe impl Sync for Shared<'_> {}
 // SAFETY: as above; f32 may be written from any thread.
 unsafe impl Send for Shared<'_> {}
 
+/// Where rows of a gradient go: row i to `start + i * stride`.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) buffer: &'a Shared<'a>,
+    pub(super) start: usize,
+    pub(super) stride: usize,
+}
+
 impl<'a> Shared<'a> {
     pub(super) fn new(buffer: &'a mut [f32]) -> Self {
         Shared {

@@ -7,7 +7,7 @@ use super::bias::BiasGradient;
 use super::drop::{Tile, factors};
 use super::keys::KeyBlock;
 use super::problem::{Head, Problem};
-use crate::kernels::buffers::Shared;
+use crate::kernels::buffers::Target;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
 use crate::kernels::tile::{
@@ -31,14 +31,6 @@ pub(super) struct BackwardTask<'a> {
     pub(super) dqueries: Target<'a>,
     pub(super) dkeys: Target<'a>,
     pub(super) dvalues: Target<'a>,
-}
-
-/// Where rows of a gradient go: row i is `start + i * stride`.
-#[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
-    pub(super) buffer: &'a Shared<'a>,
-    pub(super) start: usize,
-    pub(super) stride: usize,
 }
 
 impl Target<'_> {

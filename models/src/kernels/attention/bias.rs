@@ -4,9 +4,8 @@
 
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
 
-use super::backward::Target;
 use super::{Attention, AttentionOptions, NAME};
-use crate::kernels::buffers::{Shared, floats, read, tensor};
+use crate::kernels::buffers::{Shared, Target, floats, read, tensor};
 use crate::kernels::tile::{PAD, Rows, SIDE, pack_columns};
 
 /// Attention within a sequence from packed projections (B, L, 3 H E) with scores q·k · scale + factor · bias, for `bias` (H, N, N) with

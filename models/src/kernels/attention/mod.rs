@@ -19,13 +19,12 @@ use std::sync::OnceLock;
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp3, Layout, Result, Shape, Tensor, bail};
 
-use self::backward::Target;
 pub use self::bias::attention_biased;
 pub use self::drop::AttentionDropout;
 use self::keys::Keys;
 use self::problem::Problem;
 pub use self::sparse::{Plan, Plans, Sight, Sights};
-use super::buffers::{Shared, floats, read, tensor};
+use super::buffers::{Shared, Target, floats, read, tensor};
 use super::tile::{Operand, SIDE};
 
 const NAME: &str = "attention";

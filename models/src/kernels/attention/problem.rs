@@ -3,12 +3,12 @@
 use rayon::prelude::*;
 
 use super::AttentionDropout;
-use super::backward::{BackwardTask, Target};
+use super::backward::BackwardTask;
 use super::bias::{Bias, BiasGradient};
 use super::forward::ForwardTask;
 use super::keys::{KeyBlock, Keys};
 use super::sparse::Plans;
-use crate::kernels::buffers::{Shared, fresh};
+use crate::kernels::buffers::{Shared, Target, fresh};
 use crate::kernels::isa::Isa;
 use crate::kernels::tile::{Operand, Rows, SIDE};
 

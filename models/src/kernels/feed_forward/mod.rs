@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use self::operands::{Normal, Operands, add, affine, sum_rows};
 use super::activation::Activation;
-use super::buffers::{Reading, chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
+use super::buffers::{chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
 use super::dropout::Dropout;
 use super::isa::Isa;
 use super::linear::{LARGEST_PARTIAL, by_rows_of_weight};
@@ -127,25 +127,18 @@ impl FeedForward {
     /// Calls `f` with the operands for x of this shape.
     fn with_operands<T>(&self, dims: &[usize], f: impl FnOnce(Operands) -> T) -> Result<T> {
         let all = self.tied.operands();
-        let read = |index: usize| {
-            all.get(index)
-                .map(|operand| read(NAME, operand))
-                .transpose()
-        };
         let (inner, width) = all[0].dims2()?;
-        let [w1, b1, w2, b2] = [read(0)?, read(1)?, read(2)?, read(3)?];
-        let (gain, offset) = (read(4)?, read(5)?);
-        fn slice<'a>(reading: &'a Option<Reading>) -> &'a [f32] {
-            reading.as_deref().unwrap_or_default()
-        }
+        let readings = all.iter().map(|operand| read(NAME, operand));
+        let readings = readings.collect::<Result<Vec<_>>>()?;
+        let operand = |index: usize| &*readings[index];
         let examples = dims.first().copied().unwrap_or(1).max(1);
         Ok(f(Operands {
             isa: Isa::current(),
-            w1: slice(&w1),
-            b1: slice(&b1),
-            w2: slice(&w2),
-            b2: slice(&b2),
-            norm: self.epsilon.map(|e| (slice(&gain), slice(&offset), e)),
+            w1: operand(0),
+            b1: operand(1),
+            w2: operand(2),
+            b2: operand(3),
+            norm: self.epsilon.map(|e| (operand(4), operand(5), e)),
             width,
             inner,
             length: (dims.iter().product::<usize>() / width / examples).max(1),

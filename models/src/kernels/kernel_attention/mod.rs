@@ -15,9 +15,9 @@ use candle_core::{CpuStorage, CustomOp1, CustomOp3, Layout, Result, Shape, Tenso
 
 use self::blocks::Sizes;
 use self::features::{Directions, Elementwise, Favor, Shift};
-use self::problem::{Part, Problem, Target};
+use self::problem::{Part, Problem};
 use super::activation::{EluPlusOne, Identity, Relu};
-use super::buffers::{Shared, floats, fresh, read, tensor};
+use super::buffers::{Shared, Target, floats, fresh, read, tensor};
 use super::tile::Operand;
 
 const NAME: &str = "kernel attention";
@@ -274,7 +274,7 @@ impl CustomOp1 for KernelAttention {
         let targets = [problem.q, problem.k, problem.v].map(|operand| Target {
             buffer: &shared,
             start: operand.start,
-            row: operand.row,
+            stride: operand.row,
         });
         self.backward(&problem, [&output, &doutput], targets)?;
         tensor(gradient, shape).map(Some)
@@ -323,7 +323,7 @@ impl CustomOp3 for KernelAttention {
         let targets = [0, 1, 2].map(|which| Target {
             buffer: &shared[which],
             start: 0,
-            row: operands[which].row,
+            stride: operands[which].row,
         });
         self.backward(&problem, [&output, &doutput], targets)?;
         Ok((

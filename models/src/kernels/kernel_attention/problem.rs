@@ -6,7 +6,7 @@ use super::KernelAttention;
 use super::blocks::{Positions, Sizes, State};
 use super::features::{Directions, Features};
 use super::passes::{Attend, Gather, KeyGradient, QueryGradient};
-use crate::kernels::buffers::{Shared, fresh, pieces, sum_partials};
+use crate::kernels::buffers::{Shared, Target, fresh, pieces, sum_partials};
 use crate::kernels::isa::Isa;
 use crate::kernels::tile::{Operand, Rows, SIDE};
 
@@ -27,14 +27,6 @@ pub(super) struct Problem<'a> {
     pub(super) q: Operand<'a>,
     pub(super) k: Operand<'a>,
     pub(super) v: Operand<'a>,
-}
-
-/// Where the rows of a gradient go: row i to `start + i * row`.
-#[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
-    pub(super) buffer: &'a Shared<'a>,
-    pub(super) start: usize,
-    pub(super) row: usize,
 }
 
 /// Positions `start..end` of one head.
@@ -145,7 +137,7 @@ impl Problem<'_> {
         let target = Target {
             buffer: &shared,
             start: 0,
-            row: self.row(),
+            stride: self.row(),
         };
         self.parts(self.queries_len)
             .0
@@ -233,10 +225,14 @@ impl Problem<'_> {
         length: usize,
         width: usize,
     ) -> impl FnMut(usize) -> &'b mut [f32] + use<'b> {
-        let Target { buffer, start, row } = target;
-        let start = start + part.example * length * row + part.head * width;
+        let Target {
+            buffer,
+            start,
+            stride,
+        } = target;
+        let start = start + part.example * length * stride + part.head * width;
         // SAFETY: parts have different heads or different positions, each part asks for its own positions
         // only, and is done with a row when it asks for the next.
-        move |position| unsafe { buffer.slice(start + position * row, width) }
+        move |position| unsafe { buffer.slice(start + position * stride, width) }
     }
 }

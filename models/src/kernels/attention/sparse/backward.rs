@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use super::super::backward::{KeyTile, Queries, Target, Tiles, deltas};
+use super::super::backward::{KeyTile, Queries, Tiles, deltas};
 use super::super::problem::{Head, Problem};
 use super::plan::Plan;
 use super::{alter, drawn};
+use crate::kernels::buffers::Target;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::tile::{PAD, Rows, SIDE, pack_panels, pack_rows, padded};
 

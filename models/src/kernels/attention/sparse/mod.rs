@@ -17,10 +17,9 @@ use self::forward::ForwardTask;
 use self::plan::Tile;
 pub use self::plan::{Plan, Sight, Sights};
 use super::AttentionDropout;
-use super::backward::Target;
 use super::drop;
 use super::problem::{Head, Problem, TASKS};
-use crate::kernels::buffers::Shared;
+use crate::kernels::buffers::{Shared, Target};
 use crate::kernels::isa::{Isa, Lanes};
 use crate::kernels::tile::SIDE;
 
