@@ -23,7 +23,17 @@ fn main() {
             println!("cargo::rustc-env=LRA_DIRTY=1");
         }
     }
-    for watched in ["../.git/HEAD", "../.git/index", "../Cargo.lock", "build.rs"] {
+    // The index changes with every commit, the sources with every edit since.
+    for watched in [
+        "../.git/HEAD",
+        "../.git/index",
+        "../Cargo.lock",
+        "build.rs",
+        "src",
+        "../models/src",
+        "../datasets/src",
+        "../results/src",
+    ] {
         if Path::new(watched).exists() {
             println!("cargo::rerun-if-changed={watched}");
         }

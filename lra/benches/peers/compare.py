@@ -24,6 +24,7 @@ HERE = pathlib.Path(__file__).parent
 # What both sides build: layers, width, heads, feed-forward width, examples per step.
 SIZES = {
     "small": {"layers": 2, "dim": 64, "heads": 2, "mlp": 128, "batch": 8},
+    "listops": {"layers": 2, "dim": 64, "heads": 2, "mlp": 128, "batch": 32},
     "paper": {"layers": 6, "dim": 512, "heads": 8, "mlp": 2048, "batch": 1},
 }
 HEAD = 128

@@ -39,6 +39,7 @@ pub fn hash(x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
         for first in (0..length).step_by(BLOCK) {
             let count = BLOCK.min(length - first);
             multiply(
+                isa,
                 (count, columns, width),
                 Matrix::rows(&x[start + first * row..], row),
                 Matrix::rows(rotations, columns),

@@ -9,7 +9,8 @@ use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tenso
 use rayon::prelude::*;
 
 use super::buffers::{chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
-use super::matrix::{Matrix, multiply};
+use super::isa::Isa;
+use super::matrix::{Matrix, Packed, multiply, multiply_packed};
 
 const NAME: &str = "linear";
 /// Rows of one forward product: enough to make up for packing W again, few enough to go round.
@@ -134,19 +135,15 @@ fn forward(
 ) -> Vec<f32> {
     let mut y = fresh(m * n);
     let rows = chunk_rows(m, LEAST_ROWS, PARTIALS);
+    let isa = Isa::current();
+    let weight = Packed::new(isa, Matrix::columns(weight, k), (k, n));
     y.par_chunks_mut(rows * n).enumerate().for_each(|(i, y)| {
         let m = y.len() / n;
         let x = &x[i * rows * k..][..m * k];
         if let Some(bias) = bias {
             y.chunks_exact_mut(n).for_each(|y| y.copy_from_slice(bias));
         }
-        multiply(
-            (m, n, k),
-            Matrix::rows(x, k),
-            Matrix::columns(weight, k),
-            y,
-            bias.is_some(),
-        );
+        multiply_packed(isa, m, Matrix::rows(x, k), &weight, y, bias.is_some());
     });
     y
 }
@@ -169,6 +166,8 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
     let dweight_len = if by_rows_of_x { n * k } else { 0 };
     let dbias_len = if bias.is_some() { n } else { 0 };
 
+    let isa = Isa::current();
+    let packed = wants_x.then(|| Packed::new(isa, Matrix::rows(weight, k), (n, k)));
     let mut dx = fresh(m * dx_width);
     let mut partials = vec![0.0; chunks * (dweight_len + dbias_len)];
     let dx_pieces = pieces(&mut dx, rows * dx_width, chunks);
@@ -179,18 +178,12 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
         let m = rows.min(m - first);
         let dy = &dy[first * n..][..m * n];
         let (dweight, dbias) = partial.split_at_mut(dweight_len);
-        if wants_x {
-            multiply(
-                (m, k, n),
-                Matrix::rows(dy, n),
-                Matrix::rows(weight, k),
-                dx,
-                false,
-            );
+        if let Some(weight) = &packed {
+            multiply_packed(isa, m, Matrix::rows(dy, n), weight, dx, false);
         }
         if by_rows_of_x {
             let x = Matrix::rows(&x[first * k..], k);
-            multiply((n, k, m), Matrix::columns(dy, n), x, dweight, false);
+            multiply(isa, (n, k, m), Matrix::columns(dy, n), x, dweight, false);
         }
         for dy in dy.chunks_exact(n) {
             for (total, dy) in dbias.iter_mut().zip(dy) {
@@ -202,7 +195,7 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
     let mut dweight = sum_partials(&partials, dweight_len + dbias_len);
     let dbias = dweight.split_off(dweight_len);
     if wants_weight && !by_rows_of_x {
-        dweight = by_rows_of_weight(x, dy, (m, n, k));
+        dweight = by_rows_of_weight(isa, x, dy, (m, n, k));
     }
     let dx = wants_x.then(|| tensor(dx, x_shape)).transpose()?;
     let dweight = wants_weight
@@ -214,6 +207,7 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
 
 /// dW of a large weight, a strip of its rows per task.
 pub(super) fn by_rows_of_weight(
+    isa: Isa,
     x: &[f32],
     dy: &[f32],
     (m, n, k): (usize, usize, usize),
@@ -222,18 +216,13 @@ pub(super) fn by_rows_of_weight(
     if m == 0 {
         return dweight;
     }
+    let x = Packed::new(isa, Matrix::rows(x, k), (m, k));
     dweight
         .par_chunks_mut(STRIP * k)
         .enumerate()
         .for_each(|(i, strip)| {
             let dy = Matrix::columns(&dy[i * STRIP..], n);
-            multiply(
-                (strip.len() / k, k, m),
-                dy,
-                Matrix::rows(x, k),
-                strip,
-                false,
-            );
+            multiply_packed(isa, strip.len() / k, dy, &x, strip, false);
         });
     dweight
 }

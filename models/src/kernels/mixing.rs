@@ -7,6 +7,7 @@ use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
 use super::buffers::{Shared, floats, read, tensor};
+use super::isa::Isa;
 use super::matrix::{Matrix, multiply};
 
 const NAME: &str = "mixing";
@@ -93,6 +94,7 @@ impl Sizes {
         (from, inputs): (Blocks, usize),
         (to, outputs, to_total): (&mut [f32], usize, usize),
     ) {
+        let isa = Isa::current();
         let shared = Shared::new(to);
         let row = self.block * self.width;
         (0..self.batch * self.heads)
@@ -102,6 +104,7 @@ impl Sizes {
                 let mut mixed = vec![0.0; outputs * row];
                 let from = Matrix::rows(&from, row);
                 multiply(
+                    isa,
                     (outputs, row, inputs),
                     weights(head),
                     from,
@@ -215,10 +218,12 @@ impl CustomOp2 for Mixing {
         if outputs * inputs > 0 {
             let heads = dweights.par_chunks_mut(outputs * inputs).enumerate();
             let row = sizes.block * width;
+            let isa = Isa::current();
             heads.for_each(|(head, dweights)| {
                 let dy = sizes.gather(dy, head, outputs);
                 let x = sizes.gather(x, head, inputs);
                 multiply(
+                    isa,
                     (outputs, inputs, row),
                     Matrix::rows(&dy, row),
                     Matrix::columns(&x, row),

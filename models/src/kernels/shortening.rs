@@ -7,6 +7,7 @@ use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
 use super::buffers::{floats, fresh, read, tensor};
+use super::isa::Isa;
 use super::matrix::{Matrix, multiply_into};
 
 const NAME: &str = "shortening";
@@ -99,6 +100,7 @@ impl CustomOp2 for Shortening {
         let Sizes {
             length, row, width, ..
         } = sizes;
+        let isa = Isa::current();
         let mut y = fresh(sizes.batch * sizes.rank * row);
         let pieces = sizes.pieces(&mut y, sizes.rank);
         pieces.for_each(|(example, first, y)| {
@@ -106,6 +108,7 @@ impl CustomOp2 for Shortening {
                 let a = &sizes.matrix(matrix, copy, 0)[first..];
                 let x = &x[example * length * row + copy * width..];
                 multiply_into(
+                    isa,
                     (y.len() / row, width, length),
                     Matrix::columns(a, sizes.rank),
                     Matrix::rows(x, row),
@@ -137,6 +140,7 @@ impl CustomOp2 for Shortening {
             rank,
             ..
         } = sizes;
+        let isa = Isa::current();
         let mut dx = fresh(x.len());
         sizes
             .pieces(&mut dx, length)
@@ -144,6 +148,7 @@ impl CustomOp2 for Shortening {
                 for copy in 0..sizes.copies {
                     let dy = &dy[example * rank * row + copy * width..];
                     multiply_into(
+                        isa,
                         (dx.len() / row, width, rank),
                         Matrix::rows(sizes.matrix(matrix, copy, first), rank),
                         Matrix::rows(dy, row),
@@ -164,6 +169,7 @@ impl CustomOp2 for Shortening {
                 let x = &x[(example * length + first) * row + copy * width..];
                 let dy = &dy[example * rank * row + copy * width..];
                 multiply_into(
+                    isa,
                     (rows.len() / rank, rank, width),
                     Matrix::rows(x, row),
                     Matrix::columns(dy, row),

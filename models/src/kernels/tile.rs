@@ -18,37 +18,50 @@ pub(super) const fn padded(width: usize) -> usize {
     width.next_multiple_of(PAD)
 }
 
-/// The left operand of a product: element (i, j) is at `i / PANEL * step + i % PANEL * R + j * C`.
+/// The left operand of a product: element (i, j) is at `i / PANEL * step + i % PANEL * row + j * column`.
+///
+/// Strides that are constants where a `Left` is made stay constants in the products, all of which are inlined.
 #[derive(Clone, Copy)]
-pub(super) struct Left<'a, const R: usize, const C: usize> {
+pub(super) struct Left<'a> {
     data: &'a [f32],
     step: usize,
+    row: usize,
+    column: usize,
 }
 
-impl<'a> Left<'a, 1, PANEL> {
+impl<'a> Left<'a> {
     /// Rows packed by [`pack_panels`], each `width` long.
+    #[inline(always)]
     pub(super) fn panels(data: &'a [f32], width: usize) -> Self {
         Left {
             data,
             step: width * PANEL,
+            row: 1,
+            column: PANEL,
         }
     }
-}
 
-impl<'a> Left<'a, SIDE, 1> {
     /// A tile as it lies in memory.
+    #[inline(always)]
     pub(super) fn tile(data: &'a [f32]) -> Self {
+        Left::strided(data, SIDE, 1)
+    }
+
+    /// A tile read as its transpose.
+    #[inline(always)]
+    pub(super) fn transposed(data: &'a [f32]) -> Self {
+        Left::strided(data, 1, SIDE)
+    }
+
+    /// Element (i, j) at `i * row + j * column`.
+    #[inline(always)]
+    pub(super) fn strided(data: &'a [f32], row: usize, column: usize) -> Self {
         Left {
             data,
-            step: SIDE * PANEL,
+            step: row * PANEL,
+            row,
+            column,
         }
-    }
-}
-
-impl<'a> Left<'a, 1, SIDE> {
-    /// A tile read as its transpose.
-    pub(super) fn transposed(data: &'a [f32]) -> Self {
-        Left { data, step: PANEL }
     }
 }
 
@@ -58,9 +71,9 @@ impl<'a> Left<'a, 1, SIDE> {
 /// # Panics
 /// If an operand is smaller than its shape.
 #[inline(always)]
-pub(super) fn product<S: Lanes, const R: usize, const C: usize, const ADD: bool>(
+pub(super) fn product<S: Lanes, const ADD: bool>(
     s: S,
-    a: Left<R, C>,
+    a: Left,
     (b, b_row): (&[f32], usize),
     (out, out_row): (&mut [f32], usize),
     (m, n, k): (usize, usize, usize),
@@ -71,7 +84,7 @@ pub(super) fn product<S: Lanes, const R: usize, const C: usize, const ADD: bool>
     }
     assert!(m % PANEL == 0 && n % PAD == 0, "sides are not padded");
     assert!(
-        (m / PANEL - 1) * a.step + (PANEL - 1) * R + (k - 1) * C < a.data.len(),
+        (m / PANEL - 1) * a.step + (PANEL - 1) * a.row + (k - 1) * a.column < a.data.len(),
         "left operand"
     );
     assert!((k - 1) * b_row + n <= b.len(), "right operand");
@@ -86,25 +99,38 @@ pub(super) fn product<S: Lanes, const R: usize, const C: usize, const ADD: bool>
             // columns j..j + lanes (2 lanes for a pair) lie within m and n, whose padding holds whole
             // registers. `out` is borrowed mutably and so apart from the others.
             unsafe {
+                let strides = (a.row, a.column);
                 let a = a_data.add(i / PANEL * a.step);
                 let b = b.add(j);
                 let out = out.add(i * out_row + j);
                 if S::REGISTER_COUNT >= 32 {
                     if pair {
-                        block::<S, PANEL, 2, R, C, ADD>(s, a, b, b_row, out, out_row, k);
+                        block::<S, PANEL, 2, ADD>(s, (a, strides), b, b_row, out, out_row, k);
                     } else {
-                        block::<S, PANEL, 1, R, C, ADD>(s, a, b, b_row, out, out_row, k);
+                        block::<S, PANEL, 1, ADD>(s, (a, strides), b, b_row, out, out_row, k);
                     }
                 } else {
                     for half in [0, PANEL / 2] {
-                        let (a, out) = (a.add(half * R), out.add(half * out_row));
+                        let (a, out) = (a.add(half * strides.0), out.add(half * out_row));
                         if pair {
-                            block::<S, { PANEL / 2 }, 2, R, C, ADD>(
-                                s, a, b, b_row, out, out_row, k,
+                            block::<S, { PANEL / 2 }, 2, ADD>(
+                                s,
+                                (a, strides),
+                                b,
+                                b_row,
+                                out,
+                                out_row,
+                                k,
                             );
                         } else {
-                            block::<S, { PANEL / 2 }, 1, R, C, ADD>(
-                                s, a, b, b_row, out, out_row, k,
+                            block::<S, { PANEL / 2 }, 1, ADD>(
+                                s,
+                                (a, strides),
+                                b,
+                                b_row,
+                                out,
+                                out_row,
+                                k,
                             );
                         }
                     }
@@ -120,16 +146,9 @@ pub(super) fn product<S: Lanes, const R: usize, const C: usize, const ADD: bool>
 /// # Safety
 /// `a`, `b` and `out` must be valid for those rows, registers and k.
 #[inline(always)]
-unsafe fn block<
-    S: Lanes,
-    const M: usize,
-    const N: usize,
-    const R: usize,
-    const C: usize,
-    const ADD: bool,
->(
+unsafe fn block<S: Lanes, const M: usize, const N: usize, const ADD: bool>(
     s: S,
-    a: *const f32,
+    (a, (row, column)): (*const f32, (usize, usize)),
     b: *const f32,
     b_row: usize,
     out: *mut f32,
@@ -159,7 +178,7 @@ unsafe fn block<
                     .read_unaligned();
             }
             for (i, sums) in sums.iter_mut().enumerate() {
-                let left = s.splat_f32s(*a.add(i * R + k * C));
+                let left = s.splat_f32s(*a.add(i * row + k * column));
                 for (sum, right) in sums.iter_mut().zip(right) {
                     *sum = s.fma(left, right, *sum);
                 }

@@ -246,7 +246,7 @@ impl Tiles {
         let columns = count.next_multiple_of(PAD);
         let rows = keys.count.next_multiple_of(PANEL);
         let scores = (rows, columns, width);
-        product::<S, _, _, false>(
+        product::<S, false>(
             s,
             Left::panels(keys.key_panels, width),
             (&queries.columns, SIDE),
@@ -254,7 +254,7 @@ impl Tiles {
             scores,
         );
         alter(&mut self.weights);
-        product::<S, _, _, false>(
+        product::<S, false>(
             s,
             Left::panels(keys.value_panels, width),
             (&queries.dcolumns, SIDE),
@@ -268,21 +268,21 @@ impl Tiles {
             self.differentiate::<S, false>(s, queries, keys.bits, (rows, columns));
         }
         let sums = (rows, wide, count);
-        product::<S, _, _, true>(
+        product::<S, true>(
             s,
             Left::tile(&self.weights),
             (&queries.drows, wide),
             (keys.dvalues, wide),
             sums,
         );
-        product::<S, _, _, true>(
+        product::<S, true>(
             s,
             Left::tile(&self.gradients),
             (&queries.rows, wide),
             (keys.dkeys, wide),
             sums,
         );
-        product::<S, _, _, true>(
+        product::<S, true>(
             s,
             Left::transposed(&self.gradients),
             (keys.key_rows, wide),

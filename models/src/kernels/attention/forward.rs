@@ -83,7 +83,7 @@ impl Kernel for ForwardTask<'_> {
                 .chunks(SIDE * width)
                 .zip(value_rows.chunks(SIDE * wide));
             for (block, (key_panels, value_rows)) in blocks.iter().zip(packs) {
-                product::<S, _, _, false>(
+                product::<S, false>(
                     s,
                     Left::panels(key_panels, width),
                     (&queries, SIDE),
@@ -109,7 +109,7 @@ impl Kernel for ForwardTask<'_> {
                         .zip(&kept)
                         .for_each(|(weight, kept)| *weight *= kept);
                 }
-                product::<S, _, _, true>(
+                product::<S, true>(
                     s,
                     Left::transposed(&weights),
                     (value_rows, wide),

@@ -18,7 +18,7 @@ use super::buffers::{chunk_rows, floats, fresh, pieces, read, sum_partials, tens
 use super::dropout::Dropout;
 use super::isa::Isa;
 use super::linear::{LARGEST_PARTIAL, by_rows_of_weight};
-use super::matrix::{Matrix, multiply};
+use super::matrix::{Matrix, Packed, multiply, multiply_packed};
 use super::norm;
 use super::tied::Tied;
 use crate::draws::Stream;
@@ -154,6 +154,8 @@ impl FeedForward {
         let mut hidden = fresh(if self.keeps { m * f } else { 0 });
         let kept = if self.keeps { rows * f } else { 0 };
         let kept = pieces(&mut hidden, kept, m.div_ceil(rows));
+        let w1 = Packed::new(op.isa, Matrix::columns(op.w1, d), (d, f));
+        let w2 = Packed::new(op.isa, Matrix::columns(op.w2, f), (f, d));
         let chunks = y.par_chunks_mut(rows * d).zip(kept);
         chunks.enumerate().for_each(|(chunk, (y, kept))| {
             let mut normal = Normal::default();
@@ -170,10 +172,10 @@ impl FeedForward {
                     true => &mut kept[start * f..][..count * f],
                     false => &mut hidden[..count * f],
                 };
-                affine(normal, op.w1, op.b1, hidden);
+                affine(op.isa, normal, &w1, op.b1, hidden);
                 self.activation.values(op.isa, hidden, active);
                 op.drop(self.inner_dropout.as_ref(), first, f, active);
-                affine(active, op.w2, op.b2, y);
+                affine(op.isa, active, &w2, op.b2, y);
                 op.drop(self.outer_dropout.as_ref(), first, d, y);
                 if self.residual {
                     add(x, y);
@@ -198,6 +200,8 @@ impl FeedForward {
         let [mut dz_all, mut n_all] = [fresh(written * d), fresh(written * d)];
         let [mut a_all, mut dh_all] = [fresh(written * f), fresh(written * f)];
         let step = if large { rows } else { 0 };
+        let w1 = Packed::new(op.isa, Matrix::rows(op.w1, d), (f, d));
+        let w2 = Packed::new(op.isa, Matrix::rows(op.w2, f), (d, f));
         let tasks = pieces(&mut dx, rows * d, chunks)
             .into_par_iter()
             .zip(pieces(&mut partials, partial_len, chunks))
@@ -236,13 +240,7 @@ impl FeedForward {
                 sum_rows(dz, db2);
                 self.activation.values(op.isa, hidden, a);
                 op.drop(self.inner_dropout.as_ref(), first, f, a);
-                multiply(
-                    (count, f, d),
-                    Matrix::rows(dz, d),
-                    Matrix::rows(op.w2, f),
-                    da,
-                    false,
-                );
+                multiply_packed(op.isa, count, Matrix::rows(dz, d), &w2, da, false);
                 op.drop(self.inner_dropout.as_ref(), first, f, da);
                 self.activation.gradients(op.isa, hidden, da, dh);
                 sum_rows(dh, db1);
@@ -253,6 +251,7 @@ impl FeedForward {
                     dh_all[start * f..][..count * f].copy_from_slice(dh);
                 } else {
                     multiply(
+                        op.isa,
                         (d, f, count),
                         Matrix::columns(dz, d),
                         Matrix::rows(a, f),
@@ -260,6 +259,7 @@ impl FeedForward {
                         true,
                     );
                     multiply(
+                        op.isa,
                         (f, d, count),
                         Matrix::columns(dh, f),
                         Matrix::rows(n, d),
@@ -272,13 +272,7 @@ impl FeedForward {
                 } else {
                     &mut *dx
                 };
-                multiply(
-                    (count, d, f),
-                    Matrix::rows(dh, f),
-                    Matrix::rows(op.w1, d),
-                    back,
-                    false,
-                );
+                multiply_packed(op.isa, count, Matrix::rows(dh, f), &w1, back, false);
                 if let Some((gain, ..)) = op.norm {
                     op.isa.run(norm::Backward {
                         x,
@@ -302,8 +296,8 @@ impl FeedForward {
         let db1 = sums.split_off(2 * weights);
         let (dw1, dw2) = if large {
             (
-                by_rows_of_weight(&n_all, &dh_all, (m, f, d)),
-                by_rows_of_weight(&a_all, &dz_all, (m, d, f)),
+                by_rows_of_weight(op.isa, &n_all, &dh_all, (m, f, d)),
+                by_rows_of_weight(op.isa, &a_all, &dz_all, (m, d, f)),
             )
         } else {
             let dw2 = sums.split_off(weights);

@@ -2,7 +2,7 @@
 
 use crate::kernels::dropout::Dropout;
 use crate::kernels::isa::Isa;
-use crate::kernels::matrix::{Matrix, multiply};
+use crate::kernels::matrix::{Matrix, Packed, multiply_packed};
 use crate::kernels::norm;
 
 /// The operands' elements and sizes.
@@ -71,17 +71,12 @@ pub(super) struct Normal {
     pub(super) statistics: Vec<[f32; 2]>,
 }
 
-/// y = x Wᵀ + b on one thread.
-pub(super) fn affine(x: &[f32], weight: &[f32], bias: &[f32], y: &mut [f32]) {
-    let (n, k) = (bias.len(), weight.len() / bias.len());
-    y.chunks_exact_mut(n).for_each(|y| y.copy_from_slice(bias));
-    multiply(
-        (y.len() / n, n, k),
-        Matrix::rows(x, k),
-        Matrix::columns(weight, k),
-        y,
-        true,
-    );
+/// y = x Wᵀ + b on one thread, for a packed Wᵀ (K, N).
+pub(super) fn affine(isa: Isa, x: &[f32], weight: &Packed, bias: &[f32], y: &mut [f32]) {
+    y.chunks_exact_mut(bias.len())
+        .for_each(|y| y.copy_from_slice(bias));
+    let (rows, k) = (y.len() / bias.len(), weight.depth());
+    multiply_packed(isa, rows, Matrix::rows(x, k), weight, y, true);
 }
 
 /// y += x.

@@ -155,7 +155,7 @@ impl Directions {
     ) {
         pack_panels(x.from(first), count, panels);
         let features = padded(self.count);
-        product::<S, _, _, false>(
+        product::<S, false>(
             s,
             Left::panels(panels, self.width),
             (&self.columns, features),
@@ -314,7 +314,7 @@ impl Features for Favor<'_> {
         };
         pack_panels(exponents, count, &mut panels);
         let mut back = vec![0.0; SIDE * wide];
-        product::<S, _, _, false>(
+        product::<S, false>(
             s,
             Left::panels(&panels, features),
             (rows, wide),

@@ -57,7 +57,7 @@ fn sum_products<S: Lanes>(
     matrix: &mut [f32],
     (m, wide, count): (usize, usize, usize),
 ) {
-    product::<S, _, _, true>(
+    product::<S, true>(
         s,
         Left::panels(&features.columns, SIDE),
         (&values.rows, wide),
@@ -94,7 +94,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F,
             let count = SIDE.min(end - first);
             self.map.fill(s, queries, first, count, &mut features);
             features.pack_panels(count);
-            product::<S, _, _, false>(
+            product::<S, false>(
                 s,
                 Left::panels(&features.panels, self.sizes.features),
                 (self.state.matrix, wide),
@@ -163,7 +163,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
             }
             block.pack_panels(count);
             sum_products(s, &features, &block, dmatrix, (m, wide, count));
-            product::<S, _, _, false>(
+            product::<S, false>(
                 s,
                 Left::panels(&block.panels, e),
                 (&transposed, features_wide),
@@ -220,14 +220,14 @@ where
             features.pack_panels(count);
             block.load(self.values, first, count);
             block.pack_panels(count);
-            product::<S, _, _, false>(
+            product::<S, false>(
                 s,
                 Left::panels(&features.panels, m),
                 (self.dstate.matrix, wide),
                 (&mut dvalues, wide),
                 (rows, wide, m),
             );
-            product::<S, _, _, false>(
+            product::<S, false>(
                 s,
                 Left::panels(&block.panels, e),
                 (&transposed, features_wide),

@@ -59,7 +59,7 @@ impl Kernel for ForwardTask<'_> {
                     continue;
                 }
                 let (rows, count_keys, key_panels, value_rows) = keys.block(tile.keys);
-                product::<S, _, _, false>(
+                product::<S, false>(
                     s,
                     Left::panels(key_panels, width),
                     (&queries, SIDE),
@@ -77,7 +77,7 @@ impl Kernel for ForwardTask<'_> {
                         .zip(&kept)
                         .for_each(|(weight, kept)| *weight *= kept);
                 }
-                product::<S, _, _, true>(
+                product::<S, true>(
                     s,
                     Left::transposed(&weights),
                     (value_rows, wide),
