@@ -141,7 +141,8 @@ impl Trainer<'_> {
             candle_core::Result::Ok((mean, weighted))
         })?;
         clock.phase(Phase::Backward, || {
-            self.optimizer.accumulate(gradients, weighted.backward()?)
+            let found = models::kernels::backward(&weighted)?;
+            self.optimizer.accumulate(gradients, found)
         })?;
         Ok((mean.detach(), count))
     }

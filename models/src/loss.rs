@@ -2,7 +2,7 @@
 
 use candle_core::{D, Tensor};
 
-use crate::Result;
+use crate::{Result, kernels};
 
 /// Mean over the batch of the softmax cross-entropy, in nats: `mean_b(log sum_c exp x_bc - x_b,label)`.
 ///
@@ -11,15 +11,23 @@ use crate::Result;
 /// # Errors
 /// If shapes do not agree, or a tensor operation fails.
 pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
+    match kernels::supports(logits) {
+        true => Ok(kernels::cross_entropy(logits, labels)?),
+        false => Ok(composed(logits, labels)?),
+    }
+}
+
+/// The same in candle's operations, for any type and device.
+pub(crate) fn composed(logits: &Tensor, labels: &Tensor) -> candle_core::Result<Tensor> {
     let (batch, _) = logits.dims2()?;
     // The maximum is a constant: it cancels, so no gradient has to pass through it.
     let max = logits.detach().max_keepdim(D::Minus1)?; // (B, 1)
     let shifted = logits.broadcast_sub(&max)?; // (B, C)
     let log_sum = shifted.exp()?.sum_keepdim(D::Minus1)?.log()?; // (B, 1)
     let chosen = shifted.gather(&labels.unsqueeze(1)?, 1)?; // (B, 1)
-    Ok((log_sum - chosen)?
+    (log_sum - chosen)?
         .sum_all()?
-        .affine(1.0 / batch as f64, 0.0)?)
+        .affine(1.0 / batch as f64, 0.0)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor, b
 use rayon::prelude::*;
 
 use super::buffers::{floats, fresh, read, tensor};
+use super::gradients::hand_over;
 
 const NAME: &str = "embedding";
 /// Columns of the table that one task sums: a cache line.
@@ -172,14 +173,15 @@ impl CustomOp3 for Embedding {
                 return Ok(None);
             }
             let gradient = self.slot_gradient(&dy, dim, rows.dim(0)?, count);
-            tensor(gradient, rows.shape()).map(Some)
+            hand_over(rows, tensor(gradient, rows.shape())?)
         };
-        let dtable = table
-            .track_op()
-            .then(|| self.table_gradient(&dy, (vocabulary, dim)));
-        let dtable = dtable
-            .map(|dtable| tensor(dtable, (vocabulary, dim)))
-            .transpose()?;
+        let dtable = match table.track_op() {
+            true => {
+                let gradient = self.table_gradient(&dy, (vocabulary, dim));
+                hand_over(table, tensor(gradient, (vocabulary, dim))?)?
+            }
+            false => None,
+        };
         Ok((dtable, slots(first, 1)?, slots(positions, self.slots)?))
     }
 }

@@ -9,6 +9,7 @@ use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tenso
 use rayon::prelude::*;
 
 use super::buffers::{chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
+use super::gradients::hand_over;
 use super::isa::Isa;
 use super::matrix::{Matrix, Packed, multiply, multiply_packed};
 
@@ -154,7 +155,7 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
     let dy = dy.contiguous()?;
     let (m, n, k, _) = sizes(x.layout(), weight.layout(), bias.map(Tensor::layout))?;
     let (wants_x, wants_weight) = (x.track_op(), weight.track_op());
-    let (x_shape, weight_shape) = (x.shape(), weight.shape());
+    let (x_shape, weight_shape, operand) = (x.shape(), weight.shape(), weight);
     let (x, weight, dy) = (read(NAME, x)?, read(NAME, weight)?, read(NAME, &dy)?);
     let (x, weight, dy) = (&*x, &*weight, &*dy);
 
@@ -198,10 +199,14 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
         dweight = by_rows_of_weight(isa, x, dy, (m, n, k));
     }
     let dx = wants_x.then(|| tensor(dx, x_shape)).transpose()?;
-    let dweight = wants_weight
-        .then(|| tensor(dweight, weight_shape))
-        .transpose()?;
-    let dbias = bias.map(|_| tensor(dbias, n)).transpose()?;
+    let dweight = match wants_weight {
+        true => hand_over(operand, tensor(dweight, weight_shape)?)?,
+        false => None,
+    };
+    let dbias = match bias {
+        Some(bias) => hand_over(bias, tensor(dbias, n)?)?,
+        None => None,
+    };
     Ok((dx, dweight, dbias))
 }
 
@@ -212,10 +217,7 @@ pub(super) fn by_rows_of_weight(
     dy: &[f32],
     (m, n, k): (usize, usize, usize),
 ) -> Vec<f32> {
-    let mut dweight = vec![0.0; n * k];
-    if m == 0 {
-        return dweight;
-    }
+    let mut dweight = fresh(n * k);
     let x = Packed::new(isa, Matrix::rows(x, k), (m, k));
     dweight
         .par_chunks_mut(STRIP * k)

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 
 use rayon::prelude::*;
 
+use super::buffers::fresh;
 use super::isa::{Isa, Kernel, Lanes};
 use super::tile::{Left, PAD, PANEL, product};
 
@@ -143,7 +144,7 @@ impl Packed {
     pub(super) fn new(isa: Isa, b: Matrix, (k, n): (usize, usize)) -> Self {
         assert!(b.holds(k, n), "operand too small");
         let columns = n.next_multiple_of(COLUMNS);
-        let mut panels = vec![0.0; k * columns];
+        let mut panels = fresh(k * columns);
         panels
             .par_chunks_mut((DEPTH * columns).max(1))
             .enumerate()

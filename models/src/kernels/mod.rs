@@ -17,9 +17,11 @@ mod adamw;
 mod attention;
 mod balance;
 mod buffers;
+mod cross_entropy;
 mod dropout;
 mod embedding;
 mod feed_forward;
+mod gradients;
 mod hash;
 mod isa;
 mod kernel_attention;
@@ -43,9 +45,11 @@ pub use attention::{
     attention_packed,
 };
 pub use balance::balance;
+pub use cross_entropy::cross_entropy;
 pub use dropout::{add_dropped, dropout};
 pub use embedding::embed;
 pub use feed_forward::{FeedForwardOptions, Normalised, feed_forward};
+pub use gradients::backward;
 pub use hash::hash;
 pub use kernel_attention::{
     FeatureMap, KernelAttentionOptions, kernel_attention, kernel_attention_packed,

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use candle_core::backprop::GradStore;
 use candle_core::{CpuStorage, CustomOp2, DType, Device, Layout, Result, Shape, Tensor};
 
+use super::gradients::hand_over;
+
 /// Operands of one operation, and their gradients on the way from its backward pass to the graph.
 pub struct Tied {
     operands: Vec<Tensor>,
@@ -103,10 +105,12 @@ impl CustomOp2 for Tie {
     fn bwd(
         &self,
         _zero: &Tensor,
-        _operand: &Tensor,
+        operand: &Tensor,
         _tie: &Tensor,
         dtie: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        Ok((Some(dtie.clone()), self.tied.lock()[self.index].take()))
+        let gradient = self.tied.lock()[self.index].take();
+        let gradient = gradient.map(|gradient| hand_over(operand, gradient));
+        Ok((Some(dtie.clone()), gradient.transpose()?.flatten()))
     }
 }

@@ -35,7 +35,8 @@ use crate::{
 
 pub use training::{MakeOptimizer, Optimizer, Settings};
 
-/// Smallest value for a tensor's largest element: below it a gradient counts as zero.
+/// A gradient all of whose elements are below this, or below this times the largest element of the case's gradients, counts
+/// as zero: what is left of terms that cancel is measured by the size of the terms.
 const FLOOR: f64 = 1e-3;
 
 /// One case, read but not yet run.
@@ -45,6 +46,8 @@ pub struct Case {
     model: &'static Model,
     atol: f64,
     rtol: f64,
+    /// The largest element of all gradients that are wanted.
+    largest_gradient: f64,
 }
 
 /// One tensor's comparison.
@@ -126,7 +129,13 @@ impl Case {
         let name = text(&metadata, "mixer")?;
         let model = mixers::find(name)
             .ok_or_else(|| Error::Case(format!("mixer {name} is not in the registry")))?;
+        let mut largest_gradient: f64 = 0.0;
+        for (_, gradient) in tensors.iter().filter(|(name, _)| name.starts_with("grad/")) {
+            let elements = values(gradient)?.into_iter();
+            largest_gradient = elements.fold(largest_gradient, |most, x| most.max(x.abs()));
+        }
         Ok(Self {
+            largest_gradient,
             atol: parsed(&metadata, "atol")?,
             rtol: parsed(&metadata, "rtol")?,
             model,
@@ -264,24 +273,22 @@ impl Case {
         if ours.dims() != wanted.dims() {
             return Ok(Row::bare(name.to_owned(), Verdict::Shape));
         }
-        let values = |tensor: &Tensor| -> Result<Vec<f64>> {
-            Ok(tensor.to_dtype(DType::F64)?.flatten_all()?.to_vec1()?)
-        };
         let (ours, wanted) = (values(ours)?, values(wanted)?);
         // `f64::max` would skip a NaN.
         let largest = |most: f64, x: f64| if x > most || x.is_nan() { x } else { most };
         let scale = wanted.iter().fold(0.0, |most, x| largest(most, x.abs()));
+        let floor = FLOOR * self.largest_gradient.max(1.0);
         let pairs = ours.iter().zip(&wanted);
         let max_abs = pairs.fold(0.0, |most, (a, b)| largest(most, (a - b).abs()));
         let limit = if name.starts_with("grad/") {
-            self.rtol * scale.max(FLOOR)
+            self.rtol * scale.max(floor)
         } else {
             self.atol
         };
         Ok(Row {
             tensor: name.to_owned(),
             max_abs: Some(max_abs),
-            max_rel: Some(max_abs / scale.max(FLOOR)),
+            max_rel: Some(max_abs / scale.max(floor)),
             verdict: if max_abs <= limit {
                 Verdict::Ok
             } else {
@@ -322,6 +329,10 @@ impl Row {
             verdict,
         }
     }
+}
+
+fn values(tensor: &Tensor) -> Result<Vec<f64>> {
+    Ok(tensor.to_dtype(DType::F64)?.flatten_all()?.to_vec1()?)
 }
 
 fn text<'a>(metadata: &'a HashMap<String, String>, key: &str) -> Result<&'a str> {

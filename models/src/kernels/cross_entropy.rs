@@ -1,0 +1,116 @@
+//! Softmax cross-entropy, mean over the batch: L = 1/B Σ_b (log Σ_c exp x_bc - x_b,label).
+//!
+//! The softmax is kept for the backward pass, dx_bc = dL / B (softmax(x_b)_c - [c = label]). Sums are in f64: there are
+//! few numbers, and their digits are what a loss curve is made of.
+
+use std::sync::OnceLock;
+
+use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
+
+use super::buffers::{floats, read, tensor};
+
+const NAME: &str = "cross-entropy";
+
+/// The mean loss (rank 0), in nats, of logits (B, C) for labels (B) of type u32.
+///
+/// # Errors
+/// If shapes do not fit, a label is not below C, or an operand is not in main memory.
+pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
+    let (batch, classes) = logits.dims2()?;
+    let labels: Vec<u32> = labels.to_vec1()?;
+    if labels.len() != batch || batch == 0 {
+        bail!("{NAME}: {batch} rows of logits for {} labels", labels.len());
+    }
+    if let Some(label) = labels.iter().find(|label| **label as usize >= classes) {
+        bail!("{NAME}: label {label} among {classes} classes");
+    }
+    logits.contiguous()?.apply_op1(CrossEntropy {
+        labels,
+        classes,
+        softmax: OnceLock::new(),
+    })
+}
+
+struct CrossEntropy {
+    labels: Vec<u32>,
+    classes: usize,
+    /// From the forward pass to the backward pass.
+    softmax: OnceLock<Vec<f32>>,
+}
+
+impl CustomOp1 for CrossEntropy {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let logits = floats(NAME, storage, layout)?;
+        let mut softmax = Vec::with_capacity(logits.len());
+        let mut total = 0.0;
+        for (row, label) in logits.chunks_exact(self.classes).zip(&self.labels) {
+            let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let below = |x: &f32| f64::from(*x) - f64::from(top);
+            let sum: f64 = row.iter().map(|x| below(x).exp()).sum();
+            softmax.extend(row.iter().map(|x| (below(x).exp() / sum) as f32));
+            total += sum.ln() - below(&row[*label as usize]);
+        }
+        // The operation runs once: each call makes its own.
+        let _ = self.softmax.set(softmax);
+        let mean = total / self.labels.len() as f64;
+        Ok((CpuStorage::F32(vec![mean as f32]), Shape::from(())))
+    }
+
+    fn bwd(&self, logits: &Tensor, _: &Tensor, dloss: &Tensor) -> Result<Option<Tensor>> {
+        let Some(softmax) = self.softmax.get() else {
+            bail!("{NAME}: backward before forward");
+        };
+        let share = read(NAME, dloss)?[0] / self.labels.len() as f32;
+        let mut gradient: Vec<f32> = softmax.iter().map(|p| p * share).collect();
+        for (row, label) in gradient.chunks_exact_mut(self.classes).zip(&self.labels) {
+            row[*label as usize] -= share;
+        }
+        tensor(gradient, logits.shape()).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+    use crate::loss;
+
+    #[test]
+    fn cross_entropy_meets_its_twin() {
+        let mut sampler = Sampler::new(95);
+        for (batch, classes, scale) in [(1, 1, 1.0), (3, 2, 5.0), (32, 10, 1.0), (5, 33, 40.0)] {
+            let x = [sampler.normal(&[batch, classes], scale)];
+            let labels: Vec<u32> = (0..batch).map(|b| (7 * b % classes) as u32).collect();
+            let labels = Tensor::new(labels, &Device::Cpu).unwrap();
+            agree(
+                "cross-entropy",
+                &x,
+                |x| cross_entropy(&x[0], &labels),
+                |x| loss::composed(&x[0], &labels),
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_number_stays_visible() {
+        let logits = Tensor::new(&[[f32::NAN, 0.0]], &Device::Cpu).unwrap();
+        let labels = Tensor::new(&[1u32], &Device::Cpu).unwrap();
+        let loss = cross_entropy(&logits, &labels).unwrap();
+        assert!(loss.to_scalar::<f32>().unwrap().is_nan());
+    }
+
+    #[test]
+    fn labels_that_do_not_fit_are_errors() {
+        let logits = Tensor::zeros((2, 3), DType::F32, &Device::Cpu).unwrap();
+        for labels in [vec![0u32], vec![0, 3]] {
+            let labels = Tensor::new(labels, &Device::Cpu).unwrap();
+            assert!(cross_entropy(&logits, &labels).is_err());
+        }
+    }
+}
