@@ -2,16 +2,19 @@
 //! standard error.
 
 use std::io::{IsTerminal, stderr};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::timing::for_people;
 
 /// Shows the course of long work.
 pub struct Reporter {
     bar: Mutex<ProgressBar>,
+    /// Steps of the bar that were done before it started.
+    found: Arc<AtomicU64>,
     interactive: bool,
     quiet: bool,
     spoke: Mutex<Instant>,
@@ -25,6 +28,7 @@ impl Reporter {
     pub fn new(quiet: bool) -> Self {
         Reporter {
             bar: Mutex::new(ProgressBar::hidden()),
+            found: Arc::default(),
             interactive: stderr().is_terminal() && !quiet,
             quiet,
             spoke: Mutex::new(Instant::now()),
@@ -50,15 +54,23 @@ impl Reporter {
     pub fn start(&self, what: &str, done: u64, total: Option<u64>) {
         let bar = match (self.interactive, total) {
             (false, total) => ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden()),
-            (true, Some(total)) => ProgressBar::new(total)
-                .with_style(style("{prefix} {bar:24} {pos}/{len} {msg} ({eta} left)")),
+            (true, Some(total)) => {
+                let found = self.found.clone();
+                let tell = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+                    let done = (found.load(Relaxed), state.pos());
+                    // Nothing is drawn if this fails, and nothing else could be done.
+                    let _ = out.write_str(&left(state.elapsed(), done, state.len()));
+                };
+                let style = style("{prefix} {bar:24} {pos}/{len} {msg} {left}");
+                ProgressBar::new(total).with_style(style.with_key("left", tell))
+            }
             (true, None) => {
                 ProgressBar::new_spinner().with_style(style("{prefix} {spinner} {pos} {msg}"))
             }
         };
         bar.set_prefix(what.to_owned());
         bar.set_position(done);
-        bar.reset_eta();
+        self.found.store(done, Relaxed);
         if self.interactive {
             bar.enable_steady_tick(Duration::from_millis(250));
         }
@@ -102,10 +114,8 @@ impl Reporter {
         let of = bar
             .length()
             .map_or(String::new(), |total| format!("/{total}"));
-        let left = match (bar.length(), bar.eta()) {
-            (Some(_), left) if !left.is_zero() => format!("({} left)", for_people(left)),
-            _ => String::new(),
-        };
+        let done = (self.found.load(Relaxed), bar.position());
+        let left = left(bar.elapsed(), done, bar.length());
         let words = [
             bar.prefix(),
             format!("{}{of}", bar.position()),
@@ -115,6 +125,18 @@ impl Reporter {
         drop(bar);
         let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
         self.say(&words.join(" "));
+    }
+}
+
+/// The time left at the mean speed since the bar was started, for a bar that stood at `found` then and stands at `at` now.
+/// The mean of it all takes evaluations, and pauses, for what they are; a window would not.
+fn left(elapsed: Duration, (found, at): (u64, u64), total: Option<u64>) -> String {
+    match total {
+        Some(total) if at > found && at < total => {
+            let share = (total - at) as f64 / (at - found) as f64;
+            format!("({} left)", for_people(elapsed.mul_f64(share)))
+        }
+        _ => String::new(),
     }
 }
 
@@ -135,12 +157,26 @@ impl datasets::Progress for Reporter {
     }
 
     fn found(&self, by: u64) {
-        let bar = self.bar();
-        bar.inc(by);
-        bar.reset_eta();
+        self.found.fetch_add(by, Relaxed);
+        self.bar().inc(by);
     }
 
     fn finish(&self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_there_already_is_no_speed() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(left(minute, (0, 10), Some(40)), "(3 min 00 s left)");
+        assert_eq!(left(minute, (30, 35), Some(40)), "(1 min 00 s left)");
+        for (done, total) in [((5, 5), Some(9)), ((0, 9), Some(9)), ((0, 3), None)] {
+            assert_eq!(left(minute, done, total), "");
+        }
     }
 }
