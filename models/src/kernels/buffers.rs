@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
 use candle_core::{CpuStorage, Device, Layout, Result, Shape, Storage, StorageRef, Tensor, bail};
+use rayon::prelude::*;
 
 /// The elements of a contiguous f32 operand of `op`.
 pub(super) fn floats<'a>(op: &str, storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
@@ -95,15 +96,20 @@ pub(super) fn pieces(mut buffer: &mut [f32], len: usize, count: usize) -> Vec<&m
     (0..count).map(piece).collect()
 }
 
+/// Columns of partial sums that one task adds up.
+const COLUMNS: usize = 4096;
+
 /// Adds up the rows of a (chunks, width) matrix of partial sums, in index order.
 pub(super) fn sum_partials(partials: &[f32], width: usize) -> Vec<f32> {
     let mut total = vec![0.0; width];
     if width > 0 {
-        for partial in partials.chunks_exact(width) {
-            for (t, p) in total.iter_mut().zip(partial) {
-                *t += p;
+        let strips = total.par_chunks_mut(COLUMNS).enumerate();
+        strips.for_each(|(strip, total)| {
+            for partial in partials.chunks_exact(width) {
+                let partial = &partial[strip * COLUMNS..][..total.len()];
+                total.iter_mut().zip(partial).for_each(|(t, p)| *t += p);
             }
-        }
+        });
     }
     total
 }

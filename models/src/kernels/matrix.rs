@@ -352,20 +352,16 @@ impl Kernel for Product<'_> {
                         a.transposed()
                             .pack::<PANEL>((depth, first + row), count, panel);
                     }
-                    let left = Rows {
-                        whole: match packed_from {
-                            0 => Left::panels(left, k),
-                            _ => a.left(first, depth),
-                        },
-                        count: whole,
-                        rest: Left::panels(&left[(whole - packed_from) * k..], k),
-                        rest_count: m - whole,
-                    };
+                    let rest = Left::panels(&left[(whole - packed_from) * k..], k);
+                    let counts = [whole, m - whole];
                     let y = (&mut y[first * row + column..], row);
-                    if add {
-                        left.times::<S, true>(s, (n, k), panels, y, edge);
+                    // One loop for constant strides, one for any.
+                    if packed_from == 0 {
+                        let rows = Rows::new([Left::panels(left, k), rest], counts);
+                        rows.times(s, (n, k), panels, y, add, edge);
                     } else {
-                        left.times::<S, false>(s, (n, k), panels, y, edge);
+                        let rows = Rows::new([a.left(first, depth), rest], counts);
+                        rows.times(s, (n, k), panels, y, add, edge);
                     }
                 }
             }
@@ -381,10 +377,36 @@ struct Rows<'a> {
     rest_count: usize,
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
+    #[inline(always)]
+    fn new([whole, rest]: [Left<'a>; 2], [count, rest_count]: [usize; 2]) -> Self {
+        Rows {
+            whole,
+            count,
+            rest,
+            rest_count,
+        }
+    }
+
     /// Writes or adds the products with all panels of a block.
     #[inline(always)]
-    fn times<S: Lanes, const ADD: bool>(
+    fn times<S: Lanes>(
+        &self,
+        s: S,
+        sizes: (usize, usize),
+        panels: &[f32],
+        y: (&mut [f32], usize),
+        add: bool,
+        edge: &mut [f32],
+    ) {
+        match add {
+            true => self.write::<S, true>(s, sizes, panels, y, edge),
+            false => self.write::<S, false>(s, sizes, panels, y, edge),
+        }
+    }
+
+    #[inline(always)]
+    fn write<S: Lanes, const ADD: bool>(
         &self,
         s: S,
         (n, k): (usize, usize),

@@ -230,18 +230,25 @@ impl Problem<'_> {
                     dvalues: to(2),
                 });
             });
-        // In the order of the parts.
-        for ((head, ..), number) in tasks.iter().zip(&numbers) {
-            let Some(number) = number else { continue };
-            for which in 0..2 {
-                let to = self.of_head(targets[which + 1], self.keys_len, *head);
-                let rows = &partials[(2 * number + which) * size..][..size];
-                for (i, row) in rows.chunks_exact(self.width).enumerate() {
+        let heads: Vec<_> = tasks.iter().zip(&numbers).collect();
+        let heads: Vec<_> = heads
+            .chunk_by(|((a, ..), _), ((b, ..), _)| a == b)
+            .collect();
+        heads.into_par_iter().for_each(|parts| {
+            // In the order of the parts, the first of which has no number.
+            for ((head, ..), number) in parts {
+                let Some(number) = number else { continue };
+                for which in 0..2 {
+                    let to = self.of_head(targets[which + 1], self.keys_len, *head);
                     // SAFETY: the tasks above are done.
-                    let out = unsafe { to.buffer.slice(to.start + i * to.stride, self.width) };
-                    out.iter_mut().zip(row).for_each(|(x, y)| *x += y);
+                    let rows = unsafe { shared.slice((2 * number + which) * size, size) };
+                    for (i, row) in rows.chunks_exact(self.width).enumerate() {
+                        // SAFETY: this task alone has its head's columns of its example's rows.
+                        let out = unsafe { to.buffer.slice(to.start + i * to.stride, self.width) };
+                        out.iter_mut().zip(row).for_each(|(x, y)| *x += y);
+                    }
                 }
             }
-        }
+        });
     }
 }
