@@ -124,7 +124,7 @@ impl RunFolder {
     /// Saves the settings.
     pub fn save_spec(&self, spec: &Spec) -> Result<()> {
         let path = self.file("spec.toml");
-        results::write(&path, spec.to_toml()?.as_bytes()).class(Class::Usage)
+        results::write(&path, spec.to_toml()?.as_bytes()).class(Class::Run)
     }
 
     /// Checks that the settings on file are those of `spec`.
