@@ -11,8 +11,8 @@ use lra_models::draws::{Draws, StreamKey};
 use lra_models::kernels::{
     Activation, AttentionDropout, AttentionOptions, FeatureMap, FeedForwardOptions,
     KernelAttentionOptions, Normalised, activate, add_dropped, attention_biased, attention_packed,
-    embed, feed_forward, hash, kernel_attention, layer_norm, linear, mix_blocks, unit,
-    weighted_sum,
+    cross_entropy, embed, feed_forward, hash, kernel_attention, layer_norm, linear, mix_blocks,
+    unit, weighted_sum,
 };
 use lra_models::layers::BlockLists;
 
@@ -280,6 +280,42 @@ fn layers(criterion: &mut Criterion) {
     });
 }
 
+/// Products with weights of the published table's width, forward and both gradients.
+fn products(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("products");
+    group.sample_size(10);
+    for (rows, outputs, inputs) in [(1024, 2048, 512), (1024, 512, 2048), (1024, 1536, 512)] {
+        let name = format!("{rows} rows, {inputs} to {outputs}");
+        group.throughput(Throughput::Elements(6 * (rows * outputs * inputs) as u64));
+        let x = vars(&[&[rows, inputs], &[outputs, inputs]]);
+        group.bench_function(BenchmarkId::new("fused", &name), |bench| {
+            bench.iter(|| train(&x, |x| linear(&x[0], &x[1], None)));
+        });
+        group.bench_function(BenchmarkId::new("composed", &name), |bench| {
+            bench.iter(|| train(&x, |x| x[0].matmul(&x[1].t()?)));
+        });
+    }
+}
+
+fn losses(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("cross-entropy");
+    let x = vars(&[&[256, 10]]);
+    let labels = Tensor::from_iter((0..256u32).map(|i| i % 10), &Device::Cpu).unwrap();
+    group.bench_function("fused", |bench| {
+        bench.iter(|| train(&x, |x| cross_entropy(&x[0], &labels)));
+    });
+    group.bench_function("composed", |bench| {
+        bench.iter(|| {
+            train(&x, |x| {
+                let top = x[0].max_keepdim(D::Minus1)?.detach();
+                let below = x[0].broadcast_sub(&top)?;
+                let sum = below.exp()?.sum_keepdim(D::Minus1)?.log()?;
+                (sum - below.gather(&labels.unsqueeze(1)?, 1)?)?.mean_all()
+            });
+        });
+    });
+}
+
 fn activations(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("activations");
     group.sample_size(10);
@@ -308,6 +344,8 @@ criterion_group!(
     sparse_attention,
     learned_scores,
     layers,
+    products,
+    losses,
     activations
 );
 criterion_main!(benches);
