@@ -34,6 +34,7 @@ mod pooling;
 mod shortening;
 mod tied;
 mod tile;
+mod triple;
 #[cfg(test)]
 mod twin;
 mod unit;

@@ -7,6 +7,7 @@ use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
 use super::{Attention, AttentionOptions, NAME};
 use crate::kernels::buffers::{Shared, Target, floats, read, tensor};
 use crate::kernels::tile::{PAD, Rows, SIDE, pack_columns};
+use crate::kernels::triple::packed;
 
 /// Attention within a sequence from packed projections (B, L, 3 H E) with scores q·k · scale + factor · bias, for `bias` (H, N, N) with
 /// N at least L and a single number `factor`; yields (B, L, H E).
@@ -134,16 +135,15 @@ impl CustomOp3 for Biased {
         factor: &CpuStorage,
         factor_layout: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
-        let mut problem = self
-            .0
-            .packed(qkv_layout.shape(), floats(NAME, qkv, qkv_layout)?)?;
+        let (sizes, operands) = packed(qkv_layout.shape(), floats(NAME, qkv, qkv_layout)?)?;
+        let mut problem = self.0.problem(sizes, operands);
         problem.bias = Some(Bias {
             data: floats(NAME, bias, bias_layout)?,
             length: bias_layout.shape().dims3()?.1,
             factor: floats(NAME, factor, factor_layout)?[0],
         });
         let shape = (problem.batch, problem.queries_len, problem.row()).into();
-        Ok((CpuStorage::F32(self.0.forward(&problem)), shape))
+        Ok((CpuStorage::F32(self.0.attend(&problem)), shape))
     }
 
     fn bwd(
@@ -158,7 +158,8 @@ impl CustomOp3 for Biased {
         let (shape, bias_shape, factor_shape) = (qkv.shape(), bias.shape(), factor.shape());
         let (qkv, bias, factor) = (read(NAME, qkv)?, read(NAME, bias)?, read(NAME, factor)?);
         let (output, doutput) = (read(NAME, output)?, read(NAME, &doutput)?);
-        let mut problem = self.0.packed(shape, &qkv)?;
+        let (sizes, operands) = packed(shape, &qkv)?;
+        let mut problem = self.0.problem(sizes, operands);
         let bias = Bias {
             data: &bias,
             length: bias_shape.dims3()?.1,
@@ -167,11 +168,10 @@ impl CustomOp3 for Biased {
         problem.bias = Some(bias);
         let (mut gradient, mut dbias) = (vec![0.0; qkv.len()], vec![0.0; bias.data.len()]);
         let (shared, to) = (Shared::new(&mut gradient), Shared::new(&mut dbias));
-        let (row, width) = (3 * problem.row(), problem.row());
-        let targets = [0, 1, 2].map(|i| Target {
+        let targets = operands.map(|operand| Target {
             buffer: &shared,
-            start: i * width,
-            stride: row,
+            start: operand.start,
+            stride: operand.row,
         });
         let gradient_of_bias = Some(BiasGradient { bias, to: &to });
         let sums = self.0.sums()?;

@@ -10,6 +10,8 @@ pub(super) struct Keys {
     /// (examples, blocks), or (1, blocks) if all examples have the same keys.
     bits: Vec<u64>,
     blocks: usize,
+    /// Whether all keys are real.
+    all: bool,
 }
 
 /// A block with at least one real key.
@@ -43,7 +45,7 @@ impl Keys {
                 .enumerate()
                 .fold(0, |bits, (i, real)| bits | u64::from(real) << i)
         };
-        let bits = match mask {
+        let bits: Vec<u64> = match mask {
             None => (0..blocks)
                 .map(|b| block(&mut (b * SIDE..length).map(|_| true)))
                 .collect(),
@@ -61,7 +63,18 @@ impl Keys {
                     .collect()
             }
         };
-        Ok(Keys { bits, blocks })
+        let real: usize = bits.iter().map(|bits| bits.count_ones() as usize).sum();
+        let examples = if mask.is_some() { batch } else { 1 };
+        Ok(Keys {
+            all: real == examples * length,
+            bits,
+            blocks,
+        })
+    }
+
+    /// Whether all keys of all examples are real.
+    pub(super) fn all(&self) -> bool {
+        self.all
     }
 
     /// One bit for each of at most [`SIDE`] keys of `example`: whether it is real.

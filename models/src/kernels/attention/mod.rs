@@ -17,15 +17,16 @@ mod sparse;
 
 use std::sync::OnceLock;
 
-use candle_core::{CpuStorage, CustomOp1, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Tensor, bail};
 
 pub use self::bias::attention_biased;
 pub use self::drop::AttentionDropout;
 use self::keys::Keys;
 use self::problem::Problem;
 pub use self::sparse::{Plan, Plans, Sight, Sights};
-use super::buffers::{Shared, Target, floats, read, tensor};
+use super::buffers::{Target, fresh};
 use super::tile::{Operand, SIDE};
+use super::triple::{OnTriple, Sizes, Triple};
 
 const NAME: &str = "attention";
 
@@ -51,7 +52,7 @@ pub fn attention_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tens
     if width % 3 != 0 {
         bail!("{NAME}: width {width} is not three times that of the heads");
     }
-    qkv.contiguous()?.apply_op1(op)
+    qkv.contiguous()?.apply_op1(Triple(op))
 }
 
 /// Attention of queries (B, Lq, H E) on keys and values (B, Lk, H E); yields (B, Lq, H E).
@@ -67,7 +68,7 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions)
     }
     let op = Attention::new(options, batch, (queries, keys), width)?;
     q.contiguous()?
-        .apply_op3(&k.contiguous()?, &v.contiguous()?, op)
+        .apply_op3(&k.contiguous()?, &v.contiguous()?, Triple(op))
 }
 
 struct Attention {
@@ -117,9 +118,7 @@ impl Attention {
 
     fn problem<'a>(
         &'a self,
-        batch: usize,
-        (queries_len, keys_len): (usize, usize),
-        width: usize,
+        [(batch, queries_len, width), (_, keys_len, _), _]: Sizes,
         operands: [Operand<'a>; 3],
     ) -> Problem<'a> {
         Problem {
@@ -137,20 +136,7 @@ impl Attention {
         }
     }
 
-    /// The three operands inside packed projections.
-    fn packed<'a>(&'a self, shape: &Shape, data: &'a [f32]) -> Result<Problem<'a>> {
-        let (batch, length, width) = shape.dims3()?;
-        let operands = Operand::packed(data, width / 3);
-        Ok(self.problem(batch, (length, length), width / 3, operands))
-    }
-
-    fn separate<'a>(&'a self, q: &Shape, k: &Shape, data: [&'a [f32]; 3]) -> Result<Problem<'a>> {
-        let (batch, queries, width) = q.dims3()?;
-        let operands = data.map(|data| Operand::whole(data, width));
-        Ok(self.problem(batch, (queries, k.dims3()?.1), width, operands))
-    }
-
-    fn forward(&self, problem: &Problem) -> Vec<f32> {
+    fn attend(&self, problem: &Problem) -> Vec<f32> {
         let (output, sums) = problem.forward();
         // The operation runs once: each call of attention makes its own.
         let _ = self.sums.set(sums);
@@ -165,87 +151,31 @@ impl Attention {
     }
 }
 
-impl CustomOp1 for Attention {
-    fn name(&self) -> &'static str {
-        NAME
+impl OnTriple for Attention {
+    const NAME: &'static str = NAME;
+
+    fn forward(&self, sizes: Sizes, operands: [Operand; 3]) -> Result<Vec<f32>> {
+        Ok(self.attend(&self.problem(sizes, operands)))
     }
 
-    fn cpu_fwd(&self, qkv: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let problem = self.packed(layout.shape(), floats(NAME, qkv, layout)?)?;
-        let shape = (problem.batch, problem.queries_len, problem.row()).into();
-        Ok((CpuStorage::F32(self.forward(&problem)), shape))
-    }
-
-    fn bwd(&self, qkv: &Tensor, output: &Tensor, doutput: &Tensor) -> Result<Option<Tensor>> {
-        let doutput = doutput.contiguous()?;
-        let shape = qkv.shape();
-        let (qkv, output, doutput) = (read(NAME, qkv)?, read(NAME, output)?, read(NAME, &doutput)?);
-        let problem = self.packed(shape, &qkv)?;
-        let mut gradient = vec![0.0; qkv.len()];
-        let shared = Shared::new(&mut gradient);
-        let (row, width) = (3 * problem.row(), problem.row());
-        let targets = [0, 1, 2].map(|i| Target {
-            buffer: &shared,
-            start: i * width,
-            stride: row,
-        });
-        problem.backward(self.sums()?, [&output, &doutput], targets);
-        tensor(gradient, shape).map(Some)
-    }
-}
-
-impl CustomOp3 for Attention {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn cpu_fwd(
+    fn backward(
         &self,
-        q: &CpuStorage,
-        q_layout: &Layout,
-        k: &CpuStorage,
-        k_layout: &Layout,
-        v: &CpuStorage,
-        v_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let data = [
-            floats(NAME, q, q_layout)?,
-            floats(NAME, k, k_layout)?,
-            floats(NAME, v, v_layout)?,
-        ];
-        let problem = self.separate(q_layout.shape(), k_layout.shape(), data)?;
-        Ok((
-            CpuStorage::F32(self.forward(&problem)),
-            q_layout.shape().clone(),
-        ))
+        sizes: Sizes,
+        operands: [Operand; 3],
+        outputs: [&[f32]; 2],
+        targets: [Target; 3],
+    ) -> Result<()> {
+        let problem = self.problem(sizes, operands);
+        problem.backward(self.sums()?, outputs, targets);
+        Ok(())
     }
 
-    fn bwd(
-        &self,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
-        output: &Tensor,
-        doutput: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let doutput = doutput.contiguous()?;
-        let (q_shape, k_shape) = (q.shape(), k.shape());
-        let (q, k, v) = (read(NAME, q)?, read(NAME, k)?, read(NAME, v)?);
-        let (output, doutput) = (read(NAME, output)?, read(NAME, &doutput)?);
-        let problem = self.separate(q_shape, k_shape, [&q, &k, &v])?;
-        let (mut dq, mut dk, mut dv) = (vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; v.len()]);
-        let shared = [&mut dq, &mut dk, &mut dv].map(|buffer| Shared::new(buffer));
-        let targets = [0, 1, 2].map(|i| Target {
-            buffer: &shared[i],
-            start: 0,
-            stride: problem.row(),
-        });
-        problem.backward(self.sums()?, [&output, &doutput], targets);
-        Ok((
-            Some(tensor(dq, q_shape)?),
-            Some(tensor(dk, k_shape)?),
-            Some(tensor(dv, k_shape)?),
-        ))
+    fn start(&self, len: usize) -> Vec<f32> {
+        // Blocks of keys that are hidden, or that no plan names, are not written.
+        match self.plans.is_none() && self.real.all() {
+            true => fresh(len),
+            false => vec![0.0; len],
+        }
     }
 }
 

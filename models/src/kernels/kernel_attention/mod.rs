@@ -11,14 +11,15 @@ mod problem;
 
 use std::sync::OnceLock;
 
-use candle_core::{CpuStorage, CustomOp1, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Tensor, bail};
 
 use self::blocks::Sizes;
 use self::features::{Directions, Elementwise, Favor, Shift};
 use self::problem::{Part, Problem};
 use super::activation::{EluPlusOne, Identity, Relu};
-use super::buffers::{Shared, Target, floats, fresh, read, tensor};
+use super::buffers::{Target, fresh, read};
 use super::tile::Operand;
+use super::triple::{self, OnTriple, Triple};
 
 const NAME: &str = "kernel attention";
 
@@ -76,7 +77,7 @@ pub fn kernel_attention(
     }
     let op = KernelAttention::new(options, (batch, keys), (features, values))?;
     q.contiguous()?
-        .apply_op3(&k.contiguous()?, &v.contiguous()?, op)
+        .apply_op3(&k.contiguous()?, &v.contiguous()?, Triple(op))
 }
 
 /// Kernel attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
@@ -86,7 +87,7 @@ pub fn kernel_attention_packed(qkv: &Tensor, options: &KernelAttentionOptions) -
         bail!("{NAME}: width {width} is not three times that of the heads");
     }
     let op = KernelAttention::new(options, (batch, length), (width / 3, width / 3))?;
-    qkv.contiguous()?.apply_op1(op)
+    qkv.contiguous()?.apply_op1(Triple(op))
 }
 
 /// A [`FeatureMap`], made ready.
@@ -159,11 +160,9 @@ impl KernelAttention {
 }
 
 impl KernelAttention {
-    /// Queries and keys have rows of `features` elements, values of `values`.
     fn problem<'a>(
         &'a self,
-        [batch, queries_len, keys_len]: [usize; 3],
-        (features, values): (usize, usize),
+        [(batch, queries_len, features), _, (_, keys_len, values)]: triple::Sizes,
         [q, k, v]: [Operand<'a>; 3],
     ) -> Problem<'a> {
         let inputs = features / self.heads;
@@ -186,26 +185,13 @@ impl KernelAttention {
             v,
         }
     }
+}
 
-    fn separate<'a>(&'a self, q: &Shape, v: &Shape, data: [&'a [f32]; 3]) -> Result<Problem<'a>> {
-        let ((batch, queries, features), (_, keys, values)) = (q.dims3()?, v.dims3()?);
-        let [q, k, v] = data;
-        let operands = [
-            Operand::whole(q, features),
-            Operand::whole(k, features),
-            Operand::whole(v, values),
-        ];
-        Ok(self.problem([batch, queries, keys], (features, values), operands))
-    }
+impl OnTriple for KernelAttention {
+    const NAME: &'static str = NAME;
 
-    fn packed<'a>(&'a self, shape: &Shape, data: &'a [f32]) -> Result<Problem<'a>> {
-        let (batch, length, width) = shape.dims3()?;
-        let third = width / 3;
-        let operands = Operand::packed(data, third);
-        Ok(self.problem([batch, length, length], (third, third), operands))
-    }
-
-    fn forward(&self, problem: &Problem) -> (CpuStorage, Shape) {
+    fn forward(&self, sizes: triple::Sizes, operands: [Operand; 3]) -> Result<Vec<f32>> {
+        let problem = self.problem(sizes, operands);
         let (output, states, shifts) = match &self.map {
             Map::Given => problem.forward_by(Elementwise(Identity)),
             Map::EluPlusOne => problem.forward_by(Elementwise(EluPlusOne)),
@@ -219,19 +205,20 @@ impl KernelAttention {
         };
         // The operation runs once: each call of kernel attention makes its own.
         let _ = self.states.set((states, shifts));
-        let shape = (problem.batch, problem.queries_len, problem.row());
-        (CpuStorage::F32(output), shape.into())
+        Ok(output)
     }
 
     fn backward(
         &self,
-        problem: &Problem,
+        sizes: triple::Sizes,
+        operands: [Operand; 3],
         outputs: [&[f32]; 2],
         targets: [Target; 3],
     ) -> Result<()> {
         let Some((states, shifts)) = self.states.get() else {
             bail!("{NAME}: backward before forward");
         };
+        let problem = self.problem(sizes, operands);
         match &self.map {
             Map::Given => problem.backward_by(Elementwise(Identity), states, outputs, targets),
             Map::EluPlusOne => {
@@ -252,85 +239,9 @@ impl KernelAttention {
         }
         Ok(())
     }
-}
 
-impl CustomOp1 for KernelAttention {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn cpu_fwd(&self, qkv: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let problem = self.packed(layout.shape(), floats(NAME, qkv, layout)?)?;
-        Ok(self.forward(&problem))
-    }
-
-    fn bwd(&self, qkv: &Tensor, output: &Tensor, doutput: &Tensor) -> Result<Option<Tensor>> {
-        let doutput = doutput.contiguous()?;
-        let shape = qkv.shape();
-        let (qkv, output, doutput) = (read(NAME, qkv)?, read(NAME, output)?, read(NAME, &doutput)?);
-        let problem = self.packed(shape, &qkv)?;
-        let mut gradient = fresh(qkv.len());
-        let shared = Shared::new(&mut gradient);
-        let targets = [problem.q, problem.k, problem.v].map(|operand| Target {
-            buffer: &shared,
-            start: operand.start,
-            stride: operand.row,
-        });
-        self.backward(&problem, [&output, &doutput], targets)?;
-        tensor(gradient, shape).map(Some)
-    }
-}
-
-impl CustomOp3 for KernelAttention {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn cpu_fwd(
-        &self,
-        q: &CpuStorage,
-        q_layout: &Layout,
-        k: &CpuStorage,
-        k_layout: &Layout,
-        v: &CpuStorage,
-        v_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let data = [
-            floats(NAME, q, q_layout)?,
-            floats(NAME, k, k_layout)?,
-            floats(NAME, v, v_layout)?,
-        ];
-        let problem = self.separate(q_layout.shape(), v_layout.shape(), data)?;
-        Ok(self.forward(&problem))
-    }
-
-    fn bwd(
-        &self,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
-        output: &Tensor,
-        doutput: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let doutput = doutput.contiguous()?;
-        let shapes = [q.shape(), k.shape(), v.shape()];
-        let (q, k, v) = (read(NAME, q)?, read(NAME, k)?, read(NAME, v)?);
-        let (output, doutput) = (read(NAME, output)?, read(NAME, &doutput)?);
-        let problem = self.separate(shapes[0], shapes[2], [&q, &k, &v])?;
-        let [mut dq, mut dk, mut dv] = [fresh(q.len()), fresh(k.len()), fresh(v.len())];
-        let shared = [&mut dq, &mut dk, &mut dv].map(|buffer| Shared::new(buffer));
-        let operands = [problem.q, problem.k, problem.v];
-        let targets = [0, 1, 2].map(|which| Target {
-            buffer: &shared[which],
-            start: 0,
-            stride: operands[which].row,
-        });
-        self.backward(&problem, [&output, &doutput], targets)?;
-        Ok((
-            Some(tensor(dq, shapes[0])?),
-            Some(tensor(dk, shapes[1])?),
-            Some(tensor(dv, shapes[2])?),
-        ))
+    fn start(&self, len: usize) -> Vec<f32> {
+        fresh(len)
     }
 }
 
