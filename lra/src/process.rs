@@ -28,12 +28,13 @@ pub fn set_up(threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Has every worker multiply two matrices. A thread's first product fetches a buffer of the size of the second-level
-/// cache, which it keeps: fetched later, peaks of memory would depend on which thread took which piece of the work.
+/// Has every worker multiply two matrices, by candle and by a kernel. A thread's first product fetches buffers of about
+/// the size of the second-level cache, which it keeps: fetched later, peaks of memory would depend on which thread took
+/// which piece of the work.
 fn fetch_buffers() {
     let product = || {
         let matrix = Tensor::zeros((64, 64), DType::F32, &Device::Cpu)?;
-        matrix.matmul(&matrix)
+        matrix.matmul(&models::kernels::linear(&matrix, &matrix, None)?)
     };
     // The result is of no use, nor is an error: a product that matters would meet it again.
     rayon::broadcast(|_| drop(product()));
