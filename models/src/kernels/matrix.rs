@@ -82,7 +82,8 @@ impl<'a> Matrix<'a> {
         if self.column == 1 {
             for (i, packed) in panel.chunks_exact_mut(N).enumerate() {
                 let source = &self.data[start + i * self.row..][..count];
-                if count == N {
+                // A copy of a length that the compiler knows is a few registers, any other a call.
+                if let Some(source) = source.first_chunk::<N>() {
                     packed.copy_from_slice(source);
                 } else {
                     packed[..count].copy_from_slice(source);
