@@ -1,7 +1,7 @@
 //! Affine map y = x Wᵀ + b of the last dimension, with its own weight gradient.
 //!
-//! x is (..., K), W is (N, K) as in PyTorch, b is (N). The rows of x are split into fixed chunks, each
-//! multiplied by one single-threaded `gemm`. The weight gradient dW = dyᵀ x, a product of a very
+//! x is (..., K), W is (N, K) as in PyTorch, b is (N). W is packed once, and the rows of x are split into
+//! fixed chunks, each multiplied by it on one thread. The weight gradient dW = dyᵀ x, a product of a very
 //! wide and a very tall matrix, is split by rows as well (one partial sum per chunk) where W is
 //! small, and by rows of W where partial sums of that size would cost more than they save.
 
@@ -14,7 +14,7 @@ use super::isa::Isa;
 use super::matrix::{Matrix, Packed, multiply, multiply_packed};
 
 const NAME: &str = "linear";
-/// Rows of one forward product: enough to make up for packing W again, few enough to go round.
+/// Rows of one forward product: enough to make up for reading W again, few enough to go round.
 const LEAST_ROWS: usize = 64;
 /// Row chunks of the backward pass, and so partial sums per weight.
 const PARTIALS: usize = 32;
@@ -155,7 +155,7 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
     let dy = dy.contiguous()?;
     let (m, n, k, _) = sizes(x.layout(), weight.layout(), bias.map(Tensor::layout))?;
     let (wants_x, wants_weight) = (x.track_op(), weight.track_op());
-    let (x_shape, weight_shape, operand) = (x.shape(), weight.shape(), weight);
+    let (x_shape, weight_shape, variable) = (x.shape(), weight.shape(), weight);
     let (x, weight, dy) = (read(NAME, x)?, read(NAME, weight)?, read(NAME, &dy)?);
     let (x, weight, dy) = (&*x, &*weight, &*dy);
 
@@ -200,7 +200,7 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
     }
     let dx = wants_x.then(|| tensor(dx, x_shape)).transpose()?;
     let dweight = match wants_weight {
-        true => hand_over(operand, tensor(dweight, weight_shape)?)?,
+        true => hand_over(variable, tensor(dweight, weight_shape)?)?,
         false => None,
     };
     let dbias = match bias {

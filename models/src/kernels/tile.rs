@@ -315,21 +315,9 @@ pub(super) fn pack_rows(rows: impl Source, count: usize, scale: f32, packed: &mu
 /// Copies `count` rows, times `scale`, into the columns of a (width, [`SIDE`]) tile; further columns become zero.
 pub(super) fn pack_columns(rows: impl Source, count: usize, scale: f32, packed: &mut [f32]) {
     let packed = &mut packed[..rows.width() * SIDE];
-    // Eight rows at a time, so that stores fill half a cache line instead of one number of it.
     for first in (0..SIDE).step_by(PANEL) {
-        let source: [Option<&[f32]>; PANEL] =
-            std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
-        if let Some(source) = all(source) {
-            for (c, packed) in packed.chunks_exact_mut(SIDE).enumerate() {
-                let values = source.map(|row| row[c] * scale);
-                packed[first..first + PANEL].copy_from_slice(&values);
-            }
-        } else {
-            for (c, packed) in packed.chunks_exact_mut(SIDE).enumerate() {
-                let values = source.map(|row| row.map_or(0.0, |row| row[c] * scale));
-                packed[first..first + PANEL].copy_from_slice(&values);
-            }
-        }
+        let source = std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
+        turn::<SIDE>(source, scale, &mut packed[first..]);
     }
 }
 
@@ -340,16 +328,25 @@ pub(super) fn pack_panels(rows: impl Source, count: usize, packed: &mut [f32]) {
         if first >= count {
             return;
         }
-        let source: [Option<&[f32]>; PANEL] =
-            std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
-        if let Some(source) = all(source) {
-            for (c, packed) in packed.chunks_exact_mut(PANEL).enumerate() {
-                packed.copy_from_slice(&source.map(|row| row[c]));
-            }
-        } else {
-            for (c, packed) in packed.chunks_exact_mut(PANEL).enumerate() {
-                packed.copy_from_slice(&source.map(|row| row.map_or(0.0, |row| row[c])));
-            }
+        let source = std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
+        turn::<PANEL>(source, 1.0, packed);
+    }
+}
+
+/// Copies rows of one length, times `scale`, into the first columns of a matrix with rows of `N`; missing rows become zero.
+///
+/// Eight at a time, so that stores fill half a cache line instead of one number of it.
+#[inline(always)]
+pub(super) fn turn<const N: usize>(rows: [Option<&[f32]>; PANEL], scale: f32, columns: &mut [f32]) {
+    let columns = columns.chunks_mut(N).enumerate();
+    if let Some(rows) = all(rows) {
+        for (i, columns) in columns {
+            columns[..PANEL].copy_from_slice(&rows.map(|row| row[i] * scale));
+        }
+    } else {
+        for (i, columns) in columns {
+            let values = rows.map(|row| row.map_or(0.0, |row| row[i] * scale));
+            columns[..PANEL].copy_from_slice(&values);
         }
     }
 }

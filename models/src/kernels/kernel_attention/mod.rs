@@ -157,9 +157,7 @@ impl KernelAttention {
             states: OnceLock::new(),
         })
     }
-}
 
-impl KernelAttention {
     fn problem<'a>(
         &'a self,
         [(batch, queries_len, features), _, (_, keys_len, values)]: triple::Sizes,

@@ -1,0 +1,295 @@
+//! Matrix products on slices: operands packed into panels, and blocks of their product summed in registers.
+//!
+//! The right operand is cut into panels of [`COLUMNS`] columns, [`DEPTH`] rows at a time, so that a panel stays in the
+//! nearest caches while the rows of the left operand pass by. A weight that many tasks multiply by is packed once
+//! for all of them ([`Packed`]). Every element of a product is summed in the order of k, whatever the shape around it:
+//! how rows are split among tasks never changes a result.
+
+mod operands;
+
+use std::cell::RefCell;
+
+pub(super) use self::operands::{Matrix, Packed};
+use super::isa::{Isa, Kernel, Lanes};
+use super::tile::{Left, PAD, PANEL, product};
+
+/// Columns of a panel of the right operand: two of the widest registers.
+const COLUMNS: usize = 32;
+/// Rows of a panel, which then has 32 KiB. On Zen 4, 192 to 384 are alike.
+const DEPTH: usize = 256;
+/// Rows of the left operand that are packed together.
+const ROWS: usize = 64;
+/// Columns of a right operand that one task packs for itself.
+const WIDTH: usize = 256;
+/// Columns of a product up to which its left operand is read where it lies: packing would cost more than it saves.
+const DIRECT: usize = 96;
+
+/// y = a b, or y += a b, for a (m, k), b (k, n) and y (m, n) in rows.
+///
+/// # Panics
+/// If an operand is smaller than its shape.
+pub(super) fn multiply(
+    isa: Isa,
+    (m, n, k): (usize, usize, usize),
+    a: Matrix,
+    b: Matrix,
+    y: &mut [f32],
+    accumulate: bool,
+) {
+    multiply_into(isa, (m, n, k), a, b, (y, n), accumulate);
+}
+
+/// The same for a y whose rows are `row` apart.
+///
+/// # Panics
+/// If an operand is smaller than its shape, or rows overlap.
+pub(super) fn multiply_into(
+    isa: Isa,
+    (m, n, k): (usize, usize, usize),
+    a: Matrix,
+    b: Matrix,
+    y: (&mut [f32], usize),
+    accumulate: bool,
+) {
+    assert!(b.holds(k, n), "operand too small");
+    run(isa, (m, n, k), a, Right::Plain(b), y, accumulate);
+}
+
+/// y = a b, or y += a b, for a (m, k), a packed b, and y (m, n) in rows.
+///
+/// # Panics
+/// If an operand is smaller than its shape.
+pub(super) fn multiply_packed(
+    isa: Isa,
+    m: usize,
+    a: Matrix,
+    b: &Packed,
+    y: &mut [f32],
+    accumulate: bool,
+) {
+    let (n, k) = (b.columns, b.depth);
+    run(isa, (m, n, k), a, Right::Packed(b), (y, n), accumulate);
+}
+
+fn run(
+    isa: Isa,
+    (m, n, k): (usize, usize, usize),
+    a: Matrix,
+    b: Right,
+    (y, row): (&mut [f32], usize),
+    accumulate: bool,
+) {
+    let fits = m * n == 0 || (row >= n && (m - 1) * row + n <= y.len());
+    assert!(a.holds(m, k) && fits, "operand too small");
+    if m * n == 0 {
+        return;
+    }
+    if k == 0 {
+        if !accumulate {
+            y.chunks_mut(row).take(m).for_each(|y| y[..n].fill(0.0));
+        }
+        return;
+    }
+    SPACE.with_borrow_mut(|space| {
+        isa.run(Product {
+            sizes: (m, n, k),
+            a,
+            b,
+            y: (y, row),
+            accumulate,
+            space,
+        });
+    });
+}
+
+/// Where a thread packs.
+struct Space {
+    left: Box<[f32]>,
+    right: Box<[f32]>,
+    /// A block of the product that reaches beyond the product's rows or columns.
+    edge: Box<[f32]>,
+}
+
+thread_local! {
+    static SPACE: RefCell<Space> = RefCell::new(Space {
+        left: vec![0.0; ROWS * DEPTH].into(),
+        right: vec![0.0; WIDTH * DEPTH].into(),
+        edge: vec![0.0; ROWS * COLUMNS].into(),
+    });
+}
+
+#[derive(Clone, Copy)]
+enum Right<'a> {
+    Plain(Matrix<'a>),
+    Packed(&'a Packed),
+}
+
+struct Product<'a> {
+    sizes: (usize, usize, usize),
+    a: Matrix<'a>,
+    b: Right<'a>,
+    y: (&'a mut [f32], usize),
+    accumulate: bool,
+    space: &'a mut Space,
+}
+
+impl Kernel for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let Product {
+            sizes: (m, n, k),
+            a,
+            b,
+            y: (y, row),
+            accumulate,
+            space: Space { left, right, edge },
+        } = self;
+        let width = match b {
+            Right::Plain(_) => WIDTH,
+            Right::Packed(_) => n,
+        };
+        for column in (0..n).step_by(width) {
+            let n = width.min(n - column);
+            for depth in (0..k).step_by(DEPTH) {
+                let add = accumulate || depth > 0;
+                let k = DEPTH.min(k - depth);
+                let panels = match b {
+                    Right::Packed(b) => b.block(depth, k),
+                    Right::Plain(b) => {
+                        let right = &mut right[..n.div_ceil(COLUMNS) * COLUMNS * k];
+                        for (index, panel) in right.chunks_exact_mut(COLUMNS * k).enumerate() {
+                            let first = index * COLUMNS;
+                            let count = COLUMNS.min(n - first);
+                            b.pack::<COLUMNS>((depth, column + first), count, panel);
+                        }
+                        &*right
+                    }
+                };
+                for first in (0..m).step_by(ROWS) {
+                    let m = ROWS.min(m - first);
+                    let whole = m / PANEL * PANEL;
+                    let packed_from = if n <= DIRECT { whole } else { 0 };
+                    let packs = left.chunks_exact_mut(PANEL * k);
+                    for (row, panel) in (packed_from..m).step_by(PANEL).zip(packs) {
+                        let count = PANEL.min(m - row);
+                        a.transposed()
+                            .pack::<PANEL>((depth, first + row), count, panel);
+                    }
+                    let rest = Left::panels(&left[(whole - packed_from) * k..], k);
+                    let counts = [whole, m - whole];
+                    let y = (&mut y[first * row + column..], row);
+                    // One loop for constant strides, one for any.
+                    if packed_from == 0 {
+                        let rows = Rows::new([Left::panels(left, k), rest], counts);
+                        rows.times(s, (n, k), panels, y, add, edge);
+                    } else {
+                        let rows = Rows::new([a.left(first, depth), rest], counts);
+                        rows.times(s, (n, k), panels, y, add, edge);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Rows of the left operand: whole panels, and what is left of the last one.
+struct Rows<'a> {
+    whole: Left<'a>,
+    count: usize,
+    rest: Left<'a>,
+    rest_count: usize,
+}
+
+impl<'a> Rows<'a> {
+    #[inline(always)]
+    fn new([whole, rest]: [Left<'a>; 2], [count, rest_count]: [usize; 2]) -> Self {
+        Rows {
+            whole,
+            count,
+            rest,
+            rest_count,
+        }
+    }
+
+    /// Writes or adds the products with all panels of a block.
+    #[inline(always)]
+    fn times<S: Lanes>(
+        &self,
+        s: S,
+        sizes: (usize, usize),
+        panels: &[f32],
+        y: (&mut [f32], usize),
+        add: bool,
+        edge: &mut [f32],
+    ) {
+        match add {
+            true => self.write::<S, true>(s, sizes, panels, y, edge),
+            false => self.write::<S, false>(s, sizes, panels, y, edge),
+        }
+    }
+
+    #[inline(always)]
+    fn write<S: Lanes, const ADD: bool>(
+        &self,
+        s: S,
+        (n, k): (usize, usize),
+        panels: &[f32],
+        (y, row): (&mut [f32], usize),
+        edge: &mut [f32],
+    ) {
+        for (index, panel) in panels.chunks_exact(COLUMNS * k).enumerate() {
+            let first = index * COLUMNS;
+            let columns = COLUMNS.min(n - first);
+            let sizes = (columns, k);
+            let out = &mut y[first..];
+            if columns.is_multiple_of(PAD) {
+                let sizes = (self.count, columns, k);
+                product::<S, ADD>(s, self.whole, (panel, COLUMNS), (out, row), sizes);
+            } else {
+                within::<S, ADD>(s, (self.whole, self.count), panel, (out, row), sizes, edge);
+            }
+            if self.rest_count > 0 {
+                let out = &mut y[self.count * row + first..];
+                within::<S, ADD>(
+                    s,
+                    (self.rest, self.rest_count),
+                    panel,
+                    (out, row),
+                    sizes,
+                    edge,
+                );
+            }
+        }
+    }
+}
+
+/// A product whose rows or columns do not fill whole panels or registers, by way of `edge`.
+#[inline(always)]
+fn within<S: Lanes, const ADD: bool>(
+    s: S,
+    (left, rows): (Left, usize),
+    panel: &[f32],
+    (y, row): (&mut [f32], usize),
+    (columns, k): (usize, usize),
+    edge: &mut [f32],
+) {
+    if ADD {
+        for (i, sums) in edge.chunks_exact_mut(COLUMNS).take(rows).enumerate() {
+            sums[..columns].copy_from_slice(&y[i * row..][..columns]);
+        }
+    }
+    let sizes = (
+        rows.next_multiple_of(PANEL),
+        columns.next_multiple_of(PAD),
+        k,
+    );
+    product::<S, ADD>(s, left, (panel, COLUMNS), (&mut *edge, COLUMNS), sizes);
+    for (i, sums) in edge.chunks_exact(COLUMNS).take(rows).enumerate() {
+        y[i * row..][..columns].copy_from_slice(&sums[..columns]);
+    }
+}
+
+#[cfg(test)]
+mod tests;

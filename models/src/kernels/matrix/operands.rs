@@ -1,0 +1,160 @@
+//! What is multiplied: matrices in slices, and the panels that products want.
+
+use rayon::prelude::*;
+
+use super::{COLUMNS, DEPTH};
+use crate::kernels::buffers::fresh;
+use crate::kernels::isa::{Isa, Kernel, Lanes};
+use crate::kernels::tile::{Left, PANEL, turn};
+
+/// A matrix inside a slice: element (i, j) is `data[i * row + j * column]`, and one of the strides is 1.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct Matrix<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) row: usize,
+    pub(super) column: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// Rows of `width` elements, one after the other.
+    pub(in crate::kernels) fn rows(data: &'a [f32], width: usize) -> Self {
+        Matrix {
+            data,
+            row: width,
+            column: 1,
+        }
+    }
+
+    /// The same memory read as the transposed matrix: columns of elements `width` apart.
+    pub(in crate::kernels) fn columns(data: &'a [f32], width: usize) -> Self {
+        Matrix {
+            data,
+            row: 1,
+            column: width,
+        }
+    }
+
+    pub(super) fn transposed(self) -> Self {
+        Matrix {
+            data: self.data,
+            row: self.column,
+            column: self.row,
+        }
+    }
+
+    /// The rows from `row` on, and of them the columns from `column` on, as they lie.
+    #[inline(always)]
+    pub(super) fn left(&self, row: usize, column: usize) -> Left<'a> {
+        let start = row * self.row + column * self.column;
+        Left::strided(&self.data[start..], self.row, self.column)
+    }
+
+    pub(super) fn holds(&self, rows: usize, columns: usize) -> bool {
+        rows * columns == 0 || (rows - 1) * self.row + (columns - 1) * self.column < self.data.len()
+    }
+
+    /// Copies the columns `first.1..` of the rows `first.0..` into rows of `N`, as many as `panel` holds and `count`
+    /// columns each; further columns become zero.
+    #[inline(always)]
+    pub(super) fn pack<const N: usize>(
+        &self,
+        first: (usize, usize),
+        count: usize,
+        panel: &mut [f32],
+    ) {
+        let start = first.0 * self.row + first.1 * self.column;
+        let rows = panel.len() / N;
+        if rows * count == 0 {
+            return panel.fill(0.0);
+        }
+        if self.column == 1 {
+            for (i, packed) in panel.chunks_exact_mut(N).enumerate() {
+                let source = &self.data[start + i * self.row..][..count];
+                // A copy of a length that the compiler knows is a few registers, any other a call.
+                if let Some(source) = source.first_chunk::<N>() {
+                    packed.copy_from_slice(source);
+                } else {
+                    packed[..count].copy_from_slice(source);
+                    packed[count..].fill(0.0);
+                }
+            }
+            return;
+        }
+        for j in (0..N).step_by(PANEL) {
+            let column = |c| &self.data[start + (j + c) * self.column..][..rows];
+            let source = std::array::from_fn(|c| (j + c < count).then(|| column(c)));
+            turn::<N>(source, 1.0, &mut panel[j..]);
+        }
+    }
+}
+
+/// A right operand (k, n), packed.
+pub(in crate::kernels) struct Packed {
+    /// Blocks of [`DEPTH`] rows, and of each the panels.
+    panels: Vec<f32>,
+    pub(super) depth: usize,
+    pub(super) columns: usize,
+}
+
+impl Packed {
+    /// Packs on all threads.
+    ///
+    /// # Panics
+    /// If the operand is smaller than its shape.
+    pub(in crate::kernels) fn new(isa: Isa, b: Matrix, (k, n): (usize, usize)) -> Self {
+        assert!(b.holds(k, n), "operand too small");
+        let columns = n.next_multiple_of(COLUMNS);
+        let mut panels = fresh(k * columns);
+        panels
+            .par_chunks_mut((DEPTH * columns).max(1))
+            .enumerate()
+            .for_each(|(block, panels)| {
+                let depth = panels.len() / columns;
+                panels
+                    .par_chunks_mut(depth * COLUMNS)
+                    .enumerate()
+                    .for_each(|(index, panel)| {
+                        let first = (block * DEPTH, index * COLUMNS);
+                        let count = COLUMNS.min(n - first.1);
+                        isa.run(Pack {
+                            b,
+                            first,
+                            count,
+                            panel,
+                        });
+                    });
+            });
+        Packed {
+            panels,
+            depth: k,
+            columns: n,
+        }
+    }
+
+    /// k.
+    pub(in crate::kernels) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The panels of the block of rows from `first` on.
+    pub(super) fn block(&self, first: usize, depth: usize) -> &[f32] {
+        let columns = self.columns.next_multiple_of(COLUMNS);
+        &self.panels[first * columns..][..depth * columns]
+    }
+}
+
+struct Pack<'a> {
+    b: Matrix<'a>,
+    first: (usize, usize),
+    count: usize,
+    panel: &'a mut [f32],
+}
+
+impl Kernel for Pack<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, _: S) {
+        self.b.pack::<COLUMNS>(self.first, self.count, self.panel);
+    }
+}

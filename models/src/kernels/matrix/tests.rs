@@ -1,0 +1,90 @@
+use super::*;
+use crate::kernels::twin::Sampler;
+
+fn numbers(sampler: &mut Sampler, len: usize) -> Vec<f32> {
+    let numbers = sampler.normal(&[len], 1.0);
+    numbers.to_vec1().unwrap()
+}
+
+/// Sums in f64.
+fn slow((m, n, k): (usize, usize, usize), a: Matrix, b: Matrix, y: &[f32]) -> Vec<f32> {
+    let at = |x: Matrix, i, j| f64::from(x.data[i * x.row + j * x.column]);
+    let cell = |cell| {
+        let (i, j) = (cell / n, cell % n);
+        let sum: f64 = (0..k).map(|d| at(a, i, d) * at(b, d, j)).sum();
+        (f64::from(y[cell]) + sum) as f32
+    };
+    (0..m * n).map(cell).collect()
+}
+
+#[test]
+fn products_meet_the_definition() {
+    let mut sampler = Sampler::new(81);
+    for sizes in [
+        (1, 1, 1),
+        (3, 0, 2),
+        (2, 3, 0),
+        (7, 15, 9),
+        (8, 16, 40),
+        (65, 33, 257),
+        (130, 97, 70),
+        (20, 300, 520),
+    ] {
+        let (m, n, k) = sizes;
+        let [a, b, y] = [m * k, k * n, m * n].map(|len| numbers(&mut sampler, len));
+        for (a_turned, b_turned) in [(false, false), (true, false), (false, true)] {
+            let matrix = |data, rows, columns, turned| match turned {
+                true => Matrix::columns(data, rows),
+                false => Matrix::rows(data, columns),
+            };
+            let (a, b) = (matrix(&a, m, k, a_turned), matrix(&b, k, n, b_turned));
+            let expected = [slow(sizes, a, b, &vec![0.0; m * n]), slow(sizes, a, b, &y)];
+            for isa in Isa::all() {
+                let packed = Packed::new(isa, b, (k, n));
+                for accumulate in [false, true] {
+                    let mut plain = y.clone();
+                    multiply(isa, sizes, a, b, &mut plain, accumulate);
+                    let mut other = y.clone();
+                    multiply_packed(isa, m, a, &packed, &mut other, accumulate);
+                    assert_eq!(plain, other, "{isa:?} {sizes:?}");
+                    for (found, expected) in plain.iter().zip(&expected[usize::from(accumulate)]) {
+                        let size = 1.0 + expected.abs() + (k as f32).sqrt();
+                        let error = (found - expected).abs() / size;
+                        assert!(error < 2e-6, "{isa:?} {sizes:?}: {found}, not {expected}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_do_not_depend_on_the_rows_beside_them() {
+    let mut sampler = Sampler::new(82);
+    let (m, n, k) = (150, 45, 300);
+    let [a, b, y] = [m * k, k * n, m * n].map(|len| numbers(&mut sampler, len));
+    for isa in Isa::all() {
+        let product = |rows: usize| {
+            let mut y = y.clone();
+            for (y, a) in y.chunks_mut(rows * n).zip(a.chunks(rows * k)) {
+                let sizes = (y.len() / n, n, k);
+                multiply(isa, sizes, Matrix::rows(a, k), Matrix::rows(&b, n), y, true);
+            }
+            y
+        };
+        assert_eq!(product(m), product(1), "{isa:?}");
+        assert_eq!(product(m), product(37), "{isa:?}");
+    }
+}
+
+#[test]
+fn what_lies_between_rows_is_left_alone() {
+    let isa = Isa::current();
+    let mut y = [7.0; 8];
+    let (a, b) = ([1.0, 2.0], [3.0, 4.0]);
+    let (a, b) = (Matrix::columns(&a, 2), Matrix::rows(&b, 2));
+    multiply_into(isa, (2, 2, 1), a, b, (&mut y, 5), false);
+    assert_eq!(y, [3.0, 4.0, 7.0, 7.0, 7.0, 6.0, 8.0, 7.0]);
+    multiply_into(isa, (2, 2, 0), a, b, (&mut y, 5), false);
+    assert_eq!(y, [0.0, 0.0, 7.0, 7.0, 7.0, 0.0, 0.0, 7.0]);
+}
