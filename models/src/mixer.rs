@@ -8,7 +8,8 @@ use crate::{Result, draws::Draws, parity::Given};
 ///
 /// The block around it adds normalisation, residual and residual dropout.
 pub trait Mixer: Send + Sync {
-    /// Mixes `x` (B, L, D). Padded positions must not influence real ones, unless the model is listed as not masking.
+    /// Mixes `x` (B, L, D). Padded positions must not influence real ones, unless the model is listed as not masking;
+    /// what comes out of them is anything finite.
     ///
     /// # Errors
     /// If a tensor operation fails, or the length is not one that this mixer can take.

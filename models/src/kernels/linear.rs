@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use super::buffers::{chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
 use super::gradients::hand_over;
+use super::idle;
 use super::isa::Isa;
 use super::matrix::{Matrix, Packed, multiply, multiply_packed};
 
@@ -179,16 +180,26 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
         let m = rows.min(m - first);
         let dy = &dy[first * n..][..m * n];
         let (dweight, dbias) = partial.split_at_mut(dweight_len);
-        if let Some(weight) = &packed {
-            multiply_packed(isa, m, Matrix::rows(dy, n), weight, dx, false);
-        }
-        if by_rows_of_x {
-            let x = Matrix::rows(&x[first * k..], k);
-            multiply(isa, (n, k, m), Matrix::columns(dy, n), x, dweight, false);
-        }
-        for dy in dy.chunks_exact(n) {
-            for (total, dy) in dbias.iter_mut().zip(dy) {
-                *total += dy;
+        for (rows, live) in idle::runs(dy, n) {
+            let m = rows.len();
+            let x = &x[(first + rows.start) * k..][..m * k];
+            let dx = &mut dx[rows.start * dx_width..rows.end * dx_width];
+            let dy = &dy[rows.start * n..rows.end * n];
+            if !live {
+                dx.fill(0.0);
+                continue;
+            }
+            if let Some(weight) = &packed {
+                multiply_packed(isa, m, Matrix::rows(dy, n), weight, dx, false);
+            }
+            if by_rows_of_x {
+                let (dy, x) = (Matrix::columns(dy, n), Matrix::rows(x, k));
+                multiply(isa, (n, k, m), dy, x, dweight, true);
+            }
+            for dy in dy.chunks_exact(n) {
+                for (total, dy) in dbias.iter_mut().zip(dy) {
+                    *total += dy;
+                }
             }
         }
     });

@@ -23,6 +23,7 @@ mod embedding;
 mod feed_forward;
 mod gradients;
 mod hash;
+mod idle;
 mod isa;
 mod kernel_attention;
 mod linear;

@@ -8,6 +8,7 @@ use super::drop::{Tile, factors};
 use super::keys::KeyBlock;
 use super::problem::{Head, Problem};
 use crate::kernels::buffers::Target;
+use crate::kernels::idle::all_vanish;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
 use crate::kernels::tile::{
@@ -99,6 +100,13 @@ impl Kernel for BackwardTask<'_> {
         let query_blocks = problem.queries_len.div_ceil(SIDE);
         let per_group = (GROUP_FLOATS / (SIDE * wide)).max(1);
         let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
+        let idle: Vec<bool> = (0..query_blocks)
+            .map(|block| {
+                let (first, end) = (block * SIDE, problem.queries_len.min((block + 1) * SIDE));
+                problem.padding(self.head.example, first..end)
+                    || all_vanish(self.doutput.from(first), end - first)
+            })
+            .collect();
         let mut dqueries = vec![0.0; query_blocks * SIDE * wide];
         let mut queries = Queries::new(width);
         let mut group = Group {
@@ -112,7 +120,8 @@ impl Kernel for BackwardTask<'_> {
         let mut dfactor = 0.0;
         for blocks in self.blocks.chunks(per_group) {
             group.load(&self, blocks);
-            for (index, dqueries) in dqueries.chunks_exact_mut(SIDE * wide).enumerate() {
+            let all = dqueries.chunks_exact_mut(SIDE * wide).enumerate();
+            for (index, dqueries) in all.filter(|(index, _)| !idle[*index]) {
                 let first = index * SIDE;
                 let count = SIDE.min(problem.queries_len - first);
                 let rows = [problem.queries(self.head), self.doutput].map(|rows| rows.from(first));

@@ -11,6 +11,7 @@ use crate::kernels::triple::packed;
 
 /// Attention within a sequence from packed projections (B, L, 3 H E) with scores q·k · scale + factor · bias, for `bias` (H, N, N) with
 /// N at least L and a single number `factor`; yields (B, L, H E).
+/// Blocks of 64 queries that are all padding yield zeros.
 pub fn attention_biased(
     qkv: &Tensor,
     bias: &Tensor,
@@ -24,7 +25,7 @@ pub fn attention_biased(
         let (qkv, bias, factor) = (qkv.shape(), bias.shape(), factor.shape());
         bail!("{NAME}: projections {qkv:?}, bias {bias:?} and factor {factor:?} do not fit");
     }
-    let op = Attention::new(options, batch, (length, length), width / 3)?;
+    let op = Attention::new(options, batch, (length, length), width / 3)?.within();
     let (bias, factor) = (bias.contiguous()?, factor.contiguous()?);
     qkv.contiguous()?.apply_op3(&bias, &factor, Biased(op))
 }

@@ -68,6 +68,11 @@ impl Kernel for ForwardTask<'_> {
         let mut biases = [0.0; SIDE * SIDE];
         for first in (first..first + count).step_by(SIDE) {
             let count = SIDE.min(problem.queries_len - first);
+            // Queries that see no key yield zeros.
+            let seen = match problem.padding(head.example, first..first + count) {
+                true => &[],
+                false => &*blocks,
+            };
             let columns = count.next_multiple_of(PAD);
             let rows = count.next_multiple_of(PANEL);
             let scale = problem.scale * std::f32::consts::LOG2_E;
@@ -82,7 +87,7 @@ impl Kernel for ForwardTask<'_> {
             let packs = key_panels
                 .chunks(SIDE * width)
                 .zip(value_rows.chunks(SIDE * wide));
-            for (block, (key_panels, value_rows)) in blocks.iter().zip(packs) {
+            for (block, (key_panels, value_rows)) in seen.iter().zip(packs) {
                 product::<S, false>(
                     s,
                     Left::panels(key_panels, width),

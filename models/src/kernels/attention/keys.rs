@@ -78,11 +78,11 @@ impl Keys {
     }
 
     /// One bit for each of at most [`SIDE`] keys of `example`: whether it is real.
-    pub(super) fn bits(&self, example: usize, places: &[u32]) -> u64 {
+    pub(super) fn bits(&self, example: usize, places: impl Iterator<Item = usize>) -> u64 {
         let row = self.row(example);
-        let real = |place: u32| row[place as usize / SIDE] >> (place as usize % SIDE) & 1;
-        let bits = places.iter().enumerate();
-        bits.fold(0, |bits, (i, place)| bits | real(*place) << i)
+        let real = |place: usize| row[place / SIDE] >> (place % SIDE) & 1;
+        let bits = places.enumerate();
+        bits.fold(0, |bits, (i, place)| bits | real(place) << i)
     }
 
     fn row(&self, example: usize) -> &[u64] {

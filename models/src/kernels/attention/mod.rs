@@ -46,9 +46,10 @@ pub struct AttentionOptions {
 }
 
 /// Attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
+/// Blocks of 64 queries that are all padding (blocks of a plan, where there are plans) yield zeros.
 pub fn attention_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let (batch, length, width) = qkv.dims3()?;
-    let op = Attention::new(options, batch, (length, length), width / 3)?;
+    let op = Attention::new(options, batch, (length, length), width / 3)?.within();
     if width % 3 != 0 {
         bail!("{NAME}: width {width} is not three times that of the heads");
     }
@@ -75,6 +76,8 @@ struct Attention {
     heads: usize,
     scale: f32,
     real: Keys,
+    /// Whether queries and keys are those of one sequence, so that `real` tells of both.
+    within: bool,
     dropout: Option<AttentionDropout>,
     plans: Option<Plans>,
     /// Base-2 logarithm of the sum of weights of each query, (B, H, Lq).
@@ -110,10 +113,19 @@ impl Attention {
                 .scale
                 .unwrap_or_else(|| ((width / heads) as f64).powf(-0.5)) as f32,
             real: Keys::new(batch, keys, options.mask.as_ref())?,
+            within: false,
             dropout,
             plans,
             sums: OnceLock::new(),
         })
+    }
+
+    /// The same, of a sequence on itself.
+    fn within(self) -> Self {
+        Attention {
+            within: true,
+            ..self
+        }
     }
 
     fn problem<'a>(
@@ -130,6 +142,7 @@ impl Attention {
             scale: self.scale,
             operands,
             real: &self.real,
+            within: self.within,
             dropout: self.dropout.as_ref(),
             plans: self.plans.as_ref(),
             bias: None,

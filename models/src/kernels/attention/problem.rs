@@ -36,6 +36,8 @@ pub(super) struct Problem<'a> {
     pub(super) scale: f32,
     pub(super) operands: [Operand<'a>; 3],
     pub(super) real: &'a Keys,
+    /// Whether queries and keys are those of one sequence.
+    pub(super) within: bool,
     pub(super) dropout: Option<&'a AttentionDropout>,
     /// What each query sees; everything if there are none.
     pub(super) plans: Option<&'a Plans>,
@@ -84,6 +86,11 @@ impl<'a> Problem<'a> {
     pub(super) fn of_head<'b>(&self, target: Target<'b>, length: usize, head: Head) -> Target<'b> {
         let start = target.start + head.example * length * target.stride + head.number * self.width;
         Target { start, ..target }
+    }
+
+    /// Whether at most [`SIDE`] queries are known to be padding.
+    pub(super) fn padding(&self, example: usize, queries: impl Iterator<Item = usize>) -> bool {
+        self.within && self.real.bits(example, queries) == 0
     }
 
     pub(super) fn sum_index(&self, head: Head, query: usize) -> usize {

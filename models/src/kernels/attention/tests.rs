@@ -1,7 +1,7 @@
 use candle_core::{D, DType, Device};
 
 use super::*;
-use crate::kernels::twin::{Sampler, agree};
+use crate::kernels::twin::{Sampler, agree, without_padding};
 
 /// (B, L, H E) to (B, H, L, E)
 fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
@@ -105,7 +105,8 @@ fn packed_attention_meets_its_twin() {
                 |x| attention_packed(&x[0], &options(heads, mask.as_ref())),
                 |x| {
                     let [q, k, v] = thirds(&x[0])?;
-                    composed([&q, &k, &v], heads, mask.as_ref(), None)
+                    let y = composed([&q, &k, &v], heads, mask.as_ref(), None)?;
+                    without_padding(&y, mask.as_ref())
                 },
             );
         }
@@ -155,7 +156,8 @@ fn a_learned_bias_meets_its_twin() {
                     let [q, k, v] = thirds(&x[0])?;
                     let bias = x[1].narrow(1, 0, length)?.narrow(2, 0, length)?;
                     let bias = bias.broadcast_mul(&x[2])?.unsqueeze(0)?;
-                    composed_with([&q, &k, &v], heads, Some(&bias), mask, None)
+                    let y = composed_with([&q, &k, &v], heads, Some(&bias), mask, None)?;
+                    without_padding(&y, mask)
                 },
             );
         }
@@ -191,7 +193,8 @@ fn dropout_meets_its_twin() {
             |x| attention_packed(&x[0], &options),
             |x| {
                 let [q, k, v] = thirds(&x[0])?;
-                composed([&q, &k, &v], heads, Some(&mask), Some(&factors))
+                let y = composed([&q, &k, &v], heads, Some(&mask), Some(&factors))?;
+                without_padding(&y, Some(&mask))
             },
         );
     }

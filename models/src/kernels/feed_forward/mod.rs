@@ -16,6 +16,7 @@ use self::operands::{Normal, Operands, add, affine, sum_rows};
 use super::activation::Activation;
 use super::buffers::{chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
 use super::dropout::Dropout;
+use super::idle::vanishes;
 use super::isa::Isa;
 use super::linear::{LARGEST_PARTIAL, by_rows_of_weight};
 use super::matrix::{Matrix, Packed, multiply, multiply_packed};
@@ -228,6 +229,18 @@ impl FeedForward {
                     first * f..(first + count) * f,
                 );
                 let (x, dy, hidden) = (&x[narrow.clone()], &dy[narrow], &hidden[wide]);
+                if vanishes(dy) {
+                    dx.fill(0.0);
+                    if large {
+                        for all in [&mut *dz_all, &mut *n_all] {
+                            all[start * d..][..count * d].fill(0.0);
+                        }
+                        for all in [&mut *a_all, &mut *dh_all] {
+                            all[start * f..][..count * f].fill(0.0);
+                        }
+                    }
+                    continue;
+                }
                 let (dz, dn) = (&mut dz[..count * d], &mut dn[..count * d]);
                 let (a, da, dh) = (
                     &mut a[..count * f],

@@ -65,8 +65,18 @@ pub(super) struct Positions<'a> {
 }
 
 impl Positions<'_> {
+    /// The same, with every position counted.
+    pub(super) fn all(self) -> Self {
+        Positions { real: None, ..self }
+    }
+
     pub(super) fn is_real(&self, position: usize) -> bool {
         self.real.is_none_or(|real| real[position] != 0.0)
+    }
+
+    /// Whether all of `count` positions from `first` on are padding.
+    pub(super) fn padding(&self, first: usize, count: usize) -> bool {
+        (first..first + count).all(|position| !self.is_real(position))
     }
 }
 

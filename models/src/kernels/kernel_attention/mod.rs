@@ -75,18 +75,19 @@ pub fn kernel_attention(
             v.shape()
         );
     }
-    let op = KernelAttention::new(options, (batch, keys), (features, values))?;
+    let op = KernelAttention::new(options, (batch, keys), (features, values), false)?;
     q.contiguous()?
         .apply_op3(&k.contiguous()?, &v.contiguous()?, Triple(op))
 }
 
 /// Kernel attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
+/// Blocks of 64 positions that are all padding yield zeros.
 pub fn kernel_attention_packed(qkv: &Tensor, options: &KernelAttentionOptions) -> Result<Tensor> {
     let (batch, length, width) = qkv.dims3()?;
     if width % 3 != 0 {
         bail!("{NAME}: width {width} is not three times that of the heads");
     }
-    let op = KernelAttention::new(options, (batch, length), (width / 3, width / 3))?;
+    let op = KernelAttention::new(options, (batch, length), (width / 3, width / 3), true)?;
     qkv.contiguous()?.apply_op1(Triple(op))
 }
 
@@ -104,6 +105,8 @@ struct KernelAttention {
     guard: f32,
     /// (B, Lk), not zero for a real key.
     real: Option<Vec<f32>>,
+    /// Whether queries and keys are those of one sequence, so that `real` tells of both.
+    within: bool,
     /// S and z of each head, and the shift of its keys where the map has one.
     states: OnceLock<(Vec<f32>, Vec<f32>)>,
 }
@@ -114,6 +117,7 @@ impl KernelAttention {
         options: &KernelAttentionOptions,
         (batch, keys): (usize, usize),
         (features, values): (usize, usize),
+        within: bool,
     ) -> Result<Self> {
         let heads = options.heads;
         if heads == 0 || features * values == 0 || features % heads + values % heads != 0 {
@@ -154,6 +158,7 @@ impl KernelAttention {
             map,
             guard: options.guard as f32,
             real,
+            within,
             states: OnceLock::new(),
         })
     }

@@ -6,6 +6,7 @@
 
 use super::blocks::{Block, Positions, Sizes, State, add_scaled, dot};
 use super::features::Features;
+use crate::kernels::idle::all_vanish;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::tile::{Left, PANEL, Rows, SIDE, padded, product};
 
@@ -37,6 +38,9 @@ impl<F: Features> Kernel for Gather<'_, F> {
         let (mut features, mut block) = (Block::new(sizes.features), Block::new(sizes.values));
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
+            if keys.padding(first, count) {
+                continue;
+            }
             map.fill(s, keys, first, count, &mut features);
             features.pack_columns(count);
             block.load(values, first, count);
@@ -72,7 +76,7 @@ pub(super) struct Attend<'a, F, O> {
     pub(super) sizes: Sizes,
     pub(super) guard: f32,
     pub(super) state: State<'a>,
-    pub(super) queries: Rows<'a>,
+    pub(super) queries: Positions<'a>,
     pub(super) range: (usize, usize),
     pub(super) out: O,
 }
@@ -83,16 +87,17 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F,
     #[inline(always)]
     fn run<S: Lanes>(mut self, s: S) {
         let wide = padded(self.sizes.values);
-        let queries = Positions {
-            rows: self.queries,
-            real: None,
-        };
+        let queries = self.queries;
         let mut features = Block::new(self.sizes.features);
         let mut sums = vec![0.0; SIDE * wide];
         let (start, end) = self.range;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
-            self.map.fill(s, queries, first, count, &mut features);
+            if queries.padding(first, count) {
+                (first..first + count).for_each(|position| (self.out)(position).fill(0.0));
+                continue;
+            }
+            self.map.fill(s, queries.all(), first, count, &mut features);
             features.pack_panels(count);
             product::<S, false>(
                 s,
@@ -117,7 +122,7 @@ pub(super) struct QueryGradient<'a, F, O> {
     pub(super) sizes: Sizes,
     pub(super) guard: f32,
     pub(super) state: State<'a>,
-    pub(super) queries: Rows<'a>,
+    pub(super) queries: Positions<'a>,
     pub(super) output: Rows<'a>,
     pub(super) doutput: Rows<'a>,
     pub(super) range: (usize, usize),
@@ -137,16 +142,18 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
         let (wide, features_wide) = (padded(e), padded(m));
         let (dmatrix, dtotal) = self.dstate.split_at_mut(self.sizes.matrix());
         let transposed = self.state.transposed();
-        let queries = Positions {
-            rows: self.queries,
-            real: None,
-        };
+        let queries = self.queries;
         let (mut features, mut block) = (Block::new(m), Block::new(e));
         let mut gradients = vec![0.0; SIDE * features_wide];
         let mut shares = [0.0; SIDE];
         let (start, end) = self.range;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
+            if queries.padding(first, count) || all_vanish(self.doutput.from(first), count) {
+                (first..first + count).for_each(|position| (self.out)(position).fill(0.0));
+                continue;
+            }
+            let queries = queries.all();
             self.map.fill(s, queries, first, count, &mut features);
             features.pack_columns(count);
             block.load(self.doutput, first, count);
@@ -215,6 +222,13 @@ where
         let (start, end) = self.range;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
+            if self.keys.padding(first, count) {
+                for position in first..first + count {
+                    (self.dkeys)(position).fill(0.0);
+                    (self.dvalues)(position).fill(0.0);
+                }
+                continue;
+            }
             let rows = count.next_multiple_of(PANEL);
             self.map.fill(s, self.keys, first, count, &mut features);
             features.pack_panels(count);

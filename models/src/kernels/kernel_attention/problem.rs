@@ -72,11 +72,23 @@ impl Problem<'_> {
     }
 
     fn keys(&self, part: Part) -> Positions<'_> {
-        let real = self.op.real.as_ref();
         Positions {
             rows: self.rows(self.k, self.keys_len, self.inputs, part),
-            real: real.map(|real| &real[part.example * self.keys_len..][..self.keys_len]),
+            real: self.real(part),
         }
+    }
+
+    fn queries(&self, part: Part) -> Positions<'_> {
+        Positions {
+            rows: self.rows(self.q, self.queries_len, self.inputs, part),
+            real: self.real(part).filter(|_| self.op.within),
+        }
+    }
+
+    /// The mask of the keys of `part`'s example.
+    fn real(&self, part: Part) -> Option<&[f32]> {
+        let real = self.op.real.as_ref()?;
+        Some(&real[part.example * self.keys_len..][..self.keys_len])
     }
 
     fn state<'b>(&self, states: &'b [f32], part: Part) -> State<'b> {
@@ -148,7 +160,7 @@ impl Problem<'_> {
                     sizes: self.sizes,
                     guard: self.op.guard,
                     state: self.state(&states, part),
-                    queries: self.rows(self.q, self.queries_len, self.inputs, part),
+                    queries: self.queries(part),
                     range: part.range,
                     out: Self::writer(target, part, self.queries_len, values),
                 });
@@ -174,7 +186,7 @@ impl Problem<'_> {
                 sizes: self.sizes,
                 guard: self.op.guard,
                 state: self.state(states, part),
-                queries: self.rows(self.q, self.queries_len, self.inputs, part),
+                queries: self.queries(part),
                 output: self.rows(output, self.queries_len, values, part),
                 doutput: self.rows(doutput, self.queries_len, values, part),
                 range: part.range,

@@ -5,8 +5,9 @@ use std::ops::Range;
 use super::super::backward::{KeyTile, Queries, Tiles, deltas};
 use super::super::problem::{Head, Problem};
 use super::plan::Plan;
-use super::{alter, drawn};
+use super::{alter, drawn, indices};
 use crate::kernels::buffers::Target;
+use crate::kernels::idle::all_vanish;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::tile::{PAD, Rows, SIDE, pack_panels, pack_rows, padded};
 
@@ -43,6 +44,9 @@ impl Kernel for BackwardTask<'_> {
             let count = places.len();
             let columns = count.next_multiple_of(PAD);
             let rows = [problem.queries(head), self.doutput].map(|rows| rows.at(places));
+            if problem.padding(head.example, indices(places)) || all_vanish(rows[1], count) {
+                continue;
+            }
             queries.load(rows, count, problem.scale, |i| {
                 let place = places[i] as usize;
                 (self.sums[place], deltas[place])
@@ -138,7 +142,7 @@ impl<'a> Keys<'a> {
                 pack_panels(keys, count, &mut self.key_panels[narrow.clone()]);
                 pack_rows(keys, count, 1.0, &mut self.key_rows[wide.clone()]);
                 pack_panels(values, count, &mut self.value_panels[narrow.clone()]);
-                let bits = problem.real.bits(head.example, places);
+                let bits = problem.real.bits(head.example, indices(places));
                 self.held[slot] = Some((block, bits));
                 bits
             }

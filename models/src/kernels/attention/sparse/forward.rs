@@ -6,7 +6,7 @@ use super::super::drop::factors;
 use super::super::forward::{Running, close, hide_keys};
 use super::super::problem::{Head, Problem};
 use super::plan::Plan;
-use super::{alter, drawn};
+use super::{alter, drawn, indices};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::tile::{
@@ -46,6 +46,9 @@ impl Kernel for ForwardTask<'_> {
         for block in &plan.query_blocks()[self.blocks.clone()] {
             let places = plan.query_places(block);
             let count = places.len();
+            if problem.padding(head.example, indices(places)) {
+                continue;
+            }
             let columns = count.next_multiple_of(PAD);
             let scale = problem.scale * std::f32::consts::LOG2_E;
             let rows = problem.queries(head).at(places);
@@ -198,7 +201,7 @@ impl<'a> Keys<'a> {
         pack_panels(problem.keys(head).at(places), count, key_panels);
         let value_rows = &mut self.value_rows[first * wide..][..self.rows * wide];
         pack_rows(problem.values(head).at(places), count, 1.0, value_rows);
-        let bits = problem.real.bits(head.example, places);
+        let bits = problem.real.bits(head.example, indices(places));
         self.held[slot] = Some((block, bits));
         bits
     }

@@ -96,6 +96,11 @@ fn drawn<'a>(
     }
 }
 
+/// Positions as indices.
+fn indices(places: &[u32]) -> impl Iterator<Item = usize> {
+    places.iter().map(|place| *place as usize)
+}
+
 /// Hides what a tile's sights leave out, and adds the bias to odd scores (keys, queries).
 #[inline(always)]
 fn alter<S: Lanes>(

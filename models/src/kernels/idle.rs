@@ -1,0 +1,62 @@
+//! Rows whose gradient is zero in every element, as that of padding is in every layer: whatever they would add to other
+//! gradients is zero too, and nothing is computed for them.
+
+use std::ops::Range;
+
+use super::tile::{SIDE, Source};
+
+/// Whether every element is zero.
+pub(super) fn vanishes(row: &[f32]) -> bool {
+    // Whole chunks, so that the test runs in registers; the sign of a zero is shifted out.
+    let chunk = |chunk: &[f32]| chunk.iter().fold(0, |bits, x| bits | (x.to_bits() << 1)) == 0;
+    row.chunks(SIDE).all(chunk)
+}
+
+/// Whether `count` rows vanish.
+pub(super) fn all_vanish(rows: impl Source, count: usize) -> bool {
+    (0..count).all(|i| vanishes(rows.row(i)))
+}
+
+/// All rows of `rows`, each `width` long, as runs of whole blocks of [`SIDE`] rows that vanish (false) or do not (true).
+pub(super) fn runs(rows: &[f32], width: usize) -> impl Iterator<Item = (Range<usize>, bool)> {
+    let count = rows.len() / width;
+    let live = move |first: usize| {
+        let end = (first + SIDE).min(count);
+        !vanishes(&rows[first * width..end * width])
+    };
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        if start >= count {
+            return None;
+        }
+        let (first, kind) = (start, live(start));
+        while start < count && live(start) == kind {
+            start += SIDE;
+        }
+        Some((first..start.min(count), kind))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_cover_all_rows_and_tell_those_that_vanish() {
+        let width = 3;
+        let mut rows = vec![0.0; 300 * width];
+        rows[70 * width + 2] = 1e-40;
+        rows[128 * width] = -2.0;
+        rows[299 * width + 1] = f32::NAN;
+        rows[200 * width] = -0.0;
+        let all: Vec<_> = runs(&rows, width).collect();
+        let wanted = [
+            (0..64, false),
+            (64..192, true),
+            (192..256, false),
+            (256..300, true),
+        ];
+        assert_eq!(all, wanted);
+        assert_eq!(runs(&[], width).count(), 0);
+    }
+}
