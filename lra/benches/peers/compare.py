@@ -1,11 +1,15 @@
 """Training steps of lra beside those of its peers, in turn, as a Markdown table.
 
     python compare.py --lra ../../../target/release/lra --lengths 1024,2048 --out peers.md
+    python compare.py --listops data --seconds 20
 
 In every round lra runs its steps in a process of its own (`lra bench`), then the peer's process, which has been waiting,
 runs its own. A ratio is lra's median step over the peer's in the same round; the table has the median of the rounds and,
 in brackets, the least and the largest. Times are of forward pass, loss, backward pass and AdamW. Memory is the most that
 was in use at once: of lra all live heap bytes, of a peer what its process took beyond Python, PyTorch and its packages.
+
+With `--listops` both sides train on the real task by the `nystromformer` recipe, with padding, masks and dropout: lra by
+`lra run`, which is stopped when it has made its steps, the peer on batches of the same training split.
 """
 
 import argparse
@@ -13,20 +17,24 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
-from mixers import PEERS
+from mixers import MASKED, PEERS
 
 HERE = pathlib.Path(__file__).parent
 # What both sides build: layers, width, heads, feed-forward width, examples per step.
 SIZES = {
     "small": {"layers": 2, "dim": 64, "heads": 2, "mlp": 128, "batch": 8},
-    "listops": {"layers": 2, "dim": 64, "heads": 2, "mlp": 128, "batch": 32},
     "paper": {"layers": 6, "dim": 512, "heads": 8, "mlp": 2048, "batch": 1},
 }
+# The same of the recipe, which trains on sequences of up to 2,000 tokens.
+RECIPE = {"layers": 2, "dim": 64, "heads": 2, "mlp": 128, "batch": 32, "dropout": 0.1, "vocabulary": 16, "classes": 10}
+RECIPE_LENGTH = 2000
 HEAD = 128
 
 
@@ -57,6 +65,30 @@ def ours(arguments, model, length, sizes):
     return cell["rounds"][0]
 
 
+def ours_on_listops(arguments, model):
+    """Steps of `lra run`, once those have taken their seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [arguments.lra, "run", "--task", "listops", "--recipe", "nystromformer", "--model", model]
+        command += ["--data", arguments.listops, "--out", folder, "--threads", str(arguments.threads)]
+        with tempfile.TemporaryFile("w+") as errors:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+            while process.poll() is None:
+                time.sleep(1)
+                rounds = [
+                    json.loads(line)
+                    for path in pathlib.Path(folder).glob("*/timings.jsonl")
+                    for line in path.read_text(encoding="utf-8").splitlines(True)
+                    if line.endswith("\n")
+                ]
+                seconds = [second for one in rounds for second in one["steps"]]
+                if sum(seconds) >= arguments.seconds:
+                    process.send_signal(signal.SIGINT)
+                    process.wait()
+                    return {"seconds": seconds, "peak_bytes": rounds[-1]["peak_bytes"]}
+            errors.seek(0)
+            raise RuntimeError(errors.read().strip())
+
+
 class Peer:
     """A peer's process, ready to run its steps."""
 
@@ -64,6 +96,8 @@ class Peer:
         command = [sys.executable, str(HERE / "worker.py"), "--model", model, "--peer", peer]
         command += ["--length", str(length), "--head", str(HEAD)]
         command += ["--seconds", str(arguments.seconds), "--threads", str(arguments.threads)]
+        if arguments.listops:
+            command += ["--split", str(training_split(arguments.listops))]
         for key, value in sizes.items():
             command += [f"--{key}", str(value)]
         self.errors = tempfile.TemporaryFile("w+")
@@ -92,13 +126,25 @@ class Peer:
         self.process.wait()
 
 
+def training_split(data):
+    """The file that `lra data make listops` has written under this data directory."""
+    for path in pathlib.Path(data).glob("store/listops-generated-*/manifest.json"):
+        options = json.loads(path.read_text(encoding="utf-8"))["options"]
+        if (options["train"], options["max_length"]) == (96000, RECIPE_LENGTH):
+            return path.with_name("train.safetensors")
+    raise SystemExit(f"no ListOps of the published size under {data}: build it by `lra data make listops`")
+
+
 def cell(arguments, model, peer, length, sizes):
     """Rounds of both sides: ((step in seconds, bytes) of lra, the same of the peer) each."""
     process = Peer(arguments, model, peer, length, sizes)
     try:
         rounds = []
         for _ in range(arguments.rounds):
-            pair = ours(arguments, model, length, sizes), process.round()
+            if arguments.listops:
+                pair = ours_on_listops(arguments, model), process.round()
+            else:
+                pair = ours(arguments, model, length, sizes), process.round()
             rounds.append([(statistics.median(one["seconds"]), one["peak_bytes"]) for one in pair])
         return rounds
     finally:
@@ -130,27 +176,33 @@ def main():
     parser.add_argument("--lra", default=str(HERE / "../../../target/release/lra"))
     parser.add_argument("--lengths", default="1024,2048,4096")
     parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument(
+        "--listops", metavar="DATA", help="lra's data directory: train on real ListOps by the nystromformer recipe instead"
+    )
     parser.add_argument("--models", default="", help="only these, by lra's names")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="per round and side")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--out", help="file for the table [default: standard output only]")
     arguments = parser.parse_args()
-    sizes = SIZES[arguments.size]
+    sizes, lengths = SIZES[arguments.size], map(int, arguments.lengths.split(","))
     wanted = [name for name in arguments.models.split(",") if name]
+    if arguments.listops:
+        sizes, lengths, wanted = RECIPE, [RECIPE_LENGTH], wanted or MASKED
 
     import torch
 
     shape = ", ".join(f"{key} {value}" for key, value in sizes.items())
+    data = " on real ListOps" if arguments.listops else ""
     lines = [
-        f"lra / peer: {shape}, {arguments.threads} threads, {processor()}, torch {torch.__version__},"
+        f"lra / peer{data}: {shape}, {arguments.threads} threads, {processor()}, torch {torch.__version__},"
         f" {arguments.rounds} rounds. Below 1 lra takes less.",
         "",
         "| model | peer | length | lra ms | peer ms | time ratio | lra MB | peer MB | memory ratio |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     print("\n".join(lines), flush=True)
-    for length in map(int, arguments.lengths.split(",")):
+    for length in lengths:
         for model, peer in PEERS:
             if wanted and model not in wanted:
                 continue

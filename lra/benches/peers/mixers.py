@@ -1,6 +1,7 @@
 """The peers: each maps (B, L, D) to (B, L, D), with projections, at the sizes that lra's defaults have.
 
-A peer is a class built from a `Sizes`. Packages are used as published; where there is none, plain eager PyTorch.
+A peer is a class built from a `Sizes`. Packages are used as published; where there is none, plain eager PyTorch. Those that
+are set beside lra on padded sequences take a mask (B, L), true where a token is real.
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ class Sizes:
     dim: int
     heads: int
     length: int
+    dropout: float = 0.0
 
     @property
     def width(self):
@@ -31,21 +33,22 @@ class Heads(nn.Module):
         self.qkv = nn.Linear(sizes.dim, 3 * sizes.dim, bias=False)
         self.output = nn.Linear(sizes.dim, sizes.dim, bias=False)
 
-    def forward(self, x):
+    def forward(self, x, **mask):
         batch, length, dim = x.shape
         q, k, v = (
             part.view(batch, length, self.sizes.heads, self.sizes.width).transpose(1, 2)
             for part in self.qkv(x).chunk(3, dim=-1)
         )
-        y = self.attend(q, k, v)
+        y = self.attend(q, k, v, **mask)
         return self.output(y.transpose(1, 2).reshape(batch, length, dim))
 
 
 class Transformer(Heads):
     """Scaled dot product attention of PyTorch, which is fused."""
 
-    def attend(self, q, k, v):
-        return F.scaled_dot_product_attention(q, k, v)
+    def attend(self, q, k, v, mask=None):
+        keys = None if mask is None else mask[:, None, None, :]
+        return F.scaled_dot_product_attention(q, k, v, keys, self.sizes.dropout)
 
 
 class Materialised(Heads):
@@ -59,8 +62,10 @@ class Materialised(Heads):
 class Linear(Heads):
     """elu + 1 features (arXiv 2006.16236), eager."""
 
-    def attend(self, q, k, v):
+    def attend(self, q, k, v, mask=None):
         q, k = F.elu(q) + 1, F.elu(k) + 1
+        if mask is not None:
+            k = k * mask[:, None, :, None]
         sums = k.transpose(2, 3) @ v
         totals = k.sum(2, keepdim=True)
         return (q @ sums) / ((q * totals).sum(3, keepdim=True) + 1e-6)
@@ -145,8 +150,8 @@ class Performer(nn.Module):
             sizes.dim, heads=sizes.heads, dim_head=sizes.width, causal=False, nb_features=features
         )
 
-    def forward(self, x):
-        return self.attention(x)
+    def forward(self, x, mask=None):
+        return self.attention(x, mask=mask)
 
 
 class Linformer(nn.Module):
@@ -286,3 +291,6 @@ PEERS = {
     ("linear", "PyTorch eager"): (Linear, False),
     ("performer", "performer-pytorch"): (Performer, False),
 }
+
+# Models whose peers take masks.
+MASKED = ["transformer", "linear", "performer"]

@@ -4,6 +4,7 @@ ends it. Prints one JSON line per round: seconds of each step, and the most memo
 
 import argparse
 import json
+import pathlib
 import sys
 import time
 
@@ -21,12 +22,16 @@ class Block(nn.Module):
         self.mixer = mixer(sizes)
         self.feed_norm = nn.LayerNorm(sizes.dim, eps=1e-6)
         self.feed = nn.Sequential(
-            nn.Linear(sizes.dim, hidden), nn.GELU(approximate="tanh"), nn.Linear(hidden, sizes.dim)
+            nn.Linear(sizes.dim, hidden),
+            nn.GELU(approximate="tanh"),
+            nn.Dropout(sizes.dropout),
+            nn.Linear(hidden, sizes.dim),
         )
+        self.drop = nn.Dropout(sizes.dropout)
 
-    def forward(self, x):
-        x = x + self.mixer(self.mixer_norm(x))
-        return x + self.feed(self.feed_norm(x))
+    def forward(self, x, **mask):
+        x = x + self.drop(self.mixer(self.mixer_norm(x), **mask))
+        return x + self.drop(self.feed(self.feed_norm(x)))
 
 
 class Classifier(nn.Module):
@@ -37,13 +42,45 @@ class Classifier(nn.Module):
         self.tokens = nn.Embedding(arguments.vocabulary, sizes.dim)
         self.positions = nn.Parameter(0.02 * torch.randn(sizes.length, sizes.dim))
         blocks = [Block(mixer, sizes, arguments.mlp) for _ in range(arguments.layers)]
-        self.blocks = nn.Sequential(*blocks, nn.LayerNorm(sizes.dim, eps=1e-6))
+        self.drop = nn.Dropout(sizes.dropout)
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = nn.LayerNorm(sizes.dim, eps=1e-6)
         head = [nn.Linear(sizes.dim, arguments.head), nn.ReLU()]
         self.head = nn.Sequential(*head, nn.Linear(arguments.head, arguments.classes))
 
-    def forward(self, ids):
-        x = self.tokens(ids) + self.positions
-        return self.head(self.blocks(x).mean(1))
+    def forward(self, ids, **mask):
+        x = self.drop(self.tokens(ids) + self.positions)
+        for block in self.blocks:
+            x = block(x, **mask)
+        x = self.norm(x)
+        if mask:
+            weights = mask["mask"] / mask["mask"].sum(1, keepdim=True)
+            return self.head((x * weights[..., None]).sum(1))
+        return self.head(x.mean(1))
+
+
+def random_batches(arguments):
+    """The same batch of random tokens again and again: a step costs the same whatever is learned."""
+    ids = torch.randint(arguments.vocabulary, (arguments.batch, arguments.length))
+    labels = torch.randint(arguments.classes, (arguments.batch,))
+    while True:
+        yield ids, {}, labels
+
+
+def batches_of(split, arguments):
+    """Batches of a split of lra's data: ids (0 is padding), masks, labels."""
+    from safetensors.numpy import load_file
+
+    rows = load_file(split)
+    tokens, offsets, labels = rows["tokens"], rows["offsets"].astype("int64"), rows["labels"]
+    for first in range(0, len(labels) - arguments.batch, arguments.batch):
+        ids = torch.zeros(arguments.batch, arguments.length, dtype=torch.long)
+        for place in range(arguments.batch):
+            start, end = offsets[first + place : first + place + 2]
+            row = torch.from_numpy(tokens[start:end].astype("int64"))[: arguments.length]
+            ids[place, : len(row)] = row + 1
+        of_batch = torch.from_numpy(labels[first : first + arguments.batch].astype("int64"))
+        yield ids, {"mask": ids > 0}, of_batch
 
 
 def kilobytes(name):
@@ -68,15 +105,17 @@ def main():
         ("threads", 2),
     ]:
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--split", type=pathlib.Path, help="train on this file of lra's data")
     parser.add_argument("--seconds", type=float, default=1.0)
     arguments = parser.parse_args()
 
     torch.manual_seed(0)
     torch.set_num_threads(arguments.threads)
     mixer, compiled = PEERS[arguments.model, arguments.peer]
-    sizes = Sizes(arguments.dim, arguments.heads, arguments.length)
-    ids = torch.randint(arguments.vocabulary, (arguments.batch, arguments.length))
-    labels = torch.randint(arguments.classes, (arguments.batch,))
+    sizes = Sizes(arguments.dim, arguments.heads, arguments.length, arguments.dropout)
+    split = arguments.split
+    batches = batches_of(split, arguments) if split else random_batches(arguments)
     mixer(sizes)  # imports its package, which is not the model's memory
     base = kilobytes("VmRSS")
     model = Classifier(mixer, sizes, arguments)
@@ -84,9 +123,10 @@ def main():
     run = torch.compile(model) if compiled else model
 
     def step():
+        ids, mask, labels = next(batches)
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(run(ids), labels).backward()
+        F.cross_entropy(run(ids, **mask), labels).backward()
         optimizer.step()
         return time.perf_counter() - start
 
