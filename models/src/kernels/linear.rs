@@ -221,22 +221,29 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
     Ok((dx, dweight, dbias))
 }
 
-/// dW of a large weight, a strip of its rows per task.
+/// dW of a large weight, a strip of its rows per task, from one run of rows after the other that have a gradient.
 pub(super) fn by_rows_of_weight(
     isa: Isa,
     x: &[f32],
     dy: &[f32],
     (m, n, k): (usize, usize, usize),
 ) -> Vec<f32> {
+    let live = idle::runs(&dy[..m * n], n).filter(|(_, live)| *live);
+    let live: Vec<_> = live.map(|(rows, _)| rows).collect();
+    if live.is_empty() {
+        return vec![0.0; n * k];
+    }
     let mut dweight = fresh(n * k);
-    let x = Packed::new(isa, Matrix::rows(x, k), (m, k));
-    dweight
-        .par_chunks_mut(STRIP * k)
-        .enumerate()
-        .for_each(|(i, strip)| {
+    for (index, rows) in live.into_iter().enumerate() {
+        let x = Matrix::rows(&x[rows.start * k..], k);
+        let x = Packed::new(isa, x, (rows.len(), k));
+        let dy = &dy[rows.start * n..rows.end * n];
+        let strips = dweight.par_chunks_mut(STRIP * k).enumerate();
+        strips.for_each(|(i, strip)| {
             let dy = Matrix::columns(&dy[i * STRIP..], n);
-            multiply_packed(isa, strip.len() / k, dy, &x, strip, false);
+            multiply_packed(isa, strip.len() / k, dy, &x, strip, index > 0);
         });
+    }
     dweight
 }
 

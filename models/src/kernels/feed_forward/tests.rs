@@ -50,8 +50,11 @@ fn feed_forward_meets_its_twin() {
         ),
         (vec![1, 300, 33], 20, true, false, Activation::GeluTanh),
         (vec![9, 4], 6, false, false, Activation::GeluErf),
+        // With whole tiles that have no gradient.
+        (vec![2, 512, 6], 8, true, true, Activation::GeluTanh),
         // Beyond what is summed from partials.
         (vec![2, 3, 180], 400, true, true, Activation::GeluTanh),
+        (vec![2, 512, 180], 400, true, false, Activation::GeluTanh),
     ];
     for (shape, inner, norm, residual, activation) in forms {
         let width = shape[shape.len() - 1];
