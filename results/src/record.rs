@@ -289,9 +289,10 @@ pub struct Speed {
     /// Tokens per second at the median, padding included.
     #[serde(deserialize_with = "number")]
     pub tokens_per_second: f64,
-    /// Floating point operations of one step by formula; a multiply-add counts as two.
+    /// Floating point operations of one step by formula, padding included; a multiply-add counts as two.
     pub flops_per_step: u64,
-    /// `flops_per_step` times the median steps per second.
+    /// `flops_per_step` times the median steps per second. Kernels pass over padding, so on padded data this can be more than
+    /// the device can do.
     #[serde(deserialize_with = "number")]
     pub achieved_flops_per_second: f64,
     /// Steps that were timed.

@@ -128,7 +128,7 @@ fn speed(record: &Record) -> String {
     let (flops, flops_prefix) = scaled(speed.achieved_flops_per_second);
     let words = format!(
         "p10 {}, p90 {} over {} steps; {examples}{examples_prefix} examples/s, \
-         {tokens}{tokens_prefix} tokens/s, {flops} {flops_prefix}FLOP/s; the harness takes {} %",
+         {tokens}{tokens_prefix} tokens/s, {flops} {flops_prefix}FLOP/s, padding counted; the harness takes {} %",
         short(steps.p10),
         short(steps.p90),
         grouped(speed.timed_steps),
