@@ -67,11 +67,8 @@ def random_batches(arguments):
         yield ids, {}, labels
 
 
-def batches_of(split, arguments):
+def batches_of(rows, arguments):
     """Batches of a split of lra's data: ids (0 is padding), masks, labels."""
-    from safetensors.numpy import load_file
-
-    rows = load_file(split)
     tokens, offsets, labels = rows["tokens"], rows["offsets"].astype("int64"), rows["labels"]
     for first in range(0, len(labels) - arguments.batch, arguments.batch):
         ids = torch.zeros(arguments.batch, arguments.length, dtype=torch.long)
@@ -114,9 +111,12 @@ def main():
     torch.set_num_threads(arguments.threads)
     mixer, compiled = PEERS[arguments.model, arguments.peer]
     sizes = Sizes(arguments.dim, arguments.heads, arguments.length, arguments.dropout)
-    split = arguments.split
-    batches = batches_of(split, arguments) if split else random_batches(arguments)
-    mixer(sizes)  # imports its package, which is not the model's memory
+    batches = random_batches(arguments)
+    if arguments.split:
+        from safetensors.numpy import load_file
+
+        batches = batches_of(load_file(arguments.split), arguments)
+    mixer(sizes)  # imports its package, which like the data is not the model's memory
     base = kilobytes("VmRSS")
     model = Classifier(mixer, sizes, arguments)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
