@@ -183,27 +183,33 @@ fn packed_projections_and_dropout_meet_their_twin() {
     let mut sampler = Sampler::new(32);
     let (batch, length, heads, width) = (2, 100, 2, 8);
     let stream = crate::Draws::new(5, 6, 7).per_example(crate::draws::StreamKey::new("drop"));
-    for revisits in [false, true] {
+    let mask = holes(&mut sampler, batch, length);
+    for (revisits, mask) in [
+        (false, None),
+        (true, None),
+        (false, Some(&mask)),
+        (true, Some(&mask)),
+    ] {
         let drawn = [(); 2].map(|()| draw(&mut sampler, (length, length), revisits));
         let x = [sampler.normal(&[batch, length, 3 * heads * width], 1.0)];
         let dropout = AttentionDropout::new(&stream, batch, 0.3);
         let options = AttentionOptions {
             dropout: Some(dropout.clone()),
-            ..options(heads, &drawn, None)
+            ..options(heads, &drawn, mask)
+        };
+        // What comes out of padding is nobody's business.
+        let real = |y: &Tensor| match mask {
+            None => Ok(y.clone()),
+            Some(mask) => y.broadcast_mul(&mask.unsqueeze(2)?.to_dtype(y.dtype())?),
         };
         agree(
             "sparse attention with dropout",
             &x,
-            |x| attention_packed(&x[0], &options),
+            |x| real(&attention_packed(&x[0], &options)?),
             |x| {
                 let part = |i| x[0].narrow(2, i * heads * width, heads * width);
-                composed(
-                    [&part(0)?, &part(1)?, &part(2)?],
-                    &drawn,
-                    heads,
-                    None,
-                    Some(&dropout),
-                )
+                let parts = [&part(0)?, &part(1)?, &part(2)?];
+                real(&composed(parts, &drawn, heads, mask, Some(&dropout))?)
             },
         );
     }
