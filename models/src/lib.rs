@@ -31,6 +31,7 @@ pub mod layers;
 pub mod loss;
 pub mod mixer;
 pub mod mixers;
+pub mod ops;
 pub mod options;
 pub mod oracle;
 pub mod params;

@@ -21,6 +21,7 @@ mod cross_entropy;
 mod dropout;
 mod embedding;
 mod feed_forward;
+mod gather;
 mod gradients;
 mod hash;
 mod idle;
@@ -37,7 +38,7 @@ mod tied;
 mod tile;
 mod triple;
 #[cfg(test)]
-mod twin;
+pub(crate) mod twin;
 mod unit;
 
 pub use activation::{Activation, activate};
@@ -51,6 +52,7 @@ pub use cross_entropy::cross_entropy;
 pub use dropout::{add_dropped, dropout};
 pub use embedding::embed;
 pub use feed_forward::{FeedForwardOptions, Normalised, feed_forward};
+pub(crate) use gather::{add_rows, take_rows};
 pub use gradients::backward;
 pub use hash::hash;
 pub use kernel_attention::{

@@ -6,26 +6,26 @@ use super::isa::Isa;
 use super::tile::SIDE;
 
 /// Reproducible test inputs (SplitMix64).
-pub(super) struct Sampler(u64);
+pub(crate) struct Sampler(u64);
 
 impl Sampler {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Sampler(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    pub(super) fn bits(&mut self) -> u64 {
+    pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
 
-    pub(super) fn uniform(&mut self) -> f64 {
+    pub(crate) fn uniform(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Roughly normal numbers with this deviation.
-    pub(super) fn normal(&mut self, shape: &[usize], deviation: f64) -> Tensor {
+    pub(crate) fn normal(&mut self, shape: &[usize], deviation: f64) -> Tensor {
         let len = shape.iter().product();
         let one =
             |_| (((0..6).map(|_| self.uniform()).sum::<f64>() - 3.0) * 1.414 * deviation) as f32;
@@ -86,7 +86,7 @@ pub(super) fn without_padding(y: &Tensor, mask: Option<&Tensor>) -> Result<Tenso
 
 /// Asserts that `fused` agrees with `composed` (run in f64): outputs to 1e-5 and gradients to 1e-4 of the
 /// largest entry, on every instruction set; and bit for bit with itself on one, two and three threads.
-pub(super) fn agree(
+pub(crate) fn agree(
     what: &str,
     inputs: &[Tensor],
     fused: impl Fn(&[Tensor]) -> Result<Tensor> + Sync,

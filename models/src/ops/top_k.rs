@@ -1,0 +1,197 @@
+//! The k largest or smallest elements along the last axis, ties in order of their index on every device.
+
+use candle_core::{D, DType, Tensor, WithDType};
+use rayon::prelude::*;
+
+use super::{check, take};
+use crate::{Error, Result};
+
+/// Which end of the order [`top_k`] takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The largest elements, in descending order.
+    Largest,
+    /// The smallest elements, in ascending order.
+    Smallest,
+}
+
+/// The `k` first elements of x (..., N) in this order: values (..., k), and their indices (..., k) as u32.
+///
+/// Equal elements come in order of their index, where candle's own sort leaves their order open, and NaN counts as larger
+/// than every number, as in PyTorch. The choice is made on the host, so that it is the same everywhere; a tensor on
+/// another device is copied to it. Values are part of the graph (their gradient goes to the elements chosen), the
+/// choice itself is not.
+///
+/// O(N + k log k) time for each row.
+///
+/// # Errors
+/// If k is 0 or larger than N, if N does not fit a u32, or for a type without exact order here (i64).
+pub fn top_k(x: &Tensor, k: usize, order: Order) -> Result<(Tensor, Tensor)> {
+    let width = x.dim(D::Minus1)?;
+    check(
+        (1..=width).contains(&k) && u32::try_from(width).is_ok(),
+        "top-k",
+        || format!("k = {k} of x {:?}", x.shape()),
+    )?;
+    let indices = match x.dtype() {
+        DType::F32 | DType::BF16 | DType::F16 | DType::U8 => first::<f32>(x, DType::F32, k, order)?,
+        DType::F64 | DType::U32 => first::<f64>(x, DType::F64, k, order)?,
+        other => return Err(Error::Input(format!("top-k: x is {other:?}"))),
+    };
+    let mut shape = x.dims().to_vec();
+    shape[x.rank() - 1] = k;
+    let indices = Tensor::from_vec(indices, shape.as_slice(), x.device())?;
+    let values = take(&x.unsqueeze(D::Minus1)?, &indices)?.squeeze(D::Minus1)?;
+    Ok((values, indices))
+}
+
+/// Elements with an integer of the same order.
+trait Ordered: WithDType {
+    type Key: Copy + Ord + Send;
+
+    /// Equal for both zeros; largest for every NaN.
+    fn key(self) -> Self::Key;
+    fn reverse(key: Self::Key) -> Self::Key;
+}
+
+macro_rules! ordered {
+    ($float:ty, $bits:ty) => {
+        impl Ordered for $float {
+            type Key = $bits;
+
+            fn key(self) -> $bits {
+                const SIGN: $bits = 1 << (<$bits>::BITS - 1);
+                if self.is_nan() {
+                    return <$bits>::MAX;
+                }
+                // Adding zero turns -0 into +0.
+                let bits = (self + 0.0).to_bits();
+                if bits & SIGN == 0 { bits | SIGN } else { !bits }
+            }
+
+            fn reverse(key: $bits) -> $bits {
+                !key
+            }
+        }
+    };
+}
+
+ordered!(f32, u32);
+ordered!(f64, u64);
+
+/// Indices of the first `k` elements of each row, one row after the other.
+fn first<T: Ordered>(x: &Tensor, dtype: DType, k: usize, order: Order) -> Result<Vec<u32>> {
+    let width = x.dim(D::Minus1)?;
+    let data = x.detach().to_dtype(dtype)?.flatten_all()?.to_vec1::<T>()?;
+    let mut indices = vec![0; data.len() / width * k];
+    let rows = indices.par_chunks_mut(k).zip(data.par_chunks(width));
+    rows.for_each_init(Vec::new, |elements, (indices, row)| {
+        elements.clear();
+        elements.extend(row.iter().enumerate().map(|(index, x)| {
+            let key = match order {
+                Order::Largest => T::reverse(x.key()),
+                Order::Smallest => x.key(),
+            };
+            (key, index as u32)
+        }));
+        if k < width {
+            elements.select_nth_unstable(k);
+        }
+        let first = &mut elements[..k];
+        first.sort_unstable();
+        for (index, (_, element)) in indices.iter_mut().zip(first) {
+            *index = *element;
+        }
+    });
+    Ok(indices)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+    use crate::layers::testing::check_gradient;
+
+    /// Indices by a stable sort of the whole row.
+    fn sorted(row: &[f64], k: usize, order: Order) -> Vec<u32> {
+        let mut indices: Vec<u32> = (0..row.len() as u32).collect();
+        indices.sort_by(|a, b| {
+            let (a, b) = (row[*a as usize], row[*b as usize]);
+            let ascending = a.partial_cmp(&b).unwrap();
+            match order {
+                Order::Largest => ascending.reverse(),
+                Order::Smallest => ascending,
+            }
+        });
+        indices.truncate(k);
+        indices
+    }
+
+    #[test]
+    fn the_first_k_are_those_of_a_stable_sort() {
+        let mut sampler = Sampler::new(61);
+        for width in 1..38 {
+            // Few distinct values, so that most are tied.
+            let row: Vec<f64> = (0..2 * width)
+                .map(|_| (sampler.uniform() * 5.0).floor() - 2.0)
+                .collect();
+            let x = Tensor::from_vec(row.clone(), (2, width), &Device::Cpu).unwrap();
+            for k in 1..=width {
+                for order in [Order::Largest, Order::Smallest] {
+                    for dtype in [DType::F32, DType::F64, DType::BF16] {
+                        let x = x.to_dtype(dtype).unwrap();
+                        let (values, indices) = top_k(&x, k, order).unwrap();
+                        let values = values.to_dtype(DType::F64).unwrap();
+                        let (values, indices) = (
+                            values.to_vec2::<f64>().unwrap(),
+                            indices.to_vec2::<u32>().unwrap(),
+                        );
+                        for (i, row) in row.chunks(width).enumerate() {
+                            assert_eq!(indices[i], sorted(row, k, order), "{row:?}");
+                            for (value, index) in values[i].iter().zip(&indices[i]) {
+                                assert_eq!(*value, row[*index as usize]);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_are_equal_and_nan_is_the_largest() {
+        let row = [0.0f32, f32::NAN, -0.0, f32::INFINITY, f32::NEG_INFINITY];
+        let x = Tensor::new(&row, &Device::Cpu).unwrap();
+        let indices = |order| {
+            let (_, indices) = top_k(&x, 5, order).unwrap();
+            indices.to_vec1::<u32>().unwrap()
+        };
+        assert_eq!(indices(Order::Largest), [1, 3, 0, 2, 4]);
+        assert_eq!(indices(Order::Smallest), [4, 0, 2, 3, 1]);
+    }
+
+    #[test]
+    fn the_gradient_goes_to_the_elements_chosen() {
+        check_gradient("top-k", &[&[2, 3, 7]], |x| {
+            Ok(top_k(&x[0], 4, Order::Largest)?.0)
+        });
+        let x = [Sampler::new(62).normal(&[3, 40], 1.0)];
+        let f = |x: &[Tensor]| Ok(top_k(&x[0], 5, Order::Smallest)?.0);
+        agree("top-k", &x, f, f);
+    }
+
+    #[test]
+    fn a_k_out_of_range_is_an_error() {
+        let x = Tensor::zeros((2, 3), DType::F32, &Device::Cpu).unwrap();
+        for k in [0, 4] {
+            let message = top_k(&x, k, Order::Largest).unwrap_err().to_string();
+            assert!(
+                message.contains(&format!("k = {k} of x [2, 3]")),
+                "{message}"
+            );
+        }
+        assert!(top_k(&x.to_dtype(DType::I64).unwrap(), 1, Order::Largest).is_err());
+    }
+}
