@@ -8,10 +8,16 @@
 //! # Errors
 //! Shapes that do not fit are errors ([`crate::Error::Input`]) that name the operation and what it was given.
 
+pub mod complex;
 pub mod gather;
+pub mod scan;
+pub mod state_space;
 pub mod top_k;
 
+pub use complex::Complex;
 pub use gather::{NOWHERE, segment_mean, segment_sizes, segment_sum, take};
+pub use scan::{ScanOptions, scan};
+pub use state_space::{Modes, StateSpaceOptions, state_space};
 pub use top_k::{Order, top_k};
 
 use crate::{Error, Result};

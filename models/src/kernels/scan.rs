@@ -1,0 +1,350 @@
+//! The linear recurrence h_t = a_t h_{t-1} + x_t along a sequence, element by element, for real and complex numbers.
+//!
+//! x and h are (B, L, W); a is (B, L, W), or (W) where it does not change along the sequence. Of complex numbers, the
+//! real parts are the first W/2 columns and the imaginary parts the rest. One pass per direction: with the gradient
+//! g_t = dh_t + ā_{t+1} g_{t+1} of h_t as a whole, dx_t = g_t and da_t = g_t h̄_{t-1}. The bar is the complex conjugate;
+//! gradients are those of the real plus i times those of the imaginary part.
+
+use std::ops::Range;
+
+use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::buffers::{Shared, floats, fresh, read, sum_partials, tensor};
+use super::isa::{Isa, Kernel, Lanes};
+
+const NAME: &str = "scan";
+/// Columns of one task: a cache line of each row.
+const COLUMNS: usize = 16;
+
+/// h (B, L, W) of x (B, L, W) and a (W) or (B, L, W); from the last row to the first if `reverse`.
+///
+/// # Errors
+/// If shapes do not fit.
+pub(crate) fn scan(x: &Tensor, a: &Tensor, complex: bool, reverse: bool) -> Result<Tensor> {
+    let op = Scan { complex, reverse };
+    x.contiguous()?.apply_op2(&a.contiguous()?, op)
+}
+
+#[derive(Clone, Copy)]
+struct Scan {
+    complex: bool,
+    reverse: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    length: usize,
+    width: usize,
+    /// Columns of the real parts.
+    columns: usize,
+    /// Whether a is (B, L, W).
+    varies: bool,
+}
+
+impl Scan {
+    fn sizes(self, x: &Shape, a: &Shape) -> Result<Sizes> {
+        let (batch, length, width) = x.dims3()?;
+        let varies = a.dims() == x.dims();
+        if !varies && a.dims() != [width] || self.complex && width % 2 != 0 {
+            bail!("{NAME}: x {x:?} and coefficients {a:?} do not fit");
+        }
+        let columns = if self.complex { width / 2 } else { width };
+        Ok(Sizes {
+            batch,
+            length,
+            width,
+            columns,
+            varies,
+        })
+    }
+
+    /// Runs `task` for every example and every group of columns.
+    fn tasks(self, sizes: Sizes, task: impl Fn(Walk) + Sync) {
+        let groups = match sizes.length {
+            0 => 0,
+            _ => sizes.columns.div_ceil(COLUMNS),
+        };
+        let tasks = (0..sizes.batch * groups).into_par_iter();
+        tasks.for_each(|index| {
+            let first = index % groups * COLUMNS;
+            task(Walk {
+                sizes,
+                example: index / groups,
+                columns: first..(first + COLUMNS).min(sizes.columns),
+                reverse: self.reverse,
+            });
+        });
+    }
+}
+
+impl CustomOp2 for Scan {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        x_layout: &Layout,
+        a: &CpuStorage,
+        a_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let sizes = self.sizes(x_layout.shape(), a_layout.shape())?;
+        let (x, a) = (floats(NAME, x, x_layout)?, floats(NAME, a, a_layout)?);
+        let isa = Isa::current();
+        let mut h = fresh(x.len());
+        let out = Shared::new(&mut h);
+        self.tasks(sizes, |walk| match self.complex {
+            true => isa.run(Forward::<true> {
+                walk,
+                x,
+                a,
+                h: &out,
+            }),
+            false => isa.run(Forward::<false> {
+                walk,
+                x,
+                a,
+                h: &out,
+            }),
+        });
+        Ok((CpuStorage::F32(h), x_layout.shape().clone()))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        a: &Tensor,
+        h: &Tensor,
+        dh: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let sizes = self.sizes(x.shape(), a.shape())?;
+        let dh = dh.contiguous()?;
+        let (x_shape, a_shape) = (x.shape(), a.shape());
+        let (a, h, dh) = (read(NAME, a)?, read(NAME, h)?, read(NAME, &dh)?);
+        let (a, h, dh) = (&*a, &*h, &*dh);
+        let isa = Isa::current();
+        let mut dx = fresh(h.len());
+        // Where a does not vary, one partial sum for each example.
+        let mut da = match sizes.varies {
+            true => fresh(h.len()),
+            false => vec![0.0; sizes.batch * sizes.width],
+        };
+        let (dx_out, da_out) = (Shared::new(&mut dx), Shared::new(&mut da));
+        self.tasks(sizes, |walk| {
+            let (dx, da) = (&dx_out, &da_out);
+            match self.complex {
+                true => isa.run(Backward::<true> {
+                    walk,
+                    a,
+                    h,
+                    dh,
+                    dx,
+                    da,
+                }),
+                false => isa.run(Backward::<false> {
+                    walk,
+                    a,
+                    h,
+                    dh,
+                    dx,
+                    da,
+                }),
+            }
+        });
+        if !sizes.varies {
+            da = sum_partials(&da, sizes.width);
+        }
+        Ok((Some(tensor(dx, x_shape)?), Some(tensor(da, a_shape)?)))
+    }
+}
+
+/// The way of one task through the rows of an example.
+#[derive(Clone)]
+struct Walk {
+    sizes: Sizes,
+    example: usize,
+    columns: Range<usize>,
+    reverse: bool,
+}
+
+impl Walk {
+    /// Groups of at most `lanes` columns: where they start, and how many they are.
+    fn groups(&self, lanes: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let end = self.columns.end;
+        let starts = self.columns.clone().step_by(lanes);
+        starts.map(move |start| (start, lanes.min(end - start)))
+    }
+
+    /// Where row number `step` of the walk starts.
+    #[inline(always)]
+    fn row(&self, step: usize) -> usize {
+        let Sizes { length, width, .. } = self.sizes;
+        let row = if self.reverse {
+            length - 1 - step
+        } else {
+            step
+        };
+        (self.example * length + row) * width
+    }
+}
+
+/// Real and imaginary parts of one group of columns; real numbers have no others.
+type Pair<S> = [<S as pulp::Simd>::f32s; 2];
+
+#[inline(always)]
+fn load<S: Lanes, const COMPLEX: bool>(
+    s: S,
+    from: &[f32],
+    at: usize,
+    columns: usize,
+    count: usize,
+) -> Pair<S> {
+    let re = s.partial_load_f32s(&from[at..at + count]);
+    match COMPLEX {
+        true => [re, s.partial_load_f32s(&from[at + columns..][..count])],
+        false => [re, s.splat_f32s(0.0)],
+    }
+}
+
+#[inline(always)]
+fn store<S: Lanes, const COMPLEX: bool>(
+    s: S,
+    to: &Shared,
+    at: usize,
+    columns: usize,
+    count: usize,
+    value: Pair<S>,
+) {
+    // SAFETY: the columns of an example belong to one task.
+    s.partial_store_f32s(unsafe { to.slice(at, count) }, value[0]);
+    if COMPLEX {
+        // SAFETY: as above.
+        s.partial_store_f32s(unsafe { to.slice(at + columns, count) }, value[1]);
+    }
+}
+
+/// a b + c.
+#[inline(always)]
+fn multiply_add<S: Lanes, const COMPLEX: bool>(
+    s: S,
+    a: Pair<S>,
+    b: Pair<S>,
+    c: Pair<S>,
+) -> Pair<S> {
+    let re = s.fma(a[0], b[0], c[0]);
+    match COMPLEX {
+        true => [
+            s.fma(s.neg_f32s(a[1]), b[1], re),
+            s.fma(a[1], b[0], s.fma(a[0], b[1], c[1])),
+        ],
+        false => [re, c[1]],
+    }
+}
+
+/// ā.
+#[inline(always)]
+fn conjugate<S: Lanes, const COMPLEX: bool>(s: S, a: Pair<S>) -> Pair<S> {
+    match COMPLEX {
+        true => [a[0], s.neg_f32s(a[1])],
+        false => a,
+    }
+}
+
+struct Forward<'a, const COMPLEX: bool> {
+    walk: Walk,
+    x: &'a [f32],
+    a: &'a [f32],
+    h: &'a Shared<'a>,
+}
+
+impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let Sizes {
+            length,
+            columns,
+            varies,
+            ..
+        } = self.walk.sizes;
+        for (first, count) in self.walk.groups(S::F32_LANES) {
+            let mut h = [s.splat_f32s(0.0); 2];
+            let constant = load::<S, COMPLEX>(s, self.a, first, columns, count);
+            for step in 0..length {
+                let at = self.walk.row(step) + first;
+                let a = match varies {
+                    true => load::<S, COMPLEX>(s, self.a, at, columns, count),
+                    false => constant,
+                };
+                let x = load::<S, COMPLEX>(s, self.x, at, columns, count);
+                h = multiply_add::<S, COMPLEX>(s, a, h, x);
+                store::<S, COMPLEX>(s, self.h, at, columns, count, h);
+            }
+        }
+    }
+}
+
+struct Backward<'a, const COMPLEX: bool> {
+    walk: Walk,
+    a: &'a [f32],
+    h: &'a [f32],
+    dh: &'a [f32],
+    dx: &'a Shared<'a>,
+    /// Like a, with an axis of examples before it if it has none.
+    da: &'a Shared<'a>,
+}
+
+impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let Sizes {
+            length,
+            columns,
+            varies,
+            width,
+            ..
+        } = self.walk.sizes;
+        let zero = [s.splat_f32s(0.0); 2];
+        for (first, count) in self.walk.groups(S::F32_LANES) {
+            let constant = load::<S, COMPLEX>(s, self.a, first, columns, count);
+            // ā g of the row that comes later in the walk.
+            let mut carried = zero;
+            let mut sum = zero;
+            for step in (0..length).rev() {
+                let at = self.walk.row(step) + first;
+                let a = match varies {
+                    true => load::<S, COMPLEX>(s, self.a, at, columns, count),
+                    false => constant,
+                };
+                let before = match step {
+                    0 => zero,
+                    _ => {
+                        let at = self.walk.row(step - 1) + first;
+                        load::<S, COMPLEX>(s, self.h, at, columns, count)
+                    }
+                };
+                let dh = load::<S, COMPLEX>(s, self.dh, at, columns, count);
+                let g = [s.add_f32s(dh[0], carried[0]), s.add_f32s(dh[1], carried[1])];
+                store::<S, COMPLEX>(s, self.dx, at, columns, count, g);
+                let before = conjugate::<S, COMPLEX>(s, before);
+                if varies {
+                    let da = multiply_add::<S, COMPLEX>(s, before, g, zero);
+                    store::<S, COMPLEX>(s, self.da, at, columns, count, da);
+                } else {
+                    sum = multiply_add::<S, COMPLEX>(s, before, g, sum);
+                }
+                carried = multiply_add::<S, COMPLEX>(s, conjugate::<S, COMPLEX>(s, a), g, zero);
+            }
+            if !varies {
+                let at = self.walk.example * width + first;
+                store::<S, COMPLEX>(s, self.da, at, columns, count, sum);
+            }
+        }
+    }
+}

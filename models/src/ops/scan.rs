@@ -1,0 +1,200 @@
+//! The linear recurrence h_t = a_t h_{t-1} + x_t along a sequence, element by element.
+//!
+//! What linear recurrent units (LRU, arXiv 2303.06349), S5 (arXiv 2208.04933) and selective state spaces (Mamba,
+//! arXiv 2312.00752) have in common: states shared by all channels, or coefficients that depend on the token. For
+//! states of each channel's own, see [`super::state_space`].
+
+use candle_core::Tensor;
+
+use super::{Complex, check};
+use crate::{Result, kernels};
+
+/// Which numbers [`scan`] runs on, and which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanOptions {
+    /// Elements are complex: of the last axis, the first half are real parts and the second half imaginary parts.
+    pub complex: bool,
+    /// From the last position to the first: h_t = a_t h_{t+1} + x_t.
+    pub reverse: bool,
+}
+
+/// All states h (B, L, W) of h_t = a_t h_{t-1} + x_t from h_0 = 0, for x (B, L, W) and a (W) or (B, L, W).
+///
+/// A (B, L, W) is a coefficient per token, (W) one that all share. Complex elements lie in W as [`ScanOptions`] says,
+/// so that one product with a matrix makes x, and another one reads h: y = Re(C h) = h \[Re C | -Im C\]ᵀ.
+///
+/// O(B L W) time in one pass on the CPU, h being all that is kept; elsewhere in ⌈log₂ L⌉ passes of doubling reach,
+/// which keep a tensor of that size each.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn scan(x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
+    let ScanOptions { complex, reverse } = options;
+    let (_, _, width) = x.dims3()?;
+    let fits = (a.dims() == x.dims() || a.dims() == [width]) && (!complex || width % 2 == 0);
+    check(fits, "scan", || {
+        let numbers = if complex { "complex" } else { "real" };
+        let (x, a) = (x.shape(), a.shape());
+        format!("x {x:?} and coefficients {a:?} do not fit ({numbers} numbers)")
+    })?;
+    if kernels::supports(x) {
+        return Ok(kernels::scan(x, a, complex, reverse)?);
+    }
+    composed(x, a, options)
+}
+
+/// The same by doubling: after a pass with `reach` r, h_t is the sum over the last 2r positions (Hillis and Steele, 1986).
+pub(super) fn composed(x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
+    let product = |a: &Tensor, b: &Tensor| -> Result<Tensor> {
+        match options.complex {
+            true => Complex::from_planes(a)?
+                .mul(&Complex::from_planes(b)?)?
+                .planes(),
+            false => Ok(a.broadcast_mul(b)?),
+        }
+    };
+    let varies = a.rank() == 3;
+    let mut a = match varies {
+        true => a.clone(),
+        false => a.reshape((1, 1, a.elem_count()))?,
+    };
+    let (mut h, mut reach) = (x.clone(), 1);
+    // One pass at least, so that a has a gradient, zeros, even for a single position.
+    while reach < x.dim(1)?.max(2) {
+        h = (&h + product(&a, &shift(&h, reach, options.reverse)?)?)?;
+        a = match varies {
+            true => product(&a, &shift(&a, reach, options.reverse)?)?,
+            false => product(&a, &a)?,
+        };
+        reach *= 2;
+    }
+    Ok(h)
+}
+
+/// Each position's predecessor at distance `by` (its successor if `reverse`), zeros where there is none.
+pub(super) fn shift(x: &Tensor, by: usize, reverse: bool) -> Result<Tensor> {
+    let length = x.dim(1)?;
+    Ok(match reverse {
+        true => x.pad_with_zeros(1, 0, by)?.narrow(1, by, length)?,
+        false => x.pad_with_zeros(1, by, 0)?.narrow(1, 0, length)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+    use crate::layers::testing::{check_gradient, close, normal};
+
+    const ALL: [ScanOptions; 4] = [
+        of(false, false),
+        of(false, true),
+        of(true, false),
+        of(true, true),
+    ];
+
+    const fn of(complex: bool, reverse: bool) -> ScanOptions {
+        ScanOptions { complex, reverse }
+    }
+
+    /// x, and coefficients of modulus below one that vary or do not.
+    fn inputs(sampler: &mut Sampler, shape: [usize; 3], varies: bool) -> [Tensor; 2] {
+        let a = match varies {
+            true => sampler.normal(&shape, 0.5),
+            false => sampler.normal(&shape[2..], 0.5),
+        };
+        [sampler.normal(&shape, 1.0), a.tanh().unwrap()]
+    }
+
+    /// One position after the other.
+    fn steps(x: &Tensor, a: &Tensor, options: ScanOptions) -> Tensor {
+        let (batch, length, width) = x.dims3().unwrap();
+        let a = a.broadcast_as(x.shape()).unwrap().contiguous().unwrap();
+        let (x, a) = (x.to_vec3::<f64>().unwrap(), a.to_vec3::<f64>().unwrap());
+        let mut all = x.clone();
+        for b in 0..batch {
+            let mut h = vec![0.0; width];
+            for step in 0..length {
+                let t = if options.reverse {
+                    length - 1 - step
+                } else {
+                    step
+                };
+                let (x, a) = (&x[b][t], &a[b][t]);
+                let half = width / 2;
+                h = (0..width)
+                    .map(|i| {
+                        x[i] + match options.complex {
+                            false => a[i] * h[i],
+                            true if i < half => a[i] * h[i] - a[i + half] * h[i + half],
+                            true => a[i - half] * h[i] + a[i] * h[i - half],
+                        }
+                    })
+                    .collect();
+                all[b][t].clone_from(&h);
+            }
+        }
+        Tensor::new(all, &Device::Cpu).unwrap()
+    }
+
+    #[test]
+    fn the_composed_form_is_the_recurrence_step_by_step() {
+        let mut sampler = Sampler::new(81);
+        for length in 1..38 {
+            for (options, varies) in ALL.into_iter().flat_map(|o| [(o, false), (o, true)]) {
+                let inputs = inputs(&mut sampler, [2, length, 6], varies);
+                let [x, a] = inputs.map(|x| x.to_dtype(DType::F64).unwrap());
+                let found = scan(&x, &a, options).unwrap();
+                let place = format!("{options:?}, length {length}");
+                close(&found, &steps(&x, &a, options), 1e-12, &place);
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernel_meets_its_composed_form() {
+        let mut sampler = Sampler::new(82);
+        let shapes = [[1, 1, 2], [2, 37, 6], [3, 9, 34], [2, 300, 70]];
+        for (shape, varies) in shapes.into_iter().flat_map(|s| [(s, false), (s, true)]) {
+            for options in ALL {
+                let inputs = inputs(&mut sampler, shape, varies);
+                let f = |x: &[Tensor]| Ok(scan(&x[0], &x[1], options)?);
+                agree(&format!("{options:?}"), &inputs, f, f);
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_are_difference_quotients() {
+        for options in ALL {
+            for a in [&[4][..], &[2, 5, 4]] {
+                let scan = |x: &[Tensor]| scan(&x[0], &(&x[1] * 0.5)?, options);
+                check_gradient("scan", &[&[2, 5, 4], a], scan);
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_errors_and_empty_sequences_are_not() {
+        let (x, a) = (normal("x", &[2, 3, 5]), normal("a", &[5]));
+        let complex = ScanOptions {
+            complex: true,
+            ..Default::default()
+        };
+        let message = scan(&x, &a, complex).unwrap_err().to_string();
+        assert!(
+            message.contains("[2, 3, 5]") && message.contains("complex"),
+            "{message}"
+        );
+        assert!(scan(&x, &normal("a", &[3, 5]), ScanOptions::default()).is_err());
+        for dtype in [DType::F32, DType::F64] {
+            let [x, a] = [&x.narrow(1, 0, 0).unwrap(), &a].map(|x| x.to_dtype(dtype).unwrap());
+            assert_eq!(
+                scan(&x, &a, ScanOptions::default()).unwrap().dims(),
+                [2, 0, 5]
+            );
+        }
+    }
+}

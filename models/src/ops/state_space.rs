@@ -1,0 +1,303 @@
+//! Diagonal state spaces with states of each channel's own, in one pass along the sequence: S4D (arXiv 2206.11893),
+//! DSS (arXiv 2203.14343), and with real modes Mega's exponential moving average (arXiv 2209.10655).
+
+use candle_core::{D, Tensor};
+
+use super::scan::{ScanOptions, composed as scan, shift};
+use super::{Complex, check};
+use crate::kernels::{self, StateSpace};
+use crate::{Error, Result};
+
+/// N modes for each of D channels, both tensors (D, N): h_t = a h_{t-1} + x_t, read out by c.
+#[derive(Clone, Debug)]
+pub enum Modes {
+    /// Real coefficients.
+    Real {
+        /// Factor of the state.
+        a: Tensor,
+        /// Weight of the state in the output.
+        c: Tensor,
+    },
+    /// Complex coefficients, of which the real part is read out. For a mode that stands for a conjugate pair, c
+    /// contains the factor 2.
+    Complex {
+        /// Factor of the state.
+        a: Complex,
+        /// Weight of the state in the output.
+        c: Complex,
+    },
+}
+
+/// Which way [`state_space`] runs, and what a position sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateSpaceOptions {
+    /// From the last position to the first.
+    pub reverse: bool,
+    /// y_t reads the state before x_t is added, as the second direction of S4 does; a position does not see itself.
+    pub exclusive: bool,
+}
+
+/// y (B, L, D) of x (B, L, D): `h_t = a h_{t-1} + x_t`, `y_t = Re Σ_n c_n h_t + skip x_t`, for each channel on its own.
+///
+/// The convolution of x with the kernel K_l = Re Σ_n c_n a_nˡ, never written down; applied to a unit impulse (1, L, D) it
+/// is that kernel. `skip` is (D). Two directions are the sum of two calls, the skip in one of them.
+///
+/// On the CPU O(B L D N) time in one pass with states in registers; for its backward pass it keeps N/64 complex states
+/// a token and channel. Beyond a dozen complex modes, [`super::fft_conv`] with the impulse response is faster.
+/// Elsewhere it is a [`super::scan`] over D N columns, with O(B L D N log L) memory.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn state_space(
+    x: &Tensor,
+    modes: &Modes,
+    skip: Option<&Tensor>,
+    options: StateSpaceOptions,
+) -> Result<Tensor> {
+    let (_, _, width) = x.dims3()?;
+    let shapes: Vec<&[usize]> = match modes {
+        Modes::Real { a, c } => vec![a.dims(), c.dims()],
+        Modes::Complex { a, c } => [a, c]
+            .iter()
+            .flat_map(|z| [z.re.dims(), z.im.dims()])
+            .collect(),
+    };
+    let fits = matches!(shapes[0], [channels, modes] if *channels == width && *modes > 0)
+        && shapes.iter().all(|shape| *shape == shapes[0])
+        && skip.is_none_or(|skip| skip.dims() == [width]);
+    check(fits, "state space", || {
+        let skip = skip.map(Tensor::dims);
+        format!(
+            "x {:?}, modes {shapes:?} and skip {skip:?} do not fit",
+            x.dims()
+        )
+    })?;
+    if !kernels::supports(x) {
+        return composed(x, modes, skip, options);
+    }
+    let (complex, all) = match modes {
+        Modes::Real { a, c } => (false, vec![a, c]),
+        Modes::Complex { a, c } => (true, vec![&a.re, &a.im, &c.re, &c.im]),
+    };
+    let mut rows: Vec<Tensor> = all.iter().map(|x| x.t()).collect::<Result<_, _>>()?;
+    rows.push(match skip {
+        Some(skip) => skip.unsqueeze(0)?,
+        None => Tensor::zeros((1, width), x.dtype(), x.device())?,
+    });
+    let StateSpaceOptions { reverse, exclusive } = options;
+    let options = StateSpace {
+        modes: shapes[0][1],
+        complex,
+        reverse,
+        exclusive,
+    };
+    kernels::state_space(x, &Tensor::cat(&rows, 0)?, options).map_err(Error::from)
+}
+
+/// The same with every state written down.
+fn composed(
+    x: &Tensor,
+    modes: &Modes,
+    skip: Option<&Tensor>,
+    options: StateSpaceOptions,
+) -> Result<Tensor> {
+    let (batch, length, width) = x.dims3()?;
+    // Every channel N times: (B, L, D N).
+    let repeat = |count: usize| {
+        let x = x.unsqueeze(3)?;
+        let x = x.broadcast_as((batch, length, width, count))?;
+        Ok::<_, Error>(x.reshape((batch, length, width * count))?)
+    };
+    let read = |h: &Tensor, c: &Tensor| {
+        let h = match options.exclusive {
+            true => shift(h, 1, options.reverse)?,
+            false => h.clone(),
+        };
+        let h = h.reshape((batch, length, width, c.dim(1)?))?;
+        Ok::<_, Error>(h.broadcast_mul(c)?.sum(D::Minus1)?)
+    };
+    let scanned = |complex| ScanOptions {
+        complex,
+        reverse: options.reverse,
+    };
+    let y = match modes {
+        Modes::Real { a, c } => {
+            let h = scan(&repeat(a.dim(1)?)?, &a.flatten_all()?, scanned(false))?;
+            read(&h, c)?
+        }
+        Modes::Complex { a, c } => {
+            let x = repeat(a.re.dim(1)?)?;
+            let x = Complex::new(x.clone(), x.zeros_like()?).planes()?;
+            let a = Complex::new(a.re.flatten_all()?, a.im.flatten_all()?).planes()?;
+            let h = Complex::from_planes(&scan(&x, &a, scanned(true))?)?;
+            (read(&h.re, &c.re)? - read(&h.im, &c.im)?)?
+        }
+    };
+    Ok(match skip {
+        Some(skip) => (y + x.broadcast_mul(skip)?)?,
+        None => y,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+    use crate::kernels::twin::{Sampler, agree};
+    use crate::layers::testing::{check_gradient, close, normal};
+
+    const ALL: [StateSpaceOptions; 4] = [
+        of(false, false),
+        of(false, true),
+        of(true, false),
+        of(true, true),
+    ];
+
+    const fn of(reverse: bool, exclusive: bool) -> StateSpaceOptions {
+        StateSpaceOptions { reverse, exclusive }
+    }
+
+    /// The operation on x, modes (two or four tensors, moduli below one) and perhaps a skip.
+    fn apply(x: &[Tensor], complex: bool, options: StateSpaceOptions) -> Result<Tensor> {
+        let shrunk = |x: &Tensor| Ok::<_, Error>((x.tanh()? * 0.7)?);
+        let (modes, skip) = match complex {
+            true => {
+                let a = Complex::new(shrunk(&x[1])?, shrunk(&x[2])?);
+                let c = Complex::new(x[3].clone(), x[4].clone());
+                (Modes::Complex { a, c }, x.get(5))
+            }
+            false => {
+                let (a, c) = (shrunk(&x[1])?, x[2].clone());
+                (Modes::Real { a, c }, x.get(3))
+            }
+        };
+        state_space(&x[0], &modes, skip, options)
+    }
+
+    fn shapes(x: [usize; 3], modes: usize, complex: bool, skip: bool) -> Vec<Vec<usize>> {
+        let mut shapes = vec![x.to_vec()];
+        shapes.resize(if complex { 5 } else { 3 }, vec![x[2], modes]);
+        shapes.extend(skip.then(|| vec![x[2]]));
+        shapes
+    }
+
+    /// Real parts of Σ_n c_n aˡ for each channel.
+    fn power(x: &[Tensor], lag: i32) -> Vec<f64> {
+        let modes: Vec<Vec<Vec<f64>>> = x[1..5].iter().map(|x| x.to_vec2().unwrap()).collect();
+        let term = |d: usize, n: usize| {
+            let [re, im] = [0, 1].map(|i: usize| 0.7 * modes[i][d][n].tanh());
+            let (modulus, angle) = (re.hypot(im).powi(lag), im.atan2(re) * f64::from(lag));
+            modulus * (modes[2][d][n] * angle.cos() - modes[3][d][n] * angle.sin())
+        };
+        let channel = |d: usize| (0..modes[0][d].len()).map(|n| term(d, n)).sum();
+        (0..modes[0].len()).map(channel).collect()
+    }
+
+    /// The convolution with these powers, one term after the other.
+    fn sums(x: &[Tensor], options: StateSpaceOptions) -> Tensor {
+        let (batch, length, width) = x[0].dims3().unwrap();
+        let data = x[0].to_vec3::<f64>().unwrap();
+        let skip = x[5].to_vec1::<f64>().unwrap();
+        let mut y = data.clone();
+        for (b, t) in (0..batch).flat_map(|b| (0..length).map(move |t| (b, t))) {
+            (0..width).for_each(|d| y[b][t][d] *= skip[d]);
+            for (from, row) in data[b].iter().enumerate() {
+                let behind = t as i32 - from as i32;
+                let behind = if options.reverse { -behind } else { behind };
+                let lag = behind - i32::from(options.exclusive);
+                if lag >= 0 {
+                    let kernel = power(x, lag);
+                    (0..width).for_each(|d| y[b][t][d] += kernel[d] * row[d]);
+                }
+            }
+        }
+        Tensor::new(y, &Device::Cpu).unwrap()
+    }
+
+    #[test]
+    fn the_composed_form_is_a_convolution_with_sums_of_powers() {
+        for (length, options) in (1..38).flat_map(|l| ALL.map(|o| (l, o))) {
+            let shapes = shapes([2, length, 3], 2, true, true);
+            let draw = |(i, shape): (usize, &Vec<usize>)| normal(&format!("{i}"), shape);
+            let x: Vec<Tensor> = shapes.iter().enumerate().map(draw).collect();
+            let place = format!("{options:?}, length {length}");
+            close(
+                &apply(&x, true, options).unwrap(),
+                &sums(&x, options),
+                1e-11,
+                &place,
+            );
+        }
+    }
+
+    #[test]
+    fn the_kernel_meets_its_composed_form() {
+        let mut sampler = Sampler::new(91);
+        let all = [[1, 1, 1], [2, 37, 5], [3, 64, 16], [2, 130, 35]];
+        for ((i, x), complex) in all
+            .into_iter()
+            .enumerate()
+            .flat_map(|x| [(x, false), (x, true)])
+        {
+            for options in ALL {
+                let shapes = shapes(x, i + 1, complex, i % 2 == 1);
+                let inputs: Vec<_> = shapes.iter().map(|s| sampler.normal(s, 1.0)).collect();
+                let f = |x: &[Tensor]| Ok(apply(x, complex, options)?);
+                agree(&format!("{options:?}"), &inputs, f, f);
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_are_difference_quotients() {
+        for (options, complex) in ALL.into_iter().flat_map(|o| [(o, false), (o, true)]) {
+            let shapes = shapes([2, 6, 2], 3, complex, true);
+            let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+            check_gradient("state space", &shapes, |x| apply(x, complex, options));
+        }
+    }
+
+    #[test]
+    fn the_answer_to_an_impulse_is_the_kernel() {
+        let a = normal("a", &[3, 4]).tanh().unwrap().abs().unwrap();
+        let c = normal("c", &[3, 4]);
+        let (modes, options) = (
+            Modes::Real {
+                a: a.clone(),
+                c: c.clone(),
+            },
+            of(false, false),
+        );
+        let impulse = Tensor::ones((1, 1, 3), DType::F64, &Device::Cpu).unwrap();
+        let impulse = impulse.pad_with_zeros(1, 0, 8).unwrap();
+        let kernel = state_space(&impulse, &modes, None, options).unwrap();
+        for lag in 0..9 {
+            let terms = (a.powf(lag as f64).unwrap() * &c).unwrap();
+            let found = kernel.get(0).unwrap().get(lag).unwrap();
+            close(&found, &terms.sum(1).unwrap(), 1e-12, &format!("lag {lag}"));
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_errors() {
+        let x = normal("x", &[2, 3, 4]);
+        let modes = |a: &[usize], c: &[usize]| Modes::Real {
+            a: normal("a", a),
+            c: normal("c", c),
+        };
+        let skip = normal("skip", &[3]);
+        let options = StateSpaceOptions::default();
+        for (modes, skip) in [
+            (modes(&[3, 2], &[3, 2]), None),
+            (modes(&[4, 2], &[4, 1]), None),
+            (modes(&[4, 0], &[4, 0]), None),
+            (modes(&[4, 2], &[4, 2]), Some(&skip)),
+        ] {
+            let message = state_space(&x, &modes, skip, options)
+                .unwrap_err()
+                .to_string();
+            assert!(message.contains("do not fit"), "{message}");
+        }
+    }
+}
