@@ -17,6 +17,7 @@ mod adamw;
 mod attention;
 mod balance;
 mod buffers;
+mod convolution;
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -50,6 +51,7 @@ pub use attention::{
     attention_packed,
 };
 pub use balance::balance;
+pub(crate) use convolution::depthwise_conv1d;
 pub use cross_entropy::cross_entropy;
 pub use dropout::{add_dropped, dropout};
 pub use embedding::embed;

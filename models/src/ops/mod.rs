@@ -9,12 +9,14 @@
 //! Shapes that do not fit are errors ([`crate::Error::Input`]) that name the operation and what it was given.
 
 pub mod complex;
+pub mod conv;
 pub mod gather;
 pub mod scan;
 pub mod state_space;
 pub mod top_k;
 
 pub use complex::Complex;
+pub use conv::{Padding, conv1d, depthwise_conv1d};
 pub use gather::{NOWHERE, segment_mean, segment_sizes, segment_sum, take};
 pub use scan::{ScanOptions, scan};
 pub use state_space::{Modes, StateSpaceOptions, state_space};
