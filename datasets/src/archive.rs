@@ -1,4 +1,4 @@
-//! Raw files, whether they lie in a folder or in a tar archive (plain, gzip or zstd), one after the other.
+//! Raw files, whether they lie in a folder, in a tar archive (plain, gzip or zstd) or in a zip archive, one after the other.
 //!
 //! Nothing is ever unpacked to disk: an archive is read once from front to back, and what a task wants of it goes
 //! straight to its reader. So no member can land outside of a folder; one whose name would is refused all the same,
@@ -6,6 +6,7 @@
 //! [`LONGEST_NAME`], members by whoever reads them ([`Member::bytes`]), the whole by [`packing::MOST_GROWTH`].
 
 mod packing;
+mod zip;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -33,7 +34,7 @@ const MOST_ENTRIES: usize = 2_000_000;
 pub(crate) enum Raw {
     /// A folder of files.
     Folder(PathBuf),
-    /// A tar archive, packed or not.
+    /// A tar archive, packed or not, or a zip archive.
     Archive(PathBuf),
     /// A parquet file.
     Parquet(PathBuf),
@@ -53,7 +54,7 @@ impl Raw {
             Ok(found) if found.is_dir() => return Ok(Some(Raw::Folder(path.to_owned()))),
             Ok(_) => {}
         }
-        let mut file = File::open(path).map_err(io_error("read", path))?;
+        let mut file = regular(path)?;
         let mut start = Vec::new();
         let mut bounded = (&mut file).take(512);
         bounded
@@ -63,7 +64,7 @@ impl Raw {
         let is_tar = start.get(257..262) == Some(b"ustar");
         Ok(Some(match Packing::of(&start) {
             _ if start.starts_with(b"PAR1") => Raw::Parquet(path),
-            Packing::None if !is_tar => Raw::File(path),
+            Packing::None if !is_tar && !zip::begins(&start) => Raw::File(path),
             _ => Raw::Archive(path),
         }))
     }
@@ -95,11 +96,14 @@ impl Raw {
             Raw::Archive(path) => {
                 let bytes = fs::metadata(path).map_err(io_error("read", path))?.len();
                 progress.begin(what, Some(bytes));
-                each_in_archive(path, bytes, progress, wanted, visit)
+                match zip::is(path)? {
+                    true => zip::each(path, bytes, progress, wanted, visit),
+                    false => each_in_archive(path, bytes, progress, wanted, visit),
+                }
             }
             Raw::Parquet(path) | Raw::File(path) => Err(Error::File {
                 file: path.clone(),
-                problem: "neither a folder nor a tar archive (.tar, .tar.gz, .tar.zst)".to_owned(),
+                problem: format!("neither a folder nor {ARCHIVES}"),
             }),
         };
         progress.finish();
@@ -149,6 +153,27 @@ impl Member<'_> {
     }
 }
 
+/// Opens a regular file, since a pipe or a device might never end.
+///
+/// # Errors
+/// It is none, or cannot be opened.
+pub(crate) fn regular(path: &Path) -> Result<File> {
+    let found = fs::metadata(path).map_err(io_error("read", path))?;
+    if !found.is_file() {
+        let problem = match found.is_dir() {
+            true => "a folder where a file is wanted",
+            false => {
+                "not a regular file but a pipe, a socket or a device; copy its content to a file first"
+            }
+        };
+        return Err(Error::File {
+            file: path.to_owned(),
+            problem: problem.to_owned(),
+        });
+    }
+    File::open(path).map_err(io_error("read", path))
+}
+
 /// What a read error means: of a packed file mostly that the file is damaged, which no retry mends.
 pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |error| {
@@ -170,6 +195,45 @@ fn brief(words: &str) -> String {
         0..=100 => shown,
         _ => shown + "...",
     }
+}
+
+/// The forms of an archive, in words.
+pub(crate) const ARCHIVES: &str = "an archive (.tar, .tar.gz, .tar.zst, .zip)";
+
+/// How names of archives end.
+const ENDS: [&str; 5] = [".tar", ".gz", ".tgz", ".zst", ".zip"];
+
+/// The archives among some files, told by their names first and then by their content.
+///
+/// # Errors
+/// One of them cannot be read.
+pub(crate) fn archives_of(files: &[PathBuf]) -> Result<Vec<Raw>> {
+    let mut archives = Vec::new();
+    for path in files {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if ENDS.iter().any(|end| name.ends_with(end))
+            && let Some(archive @ Raw::Archive(_)) = Raw::at(path)?
+        {
+            archives.push(archive);
+        }
+    }
+    Ok(archives)
+}
+
+/// The archives that lie in a folder itself, by name.
+///
+/// # Errors
+/// The folder or one of them cannot be read.
+pub(crate) fn archives_in(folder: &Path) -> Result<Vec<Raw>> {
+    let mut files = Vec::new();
+    for item in fs::read_dir(folder).map_err(io_error("read", folder))? {
+        let path = item.map_err(io_error("read", folder))?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    archives_of(&files)
 }
 
 /// The paths below a folder, as deep as raw files may lie, in the order of names. Hidden ones are left out.
@@ -221,7 +285,7 @@ fn each_in_folder(
         if !wanted(&name) {
             continue;
         }
-        let mut file = File::open(&path).map_err(io_error("read", &path))?;
+        let mut file = regular(&path)?;
         let size = file.metadata().map_err(io_error("read", &path))?.len();
         visit(Member {
             name: &name,
@@ -241,7 +305,7 @@ fn each_in_archive(
     wanted: &dyn Fn(&str) -> bool,
     visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
 ) -> Result<()> {
-    let file = File::open(path).map_err(io_error("read", path))?;
+    let file = regular(path)?;
     let consumed = Arc::new(AtomicU64::new(0));
     let input = unpacked(file, bytes, consumed.clone()).map_err(unreadable(path))?;
     let mut archive = Archive::new(input);

@@ -11,7 +11,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// An option is missing, of the wrong type or out of range.
-    #[error("{task}: option `{key}` cannot be {value}; allowed: {allowed}")]
+    #[error(
+        "{task}: option `{}` cannot be {}; allowed: {allowed}",
+        plain(key),
+        plain(value)
+    )]
     Option {
         /// Name of the task.
         task: &'static str,
@@ -23,7 +27,7 @@ pub enum Error {
         allowed: String,
     },
     /// The task has no option of this name.
-    #[error("{task} has no option `{key}`; it has: {known}")]
+    #[error("{task} has no option `{}`; it has: {known}", plain(key))]
     UnknownOption {
         /// Name of the task.
         task: &'static str,
@@ -51,7 +55,7 @@ pub enum Error {
         reason: String,
     },
     /// Data that has to be made or fetched first.
-    #[error("missing: {what}; looked for {}\n  to get it: {command}{}", path.display(),
+    #[error("missing: {what}; looked for {}\n  to get it: {command}{}", shown(path),
         stand_in.as_ref().map(|flag| format!("\n  or use the stand-in: {flag}")).unwrap_or_default())]
     Missing {
         /// What is missing, in words.
@@ -64,7 +68,7 @@ pub enum Error {
         stand_in: Option<String>,
     },
     /// One line or record of a raw file is wrong.
-    #[error("{}:{line}: {problem}", file.display())]
+    #[error("{}:{line}: {}", shown(file), plain(problem))]
     Row {
         /// The raw file.
         file: PathBuf,
@@ -74,7 +78,7 @@ pub enum Error {
         problem: String,
     },
     /// A raw file as a whole is wrong.
-    #[error("{}: {problem}", file.display())]
+    #[error("{}: {}", shown(file), plain(problem))]
     File {
         /// The raw file.
         file: PathBuf,
@@ -89,8 +93,30 @@ pub enum Error {
         /// Where to get others.
         remedy: String,
     },
+    /// An entry is there, but it was built from other files than those named now.
+    #[error(
+        "{} was made from other files than {}: {}\n  to replace it: {remedy}\n  \
+        to keep both: another data directory (--data)",
+        shown(folder),
+        shown(raw),
+        plain(difference)
+    )]
+    OtherFiles {
+        /// The entry's folder.
+        folder: PathBuf,
+        /// The files named now.
+        raw: PathBuf,
+        /// In what they differ.
+        difference: String,
+        /// The command that replaces the entry.
+        remedy: String,
+    },
     /// A stored file is truncated, edited or unreadable.
-    #[error("{} is damaged: {problem}\n  to make it again: {remedy}", file.display())]
+    #[error(
+        "{} is damaged: {}\n  to make it again: {remedy}",
+        shown(file),
+        plain(problem)
+    )]
     Corrupt {
         /// The stored file.
         file: PathBuf,
@@ -100,7 +126,7 @@ pub enum Error {
         remedy: String,
     },
     /// The operating system refused.
-    #[error("cannot {action} {}: {cause}{}", path.display(), hint(cause))]
+    #[error("cannot {action} {}: {cause}{}", shown(path), hint(cause))]
     Io {
         /// What was tried: "write", "read", "create".
         action: &'static str,
@@ -142,6 +168,7 @@ impl Error {
             | Error::Row { .. }
             | Error::File { .. }
             | Error::Unusable { .. }
+            | Error::OtherFiles { .. }
             | Error::Corrupt { .. } => Class::Data,
             Error::Io { .. } | Error::Builder { .. } => Class::System,
         }
@@ -155,6 +182,27 @@ pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
         path: path.to_owned(),
         cause,
     }
+}
+
+/// Text with its control characters spelt out, as they may come from files: a terminal would obey them. Signs that turn
+/// the direction of writing are spelt out too.
+pub fn plain(text: &str) -> String {
+    let mut spelt = String::with_capacity(text.len());
+    for symbol in text.chars() {
+        match symbol {
+            _ if symbol.is_control() => spelt.extend(symbol.escape_default()),
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                spelt.extend(symbol.escape_unicode());
+            }
+            _ => spelt.push(symbol),
+        }
+    }
+    spelt
+}
+
+/// A path, as [`plain`] text.
+fn shown(path: &Path) -> String {
+    plain(&path.to_string_lossy())
 }
 
 fn hint(cause: &io::Error) -> &'static str {

@@ -1,27 +1,87 @@
 //! What a builder found in the raw files, held against what is known of the published ones.
 
-use crate::{Check, Fact, Manifest};
+use crate::{Check, Fact, Known, Manifest};
 
-/// One check per fact of the manifest. A fact with a known value has to have it, unless the data says that it is only
-/// part of what is published.
-pub(crate) fn check(manifest: &Manifest, known: &[Fact]) -> Vec<Check> {
-    let check = |fact: &Fact| {
+/// The note of a reader whose published files nobody gave a checksum of.
+pub(crate) const UNPROVED: &str =
+    "unproved: no checksum of the published files is known, so nothing shows that these are they";
+
+/// What becomes of one finding.
+enum Verdict<'a> {
+    AsPublished,
+    /// The published files give another value.
+    Contradicts(&'a str),
+    /// The published files give another value, but only a part of them is here.
+    Unproved(&'a str),
+    /// Nothing is known.
+    Unknown,
+}
+
+fn judge<'a>(fact: &Fact, known: &'a [Known], partial: bool) -> Verdict<'a> {
+    let Some(known) = known.iter().find(|known| known.fact.name == fact.name) else {
+        return Verdict::Unknown;
+    };
+    let value = known.fact.value.as_str();
+    match value == fact.value {
+        true => Verdict::AsPublished,
+        false if partial && !known.of_parts => Verdict::Unproved(value),
+        false => Verdict::Contradicts(value),
+    }
+}
+
+/// A contradiction as a sentence.
+fn sentence(fact: &Fact, published: &str) -> String {
+    format!("{}: {} instead of {published}", fact.name, fact.value)
+}
+
+/// Marks data as altered by what its facts contradict, beside what its builder said.
+pub(crate) fn mark(manifest: &mut Manifest, known: &[Known]) {
+    for fact in &manifest.facts {
+        if let Verdict::Contradicts(published) = judge(fact, known, manifest.partial) {
+            let sentence = sentence(fact, published);
+            if !manifest.altered.contains(&sentence) {
+                manifest.altered.push(sentence);
+            }
+        }
+    }
+}
+
+/// One check per fact of the manifest, and one per other reason for which the data is marked as altered. A fact with a
+/// known value has to have it, unless the data says that it is only part of what is published.
+pub(crate) fn check(manifest: &Manifest, known: &[Known]) -> Vec<Check> {
+    let mut told = Vec::new();
+    let mut check = |fact: &Fact| {
         let name = format!("raw files: {}", fact.name);
-        let published = known.iter().find(|known| known.name == fact.name);
-        match published {
-            Some(known) if known.value == fact.value => {
-                Check::new(name, true, format!("{}, as published", fact.value))
+        let found = &fact.value;
+        match judge(fact, known, manifest.partial) {
+            Verdict::AsPublished => Check::new(name, true, format!("{found}, as published")),
+            Verdict::Unproved(published) => {
+                let detail = format!("{found}, a part of the published {published}: unproved");
+                Check::new(name, true, detail)
             }
-            Some(known) => {
-                let published = match manifest.partial {
-                    true => "a part of the published",
-                    false => "instead of",
-                };
-                let detail = format!("{}, {published} {}", fact.value, known.value);
-                Check::new(name, manifest.partial, detail)
+            Verdict::Contradicts(published) => {
+                told.push(sentence(fact, published));
+                Check::new(name, false, format!("{found}, instead of {published}"))
             }
-            None => Check::new(name, true, fact.value.clone()),
+            Verdict::Unknown => Check::new(name, true, found.clone()),
         }
     };
-    manifest.facts.iter().map(check).collect()
+    let mut checks: Vec<Check> = manifest.facts.iter().map(&mut check).collect();
+    let others = manifest.altered.iter().filter(|how| !told.contains(how));
+    checks.extend(others.map(|how| Check::new("raw files: altered", false, how)));
+    checks
+}
+
+/// In what two entries of one key differ, if in anything: in their rows, or in a fact that both of them have.
+pub(crate) fn difference(one: &Manifest, other: &Manifest) -> Option<String> {
+    let short = |manifest: &Manifest| manifest.digest[..manifest.digest.len().min(12)].to_owned();
+    if one.digest != other.digest {
+        return Some(format!("digest {} instead of {}", short(one), short(other)));
+    }
+    one.facts.iter().find_map(|fact| {
+        let same_name = |other: &&Fact| other.name == fact.name;
+        let there = other.facts.iter().find(same_name)?;
+        let differs = there.value != fact.value;
+        differs.then(|| format!("{}: {} instead of {}", fact.name, fact.value, there.value))
+    })
 }

@@ -1,26 +1,29 @@
 //! Lines of a raw text file, numbered, with a bound on their length: a damaged file cannot fill the memory.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::archive::unreadable;
-use crate::error::{Error, Result, io};
+use crate::error::{Error, Result};
 
-/// The lines of one file, or of whatever holds its content.
-pub(crate) struct Lines<R = File> {
+/// What some editors and spreadsheets put before a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A line that was read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line {
+    /// From 1, empty lines counted.
+    pub(crate) number: u64,
+    /// Whether its end was there: only the last line of a file can lack it.
+    pub(crate) ended: bool,
+}
+
+/// The lines of whatever holds the content of a file.
+pub(crate) struct Lines<R> {
     path: PathBuf,
     input: BufReader<R>,
     number: u64,
     longest: u64,
-}
-
-impl Lines {
-    /// Opens a file whose lines have at most `longest` bytes.
-    pub(crate) fn open(path: &Path, longest: u64) -> Result<Lines> {
-        let file = File::open(path).map_err(io("read", path))?;
-        Ok(Lines::over(path.to_owned(), file, longest))
-    }
 }
 
 impl<R: Read> Lines<R> {
@@ -34,33 +37,43 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Appends the next line to `buffer`, without its line feed or carriage return and line feed.
-    /// Gives its number, from 1, and the bytes that it took in the file; nothing at the end of the file.
+    /// Appends the next line that is not empty to `buffer`, without its line feed or carriage return and line feed, the
+    /// first one without a byte order mark. Nothing at the end of the file.
     ///
     /// # Errors
     /// The file cannot be read, or the line is too long.
-    pub(crate) fn next(&mut self, buffer: &mut Vec<u8>) -> Result<Option<(u64, u64)>> {
+    pub(crate) fn next(&mut self, buffer: &mut Vec<u8>) -> Result<Option<Line>> {
         let start = buffer.len();
-        let mut bounded = (&mut self.input).take(self.longest + 2);
-        let taken = bounded
-            .read_until(b'\n', buffer)
-            .map_err(unreadable(&self.path))?;
-        if taken == 0 {
-            return Ok(None);
-        }
-        self.number += 1;
-        for end in [b'\n', b'\r'] {
-            if buffer.len() > start && buffer.last() == Some(&end) {
-                buffer.pop();
+        loop {
+            let mut bounded = (&mut self.input).take(self.longest + 2);
+            let taken = bounded
+                .read_until(b'\n', buffer)
+                .map_err(unreadable(&self.path))?;
+            if taken == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            let ended = buffer.last() == Some(&b'\n');
+            for end in [b'\n', b'\r'] {
+                if buffer.len() > start && buffer.last() == Some(&end) {
+                    buffer.pop();
+                }
+            }
+            if self.number == 1 && buffer[start..].starts_with(BYTE_ORDER_MARK) {
+                buffer.drain(start..start + BYTE_ORDER_MARK.len());
+            }
+            if (buffer.len() - start) as u64 > self.longest {
+                return Err(self.wrong(
+                    self.number,
+                    format!("the line is longer than {} bytes", self.longest),
+                ));
+            }
+            // Empty lines are what is left of CR CR LF, or the end of the file.
+            if buffer.len() > start {
+                let number = self.number;
+                return Ok(Some(Line { number, ended }));
             }
         }
-        if (buffer.len() - start) as u64 > self.longest {
-            return Err(self.wrong(
-                self.number,
-                format!("the line is longer than {} bytes", self.longest),
-            ));
-        }
-        Ok(Some((self.number, taken as u64)))
     }
 
     /// An error about one line.

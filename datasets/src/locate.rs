@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::About;
-use crate::archive::{Raw, files_below};
+use crate::archive::{ARCHIVES, Raw, archives_of, files_below};
 use crate::error::{Error, Result};
-use crate::parquet::files_of;
+use crate::{About, Source};
 
 /// The form that the files are in.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,10 +49,7 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>) -> Result<Form> {
             return Err(Error::File { file, problem });
         }
         Some(Raw::Parquet(file) | Raw::File(file)) => {
-            let problem = format!(
-                "neither a folder nor a tar archive (.tar, .tar.gz, .tar.zst) with {}",
-                wanted.what
-            );
+            let problem = format!("neither a folder nor {ARCHIVES} with {}", wanted.what);
             return Err(Error::File { file, problem });
         }
     };
@@ -66,29 +62,60 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>) -> Result<Form> {
     if files.iter().any(|path| (wanted.fits)(&relative(path))) {
         return Ok(Form::Members(Raw::Folder(folder)));
     }
-    let train = files_of("train", &files);
-    let test = files_of("test", &files);
-    if wanted.parquet && !train.is_empty() && !test.is_empty() {
-        return Ok(Form::Parquet { train, test });
+    if wanted.parquet {
+        let of_split = |split: &str| {
+            let holds = |path: &&PathBuf| split_of(&relative(path)) == Some(split);
+            files.iter().filter(holds).cloned().collect()
+        };
+        let (train, test): (Vec<_>, Vec<_>) = (of_split("train"), of_split("test"));
+        if !train.is_empty() && !test.is_empty() {
+            for files in [&train, &test] {
+                in_one_folder(&folder, files)?;
+            }
+            return Ok(Form::Parquet { train, test });
+        }
     }
     archive_in(&folder, &files, wanted)
 }
 
+/// Which split a parquet file holds: the one that its name or, failing that, its nearest folder names as a word of its own, or
+/// at its beginning: `train-00000-of-00001.parquet`, `imdb-train.parquet`, `plain_text/train/0000.parquet`.
+fn split_of(name: &str) -> Option<&'static str> {
+    const SPLITS: [&str; 2] = ["train", "test"];
+    let name = name.strip_suffix(".parquet")?;
+    name.rsplit('/').find_map(|part| {
+        let named = |split: &&str| {
+            let mut words = part.split(|symbol: char| !symbol.is_ascii_alphanumeric());
+            part.starts_with(*split) || words.any(|word| word == *split)
+        };
+        let mut named = SPLITS.into_iter().filter(named);
+        // A name with both words tells nothing.
+        named.next().filter(|_| named.next().is_none())
+    })
+}
+
+/// Refuses the files of one split in several folders: they may well be the same rows again.
+fn in_one_folder(folder: &Path, files: &[PathBuf]) -> Result<()> {
+    let first = files.first().and_then(|file| file.parent());
+    match files.iter().find(|file| file.parent() != first) {
+        None => Ok(()),
+        Some(other) => Err(Error::File {
+            file: folder.to_owned(),
+            problem: format!(
+                "parquet files of one split in two folders, {} and {}: name the folder to read with --from",
+                first.unwrap_or(folder).display(),
+                other.parent().unwrap_or(folder).display()
+            ),
+        }),
+    }
+}
+
 /// The archive in a folder: the one with the published name, else the only one.
 fn archive_in(folder: &Path, files: &[PathBuf], wanted: &Wanted<'_>) -> Result<Form> {
-    let mut archives = Vec::new();
-    for path in files {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let ends = [".tar", ".gz", ".tgz", ".zst"];
-        if !ends.iter().any(|end| name.ends_with(end)) {
-            continue;
-        }
-        if let Some(archive @ Raw::Archive(_)) = Raw::at(path)? {
-            if name == wanted.archive {
-                return Ok(Form::Members(archive));
-            }
-            archives.push(archive);
-        }
+    let mut archives = archives_of(files)?;
+    let named = |archive: &Raw| archive.path().ends_with(wanted.archive);
+    if let Some(place) = archives.iter().position(named) {
+        return Ok(Form::Members(archives.swap_remove(place)));
     }
     match archives.len() {
         0 => Err(missing(&folder.join(wanted.archive), wanted)),
@@ -112,6 +139,45 @@ fn missing(path: &Path, wanted: &Wanted<'_>) -> Error {
         command: format!(
             "lra data fetch {name} (or name a copy: lra data make {name} --from FOLDER or ARCHIVE)"
         ),
-        stand_in: Some("--source synthetic".to_owned()),
+        stand_in: stand_in(wanted.about),
+    }
+}
+
+/// The flag for a source that needs no files.
+pub(crate) fn stand_in(about: &About) -> Option<String> {
+    let mut sources = about.sources.iter();
+    match sources.find(|&&source| source != Source::Official)? {
+        Source::Generated => Some("--source generated, the same task drawn here".to_owned()),
+        other => Some(format!("--source {other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_of;
+
+    #[test]
+    fn parquet_files_are_told_by_their_names_and_folders() {
+        for name in [
+            "train.parquet",
+            "train-00000-of-00001.parquet",
+            "plain_text/train-00000-of-00001.parquet",
+            "plain_text/train/0000.parquet",
+            "plain_text/partial-train/0000.parquet",
+            "imdb-train.parquet",
+            "test/imdb_train.parquet",
+        ] {
+            assert_eq!(split_of(name), Some("train"), "{name}");
+        }
+        assert_eq!(split_of("plain_text/test/0000.parquet"), Some("test"));
+        for name in [
+            "unsupervised-00000-of-00001.parquet",
+            "plain_text/unsupervised/0000.parquet",
+            "train-test.parquet",
+            "latest.parquet",
+            "train.csv",
+        ] {
+            assert_eq!(split_of(name), None, "{name}");
+        }
     }
 }

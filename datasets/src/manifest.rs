@@ -114,6 +114,33 @@ impl Fact {
     }
 }
 
+/// A finding that the published files are known to give.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// The finding.
+    pub fact: Fact,
+    /// It is recorded only of what is there as a whole, so data that is partial otherwise has to give it as well.
+    pub of_parts: bool,
+}
+
+impl Known {
+    /// What all of the published data gives: partial data may give something else.
+    pub fn whole(name: impl Into<String>, value: impl ToString) -> Known {
+        Known {
+            fact: Fact::new(name, value),
+            of_parts: false,
+        }
+    }
+
+    /// What is recorded only where it has to be as published, in partial data too.
+    pub fn part(name: impl Into<String>, value: impl ToString) -> Known {
+        Known {
+            fact: Fact::new(name, value),
+            of_parts: true,
+        }
+    }
+}
+
 /// What an entry holds and how it came about. Written last: an entry without it does not exist.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -138,6 +165,10 @@ pub struct Manifest {
     /// The data is smaller than what the source publishes.
     #[serde(default)]
     pub partial: bool,
+    /// What the raw files contradict of what is known of the published ones, a sentence each. Empty for data that is
+    /// as published as far as that is known, and for data that is made here.
+    #[serde(default)]
+    pub altered: Vec<String>,
     /// The builder promises that no row occurs twice, within a split or between them.
     #[serde(default)]
     pub distinct: bool,

@@ -6,14 +6,15 @@
 mod guard;
 mod pages;
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 use guard::guarded;
 use parquet::column::reader::ColumnReader;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 
+use crate::archive::regular;
 use crate::error::{Error, Result, io};
 
 /// Rows that are decoded at once.
@@ -41,7 +42,7 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
         file: path.to_owned(),
         problem: format!("not a readable parquet file: {error}"),
     };
-    let file = File::open(path).map_err(io("read", path))?;
+    let file = regular(path)?;
     let bytes = fs::metadata(path).map_err(io("read", path))?.len();
     let reader = guarded(|| SerializedFileReader::new(file)).map_err(|error| damaged(&error))?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
@@ -91,15 +92,6 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
         rows = group.read(rows, visit)?;
     }
     Ok(rows)
-}
-
-/// The parquet files below a folder that hold a split: those whose name begins with its name.
-pub(crate) fn files_of(split: &str, files: &[PathBuf]) -> Vec<PathBuf> {
-    let fits = |path: &&PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(split) && name.ends_with(".parquet")
-    };
-    files.iter().filter(fits).cloned().collect()
 }
 
 struct Group<'a> {

@@ -16,3 +16,15 @@ pub struct Remote {
     /// What a person should know before waiting for it; may be empty.
     pub note: &'static str,
 }
+
+/// The name of the archive that ListOps, Retrieval and Pathfinder were published in.
+pub(crate) const LRA_RELEASE: &str = "lra_release.gz";
+
+/// Where that archive was.
+pub(crate) static RELEASE: [Remote; 1] = [Remote {
+    url: "https://storage.googleapis.com/long-range-arena/lra_release.gz",
+    file: LRA_RELEASE,
+    bytes: None,
+    sha256: None,
+    note: "about 8 GB, holds ListOps, Retrieval and Pathfinder; reported gone since 2026",
+}];

@@ -24,6 +24,7 @@ pub struct Sink {
     parts: PerPart<Columns>,
     facts: Vec<Fact>,
     notes: Vec<String>,
+    altered: Vec<String>,
     partial: bool,
     distinct: bool,
 }
@@ -32,6 +33,7 @@ pub struct Sink {
 pub(crate) struct Remarks {
     pub facts: Vec<Fact>,
     pub notes: Vec<String>,
+    pub altered: Vec<String>,
     pub partial: bool,
     pub distinct: bool,
 }
@@ -73,6 +75,7 @@ impl Sink {
             parts: PerPart::try_new(columns)?,
             facts: Vec::new(),
             notes: Vec::new(),
+            altered: Vec::new(),
             partial: false,
             distinct: false,
         })
@@ -111,6 +114,11 @@ impl Sink {
     /// Says that the source publishes more than what is here.
     pub fn mark_partial(&mut self) {
         self.partial = true;
+    }
+
+    /// Says in a sentence what the raw files contradict of the published ones, where that is no fact with a known value.
+    pub fn mark_altered(&mut self, how: impl Into<String>) {
+        self.altered.push(how.into());
     }
 
     /// Promises that no row occurs twice, within a split or between them; verification holds the data to it.
@@ -163,6 +171,7 @@ impl Sink {
         let remarks = Remarks {
             facts: self.facts,
             notes: self.notes,
+            altered: self.altered,
             partial: self.partial,
             distinct: self.distinct,
         };

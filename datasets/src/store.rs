@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Result, io};
+use crate::locate::stand_in;
 use crate::manifest::{Manifest, Part};
 use crate::options::has_source;
-use crate::{Key, Parts, Progress, Request, Sink, Source, Splits, Task, stamp};
+use crate::origin::Origin;
+use crate::tasks::TASKS;
+use crate::{Key, Parts, Progress, Request, Sink, Source, Splits, Task, facts, stamp};
 
 pub(crate) mod entry;
 
@@ -53,8 +56,9 @@ impl Store {
         self.root.join("raw").join(task.about().name)
     }
 
-    /// Where a build looks for published files of `task` that is not told: their folder, or where the last build that
-    /// was told found them. Nothing, if they are in neither place.
+    /// Where a build looks for published files of `task` that is not told: their folder, where the last build that
+    /// was told found them, or an archive in the folder of another task that is published in the same one. Nothing, if
+    /// they are in none of these places.
     pub fn found(&self, task: &dyn Task) -> Option<PathBuf> {
         let folder = self.raw(task);
         // What a broken download left is not a published file yet.
@@ -64,8 +68,28 @@ impl Store {
         if fs::read_dir(&folder).is_ok_and(|mut items| items.any(whole)) {
             return Some(folder);
         }
-        let told = fs::read_to_string(self.note_of(task)).ok()?;
-        Some(PathBuf::from(told.trim_end())).filter(|path| path.exists())
+        if let Ok(told) = fs::read_to_string(self.note_of(task)) {
+            let told = PathBuf::from(told.trim_end());
+            if told.exists() {
+                return Some(told);
+            }
+        }
+        self.shared(task)
+    }
+
+    /// A published archive in the folder of another task, where it holds the files of `task` too: it need not be there
+    /// once for each.
+    pub fn shared(&self, task: &dyn Task) -> Option<PathBuf> {
+        let own = self.raw(task);
+        let others = TASKS.iter().map(|other| self.raw(*other));
+        others
+            .filter(|folder| *folder != own)
+            .flat_map(|folder| {
+                task.remote()
+                    .iter()
+                    .map(move |remote| folder.join(remote.file))
+            })
+            .find(|path| path.is_file())
     }
 
     /// Remembers where published files of `task` lie, so that data of other options is built from the same.
@@ -101,15 +125,18 @@ impl Store {
             what: format!("the {} data of {}", key.source, task.about().name),
             path: folder,
             command: key.make_command(task),
-            stand_in: stand_in(task, key),
+            stand_in: (key.source == Source::Official)
+                .then(|| stand_in(task.about()))
+                .flatten(),
         })
     }
 
-    /// Opens an entry, and builds it first where it does not exist. `from` is the folder with the published files;
-    /// by default those [`found`](Self::found).
+    /// Opens an entry, and builds it first where it does not exist. `from` is where the published files are; by default
+    /// those [`found`](Self::found).
     ///
     /// # Errors
-    /// As [`open`](Self::open), and whatever keeps it from being built.
+    /// As [`open`](Self::open), and whatever keeps it from being built; [`Error::OtherFiles`] where the entry exists and
+    /// `from` has other files than it was built from.
     pub fn open_or_build(
         &self,
         task: &dyn Task,
@@ -124,9 +151,51 @@ impl Store {
             // Another builder may have finished while this one waited.
             if !folder.is_dir() {
                 self.build(task, key, from, &folder, progress)?;
+                return entry::open(task, &folder, &remedy(task, key));
             }
         }
+        if let (Some(raw), Source::Official) = (from, key.source) {
+            self.expect_same(task, key, raw, &folder, progress)?;
+        }
         entry::open(task, &folder, &remedy(task, key))
+    }
+
+    /// Refuses an entry that was built from other files than these. Files that look as they did then are taken for the
+    /// same; others are read as a build would, since the same content comes in several forms.
+    fn expect_same(
+        &self,
+        task: &dyn Task,
+        key: &Key,
+        raw: &Path,
+        folder: &Path,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let origin = Origin::of(raw);
+        if origin.is_some() && origin == Origin::read(folder) {
+            return Ok(());
+        }
+        let stored = entry::read_manifest(folder, &remedy(task, key))?;
+        let scratch = self.scratch()?;
+        let fresh = Store::new(scratch.path()).rebuild(task, key, Some(raw), progress)?;
+        match facts::difference(&stored, &fresh.manifest) {
+            None => {
+                // Only saves time; a store that cannot be written is no error.
+                if let Some(origin) = origin {
+                    let _ = origin.write(folder);
+                }
+                Ok(())
+            }
+            Some(difference) => Err(Error::OtherFiles {
+                folder: folder.to_owned(),
+                raw: raw.to_owned(),
+                difference,
+                remedy: format!(
+                    "{} --from {} --force",
+                    key.make_command(task),
+                    raw.display()
+                ),
+            }),
+        }
     }
 
     /// Builds an entry, replacing the one that is there once the new one is complete.
@@ -219,9 +288,14 @@ impl Store {
             progress,
             parts: &parts,
         };
+        let origin = match source {
+            // Before they are read: files that change meanwhile do not look like this afterwards.
+            Source::Official => Origin::of(request.raw),
+            _ => None,
+        };
         fill(task, &request, &mut sink)?;
         let (splits, remarks) = sink.finish()?;
-        let manifest = Manifest {
+        let mut manifest = Manifest {
             task: task.about().name.to_owned(),
             version: task.about().version,
             source: key.source,
@@ -232,6 +306,7 @@ impl Store {
             digest: Manifest::content_digest(&splits),
             splits,
             partial: remarks.partial,
+            altered: remarks.altered,
             distinct: remarks.distinct,
             notes: remarks.notes,
             facts: remarks.facts,
@@ -241,7 +316,11 @@ impl Store {
                 .as_secs(),
             build_seconds: begun.elapsed().as_secs_f64(),
         };
+        facts::mark(&mut manifest, &task.known());
         stamp::write(&work.0)?;
+        if let Some(origin) = origin {
+            origin.write(&work.0)?;
+        }
         entry::write_manifest(&work.0, &manifest)?;
         sync_folder(&work.0)?;
         if folder.exists() {
@@ -296,13 +375,6 @@ fn remedy(task: &dyn Task, key: &Key) -> String {
 fn check(task: &dyn Task, key: &Key) -> Result<()> {
     has_source(task.about(), key.source)?;
     task.shape(&key.options).map(|_| ())
-}
-
-/// The flag for another source, where the task has one that needs no files.
-fn stand_in(task: &dyn Task, key: &Key) -> Option<String> {
-    let mut sources = task.about().sources.iter();
-    let other = sources.find(|&&source| source != key.source && source != Source::Official)?;
-    (key.source == Source::Official).then(|| format!("--source {other}"))
 }
 
 /// Makes the names in a folder survive a power failure.

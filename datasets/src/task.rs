@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::baseline::{Baseline, bag_of_tokens, majority};
 use crate::error::Result;
-use crate::{Check, Fact, Key, Parts, Progress, Remote, Sink, Splits};
+use crate::{Check, Key, Known, Parts, Progress, Remote, Sink, Splits};
 
 /// What a task is, independent of any option.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -191,8 +191,9 @@ pub trait Task: Sync {
         vec![majority(splits, about), bag_of_tokens(splits, about)]
     }
 
-    /// What the published files are known to give; verification holds what a builder found against it, by name.
-    fn known(&self) -> Vec<Fact> {
+    /// What the published files are known to give. What a builder found is held against it, by name; data that
+    /// contradicts it is marked as [altered](crate::Manifest::altered).
+    fn known(&self) -> Vec<Known> {
         Vec::new()
     }
 

@@ -108,9 +108,8 @@ impl Store {
         let beside = Store::new(scratch.path());
         match beside.rebuild(task, key, Some(raw), progress) {
             Ok(splits) => {
-                let digest = splits.manifest.digest.clone();
                 check_content(task, &beside.folder(task, key), "", progress, &mut checks);
-                checks.extend(self.check_stored(task, key, &digest));
+                checks.extend(self.check_stored(task, key, &splits.manifest));
             }
             Err(error @ Error::Unusable { .. }) => {
                 checks.push(Check::new("readable", false, error.to_string()));
@@ -123,20 +122,19 @@ impl Store {
         })
     }
 
-    /// Whether the stored entry of this key has the digest that the raw files give.
-    fn check_stored(&self, task: &dyn Task, key: &Key, digest: &str) -> Option<Check> {
+    /// Whether the stored entry of this key is what the raw files give.
+    fn check_stored(&self, task: &dyn Task, key: &Key, fresh: &Manifest) -> Option<Check> {
         let folder = self.folder(task, key);
-        let manifest = entry::read_manifest(&folder, entry::REMOVE).ok()?;
-        let ok = manifest.digest == digest;
-        let detail = match ok {
-            true => format!("the stored data is of these files: {digest}"),
-            false => format!(
-                "the stored data is of other files: {} instead of {digest}; {}",
-                manifest.digest,
+        let stored = entry::read_manifest(&folder, entry::REMOVE).ok()?;
+        let difference = facts::difference(&stored, fresh);
+        let detail = match &difference {
+            None => format!("the stored data is of these files: {}", stored.digest),
+            Some(difference) => format!(
+                "the stored data is of other files: {difference}; {}",
                 folder.display()
             ),
         };
-        Some(Check::new("content digest", ok, detail))
+        Some(Check::new("content digest", difference.is_none(), detail))
     }
 
     /// As [`verify`](Self::verify), for a folder that [`list`](Self::list) found.

@@ -5,8 +5,9 @@ mod raw;
 
 use std::path::Path;
 
-use lra_datasets::tasks::Text;
-use lra_datasets::{Class, Key};
+use lra_datasets::tasks::pathfinder::PATHFINDER;
+use lra_datasets::tasks::{ListOps, Text};
+use lra_datasets::{Class, Key, Source, TASKS, Task};
 use raw::{Files, build};
 
 fn files() -> Files {
@@ -22,11 +23,29 @@ fn files() -> Files {
     files
 }
 
-fn error(root: &Path, archive: &[u8]) -> String {
+/// What each reader of archives says of one.
+fn errors(root: &Path, archive: &[u8]) -> [String; 3] {
     let path = raw::file(root, "archive", archive);
-    let error = build(&Text, &Key::default_of(&Text), &path).unwrap_err();
-    assert_eq!(error.class(), Class::Data, "{error}");
-    error.to_string()
+    let readers: [&dyn Task; 3] = [&Text, &ListOps, &PATHFINDER];
+    readers.map(|task| {
+        let key = Key {
+            source: Source::Official,
+            ..Key::default_of(task)
+        };
+        let error = build(task, &key, &path).unwrap_err();
+        assert_eq!(error.class(), Class::Data, "{error}");
+        error.to_string()
+    })
+}
+
+/// Each reader refuses an archive in these words.
+fn refused(archive: &[u8], words: &str) {
+    let root = tempfile::tempdir().unwrap();
+    for text in errors(root.path(), archive) {
+        assert!(text.contains(words), "{text}");
+    }
+    // Nothing was written beside the archive.
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
 }
 
 /// One member with a name that `tar::Builder` would not write.
@@ -44,7 +63,6 @@ fn named(name: &[u8], kind: tar::EntryType, content: &[u8]) -> Vec<u8> {
 
 #[test]
 fn names_that_lead_outside_are_refused() {
-    let root = tempfile::tempdir().unwrap();
     for name in [
         "../evil.txt",
         "/etc/evil.txt",
@@ -54,14 +72,18 @@ fn names_that_lead_outside_are_refused() {
     ] {
         let mut archive = named(name.as_bytes(), tar::EntryType::Regular, b"evil");
         archive.extend(raw::tar(&files()));
-        let text = error(root.path(), &archive);
-        assert!(
-            text.contains("would lie outside of the archive"),
-            "{name}: {text}"
-        );
+        refused(&archive, "would lie outside of the archive");
     }
-    // Nothing was written beside the archive.
-    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn control_characters_in_names_are_spelt_out() {
+    let name = "\u{1b}[2J\u{202e}/../evil.txt";
+    let archive = named(name.as_bytes(), tar::EntryType::Regular, b"evil");
+    refused(
+        &archive,
+        "`\\u{1b}[2J\\u{202e}/../evil.txt` would lie outside",
+    );
 }
 
 #[test]
@@ -104,16 +126,13 @@ fn long_names_are_read_and_endless_ones_refused() {
             .len(),
         40
     );
-    let archive = named(
-        b"././@LongLink",
-        tar::EntryType::GNULongName,
-        &[b'a'; 100_000],
-    );
-    let text = error(root.path(), &archive);
-    assert!(text.contains("a name of more than 4096 bytes"), "{text}");
-    // The same as an extended header.
-    let archive = named(b"header", tar::EntryType::XHeader, &[b'1'; 100_000]);
-    assert!(error(root.path(), &archive).contains("a name of more than 4096 bytes"));
+    for (name, kind) in [
+        (&b"././@LongLink"[..], tar::EntryType::GNULongName),
+        (b"header", tar::EntryType::XHeader),
+    ] {
+        let archive = named(name, kind, &[b'1'; 100_000]);
+        refused(&archive, "a name of more than 4096 bytes");
+    }
 }
 
 #[test]
@@ -143,34 +162,113 @@ fn extended_headers_give_names() {
 
 #[test]
 fn bombs_are_refused() {
-    let root = tempfile::tempdir().unwrap();
     let bomb = named(b"zeros", tar::EntryType::Regular, &vec![0; 80 << 20]);
     for packed in [raw::gzip(&bomb), raw::zstd(&bomb)] {
-        let text = error(root.path(), &packed);
-        assert!(
-            text.contains("unpacks to more than 200 times its size"),
-            "{text}"
-        );
+        refused(&packed, "unpacks to more than 200 times its size");
     }
 }
 
 #[test]
 fn damage_is_found() {
-    let root = tempfile::tempdir().unwrap();
     let plain = raw::tar(&files());
     for packed in [raw::gzip(&plain), raw::zstd(&plain)] {
         for end in [packed.len() - 1, packed.len() / 2, 30] {
-            let text = error(root.path(), &packed[..end]);
-            assert!(text.contains("damaged or incomplete"), "{text}");
+            refused(&packed[..end], "damaged or incomplete");
         }
     }
     // A checksum that does not fit, though every member could be read.
     let mut packed = raw::gzip(&plain);
     let place = packed.len() - 8;
     packed[place] ^= 1;
-    assert!(error(root.path(), &packed).contains("damaged or incomplete"));
+    refused(&packed, "damaged or incomplete");
     // Cut within a member of a plain archive.
-    assert!(error(root.path(), &plain[..1000 + 512]).contains("damaged or incomplete"));
-    assert!(error(root.path(), &raw::gzip(b"not a tar archive")).contains("damaged or incomplete"));
-    assert!(error(root.path(), &raw::gzip(b"")).contains("no negative review"));
+    refused(&plain[..1000 + 512], "damaged or incomplete");
+    refused(&raw::gzip(b"not a tar archive"), "damaged or incomplete");
+    let root = tempfile::tempdir().unwrap();
+    let [text, ..] = errors(root.path(), &raw::gzip(b""));
+    assert!(text.contains("no negative review"), "{text}");
+}
+
+/// A pipe that nobody writes to would be waited for without end.
+#[cfg(unix)]
+#[test]
+fn pipes_are_no_input() {
+    let root = tempfile::tempdir().unwrap();
+    let make = |name: &str| {
+        let path = root.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        path
+    };
+    let pipe = make("pipe");
+    let list = make("list/pathfinder32/curv_contour_length_14/metadata/0.npy");
+    let set = root
+        .path()
+        .join("image/pathfinder32/curv_contour_length_14");
+    make("image/pathfinder32/curv_contour_length_14/imgs/0/sample_0.png");
+    let files = vec![(
+        "metadata/0.npy".to_owned(),
+        b"imgs/0 sample_0.png 0 1\n".to_vec(),
+    )];
+    raw::folder(&set, &files);
+    for task in TASKS {
+        let key = Key {
+            source: Source::Official,
+            ..Key::default_of(*task)
+        };
+        if !task.about().sources.contains(&Source::Official) {
+            continue;
+        }
+        let error = build(*task, &key, &pipe).unwrap_err().to_string();
+        assert!(error.contains("pipe: not a regular file"), "{error}");
+    }
+    let key = Key {
+        source: Source::Official,
+        ..Key::default_of(&PATHFINDER)
+    };
+    let within = [
+        (&root.path().join("list"), "0.npy"),
+        (&root.path().join("image"), "sample_0.png"),
+    ];
+    for (raw, file) in within {
+        let error = build(&PATHFINDER, &key, raw).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("{file}: not a regular file")),
+            "{error}"
+        );
+    }
+    drop(list);
+}
+
+#[test]
+fn zip_archives_are_held_to_the_same() {
+    let evil = |name: &str| vec![(name.to_owned(), b"evil".to_vec())];
+    refused(
+        &raw::zip(&evil("a/../../evil.txt")),
+        "would lie outside of the archive",
+    );
+    refused(
+        &raw::zip(&evil(&"long".repeat(2000))),
+        "a name of more than 4096 bytes",
+    );
+    let whole = raw::zip(&files());
+    refused(&whole[..whole.len() - 30], "damaged or incomplete");
+    let root = tempfile::tempdir().unwrap();
+    let text = |archive: &[u8]| errors(root.path(), archive)[0].clone();
+    // The content of the first member, which is not packed, and the sum that no longer fits.
+    let mut damaged = whole.clone();
+    let place = whole.windows(11).position(|bytes| bytes == b"train neg 0");
+    damaged[place.unwrap()] ^= 1;
+    assert!(text(&damaged).contains("0_1.txt: damaged or incomplete"));
+    let review = "aclImdb/train/neg/1_1.txt".to_owned();
+    let bomb = vec![
+        ("nothing.txt".to_owned(), Vec::new()),
+        (review, vec![0; 80 << 20]),
+    ];
+    let said = text(&raw::zip(&bomb));
+    assert!(
+        said.contains("unpacks to more than 200 times its size"),
+        "{said}"
+    );
 }

@@ -51,6 +51,37 @@ fn batches(records: usize) -> Files {
     files
 }
 
+/// The same pictures as Python 2 pickled them.
+fn pickles(records: usize) -> Files {
+    let file = |(name, content): (String, Vec<u8>)| {
+        let name = name.trim_end_matches(".bin").replace("-bin", "-py");
+        (name, pickle(&content))
+    };
+    let files = batches(records).into_iter();
+    files
+        .filter(|(name, _)| name.ends_with(".bin"))
+        .map(file)
+        .collect()
+}
+
+fn pickle(records: &[u8]) -> Vec<u8> {
+    let count = (records.len() / 3073) as u16;
+    let mut bytes = b"\x80\x02}q\x01(U\x0bbatch_labelq\x02U\x15training batch 1 of 5q\x03".to_vec();
+    bytes.extend(b"U\x06labelsq\x04]q\x05(");
+    bytes.extend(records.chunks(3073).flat_map(|record| [b'K', record[0]]));
+    bytes.extend(
+        b"eU\x04dataq\x06cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08",
+    );
+    bytes.extend(b"K\0\x85U\x01b\x87Rq\x09(K\x01M");
+    bytes.extend(count.to_le_bytes());
+    bytes.extend(b"M\x00\x0c\x86cnumpy\ndtype\nq\nU\x02u1K\0K\x01\x87Rq\x0b(K\x03U\x01|NNN");
+    bytes.extend(b"J\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb\x89T");
+    bytes.extend((u32::from(count) * 3072).to_le_bytes());
+    bytes.extend(records.chunks(3073).flat_map(|record| &record[1..]));
+    bytes.extend(b"tbU\x09filenamesq\x0c]q\x0dU\x05a.pngau.");
+    bytes
+}
+
 fn png(record: &[u8]) -> Vec<u8> {
     let planes = &record[1..];
     let pixels: Vec<u8> = (0..3072).map(|i| planes[i % 3 * 1024 + i / 3]).collect();
@@ -114,6 +145,9 @@ fn every_form_gives_the_same_bytes() {
     let archives = [
         raw::file(root, "records.tar.gz", &raw::gzip(&raw::tar(&shuffled))),
         raw::file(root, "records.tar.zst", &raw::zstd(&raw::tar(&files))),
+        raw::file(root, "records.zip", &raw::zip(&shuffled)),
+        raw::file(root, "pickles.tar.gz", &raw::gzip(&raw::tar(&pickles(20)))),
+        raw::folder(&root.join("pickles"), &pickles(20)),
     ];
     for archive in archives {
         let other = build(&Image, &key(true), &archive).unwrap();
@@ -231,7 +265,7 @@ fn what_is_wrong_with_a_file_is_said() {
         (
             "twice",
             |files| files.push(("elsewhere/data_batch_1.bin".into(), record(0))),
-            "a second file of this name",
+            "a second file of these pictures",
         ),
     ];
     for (name, harm, problem) in table {
@@ -243,6 +277,43 @@ fn what_is_wrong_with_a_file_is_said() {
         assert_eq!(error.class(), Class::Data, "{name}");
         assert!(error.to_string().contains(problem), "{name}: {error}");
     }
+}
+
+#[test]
+fn pickles_are_read_and_not_run() {
+    let refuse = |harm: fn(&mut Vec<u8>), problem: &str| {
+        let root = tempfile::tempdir().unwrap();
+        let mut files = pickles(20);
+        harm(&mut files[1].1);
+        let folder = raw::folder(root.path(), &files);
+        let error = build(&Image, &key(true), &folder).unwrap_err();
+        assert_eq!(error.class(), Class::Data);
+        let text = error.to_string();
+        assert!(
+            text.contains("data_batch_2: ") && text.contains(problem),
+            "{text}"
+        );
+    };
+    refuse(|bytes| bytes.truncate(60_000), "it is cut short");
+    refuse(
+        |bytes| *bytes = b"cos\nsystem\nU\x0atouch evil\x85R.".to_vec(),
+        "without a list `labels`",
+    );
+    refuse(
+        |bytes| *bytes = b"\x80\x02}(U\x04dataK\x01u.".to_vec(),
+        "without a list",
+    );
+    refuse(
+        |bytes| {
+            let label = bytes.windows(2).position(|pair| pair == b"K\x09").unwrap();
+            bytes[label + 1] = 10;
+        },
+        "the label 10, which is not 0 to 9",
+    );
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(root.path(), &pickles(20));
+    let error = build(&Image, &key(false), &folder).unwrap_err().to_string();
+    assert!(error.contains("20 pictures instead of 10000"), "{error}");
 }
 
 #[test]

@@ -69,6 +69,21 @@ fn published_files_keep_their_splits_and_bytes() {
 }
 
 #[test]
+fn byte_order_marks_and_empty_lines_are_passed_over() {
+    let root = tempfile::tempdir().unwrap();
+    let plain = raw::folder(&root.path().join("plain"), &pairs());
+    let mut files = pairs();
+    for (_, content) in &mut files {
+        content.splice(0..0, *b"\xef\xbb\xbf");
+        content.extend(b"\r\n\n");
+    }
+    let edited = raw::folder(&root.path().join("edited"), &files);
+    let [plain, edited] =
+        [plain, edited].map(|raw| build(&Retrieval, &key(Protocol::Clean), &raw).unwrap());
+    assert_eq!(plain.manifest().digest, edited.manifest().digest);
+}
+
+#[test]
 fn literals_are_decoded_on_request() {
     let root = tempfile::tempdir().unwrap();
     let folder = raw::folder(root.path(), &pairs());
@@ -119,7 +134,7 @@ fn what_is_wrong_with_a_line_is_said() {
             ":2: the label `\\xff` is neither 0 nor 1",
         ),
         ("id", b"1.0\t\tb\tt\tt\n", ":2: an id of 0 bytes"),
-        ("blank", b"\n", ":2: 1 columns instead of 5"),
+        ("blank", b" \n", ":2: 1 columns instead of 5"),
         (
             "literal",
             b"1.0\ta\tb\tb'open\tt\n",

@@ -78,6 +78,7 @@ fn every_form_gives_the_same_bytes() {
         raw::file(root, "packed.tar.gz", &raw::gzip(&raw::tar(&backwards))),
         raw::file(root, "packed.tar.zst", &raw::zstd(&raw::tar(&files))),
         raw::file(root, "no-extension", &raw::gzip(&raw::tar(&files))),
+        raw::file(root, "packed.zip", &raw::zip(&backwards)),
     ];
     // As it lies after fetching: the archive in the raw folder.
     let fetched = root.join("raw");
@@ -111,6 +112,41 @@ fn every_form_gives_the_same_bytes() {
             );
         }
     }
+}
+
+#[test]
+fn parquet_files_are_found_under_the_names_that_they_have() {
+    let root = tempfile::tempdir().unwrap();
+    let first = root.path().join("first");
+    parquet_folder(&first, ::parquet::basic::Compression::SNAPPY);
+    let digest = |raw: &Path| {
+        let built = build(&Text, &official(Protocol::Clean), raw).unwrap();
+        built.manifest().digest.clone()
+    };
+    let wanted = digest(&first);
+    for (number, layout) in ["plain_text/SPLIT/0000.parquet", "imdb-SPLIT.parquet"]
+        .into_iter()
+        .enumerate()
+    {
+        let folder = root.path().join(format!("layout{number}"));
+        for split in ["train", "test", "unsupervised"] {
+            let from = format!("plain_text/{split}-00000-of-00001.parquet");
+            let to = folder.join(layout.replace("SPLIT", split));
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            std::fs::copy(first.join(from), to).unwrap();
+        }
+        assert_eq!(digest(&folder), wanted, "{layout}");
+    }
+    // The same rows twice, in two layouts: nobody can tell.
+    let second = first.join("plain_text/train/0000.parquet");
+    std::fs::create_dir_all(second.parent().unwrap()).unwrap();
+    std::fs::copy(
+        first.join("plain_text/train-00000-of-00001.parquet"),
+        second,
+    )
+    .unwrap();
+    let error = build(&Text, &official(Protocol::Clean), &first).unwrap_err();
+    assert!(error.to_string().contains("in two folders"), "{error}");
 }
 
 #[test]
@@ -275,7 +311,7 @@ fn missing_files_are_named_with_the_remedy() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("notes.txt: neither a folder nor a tar archive"),
+        error.contains("notes.txt: neither a folder nor an archive"),
         "{error}"
     );
 }
@@ -349,6 +385,45 @@ fn wrong_parquet_files_are_refused() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("name the folder"), "{error}");
+}
+
+/// A page that says of itself that it unpacks to 20,000 bytes, and unpacks to a million.
+#[test]
+fn pages_that_understate_themselves_are_refused() {
+    let zigzag = |number: u32| {
+        let (mut rest, mut bytes) = (2 * number, Vec::new());
+        while rest > 127 {
+            bytes.push((rest % 128) as u8 | 128);
+            rest /= 128;
+        }
+        bytes.push(rest as u8);
+        bytes
+    };
+    for packing in raw::packings().into_iter().skip(3).take(2) {
+        let root = tempfile::tempdir().unwrap();
+        let long = vec![b'a'; 1_000_000];
+        for split in ["train", "test"] {
+            let path = root.path().join(format!("{split}.parquet"));
+            raw::parquet(&path, SCHEMA, &[(&long, 1)], packing);
+            let mut bytes = std::fs::read(&path).unwrap();
+            let mut patched = 0;
+            for size in 1_000_000..1_000_100 {
+                let stated = zigzag(size);
+                while let Some(place) = bytes.windows(3).position(|three| three == stated) {
+                    bytes.splice(place..place + 3, zigzag(20_000));
+                    patched += 1;
+                }
+            }
+            assert!(patched > 0);
+            std::fs::write(path, bytes).unwrap();
+        }
+        let error = build(&Text, &official(Protocol::Clean), root.path()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("unpacks to more than the 20000 bytes"),
+            "{packing}: {text}"
+        );
+    }
 }
 
 #[test]

@@ -132,6 +132,9 @@ fn train(
     for line in banner::lines(&draft, resolved, shape, flops) {
         around.reporter.say(&line);
     }
+    for how in &splits.manifest.altered {
+        around.reporter.say(&format!("ALTERED    {how}"));
+    }
     // From here on whatever goes wrong is an outcome of the run.
     let attempt = || {
         device::reset_peak(around.device);

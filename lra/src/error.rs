@@ -67,8 +67,17 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // `{:#}` joins the chain of contexts with colons: one line for the user.
-        write!(f, "{:#}", self.cause)
+        f.write_str(&printable(&format!("{:#}", self.cause)))
     }
+}
+
+/// Text for a terminal: line ends and tabs stay, and every other control character is spelt out, as it may come from a file.
+pub fn printable(text: &str) -> String {
+    let kept = text.split_inclusive(['\n', '\t']).map(|piece| {
+        let end = piece.len() - usize::from(piece.ends_with(['\n', '\t']));
+        datasets::plain(&piece[..end]) + &piece[end..]
+    });
+    kept.collect()
 }
 
 /// Gives a library's error its class, and optionally a context.

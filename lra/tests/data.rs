@@ -38,7 +38,7 @@ fn the_list_says_what_there_is_and_how_to_get_the_rest() {
     assert!(line(&empty, "text official").ends_with("not here: lra data fetch text"));
     assert!(line(&empty, "text synthetic").contains("lra data make text --source synthetic"));
     assert!(line(&empty, "listops generated").contains("lra data make listops"));
-    assert!(line(&empty, "pathx official").contains("lra data make pathx --from"));
+    assert!(line(&empty, "pathx official").ends_with("not here: lra data fetch pathx"));
 
     reviews(&place);
     place.ok("data make text --from reviews");
@@ -98,6 +98,78 @@ fn raw_files_are_official_data_and_are_verified_where_they_lie() {
     .unwrap();
     let refused = place.fails(3, "data make text --from reviews");
     assert!(refused.contains("train/pos/0_5.txt") && refused.contains("lra data fetch text"));
+}
+
+#[test]
+fn data_that_contradict_what_was_published_say_so_everywhere() {
+    let place = Place::new();
+    reviews(&place);
+    // More of one class than there are.
+    let folder = place.path().join("reviews/aclImdb/train/pos");
+    for number in 30..12_501 {
+        fs::write(
+            folder.join(format!("{number}_9.txt")),
+            format!("more {number}"),
+        )
+        .unwrap();
+    }
+    let how = "12501 positive reviews of train, more than the 12500 that were published";
+    let made = place.ok("data make text --from reviews");
+    assert!(made.contains(&format!("ALTERED: {how}")), "{made}");
+    let listed = place.ok("data list");
+    let text = line(&listed, "text official clean");
+    assert!(text.ends_with("partial  altered"), "{text}");
+    let verified = place.lra("data verify text");
+    assert_eq!(verified.status.code(), Some(3));
+    let text = String::from_utf8(verified.stdout).unwrap();
+    assert!(
+        line(&text, "FAIL raw files: altered").ends_with(how),
+        "{text}"
+    );
+    let run = "run --task text --model linear --recipe smoke";
+    let output = place.lra(run);
+    assert!(common::err(&output).contains(&format!("ALTERED    {how}")));
+}
+
+#[test]
+fn other_files_are_no_silent_replacement() {
+    let place = Place::new();
+    reviews(&place);
+    place.ok("data make text --from reviews");
+    place.ok("data make text --from reviews");
+    let review = place.path().join("reviews/aclImdb/test/neg/0_2.txt");
+    fs::write(review, "edited").unwrap();
+    let refused = place.fails(3, "data make text --from reviews");
+    let way_out = "lra data make text --source official --from reviews --force";
+    assert!(
+        refused.contains("made from other files than reviews") && refused.contains(way_out),
+        "{refused}"
+    );
+    place.ok(way_out.trim_start_matches("lra "));
+    place.ok("data make text --from reviews");
+}
+
+#[test]
+fn control_characters_of_files_do_not_reach_the_terminal() {
+    let place = Place::new();
+    let name = "\u{1b}[31mred\u{7}";
+    reviews(&place);
+    fs::write(
+        place
+            .path()
+            .join(format!("reviews/aclImdb/train/pos/{name}.txt")),
+        "so so",
+    )
+    .unwrap();
+    let refused = place.fails(3, "data make text --from reviews");
+    assert!(refused.contains("\\u{1b}[31mred\\u{7}.txt"), "{refused}");
+    assert!(!refused.contains('\u{1b}') && !refused.contains('\u{7}'));
+    // A place of one's own choice is listed without them as well.
+    let listed = place.ok(&format!("data list --data {name}"));
+    assert!(
+        listed.starts_with("data in \\u{1b}[31mred\\u{7}\n"),
+        "{listed}"
+    );
 }
 
 #[test]

@@ -13,6 +13,11 @@ pub(super) const MOST_GROWTH: u64 = 200;
 /// ... and to this many bytes in any case: small archives may well hold a long run of equal bytes.
 const FREE_GROWTH: u64 = 64 << 20;
 
+/// Most bytes that an archive of this size may unpack to.
+pub(super) fn most_unpacked(bytes: u64) -> u64 {
+    bytes.saturating_mul(MOST_GROWTH).max(FREE_GROWTH)
+}
+
 /// How a file is packed.
 pub(super) enum Packing {
     None,
@@ -47,7 +52,7 @@ pub(super) fn unpacked(
         Packing::Zstd => Box::new(zstd::Decoder::with_buffer(counted)?),
         Packing::None => return Ok(Box::new(counted)),
     };
-    let left = bytes.saturating_mul(MOST_GROWTH).max(FREE_GROWTH);
+    let left = most_unpacked(bytes);
     // Tar reads headers of 512 bytes.
     let bounded = Bounded { unpacked, left };
     Ok(Box::new(BufReader::with_capacity(1 << 16, bounded)))

@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use flate2::read::MultiGzDecoder;
+use parquet::basic::Compression;
 use parquet::file::metadata::ColumnChunkMetaData;
 
 /// Largest page, unpacked. Writers aim at one megabyte or less; one value may be larger than that.
@@ -37,13 +39,13 @@ pub(super) fn check(
     if end > file_bytes {
         return Err("a column lies outside of the file".to_owned());
     }
-    walk(path, start, end).map_err(|error| match error.kind() {
+    walk(path, start, end, column.compression()).map_err(|error| match error.kind() {
         ErrorKind::UnexpectedEof => "a page ends behind its column".to_owned(),
         _ => error.to_string(),
     })
 }
 
-fn walk(path: &Path, start: u64, end: u64) -> io::Result<()> {
+fn walk(path: &Path, start: u64, end: u64, packing: Compression) -> io::Result<()> {
     let mut file = File::open(path)?;
     let mut place = start;
     let mut dictionary = false;
@@ -64,13 +66,15 @@ fn walk(path: &Path, start: u64, end: u64) -> io::Result<()> {
                 dictionary = true;
             }
             Page::Dictionary { .. } => return Err(invalid("a dictionary behind other pages")),
-            Page::Data { encoding: PLAIN } => {}
-            Page::Data { encoding } if DICTIONARY.contains(&encoding) => {
+            Page::Data {
+                encoding: PLAIN, ..
+            } => {}
+            Page::Data { encoding, .. } if DICTIONARY.contains(&encoding) => {
                 if !dictionary {
                     return Err(invalid("a page needs a dictionary, but there is none"));
                 }
             }
-            Page::Data { encoding } => {
+            Page::Data { encoding, .. } => {
                 let problem =
                     format!("values in encoding {encoding}; read are plain and dictionary");
                 return Err(invalid(problem));
@@ -78,12 +82,46 @@ fn walk(path: &Path, start: u64, end: u64) -> io::Result<()> {
         }
         let packed =
             u64::try_from(header.packed).map_err(|_| invalid("a page of negative size"))?;
-        place += input.read + packed;
+        let content = place + input.read;
+        place = content + packed;
         if place > end {
             return Err(ErrorKind::UnexpectedEof.into());
         }
+        let levels = match header.page {
+            Page::Data { levels, .. } => u64::try_from(levels).unwrap_or_default().min(packed),
+            Page::Dictionary { .. } => 0,
+        };
+        file.seek(SeekFrom::Start(content + levels))?;
+        measure(packing, (&file).take(packed - levels), header.unpacked)?;
     }
     Ok(())
+}
+
+/// Unpacks a page to nowhere where the crate would unpack it to memory without a bound, and refuses more than is stated.
+fn measure(packing: Compression, packed: impl Read, stated: i64) -> io::Result<()> {
+    let packed = BufReader::new(packed);
+    let unpacked: &mut dyn Read = match packing {
+        Compression::GZIP(_) => &mut MultiGzDecoder::new(packed),
+        Compression::BROTLI(_) => &mut brotli_decompressor::Decompressor::new(packed, 1 << 12),
+        // One of the three forms that go by this name; the sizes of the others are stated.
+        Compression::LZ4 => &mut lz4_flex::frame::FrameDecoder::new(packed),
+        _ => return Ok(()),
+    };
+    let most = u64::try_from(stated).unwrap_or_default();
+    let mut count = 0;
+    let mut buffer = [0; 1 << 13];
+    loop {
+        match unpacked.read(&mut buffer) {
+            // Damage is for the crate to report.
+            Ok(0) | Err(_) => return Ok(()),
+            Ok(bytes) => count += bytes as u64,
+        }
+        if count > most {
+            return Err(invalid(format!(
+                "a page unpacks to more than the {most} bytes it states"
+            )));
+        }
+    }
 }
 
 fn invalid(problem: impl Into<String>) -> io::Error {
@@ -96,8 +134,14 @@ const PLAIN: i64 = 0;
 const DICTIONARY: [i64; 2] = [2, 8];
 
 enum Page {
-    Data { encoding: i64 },
-    Dictionary { values: i64 },
+    Data {
+        encoding: i64,
+        /// Bytes before the packed ones.
+        levels: i64,
+    },
+    Dictionary {
+        values: i64,
+    },
 }
 
 struct Header {
@@ -118,9 +162,17 @@ impl Header {
             _ => input.number(field, kind, &mut numbers),
         })?;
         let page = match numbers[1] {
-            Some(0) => inner[5][2].map(|encoding| Page::Data { encoding }),
+            Some(0) => inner[5][2].map(|encoding| Page::Data {
+                encoding,
+                levels: 0,
+            }),
             Some(2) => inner[7][1].map(|values| Page::Dictionary { values }),
-            Some(3) => inner[8][4].map(|encoding| Page::Data { encoding }),
+            Some(3) => inner[8][4].map(|encoding| Page::Data {
+                encoding,
+                levels: inner[8][5]
+                    .unwrap_or_default()
+                    .saturating_add(inner[8][6].unwrap_or_default()),
+            }),
             _ => None,
         };
         match (numbers[2], numbers[3], page) {

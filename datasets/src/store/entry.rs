@@ -8,7 +8,7 @@ use crate::error::{Error, Result, io};
 use crate::manifest::{Manifest, Part, PerPart};
 use crate::split::{Split, Splits};
 use crate::stamp::{self, Look};
-use crate::{Digest, Task};
+use crate::{Digest, Task, facts, tasks};
 
 const MANIFEST: &str = "manifest.json";
 
@@ -92,7 +92,13 @@ pub(crate) fn read_manifest(folder: &Path, remedy: &str) -> Result<Manifest> {
         remedy: remedy.to_owned(),
     };
     let text = fs::read(&path).map_err(|error| damaged(error.to_string()))?;
-    serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))
+    let mut manifest: Manifest =
+        serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+    // An entry of an earlier version, which knew less.
+    if let Some(task) = tasks::find(&manifest.task) {
+        facts::mark(&mut manifest, &task.known());
+    }
+    Ok(manifest)
 }
 
 /// Writes and syncs `manifest.json` of an entry.

@@ -77,3 +77,8 @@ fn gzip() {
 fn zstd() {
     attack_archive("text", &[], &raw::zstd(&raw::tar(&reviews())));
 }
+
+#[test]
+fn zip() {
+    attack_archive("text", &[], &raw::zip(&reviews()));
+}

@@ -60,6 +60,22 @@ fn parquet_zstd() {
 }
 
 #[test]
+fn parquet_gzip() {
+    attack_parquet(Compression::GZIP(Default::default()));
+}
+
+#[test]
+fn parquet_brotli() {
+    attack_parquet(Compression::BROTLI(Default::default()));
+}
+
+#[test]
+fn parquet_lz4() {
+    attack_parquet(Compression::LZ4);
+    attack_parquet(Compression::LZ4_RAW);
+}
+
+#[test]
 fn pictures_in_parquet() {
     let root = folder();
     let schema =

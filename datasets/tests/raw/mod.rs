@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::write::{DeflateEncoder, GzEncoder};
 use lra_datasets::{Key, Manifest, Result, Splits, Store, Task};
 use parquet::basic::{Compression as Packing, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
@@ -52,6 +52,52 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// Packed as `.zst`.
 pub fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 3).unwrap()
+}
+
+/// A zip archive of files, every other one of them packed.
+pub fn zip(files: &Files) -> Vec<u8> {
+    let (mut archive, mut directory) = (Vec::new(), Vec::new());
+    for (number, (name, content)) in files.iter().enumerate() {
+        let mut deflated = Vec::new();
+        let (method, packed) = match number % 2 {
+            0 => (0_u16, content),
+            _ => {
+                let mut encoder = DeflateEncoder::new(&mut deflated, Compression::default());
+                encoder.write_all(content).unwrap();
+                encoder.finish().unwrap();
+                (8, &deflated)
+            }
+        };
+        let mut sum = flate2::Crc::new();
+        sum.update(content);
+        let mut head = Vec::new();
+        head.extend([20, 0, 0, 0]); // Version, flags.
+        head.extend(method.to_le_bytes());
+        head.extend([0, 0, 0x21, 0]); // Time and date.
+        head.extend(sum.sum().to_le_bytes());
+        head.extend((packed.len() as u32).to_le_bytes());
+        head.extend((content.len() as u32).to_le_bytes());
+        head.extend((name.len() as u16).to_le_bytes());
+        head.extend([0; 2]);
+        let start = archive.len() as u32;
+        archive.extend(b"PK\x03\x04");
+        archive.extend(&head);
+        archive.extend(name.as_bytes());
+        archive.extend(packed);
+        directory.extend(b"PK\x01\x02\x14\0");
+        directory.extend(head);
+        directory.extend([0; 10]);
+        directory.extend(start.to_le_bytes());
+        directory.extend(name.as_bytes());
+    }
+    let start = archive.len() as u32;
+    archive.extend(&directory);
+    archive.extend(b"PK\x05\x06\0\0\0\0");
+    archive.extend([(files.len() as u16).to_le_bytes(); 2].concat());
+    archive.extend((directory.len() as u32).to_le_bytes());
+    archive.extend(start.to_le_bytes());
+    archive.extend([0; 2]);
+    archive
 }
 
 /// Writes bytes to a file in `root`.
@@ -102,11 +148,15 @@ fn column_level(column: &parquet::schema::types::ColumnDescPtr) -> i16 {
 }
 
 /// Each compression that is read.
-pub fn packings() -> [Packing; 3] {
+pub fn packings() -> [Packing; 7] {
     [
         Packing::UNCOMPRESSED,
         Packing::SNAPPY,
         Packing::ZSTD(ZstdLevel::default()),
+        Packing::GZIP(Default::default()),
+        Packing::BROTLI(Default::default()),
+        Packing::LZ4,
+        Packing::LZ4_RAW,
     ]
 }
 

@@ -14,11 +14,12 @@ use std::path::Path;
 
 use results::store::Loaded;
 
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Class, Classify, Error, Result, printable};
 
-/// Writes a result to standard output. A closed pipe (`lra report | head`) is not an error.
+/// Writes a result to standard output, without control characters that a terminal would obey. A closed pipe (`lra report | head`) is not an error.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
+    let text = printable(text);
     let ending = if text.ends_with('\n') { "" } else { "\n" };
     match write!(out, "{text}{ending}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -15,7 +15,9 @@
 //! disc alone is anywhere; the class lies in where they are to each other.
 
 mod grey;
+mod identity;
 mod membership;
+mod pickles;
 mod pictures;
 mod published;
 mod records;
@@ -27,7 +29,7 @@ use serde_json::{Value, json};
 use crate::error::{Error, Result};
 use crate::options::parse;
 use crate::synthetic::{DRAWN, Drawn, identity};
-use crate::{About, Fact, Key, Protocol, Remote, Request, Shape, Sink, Source, Task};
+use crate::{About, Key, Known, Protocol, Remote, Request, Shape, Sink, Source, Task};
 
 /// The classes, by label.
 const CLASSES: [&str; 10] = [
@@ -162,7 +164,7 @@ impl Task for Image {
         text
     }
 
-    fn known(&self) -> Vec<Fact> {
+    fn known(&self) -> Vec<Known> {
         published::known()
     }
 }

@@ -1,5 +1,6 @@
-//! A set of grey pictures with their places in the published order, and the reading of colour pictures as PNG.
+//! A set of pictures with their places in the published order, and the reading of colour pictures as PNG.
 
+use std::collections::HashSet;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,9 @@ use crate::parquet::{self, Columns};
 /// Largest PNG file of a picture; unpacked it has 3 KiB.
 const LARGEST_PNG: u64 = 1 << 16;
 
+/// Three channels of a picture, one behind the other: red, green, blue.
+pub(super) type Channels = [u8; 3 * PIXELS];
+
 /// Pictures of one published split.
 #[derive(Debug, Default)]
 pub(super) struct Pictures {
@@ -27,22 +31,27 @@ pub(super) struct Picture {
     /// Place in the published files of its split, from 0.
     pub(super) place: usize,
     pub(super) label: u8,
-    pub(super) pixels: [u8; PIXELS],
+    pub(super) channels: Box<Channels>,
 }
 
 impl Picture {
-    /// A hash of the pixels.
+    /// Its grey values, row by row.
+    pub(super) fn grey(&self) -> [u8; PIXELS] {
+        grey::picture(&self.channels)
+    }
+
+    /// A hash of its grey values.
     pub(super) fn hash(&self) -> [u8; 32] {
-        Sha256::digest(self.pixels).into()
+        Sha256::digest(self.grey()).into()
     }
 }
 
 impl Pictures {
-    pub(super) fn push(&mut self, place: usize, label: u8, pixels: [u8; PIXELS]) {
+    pub(super) fn push(&mut self, place: usize, label: u8, channels: Box<Channels>) {
         self.found.push(Picture {
             place,
             label,
-            pixels,
+            channels,
         });
     }
 
@@ -56,6 +65,13 @@ impl Pictures {
         &self.found
     }
 
+    /// Gives every picture another place.
+    pub(super) fn replace(&mut self, place: impl Fn(usize) -> usize) {
+        for picture in &mut self.found {
+            picture.place = place(picture.place);
+        }
+    }
+
     /// Number of pictures of each class, of those with these places.
     pub(super) fn labels(&self, places: std::ops::Range<usize>) -> [usize; CLASSES.len()] {
         let mut counts = [0; CLASSES.len()];
@@ -67,15 +83,19 @@ impl Pictures {
         counts
     }
 
+    /// Number of pictures that differ.
+    pub(super) fn distinct(&self) -> usize {
+        let hashes: HashSet<_> = self.found.iter().map(Picture::hash).collect();
+        hashes.len()
+    }
+
     /// Whether the places are 0, 1, 2 and so on; makes them so where they are 1, 2, 3 and so on.
     pub(super) fn numbered(&mut self) -> bool {
         let first = match self.sorted().first() {
             Some(picture) if picture.place <= 1 => picture.place,
             _ => return false,
         };
-        for picture in &mut self.found {
-            picture.place -= first;
-        }
+        self.replace(|place| place - first);
         let mut places = self.found.iter().enumerate();
         places.all(|(place, picture)| picture.place == place)
     }
@@ -108,7 +128,7 @@ pub(super) fn placed(name: &str) -> Option<(bool, u8, Option<usize>)> {
 }
 
 /// Reads one PNG file of a folder or archive.
-pub(super) fn read_member(member: &mut Member<'_>) -> Result<[u8; PIXELS]> {
+pub(super) fn read_member(member: &mut Member<'_>) -> Result<Box<Channels>> {
     let mut bytes = Vec::new();
     member.bytes(LARGEST_PNG, &mut bytes)?;
     decode(&bytes).map_err(|problem| member.wrong(problem))
@@ -132,8 +152,8 @@ pub(super) fn read_parquet(
                 .ok()
                 .filter(|label| usize::from(*label) < CLASSES.len());
             let label = known.ok_or_else(|| wrong(format!("the label {label} is not 0 to 9")))?;
-            let pixels = decode(png).map_err(wrong)?;
-            pictures.push(pictures.len(), label, pixels);
+            let channels = decode(png).map_err(wrong)?;
+            pictures.push(pictures.len(), label, channels);
             progress.advance(1);
             Ok(())
         })?;
@@ -149,8 +169,8 @@ pub(super) fn wrong_row(file: &Path, line: u64, problem: String) -> Error {
     }
 }
 
-/// A PNG picture of the published size, in grey.
-pub(super) fn decode(png: &[u8]) -> Result<[u8; PIXELS], String> {
+/// The channels of a PNG picture of the published size.
+pub(super) fn decode(png: &[u8]) -> Result<Box<Channels>, String> {
     let mut limits = Limits::default();
     limits.max_alloc = Some(1 << 20);
     let unreadable = |error| format!("not a readable PNG picture: {error}");
@@ -166,5 +186,8 @@ pub(super) fn decode(png: &[u8]) -> Result<[u8; PIXELS], String> {
     }
     let mut bytes = [0; 3 * PIXELS];
     decoder.read_image(&mut bytes).map_err(unreadable)?;
-    Ok(grey::picture(&bytes, false))
+    // Pixel by pixel there, channel by channel here.
+    Ok(Box::new(std::array::from_fn(|i| {
+        bytes[i % PIXELS * 3 + i / PIXELS]
+    })))
 }

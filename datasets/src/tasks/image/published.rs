@@ -5,42 +5,30 @@ use std::path::Path;
 use super::membership::{TRAIN, VALIDATES};
 use super::pictures::{self, Picture, Pictures};
 use super::records::{self, BATCHES, RECORDS};
-use super::{ABOUT, CLASSES, Options, grey};
+use super::{ABOUT, CLASSES, Options, grey, identity, pickles};
 use crate::archive::Raw;
 use crate::error::{Error, Result};
 use crate::locate::{Form, Wanted, locate};
-use crate::{Fact, Part, Request, Sink};
+use crate::{Known, Part, Request, Sink};
 
 /// The name of the published archive.
 pub(super) const ARCHIVE: &str = "cifar-10-binary.tar.gz";
 
-/// Pictures of each class in each file of train, 10,000 in the published order.
-static LABELS: [[usize; CLASSES.len()]; BATCHES] = [
-    [1005, 974, 1032, 1016, 999, 937, 1030, 1001, 1025, 981],
-    [984, 1007, 1010, 995, 1010, 988, 1008, 1026, 987, 985],
-    [994, 1042, 965, 997, 990, 1029, 978, 1015, 961, 1029],
-    [1003, 963, 1041, 976, 1004, 1021, 1004, 981, 1024, 983],
-    [1014, 1014, 952, 1016, 997, 1025, 980, 977, 1003, 1022],
-];
-
 /// What the published files give.
-pub(super) fn known() -> Vec<Fact> {
-    let fact = |name: String, labels| Fact::new(name, format!("{labels:?}"));
-    let mut known: Vec<Fact> = (0..BATCHES)
-        .map(|batch| fact(fact_name(batch), LABELS[batch]))
-        .collect();
-    known.push(fact(fact_name(BATCHES), [1000; CLASSES.len()]));
-    known.push(fact(UNORDERED.to_owned(), [5000; CLASSES.len()]));
+pub(super) fn known() -> Vec<Known> {
+    let mut known = identity::known();
+    known.push(Known::whole(
+        UNORDERED,
+        format!("{:?}", [5000; CLASSES.len()]),
+    ));
     known
 }
 
 /// Name of the fact about train where its order is unknown.
 const UNORDERED: &str = "train: labels";
 
-fn fact_name(file: usize) -> String {
-    let name = records::file_name(file);
-    format!("{}: labels", name.trim_end_matches(".bin"))
-}
+/// Of the pictures of a split, fewer than this share being different is no accident: the published ones hardly repeat.
+const LEAST_DISTINCT: f64 = 0.9;
 
 /// The pictures as they were found.
 struct Found {
@@ -48,13 +36,17 @@ struct Found {
     test: Pictures,
     /// Whether the places of train are those in the published files.
     ordered: bool,
+    /// The same of test.
+    test_ordered: bool,
+    /// The order in which the files had the published batches, where it was another one.
+    order: Option<[usize; BATCHES]>,
 }
 
 /// Reads whatever form of the pictures lies at `request.raw`, and writes them in grey.
 pub(super) fn build(options: &Options, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
     let wanted = Wanted {
         about: &ABOUT,
-        what: "the CIFAR-10 pictures (data_batch_1.bin and so on, {train,test}/<class>/*.png, or parquet)",
+        what: "the CIFAR-10 pictures (data_batch_1.bin or data_batch_1 and so on, {train,test}/<class>/*.png, or parquet)",
         archive: ARCHIVE,
         fits: &fits,
         parquet: true,
@@ -66,38 +58,69 @@ pub(super) fn build(options: &Options, request: &Request<'_>, sink: &mut Sink) -
                 train: Pictures::default(),
                 test: Pictures::default(),
                 ordered: true,
+                order: None,
+                test_ordered: true,
             };
             request.progress.begin("reading pictures", None);
             pictures::read_parquet(&train, request.progress, &mut found.train)?;
             pictures::read_parquet(&test, request.progress, &mut found.test)?;
+            found.order = identity::put_in_order(&mut found.train);
             request.progress.finish();
             found
         }
     };
     check_size(&found, request.raw, options.allow_partial, sink)?;
+    describe(&mut found, sink);
+    write(&mut found, options.side(), sink)
+}
+
+/// Records what the pictures are, as far as it can be told.
+fn describe(found: &mut Found, sink: &mut Sink) {
     if found.ordered {
+        if let Some(order) = found.order {
+            let names = order.map(|batch| (batch + 1).to_string());
+            sink.note(format!(
+                "the files have the published batches in the order {}, told by their first records; put in order",
+                names.join(", ")
+            ));
+        }
         for batch in 0..BATCHES {
-            let places = batch * RECORDS..(batch + 1) * RECORDS;
-            let labels = format!("{:?}", found.train.labels(places));
-            sink.fact(fact_name(batch), labels);
+            identity::describe(&mut found.train, batch, sink);
         }
     } else {
-        sink.fact(
-            UNORDERED,
-            format!("{:?}", found.train.labels(0..usize::MAX)),
-        );
+        let labels = found.train.labels(0..usize::MAX);
+        sink.fact(UNORDERED, format!("{labels:?}"));
         sink.note(
             "the files do not tell the published order: which pictures of train validate was decided by a hash of each",
         );
     }
-    let labels = format!("{:?}", found.test.labels(0..usize::MAX));
-    sink.fact(fact_name(BATCHES), labels);
-    write(&mut found, options.side(), sink)
+    identity::describe(&mut found.test, BATCHES, sink);
+    for (ordered, pictures, split) in [
+        (found.ordered, &found.train, "train"),
+        (found.test_ordered, &found.test, "test"),
+    ] {
+        if ordered {
+            continue;
+        }
+        sink.note(format!(
+            "unproved: the pictures of {split} have no published order, which the known checksums need"
+        ));
+        let distinct = pictures.distinct();
+        if (distinct as f64) < LEAST_DISTINCT * pictures.len() as f64 {
+            sink.mark_altered(format!(
+                "only {distinct} of {} pictures of {split} differ, and the published ones hardly repeat",
+                pictures.len()
+            ));
+        }
+    }
+    if !found.test_ordered {
+        found.test.number();
+    }
 }
 
 fn write(found: &mut Found, side: usize, sink: &mut Sink) -> Result<()> {
     let mut row = |part: Part, picture: &Picture| {
-        let pixels = grey::smaller(&picture.pixels, side);
+        let pixels = grey::smaller(&picture.grey(), side);
         sink.row(part, &[&pixels], picture.label)
     };
     for picture in found.train.sorted() {
@@ -130,7 +153,7 @@ fn check_size(found: &Found, raw: &Path, allow_partial: bool, sink: &mut Sink) -
     }
     if train == 0 || test == 0 {
         return Err(wrong(format!(
-            "{counts}; looked for data_batch_1.bin and so on (not the Python pickles) or {{train,test}}/<class>/*.png"
+            "{counts}; looked for data_batch_1.bin and so on, the Python pickles data_batch_1 and so on, or {{train,test}}/<class>/*.png"
         )));
     }
     if !allow_partial {
@@ -144,7 +167,9 @@ fn check_size(found: &Found, raw: &Path, allow_partial: bool, sink: &mut Sink) -
 }
 
 fn fits(name: &str) -> bool {
-    records::placed(name).is_some() || pictures::placed(name).is_some()
+    records::placed(name).is_some()
+        || pickles::placed(name).is_some()
+        || pictures::placed(name).is_some()
 }
 
 fn from_members(raw: &Raw, allow_partial: bool, request: &Request<'_>) -> Result<Found> {
@@ -152,22 +177,26 @@ fn from_members(raw: &Raw, allow_partial: bool, request: &Request<'_>) -> Result
     let mut test = Pictures::default();
     let mut seen = [false; BATCHES + 1];
     let mut in_files = false;
-    let mut all_numbered = true;
+    let mut all_numbered = [true; 2];
     raw.members(
         "reading pictures",
         request.progress,
         &fits,
         &mut |mut member| {
-            if let Some(number) = records::placed(member.name) {
+            let is_pickle = pickles::placed(member.name).is_some();
+            if let Some(number) = records::placed(member.name).or(pickles::placed(member.name)) {
                 if std::mem::replace(&mut seen[number], true) {
-                    return Err(member.wrong("a second file of this name"));
+                    return Err(member.wrong("a second file of these pictures"));
                 }
                 let pictures = if number == BATCHES {
                     &mut test
                 } else {
                     &mut train
                 };
-                return records::read(&mut member, number, allow_partial, pictures);
+                return match is_pickle {
+                    true => pickles::read(&mut member, number, allow_partial, pictures),
+                    false => records::read(&mut member, number, allow_partial, pictures),
+                };
             }
             let Some((of_test, label, place)) = pictures::placed(member.name) else {
                 return Ok(());
@@ -177,10 +206,10 @@ fn from_members(raw: &Raw, allow_partial: bool, request: &Request<'_>) -> Result
                 return Err(member.wrong(format!("more than {TRAIN} pictures in its split")));
             }
             in_files = true;
-            all_numbered &= of_test || place.is_some();
-            let pixels = pictures::read_member(&mut member)?;
+            all_numbered[usize::from(of_test)] &= place.is_some();
+            let channels = pictures::read_member(&mut member)?;
             let place = place.unwrap_or(pictures.len());
-            pictures.push(place, label, pixels);
+            pictures.push(place, label, channels);
             Ok(())
         },
     )?;
@@ -189,6 +218,8 @@ fn from_members(raw: &Raw, allow_partial: bool, request: &Request<'_>) -> Result
             train,
             test,
             ordered: true,
+            order: None,
+            test_ordered: true,
         });
     }
     if seen.contains(&true) {
@@ -198,18 +229,22 @@ fn from_members(raw: &Raw, allow_partial: bool, request: &Request<'_>) -> Result
         });
     }
     // Numbers in names are taken for places in the published order only where the classes agree with it.
-    let ordered = all_numbered
-        && train.len() == TRAIN
-        && train.numbered()
-        && (0..BATCHES)
-            .all(|batch| train.labels(batch * RECORDS..(batch + 1) * RECORDS) == LABELS[batch]);
+    let mut ordered = all_numbered[0] && train.len() == TRAIN && train.numbered();
+    let mut order = None;
+    if ordered {
+        order = identity::put_in_order(&mut train);
+        ordered = (0..BATCHES).all(|batch| identity::has_labels(&train, batch));
+    }
     if !ordered {
         train.number();
     }
-    test.number();
+    // Rows of test keep the order of their hashes, as for pictures without numbers, so that their names do not matter.
+    let test_ordered = all_numbered[1] && test.len() == RECORDS && test.numbered();
     Ok(Found {
         train,
         test,
         ordered,
+        order,
+        test_ordered,
     })
 }

@@ -1,7 +1,7 @@
 //! The binary files: records of one label byte and three channels of 1,024 bytes, 10,000 to a file.
 
 use super::pictures::{Pictures, wrong_row};
-use super::{CLASSES, PIXELS, grey};
+use super::{CLASSES, PIXELS};
 use crate::archive::{Member, unreadable};
 use crate::error::Result;
 
@@ -11,7 +11,7 @@ pub(super) const RECORDS: usize = 10_000;
 /// Files of train.
 pub(super) const BATCHES: usize = 5;
 
-const RECORD_BYTES: usize = 1 + 3 * PIXELS;
+pub(super) const RECORD_BYTES: usize = 1 + 3 * PIXELS;
 
 /// Which of the files a name is: 0 to 4 of train, 5 of test.
 pub(super) fn placed(name: &str) -> Option<usize> {
@@ -48,10 +48,7 @@ pub(super) fn read(
             member.size
         )));
     }
-    let first = match number {
-        BATCHES => 0,
-        train => train * RECORDS,
-    };
+    let first = first_place(number);
     let mut record = [0; RECORD_BYTES];
     for index in 0..member.size as usize / RECORD_BYTES {
         member
@@ -63,7 +60,15 @@ pub(super) fn read(
             let problem = format!("record with the label {label}, which is not 0 to 9");
             return Err(wrong_row(&member.path, index as u64 + 1, problem));
         }
-        pictures.push(first + index, *label, grey::picture(channels, true));
+        pictures.push(first + index, *label, Box::new(*channels));
     }
     Ok(())
+}
+
+/// The place of a file's first picture in its split.
+pub(super) fn first_place(number: usize) -> usize {
+    match number {
+        BATCHES => 0,
+        train => train * RECORDS,
+    }
 }

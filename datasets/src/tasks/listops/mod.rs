@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::baseline::{Baseline, bag_of_tokens, first_token, majority};
 use crate::error::Result;
 use crate::{
-    About, Check, Key, Part, Progress, Protocol, Request, Shape, Sink, Source, Split, Splits, Task,
+    About, Check, Key, Part, Progress, Protocol, Remote, Request, Shape, Sink, Source, Split,
+    Splits, Task, remote,
 };
 
 mod draw;
@@ -78,6 +79,10 @@ impl Task for ListOps {
             protocol: Protocol::Clean,
             options,
         }
+    }
+
+    fn remote(&self) -> &'static [Remote] {
+        &remote::RELEASE
     }
 
     fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {

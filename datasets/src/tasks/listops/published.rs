@@ -1,36 +1,31 @@
-//! The published files: `basic_train.tsv`, `basic_val.tsv`, `basic_test.tsv`.
+//! The published files: `basic_train.tsv`, `basic_val.tsv`, `basic_test.tsv`, in a folder or in the archive as downloaded.
 //!
 //! The first line names the columns, `Source` and `Target` among them; then one expression and its answer a line,
 //! separated by a tab. Lines may end in CRLF or LF, parentheses (which the published generator writes around every
-//! pair) may be there or not, `]` may be spelt `X`. Every answer is checked.
+//! pair) may be there or not, `]` may be spelt `X`. Every answer is checked. The published archive has the files twice:
+//! those of the folder that comes first are read.
 
-use std::fs;
+use std::io::Read;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use tokenizers::{Model, Tokenizer};
 
 use super::{ABOUT, Options, evaluate, vocabulary};
-use crate::error::{Error, Result, io};
-use crate::lines::Lines;
+use crate::archive::Member;
+use crate::error::{Error, Result};
+use crate::facts::UNPROVED;
+use crate::lines::{Line, Lines};
+use crate::locate::{Form, Wanted, locate, stand_in};
 use crate::repeats::{Repeats, row_hash};
-use crate::{Part, Progress, Sink};
-
-/// Where the files may lie below the raw folder: at its top, or as the published archive unpacks.
-const FOLDERS: [&str; 4] = [
-    "",
-    "listops-1000",
-    "lra_release/listops-1000",
-    "lra_release/lra_release/listops-1000",
-];
+use crate::{Part, PerPart, Progress, Sink, remote};
 
 /// Bytes of lines that are read before they are parsed in parallel.
 const BATCH: usize = 1 << 23;
 
 /// Reads the three files into `sink`.
 pub(super) fn read(
-    raw: &Path,
+    raw: &std::path::Path,
     max_length: usize,
     progress: &dyn Progress,
     sink: &mut Sink,
@@ -39,31 +34,70 @@ pub(super) fn read(
         task: ABOUT.name,
         problem: format!("its vocabulary: {error}"),
     })?;
-    let folder = find(raw)?;
-    let paths = Part::ALL.map(|part| folder.join(file_name(part)));
-    let mut bytes = 0;
-    for path in &paths {
-        bytes += fs::metadata(path).map_err(io("read", path))?.len();
-    }
-    progress.begin("reading expressions", Some(bytes));
+    let reader = Reader {
+        tokenizer: &tokenizer,
+        max_length,
+    };
+    let wanted = Wanted {
+        about: &ABOUT,
+        what: "the published files of listops (basic_train.tsv, basic_val.tsv, basic_test.tsv)",
+        archive: remote::LRA_RELEASE,
+        fits: &|name| placed(name).is_some(),
+        parquet: false,
+    };
+    let Form::Members(raw) = locate(raw, &wanted)? else {
+        return Ok(()); // Parquet was not asked for.
+    };
     let mut repeats = Repeats::default();
+    let mut rows: PerPart<Option<usize>> = PerPart::default();
+    let mut folder: Option<String> = None;
+    raw.members(
+        "reading expressions",
+        progress,
+        &|name| placed(name).is_some(),
+        &mut |member| {
+            let Some((below, part)) = placed(member.name) else {
+                return Ok(());
+            };
+            if folder.get_or_insert_with(|| below.to_owned()) != below {
+                return Ok(());
+            }
+            if rows.get(part).is_some() {
+                return Err(member.wrong("a second file of this name"));
+            }
+            let file = member.path.clone();
+            let count = reader.read_file(member, |tokens, label| {
+                repeats.add(part, row_hash([tokens]));
+                sink.row(part, &[tokens], label)
+            })?;
+            if count == 0 {
+                let problem = "it has no examples".to_owned();
+                return Err(Error::File { file, problem });
+            }
+            *rows.get_mut(part) = Some(count);
+            Ok(())
+        },
+    )?;
     let published = Options::published();
-    let wanted = [published.train, published.val, published.test];
-    for ((part, path), wanted) in Part::ALL.into_iter().zip(&paths).zip(wanted) {
-        let reader = Reader {
-            tokenizer: &tokenizer,
-            max_length,
-        };
-        let rows = reader.read_file(path, progress, |tokens, label| {
-            repeats.add(part, row_hash([tokens]));
-            sink.row(part, &[tokens], label)
-        })?;
-        if rows == 0 {
-            let problem = "it has no examples".to_owned();
-            return Err(Error::File {
-                file: path.clone(),
-                problem,
+    for (part, wanted) in
+        Part::ALL
+            .into_iter()
+            .zip([published.train, published.val, published.test])
+    {
+        let Some(rows) = *rows.get(part) else {
+            let below = folder.unwrap_or_default();
+            return Err(Error::Missing {
+                what: "a published file of listops".to_owned(),
+                path: raw.path().join(below).join(file_name(part)),
+                command: "lra data make listops --from FOLDER or ARCHIVE that has it".to_owned(),
+                stand_in: stand_in(&ABOUT),
             });
+        };
+        if rows > wanted {
+            sink.mark_altered(format!(
+                "{} has {rows} examples, more than the {wanted} that were published",
+                file_name(part)
+            ));
         }
         if rows != wanted {
             sink.mark_partial();
@@ -73,7 +107,7 @@ pub(super) fn read(
             ));
         }
     }
-    progress.finish();
+    sink.note(UNPROVED);
     sink.note(repeats.text());
     Ok(())
 }
@@ -82,34 +116,13 @@ fn file_name(part: Part) -> String {
     format!("basic_{}.tsv", part.name())
 }
 
-/// The folder that has all three files.
-fn find(raw: &Path) -> Result<PathBuf> {
-    let folders = FOLDERS.map(|folder| {
-        if folder.is_empty() {
-            raw.to_owned()
-        } else {
-            raw.join(folder)
-        }
-    });
-    let some = |folder: &&PathBuf| {
-        Part::ALL
-            .into_iter()
-            .any(|part| folder.join(file_name(part)).is_file())
-    };
-    // A folder that has some of the files is the one meant; where there is none, the simplest place is named.
-    let folder = folders.iter().find(some).unwrap_or(&folders[0]);
-    for part in Part::ALL {
-        let path = folder.join(file_name(part));
-        if !path.is_file() {
-            return Err(Error::Missing {
-                what: "a published file of listops".to_owned(),
-                path,
-                command: "lra data make listops --from FOLDER that has it".to_owned(),
-                stand_in: Some("--source generated, the same task drawn here".to_owned()),
-            });
-        }
-    }
-    Ok(folder.clone())
+/// Which of the files a name is, and its folder.
+fn placed(name: &str) -> Option<(&str, Part)> {
+    let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
+    let part = Part::ALL
+        .into_iter()
+        .find(|&part| file_name(part) == file)?;
+    Some((folder, part))
 }
 
 struct Reader<'a> {
@@ -121,12 +134,12 @@ impl Reader<'_> {
     /// Gives every row of a file to `keep`, in order; returns their number.
     fn read_file(
         &self,
-        path: &Path,
-        progress: &dyn Progress,
+        member: Member<'_>,
         mut keep: impl FnMut(&[u8], u8) -> Result<()>,
     ) -> Result<usize> {
         // A token has at most four bytes and a space, and an operator one more pair of parentheses than arguments.
-        let mut lines = Lines::open(path, 16 * self.max_length as u64 + 256)?;
+        let longest = 16 * self.max_length as u64 + 256;
+        let mut lines = Lines::over(member.path, member.content, longest);
         let columns = Columns::read(&mut lines)?;
         let mut rows = 0;
         loop {
@@ -142,7 +155,6 @@ impl Reader<'_> {
                 keep(&tokens, label)?;
                 rows += 1;
             }
-            progress.advance(batch.bytes);
         }
     }
 
@@ -207,28 +219,21 @@ struct Batch {
     text: Vec<u8>,
     /// Number of each line, and where it lies in `text`.
     lines: Vec<(u64, Range<usize>)>,
-    /// Bytes that the lines take in the file.
-    bytes: u64,
 }
 
 impl Batch {
     /// The next lines, about `BATCH` bytes of them; none at the end of the file.
-    fn read(lines: &mut Lines) -> Result<Batch> {
+    fn read(lines: &mut Lines<impl Read>) -> Result<Batch> {
         let mut batch = Batch {
             text: Vec::new(),
             lines: Vec::new(),
-            bytes: 0,
         };
         while batch.text.len() < BATCH {
             let start = batch.text.len();
-            let Some((number, taken)) = lines.next(&mut batch.text)? else {
+            let Some(Line { number, .. }) = lines.next(&mut batch.text)? else {
                 break;
             };
-            batch.bytes += taken;
-            // Empty lines are what is left of CR CR LF, or the end of the file.
-            if batch.text.len() > start {
-                batch.lines.push((number, start..batch.text.len()));
-            }
+            batch.lines.push((number, start..batch.text.len()));
         }
         Ok(batch)
     }
@@ -241,18 +246,17 @@ struct Columns {
 }
 
 impl Columns {
-    fn read(lines: &mut Lines) -> Result<Columns> {
+    fn read(lines: &mut Lines<impl Read>) -> Result<Columns> {
         let mut header = Vec::new();
         lines.next(&mut header)?;
         let text = String::from_utf8_lossy(&header);
-        let text = text.trim_start_matches('\u{feff}');
         let place = |name: &str| {
             text.split('\t')
                 .position(|column| unquote(column).trim() == name)
                 .ok_or_else(|| {
                     lines.wrong(
                         1,
-                        format!("the header `{}` has no column {name}", shortened(text)),
+                        format!("the header `{}` has no column {name}", shortened(&text)),
                     )
                 })
         };

@@ -9,7 +9,7 @@ use super::release;
 use super::{discs, picture};
 use crate::baseline::{Baseline, bag_of_tokens, majority};
 use crate::error::Result;
-use crate::{About, Key, Protocol, Request, Shape, Sink, Source, Splits, Task};
+use crate::{About, Key, Protocol, Remote, Request, Shape, Sink, Source, Splits, Task, remote};
 
 /// One of the tasks whose images this module draws and reads.
 pub struct Contours {
@@ -87,6 +87,10 @@ impl Task for Contours {
                 ..key.clone()
             },
         }
+    }
+
+    fn remote(&self) -> &'static [Remote] {
+        &remote::RELEASE
     }
 
     fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::archive::Member;
 use crate::draws::{below, stream};
 use crate::error::Result;
-use crate::lines::Lines;
+use crate::lines::{Line, Lines};
 use crate::{Part, Protocol};
 
 /// Longest line of papers; the longest published paper has a few megabytes.
@@ -81,7 +81,7 @@ impl Corpus {
     pub(super) fn read_papers(&mut self, member: Member<'_>, max_length: usize) -> Result<()> {
         let mut lines = Lines::over(member.path, member.content, LONGEST_LINE);
         let mut line = Vec::new();
-        while let Some((number, _)) = lines.next(&mut line)? {
+        while let Some(Line { number, .. }) = lines.next(&mut line)? {
             let wrong = |problem: &str| Err(lines.wrong(number, problem.to_owned()));
             let Some(tab) = line.iter().position(|&byte| byte == b'\t') else {
                 return wrong("no tab between id and text");
@@ -107,7 +107,7 @@ impl Corpus {
     pub(super) fn read_edges(&mut self, member: Member<'_>) -> Result<()> {
         let mut lines = Lines::over(member.path, member.content, 1 << 16);
         let mut line = Vec::new();
-        while let Some((number, _)) = lines.next(&mut line)? {
+        while let Some(Line { number, .. }) = lines.next(&mut line)? {
             let mut fields = line.split(|&byte| byte == b'\t').map(<[u8]>::to_vec);
             let edge = match (fields.next(), fields.next()) {
                 (Some(citing), Some(cited)) if !citing.is_empty() && !cited.is_empty() => {

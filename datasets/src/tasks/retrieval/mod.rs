@@ -28,7 +28,7 @@ use super::text::legible;
 use crate::error::Result;
 use crate::options::{parse, within};
 use crate::synthetic::{DRAWN, Drawn, identity};
-use crate::{About, Fact, Key, Remote, Request, Shape, Sink, Source, Task};
+use crate::{About, Key, Known, Remote, Request, Shape, Sink, Source, Task, remote};
 
 static ABOUT: About = About {
     name: "retrieval",
@@ -42,14 +42,6 @@ static ABOUT: About = About {
     towers: 2,
     sources: &[Source::Official, Source::Synthetic],
 };
-
-static REMOTE: [Remote; 1] = [Remote {
-    url: "https://storage.googleapis.com/long-range-arena/lra_release.gz",
-    file: published::ARCHIVE,
-    bytes: None,
-    sha256: None,
-    note: "about 8 GB, holds ListOps and Pathfinder too; reported gone since 2026",
-}];
 
 /// The length that the published task cuts to.
 const PUBLISHED_LENGTH: u32 = 4000;
@@ -109,7 +101,7 @@ impl Task for Retrieval {
     }
 
     fn remote(&self) -> &'static [Remote] {
-        &REMOTE
+        &remote::RELEASE
     }
 
     fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
@@ -130,7 +122,7 @@ impl Task for Retrieval {
         format!("{}\n{answer}\n", texts.join("\n\n"))
     }
 
-    fn known(&self) -> Vec<Fact> {
+    fn known(&self) -> Vec<Known> {
         published::known()
     }
 }

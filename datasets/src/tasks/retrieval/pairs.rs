@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::literal::decode;
 use crate::archive::Member;
 use crate::error::Result;
-use crate::lines::Lines;
+use crate::lines::{Line, Lines};
 use crate::{Part, Sink};
 
 /// Longest line; two papers have 60 KB or so.
@@ -47,9 +47,9 @@ impl Reader {
         let mut lines = Lines::over(member.path, member.content, LONGEST_LINE);
         let mut read = Read::default();
         let mut line = Vec::new();
-        while let Some((number, taken)) = lines.next(&mut line)? {
+        while let Some(Line { number, ended }) = lines.next(&mut line)? {
             // Only a last line can lack its end; a text that lacks its own as well was cut.
-            if taken == line.len() as u64 && is_open(&line) {
+            if !ended && is_open(&line) {
                 let problem = "the file ends within a text: it is cut short";
                 return Err(lines.wrong(number, problem.to_owned()));
             }

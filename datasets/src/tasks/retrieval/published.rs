@@ -7,11 +7,9 @@ use super::pairs::{self, Read, Reader};
 use super::{ABOUT, Options};
 use crate::archive::Raw;
 use crate::error::{Error, Result};
+use crate::facts::UNPROVED;
 use crate::locate::{Form, Wanted, locate};
-use crate::{Fact, Part, PerPart, Protocol, Request, Sink};
-
-/// The name of the published archive.
-pub(super) const ARCHIVE: &str = "lra_release.gz";
+use crate::{Known, Part, PerPart, Protocol, Request, Sink, remote};
 
 /// Lines of the published files.
 const ROWS: PerPart<u64> = PerPart {
@@ -21,10 +19,10 @@ const ROWS: PerPart<u64> = PerPart {
 };
 
 /// What the published files give.
-pub(super) fn known() -> Vec<Fact> {
+pub(super) fn known() -> Vec<Known> {
     Part::ALL
         .iter()
-        .map(|&part| Fact::new(fact_name(part), ROWS.get(part)))
+        .map(|&part| Known::whole(fact_name(part), ROWS.get(part)))
         .collect()
 }
 
@@ -37,7 +35,7 @@ pub(super) fn build(options: &Options, request: &Request<'_>, sink: &mut Sink) -
     let wanted = Wanted {
         about: &ABOUT,
         what: "the AAN pairs (new_aan_pairs.{train,eval,test}.tsv) or a corpus (papers.tsv and edges.tsv)",
-        archive: ARCHIVE,
+        archive: remote::LRA_RELEASE,
         fits: &fits,
         parquet: false,
     };
@@ -114,6 +112,13 @@ fn describe(read: &PerPart<Read>, sink: &mut Sink) {
                 ROWS.get(part)
             ));
         }
+        if rows > *ROWS.get(part) {
+            sink.mark_altered(format!(
+                "{rows} pairs of {}, more than the {} that were published",
+                part.name(),
+                ROWS.get(part)
+            ));
+        }
         if *empty > 0 {
             sink.note(format!(
                 "{empty} empty texts of {} stored as one space",
@@ -121,6 +126,7 @@ fn describe(read: &PerPart<Read>, sink: &mut Sink) {
             ));
         }
     }
+    sink.note(UNPROVED);
     let test = &read.test.ids;
     sink.note(format!(
         "{} of {} papers of test also occur in train, as in the published files",

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::options::{parse, within};
 use crate::synthetic::{DRAWN, Drawn, identity};
-use crate::{About, Fact, Key, Remote, Request, Shape, Sink, Source, Task};
+use crate::{About, Key, Known, Remote, Request, Shape, Sink, Source, Task};
 
 static ABOUT: About = About {
     name: "text",
@@ -121,7 +121,7 @@ impl Task for Text {
         format!("{}\n{opinion}\n", text.join("\n"))
     }
 
-    fn known(&self) -> Vec<Fact> {
+    fn known(&self) -> Vec<Known> {
         published::known()
     }
 }

@@ -6,7 +6,7 @@ use super::ABOUT;
 use super::reviews::{self, Hash, Review, Reviews};
 use crate::error::Result;
 use crate::locate::{Form, Wanted, locate};
-use crate::{Fact, Part, Protocol, Request, Sink};
+use crate::{Known, Part, Protocol, Request, Sink};
 
 /// The name of the published archive.
 pub(super) const ARCHIVE: &str = "aclImdb_v1.tar.gz";
@@ -51,8 +51,10 @@ static KNOWN: [(&str, &str); 13] = [
 ];
 
 /// The same, for [`Task::known`](crate::Task::known).
-pub(super) fn known() -> Vec<Fact> {
-    KNOWN.map(|(name, value)| Fact::new(name, value)).to_vec()
+pub(super) fn known() -> Vec<Known> {
+    KNOWN
+        .map(|(name, value)| Known::whole(name, value))
+        .to_vec()
 }
 
 /// Reads whatever form of the reviews lies at `request.raw`, and writes them cut to `max_length`.
@@ -78,6 +80,17 @@ pub(super) fn build(max_length: usize, request: &Request<'_>, sink: &mut Sink) -
             .iter()
             .all(|&label| reviews.count(label) == PER_CLASS)
     };
+    for reviews in [&train, &test] {
+        for (label, class) in ["negative", "positive"].into_iter().enumerate() {
+            let count = reviews.count(label as u8);
+            if count > PER_CLASS {
+                sink.mark_altered(format!(
+                    "{count} {class} reviews of {}, more than the {PER_CLASS} that were published",
+                    reviews.split
+                ));
+            }
+        }
+    }
     if !complete(&train) || !complete(&test) {
         sink.mark_partial();
         sink.note(format!(

@@ -34,7 +34,7 @@ pub(super) struct Review {
 /// The reviews of one published split.
 #[derive(Debug)]
 pub(super) struct Reviews {
-    split: &'static str,
+    pub(super) split: &'static str,
     pub(super) all: Vec<Review>,
     texts: Vec<u8>,
 }

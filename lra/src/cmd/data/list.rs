@@ -83,8 +83,18 @@ fn line(manifest: &Manifest, entry: &Entry, width: usize) -> String {
         rows.join(" / "),
         entry.bytes as f64 / 1e6,
         &manifest.digest[..manifest.digest.len().min(8)],
-        if manifest.partial { "  partial" } else { "" },
+        marks(manifest),
     )
+}
+
+/// What the reader of a line must not miss.
+fn marks(manifest: &Manifest) -> String {
+    let marks = [
+        (manifest.partial, "  partial"),
+        (!manifest.altered.is_empty(), "  altered"),
+    ];
+    let holding = marks.iter().filter(|(holds, _)| *holds);
+    holding.map(|(_, mark)| *mark).collect()
 }
 
 fn as_value(entry: &Entry) -> Value {

@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 use self::metadata::Listed;
 use super::parameters::{Difficulty, Size};
 use crate::error::{Error, Result};
+use crate::facts::UNPROVED;
 use crate::{About, Part, Protocol, Request, Sink};
 
 /// Images per published set.
@@ -85,6 +86,13 @@ pub(super) fn read(
             "{left_out} listed images are missing or empty and left out"
         ));
     }
+    if listed.len() > PUBLISHED {
+        sink.mark_altered(format!(
+            "{} images are listed, more than the {PUBLISHED} that were published",
+            listed.len()
+        ));
+    }
+    sink.note(UNPROVED);
     if listed.len() < PUBLISHED {
         sink.mark_partial();
         sink.note(format!(

@@ -8,12 +8,16 @@ use std::path::{Path, PathBuf};
 use super::archive;
 use super::metadata::{self, Listed};
 use super::missing;
+use crate::archive::{ARCHIVES, Raw, archives_in, regular};
 use crate::error::{Error, Result, io};
 use crate::tasks::pathfinder::parameters::{Difficulty, Size};
 use crate::{About, Request};
 
-/// Largest image or metadata file that is read; the release's are a hundredth of it.
-pub(super) const LARGEST: u64 = 64 << 20;
+/// Largest image that is read; one of 256 x 256 pixels has 64 KiB when it is not packed at all.
+pub(super) const LARGEST_IMAGE: u64 = 1 << 18;
+
+/// Largest metadata file that is read; the release's are a hundredth of it.
+pub(super) const LARGEST_LIST: u64 = 64 << 20;
 
 /// Files of a set by their path inside it.
 pub(super) enum Pictures {
@@ -40,24 +44,30 @@ pub(super) fn find(
     let raw = request.raw;
     let missing = || missing(about, size, difficulty, raw);
     let set = format!("pathfinder{}", size.side());
-    let found = if raw.is_dir() {
-        let inner = ["lra_release/lra_release", "lra_release", ""]
-            .map(|level| raw.join(level).join(&set).join(difficulty.folder()));
-        let mut folders = inner
-            .into_iter()
-            .chain([raw.join(difficulty.folder()), raw.to_owned()]);
-        if let Some(folder) = folders.find(|folder| folder.join("metadata").is_dir()) {
-            Some((folder_metadata(&folder)?, Pictures::Folder(folder)))
-        } else {
-            archives(raw)?
+    let found = match Raw::at(raw)? {
+        Some(Raw::Folder(_)) => {
+            let inner = ["lra_release/lra_release", "lra_release", ""]
+                .map(|level| raw.join(level).join(&set).join(difficulty.folder()));
+            let mut folders = inner
                 .into_iter()
-                .find_map(|path| archive::copy(&path, &set, difficulty, request).transpose())
-                .transpose()?
+                .chain([raw.join(difficulty.folder()), raw.to_owned()]);
+            match folders.find(|folder| folder.join("metadata").is_dir()) {
+                Some(folder) => Some((folder_metadata(&folder)?, Pictures::Folder(folder))),
+                None => archives_in(raw)?
+                    .iter()
+                    .find_map(|found| archive::copy(found, &set, difficulty, request).transpose())
+                    .transpose()?,
+            }
         }
-    } else if raw.is_file() {
-        archive::copy(raw, &set, difficulty, request)?
-    } else {
-        None
+        Some(found @ Raw::Archive(_)) => archive::copy(&found, &set, difficulty, request)?,
+        Some(Raw::Parquet(file) | Raw::File(file)) => {
+            let problem = format!(
+                "neither a folder nor {ARCHIVES} with the published set {set}/{}",
+                difficulty.folder()
+            );
+            return Err(Error::File { file, problem });
+        }
+        None => None,
     };
     let (files, pictures) = found.ok_or_else(missing)?;
     let listed = list(&files, &pictures)?;
@@ -102,49 +112,27 @@ fn folder_metadata(folder: &Path) -> Result<Metadata> {
             .file_name()
             .and_then(|name| name.to_str()?.strip_suffix(".npy"));
         if let Some(batch) = batch {
-            let bytes = whole(&path)?.unwrap_or_default();
+            let bytes = whole(&path, LARGEST_LIST)?.unwrap_or_default();
             files.insert(batch_key(batch), bytes);
         }
     }
     Ok(files)
 }
 
-/// Files that look like archives of the release.
-fn archives(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut archives = Vec::new();
-    for entry in fs::read_dir(folder).map_err(io("read", folder))? {
-        let path = entry.map_err(io("read", folder))?.path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        if [".tar", ".tar.gz", ".tgz", "lra_release.gz"]
-            .iter()
-            .any(|end| name.ends_with(end))
-        {
-            archives.push(path);
-        }
-    }
-    archives.sort();
-    Ok(archives)
-}
-
 /// A whole file; nothing if it does not exist.
-fn whole(path: &Path) -> Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io("read", path)(error)),
+fn whole(path: &Path, largest: u64) -> Result<Option<Vec<u8>>> {
+    let file = match regular(path) {
+        Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file?,
     };
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1)
+    file.take(largest + 1)
         .read_to_end(&mut bytes)
         .map_err(io("read", path))?;
-    if bytes.len() as u64 > LARGEST {
+    if bytes.len() as u64 > largest {
         return Err(Error::File {
             file: path.to_owned(),
-            problem: format!("more than {LARGEST} bytes, which no file of the release has"),
+            problem: format!("more than {largest} bytes, which no file of the release has"),
         });
     }
     Ok(Some(bytes))
@@ -155,7 +143,7 @@ impl Pictures {
     pub(super) fn read(&mut self, image: &str) -> Result<Option<Vec<u8>>> {
         match self {
             Pictures::Folder(folder) => {
-                Ok(whole(&folder.join(image))?.filter(|bytes| !bytes.is_empty()))
+                Ok(whole(&folder.join(image), LARGEST_IMAGE)?.filter(|bytes| !bytes.is_empty()))
             }
             Pictures::Copied {
                 archive,

@@ -1,0 +1,406 @@
+//! Python's pickles, as far as data needs them: numbers, text, lists, tuples, dictionaries and NumPy's arrays of bytes.
+//!
+//! A pickle is a program for a stack machine, and what Python runs it with calls whatever function it names. Here nothing is
+//! called: a call stays in the result as the name of the function with its arguments. Values lie side by side and refer
+//! to each other by number, so that neither their nesting nor their repetition costs anything.
+//! Format: the module `pickletools` of Python's library.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Most instructions; a file of 10,000 pictures has 60,000.
+const MOST: usize = 2_000_000;
+
+/// A value's number.
+pub(crate) type Place = usize;
+
+#[derive(Debug, Clone)]
+enum Value {
+    None,
+    Bool(bool),
+    Int(i64),
+    /// Bytes or text, where they lie in the pickle.
+    Bytes(Range<usize>),
+    /// A list or a tuple.
+    List(Vec<Place>),
+    Dictionary(Vec<(Place, Place)>),
+    /// A function or class by name: `numpy.ndarray`.
+    Global(String),
+    /// A call of a function, and what its result was told to be.
+    Call {
+        function: Place,
+        arguments: Place,
+        state: Option<Place>,
+    },
+}
+
+/// A pickle that was read.
+#[derive(Debug)]
+pub(crate) struct Pickle<'a> {
+    bytes: &'a [u8],
+    values: Vec<Value>,
+    root: Place,
+}
+
+impl<'a> Pickle<'a> {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It is cut short, has an instruction that data does not need, or too many of them.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Pickle<'a>, String> {
+        let mut machine = Machine {
+            bytes,
+            next: 0,
+            values: Vec::new(),
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo: HashMap::new(),
+        };
+        for _ in 0..MOST {
+            if machine.step()? {
+                let root = machine.pop()?;
+                return Ok(Pickle {
+                    bytes,
+                    values: machine.values,
+                    root,
+                });
+            }
+        }
+        Err(format!("more than {MOST} instructions"))
+    }
+
+    /// A value of the dictionary that the pickle is.
+    pub(crate) fn item(&self, key: &str) -> Option<Place> {
+        let Value::Dictionary(items) = &self.values[self.root] else {
+            return None;
+        };
+        let mut items = items.iter();
+        let found = items.find(|(name, _)| self.text(*name) == Some(key.as_bytes()));
+        found.map(|(_, value)| *value)
+    }
+
+    /// A list of whole numbers.
+    pub(crate) fn numbers(&self, place: Place) -> Option<Vec<i64>> {
+        let Value::List(items) = &self.values[place] else {
+            return None;
+        };
+        let number = |item: &Place| match self.values[*item] {
+            Value::Int(number) => Some(number),
+            _ => None,
+        };
+        items.iter().map(number).collect()
+    }
+
+    /// The shape and the values of one of NumPy's arrays of bytes, in the order of C.
+    pub(crate) fn byte_array(&self, place: Place) -> Option<(Vec<i64>, &'a [u8])> {
+        let (function, _, Some(state)) = self.call(place)? else {
+            return None;
+        };
+        if !function.starts_with("numpy.") || !function.ends_with(".multiarray._reconstruct") {
+            return None;
+        }
+        let Value::List(state) = &self.values[state] else {
+            return None;
+        };
+        let &[_version, shape, dtype, by_columns, content] = &state[..] else {
+            return None;
+        };
+        let (class, arguments, _) = self.call(dtype)?;
+        let Value::List(arguments) = &self.values[arguments] else {
+            return None;
+        };
+        let kind = self.text(*arguments.first()?)?;
+        let is_bytes = class == "numpy.dtype" && [&b"u1"[..], b"|u1"].contains(&kind);
+        let Value::Bool(false) = self.values[by_columns] else {
+            return None;
+        };
+        let content = self.text(content).filter(|_| is_bytes)?;
+        Some((self.numbers(shape)?, content))
+    }
+
+    /// Function, arguments and state of a call.
+    fn call(&self, place: Place) -> Option<(&str, Place, Option<Place>)> {
+        let Value::Call {
+            function,
+            arguments,
+            state,
+        } = &self.values[place]
+        else {
+            return None;
+        };
+        match &self.values[*function] {
+            Value::Global(name) => Some((name, *arguments, *state)),
+            _ => None,
+        }
+    }
+
+    fn text(&self, place: Place) -> Option<&'a [u8]> {
+        match &self.values[place] {
+            Value::Bytes(range) => Some(&self.bytes[range.clone()]),
+            _ => None,
+        }
+    }
+}
+
+struct Machine<'a> {
+    bytes: &'a [u8],
+    next: usize,
+    values: Vec<Value>,
+    stack: Vec<Place>,
+    /// Heights of the stack.
+    marks: Vec<usize>,
+    memo: HashMap<usize, Place>,
+}
+
+impl Machine<'_> {
+    /// One instruction; whether it was the last.
+    fn step(&mut self) -> Result<bool, String> {
+        let code = self.number(1)? as u8;
+        match code {
+            b'.' => return Ok(true),
+            // The version, and the length of what follows.
+            0x80 => drop(self.take(1)?),
+            0x95 => drop(self.take(8)?),
+            b'N' => self.push(Value::None),
+            0x88 => self.push(Value::Bool(true)),
+            0x89 => self.push(Value::Bool(false)),
+            b'K' => self.push_number(1)?,
+            b'M' => self.push_number(2)?,
+            b'J' => {
+                let number = self.number(4)? as u32;
+                self.push(Value::Int(i64::from(number as i32)));
+            }
+            b'U' | b'C' | 0x8c => self.push_bytes(1)?,
+            b'T' | b'X' | b'B' => self.push_bytes(4)?,
+            0x8d | 0x8e | 0x96 => self.push_bytes(8)?,
+            b']' | b')' => self.push(Value::List(Vec::new())),
+            b'}' => self.push(Value::Dictionary(Vec::new())),
+            b'(' => self.marks.push(self.stack.len()),
+            b't' | b'l' => {
+                let items = self.pop_marked()?;
+                self.push(Value::List(items));
+            }
+            0x85..=0x87 => {
+                let items = self.pop_some(usize::from(code - 0x84))?;
+                self.push(Value::List(items));
+            }
+            b'a' => {
+                let items = self.pop_some(1)?;
+                self.append(items)?;
+            }
+            b'e' => {
+                let items = self.pop_marked()?;
+                self.append(items)?;
+            }
+            b's' => {
+                let items = self.pop_some(2)?;
+                self.set(&items)?;
+            }
+            b'u' => {
+                let items = self.pop_marked()?;
+                self.set(&items)?;
+            }
+            b'c' => {
+                let name = [self.line()?, self.line()?].join(".");
+                self.push(Value::Global(name));
+            }
+            0x93 => self.push_global()?,
+            b'R' => {
+                let arguments = self.pop()?;
+                let function = self.pop()?;
+                self.push(Value::Call {
+                    function,
+                    arguments,
+                    state: None,
+                });
+            }
+            b'b' => {
+                let told = self.pop()?;
+                match self.top()? {
+                    Value::Call { state, .. } => *state = Some(told),
+                    _ => return Err("a state for what is no object".to_owned()),
+                }
+            }
+            b'q' => self.remember(1)?,
+            b'r' => self.remember(4)?,
+            0x94 => {
+                let place = *self.stack.last().ok_or("an empty stack")?;
+                self.memo.insert(self.memo.len(), place);
+            }
+            b'h' => self.recall(1)?,
+            b'j' => self.recall(4)?,
+            other => {
+                return Err(format!(
+                    "the instruction {other:#04x}, which data does not need"
+                ));
+            }
+        }
+        Ok(false)
+    }
+
+    fn take(&mut self, count: usize) -> Result<Range<usize>, String> {
+        let end = self.next.checked_add(count);
+        match end.filter(|end| *end <= self.bytes.len()) {
+            Some(end) => Ok(std::mem::replace(&mut self.next, end)..end),
+            None => Err("it is cut short".to_owned()),
+        }
+    }
+
+    /// A number of this many bytes, the lowest first.
+    fn number(&mut self, bytes: usize) -> Result<u64, String> {
+        let range = self.take(bytes)?;
+        let digits = self.bytes[range].iter().rev();
+        Ok(digits.fold(0, |number, &byte| number << 8 | u64::from(byte)))
+    }
+
+    fn line(&mut self) -> Result<String, String> {
+        let rest = &self.bytes[self.next..];
+        let end = rest.iter().take(256).position(|&byte| byte == b'\n');
+        let end = end.ok_or("a name without an end")?;
+        let name = String::from_utf8_lossy(&rest[..end]).into_owned();
+        self.next += end + 1;
+        Ok(name)
+    }
+
+    fn push(&mut self, value: Value) {
+        self.stack.push(self.values.len());
+        self.values.push(value);
+    }
+
+    fn push_number(&mut self, bytes: usize) -> Result<(), String> {
+        let number = self.number(bytes)? as i64;
+        self.push(Value::Int(number));
+        Ok(())
+    }
+
+    /// Bytes behind their length, which has so many bytes itself.
+    fn push_bytes(&mut self, bytes: usize) -> Result<(), String> {
+        let length = usize::try_from(self.number(bytes)?).map_err(|error| error.to_string())?;
+        let range = self.take(length)?;
+        self.push(Value::Bytes(range));
+        Ok(())
+    }
+
+    fn push_global(&mut self) -> Result<(), String> {
+        let parts = self.pop_some(2)?;
+        let part = |place: &Place| match &self.values[*place] {
+            Value::Bytes(range) if range.len() <= 256 => {
+                Ok(String::from_utf8_lossy(&self.bytes[range.clone()]).into_owned())
+            }
+            _ => Err("a name that is no text".to_owned()),
+        };
+        let name = parts.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+        self.push(Value::Global(name.join(".")));
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Result<Place, String> {
+        Ok(self.pop_some(1)?[0])
+    }
+
+    fn pop_some(&mut self, count: usize) -> Result<Vec<Place>, String> {
+        let bottom = self.marks.last().copied().unwrap_or_default();
+        match self.stack.len().checked_sub(count) {
+            Some(start) if start >= bottom => Ok(self.stack.split_off(start)),
+            _ => Err("an empty stack".to_owned()),
+        }
+    }
+
+    fn pop_marked(&mut self) -> Result<Vec<Place>, String> {
+        let mark = self.marks.pop().ok_or("an end without a beginning")?;
+        Ok(self.stack.split_off(mark))
+    }
+
+    fn top(&mut self) -> Result<&mut Value, String> {
+        let place = *self.stack.last().ok_or("an empty stack")?;
+        Ok(&mut self.values[place])
+    }
+
+    fn append(&mut self, mut more: Vec<Place>) -> Result<(), String> {
+        match self.top()? {
+            Value::List(items) => items.append(&mut more),
+            _ => return Err("items for what is no list".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, more: &[Place]) -> Result<(), String> {
+        let pairs = more.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+        match self.top()? {
+            Value::Dictionary(items) => items.extend(pairs),
+            _ => return Err("items for what is no dictionary".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, bytes: usize) -> Result<(), String> {
+        let key = self.number(bytes)? as usize;
+        let place = *self.stack.last().ok_or("an empty stack")?;
+        self.memo.insert(key, place);
+        Ok(())
+    }
+
+    fn recall(&mut self, bytes: usize) -> Result<(), String> {
+        let key = self.number(bytes)? as usize;
+        let place = *self.memo.get(&key).ok_or("a value that was not kept")?;
+        self.stack.push(place);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Python's `pickle.dumps` writes `{"labels": [6, 300, -1], "same": "labels"}` under protocols 2 and 4.
+    #[test]
+    fn what_python_writes_is_read() {
+        for bytes in [
+            &b"\x80\x02}q\x00(X\x06\x00\x00\x00labelsq\x01]q\x02(K\x06M,\x01J\xff\xff\xff\xffeX\x04\x00\x00\x00sameq\x03h\x01u."[..],
+            b"\x80\x04\x95%\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x06labels\x94]\x94(K\x06M,\x01J\xff\xff\xff\xffe\x8c\x04same\x94h\x01u.",
+        ] {
+            let pickle = Pickle::read(bytes).unwrap();
+            let labels = pickle.item("labels").unwrap();
+            assert_eq!(pickle.numbers(labels), Some(vec![6, 300, -1]));
+            assert_eq!(pickle.text(pickle.item("same").unwrap()), Some(&b"labels"[..]));
+            assert_eq!(pickle.item("other"), None);
+        }
+    }
+
+    /// `os.system("touch evil")`, and other programs.
+    #[test]
+    fn nothing_is_called_and_nothing_grows() {
+        let evil = Pickle::read(b"cos\nsystem\n(S'touch evil'\ntR.").unwrap_err();
+        assert!(evil.contains("0x53"), "{evil}");
+        let evil = Pickle::read(b"cos\nsystem\nU\x0atouch evil\x85R.").unwrap();
+        assert!(evil.item("data").is_none() && evil.byte_array(evil.root).is_none());
+        for wrong in [
+            &b""[..],
+            b".",
+            b"K",
+            b"}K\x01K\x02K\x03(u",
+            b"h\x07.",
+            b"(t",
+            b"t.",
+            b"U\xffabc",
+            b"]K\x01u.",
+            b"\x8d\xff\xff\xff\xff\xff\xff\xff\xff.",
+            b"K\x01b.",
+            b"c\n",
+        ] {
+            assert!(Pickle::read(wrong).is_err(), "{wrong:?}");
+        }
+        let mut deep = vec![b'N'];
+        deep.resize(MOST - 10, 0x85);
+        deep.push(b'.');
+        assert!(Pickle::read(&deep).is_ok());
+        deep.splice(0..0, vec![b'N'; 20]);
+        assert!(Pickle::read(&deep).unwrap_err().contains("more than"));
+        // Every value twice as large as the one before, if it were written out.
+        let mut doubling = b"]q\x00".to_vec();
+        for _ in 0..1000 {
+            doubling.extend(b"q\x01h\x01h\x01\x86");
+        }
+        assert!(Pickle::read(&[&doubling[..], b"."].concat()).is_ok());
+    }
+}
