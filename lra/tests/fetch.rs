@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use datasets::{About, Digest, Progress, Remote, Request, Shape, Sink, Source, Task};
 use error::Class;
-use fetch::{Fetched, Limits, fetch};
+use fetch::{Fetched, Limits, Origin, fetch};
 use serde_json::{Value, json};
 use server::{Server, answer, serve};
 
@@ -98,7 +98,7 @@ fn get(server: &Server, raw: &Path) -> error::Result<Vec<Fetched>> {
     fetch(
         &published(&format!("{}/data.tar.gz", server.address), &content()),
         raw,
-        None,
+        Origin::Published,
         &limits(),
         &(),
     )
@@ -186,6 +186,117 @@ fn goes_on_in_another_process_but_never_with_another_version() {
         let last = server.ranges().last().unwrap().clone();
         assert!(last.starts_with("bytes="), "it asks to go on: {resumes}");
     }
+}
+
+/// A server that goes on with whatever it has by now, as servers do that do not know `If-Range`.
+#[test]
+fn a_part_is_never_spliced_with_another_version() {
+    let mut other = content();
+    other.reverse();
+    let longer = [other.clone(), vec![7; 500]].concat();
+    let date = |day: u8| format!("Last-Modified: Sun, {day:02} Nov 2026 10:00:00 GMT");
+    for (first, second, later) in [
+        (
+            "ETag: \"one\"".to_owned(),
+            "ETag: \"two\"".to_owned(),
+            other.clone(),
+        ),
+        (date(1), date(2), other),
+        // The same word, but another size.
+        (date(1), date(1), longer),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let wanted = later.clone();
+        let server = Server::start(move |asked, stream| {
+            let (content, version) = match asked.number {
+                0 => (content(), &first),
+                _ => (later.clone(), &second),
+            };
+            let (from, last, all) = (asked.from(), content.len() - 1, content.len());
+            let status = match asked.header("range") {
+                "" => "200 OK".to_owned(),
+                _ => format!("206 Partial Content\r\nContent-Range: bytes {from}-{last}/{all}"),
+            };
+            let head = format!("{status}\r\nContent-Length: {}\r\n{version}", all - from);
+            let end = if asked.number == 0 { 70_000 } else { all };
+            answer(stream, &head, &content[from..end])
+        });
+        // From an address without a published sum: only the server's word tells.
+        let from = format!("{}/data.tar.gz", server.address);
+        let task = published("http://unused", &[]);
+        let fetched = fetch(&task, root.path(), Origin::From(&from), &limits(), &()).unwrap();
+        assert!(fs::read(&fetched[0].path).unwrap() == wanted, "spliced");
+        let ranges = server.ranges();
+        assert!(
+            ranges[1].starts_with("bytes=") && ranges[2].is_empty(),
+            "{ranges:?}"
+        );
+    }
+}
+
+#[test]
+fn a_mirror_has_the_files_under_their_names_and_is_held_to_their_sums() {
+    let root = tempfile::tempdir().unwrap();
+    let server = Server::start(|asked, stream| match asked.path.as_str() {
+        "/pub/lra/data.tar.gz" => serve(asked, stream, &content(), "\"one\"", usize::MAX),
+        _ => answer(stream, "404 Not Found", b""),
+    });
+    let task = published("http://unused.invalid", &content());
+    for end in ["", "/"] {
+        let base = format!("{}/pub/lra{end}", server.address);
+        let raw = root.path().join(format!("raw{}", end.len()));
+        let fetched = fetch(&task, &raw, Origin::Mirror(&base), &limits(), &()).unwrap();
+        assert_eq!(fetched[0].published, Some(true));
+    }
+    let base = format!("{}/pub/lra", server.address);
+    let other = published("http://unused.invalid", &[1; 300_000]);
+    let error = fetch(&other, root.path(), Origin::Mirror(&base), &limits(), &()).unwrap_err();
+    assert!(
+        error.to_string().contains("instead of the published"),
+        "{error}"
+    );
+    let error = fetch(
+        &other,
+        root.path(),
+        Origin::Mirror("ftp://host"),
+        &limits(),
+        &(),
+    )
+    .unwrap_err();
+    assert_eq!(error.class, Class::Usage);
+    // The same from the environment.
+    let output = Command::new(env!("CARGO_BIN_EXE_lra"))
+        .args(["data", "fetch", "text", "--data"])
+        .arg(root.path())
+        .env("LRA_MIRROR", format!("{}/elsewhere", server.address))
+        .env("NO_PROXY", "127.0.0.1")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(
+        server.seen().last().unwrap().path,
+        "/elsewhere/aclImdb_v1.tar.gz"
+    );
+}
+
+#[test]
+fn a_failure_says_what_else_helps() {
+    let root = tempfile::tempdir().unwrap();
+    let server = Server::start(|_, stream| answer(stream, "403 Forbidden", b""));
+    let text = get(&server, root.path()).unwrap_err().to_string();
+    for words in [
+        "make published --from FILE",
+        "--mirror URL",
+        "HTTPS_PROXY",
+        "SSL_CERT_FILE",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    let image = datasets::tasks::find("image").unwrap();
+    let base = server.address.clone();
+    let error = fetch(image, root.path(), Origin::Mirror(&base), &limits(), &()).unwrap_err();
+    let stand_in = "lra run --task image --source synthetic";
+    assert!(error.to_string().contains(stand_in), "{error}");
 }
 
 #[test]
@@ -390,7 +501,7 @@ fn an_endless_answer_is_cut() {
     let error = fetch(
         &published("http://unused", &[]),
         root.path(),
-        Some(&from),
+        Origin::From(&from),
         &limits(),
         &(),
     )
@@ -418,7 +529,7 @@ fn from_another_address_or_a_file() {
             let fetched = fetch(
                 &published("http://unused", &bytes),
                 &raw,
-                Some(&from),
+                Origin::From(&from),
                 &limits(),
                 &(),
             )
@@ -432,7 +543,7 @@ fn from_another_address_or_a_file() {
         fetch(
             &published("http://unused", &[]),
             &raw,
-            Some(from),
+            Origin::From(from),
             &limits(),
             &(),
         )
@@ -448,7 +559,7 @@ fn from_another_address_or_a_file() {
 fn a_task_without_published_files_says_how_to_make_them() {
     let root = tempfile::tempdir().unwrap();
     let toy = datasets::tasks::find("toy").unwrap();
-    let error = fetch(toy, root.path(), None, &limits(), &()).unwrap_err();
+    let error = fetch(toy, root.path(), Origin::Published, &limits(), &()).unwrap_err();
     assert_eq!(error.class, Class::Usage);
     assert!(error.to_string().contains("lra data make toy"), "{error}");
 }
@@ -487,7 +598,7 @@ fn progress_counts_what_is_there_already() {
         Server::start(|asked, stream| serve(asked, stream, &content(), "\"one\"", 200_000));
     let sum = Sum::default();
     let task = published(&format!("{}/data.tar.gz", server.address), &content());
-    fetch(&task, root.path(), None, &limits(), &sum).unwrap();
+    fetch(&task, root.path(), Origin::Published, &limits(), &sum).unwrap();
     // The file, and then the same bytes once more for its sum.
     assert_eq!(*sum.0.lock().unwrap(), (Some(300_000), 600_000));
 }

@@ -64,8 +64,11 @@ pub enum DataVerb {
         /// Task (see `lra list tasks`)
         task: String,
         /// Take this file or address instead of the published ones
-        #[arg(long, value_name = "FILE|URL")]
+        #[arg(long, value_name = "FILE|URL", conflicts_with = "mirror")]
         from: Option<String>,
+        /// Take the published files from this folder of a mirror [default: $LRA_MIRROR]
+        #[arg(long, value_name = "URL")]
+        mirror: Option<String>,
         #[command(flatten)]
         place: DataPlace,
     },

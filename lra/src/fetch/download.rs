@@ -6,11 +6,13 @@ use std::path::Path;
 
 use datasets::Progress;
 use ureq::http::{Response, StatusCode, header};
+use ureq::tls::TlsConfig;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::{Agent, Body};
 
 use super::part::Part;
 use super::proxy::Connections;
+use super::roots::roots;
 use super::{Fetched, Limits, beside, described, hash, wrong};
 use crate::error::Result;
 
@@ -108,6 +110,7 @@ impl Download<'_> {
             .timeout_connect(Some(self.limits.silence))
             .timeout_recv_response(Some(self.limits.silence))
             .timeout_per_read(Some(self.limits.silence))
+            .tls_config(TlsConfig::builder().root_certs(roots()?).build())
             .user_agent(concat!("lra/", env!("CARGO_PKG_VERSION")))
             .build();
         let agent = Agent::with_parts(config, Connections::default(), DefaultResolver::default());
@@ -135,7 +138,7 @@ impl Download<'_> {
         let status = response.status();
         match status {
             StatusCode::OK => part.restart()?,
-            StatusCode::PARTIAL_CONTENT if starts_at(&response, part.bytes) => {}
+            StatusCode::PARTIAL_CONTENT if part.goes_on(&response) => {}
             // The server's file is another one than the one begun, or shorter.
             StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
                 part.restart()?;
@@ -153,7 +156,7 @@ impl Download<'_> {
         }
         let total = length(&response).map(|rest| part.bytes + rest);
         self.check_offer(&response, total)?;
-        part.note_version(&response)?;
+        part.note_version(&response, total)?;
         self.receive(&mut response, total, part)
     }
 
@@ -220,11 +223,6 @@ impl Download<'_> {
             _ => Ok(End::Complete),
         }
     }
-}
-
-/// Whether a partial answer goes on at this byte.
-fn starts_at(response: &Response<Body>, byte: u64) -> bool {
-    text(response, header::CONTENT_RANGE).starts_with(&format!("bytes {byte}-"))
 }
 
 fn length(response: &Response<Body>) -> Option<u64> {

@@ -3,11 +3,13 @@
 //! A download grows in `<file>.part`, with its address and the server's word for this version of the file beside it
 //! (`<file>.part.from`), so that only the same file is ever continued. It gets its name when it is complete and its
 //! SHA-256 is the published one, as far as there is one. Nothing is unpacked: the readers in `datasets` read archives.
-//! Proxies are those of `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`, in this order, except for the hosts of `NO_PROXY`.
+//! Proxies are those of `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`, in this order, except for the hosts of `NO_PROXY`; trusted
+//! are the certificates of the system, or those of `SSL_CERT_FILE` ([`roots`]).
 
 mod download;
 mod part;
 mod proxy;
+mod roots;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,7 +17,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use datasets::{Digest, Progress, Remote, Task};
+use datasets::{Digest, Progress, Remote, Source, Task};
 
 use crate::error::{Class, Error, Result};
 use download::Download;
@@ -47,6 +49,17 @@ impl Default for Limits {
     }
 }
 
+/// Where files come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin<'a> {
+    /// Their published addresses.
+    Published,
+    /// Copies under their published names below this address.
+    Mirror(&'a str),
+    /// One file: an address, or a file on this machine.
+    From(&'a str),
+}
+
 /// A published file that is there now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
@@ -62,35 +75,76 @@ pub struct Fetched {
     pub kept: bool,
 }
 
-/// Brings the published files of `task` into the folder `raw`, from their published addresses, or one file from
-/// `from`: an address, or a file on this machine.
+/// Brings the published files of `task` into the folder `raw`.
 ///
 /// # Errors
 /// No address is known, the server does not have it, the connection breaks too often, what arrives is not what was
-/// published (from a published address; a copy from elsewhere is kept and [`Fetched::published`] says so), it is larger
-/// than it may be, another process is fetching it, or the disk is full.
+/// published (from a published address or a mirror; a copy from elsewhere is kept and [`Fetched::published`] says so), it
+/// is larger than it may be, another process is fetching it, or the disk is full. What else helps is said.
 pub fn fetch(
     task: &dyn Task,
     raw: &Path,
-    from: Option<&str>,
+    origin: Origin<'_>,
     limits: &Limits,
     progress: &dyn Progress,
 ) -> Result<Vec<Fetched>> {
-    let remote = task.remote();
     fs::create_dir_all(raw)
         .map_err(|error| wrong(format!("cannot create {}: {error}", raw.display())))?;
-    let Some(from) = from else {
-        if remote.is_empty() {
+    let fetched = match origin {
+        Origin::From(from) => {
+            return one_file(task, raw, from, limits, progress).map(|fetched| vec![fetched]);
+        }
+        Origin::Mirror(base) if !is_address(base) => {
+            return Err(Error::usage(format!(
+                "the mirror {base} is no address (http:// or https://)"
+            )));
+        }
+        Origin::Mirror(_) | Origin::Published if task.remote().is_empty() => {
             return Err(Error::usage(format!(
                 "{}: no published file has an address; it is made here: lra data make {0}",
                 task.about().name
             )));
         }
-        return remote
-            .iter()
-            .map(|remote| published_file(remote, raw, limits, progress))
-            .collect();
+        Origin::Mirror(base) => {
+            let url = |remote: &Remote| format!("{}/{}", base.trim_end_matches('/'), remote.file);
+            published_files(task, raw, url, limits, progress)
+        }
+        Origin::Published => {
+            published_files(task, raw, |remote| remote.url.to_owned(), limits, progress)
+        }
     };
+    fetched.map_err(|error| with_help(error, task))
+}
+
+/// What else there is to do, for somebody whom the network failed.
+fn with_help(error: Error, task: &dyn Task) -> Error {
+    if error.class != Class::Data {
+        return error;
+    }
+    let about = task.about();
+    let name = about.name;
+    let mut message = format!(
+        "{error}\n  what else helps:\n  \
+         a copy of the file: lra data make {name} --from FILE\n  \
+         another address: --from URL, or --mirror URL (LRA_MIRROR) of a folder with the file\n  \
+         a proxy: HTTPS_PROXY, HTTP_PROXY; certificates of its own: SSL_CERT_FILE"
+    );
+    let mut others = about.sources.iter();
+    if let Some(other) = others.find(|&&source| source != Source::Official) {
+        message += &format!("\n  no file at all: lra run --task {name} --source {other}");
+    }
+    Error::new(error.class, message)
+}
+
+/// Brings one file from somewhere, under the name that readers look for.
+fn one_file(
+    task: &dyn Task,
+    raw: &Path,
+    from: &str,
+    limits: &Limits,
+    progress: &dyn Progress,
+) -> Result<Fetched> {
+    let remote = task.remote();
     let name = match remote {
         [only] => only.file.to_owned(),
         _ => last_part(from)?,
@@ -106,21 +160,35 @@ pub fn fetch(
             limits,
             progress,
         };
-        download.run()?
+        download.run().map_err(|error| with_help(error, task))?
     } else {
         copy(Path::new(from), &target, progress)?
     };
     let published = known
         .and_then(|remote| remote.sha256)
         .map(|sum| sum == fetched.sha256);
-    Ok(vec![Fetched {
+    Ok(Fetched {
         published,
         ..fetched
-    }])
+    })
+}
+
+fn published_files(
+    task: &dyn Task,
+    raw: &Path,
+    url: impl Fn(&Remote) -> String,
+    limits: &Limits,
+    progress: &dyn Progress,
+) -> Result<Vec<Fetched>> {
+    let files = task.remote().iter();
+    files
+        .map(|remote| published_file(remote, &url(remote), raw, limits, progress))
+        .collect()
 }
 
 fn published_file(
     remote: &Remote,
+    url: &str,
     raw: &Path,
     limits: &Limits,
     progress: &dyn Progress,
@@ -138,7 +206,7 @@ fn published_file(
         }
     }
     let download = Download {
-        url: remote.url,
+        url,
         bytes: remote.bytes,
         sha256: remote.sha256,
         target: &target,
@@ -155,14 +223,15 @@ fn published_file(
 /// Copies a file of this machine.
 fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> {
     let unreadable = |error| wrong(format!("cannot read {}: {error}", from.display()));
-    let mut input = File::open(from).map_err(unreadable)?;
-    let size = input.metadata().map_err(unreadable)?;
+    // Asked before it is opened: opening a pipe waits for somebody to write to it.
+    let size = fs::metadata(from).map_err(unreadable)?;
     if !size.is_file() {
         return Err(wrong(format!(
             "{} is not a file; a folder is named when the data is made: lra data make TASK --from FOLDER",
             from.display()
         )));
     }
+    let mut input = File::open(from).map_err(unreadable)?;
     let part = beside(target, ".copy");
     let unwritable = |error| wrong(format!("cannot write {}: {error}", part.display()));
     let mut output = File::create(&part).map_err(unwritable)?;

@@ -19,6 +19,8 @@ pub(super) struct Part {
     url: String,
     /// The server's word for the version of the file: its ETag, or when it was changed last. May be empty.
     pub(super) version: String,
+    /// The size of the whole file, where the server said it.
+    total: Option<u64>,
     pub(super) bytes: u64,
 }
 
@@ -32,12 +34,15 @@ impl Part {
             origin,
             url: url.to_owned(),
             version: String::new(),
+            total: None,
             bytes: 0,
         };
-        match said.split_once('\n') {
+        let mut lines = said.lines().map(str::trim);
+        match (lines.next(), lines.next()) {
             // Without a version nothing tells whether the rest would be of the same file.
-            Some((from, version)) if from == url && !version.trim().is_empty() => {
-                part.version = version.trim().to_owned();
+            (Some(from), Some(version)) if from == url && !version.is_empty() => {
+                part.version = version.to_owned();
+                part.total = lines.next().and_then(|total| total.parse().ok());
                 let end = part.file.seek(SeekFrom::End(0));
                 part.bytes = end.map_err(|error| part.unwritable(&error))?;
             }
@@ -49,6 +54,7 @@ impl Part {
     /// Empties it.
     pub(super) fn restart(&mut self) -> Result<()> {
         self.version.clear();
+        self.total = None;
         self.bytes = 0;
         // Its word for the version goes first: it must not be taken for that of what comes next.
         match fs::remove_file(&self.origin) {
@@ -63,18 +69,41 @@ impl Part {
             .map_err(|error| self.unwritable(&error))
     }
 
-    /// Keeps the server's word for the version of what it sends.
-    pub(super) fn note_version(&mut self, response: &Response<Body>) -> Result<()> {
-        let tag = text(response, header::ETAG);
-        // A weak tag promises the same meaning, not the same bytes.
-        let version = match tag.starts_with('"') {
-            true => tag,
-            false => text(response, header::LAST_MODIFIED),
+    /// Whether a partial answer goes on where this ends, with the same version of the file: a server may have another one
+    /// by now, and not every server knows `If-Range`.
+    pub(super) fn goes_on(&self, response: &Response<Body>) -> bool {
+        let range = text(response, header::CONTENT_RANGE);
+        let Some((first, total)) = range
+            .strip_prefix("bytes ")
+            .and_then(|range| range.split_once('/'))
+        else {
+            return false;
         };
-        if version != self.version {
-            self.version = version.to_owned();
-            fs::write(&self.origin, format!("{}\n{version}\n", self.url))
+        let version = version_of(response);
+        // Nothing said is nothing contradicted: the sum of the whole tells, where one is published.
+        let same_version = version.is_empty() || version == self.version;
+        let same_total = match (total.trim().parse::<u64>(), self.total) {
+            (Ok(total), Some(known)) => total == known,
+            _ => true,
+        };
+        first.starts_with(&format!("{}-", self.bytes)) && same_version && same_total
+    }
+
+    /// Keeps the server's word for the version of what it sends, and for its size.
+    pub(super) fn note_version(
+        &mut self,
+        response: &Response<Body>,
+        total: Option<u64>,
+    ) -> Result<()> {
+        let version = match version_of(response) {
+            "" => self.version.clone(),
+            version => version.to_owned(),
+        };
+        if version != self.version || total != self.total {
+            let size = total.map_or(String::new(), |total| format!("{total}\n"));
+            fs::write(&self.origin, format!("{}\n{version}\n{size}", self.url))
                 .map_err(|error| self.unwritable(&error))?;
+            (self.version, self.total) = (version, total);
         }
         Ok(())
     }
@@ -98,5 +127,15 @@ impl Part {
     /// An error about writing it.
     pub(super) fn unwritable(&self, error: &std::io::Error) -> Error {
         wrong(format!("cannot write {}: {error}", self.path.display()))
+    }
+}
+
+/// The server's word for the version of what it sends: its ETag, else when it was changed last; may be empty.
+fn version_of(response: &Response<Body>) -> &str {
+    let tag = text(response, header::ETAG);
+    // A weak tag promises the same meaning, not the same bytes.
+    match tag.starts_with('"') {
+        true => tag,
+        false => text(response, header::LAST_MODIFIED),
     }
 }

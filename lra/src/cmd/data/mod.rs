@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::cli::data::{DataChoice, DataPlace, DataVerb, SplitName};
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
+use crate::fetch::Origin;
 use crate::progress::Reporter;
 use crate::recipe::Recipe;
 use crate::{fetch, names, overlay, process};
@@ -20,7 +21,12 @@ pub fn run(verb: &DataVerb) -> Result<ExitCode> {
     process::set_up(0)?;
     match verb {
         DataVerb::List { place, json } => list::run(place, *json),
-        DataVerb::Fetch { task, from, place } => fetch_files(task, from.as_deref(), place),
+        DataVerb::Fetch {
+            task,
+            from,
+            mirror,
+            place,
+        } => fetch_files(task, from.as_deref(), mirror.clone(), place),
         DataVerb::Make {
             choice,
             from,
@@ -47,16 +53,33 @@ pub fn run(verb: &DataVerb) -> Result<ExitCode> {
     }
 }
 
-fn fetch_files(task: &str, from: Option<&str>, place: &DataPlace) -> Result<ExitCode> {
+/// The mirror for those who do not name one.
+const MIRROR: &str = "LRA_MIRROR";
+
+fn fetch_files(
+    task: &str,
+    from: Option<&str>,
+    mirror: Option<String>,
+    place: &DataPlace,
+) -> Result<ExitCode> {
     let task = *names::find("task", task, datasets::TASKS, |task| task.about().name)?;
-    let raw = Store::new(&place.path()).raw(task);
-    let fetched = fetch::fetch(
-        task,
-        &raw,
-        from,
-        &fetch::Limits::default(),
-        &Reporter::new(false),
-    )?;
+    let store = Store::new(&place.path());
+    let raw = store.raw(task);
+    let mirror = mirror.or_else(|| std::env::var(MIRROR).ok().filter(|base| !base.is_empty()));
+    let origin = match (from, &mirror) {
+        (Some(from), _) => Origin::From(from),
+        (None, Some(base)) => Origin::Mirror(base),
+        (None, None) => Origin::Published,
+    };
+    if let Some(there) = store.shared(task).filter(|_| from.is_none()) {
+        let there = there.display();
+        cmd::print(&format!(
+            "{there}: there already, fetched for another task that is published in it"
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (limits, reporter) = (fetch::Limits::default(), Reporter::new(false));
+    let fetched = fetch::fetch(task, &raw, origin, &limits, &reporter)?;
     for file in fetched {
         let proof = match file.published {
             Some(true) => "the published SHA-256",
@@ -170,6 +193,9 @@ fn overview(splits: &Splits) -> String {
         rows.join(", "),
         manifest.digest
     );
+    for how in &manifest.altered {
+        text.push_str(&format!("ALTERED: {how}\n"));
+    }
     for note in &manifest.notes {
         text.push_str(&format!("note: {note}\n"));
     }
