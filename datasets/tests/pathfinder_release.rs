@@ -271,7 +271,10 @@ fn wrong_archives_are_refused() {
     };
     let whole = gzip(&tar_of(&small_set(40), ""));
     let cut = error(&whole[..whole.len() / 2]);
-    assert!(cut.contains("some.tar.gz: damaged or incomplete"), "{cut}");
+    assert!(
+        cut.contains("some.tar.gz") && cut.contains("damaged or incomplete"),
+        "{cut}"
+    );
     let noise = error(&[7; 2000]);
     assert!(noise.contains("neither a folder nor"), "{noise}");
     let mut escaping = tar_of(&small_set(40), "");
