@@ -159,8 +159,12 @@ impl Machine<'_> {
         match code {
             b'.' => return Ok(true),
             // The version, and the length of what follows.
-            0x80 => drop(self.take(1)?),
-            0x95 => drop(self.take(8)?),
+            0x80 => {
+                self.take(1)?;
+            }
+            0x95 => {
+                self.take(8)?;
+            }
             b'N' => self.push(Value::None),
             0x88 => self.push(Value::Bool(true)),
             0x89 => self.push(Value::Bool(false)),
