@@ -70,7 +70,9 @@ fn the_four_questions_are_answered() {
         &["transformer (materialised)", "no memory"],
         // Published figures with their own ratios, and a star where one looks like a slip.
         &["linformer", "tay2021", "8.5 (3.70×)"],
-        &["linformer", "tay2021", "0.99* (0.18×)"],
+        // 0.37 and 0.99 GB in the table's unit.
+        &["linformer", "tay2021", "353 (0.44×)", "944* (0.18×)"],
+        &["printed in GB of 1,000,000,000 bytes"],
         &["* linformer at 3072 in tay2021: 3K and 4K print the same figure."],
         &["transformer (materialised) at 3072: no memory: 1.00 GiB more"],
         // Time crosses halfway on logarithmic scales; memory is lower everywhere; one length in common is no crossing.
@@ -79,6 +81,24 @@ fn the_four_questions_are_answered() {
         &["transformer", "1024", "157,122", "1.02", "7.68", "8 %"],
     ] {
         assert!(lines(words) > 0, "{words:?} are on no line of\n{text}");
+    }
+}
+
+/// Whatever unit suits the cells, one gigabyte that was printed is as much as one that was measured.
+#[test]
+fn published_memory_is_in_the_tables_unit() {
+    let source = published::source("tay2021").unwrap();
+    for (mib, unit) in [(40, 1u64 << 20), (4000, 1 << 30)] {
+        let cells = [cell("transformer", &[], 1024, [0.1, 0.1], mib)];
+        let memory = &bench::tables(&cells, Some(source))[1];
+        let values = memory
+            .rows
+            .iter()
+            .map(|row| row.cells[2].fields[0].1.as_f64().unwrap());
+        let bytes: Vec<f64> = values.map(|value| value * unit as f64).collect();
+        // 0.85 GB.
+        assert!((bytes[0] - (mib << 20) as f64).abs() < 1.0);
+        assert!((bytes[1] - 0.85e9).abs() < 1.0, "{}", memory.title);
     }
 }
 

@@ -18,13 +18,28 @@ struct Quantity {
     unit: String,
     /// Metric of the published figures, before `@1k`.
     metric: &'static str,
-    published_unit: &'static str,
+    /// What the published figures are in, and how much of a value that is.
+    published_unit: (&'static str, f64),
     value: fn(&Bench) -> Option<f64>,
     /// Value of a cell over that of the reference model at the same length.
     ratio: fn(&Bench, &Bench) -> Option<f64>,
     /// Divides a value into the unit.
     size: f64,
     decimals: fn(f64) -> usize,
+}
+
+/// Bytes in a gigabyte, the unit that papers print memory in.
+const GIGABYTE: f64 = 1e9;
+
+impl Quantity {
+    /// A published figure in the table's unit, with its text: as it was printed where no conversion was needed.
+    fn printed(&self, figure: f64) -> (f64, String) {
+        let value = figure * self.published_unit.1 / self.size;
+        match value == figure {
+            true => (figure, figure.to_string()),
+            false => (value, format!("{value:.*}", (self.decimals)(value))),
+        }
+    }
 }
 
 /// Makes the tables of a session, beside the figures of `against`.
@@ -37,7 +52,7 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
         title: "Training speed on byte-level text, steps/s (times transformer)".to_owned(),
         unit: "steps/s".to_owned(),
         metric: "steps_per_sec",
-        published_unit: "steps/s",
+        published_unit: ("steps/s", 1.0),
         value: |cell| Some(cell.steps_per_second()?.median),
         ratio: Bench::speed_over,
         size: 1.0,
@@ -51,7 +66,7 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
         ),
         unit: unit.name.to_owned(),
         metric: "peak_mem_gb",
-        published_unit: "GB",
+        published_unit: ("GB", GIGABYTE),
         value: |cell| cell.peak_bytes().map(|bytes| bytes as f64),
         ratio: Bench::memory_over,
         size: unit.bytes,
@@ -187,7 +202,7 @@ impl<'a> Grid<'a> {
             };
             any = true;
             let ratio = figure_ratio(value, figure_of_reference(source, quantity, *length));
-            let mut text = value.to_string();
+            let (value, mut text) = quantity.printed(value);
             if !figure.defect.is_empty() {
                 text.push('*');
                 suspects.push(format!(
@@ -277,9 +292,14 @@ fn published_notes(quantity: &Quantity, source: &Source) -> Option<String> {
     let figures = source.figures.iter().copied();
     let mut figures = figures.filter(|figure| figure.task == "text_speed");
     let found = figures.find(|figure| figure.metric.starts_with(quantity.metric))?;
+    let (unit, size) = quantity.published_unit;
+    let unit = match size == quantity.size {
+        true => unit.to_owned(),
+        false => format!("printed in {unit} of {} bytes", grouped(size as u64)),
+    };
     Some(format!(
-        "{}: {}, {}. Another machine, and another size unless the recipe is its own: compare ratios.",
-        source.alias, quantity.published_unit, found.notes
+        "{}: {unit}, {}. Another machine, and another size unless the recipe is its own: compare ratios.",
+        source.alias, found.notes
     ))
 }
 
