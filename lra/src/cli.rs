@@ -199,9 +199,12 @@ pub struct CheckArgs {
     /// Level of the one-sided test on accuracies
     #[arg(long, default_value_t = 0.99, value_parser = parse::share, value_name = "SHARE")]
     pub level: f64,
-    /// Share by which the last loss may move where traces cannot be exact (another processor, a GPU)
+    /// Share by which the last loss may move where traces cannot be exact (another instruction set, a GPU)
     #[arg(long, default_value_t = 0.01, value_parser = parse::share, value_name = "SHARE")]
     pub loss_threshold: f64,
+    /// Share by which the mean norm of the gradients may move there
+    #[arg(long, default_value_t = 0.1, value_parser = parse::share, value_name = "SHARE")]
+    pub gradient_threshold: f64,
     /// Share by which peak memory may grow
     #[arg(long, default_value_t = 0.01, value_parser = parse::share, value_name = "SHARE")]
     pub memory_threshold: f64,
@@ -211,6 +214,9 @@ pub struct CheckArgs {
     /// How to write the table: text, markdown, csv, json or latex
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
+    /// Write the table to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     /// Write the verdicts as JUnit XML too
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,

@@ -16,6 +16,7 @@ pub fn describe(device: &str) -> Host {
     });
     Host {
         cpu: cpu.unwrap_or_default(),
+        instructions: models::kernels::instruction_set(),
         cores: std::thread::available_parallelism().map_or(0, usize::from),
         memory_bytes: total_memory().unwrap_or(0),
         os: System::long_os_version().unwrap_or_else(|_| std::env::consts::OS.to_owned()),

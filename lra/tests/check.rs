@@ -80,6 +80,22 @@ fn a_wrong_update_and_more_memory_are_caught() {
     );
 }
 
+/// What a job on a server does: the table in a file, the verdict in the exit code.
+#[test]
+fn a_table_in_a_file_leaves_the_verdict_to_the_exit_code() {
+    let place = Place::new();
+    place.ok("run --task toy --model bag --recipe smoke --quiet");
+    place.ok("check --baseline base.csv --update");
+    let words = "check --baseline base.csv --format markdown --output check.md";
+    assert_eq!(place.ok(words), "");
+    let read = || fs::read_to_string(place.path().join("check.md")).unwrap();
+    assert!(read().contains("Regression check: passed"), "{}", read());
+    fs::remove_file(place.run_folder("runs").join("metrics.jsonl")).unwrap();
+    let said = place.fails(1, words);
+    assert!(said.contains("FAILED"), "{said}");
+    assert!(read().contains("! missing"), "{}", read());
+}
+
 #[test]
 fn a_check_without_baseline_or_runs_says_so() {
     let place = Place::new();

@@ -67,6 +67,7 @@ fn the_record_is_complete() {
         "/task/data_digest",
         "/spec_digest",
         "/host/cpu",
+        "/host/instructions",
         "/versions/candle",
         "/scores/test_accuracy",
         "/scores/val_accuracy",

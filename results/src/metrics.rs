@@ -64,12 +64,26 @@ pub fn read(folder: &Path) -> Result<Vec<Line>> {
 
 /// A digest over every loss of a log, bit for bit: equal only if training took the same way.
 pub fn trace(lines: &[Line]) -> String {
+    digest(lines.iter().filter_map(|line| match line {
+        Line::Train { loss, .. } | Line::Validation { loss, .. } => Some(*loss),
+        Line::Unknown => None,
+    }))
+}
+
+/// The norms of the gradients in a log. Adam divides the scale of gradients out: where they are wrong by a factor, losses
+/// hardly tell.
+pub fn gradient_norms(lines: &[Line]) -> Vec<f64> {
+    let norms = lines.iter().filter_map(|line| match line {
+        Line::Train { gradient_norm, .. } => Some(*gradient_norm),
+        Line::Validation { .. } | Line::Unknown => None,
+    });
+    norms.collect()
+}
+
+/// A digest over numbers, bit for bit.
+pub(crate) fn digest(numbers: impl Iterator<Item = f64>) -> String {
     let mut digest = Sha256::new();
-    for line in lines {
-        if let Line::Train { loss, .. } | Line::Validation { loss, .. } = line {
-            digest.update(loss.to_le_bytes());
-        }
-    }
+    numbers.for_each(|number| digest.update(number.to_le_bytes()));
     let digest = digest.finalize();
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -260,8 +260,12 @@ fn provenance(record: &Record) -> Vec<(&'static str, String)> {
     );
     let host = &record.host;
     let machine = format!(
-        "{}, {} cores, {}, {}",
+        "{}{}, {} cores, {}, {}",
         host.cpu,
+        match host.instructions.as_str() {
+            "" => String::new(),
+            instructions => format!(" with {instructions}"),
+        },
         host.cores,
         bytes(host.memory_bytes),
         host.os

@@ -6,13 +6,19 @@ mod common;
 
 use std::path::Path;
 
-use lra_results::check::{Baseline, Check, State, Thresholds, judge, junit, table};
+use lra_results::check::{
+    Aspect, Baseline, Check, Finding, State, Thresholds, judge, junit, table,
+};
 use lra_results::metrics::{self, Line};
 use lra_results::record::{Outcome, Record};
 use lra_results::{Format, store};
 
-/// Writes runs as `lra run` leaves them: a folder each, with a log whose losses hang on `loss`.
+/// Writes runs as `lra run` leaves them: a folder each, with a log whose losses hang on `loss`, with norms of gradients of 1.
 fn write(folder: &Path, records: &[Record], loss: f64) {
+    write_logs(folder, records, loss, 1.0);
+}
+
+fn write_logs(folder: &Path, records: &[Record], loss: f64, norm: f64) {
     for record in records {
         let run = folder.join(&record.id);
         std::fs::create_dir_all(&run).unwrap();
@@ -21,7 +27,7 @@ fn write(folder: &Path, records: &[Record], loss: f64) {
             let line = Line::Train {
                 step,
                 loss: loss / step as f64 + record.seed as f64,
-                gradient_norm: 1.0,
+                gradient_norm: norm,
                 rate: 1e-3,
                 examples: 8,
             };
@@ -68,17 +74,19 @@ fn states(check: &Check) -> Vec<(String, State)> {
         .collect()
 }
 
-/// Checks that `performer` alone regressed, and in the aspect of this place alone.
+/// Checks that `performer` alone regressed, and in this aspect alone.
 #[track_caller]
-fn only(check: &Check, aspect: usize) {
+fn only(check: &Check, aspect: Aspect) {
     assert!(!check.passed());
     for cell in &check.cells {
         let regressed = cell.key.model == "performer";
         assert_eq!(cell.state == State::Regressed, regressed, "{cell:?}");
         if regressed {
-            let worse = |finding: &_| matches!(finding, lra_results::check::Finding::Worse(_));
+            let worse = |finding: &_| matches!(finding, Finding::Worse(_));
             let found: Vec<_> = cell.findings.iter().map(worse).collect();
-            let expected: Vec<_> = (0..4).map(|place| place == aspect).collect();
+            let expected: Vec<_> = (0..Aspect::ALL.len())
+                .map(|place| Aspect::ALL[place] == aspect)
+                .collect();
             assert_eq!(found, expected, "{cell:?}");
         }
     }
@@ -104,7 +112,7 @@ fn a_lower_accuracy_is_caught_and_noise_is_not() {
             2.5,
         ))
     };
-    only(&lower(0.05), 0);
+    only(&lower(0.05), Aspect::Accuracy);
     assert!(lower(0.003).passed());
 }
 
@@ -117,12 +125,159 @@ fn another_loss_is_caught_by_its_last_bit() {
         .position(|row| row.key.model == "performer")
         .unwrap();
     now.rows[performer] = cells(&matrix(), 2.5 + 1e-15).rows[performer].clone();
-    only(&check(&now), 1);
-    // On another processor only the end is compared, with a tolerance.
-    now.rows[performer].processor = "another".to_owned();
+    only(&check(&now), Aspect::Loss);
+    // On other instructions only the end is compared, with a tolerance.
+    now.rows[performer].instructions = "AVX2".to_owned();
     assert!(check(&now).passed());
     now.rows[performer].loss = Some(2.0);
-    only(&check(&now), 1);
+    only(&check(&now), Aspect::Loss);
+}
+
+#[test]
+fn bits_hang_on_the_instruction_set_and_not_on_the_processors_name() {
+    let elsewhere = |instructions: &str, loss: f64| {
+        let move_to = |run: &mut Record| {
+            run.host.cpu = "Intel Xeon".to_owned();
+            run.host.instructions = instructions.to_owned();
+        };
+        let mut moved = matrix();
+        moved.iter_mut().for_each(move_to);
+        check(&cells(&moved, loss))
+    };
+    assert!(elsewhere("AVX-512", 2.5).passed());
+    assert!(!elsewhere("AVX-512", 2.5 + 1e-15).passed());
+    assert!(elsewhere("AVX2", 2.5 + 1e-15).passed());
+    // Nothing is known of it: that is no equality.
+    assert!(elsewhere("", 2.5 + 1e-15).passed());
+}
+
+/// Adam divides the scale of gradients out: losses may be the same.
+#[test]
+fn other_gradients_are_caught_where_losses_are_the_same() {
+    let scaled = |norm: f64, instructions: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut records = matrix();
+        for run in &mut records {
+            run.host.instructions = instructions.to_owned();
+        }
+        write(folder.path(), &records, 2.5);
+        records.retain(|run| run.model.name == "performer");
+        write_logs(folder.path(), &records, 2.5, norm);
+        check(&Baseline::of(&store::load(folder.path()).unwrap()).unwrap())
+    };
+    assert!(scaled(1.0, "AVX-512").passed());
+    only(&scaled(1.0 + 1e-15, "AVX-512"), Aspect::Gradient);
+    assert!(scaled(1.0 + 1e-3, "AVX2").passed());
+    only(&scaled(2.0, "AVX2"), Aspect::Gradient);
+}
+
+#[test]
+fn a_measurement_that_is_gone_is_a_failure() {
+    type Take = fn(&mut Record);
+    let gone: [(Take, Aspect); 4] = [
+        (
+            |run| run.scores.as_mut().unwrap().test_accuracy = None,
+            Aspect::Accuracy,
+        ),
+        (|run| run.memory = None, Aspect::Memory),
+        (|run| run.speed = None, Aspect::Speed),
+        (
+            |run| run.speed.as_mut().unwrap().steps_per_second.median = f64::NAN,
+            Aspect::Speed,
+        ),
+    ];
+    for (take, aspect) in gone {
+        only(&check(&cells(&with(take), 2.5)), aspect);
+        // Of one seed only: the others do not speak for it.
+        let one = with(|run| {
+            if run.seed == 1 {
+                take(run);
+            }
+        });
+        only(&check(&cells(&one, 2.5)), aspect);
+    }
+    let scores = with(|run| run.scores = None);
+    assert!(!check(&cells(&scores, 2.5)).passed());
+
+    for log in [None, Some("")] {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &matrix(), 2.5);
+        let path = folder
+            .path()
+            .join("listops-performer-1")
+            .join(metrics::FILE);
+        match log {
+            None => std::fs::remove_file(path).unwrap(),
+            Some(text) => std::fs::write(path, text).unwrap(),
+        }
+        let found = check(&Baseline::of(&store::load(folder.path()).unwrap()).unwrap());
+        let text = Format::Text.render(&[table(&found)]);
+        assert!(!found.passed(), "{text}");
+        assert_eq!(text.matches("! missing").count(), 2, "{text}");
+    }
+}
+
+#[test]
+fn the_reference_must_have_been_timed_too() {
+    let mut now = matrix();
+    for run in now.iter_mut().filter(|run| run.model.name == "transformer") {
+        run.speed = None;
+    }
+    assert!(!check(&cells(&now, 2.5)).passed());
+}
+
+#[test]
+fn other_settings_or_another_size_are_another_cell() {
+    let remark = |change: fn(&mut Record)| {
+        let found = check(&cells(&with(change), 2.5));
+        assert!(!found.passed());
+        let cell = found
+            .cells
+            .iter()
+            .find(|cell| cell.key.model == "performer");
+        let cell = cell.unwrap();
+        assert_eq!(cell.state, State::Regressed);
+        cell.remark.clone().unwrap()
+    };
+    let text = remark(|run| run.model.parameters += 1);
+    assert_eq!(text, "has 104,587 parameters, the baseline 104,586");
+    let text = remark(|run| run.spec_digest = "1".repeat(64));
+    assert!(
+        text.starts_with("ran with settings 1111111111111111 "),
+        "{text}"
+    );
+    let text = remark(|run| run.spec_digest.clear());
+    assert!(text.contains("do not say with which settings"), "{text}");
+}
+
+/// Baselines of before these columns existed are read, and what the columns hold is not judged.
+#[test]
+fn an_older_baseline_is_read_and_judges_what_it_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("old.csv");
+    cells(&matrix(), 2.5).write(&path).unwrap();
+    let mut reader = csv::Reader::from_path(&path).unwrap();
+    let head = reader.headers().unwrap().clone();
+    let lines = std::iter::once(head).chain(reader.records().map(Result::unwrap));
+    let mut old = csv::Writer::from_writer(vec![]);
+    for line in lines.collect::<Vec<_>>() {
+        old.write_record(line.iter().take(23)).unwrap();
+    }
+    let old = old.into_inner().unwrap();
+    assert!(old.starts_with(b"task,") && !String::from_utf8_lossy(&old).contains("instructions"));
+    std::fs::write(&path, old).unwrap();
+    let old = Baseline::read(&path).unwrap();
+    let found = judge(&old, &cells(&matrix(), 2.5), &Thresholds::default());
+    assert!(found.passed(), "{found:?}");
+    let gradient = &found.cells[0].findings[2];
+    assert_eq!(
+        *gradient,
+        Finding::Unjudged("not in the baseline".to_owned())
+    );
+    // What it has is held against the runs as ever.
+    let hungry = with(|run| run.memory.as_mut().unwrap().peak_bytes *= 2);
+    let found = judge(&old, &cells(&hungry, 2.5), &Thresholds::default());
+    only(&found, Aspect::Memory);
 }
 
 #[test]
@@ -136,7 +291,7 @@ fn more_memory_is_caught() {
             2.5,
         ))
     };
-    only(&grown(0.02), 2);
+    only(&grown(0.02), Aspect::Memory);
     assert!(grown(0.005).passed());
     assert!(
         states(&grown(-0.1))
@@ -152,7 +307,10 @@ fn a_slowdown_is_caught_only_where_the_reference_did_not_slow_down_too() {
         (rate.median, rate.p10, rate.p90) =
             (rate.median / factor, rate.p10 / factor, rate.p90 / factor);
     };
-    only(&check(&cells(&with(|run| slowed(run, 2.0)), 2.5)), 3);
+    only(
+        &check(&cells(&with(|run| slowed(run, 2.0)), 2.5)),
+        Aspect::Speed,
+    );
     assert!(check(&cells(&with(|run| slowed(run, 1.1)), 2.5)).passed());
     let mut all = matrix();
     all.iter_mut().for_each(|run| slowed(run, 3.0));

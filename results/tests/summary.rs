@@ -35,7 +35,7 @@ fn a_reduced_run_shows_its_figure_and_says_that_it_is_not_comparable() {
                   9b1de5ee2f5b
       model       104,586 parameters, padding masked
       run         seed 0, f32, cpu, 2 threads, spec 3f9c2a71d04b, id listops-performer-0
-      machine     AMD EPYC 9V74, 2 cores, 8.00 GiB, Linux 6.8
+      machine     AMD EPYC 9V74 with AVX-512, 2 cores, 8.00 GiB, Linux 6.8
       code        lra 0.1.0 (ded051b0c4f1, modified), candle 0.11.1, rustc 1.95.0
     "#);
 }
@@ -59,7 +59,7 @@ fn a_model_on_the_majority_plateau_is_told_so() {
                   9b1de5ee2f5b
       model       104,586 parameters, padding masked
       run         seed 0, f32, cpu, 2 threads, spec 3f9c2a71d04b, id listops-bag-0
-      machine     AMD EPYC 9V74, 2 cores, 8.00 GiB, Linux 6.8
+      machine     AMD EPYC 9V74 with AVX-512, 2 cores, 8.00 GiB, Linux 6.8
       code        lra 0.1.0 (ded051b0c4f1, modified), candle 0.11.1, rustc 1.95.0
     "#);
 }
@@ -80,7 +80,7 @@ fn a_run_that_diverged() {
                   9b1de5ee2f5b
       model       104,586 parameters, padding masked
       run         seed 2, f32, cpu, 2 threads, spec 3f9c2a71d04b, id listops-transformer-2
-      machine     AMD EPYC 9V74, 2 cores, 8.00 GiB, Linux 6.8
+      machine     AMD EPYC 9V74 with AVX-512, 2 cores, 8.00 GiB, Linux 6.8
       code        lra 0.1.0 (ded051b0c4f1, modified), candle 0.11.1, rustc 1.95.0
     "#);
 }

@@ -9,7 +9,10 @@ use crate::cmd;
 use crate::error::{Class, Classify, Result};
 
 /// Runs the command.
-#[expect(clippy::print_stderr, reason = "says what was written where")]
+#[expect(
+    clippy::print_stderr,
+    reason = "says what became of it where the table is in a file"
+)]
 pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     let loaded = cmd::load(&arguments.dir, arguments.strict)?;
     let now = Baseline::of(&loaded).class(Class::Data)?;
@@ -26,6 +29,7 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     let thresholds = Thresholds {
         level: arguments.level,
         loss: arguments.loss_threshold,
+        gradient: arguments.gradient_threshold,
         memory: arguments.memory_threshold,
         speed: arguments.speed_threshold,
         reference: arguments.reference.clone(),
@@ -34,7 +38,15 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     if let Some(file) = &arguments.junit {
         results::write(file, junit(&check).as_bytes()).class(Class::Data)?;
     }
-    cmd::print(&arguments.format.render(&[table(&check)]))?;
+    let text = arguments.format.render(&[table(&check)]);
+    match &arguments.output {
+        Some(file) => results::write(file, text.as_bytes()).class(Class::Data)?,
+        None => cmd::print(&text)?,
+    }
+    if arguments.output.is_some() {
+        let verdict = if check.passed() { "passed" } else { "FAILED" };
+        eprintln!("regression check {verdict}");
+    }
     Ok(match check.passed() {
         true => ExitCode::SUCCESS,
         false => Class::Check.into(),

@@ -108,6 +108,18 @@ impl Isa {
     }
 }
 
+/// The instruction set that kernels called from this thread run on: `AVX-512`, `AVX2`, or `portable` with the architecture.
+/// It decides how sums are rounded, so only runs on the same one agree bit for bit.
+pub fn instruction_set() -> String {
+    match Isa::current() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512(_) => "AVX-512".to_owned(),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2(_) => "AVX2".to_owned(),
+        Isa::Portable => format!("portable ({})", std::env::consts::ARCH),
+    }
+}
+
 #[cfg(test)]
 thread_local! {
     static FORCED: std::cell::Cell<Option<Isa>> = const { std::cell::Cell::new(None) };
@@ -116,13 +128,7 @@ thread_local! {
 #[cfg(test)]
 impl std::fmt::Debug for Isa {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512(_) => "AVX-512",
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2(_) => "AVX2",
-            Isa::Portable => "portable",
-        })
+        f.write_str(&self.force(instruction_set))
     }
 }
 
@@ -146,5 +152,25 @@ impl Isa {
         let result = work();
         FORCED.set(before);
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_instruction_set_has_a_name_of_its_own() {
+        let names: Vec<String> = Isa::all()
+            .into_iter()
+            .map(|isa| isa.force(instruction_set))
+            .collect();
+        for (place, name) in names.iter().enumerate() {
+            assert!(
+                !name.is_empty() && !names[..place].contains(name),
+                "{names:?}"
+            );
+        }
+        assert_eq!(names[0], instruction_set(), "the widest one is taken");
     }
 }

@@ -59,6 +59,7 @@ pub use feed_forward::{FeedForwardOptions, Normalised, feed_forward};
 pub(crate) use gather::{add_rows, take_rows};
 pub use gradients::backward;
 pub use hash::hash;
+pub use isa::instruction_set;
 pub use kernel_attention::{
     FeatureMap, KernelAttentionOptions, kernel_attention, kernel_attention_packed,
 };

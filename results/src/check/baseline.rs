@@ -9,7 +9,7 @@ use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::store::Loaded;
-use crate::{Error, Result, atomic, metrics};
+use crate::{Result, metrics};
 
 /// The cells of one state of the code, in the order of the tables.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,8 +50,14 @@ pub struct Row {
     pub data: String,
     /// Name of the processor that ran it.
     pub processor: String,
+    /// The vector instructions it ran on, which decide how sums are rounded; empty where they are not known.
+    pub instructions: String,
     /// Threads it was allowed.
     pub threads: usize,
+    /// The beginnings of the digests of its settings, one per seed, blanks between.
+    pub spec: String,
+    /// Trained parameters.
+    pub parameters: Option<u64>,
     /// How its runs ended: `scored` if all were, else the first other word.
     pub outcome: String,
     /// Its seeds, blanks between.
@@ -64,8 +70,12 @@ pub struct Row {
     pub accuracy_deviation: Option<f64>,
     /// Mean of the last training losses, in nats.
     pub loss: Option<f64>,
-    /// Digest over all losses of all seeds; empty where a log was not there.
+    /// Digest over all losses of all seeds; empty where a log was not there or held no step.
     pub trace: String,
+    /// Digest over all norms of gradients of all seeds; empty where `trace` is.
+    pub gradients: String,
+    /// Mean of these norms.
+    pub gradient_norm: Option<f64>,
     /// The highest peak of its runs.
     pub peak_bytes: Option<u64>,
     /// How the peak was measured.
@@ -102,52 +112,6 @@ impl Baseline {
         Ok(Baseline {
             rows: rows.collect::<Result<_>>()?,
         })
-    }
-
-    /// Reads a baseline.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a line of it is not a row.
-    pub fn read(path: &Path) -> Result<Baseline> {
-        let text = std::fs::read(path).map_err(Error::io("read", path))?;
-        let bad = |error: csv::Error| Error::NotABaseline {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
-        let mut reader = csv::Reader::from_reader(text.as_slice());
-        if !reader.headers().map_err(bad)?.iter().eq(COLUMNS) {
-            return Err(Error::NotABaseline {
-                path: path.to_owned(),
-                reason: format!("its first line is not {}", COLUMNS.join(",")),
-            });
-        }
-        // By place, not by name: the columns are checked, and a key is a struct within the row.
-        let rows = reader.into_records().map(|record| {
-            let record = record.map_err(bad)?;
-            record.deserialize::<Flat>(None).map(Row::from).map_err(bad)
-        });
-        Ok(Baseline {
-            rows: rows.collect::<Result<_>>()?,
-        })
-    }
-
-    /// Writes the baseline, replacing what was there.
-    ///
-    /// # Errors
-    /// The folder is missing, read-only or full.
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let mut writer = csv::WriterBuilder::new()
-            .has_headers(false)
-            .from_writer(vec![]);
-        let written = writer.write_record(COLUMNS).and_then(|()| {
-            let mut rows = self.rows.iter();
-            rows.try_for_each(|row| writer.serialize(Flat::from(row.clone())))
-        });
-        let bytes = written.map_err(Into::into).and_then(|()| {
-            let inner = writer.into_inner();
-            inner.map_err(|error| error.into_error())
-        });
-        atomic::write(path, &bytes.map_err(Error::io("write", path))?)
     }
 }
 
@@ -190,54 +154,53 @@ impl Row {
     /// Folds the runs of one cell, given by their places in the order of their seeds.
     fn of(key: Key, loaded: &Loaded, runs: &[usize]) -> Result<Row> {
         let records: Vec<&Record> = runs.iter().map(|at| &loaded.records[*at]).collect();
-        let latest = records[0];
-        let mean = |of: fn(&Record) -> Option<f64>| {
-            let values: Vec<f64> = records.iter().filter_map(|record| of(record)).collect();
-            Sample::of(&values)
-        };
-        let accuracy = mean(Record::test_accuracy);
-        let speed = mean(|record| Some(record.speed.as_ref()?.steps_per_second.median));
-        let speed_error = mean(|record| {
-            let speed = record.speed.as_ref()?;
-            let rate = speed.steps_per_second;
+        let first = records[0];
+        let speed = mean(&records, speed_of);
+        let speed_error = mean(&records, |record| {
+            let timed = record.speed.as_ref()?.timed_steps;
+            let rate = record.speed.as_ref()?.steps_per_second;
             // Eight tenths of a normal distribution lie within 2.56 standard deviations; the median's error is 1.25 of the mean's.
             let deviation = (rate.p90 - rate.p10) / 2.56;
-            Some(1.25 * deviation / rate.median / (speed.timed_steps.max(1) as f64).sqrt())
+            Some(1.25 * deviation / rate.median / (timed.max(1) as f64).sqrt())
         });
-        let peaks = records.iter().filter_map(|record| record.memory.as_ref());
+        let accuracy = mean(&records, Record::test_accuracy);
+        let peaks = mean(&records, |record| Some(peak_of(record)? as f64));
+        let peaks = peaks.and_then(|_| records.iter().filter_map(|record| peak_of(record)).max());
+        let methods = records.iter().filter_map(|record| record.memory.as_ref());
         let ends = records.iter().map(|record| &record.outcome);
         let end = ends.clone().find(|end| **end != Outcome::Scored);
-        let mut lines = Vec::new();
-        let mut traced = true;
-        for at in runs {
-            let folder = &loaded.folders[*at];
-            traced &= folder.join(metrics::FILE).is_file();
-            if traced {
-                lines.extend(metrics::read(folder)?);
-            }
-        }
-        let seeds: Vec<_> = records
-            .iter()
-            .map(|record| record.seed.to_string())
-            .collect();
+        let folders = runs.iter().map(|at| loaded.folders[*at].as_path());
+        let logs = Logs::read(folders)?;
+        let joined = |of: fn(&Record) -> String| {
+            let words: Vec<String> = records.iter().map(|record| of(record)).collect();
+            words.join(" ")
+        };
+        let unknown = |record: &&&Record| record.host.instructions != first.host.instructions;
         Ok(Row {
             key,
-            data: latest.task.data_digest.clone(),
-            processor: latest.host.cpu.clone(),
-            threads: latest.threads,
+            data: first.task.data_digest.clone(),
+            processor: first.host.cpu.clone(),
+            instructions: match records.iter().find(unknown) {
+                Some(_) => String::new(),
+                None => first.host.instructions.clone(),
+            },
+            threads: first.threads,
+            spec: joined(|record| record.spec_digest.chars().take(16).collect())
+                .trim()
+                .to_owned(),
+            parameters: Some(first.model.parameters).filter(|count| *count > 0),
             outcome: end.unwrap_or(&Outcome::Scored).word().to_owned(),
-            seeds: seeds.join(" "),
-            test_rows: latest.task.rows.test,
+            seeds: joined(|record| record.seed.to_string()),
+            test_rows: first.task.rows.test,
             accuracy: accuracy.map(|sample| sample.mean),
             accuracy_deviation: accuracy.and_then(|sample| sample.deviation),
-            loss: mean(|record| record.scores.as_ref()?.train_loss).map(|sample| sample.mean),
-            trace: if traced {
-                metrics::trace(&lines)
-            } else {
-                String::new()
-            },
-            peak_bytes: peaks.clone().map(|memory| memory.peak_bytes).max(),
-            memory_method: peaks
+            loss: mean(&records, |record| record.scores.as_ref()?.train_loss)
+                .map(|sample| sample.mean),
+            trace: logs.trace,
+            gradients: logs.gradients,
+            gradient_norm: logs.gradient_norm,
+            peak_bytes: peaks,
+            memory_method: methods
                 .map(|memory| memory.method.clone())
                 .next()
                 .unwrap_or_default(),
@@ -247,85 +210,57 @@ impl Row {
     }
 }
 
-/// The first line of the file.
-const COLUMNS: [&str; 23] = [
-    "task",
-    "source",
-    "protocol",
-    "model",
-    "variant",
-    "recipe",
-    "set",
-    "precision",
-    "device",
-    "data",
-    "processor",
-    "threads",
-    "outcome",
-    "seeds",
-    "test_rows",
-    "accuracy",
-    "accuracy_deviation",
-    "loss",
-    "trace",
-    "peak_bytes",
-    "memory_method",
-    "steps_per_second",
-    "speed_error",
-];
-
-/// A row as the file has it: a key and its values side by side, in the order of [`COLUMNS`].
-type Flat = (
-    Key,
-    (String, String, usize, String, String, usize),
-    (Option<f64>, Option<f64>, Option<f64>, String),
-    (Option<u64>, String, Option<f64>, Option<f64>),
-);
-
-impl From<Row> for Flat {
-    fn from(row: Row) -> Flat {
-        (
-            row.key,
-            (
-                row.data,
-                row.processor,
-                row.threads,
-                row.outcome,
-                row.seeds,
-                row.test_rows,
-            ),
-            (row.accuracy, row.accuracy_deviation, row.loss, row.trace),
-            (
-                row.peak_bytes,
-                row.memory_method,
-                row.steps_per_second,
-                row.speed_error,
-            ),
-        )
-    }
+/// The median speed of a run, if it was measured.
+fn speed_of(record: &Record) -> Option<f64> {
+    let rate = record.speed.as_ref()?.steps_per_second.median;
+    (rate > 0.0).then_some(rate)
 }
 
-impl From<Flat> for Row {
-    fn from(flat: Flat) -> Row {
-        let (key, (data, processor, threads, outcome, seeds, test_rows), scores, costs) = flat;
-        let (accuracy, accuracy_deviation, loss, trace) = scores;
-        let (peak_bytes, memory_method, steps_per_second, speed_error) = costs;
-        Row {
-            key,
-            data,
-            processor,
-            threads,
-            outcome,
-            seeds,
-            test_rows,
-            accuracy,
-            accuracy_deviation,
-            loss,
-            trace,
-            peak_bytes,
-            memory_method,
-            steps_per_second,
-            speed_error,
+/// The peak memory of a run, if it was measured.
+fn peak_of(record: &Record) -> Option<u64> {
+    let peak = record.memory.as_ref()?.peak_bytes;
+    (peak > 0).then_some(peak)
+}
+
+/// The mean of a figure over the scored runs, over all where none was scored. Nothing, if one of them lacks it: a mean over
+/// the others would hide that.
+fn mean(records: &[&Record], of: fn(&Record) -> Option<f64>) -> Option<Sample> {
+    let scored = |record: &&&Record| record.outcome == Outcome::Scored;
+    let any = records.iter().any(|record| scored(&record));
+    let asked = records.iter().filter(|record| !any || scored(record));
+    let figure = |record: &&Record| of(record).filter(|figure| figure.is_finite());
+    let values: Option<Vec<f64>> = asked.map(figure).collect();
+    Sample::of(&values?)
+}
+
+/// What the logs of a cell's runs say; empty if one is not there or holds no step.
+#[derive(Default)]
+struct Logs {
+    trace: String,
+    gradients: String,
+    gradient_norm: Option<f64>,
+}
+
+impl Logs {
+    fn read<'a>(folders: impl Iterator<Item = &'a Path>) -> Result<Logs> {
+        let mut lines = Vec::new();
+        let mut norms = Vec::new();
+        for folder in folders {
+            if !folder.join(metrics::FILE).is_file() {
+                return Ok(Logs::default());
+            }
+            let log = metrics::read(folder)?;
+            let steps = metrics::gradient_norms(&log);
+            if steps.is_empty() {
+                return Ok(Logs::default());
+            }
+            norms.extend(steps);
+            lines.extend(log);
         }
+        Ok(Logs {
+            trace: metrics::trace(&lines),
+            gradients: metrics::digest(norms.iter().copied()),
+            gradient_norm: Sample::of(&norms).map(|sample| sample.mean),
+        })
     }
 }

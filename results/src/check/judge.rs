@@ -1,6 +1,7 @@
 //! The judgement of one cell.
 
 use super::baseline::{Baseline, Key, Row};
+use crate::format::grouped;
 use crate::stats::{binomial_error, t_quantile};
 
 /// How much worse counts as worse.
@@ -10,6 +11,8 @@ pub struct Thresholds {
     pub level: f64,
     /// Share by which the last loss may move where the trace cannot be exact, such as 0.01.
     pub loss: f64,
+    /// Share by which the mean norm of the gradients may move there, such as 0.1.
+    pub gradient: f64,
     /// Share by which peak memory may grow, such as 0.01.
     pub memory: f64,
     /// Share of its speed relative to the reference that a cell may lose beyond the noise, such as 0.25.
@@ -23,6 +26,7 @@ impl Default for Thresholds {
         Thresholds {
             level: 0.99,
             loss: 0.01,
+            gradient: 0.1,
             memory: 0.01,
             speed: 0.25,
             reference: "transformer".to_owned(),
@@ -37,6 +41,8 @@ pub enum Aspect {
     Accuracy,
     /// Every loss on the way.
     Loss,
+    /// Every norm of the gradients.
+    Gradient,
     /// Peak memory.
     Memory,
     /// Steps per second, as a ratio to the reference model.
@@ -45,9 +51,10 @@ pub enum Aspect {
 
 impl Aspect {
     /// All of them, in the order they are shown in.
-    pub const ALL: [Aspect; 4] = [
+    pub const ALL: [Aspect; 5] = [
         Aspect::Accuracy,
         Aspect::Loss,
+        Aspect::Gradient,
         Aspect::Memory,
         Aspect::Speed,
     ];
@@ -57,6 +64,7 @@ impl Aspect {
         match self {
             Aspect::Accuracy => "accuracy",
             Aspect::Loss => "loss",
+            Aspect::Gradient => "gradient",
             Aspect::Memory => "memory",
             Aspect::Speed => "speed",
         }
@@ -130,7 +138,7 @@ pub struct Judged {
     pub state: State,
     /// In the order of [`Aspect::ALL`]; empty for a cell that is missing or new.
     pub findings: Vec<Finding>,
-    /// Why there is nothing to compare, where that is so.
+    /// Why there is nothing to compare, or it is not the cell of the baseline.
     pub remark: Option<String>,
 }
 
@@ -206,11 +214,14 @@ fn compare(
     let findings = vec![
         accuracy(before, row, thresholds),
         loss(before, row, thresholds),
+        gradient(before, row, thresholds),
         memory(before, row, thresholds),
         speed(before, row, sets, thresholds),
     ];
+    let other = [other_settings(before, row), other_size(before, row)];
+    let other: Vec<String> = other.into_iter().flatten().collect();
     let any = |of: fn(&Finding) -> bool| findings.iter().any(of);
-    let state = if any(|finding| matches!(finding, Finding::Worse(_))) {
+    let state = if !other.is_empty() || any(|finding| matches!(finding, Finding::Worse(_))) {
         State::Regressed
     } else if any(|finding| matches!(finding, Finding::Better(_))) {
         State::Improved
@@ -221,14 +232,59 @@ fn compare(
         key: row.key.clone(),
         state,
         findings,
-        remark: None,
+        remark: (!other.is_empty()).then(|| other.join("; ")),
     }
+}
+
+/// Runs with other settings answer another question, whatever they are called.
+fn other_settings(before: &Row, row: &Row) -> Option<String> {
+    if before.spec.is_empty() || before.spec == row.spec {
+        return None;
+    }
+    Some(match row.spec.as_str() {
+        "" => "its records do not say with which settings they ran".to_owned(),
+        spec => format!(
+            "ran with settings {spec}, the baseline with {} (if that is meant, write the baseline anew with --update)",
+            before.spec
+        ),
+    })
+}
+
+fn other_size(before: &Row, row: &Row) -> Option<String> {
+    let was = before.parameters?;
+    let is = row.parameters.unwrap_or(0);
+    (is != was).then(|| {
+        let (is, was) = (grouped(is), grouped(was));
+        format!("has {is} parameters, the baseline {was}")
+    })
+}
+
+/// Both figures, or what is to be said where one is missing: a figure that the baseline has is part of what must be shown.
+fn both<T>(before: Option<T>, now: Option<T>) -> Result<(T, T), Finding> {
+    match (before, now) {
+        (Some(was), Some(is)) => Ok((was, is)),
+        (Some(_), None) => Err(Finding::Worse("missing".to_owned())),
+        (None, Some(_)) => Err(Finding::Unjudged("not in the baseline".to_owned())),
+        (None, None) => Err(Finding::Unjudged("not measured".to_owned())),
+    }
+}
+
+/// A digest, unless it is empty.
+fn known(digest: &str) -> Option<&str> {
+    (!digest.is_empty()).then_some(digest)
+}
+
+/// Whether two cells must agree bit for bit: whatever the threads, but only on a CPU and on the same instructions.
+fn exact(before: &Row, row: &Row) -> bool {
+    let instructions = known(&before.instructions);
+    row.key.device == "cpu" && instructions.is_some_and(|known| known == row.instructions)
 }
 
 /// Welch's test over the seeds; for a single seed the error of counting right answers stands in for the seeds' spread.
 fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
-    let (Some(was), Some(is)) = (before.accuracy, row.accuracy) else {
-        return Finding::Unjudged("not scored".to_owned());
+    let (was, is) = match both(before.accuracy, row.accuracy) {
+        Ok(pair) => pair,
+        Err(finding) => return finding,
     };
     let words = match was == is {
         true => format!("{:.2}", 100.0 * is),
@@ -276,31 +332,49 @@ impl Error {
     }
 }
 
-/// Bit for bit on the same processor, whatever the threads; elsewhere rounding differs and only the end is compared.
 fn loss(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
-    let exact = before.processor == row.processor && row.key.device == "cpu";
-    if exact && !before.trace.is_empty() && !row.trace.is_empty() {
-        return match before.trace == row.trace {
-            true => Finding::Same("exact".to_owned()),
-            false => Finding::Worse(match (before.loss, row.loss) {
-                (Some(was), Some(is)) => format!("{was:.6} → {is:.6}"),
-                _ => "another trace".to_owned(),
-            }),
-        };
-    }
-    let (Some(was), Some(is)) = (before.loss, row.loss) else {
-        return Finding::Unjudged("no losses".to_owned());
-    };
-    let words = format!("{was:.4} → {is:.4}");
-    match (is - was).abs() <= thresholds.loss * was.abs() {
-        true => Finding::Same(words),
-        false => Finding::Worse(words),
+    let way = |row: &Row| (known(&row.trace).map(str::to_owned), row.loss);
+    let exact = exact(before, row);
+    let decimals = if exact { 6 } else { 4 };
+    let words = |was: f64, is: f64| format!("{was:.decimals$} → {is:.decimals$}");
+    same_way(way(before), way(row), exact, thresholds.loss, words)
+}
+
+fn gradient(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
+    let way = |row: &Row| (known(&row.gradients).map(str::to_owned), row.gradient_norm);
+    let exact = exact(before, row);
+    let words = |was: f64, is: f64| format!("{:+.0e}", is / was - 1.0);
+    same_way(way(before), way(row), exact, thresholds.gradient, words)
+}
+
+/// The digest over all figures of a log, and one figure for them all.
+type Way = (Option<String>, Option<f64>);
+
+/// Bit for bit where that can be asked for; elsewhere rounding differs and the one figure may move by a share.
+fn same_way(
+    before: Way,
+    now: Way,
+    exact: bool,
+    share: f64,
+    words: impl Fn(f64, f64) -> String,
+) -> Finding {
+    let digests = both(before.0, now.0);
+    let figures = both(before.1, now.1);
+    match (digests, figures) {
+        (Err(lost @ Finding::Worse(_)), _) | (_, Err(lost)) => lost,
+        (Ok((was, is)), _) if exact && was == is => Finding::Same("exact".to_owned()),
+        (Ok(_), Ok((was, is))) if exact => Finding::Worse(words(was, is)),
+        (_, Ok((was, is))) if (is - was).abs() <= share * was.abs() => {
+            Finding::Same(words(was, is))
+        }
+        (_, Ok((was, is))) => Finding::Worse(words(was, is)),
     }
 }
 
 fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
-    let (Some(was), Some(is)) = (before.peak_bytes, row.peak_bytes) else {
-        return Finding::Unjudged("not measured".to_owned());
+    let (was, is) = match both(before.peak_bytes, row.peak_bytes) {
+        Ok(pair) => pair,
+        Err(finding) => return finding,
     };
     if before.memory_method != row.memory_method {
         return Finding::Unjudged("another method".to_owned());
@@ -322,6 +396,9 @@ fn speed(
     (baseline, now): (&Baseline, &Baseline),
     thresholds: &Thresholds,
 ) -> Finding {
+    if let Err(finding) = both(before.steps_per_second, row.steps_per_second) {
+        return finding;
+    }
     if row.key.model == thresholds.reference {
         return Finding::Unjudged("reference".to_owned());
     }

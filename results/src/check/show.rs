@@ -97,11 +97,13 @@ pub fn table(check: &Check) -> Table {
     }
     let by = &check.thresholds;
     notes.push(format!(
-        "! marks what is worse: accuracy (%) below the baseline at level {}; any loss that differs on the same processor \
-         (elsewhere the last one by more than {} %); peak memory grown by more than {} %; speed relative to {} lower by more \
-         than {} % and three standard errors.",
+        "! marks what is worse: accuracy (%) below the baseline at level {}; any loss or norm of gradients that differs on \
+         the same instruction set (elsewhere the last loss by more than {} %, the mean norm, whose change is shown, by more \
+         than {} %); peak memory grown by more than {} %; speed relative to {} lower by more than {} % and three standard errors; a figure that the \
+         baseline has and the runs lack.",
         by.level,
         100.0 * by.loss,
+        100.0 * by.gradient,
         100.0 * by.memory,
         by.reference,
         100.0 * by.speed

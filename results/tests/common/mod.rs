@@ -91,6 +91,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
         }),
         host: Host {
             cpu: "AMD EPYC 9V74".to_owned(),
+            instructions: "AVX-512".to_owned(),
             cores: 2,
             memory_bytes: 8 << 30,
             os: "Linux 6.8".to_owned(),
