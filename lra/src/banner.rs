@@ -9,14 +9,16 @@ use crate::spec::Resolved;
 pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> Vec<String> {
     let (spec, rows) = (&resolved.spec, draft.task.rows);
     let (block, train) = (&spec.block, &spec.train);
-    let partial = if draft.task.partial { ", PARTIAL" } else { "" };
+    let task = &draft.task;
+    let partial = if task.partial { ", PARTIAL" } else { "" };
+    let altered = if task.altered() { ", ALTERED" } else { "" };
     vec![
         format!("run        {}", draft.id),
         format!(
-            "data       {} ({}, {}{partial}): {} / {} / {} examples of up to {} tokens",
-            draft.task.label,
-            draft.task.source,
-            draft.task.protocol,
+            "data       {} ({}, {}{partial}{altered}): {} / {} / {} examples of up to {} tokens",
+            task.label,
+            task.source,
+            task.protocol,
             rows.train,
             rows.val,
             rows.test,

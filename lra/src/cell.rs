@@ -227,6 +227,7 @@ fn draft(resolved: &Resolved, around: &Surroundings<'_>, shape: &Shape, splits: 
                 test: splits.test.len(),
             },
             partial: splits.manifest.partial,
+            altered: splits.manifest.altered.clone(),
         },
         model: record::Model {
             name: spec.cell.model.clone(),

@@ -57,6 +57,29 @@ fn toy_is_learned() {
     );
 }
 
+/// A store that is marked as altered marks every run on it.
+#[test]
+fn runs_on_altered_data_say_so() {
+    let place = Place::new();
+    let words = "run --task toy --model bag --recipe smoke --quiet";
+    place.ok(words);
+    assert_eq!(place.record("runs")["task"]["altered"], Value::Null);
+    let entry = fs::read_dir(place.path().join("data/store")).unwrap();
+    let mut folders = entry.map(|entry| entry.unwrap().path());
+    let entry = folders.find(|path| path.is_dir()).unwrap();
+    let path = entry.join("manifest.json");
+    let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    manifest["altered"] = serde_json::json!(["one row is another"]);
+    fs::write(&path, manifest.to_string()).unwrap();
+
+    let shown = place.ok(&format!("{words} --force"));
+    assert!(shown.contains("ALTERED: one row is another"), "{shown}");
+    let record = place.record("runs");
+    assert_eq!(record["task"]["altered"][0], "one row is another");
+    let table = place.ok("report --table accuracy");
+    assert!(table.contains("(altered)"), "{table}");
+}
+
 #[test]
 fn the_record_is_complete() {
     let place = Place::new();

@@ -25,7 +25,7 @@ pub(crate) const TRAINING: &[Dimension] = &[
     Dimension {
         name: "variant",
         observed: false,
-        of: |record| record.model.variant.clone(),
+        of: |record| record.model.departure().unwrap_or_default().to_owned(),
     },
     Dimension {
         name: "recipe",
@@ -83,7 +83,7 @@ pub(crate) struct Pivot<'a> {
     pub(crate) columns: Vec<String>,
     /// Per column: where its data comes from.
     pub(crate) origins: Vec<String>,
-    /// Per column: registry name of its task; empty for a stand-in, which is no task.
+    /// Per column: registry name of its task; empty for a stand-in or altered data, which is not the task.
     pub(crate) tasks: Vec<String>,
     /// The rows.
     pub(crate) rows: Vec<PivotRow<'a>>,
@@ -114,6 +114,7 @@ struct Data<'a> {
     label: &'a str,
     source: &'a str,
     partial: bool,
+    altered: &'a [String],
     protocol: &'a str,
     digest: &'a str,
     task: &'a str,
@@ -127,9 +128,10 @@ impl<'a> Data<'a> {
             label: &task.label,
             source: &task.source,
             partial: task.partial,
+            altered: &task.altered,
             protocol: &task.protocol,
             digest: &task.data_digest,
-            task: if task.synthetic() { "" } else { &task.name },
+            task: if task.genuine() { &task.name } else { "" },
         }
     }
 
@@ -142,6 +144,9 @@ impl<'a> Data<'a> {
         if self.partial {
             known.push("partial".to_owned());
         }
+        if !self.altered.is_empty() {
+            known.push("altered".to_owned());
+        }
         let twins = || all.iter().filter(|data| data.label == self.label);
         if self.source != "synthetic" && twins().any(|data| data.source != self.source) {
             known.push(self.source.to_owned());
@@ -151,6 +156,7 @@ impl<'a> Data<'a> {
         }
         if twins().any(|data| {
             (data.source, data.partial, data.protocol) == (self.source, self.partial, self.protocol)
+                && data.altered.is_empty() == self.altered.is_empty()
                 && data.digest != self.digest
         }) {
             known.push(format!("data {}", brief(self.digest)));
@@ -171,6 +177,9 @@ impl Data<'_> {
         }
         if !self.digest.is_empty() {
             known.push(format!("data {}", brief(self.digest)));
+        }
+        if !self.altered.is_empty() {
+            known.push(format!("ALTERED ({})", self.altered.join("; ")));
         }
         known.join(", ")
     }

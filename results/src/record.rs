@@ -160,12 +160,38 @@ pub struct Task {
     pub rows: Rows,
     /// Whether the splits hold only a part of the data that their source has.
     pub partial: bool,
+    /// Which published facts about the data its contents contradict, a sentence each; empty where they hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub altered: Vec<String>,
 }
 
 impl Task {
     /// Whether the data is a stand-in of the task's shape; its scores say nothing about the task.
     pub fn synthetic(&self) -> bool {
         self.source == "synthetic"
+    }
+
+    /// Whether the data was found to be other than what was published under its name.
+    pub fn altered(&self) -> bool {
+        !self.altered.is_empty()
+    }
+
+    /// Whether scores on this data are scores on the task, whatever they may be compared with otherwise.
+    pub fn genuine(&self) -> bool {
+        !self.synthetic() && !self.altered()
+    }
+
+    /// The label, with what the reader must not miss: `image (synthetic)`, `text (altered)`.
+    pub fn title(&self) -> String {
+        let marks = [(self.synthetic(), "synthetic"), (self.altered(), "altered")];
+        let marks: Vec<&str> = marks
+            .into_iter()
+            .filter_map(|(applies, mark)| applies.then_some(mark))
+            .collect();
+        match marks.is_empty() {
+            true => self.label.clone(),
+            false => format!("{} ({})", self.label, marks.join(", ")),
+        }
     }
 }
 
@@ -187,12 +213,20 @@ pub struct Rows {
 pub struct Model {
     /// Registry name, such as `performer`.
     pub name: String,
-    /// Variant of the model, empty for its default.
+    /// Variant of the model; empty or `paper` for its default.
     pub variant: String,
     /// Trained parameters.
     pub parameters: u64,
     /// Whether padding is kept out of the model's mixing.
     pub masks_padding: bool,
+}
+
+impl Model {
+    /// The variant, unless it is the default, what the model's paper says: records write that one as `paper` or leave it empty.
+    pub fn departure(&self) -> Option<&str> {
+        let variant = self.variant.as_str();
+        (!matches!(variant, "" | "paper")).then_some(variant)
+    }
 }
 
 /// The training recipe.

@@ -48,13 +48,9 @@ fn line(name: &str, number: &str, words: &str) -> String {
 }
 
 fn title(record: &Record) -> String {
-    let task = match record.task.synthetic() {
-        true => format!("{} (synthetic)", record.task.label),
-        false => record.task.label.clone(),
-    };
-    let mut parts = vec![record.model.name.clone(), task];
-    if !record.model.variant.is_empty() {
-        parts[0] += &format!(" ({})", record.model.variant);
+    let mut parts = vec![record.model.name.clone(), record.task.title()];
+    if let Some(variant) = record.model.departure() {
+        parts[0] += &format!(" ({variant})");
     }
     parts.push(format!("recipe {}", record.recipe.name));
     parts.push(format!("seed {}", record.seed));
@@ -154,12 +150,12 @@ fn published(record: &Record, source: &Source) -> String {
         Comparison::Beside { figure, .. } if record.test_accuracy().is_none() => {
             (figure, "no score to compare".to_owned())
         }
-        Comparison::Beside { figure, caveats } if caveats.is_empty() => {
-            (figure, "comparable".to_owned())
-        }
-        Comparison::Beside { figure, caveats } => {
-            (figure, format!("comparable, but: {}", caveats.join("; ")))
-        }
+        Comparison::Beside {
+            figure, caveats, ..
+        } if caveats.is_empty() => (figure, "comparable".to_owned()),
+        Comparison::Beside {
+            figure, caveats, ..
+        } => (figure, format!("comparable, but: {}", caveats.join("; "))),
         Comparison::Apart { figure, reasons } => {
             (figure, format!("not comparable: {}", reasons.join(", ")))
         }
@@ -172,8 +168,8 @@ fn published(record: &Record, source: &Source) -> String {
         }
     };
     let number = match figure.value {
-        // Not even on the same screen: a stand-in's score has nothing to do with the task.
-        _ if record.task.synthetic() => "-".to_owned(),
+        // Not even on the same screen: a score on other data has nothing to do with the task.
+        _ if !record.task.genuine() => "-".to_owned(),
         Some(_) => format!("{} %", figure.text()),
         None => figure.text(),
     };
@@ -233,12 +229,17 @@ fn provenance(record: &Record) -> Vec<(&'static str, String)> {
     let rows = [task.rows.train, task.rows.val, task.rows.test];
     let rows = rows.map(|rows| grouped(rows as u64)).join(" / ");
     let data = format!(
-        "{} from source {}{}, protocol {}, {rows} rows, digest {}",
+        "{} from source {}{}, protocol {}, {rows} rows, digest {}{}",
         task.label,
         task.source,
         if task.partial { " (a part of it)" } else { "" },
         task.protocol,
         brief(&task.data_digest),
+        if task.altered() {
+            format!("; ALTERED: {}", task.altered.join("; "))
+        } else {
+            String::new()
+        },
     );
     let model = format!(
         "{} parameters, padding {}",

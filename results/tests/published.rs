@@ -130,6 +130,10 @@ fn only_the_published_task_and_protocol_may_be_compared() {
         ["a part of the data"]
     );
     assert_eq!(
+        reasons(|record| record.task.altered = vec!["one review is another".into()]),
+        ["altered data: one review is another"]
+    );
+    assert_eq!(
         reasons(|record| record.recipe.overrides = vec!["train.steps=200".into()]),
         ["set train.steps=200"]
     );
@@ -149,7 +153,10 @@ fn what_may_be_compared_comes_with_its_caveats() {
     record.recipe.name = "nystromformer".into();
     record.task.protocol = "clean".into();
     record.model.variant = "relu".into();
-    let Comparison::Beside { figure, caveats } = compare(&record, tay) else {
+    let Comparison::Beside {
+        figure, caveats, ..
+    } = compare(&record, tay)
+    else {
         panic!("`path-x` is their `pathx`");
     };
     assert_eq!(
@@ -164,4 +171,28 @@ fn what_may_be_compared_comes_with_its_caveats() {
             "variant relu"
         ]
     );
+}
+
+#[test]
+fn the_default_variant_is_no_caveat_however_a_record_writes_it() {
+    for (variant, expected) in [
+        ("", vec![]),
+        ("paper", vec![]),
+        // What the source itself computed.
+        ("tay2021", vec![]),
+        ("relu", vec!["variant relu"]),
+    ] {
+        let mut record = run("performer", 0, 0.3);
+        record.model.variant = variant.into();
+        let Comparison::Beside {
+            caveats,
+            same_recipe,
+            ..
+        } = compare(&record, published::source("tay2021").unwrap())
+        else {
+            panic!("{variant} may be compared");
+        };
+        assert_eq!(caveats, expected, "{variant}");
+        assert!(same_recipe);
+    }
 }

@@ -113,6 +113,18 @@ fn other_endings_and_synthetic_data() {
     );
     assert!(text.contains("source synthetic (a part of it)"), "{text}");
 
+    let mut altered = run("performer", 0, 0.3845);
+    altered.task.altered = vec!["one review is another".into()];
+    let text = view(&altered);
+    assert!(
+        text.starts_with("performer · listops (altered) · "),
+        "{text}"
+    );
+    assert!(
+        text.contains("ALTERED: one review is another") && !text.contains("18.01"),
+        "{text}"
+    );
+
     let outcomes = [
         (
             Outcome::Failed {

@@ -58,6 +58,82 @@ fn comparisons_say_what_may_be_said() {
     insta::assert_snapshot!(text(table(Kind::Comparison, &records, Some(tay()))));
 }
 
+/// The verdict on Performer, published at 18.01 %.
+fn verdict(accuracies: &[f64], alter: fn(&mut Record)) -> String {
+    let seeds = accuracies.iter().zip(0..);
+    let records: Vec<_> = seeds
+        .map(|(accuracy, seed)| {
+            let mut record = run("performer", seed, *accuracy);
+            alter(&mut record);
+            record
+        })
+        .collect();
+    let table = table(Kind::Comparison, &records, Some(tay()));
+    table.rows[0].cells.last().unwrap().text.clone()
+}
+
+#[test]
+fn better_or_worse_takes_the_same_recipe_and_several_seeds() {
+    let other: fn(&mut Record) = |record| record.recipe.name = "nystromformer".into();
+    let changed: fn(&mut Record) = |record| record.recipe.overrides = vec!["train.steps=9".into()];
+    let same: fn(&mut Record) = |_| ();
+    for (accuracies, alter, expected) in [
+        (&[0.38, 0.381][..], same, "better"),
+        (&[0.10, 0.101], same, "worse"),
+        (&[0.18, 0.181], same, "reproduced"),
+        (&[0.38], same, "above (1 seed)"),
+        (&[0.10], same, "below (1 seed)"),
+        (&[0.18], same, "near (1 seed)"),
+        (&[0.38, 0.381], other, "other recipe"),
+        (&[0.18, 0.181], other, "other recipe"),
+        (&[0.38], other, "other recipe"),
+        (&[0.38, 0.381], changed, "not comparable"),
+    ] {
+        assert_eq!(verdict(accuracies, alter), expected, "{accuracies:?}");
+    }
+}
+
+#[test]
+fn the_default_variant_is_one_row_however_records_write_it() {
+    let mut named = run("performer", 1, 0.38);
+    named.model.variant = "paper".into();
+    let table = accuracy(&[run("performer", 0, 0.38), named]);
+    let rows = table.rows.iter();
+    let measured = rows.filter(|row| row.cells[1].text == "measured");
+    assert_eq!(measured.count(), 1);
+}
+
+/// Data that contradicts its published facts is another column, said to be so, and beside it nothing published stands: no
+/// figure, no difference, no average.
+#[test]
+fn altered_data_stands_beside_nothing_published() {
+    let altered = |seed, accuracy| {
+        let mut record = run("performer", seed, accuracy);
+        record.task.altered = vec!["42 of the test images are black".into()];
+        record
+    };
+    let records = [altered(0, 0.38), altered(1, 0.381)];
+    let found = accuracy(&records);
+    assert_eq!(found.columns[2].name, "listops (altered)");
+    assert!(!text(found).contains("18.01"));
+    let found = text(table(Kind::Comparison, &records, Some(tay())));
+    assert!(
+        found.contains("not comparable") && !found.contains("18.01"),
+        "{found}"
+    );
+    assert!(found.contains("42 of the test images are black"), "{found}");
+
+    let both = accuracy(&[altered(0, 0.38), run("performer", 1, 0.40)]);
+    let headers: Vec<_> = both.columns[2..].iter().map(|it| &it.name).collect();
+    assert_eq!(headers, ["listops", "listops (altered)"]);
+
+    let tasks = ["listops", "text", "retrieval", "image", "pathfinder"];
+    let mut all = tasks.map(|task| on(run("performer", 0, 0.4), task, "official", 2));
+    assert!(!table(Kind::Averages, &all, Some(tay())).rows.is_empty());
+    all[1].task.altered = vec!["one review is another".into()];
+    assert!(table(Kind::Averages, &all, Some(tay())).rows.is_empty());
+}
+
 #[test]
 fn averages_by_every_convention() {
     let tasks = [

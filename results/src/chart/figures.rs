@@ -124,7 +124,8 @@ pub fn curves(loaded: &Loaded) -> Vec<Chart> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Group {
     rank: usize,
-    label: String,
+    /// The task's label, with the marks of a stand-in or of altered data.
+    task: String,
     source: String,
     recipe: String,
     surroundings: String,
@@ -132,10 +133,7 @@ struct Group {
 
 impl Group {
     fn title(&self) -> String {
-        match self.source.as_str() {
-            "synthetic" => format!("{} (synthetic), recipe {}", self.label, self.recipe),
-            _ => format!("{}, recipe {}", self.label, self.recipe),
-        }
+        format!("{}, recipe {}", self.task, self.recipe)
     }
 }
 
@@ -148,14 +146,14 @@ fn group<'a>(
     for record in records {
         let group = Group {
             rank: task_rank(&record.task.name),
-            label: record.task.label.clone(),
+            task: record.task.title(),
             source: record.task.source.clone(),
             recipe: record.recipe.name.clone(),
             surroundings: surroundings(record),
         };
         let mut name = record.model.name.clone();
-        if !matches!(record.model.variant.as_str(), "" | "paper") {
-            name += &format!(" {}", record.model.variant);
+        if let Some(variant) = record.model.departure() {
+            name += &format!(" {variant}");
         }
         let mut set = record.recipe.overrides.clone();
         set.sort();

@@ -11,6 +11,8 @@ pub enum Comparison {
     Beside {
         /// The printed figure.
         figure: &'static Figure,
+        /// Whether the recipe is the source's own, so that the same was done on both sides.
+        same_recipe: bool,
         /// What the reader must know all the same.
         caveats: Vec<String>,
     },
@@ -26,7 +28,7 @@ pub enum Comparison {
 }
 
 /// Compares what a record was run on with what a source printed: the same task at the published parameters,
-/// real and complete data, and a published recipe that nothing was changed in.
+/// real, complete and unaltered data, and a published recipe that nothing was changed in.
 pub fn compare(record: &Record, source: &Source) -> Comparison {
     let task = task_name(&record.task.name);
     let Some(figure) = source.cell(&record.model.name, &task, ACCURACY) else {
@@ -42,6 +44,9 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     if record.task.partial {
         reasons.push("a part of the data".to_owned());
     }
+    if record.task.altered() {
+        reasons.push(format!("altered data: {}", record.task.altered.join("; ")));
+    }
     if !record.recipe.published {
         reasons.push(format!("recipe {} is not published", record.recipe.name));
     }
@@ -53,7 +58,8 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     }
 
     let mut caveats = Vec::new();
-    if protocol_of(&record.recipe.name) != Some(source.key) {
+    let same_recipe = protocol_of(&record.recipe.name) == Some(source.key);
+    if !same_recipe {
         caveats.push(format!(
             "recipe {} is not the one of {}",
             record.recipe.name, source.alias
@@ -62,11 +68,17 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     if record.task.protocol != "tay2021" {
         caveats.push(format!("protocol {}", record.task.protocol));
     }
-    if !record.model.variant.is_empty() {
-        caveats.push(format!("variant {}", record.model.variant));
+    // A variant named after the source computes what the source computed.
+    let variant = record.model.departure();
+    if let Some(variant) = variant.filter(|variant| *variant != source.alias) {
+        caveats.push(format!("variant {variant}"));
     }
     if !figure.defect.is_empty() {
         caveats.push(format!("the printed figure: {}", figure.defect));
     }
-    Comparison::Beside { figure, caveats }
+    Comparison::Beside {
+        figure,
+        same_recipe,
+        caveats,
+    }
 }

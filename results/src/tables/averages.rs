@@ -58,7 +58,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
         .map(|convention| format!("{}: {}.", convention.name, convention.meaning))
         .collect();
     if rows.is_empty() {
-        notes.insert(0, "No model has been scored on all of the first five tasks from one data set each; stand-ins do not count.".to_owned());
+        notes.insert(0, "No model has been scored on all of the first five tasks from one data set each; stand-ins and altered data do not count.".to_owned());
     }
     if reduced {
         notes.push("Tasks were made smaller: these averages stand beside each other, not beside published ones.".to_owned());

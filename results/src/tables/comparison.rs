@@ -27,37 +27,42 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     let mut rows = Vec::new();
     let mut notes = Vec::new();
     let mut remarks = Vec::new();
-    let mut apart: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut counted = false;
+    let mut apart: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (index, column) in pivot.columns.iter().enumerate() {
         for row in &pivot.rows {
             let runs = &row.cells[index];
             let (Some(run), Some(source)) = (runs.first(), against) else {
                 continue;
             };
-            let (figure, verdict, comparable) = match compare(run, source) {
+            let (figure, footing) = match compare(run, source) {
                 Comparison::Absent => continue,
-                Comparison::Beside { figure, caveats } => {
+                Comparison::Beside {
+                    figure,
+                    same_recipe,
+                    caveats,
+                } => {
                     let caveats = caveats.into_iter();
                     remarks.extend(
                         caveats.map(|caveat| format!("{} on {column}: {caveat}.", row.model)),
                     );
-                    (figure, String::new(), true)
+                    let footing = if same_recipe {
+                        Footing::SameRecipe
+                    } else {
+                        Footing::OtherRecipe
+                    };
+                    (figure, footing)
                 }
                 Comparison::Apart { figure, reasons } => {
                     let cell = format!("{} on {column}", row.model);
                     apart.entry(reasons.join(", ")).or_default().push(cell);
-                    (figure, "not comparable".to_owned(), false)
+                    (figure, Footing::Apart)
                 }
             };
             let ours = Ours::of(runs);
-            counted |= ours.as_ref().is_some_and(|ours| ours.counted);
+            counted |= ours.as_ref().is_some_and(|ours| ours.seeds == 1);
             let theirs = figure.value.map(|value| value / 100.0);
-            let verdict = if comparable {
-                word(ours.as_ref(), theirs)
-            } else {
-                verdict
-            };
+            let verdict = word(ours.as_ref(), theirs, footing);
             let mut cells = vec![Cell::text(column), Cell::text(row.model)];
             cells.extend(row.varying.iter().map(Cell::text));
             cells.push(ours.as_ref().map_or_else(
@@ -71,14 +76,14 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                     ("high", json!(100.0 * ours.high)),
                 ],
             }));
-            let synthetic = run.task.synthetic();
             cells.push(match figure.value {
-                // A stand-in's score has nothing to do with the task: not even the figure is shown.
-                _ if synthetic => Cell::default(),
+                // A score on other data has nothing to do with the task: not even the figure is shown.
+                _ if !run.task.genuine() => Cell::default(),
                 Some(value) => Cell::with(figure.text(), "mean", value),
                 None => Cell::text(figure.text()),
             });
-            let difference = ours.as_ref().zip(theirs).filter(|_| comparable);
+            let difference = ours.as_ref().zip(theirs);
+            let difference = difference.filter(|_| footing != Footing::Apart);
             cells.push(difference.map_or_else(Cell::default, |(ours, theirs)| {
                 let points = 100.0 * (ours.mean - theirs);
                 Cell::with(format!("{points:+.2}"), "difference", points)
@@ -93,13 +98,26 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     );
     capped(&mut notes, remarks);
     let alias = against.map_or("no source", |source| source.alias);
-    notes.insert(0, format!(
+    let shown = |verdict: &str| {
+        let verdicts = rows.iter().filter_map(|row| row.cells.last());
+        verdicts.filter(|cell| cell.text.contains(verdict)).count() > 0
+    };
+    let mut legend = vec![format!(
         "reproduced: the published figure lies within our {:.0} % interval for the mean over seeds; better or worse: it lies below or above.",
         100.0 * LEVEL
-    ));
+    )];
     if counted {
-        notes.insert(1, "Where there is one seed, the interval is that of counting right answers on the test split: it knows nothing of other seeds.".to_owned());
+        legend.push("Where there is one seed, the interval is that of counting right answers on the test split: it knows nothing of other seeds.".to_owned());
     }
+    if shown(ONE_SEED) {
+        legend.push(format!(
+            "{ONE_SEED}: above, below or near the published figure is all that one seed can say."
+        ));
+    }
+    if shown(OTHER_RECIPE) {
+        legend.push(format!("other recipe: trained otherwise than in {alias}, so a difference says nothing about the model."));
+    }
+    notes.splice(..0, legend);
     if rows.is_empty() {
         notes = vec![format!("No cell of these records has a figure in {alias}.")];
     }
@@ -113,13 +131,27 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     }
 }
 
+/// How a run of ours and a published figure stand to each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Footing {
+    /// The same task, learned by the same recipe.
+    SameRecipe,
+    /// The same task, learned by another published recipe.
+    OtherRecipe,
+    /// Not the same task, or not a published recipe.
+    Apart,
+}
+
+const OTHER_RECIPE: &str = "other recipe";
+const ONE_SEED: &str = "1 seed";
+
 /// A mean over seeds and how sure it is, as fractions.
 struct Ours {
     mean: f64,
     low: f64,
     high: f64,
-    /// There is a single seed: the interval is from the count of right answers.
-    counted: bool,
+    /// How many seeds were scored. Of a single one the interval is from the count of right answers.
+    seeds: usize,
 }
 
 impl Ours {
@@ -127,8 +159,7 @@ impl Ours {
         let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
         let values: Vec<f64> = scored.filter_map(|run| run.test_accuracy()).collect();
         let sample = Sample::of(&values)?;
-        let interval = sample.interval(LEVEL);
-        let (low, high) = interval.unwrap_or_else(|| {
+        let (low, high) = sample.interval(LEVEL).unwrap_or_else(|| {
             let error = binomial_error(sample.mean, runs[0].task.rows.test);
             (sample.mean - REACH * error, sample.mean + REACH * error)
         });
@@ -136,18 +167,31 @@ impl Ours {
             mean: sample.mean,
             low: low.max(0.0),
             high: high.min(1.0),
-            counted: interval.is_none(),
+            seeds: sample.count,
         })
     }
 }
 
-fn word(ours: Option<&Ours>, theirs: Option<f64>) -> String {
-    match (ours, theirs) {
-        (None, _) => "no score of ours",
-        (_, None) => "no number published",
-        (Some(ours), Some(theirs)) if theirs < ours.low => "better",
-        (Some(ours), Some(theirs)) if theirs > ours.high => "worse",
-        _ => "reproduced",
+/// The verdict. Better or worse is only said of several seeds trained by the source's own recipe.
+fn word(ours: Option<&Ours>, theirs: Option<f64>, footing: Footing) -> String {
+    let (ours, theirs) = match (footing, ours, theirs) {
+        (Footing::Apart, _, _) => return "not comparable".to_owned(),
+        (_, None, _) => return "no score of ours".to_owned(),
+        (_, _, None) => return "no number published".to_owned(),
+        (Footing::OtherRecipe, _, _) => return OTHER_RECIPE.to_owned(),
+        (Footing::SameRecipe, Some(ours), Some(theirs)) => (ours, theirs),
+    };
+    let [over, under, within] = match ours.seeds {
+        1 => ["above", "below", "near"],
+        _ => ["better", "worse", "reproduced"],
+    };
+    let found = match theirs {
+        theirs if theirs < ours.low => over,
+        theirs if theirs > ours.high => under,
+        _ => within,
+    };
+    match ours.seeds {
+        1 => format!("{found} ({ONE_SEED})"),
+        _ => found.to_owned(),
     }
-    .to_owned()
 }

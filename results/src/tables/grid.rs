@@ -239,7 +239,9 @@ impl<'a> Maker<'a> {
                 continue;
             };
             cells.push(match compare(run, source) {
-                Comparison::Beside { figure, caveats } => {
+                Comparison::Beside {
+                    figure, caveats, ..
+                } => {
                     any = true;
                     for caveat in caveats {
                         let caveat = format!(

@@ -27,6 +27,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
                 test: 2_000,
             },
             partial: false,
+            altered: vec![],
         },
         model: Model {
             name: model.to_owned(),
