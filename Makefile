@@ -1,6 +1,6 @@
 # `make run` does the main job, `make test` proves it works. Both need nothing but a Rust toolchain.
 
-.PHONY: run test lint bench bench-peers sanitize table regression baseline cuda check-cuda clean
+.PHONY: run test lint bench bench-peers sanitize table regression baseline compare-speed cuda check-cuda clean
 
 ## Train a Performer on ListOps (minutes on two cores) and show its cells of the tables
 run:
@@ -53,6 +53,15 @@ matrix:
 ## The smoke matrix, all models on three tasks, held against its baseline: minutes
 regression: matrix
 	$(LRA) check $(MATRIX)/runs --baseline $(BASELINE) --speed-threshold $(SPEED) $(CHECK)
+
+# Another build of the program, and what else `lra bench` is told.
+BASE ?=
+BENCH ?=
+
+## The speed of every model held against that of the build BASE=program, both in turn: some ten minutes on two cores
+compare-speed:
+	@test -n "$(BASE)" || { echo "BASE=PROGRAM is needed: another build of lra" >&2; exit 2; }
+	$(LRA) bench --base "$(BASE)" --lengths 1024 --batch 4 --per-round 500ms --out $(MATRIX)/bench $(BENCH)
 
 ## The smoke matrix becomes the baseline
 baseline: matrix

@@ -133,6 +133,74 @@ fn a_killed_process_is_a_cell() {
     assert!(reason.contains("signal: 9"), "{reason}");
 }
 
+/// A build of the program that says that every step took it this many seconds.
+#[cfg(unix)]
+fn build_that_takes(place: &Place, seconds: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let path = place.path().join(format!("lra-{seconds}"));
+    let reply = format!(
+        "{{\"status\":\"steps\",\"seconds\":[{seconds},{seconds}],\"peak_bytes\":1048576}}"
+    );
+    let script = format!("#!/bin/sh\ncat > request.json\necho '{reply}'\n");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+#[cfg(unix)]
+#[test]
+fn another_build_takes_turns_and_a_slower_one_fails() {
+    let place = Place::new();
+    let words = |base: &str| {
+        format!(
+            "bench --recipe smoke --batch 1 --rounds 6 --per-round 1ms --memory-limit 2G --lengths 64 \
+             --models bag --out {base}-bench --base {base}"
+        )
+    };
+    // Nothing is as fast as this: the present build has lost nearly all of its speed.
+    let fast = build_that_takes(&place, "1e-9");
+    let output = place.lra(&words(&fast));
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("FAILED") && text.contains("SLOWER"), "{text}");
+    let request = fs::read_to_string(place.path().join("request.json")).unwrap();
+    assert!(request.contains("\"steps\""), "{request}");
+
+    let slow = build_that_takes(&place, "1e3");
+    let text = place.ok(&words(&slow));
+    assert!(text.contains("passed") && text.contains("faster"), "{text}");
+    // What was measured is on file, and judged again from there.
+    let file = fs::read_dir(format!("{slow}-bench")).unwrap().next();
+    let file = file.unwrap().unwrap().path();
+    let shown = place.ok(&format!("bench --show {}", file.display()));
+    assert!(shown.contains("faster"), "{shown}");
+
+    // The program itself, with room for whatever else the machine does.
+    let own = env!("CARGO_BIN_EXE_lra");
+    let text = place.ok(&format!(
+        "bench --recipe smoke --batch 1 --rounds 6 --per-round 1ms --memory-limit 2G --lengths 64 \
+         --models bag --base {own} --speed-threshold 0.95"
+    ));
+    assert!(text.contains("passed"), "{text}");
+
+    let message = place.fails(2, &format!("bench --base {own} --rounds 5"));
+    assert!(message.contains("at least 6 rounds"), "{message}");
+    place.fails(2, "bench --base no/such/program");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_base_that_answers_nothing_is_no_comparison() {
+    let place = Place::new();
+    let output = place.lra(
+        "bench --recipe smoke --batch 1 --rounds 6 --per-round 1ms --memory-limit 2G --lengths 64 \
+         --models bag --base /bin/false",
+    );
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("No cell could be compared"), "{text}");
+}
+
 #[test]
 fn wrong_words_are_found_before_anything_is_measured() {
     let place = Place::new();

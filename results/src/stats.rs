@@ -57,6 +57,27 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + (sorted[above] - sorted[below]) * place.fract())
 }
 
+/// An interval for the median of what the values are drawn from, at a level such as 0.95 or above: between two of the values,
+/// whatever their distribution and however far out some of them lie. Too few values have none; at 0.95 six are needed.
+pub fn median_interval(values: &[f64], level: f64) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    // The interval without the `left_out` least and largest values misses the median if no more than that many of the values
+    // fall on one side of it, each with probability a half.
+    let (mut term, mut tail) = (0.5f64.powi(count as i32), 0.0);
+    let mut found = None;
+    for left_out in 0..count / 2 {
+        tail += term;
+        if 1.0 - 2.0 * tail < level {
+            break;
+        }
+        found = Some((sorted[left_out], sorted[count - 1 - left_out]));
+        term *= (count - left_out) as f64 / (left_out + 1) as f64;
+    }
+    found
+}
+
 /// Quantile of Student's distribution for a probability in (0, 1) and one or more degrees of freedom,
 /// by bisection of [`t_within`].
 pub(crate) fn t_quantile(probability: f64, freedom: u32) -> f64 {
@@ -145,6 +166,20 @@ mod tests {
             .unwrap();
         near(low, 38.0 - 4.30265 * 2.0 / 3f64.sqrt(), 1e-4);
         near(high, 38.0 + 4.30265 * 2.0 / 3f64.sqrt(), 1e-4);
+    }
+
+    /// Ranks as printed in tables of the sign test: of 6 values all, of 10 the second from either end, of 20 the sixth.
+    #[test]
+    fn intervals_of_the_median() {
+        let ranks = |count: i32| {
+            let values: Vec<f64> = (1..=count).rev().map(f64::from).collect();
+            median_interval(&values, 0.95)
+        };
+        assert_eq!(ranks(0), None);
+        assert_eq!(ranks(5), None);
+        assert_eq!(ranks(6), Some((1.0, 6.0)));
+        assert_eq!(ranks(10), Some((2.0, 9.0)));
+        assert_eq!(ranks(20), Some((6.0, 15.0)));
     }
 
     #[test]

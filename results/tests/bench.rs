@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use lra_results::bench::{self, Bench, Outcome, Round};
+use lra_results::bench::{self, Base, Bench, Outcome, Round, Verdict};
 use lra_results::{Format, published};
 
 /// A cell whose steps took these seconds in two rounds.
@@ -100,6 +100,89 @@ fn published_memory_is_in_the_tables_unit() {
         assert!((bytes[0] - (mib << 20) as f64).abs() < 1.0);
         assert!((bytes[1] - 0.85e9).abs() < 1.0, "{}", memory.title);
     }
+}
+
+/// Ten rounds in which this build takes `factor` times as long as the base, on a machine that is up to three times as slow
+/// from one round to the next, and in one round slow for the base alone.
+fn held_against_base(factor: f64) -> Bench {
+    let seconds = [0.1, 0.3, 0.12, 0.2, 0.1, 0.15, 0.3, 0.11, 0.1, 0.2];
+    let wobble = [1.0, 1.02, 0.97, 1.05, 0.99, 0.95, 1.03, 1.01, 0.98, 1.04];
+    let round = |(round, seconds): (usize, f64)| Round {
+        round,
+        seconds: vec![seconds; 3],
+        peak_bytes: 1 << 20,
+        ..Round::default()
+    };
+    let mine = seconds
+        .iter()
+        .zip(wobble)
+        .map(|(base, wobble)| factor * base * wobble);
+    let mut base = seconds;
+    base[3] *= 4.0;
+    let mut cell = cell("linear", &[], 1024, [1.0, 1.0], 1);
+    cell.rounds = mine.enumerate().map(round).collect();
+    cell.base = Some(Base {
+        program: "base/lra".to_owned(),
+        rounds: base.into_iter().enumerate().map(round).collect(),
+        ..Base::default()
+    });
+    cell
+}
+
+#[test]
+fn a_fifth_of_the_speed_that_is_lost_is_seen_and_noise_is_not() {
+    for (factor, expected) in [
+        (1.0, Verdict::Same),
+        (1.05, Verdict::Same),
+        (1.25, Verdict::Slower),
+        (0.7, Verdict::Faster),
+    ] {
+        let cell = held_against_base(factor);
+        assert_eq!(cell.verdict(0.1), Some(expected), "{factor}");
+        let found = bench::against_base(&[cell], 0.1).unwrap();
+        assert_eq!(found.passed, expected != Verdict::Slower, "{factor}");
+        let text = Format::Text.render(&[found.table]);
+        assert!(text.contains(expected.word()), "{text}");
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest.unwrap() <= lra_results::WIDTH, "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_no_success() {
+    let verdict = |alter: fn(&mut Bench)| {
+        let mut cell = held_against_base(1.0);
+        alter(&mut cell);
+        let passed = bench::against_base(std::slice::from_ref(&cell), 0.1).map(|it| it.passed);
+        (cell.verdict(0.1), passed)
+    };
+    let failed = || Outcome::Failed {
+        reason: "it broke".to_owned(),
+    };
+    assert_eq!(verdict(|cell| cell.base = None), (None, None));
+    let lost = verdict(|cell| cell.outcome = Outcome::Unknown);
+    assert_eq!(lost, (Some(Verdict::Lost), Some(false)));
+    let few = verdict(|cell| cell.rounds.truncate(5));
+    assert_eq!(few, (Some(Verdict::Unjudged), Some(false)));
+
+    // A model that the base does not have is new beside others, but alone it is no comparison.
+    let mut new = held_against_base(1.0);
+    let base = new.base.as_mut().unwrap();
+    (base.outcome, base.rounds) = (failed(), vec![]);
+    assert_eq!(new.verdict(0.1), Some(Verdict::New));
+    assert!(
+        !bench::against_base(std::slice::from_ref(&new), 0.1)
+            .unwrap()
+            .passed
+    );
+    let both = [new, held_against_base(1.0)];
+    let found = bench::against_base(&both, 0.1).unwrap();
+    assert!(found.passed);
+    assert!(
+        Format::Text
+            .render(&[found.table])
+            .contains("base: failed: it broke")
+    );
 }
 
 #[test]

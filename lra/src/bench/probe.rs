@@ -1,6 +1,7 @@
 //! Asking a fresh process for a measurement.
 
 use std::io::{self, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,15 +30,26 @@ const PERIOD: Duration = Duration::from_millis(10);
 
 /// Starts this program again, to answer `request` within `limit`.
 pub fn ask(request: &Request, limit: Duration, stop: &Stop) -> Result<Answer> {
-    let doing = "starting a process to measure in";
-    let program = std::env::current_exe().during(Class::Run, doing)?;
+    let program = std::env::current_exe().during(Class::Run, STARTING)?;
+    ask_program(&program, request, limit, stop)
+}
+
+const STARTING: &str = "starting a process to measure in";
+
+/// Starts a build of this program, to answer `request` within `limit`.
+pub fn ask_program(
+    program: &Path,
+    request: &Request,
+    limit: Duration,
+    stop: &Stop,
+) -> Result<Answer> {
     let mut child = Command::new(program)
         .arg(COMMAND)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .during(Class::Run, doing)?;
+        .during(Class::Run, STARTING)?;
     let text = serde_json::to_string(request).class(Class::Run)?;
     if let Some(mut input) = child.stdin.take() {
         // A process that died before reading is found out below.

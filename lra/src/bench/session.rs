@@ -6,13 +6,13 @@ use std::time::Duration;
 use candle_core::{DType, Device};
 use datasets::Source;
 use models::{Classifier, Parameters};
-use results::bench::{Bench, Outcome, Round, SCHEMA};
+use results::bench::{Base, Bench, Outcome, Round, SCHEMA};
 use results::record::{Host, Recipe};
 use results::stats::quantile;
 
 use crate::bench::entry::Entry;
 use crate::bench::preflight::{Limits, Seen, foresee};
-use crate::bench::probe::{Answer, ask};
+use crate::bench::probe::{Answer, ask, ask_program};
 use crate::bench::worker::{Measured, Reply, Request, Steps, Work};
 use crate::error::{Class, Classify, Result};
 use crate::host;
@@ -31,6 +31,8 @@ const PRODUCT_SECONDS: f64 = 0.5;
 
 /// What to measure, and how thoroughly.
 pub struct Plan {
+    /// Another build of this program, to be held against it.
+    pub base: Option<PathBuf>,
     /// Models.
     pub entries: Vec<Entry>,
     /// Lengths in tokens, shortest first.
@@ -88,6 +90,10 @@ impl<'a> Session<'a> {
             session: id.to_owned(),
             created: host::now(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
+            base: plan.base.as_ref().map(|program| Base {
+                program: program.display().to_string(),
+                ..Base::default()
+            }),
             warmup_steps: plan.warmup,
             memory_method: plan.memory_method.to_owned(),
             device: plan.host.device.clone(),
@@ -212,26 +218,33 @@ impl<'a> Session<'a> {
         let peak = bench.matmul_flops_per_second;
         let skipped = foresee(&seen, bench.length, flops, peak, limits);
         let skipped = skipped.filter(|_| bench.rounds.is_empty());
-        bench.outcome = match skipped {
-            Some(skipped) => skipped,
-            None => match ask(request, limits.time, self.stop)? {
-                Answer::Stopped => return Ok(false),
-                Answer::Reply(Reply::Steps(measured)) => {
-                    bench.rounds.push(as_round(round, measured));
-                    Outcome::Measured
+        match skipped {
+            Some(skipped) => {
+                if let Some(base) = &mut bench.base {
+                    base.outcome = skipped.clone();
                 }
-                Answer::Reply(Reply::OutOfMemory { reason }) => Outcome::OutOfMemory { reason },
-                Answer::Reply(Reply::Failed { reason }) | Answer::Crashed(reason) => {
-                    Outcome::Failed { reason }
+                bench.outcome = skipped;
+            }
+            None => {
+                for &build in Build::turns(self.plan.base.is_some(), round) {
+                    let answer = match (build, &self.plan.base) {
+                        (Build::Base, Some(program)) => {
+                            ask_program(program, request, limits.time, self.stop)?
+                        }
+                        _ => ask(request, limits.time, self.stop)?,
+                    };
+                    let (rounds, outcome) = match (build, &mut bench.base) {
+                        (Build::Base, Some(base)) => (&mut base.rounds, &mut base.outcome),
+                        _ => (&mut bench.rounds, &mut bench.outcome),
+                    };
+                    match ended(answer, limits.time) {
+                        None => return Ok(false),
+                        Some(Ok(measured)) => rounds.push(as_round(round, measured)),
+                        Some(Err(ending)) => *outcome = ending,
+                    }
                 }
-                Answer::Reply(Reply::Products { .. }) => Outcome::Failed {
-                    reason: "another question was answered".to_owned(),
-                },
-                Answer::TimedOut => Outcome::TimedOut {
-                    reason: format!("the limit is {}", for_people(limits.time)),
-                },
-            },
-        };
+            }
+        }
         bench.created = host::now();
         if bench.outcome != Outcome::Measured {
             let line = format!("{} at {}: {}", bench.label(), bench.length, bench.outcome);
@@ -264,6 +277,42 @@ impl<'a> Session<'a> {
     fn save(&self) -> Result<()> {
         results::bench::write(&self.path, &self.tried()).class(Class::Run)
     }
+}
+
+/// One of the two builds that a session may compare.
+#[derive(Clone, Copy)]
+enum Build {
+    Own,
+    Base,
+}
+
+impl Build {
+    /// Who measures a cell in a round. The two change places from round to round: going first is no advantage.
+    fn turns(both: bool, round: usize) -> &'static [Build] {
+        match (both, round % 2) {
+            (false, _) => &[Build::Own],
+            (true, 0) => &[Build::Base, Build::Own],
+            (true, _) => &[Build::Own, Build::Base],
+        }
+    }
+}
+
+/// What was measured, or how the measurement ended otherwise; nothing if this process is to stop.
+fn ended(answer: Answer, limit: Duration) -> Option<std::result::Result<Measured, Outcome>> {
+    Some(Err(match answer {
+        Answer::Stopped => return None,
+        Answer::Reply(Reply::Steps(measured)) => return Some(Ok(measured)),
+        Answer::Reply(Reply::OutOfMemory { reason }) => Outcome::OutOfMemory { reason },
+        Answer::Reply(Reply::Failed { reason }) | Answer::Crashed(reason) => {
+            Outcome::Failed { reason }
+        }
+        Answer::Reply(Reply::Products { .. }) => Outcome::Failed {
+            reason: "another question was answered".to_owned(),
+        },
+        Answer::TimedOut => Outcome::TimedOut {
+            reason: format!("the limit is {}", for_people(limit)),
+        },
+    }))
 }
 
 fn as_round(round: usize, measured: Measured) -> Round {

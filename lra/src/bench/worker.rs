@@ -109,8 +109,9 @@ pub enum Reply {
     },
 }
 
-/// The times and the memory of some steps.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The times and the memory of some steps. Another build of the program may answer: what it does not know is empty.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Measured {
     /// Seconds of each timed step.
     pub seconds: Vec<f64>,

@@ -14,6 +14,7 @@ Examples:
   lra bench --lengths 4096,16384 --models transformer,linear,performer
   lra bench --models transformer,transformer:attention=materialised --batch 8
   lra bench --recipe tay2021-paper --batch 1 --memory-limit 16G
+  lra bench --base old/lra --lengths 1024 --batch 4   is this build slower than that one?
   lra bench --show runs/bench/2026-01-31T12-00-00Z.jsonl --format markdown";
 
 #[derive(Debug, Args)]
@@ -39,12 +40,18 @@ pub struct BenchArgs {
     /// Change any setting, such as block.layers=4 or train.micro_batch=4
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
-    /// Rounds; in each, every cell is measured once, in a process of its own [default: 5]
+    /// Rounds; in each, every cell is measured once, in a process of its own [default: 5, with --base 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
     /// Time each process measures for, at least two steps [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     pub per_round: Option<Duration>,
+    /// Hold this program against another build of it: both measure every cell in turn; exit code 1 if this one is slower
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "show")]
+    pub base: Option<PathBuf>,
+    /// Share of its speed that a cell may lose against --base
+    #[arg(long, default_value_t = 0.1, value_parser = parse::share, value_name = "SHARE")]
+    pub speed_threshold: f64,
     /// Few short rounds of a small batch: the 1K to 4K table of the small model in minutes
     #[arg(long)]
     pub quick: bool,

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use results::bench::{Bench, Outcome};
+use results::bench::{Bench, Outcome, against_base};
 use results::published;
 use results::record::Host;
 
@@ -70,11 +70,18 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
         return Ok(Class::Interrupted.into());
     }
     let failed = |cell: &Bench| matches!(cell.outcome, Outcome::Failed { .. });
-    Ok(match cells.iter().any(failed) {
-        true => Class::Run.into(),
-        false => ExitCode::SUCCESS,
+    let slower = against_base(&cells, arguments.speed_threshold).is_some_and(|it| !it.passed);
+    Ok(match (cells.iter().any(failed), slower) {
+        (true, _) => Class::Run.into(),
+        (false, true) => Class::Check.into(),
+        (false, false) => ExitCode::SUCCESS,
     })
 }
+
+/// Rounds against another build: of ten, an interval for the median leaves out the least and the largest ratio.
+const BASE_ROUNDS: usize = 10;
+/// Fewer have no interval at 95 %.
+const LEAST_BASE_ROUNDS: usize = 6;
 
 /// The answer to a request for a measurement: the hidden command.
 pub fn measure() -> Result<ExitCode> {
@@ -111,15 +118,32 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
         (true, _) => memory,
         (false, limit) => limit.unwrap_or(usize::MAX),
     };
+    let base = arguments.base.as_ref().map(|program| {
+        fs::canonicalize(program).during(
+            Class::Usage,
+            format!("finding the program {}", program.display()),
+        )
+    });
+    let base = base.transpose()?;
+    let rounds = match (arguments.rounds, &base) {
+        (Some(rounds), _) => rounds as usize,
+        (None, Some(_)) => BASE_ROUNDS,
+        (None, None) => effort.rounds,
+    };
+    if base.is_some() && rounds < LEAST_BASE_ROUNDS {
+        let message = format!(
+            "--base needs at least {LEAST_BASE_ROUNDS} rounds: fewer do not tell a change from noise"
+        );
+        return Err(Error::usage(message));
+    }
     let per_round = arguments.per_round.unwrap_or(effort.per_round);
     Ok(Plan {
+        base,
         entries,
         lengths,
         recipe: arguments.recipe.clone(),
         assignments,
-        rounds: arguments
-            .rounds
-            .map_or(effort.rounds, |rounds| rounds as usize),
+        rounds,
         warmup: effort.warmup,
         seconds: per_round.as_secs_f64(),
         limits: Limits {
@@ -143,6 +167,8 @@ fn show(arguments: &BenchArgs, cells: &[Bench]) -> Result<()> {
         return cmd::print_json(&cells);
     }
     let source = published::source(&arguments.against).class(Class::Usage)?;
-    let tables = results::bench::tables(cells, Some(source));
+    let change = against_base(cells, arguments.speed_threshold);
+    let mut tables: Vec<_> = change.map(|it| it.table).into_iter().collect();
+    tables.extend(results::bench::tables(cells, Some(source)));
     cmd::print(&arguments.format.render(&tables))
 }

@@ -5,6 +5,7 @@
 
 mod break_even;
 mod cells;
+mod change;
 mod outcome;
 mod tables;
 
@@ -18,6 +19,7 @@ use crate::stats::quantile;
 use crate::{Error, Result, atomic};
 
 pub use break_even::BreakEven;
+pub use change::{Change, Comparison, Verdict, against_base};
 pub use outcome::Outcome;
 pub use tables::tables;
 
@@ -55,6 +57,9 @@ pub struct Bench {
     /// What was measured, in the order of the rounds.
     #[serde(default)]
     pub rounds: Vec<Round>,
+    /// What another build of the program measured in turn with this one, where the session held the two against each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Base>,
     /// Steps at the start of each round that are not among its `seconds`.
     #[serde(default)]
     pub warmup_steps: usize,
@@ -94,6 +99,18 @@ pub struct Bench {
     /// The source code's commit, where it is known.
     #[serde(default)]
     pub revision: Option<Revision>,
+}
+
+/// The same cell, measured by another build of the program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Base {
+    /// That program.
+    pub program: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What was measured, in the order of the rounds.
+    pub rounds: Vec<Round>,
 }
 
 /// What one process measured.
@@ -170,21 +187,22 @@ impl Bench {
         if self.outcome != Outcome::Measured || other.outcome != Outcome::Measured {
             return None;
         }
-        let ratios: Vec<f64> = self
-            .rounds
-            .iter()
-            .filter_map(|mine| {
-                let theirs = other.rounds.iter().find(|it| it.round == mine.round)?;
-                Some(theirs.median()? / mine.median()?)
-            })
-            .collect();
-        quantile(&ratios, 0.5)
+        quantile(&speed_ratios(&self.rounds, &other.rounds), 0.5)
     }
 
     /// How many times the memory of `other` this cell needs.
     pub fn memory_over(&self, other: &Bench) -> Option<f64> {
         Some(self.peak_bytes()? as f64 / other.peak_bytes()? as f64)
     }
+}
+
+/// How many times as fast `mine` are as `theirs`, one ratio per round that both have.
+fn speed_ratios(mine: &[Round], theirs: &[Round]) -> Vec<f64> {
+    let ratios = mine.iter().filter_map(|mine| {
+        let theirs = theirs.iter().find(|it| it.round == mine.round)?;
+        Some(theirs.median()? / mine.median()?)
+    });
+    ratios.collect()
 }
 
 /// Writes the cells of a session, replacing what was there: a reader sees the old file or the new one, never a part.

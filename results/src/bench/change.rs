@@ -1,0 +1,189 @@
+//! Two builds of the program held against each other: every cell measured by both in turn, round by round. What slows the
+//! machine for a while slows both, so that a change shows that separate runs could not tell from noise.
+
+use serde_json::json;
+
+use super::tables::times;
+use super::{Bench, Outcome, speed_ratios};
+use crate::format::short;
+use crate::stats::{median_interval, quantile};
+use crate::table::{Cell, Column, Row, Table};
+
+/// The level of the intervals.
+const LEVEL: f64 = 0.95;
+
+/// How many times as fast as the base a build is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// The median over the rounds.
+    pub ratio: f64,
+    /// An interval for it at 95 %; rounds that are too few have none.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// What is to be said of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No slower than allowed, or it cannot be told from noise.
+    Same,
+    /// Faster, by more than what it may lose.
+    Faster,
+    /// Slower than allowed.
+    Slower,
+    /// The base measured it, this build did not.
+    Lost,
+    /// The base could not measure it: there is nothing to hold it against.
+    New,
+    /// Too few rounds for an interval.
+    Unjudged,
+}
+
+impl Verdict {
+    /// The word in the table.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Same => "ok",
+            Verdict::Faster => "faster",
+            Verdict::Slower => "SLOWER",
+            Verdict::Lost => "LOST",
+            Verdict::New => "new",
+            Verdict::Unjudged => "too few rounds",
+        }
+    }
+
+    /// Whether the comparison fails by it.
+    pub fn fails(self) -> bool {
+        matches!(self, Verdict::Slower | Verdict::Lost)
+    }
+}
+
+/// A session's cells, held against their base.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// One row per cell.
+    pub table: Table,
+    /// Whether something was compared and nothing of it got slower.
+    pub passed: bool,
+}
+
+impl Bench {
+    /// This build's speed over the base's, from the rounds that both measured.
+    pub fn change(&self) -> Option<Change> {
+        let ratios = speed_ratios(&self.rounds, &self.base.as_ref()?.rounds);
+        Some(Change {
+            ratio: quantile(&ratios, 0.5)?,
+            interval: median_interval(&ratios, LEVEL),
+        })
+    }
+
+    /// The verdict, where a share such as 0.1 of the speed may be lost.
+    pub fn verdict(&self, threshold: f64) -> Option<Verdict> {
+        let base = self.base.as_ref()?;
+        let measured = (
+            base.outcome == Outcome::Measured && !base.rounds.is_empty(),
+            self.outcome == Outcome::Measured && !self.rounds.is_empty(),
+        );
+        Some(match (measured, self.change()) {
+            ((false, _), _) => Verdict::New,
+            ((true, false), _) => Verdict::Lost,
+            ((true, true), None) => Verdict::Unjudged,
+            ((true, true), Some(change)) => match change.interval {
+                None => Verdict::Unjudged,
+                Some((_, high)) if high < 1.0 - threshold => Verdict::Slower,
+                Some((low, _)) if low > 1.0 / (1.0 - threshold) => Verdict::Faster,
+                Some(_) => Verdict::Same,
+            },
+        })
+    }
+}
+
+/// Judges the cells of a session by what a build may lose of its speed, a share such as 0.1. Nothing, if the session had no
+/// base. A session in which nothing could be compared has not passed.
+pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
+    let judged: Vec<(&Bench, Verdict)> = cells
+        .iter()
+        .filter_map(|cell| Some((cell, cell.verdict(threshold)?)))
+        .collect();
+    let (first, _) = judged.first()?;
+    let program = first.base.as_ref().map(|base| base.program.clone())?;
+    let known = |verdict: &Verdict| !matches!(verdict, Verdict::New | Verdict::Unjudged);
+    let any = judged.iter().any(|(_, verdict)| known(verdict));
+    let passed = any && !judged.iter().any(|(_, verdict)| verdict.fails());
+
+    let columns = [
+        Column::key("model"),
+        Column::key("length"),
+        Column::value("base, steps/s"),
+        Column::value("steps/s"),
+        Column::value("times"),
+        Column::value("interval"),
+        Column::value("memory"),
+        Column::text("verdict"),
+    ];
+    let rows = judged.iter().map(|(cell, verdict)| row(cell, *verdict));
+    let rounds = judged.iter().map(|(cell, _)| cell.rounds.len()).max();
+    let mut notes = vec![format!(
+        "times: speed over that of {program}, the median of the ratios within {} rounds in which the two take turns, with its \
+         {:.0} % interval by ranks; memory: peak over peak.",
+        rounds.unwrap_or(0),
+        100.0 * LEVEL
+    )];
+    notes.push(format!(
+        "SLOWER: the whole interval lies below {:.2}, more than {:.0} % of the speed is lost; LOST: only the base measured it; \
+         new: only this build did.",
+        1.0 - threshold,
+        100.0 * threshold
+    ));
+    if !any {
+        notes.insert(0, "No cell could be compared.".to_owned());
+    }
+    let unlike = judged.iter().filter_map(|(cell, _)| {
+        let base = cell.base.as_ref()?;
+        (base.outcome != Outcome::Measured).then(|| {
+            let place = format!("{} at {}", cell.label(), cell.length);
+            format!("{place}, base: {}.", base.outcome)
+        })
+    });
+    notes.extend(unlike);
+    let title = if passed { "passed" } else { "FAILED" };
+    Some(Comparison {
+        passed,
+        table: Table {
+            name: "bench-change".to_owned(),
+            title: format!("Speed against the base: {title}"),
+            unit: String::new(),
+            columns: columns.into(),
+            rows: rows.collect(),
+            notes,
+        },
+    })
+}
+
+fn row(cell: &Bench, verdict: Verdict) -> Row {
+    let rate = |rounds: &[super::Round]| {
+        let medians: Vec<f64> = rounds.iter().filter_map(super::Round::median).collect();
+        let rate = quantile(&medians, 0.5).map(|seconds| 1.0 / seconds);
+        rate.map_or_else(Cell::default, |rate| Cell::with(short(rate), "value", rate))
+    };
+    let peak = |rounds: &[super::Round]| rounds.iter().map(|round| round.peak_bytes).max();
+    let base = cell.base.as_ref().map_or(&[][..], |base| &base.rounds);
+    let change = cell.change();
+    let interval = change.and_then(|change| change.interval);
+    let ratio = |ratio: f64| Cell::with(format!("{}×", times(ratio)), "value", ratio);
+    let memory = peak(&cell.rounds).zip(peak(base).filter(|bytes| *bytes > 0));
+    Row::new(vec![
+        Cell::text(cell.label()),
+        Cell::with(cell.length.to_string(), "value", cell.length),
+        rate(base),
+        rate(&cell.rounds),
+        change.map_or_else(Cell::default, |change| ratio(change.ratio)),
+        interval.map_or_else(Cell::default, |(low, high)| Cell {
+            text: format!("{} to {}", times(low), times(high)),
+            fields: vec![("low", json!(low)), ("high", json!(high))],
+        }),
+        memory.map_or_else(Cell::default, |(mine, theirs)| {
+            ratio(mine as f64 / theirs as f64)
+        }),
+        Cell::text(verdict.word()),
+    ])
+}
