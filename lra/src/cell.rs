@@ -231,9 +231,9 @@ fn draft(resolved: &Resolved, around: &Surroundings<'_>, shape: &Shape, splits: 
         },
         model: record::Model {
             name: spec.cell.model.clone(),
-            variant: variant(resolved),
+            variant: resolved.variant.name.to_owned(),
             parameters: 0,
-            masks_padding: resolved.model.masks_padding,
+            masks_padding: resolved.variant.masks_padding,
         },
         recipe: record::Recipe {
             name: spec.cell.recipe.clone(),
@@ -268,19 +268,6 @@ fn baselines(resolved: &Resolved, splits: &Splits) -> Vec<record::Baseline> {
             accuracy: it.accuracy,
         })
         .collect()
-}
-
-/// The computation a model was asked for, where it knows several.
-fn variant(resolved: &Resolved) -> String {
-    let named = resolved
-        .spec
-        .model
-        .get("variant")
-        .and_then(serde_json::Value::as_str);
-    named
-        .or(resolved.model.variants.first().copied())
-        .unwrap_or("paper")
-        .to_owned()
 }
 
 /// Fills in what training has shown.

@@ -83,7 +83,7 @@ impl Classifier {
             shape.max_length,
             cls,
         )?;
-        let encoder = (model.build)(&Build {
+        let encoder = model.build(&Build {
             vb: vb.pp("encoder"),
             block: &options.block,
             model: &options.model,

@@ -43,6 +43,6 @@ pub use draws::Draws;
 pub use encoder::{Build, Encoded, Encoder};
 pub use error::{Error, Result};
 pub use mixer::{Context, Mask, Mixer};
-pub use mixers::{MODELS, Model};
+pub use mixers::{MODELS, Model, Variant};
 pub use options::Options;
 pub use params::Parameters;

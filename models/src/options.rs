@@ -193,7 +193,7 @@ impl Options {
             embed: EmbedOptions::default(),
             block: BlockOptions::default(),
             head: HeadOptions::default(),
-            model: (model.defaults)(),
+            model: model.defaults(),
         }
     }
 
@@ -244,17 +244,6 @@ impl Options {
         }
         Ok(())
     }
-}
-
-/// Which computation of a model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Variant {
-    /// What its paper says.
-    #[default]
-    Paper,
-    /// What the benchmark's code of 2021 computes.
-    Tay2021,
 }
 
 /// An options object with every key, as JSON.

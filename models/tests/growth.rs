@@ -83,7 +83,7 @@ fn encoder(
         cls: false,
         name: model.name,
     };
-    (model.build)(&build).unwrap()
+    model.build(&build).unwrap()
 }
 
 /// Bytes at the peak of a forward and backward pass of one sequence, parameters and input aside.

@@ -39,7 +39,18 @@ fn defaults_survive_json_and_build() {
         assert_eq!(options, Options::of(model));
         assert!(build(model.name, |_| ()).is_ok());
         assert!(model.documentation().lines().count() >= 4, "{}", model.name);
-        assert!(!model.documentation().contains("use "), "{}", model.name);
+        for variant in model.variants {
+            let text = variant.documentation();
+            let place = format!("{} {}", model.name, variant.name);
+            assert!(!text.is_empty() && !text.contains("use "), "{place}");
+            let mut options = Options::of(model);
+            if model.variants.len() > 1 {
+                options.model["variant"] = variant.name.into();
+            }
+            let found = model.variant(&options.model).unwrap();
+            assert_eq!(found.name, variant.name, "{place}");
+            assert!(build(model.name, |it| it.model = options.model.clone()).is_ok());
+        }
     }
     let names: std::collections::BTreeSet<_> = MODELS.iter().map(|model| model.name).collect();
     assert_eq!(names.len(), MODELS.len());

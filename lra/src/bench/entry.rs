@@ -52,7 +52,7 @@ impl Entry {
         let (key, value) = MATERIALISED;
         for (model, entry) in models::MODELS.iter().zip(Entry::registered()) {
             entries.push(entry.clone());
-            if (model.defaults)().get(key).is_some_and(Value::is_string) {
+            if model.defaults().get(key).is_some_and(Value::is_string) {
                 entries.push(Entry {
                     options: vec![format!("{key}={value}")],
                     ..entry

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use datasets::Protocol;
+use models::Model;
 
 use results::table::{Align, Cell, Column, Row, Table};
 use results::{Format, published, wrap};
@@ -45,7 +46,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
     Ok(match what {
         Registry::Models => {
             let model = names::find("model", name, models::MODELS, |model| model.name)?;
-            let defaults = (model.defaults)();
+            let defaults = model.defaults();
             let options = defaults.as_object().into_iter().flatten();
             let options: String = options
                 .map(|(key, value)| format!("\n  model.{key} = {value}"))
@@ -54,7 +55,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
                 true => "No options of its own.".to_owned(),
                 false => format!("Options (--set), with their defaults:{options}"),
             };
-            format!("{}\n\n{options}", folded(model.documentation().trim()))
+            format!("{}{options}", about(model))
         }
         Registry::Tasks => {
             let task = names::find("task", name, datasets::TASKS, |task| task.about().name)?;
@@ -74,6 +75,23 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
             return Err(Error::usage("--long applies to tasks, models and recipes"));
         }
     })
+}
+
+/// What the variants of a model say of themselves, each after whether padding is masked; once where several say the same.
+fn about(model: &Model) -> String {
+    let mut texts: Vec<(Vec<String>, String)> = Vec::new();
+    for variant in model.variants {
+        let masked = if variant.masks_padding { "" } else { "not " };
+        let name = format!("{} (padding {masked}masked)", variant.name);
+        let text = folded(variant.documentation().trim());
+        match texts.iter_mut().find(|(_, known)| *known == text) {
+            Some((names, _)) => names.push(name),
+            None => texts.push((vec![name], text)),
+        }
+    }
+    let text =
+        |(names, text): (Vec<String>, String)| format!("variant {}\n{text}\n\n", names.join(", "));
+    texts.into_iter().map(text).collect()
 }
 
 fn devices() -> Table {
@@ -158,10 +176,17 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
         .resolve()?;
         label = resolved.task.shape(&resolved.spec.data)?.label;
         let parameters = resolved.blank()?.1.elements();
-        let masked = if model.masks_padding { "yes" } else { "no" };
-        // Every model has its paper's form.
-        let other = model.variants.iter().filter(|name| **name != "paper");
-        let other: Vec<&str> = other.copied().collect();
+        let masks = resolved.variant.masks_padding;
+        let masked = if masks { "yes" } else { "no" };
+        // Every model has its paper's form; a star marks those that do not mask.
+        let other = model.variants.iter().filter(|it| it.name != "paper");
+        let other: Vec<String> = other
+            .map(|it| format!("{}{}", it.name, if it.masks_padding { "" } else { "*" }))
+            .collect();
+        let variants = model.variants.iter();
+        let variants: Vec<Value> = variants
+            .map(|it| json!({"name": it.name, "masks_padding": it.masks_padding}))
+            .collect();
         let paper = format!("{} (arXiv:{})", model.paper, model.arxiv);
         rows.push(Row::new(vec![
             Cell::with(model.name, "name", model.name),
@@ -169,8 +194,8 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
             Cell::with(model.arxiv, "paper", paper),
             Cell::with(model.time, "time", model.time),
             Cell::with(model.memory, "memory", model.memory),
-            Cell::with(masked, "masks_padding", model.masks_padding),
-            Cell::with(other.join(", "), "variants", json!(model.variants)),
+            Cell::with(masked, "masks_padding", masks),
+            Cell::with(other.join(", "), "variants", json!(variants)),
             Cell::with(parameters.to_string(), "parameters", parameters),
         ]));
     }
@@ -182,7 +207,7 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
     table.notes = vec![
         format!("weights: parameters at recipe {recipe} on {label} (--recipe, --task)."),
         "masked: padding influences nothing that is read.".to_owned(),
-        "variant: what else model.variant may be (--set); tay2021 is what the 2021 code computed."
+        "variant: what else model.variant may be (--set), * not masked; tay2021: as the 2021 code."
             .to_owned(),
         "lra list models --long NAME: the paper, the equation, the symbols, the options."
             .to_owned(),

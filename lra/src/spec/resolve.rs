@@ -3,7 +3,7 @@
 use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
 use models::options::{BlockOptions, EmbedOptions, HeadOptions};
-use models::{Classifier, Model, Parameters};
+use models::{Classifier, Model, Parameters, Variant};
 use serde_json::json;
 
 use super::{Cell, Spec, TrainOptions};
@@ -38,6 +38,8 @@ pub struct Resolved {
     pub task: &'static dyn Task,
     /// The model's entry.
     pub model: &'static Model,
+    /// Which computation of it.
+    pub variant: &'static Variant,
     /// The recipe, with where it comes from.
     pub recipe: Recipe,
     /// What the recipe was overridden with.
@@ -65,7 +67,7 @@ impl Wish<'_> {
             "embed": EmbedOptions::default(),
             "block": BlockOptions::default(),
             "head": HeadOptions::default(),
-            "model": (model.defaults)(),
+            "model": model.defaults(),
             "train": TrainOptions::default(),
         });
         for layer in recipe.layers(self.task, self.model)? {
@@ -91,10 +93,13 @@ impl Wish<'_> {
             .during(Class::Usage, "the settings do not fit together")?;
         spec.train.check()?;
         task.shape(&spec.data)?;
+        let variant = model.variant(&spec.model);
+        let variant = variant.during(Class::Usage, "the settings do not fit together")?;
         Ok(Resolved {
             spec,
             task,
             model,
+            variant,
             recipe,
             overrides: self.assignments.to_vec(),
         })

@@ -63,12 +63,16 @@ pub struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// The model's own options, typed.
+    /// The model's own options, typed; without `variant`, which has said whose `build` this is.
     ///
     /// # Errors
     /// [`crate::Error::Options`] if a key is missing, unknown or of the wrong type.
     pub fn options<T: DeserializeOwned>(&self) -> Result<T> {
-        options::from_json(self.name, self.model)
+        let mut own = self.model.clone();
+        if let Value::Object(own) = &mut own {
+            own.shift_remove("variant");
+        }
+        options::from_json(self.name, &own)
     }
 }
 

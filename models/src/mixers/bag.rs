@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::{
     Context, Encoder, Mixer, Result,
     encoder::{self, Build},
-    mixers::Model,
+    mixers::{Model, Variant},
 };
 
 /// The registry's entry.
@@ -22,11 +22,8 @@ pub const MODEL: Model = Model {
     arxiv: "",
     time: "O(1)",
     memory: "O(1)",
-    masks_padding: true,
-    variants: &["paper"],
-    defaults: || Value::Object(Map::new()),
-    build,
-    source: include_str!("bag.rs"),
+    variants: &[Variant::paper(build, include_str!("bag.rs"))],
+    options: || Value::Object(Map::new()),
 };
 
 #[derive(serde::Deserialize)]

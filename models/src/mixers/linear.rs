@@ -2,9 +2,8 @@
 //!     y_i = φ(q_i) S / (φ(q_i)·z),  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j),  φ(x) = elu(x) + 1
 //! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E), S (B, H, E, E), z (B, H, E).
 //! Time O(L·E²) per head, memory O(L·E + E²).
-//! Padded keys are left out of both sums, which the 2021 code does not do. As there, no dropout on weights (there are none),
+//! Padded keys are left out of both sums. As in the 2021 code, no dropout on weights (there are none),
 //! no scaling of queries and no biases. Not here: the causal form; the benchmark classifies whole sequences.
-//! `variant = tay2021`: the same with padding summed up like any token, as the 2021 code takes no mask here.
 
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
@@ -16,8 +15,8 @@ use crate::{
         Projections,
         kernel_attention::{self, FeatureMap},
     },
-    mixers::Model,
-    options::{Variant, to_json},
+    mixers::{Model, Variant, tay2021},
+    options::to_json,
 };
 
 /// The registry's entry.
@@ -29,25 +28,23 @@ pub const MODEL: Model = Model {
     arxiv: "2006.16236",
     time: "O(L·E²)",
     memory: "O(L·E + E²)",
-    masks_padding: true,
-    variants: &["paper", "tay2021"],
-    defaults: || to_json(&Options::default()),
-    build,
-    source: include_str!("linear.rs"),
+    variants: &[
+        Variant::paper(build, include_str!("linear.rs")),
+        tay2021::linear::VARIANT,
+    ],
+    options: || to_json(&Options::default()),
 };
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
-    variant: Variant,
-}
+pub(super) struct Options {}
 
 fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let Options { variant } = build.options()?;
-    encoder::blocks(build, |site| Ok(Box::new(Linear::new(site, variant)?)))
+    let Options {} = build.options()?;
+    encoder::blocks(build, |site| Ok(Box::new(Linear::new(site, true)?)))
 }
 
-struct Linear {
+pub(super) struct Linear {
     projections: Projections,
     masks: bool,
     heads: usize,
@@ -55,10 +52,11 @@ struct Linear {
 }
 
 impl Linear {
-    fn new(site: &Site, variant: Variant) -> Result<Self> {
+    /// `masks`: whether padding is left out.
+    pub(super) fn new(site: &Site, masks: bool) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(&site.vb, site.block)?,
-            masks: variant == Variant::Paper,
+            masks,
             heads: site.block.heads,
             width: site.block.head_dim(),
         })

@@ -2,11 +2,10 @@
 //!     y_i = Σ_r softmax_r(q_i·k'_r / √E) v'_r,  k'_r = Σ_j A_jr k_j,  v'_r = Σ_j F_jr v_j
 //! Keys and values are projected along the length, from L positions to K slots, by learned A and F (the paper's E and F, transposed).
 //! B batch, H heads, L length, E width of a head, N largest length; q, k, v (B, L, H, E), A, F (N, K), k', v' (B, K, H, E). A shorter sequence uses the first L rows.
-//! Time O(L·K·E) per head, memory O(L·K). Options: `rank` K (0: 256, or 16 for `tay2021`; at most N), `sharing`: `none` (A and F for each
+//! Time O(L·K·E) per head, memory O(L·K). Options: `rank` K (0: 256; at most N), `sharing`: `none` (A and F for each
 //! head), `headwise` (shared by the heads of a layer), `key_value` (also A = F), `layerwise` (one matrix for all layers).
 //! Padded keys and values are zeros before the sums, so padding never reaches them; the paper has no padding. Dropout on the weights of the slots.
 //! A and F start as N(0, 1/K), as in the paper's lemma; which position a row belongs to is fixed, so the order of tokens matters.
-//! `variant = tay2021`: K = 16, N(0, 1/K) replaced by Xavier-uniform, and padding is projected like any token, as the 2021 code takes no mask here.
 
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
@@ -14,12 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Context, Encoder, Mixer, Result,
-    encoder::{self, Build, Site},
+    encoder::{Build, Site, blocks},
     kernels::{self, AttentionDropout, AttentionOptions},
     layers::{Dropout, Projections, parts::by_head, products::product, softmax},
-    mixers::Model,
-    options::{Variant, to_json},
-    params::xavier_uniform,
+    mixers::{Model, Variant, tay2021},
+    options::to_json,
 };
 
 /// The registry's entry.
@@ -31,11 +29,11 @@ pub const MODEL: Model = Model {
     arxiv: "2006.04768",
     time: "O(L·K·E)",
     memory: "O(L·K)",
-    masks_padding: true,
-    variants: &["paper", "tay2021"],
-    defaults: || to_json(&Options::default()),
-    build,
-    source: include_str!("linformer.rs"),
+    variants: &[
+        Variant::paper(build, include_str!("linformer.rs")),
+        tay2021::linformer::VARIANT,
+    ],
+    options: || to_json(&Options::default()),
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +48,6 @@ enum Sharing {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    variant: Variant,
     rank: usize,
     sharing: Sharing,
 }
@@ -58,7 +55,6 @@ struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            variant: Variant::Paper,
             rank: 0,
             sharing: Sharing::KeyValue,
         }
@@ -66,14 +62,37 @@ impl Default for Options {
 }
 
 fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let form = Form {
+        rank: 256,
+        init: |_, rank| Init::Randn {
+            mean: 0.0,
+            stdev: (rank as f64).powf(-0.5),
+        },
+        masks: true,
+    };
+    encoder(build, form)
+}
+
+/// What variants differ in.
+pub(super) struct Form {
+    /// K where none is set.
+    pub(super) rank: usize,
+    /// Of A and F, from N and K.
+    pub(super) init: fn(usize, usize) -> Init,
+    /// Whether padding is left out.
+    pub(super) masks: bool,
+}
+
+/// The encoder of the variant that `form` says.
+pub(super) fn encoder(build: &Build, form: Form) -> Result<Box<dyn Encoder>> {
     let options: Options = build.options()?;
-    encoder::blocks(build, |site| {
+    blocks(build, |site| {
         let length = match options.sharing {
             // One path, so that every layer is handed the same parameter.
             Sharing::Layerwise => build.vb.pp("length"),
             _ => site.vb.pp("length"),
         };
-        Ok(Box::new(Linformer::new(site, &length, &options)?))
+        Ok(Box::new(Linformer::new(site, &length, &options, &form)?))
     })
 }
 
@@ -90,21 +109,14 @@ struct Linformer {
 }
 
 impl Linformer {
-    fn new(site: &Site, vb: &VarBuilder, options: &Options) -> Result<Self> {
+    fn new(site: &Site, vb: &VarBuilder, options: &Options, form: &Form) -> Result<Self> {
         let heads = site.block.heads;
-        let rank = match (options.rank, options.variant) {
-            (0, Variant::Paper) => 256,
-            (0, Variant::Tay2021) => 16,
-            (rank, _) => rank,
+        let rank = match options.rank {
+            0 => form.rank,
+            rank => rank,
         }
         .min(site.max_length);
-        let init = match options.variant {
-            Variant::Paper => Init::Randn {
-                mean: 0.0,
-                stdev: (rank as f64).powf(-0.5),
-            },
-            Variant::Tay2021 => xavier_uniform(site.max_length, rank),
-        };
+        let init = (form.init)(site.max_length, rank);
         let copies = match options.sharing {
             Sharing::None => heads,
             _ => 1,
@@ -120,7 +132,7 @@ impl Linformer {
             key,
             value,
             dropout: Dropout::new(&site.vb.pp("drop"), site.block.attention_dropout),
-            masks: options.variant == Variant::Paper,
+            masks: form.masks,
             heads,
             dim: site.block.qkv_dim,
             rank,

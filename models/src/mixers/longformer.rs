@@ -6,7 +6,6 @@
 //! Options: `window` w, even; `dilation` d of every head and layer (the paper dilates some heads of upper layers); `global` g, the first g positions: the CLS
 //! token where there is one, else the first token. Without global positions their projections do not exist. Not as in the paper: no biases, as in the rest of the benchmark.
 //! Pooled by the CLS token, the last layer is read at a global position alone: its q, k and v influence nothing, and their projections in that layer stay as they were drawn.
-//! `variant = tay2021`: keys i - w / 2 + 1 to i + w / 2, no global positions, no dilation. The 2021 code masks L x L weights, and computes a second such product that it throws away.
 
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
@@ -21,8 +20,8 @@ use crate::{
         fold::{fold, fold_mask, unfold},
         parts::{self, by_head, key_bias, merge},
     },
-    mixers::Model,
-    options::{Variant, to_json},
+    mixers::{Model, Variant, tay2021},
+    options::to_json,
     params::xavier_uniform,
 };
 
@@ -35,27 +34,24 @@ pub const MODEL: Model = Model {
     arxiv: "2004.05150",
     time: "O(L·w·E)",
     memory: "O(L·w)",
-    masks_padding: true,
-    variants: &["paper", "tay2021"],
-    defaults: || to_json(&Options::default()),
-    build,
-    source: include_str!("longformer.rs"),
+    variants: &[
+        Variant::paper(build, include_str!("longformer.rs")),
+        tay2021::longformer::VARIANT,
+    ],
+    options: || to_json(&Options::default()),
 };
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
-    variant: Variant,
-    window: usize,
-    dilation: usize,
-    /// Of `paper` only.
+pub(super) struct Options {
+    pub(super) window: usize,
+    pub(super) dilation: usize,
     global: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            variant: Variant::Paper,
             window: 512,
             dilation: 1,
             global: 1,
@@ -63,28 +59,36 @@ impl Default for Options {
     }
 }
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
-    require(
-        options.window >= 2 && options.window.is_multiple_of(2),
-        "model.window",
-        options.window,
-        "an even number, at least 2",
-    )?;
-    let most = match options.variant {
-        Variant::Paper => usize::MAX,
-        Variant::Tay2021 => 1,
-    };
-    require(
-        (1..=most).contains(&options.dilation),
-        "model.dilation",
-        options.dilation,
-        "at least 1, and 1 with model.variant = tay2021",
-    )?;
-    encoder::blocks(build, |site| Ok(Box::new(Longformer::new(site, &options)?)))
+impl Options {
+    pub(super) fn check(&self) -> Result<()> {
+        require(
+            self.window >= 2 && self.window.is_multiple_of(2),
+            "model.window",
+            self.window,
+            "an even number, at least 2",
+        )?;
+        require(
+            self.dilation >= 1,
+            "model.dilation",
+            self.dilation,
+            "at least 1",
+        )
+    }
 }
 
-struct Longformer {
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let options: Options = build.options()?;
+    options.check()?;
+    let pattern = Pattern {
+        before: options.window / 2,
+        after: options.window / 2,
+        dilation: options.dilation,
+        global: options.global,
+    };
+    encoder::blocks(build, |site| Ok(Box::new(Longformer::new(site, pattern)?)))
+}
+
+pub(super) struct Longformer {
     projections: Projections,
     global: Option<Global>,
     near: Dropout,
@@ -96,30 +100,15 @@ struct Longformer {
 
 /// The window, and how many first positions are global.
 #[derive(Clone, Copy)]
-struct Pattern {
-    before: usize,
-    after: usize,
-    dilation: usize,
-    global: usize,
+pub(super) struct Pattern {
+    pub(super) before: usize,
+    pub(super) after: usize,
+    pub(super) dilation: usize,
+    pub(super) global: usize,
 }
 
 impl Longformer {
-    fn new(site: &Site, options: &Options) -> Result<Self> {
-        let half = options.window / 2;
-        let pattern = match options.variant {
-            Variant::Paper => Pattern {
-                before: half,
-                after: half,
-                dilation: options.dilation,
-                global: options.global,
-            },
-            Variant::Tay2021 => Pattern {
-                before: half - 1,
-                after: half,
-                dilation: 1,
-                global: 0,
-            },
-        };
+    pub(super) fn new(site: &Site, pattern: Pattern) -> Result<Self> {
         let dropout =
             |name: &str| Dropout::new(&site.vb.pp("drop").pp(name), site.block.attention_dropout);
         Ok(Self {

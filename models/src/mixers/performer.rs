@@ -3,11 +3,9 @@
 //! FAVOR+: w_r are M Gaussian directions, orthogonal in blocks of E, so that φ(q)·φ(k) / M is exp(q·k / √E) in the mean: softmax attention
 //! without its L x L weights. B batch, H heads, L length, E width of a head, M features; q, k, v (B, L, H, E), φ (B, L, H, M), S (B, H, M, E).
 //! Time O(L·M·E) per head, memory O(L·M + M·E). Options: `features` M (0: E·ln E, rounded up to a multiple of 8), `redraw` steps after which
-//! w is drawn anew (0: never), `epsilon` added to each feature, `kernel`: `favor`, `relu` for φ(x) = max(x, 0) + 0.001 without w, or `auto`: `favor`, and `relu` for `tay2021`.
-//! Nothing is added to the denominator φ(q_i)·z. As in the authors' code exp is shifted by the largest w·x' (of the row for queries, of the sequence for keys), which cancels but for epsilon.
-//! Padded keys are left out of both sums and of the shift, which the 2021 code does not do. w depends on seed, layer and step, not on the batch; heads share it.
-//! `variant = tay2021`: the ReLU kernel, which is what the 2021 code ran under the name of FAVOR+ on all tasks but ListOps (there: `kernel=favor`, `features=2`; what it
-//! then added to denominators below 1e-6 is left out), on the raw vectors, and padding summed up like any token.
+//! w is drawn anew (0: never), `epsilon` added to each feature, `kernel`: `favor`, `relu` for φ(x) = max(x, 0) + 0.001 without w, or `auto`: `favor`.
+//! Nothing is added to the denominator φ(q_i)·z. As in the authors' code exp is shifted by the largest w·x' (of the row for queries, of the sequence's real keys for keys), which cancels but for epsilon.
+//! Padded keys are left out of both sums and of the shift. w depends on seed, layer and step, not on the batch; heads share it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -23,8 +21,8 @@ use crate::{
         Projections,
         kernel_attention::{self, FeatureMap, LEAST},
     },
-    mixers::Model,
-    options::{Variant, to_json},
+    mixers::{Model, Variant, tay2021},
+    options::to_json,
 };
 
 /// The registry's entry.
@@ -36,16 +34,16 @@ pub const MODEL: Model = Model {
     arxiv: "2009.14794",
     time: "O(L·M·E)",
     memory: "O(L·M + M·E)",
-    masks_padding: true,
-    variants: &["paper", "tay2021"],
-    defaults: || to_json(&Options::default()),
-    build,
-    source: include_str!("performer.rs"),
+    variants: &[
+        Variant::paper(build, include_str!("performer.rs")),
+        tay2021::performer::VARIANT,
+    ],
+    options: || to_json(&Options::default()),
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kernel {
+pub(super) enum Kernel {
     /// That of the variant.
     Auto,
     /// Positive orthogonal random features of the softmax kernel.
@@ -56,12 +54,11 @@ enum Kernel {
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
-    features: usize,
-    kernel: Kernel,
-    redraw: u64,
-    epsilon: f64,
-    variant: Variant,
+pub(super) struct Options {
+    pub(super) features: usize,
+    pub(super) kernel: Kernel,
+    pub(super) redraw: u64,
+    pub(super) epsilon: f64,
 }
 
 impl Default for Options {
@@ -71,19 +68,24 @@ impl Default for Options {
             kernel: Kernel::Auto,
             redraw: 0,
             epsilon: 1e-6,
-            variant: Variant::Paper,
         }
+    }
+}
+
+impl Options {
+    pub(super) fn check(&self) -> Result<()> {
+        require(
+            (0.0..1.0).contains(&self.epsilon),
+            "model.epsilon",
+            self.epsilon,
+            "at least 0 and less than 1",
+        )
     }
 }
 
 fn build(build: &Build) -> Result<Box<dyn Encoder>> {
     let options: Options = build.options()?;
-    require(
-        (0.0..1.0).contains(&options.epsilon),
-        "model.epsilon",
-        options.epsilon,
-        "at least 0 and less than 1",
-    )?;
+    options.check()?;
     encoder::blocks(build, |site| Ok(Box::new(Performer::new(site, &options)?)))
 }
 
@@ -92,7 +94,6 @@ struct Performer {
     heads: usize,
     width: usize,
     features: Features,
-    masks: bool,
 }
 
 enum Features {
@@ -103,56 +104,46 @@ enum Features {
 impl Performer {
     fn new(site: &Site, options: &Options) -> Result<Self> {
         let width = site.block.head_dim();
-        let features = match (options.kernel, options.variant) {
-            (Kernel::Favor, _) | (Kernel::Auto, Variant::Paper) => Features::Favor(Favor {
-                count: match options.features {
+        let features = match options.kernel {
+            Kernel::Favor | Kernel::Auto => {
+                let count = match options.features {
                     0 => default_count(width),
                     count => count,
-                },
-                width,
-                redraw: options.redraw,
-                epsilon: options.epsilon,
-                directions: StreamKey::new(&site.vb.pp("directions").prefix()),
-                norms: StreamKey::new(&site.vb.pp("norms").prefix()),
-                drawn: Mutex::new(None),
-            }),
-            (Kernel::Relu, _) | (Kernel::Auto, Variant::Tay2021) => Features::Relu,
+                };
+                Features::Favor(Favor::new(site, count, options.redraw, options.epsilon))
+            }
+            Kernel::Relu => Features::Relu,
         };
         Ok(Self {
             projections: Projections::new(&site.vb, site.block)?,
             heads: site.block.heads,
             width,
             features,
-            masks: options.variant == Variant::Paper,
         })
     }
 }
 
 impl Mixer for Performer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let mask = context.mask().filter(|_| self.masks);
         let map = match &self.features {
             Features::Favor(favor) => {
-                let w = match context.given("directions") {
-                    Some(w) => w.clone(),
-                    None => favor.matrix(&context.draws, x.dtype(), x.device())?,
-                };
-                favor_map(&w, favor.epsilon as f32)?
+                favor_map(&favor.directions(context, x)?, favor.epsilon as f32)?
             }
             Features::Relu => RELU,
         };
+        let mask = context.mask();
         let y = self.projections.attend_by_features(x, map, LEAST, mask)?;
         self.projections.merge(&y)
     }
 
     fn flops(&self, length: usize) -> u64 {
         let (count, map) = match &self.features {
-            Features::Favor(favor) => (favor.count, 2 * favor.count * self.width),
+            Features::Favor(favor) => (favor.count, favor.flops(length)),
             Features::Relu => (self.width, 0),
         };
         self.projections.flops(length)
             + kernel_attention::flops(length, self.heads, count, self.width)
-            + 2 * (length * self.heads * map) as u64
+            + map * self.heads as u64
     }
 }
 
@@ -175,11 +166,12 @@ fn favor_map(w: &Tensor, epsilon: f32) -> Result<FeatureMap> {
 const RELU: FeatureMap = FeatureMap::Relu { floor: 1e-3 };
 
 /// The random directions of one layer.
-struct Favor {
-    count: usize,
+pub(super) struct Favor {
+    /// M.
+    pub(super) count: usize,
     width: usize,
     redraw: u64,
-    epsilon: f64,
+    pub(super) epsilon: f64,
     directions: StreamKey,
     norms: StreamKey,
     /// The matrix in use and the draws that it belongs to.
@@ -187,6 +179,31 @@ struct Favor {
 }
 
 impl Favor {
+    pub(super) fn new(site: &Site, count: usize, redraw: u64, epsilon: f64) -> Self {
+        Self {
+            count,
+            width: site.block.head_dim(),
+            redraw,
+            epsilon,
+            directions: StreamKey::new(&site.vb.pp("directions").prefix()),
+            norms: StreamKey::new(&site.vb.pp("norms").prefix()),
+            drawn: Mutex::new(None),
+        }
+    }
+
+    /// w (M, E) of this pass, of the type of `x` and where it is.
+    pub(super) fn directions(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
+        match context.given("directions") {
+            Some(w) => Ok(w.clone()),
+            None => self.matrix(&context.draws, x.dtype(), x.device()),
+        }
+    }
+
+    /// Operations of projecting the queries and keys of one head.
+    pub(super) fn flops(&self, length: usize) -> u64 {
+        4 * (length * self.count * self.width) as u64
+    }
+
     /// w (M, E): orthogonal directions in blocks of E, with the lengths of independent Gaussian vectors.
     fn matrix(&self, draws: &Draws, dtype: DType, device: &Device) -> Result<Tensor> {
         let step = match self.redraw {

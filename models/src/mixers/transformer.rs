@@ -14,8 +14,8 @@ use crate::{
     encoder::{self, Build, Site},
     kernels::{self, AttentionDropout},
     layers::{Dropout, Projections, products::product, softmax},
-    mixers::Model,
-    options::{Variant, to_json},
+    mixers::{Model, Variant},
+    options::to_json,
 };
 
 /// The registry's entry.
@@ -27,12 +27,18 @@ pub const MODEL: Model = Model {
     arxiv: "1706.03762",
     time: "O(L²·E)",
     memory: "O(L·E)",
-    masks_padding: true,
-    variants: &["paper", "tay2021"],
-    defaults: || to_json(&Options::default()),
-    build,
-    source: include_str!("transformer.rs"),
+    // Both compute the same wherever anybody reads it.
+    variants: &[
+        PAPER,
+        Variant {
+            name: "tay2021",
+            ..PAPER
+        },
+    ],
+    options: || to_json(&Options::default()),
 };
+
+const PAPER: Variant = Variant::paper(build, include_str!("transformer.rs"));
 
 /// How the weights are computed.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,13 +54,11 @@ enum Attention {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    variant: Variant,
     attention: Attention,
 }
 
 fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    // Both variants compute the same wherever anybody reads it.
-    let Options { attention, .. } = build.options()?;
+    let Options { attention } = build.options()?;
     encoder::blocks(build, |site| {
         Ok(Box::new(Transformer::new(site, attention)?))
     })

@@ -185,9 +185,9 @@ impl Case {
             ..BlockOptions::default()
         };
         let parameters = Parameters::new(0, &Device::Cpu, DType::F32);
-        let mut options = (self.model.defaults)();
+        let mut options = self.model.defaults();
         overlay(&mut options, &json(&self.metadata, "options")?);
-        let encoder = (self.model.build)(&Build {
+        let encoder = self.model.build(&Build {
             vb: parameters.builder(),
             block: &block,
             model: &options,

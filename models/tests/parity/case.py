@@ -4,13 +4,13 @@ Everything is computed in float64 on inputs that float32 can hold, so that what 
 """
 
 import json
-import pathlib
 
 import torch
 from safetensors.torch import save as serialize
 
+import file
+
 torch.set_default_dtype(torch.float64)
-FOLDER = pathlib.Path(__file__).parent
 
 
 def normal(seed, *shape, scale=1.0):
@@ -56,17 +56,7 @@ def write(name, *, mixer, heads, source, params, x, forward, options=None, mask=
 def save(name, tensors, **metadata):
     tensors = {key: narrow(value.detach()).contiguous() for key, value in tensors.items()}
     assert all(torch.isfinite(value).all() for value in tensors.values() if value.is_floating_point()), name
-    path = FOLDER / f"{name}.safetensors"
-    path.write_bytes(ordered(serialize(tensors, {key: str(value) for key, value in metadata.items()})))
-    print(f"{path.name}: {path.stat().st_size} bytes")
-
-
-def ordered(case):
-    """The same file with its header's keys in order: equal cases are equal bytes."""
-    end = 8 + int.from_bytes(case[:8], "little")
-    header = json.dumps(json.loads(case[8:end]), sort_keys=True, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + case[end:]
+    file.write(name, serialize, tensors, metadata)
 
 
 def narrow(tensor):

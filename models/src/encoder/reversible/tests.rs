@@ -66,12 +66,12 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
     let build = Build {
         vb: parameters.builder(),
         block: &block,
-        model: &(model.defaults)(),
+        model: &model.defaults(),
         max_length: LENGTH,
         cls: false,
         name: model.name,
     };
-    let encoder: Arc<dyn Encoder> = (model.build)(&build).unwrap().into();
+    let encoder: Arc<dyn Encoder> = model.build(&build).unwrap().into();
     let blocks = stack(&build, |site| {
         Ok(Box::new(Borrowed {
             encoder: encoder.clone(),
@@ -132,15 +132,16 @@ fn evaluation_keeps_no_history() {
     };
     let encoder = |parameters: &Parameters| {
         let model = mixers::find("linear").unwrap();
-        (model.build)(&Build {
-            vb: parameters.builder(),
-            block: &block,
-            model: &(model.defaults)(),
-            max_length: 5,
-            cls: false,
-            name: model.name,
-        })
-        .unwrap()
+        model
+            .build(&Build {
+                vb: parameters.builder(),
+                block: &block,
+                model: &model.defaults(),
+                max_length: 5,
+                cls: false,
+                name: model.name,
+            })
+            .unwrap()
     };
     let x = normal("x", &[1, 5, 64]);
     let context = Context::new(false, Draws::new(1, 0, 0));

@@ -5,8 +5,6 @@
 //! The paper's ITC form: global tokens are tokens of the sequence; none are added (ETC). Options: `block` S, `random` r. Padded keys get weight zero. Dropout on the weights.
 //! Random blocks depend on seed and layer only. Blocks are counted on the longest length, as if every sequence were padded to it: how far a batch is padded then
 //! changes nothing, but a short sequence has no last block and fewer random ones; so it was in 2021. Position 0 (the CLS token where there is one) is in the first block.
-//! `variant = tay2021`: random blocks from the first 1,024 positions only (ours, not NumPy's draws), zeros up to a multiple of S (a whole block if there is no rest)
-//! that count as real keys, no dropout on the weights. Exactly as then only if batches are padded to the longest length.
 
 use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
@@ -14,15 +12,15 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Context, Draws, Encoder, Mask, Mixer, Result,
     draws::StreamKey,
-    encoder::{self, Build, Site},
+    encoder::{Build, Site, blocks},
     error::require,
     kernels::{self, Plans},
     layers::{
         BlockLists, Dropout, Projections, WeightDropout, block_attention,
         parts::{self, by_head, key_bias, merge},
     },
-    mixers::Model,
-    options::{Variant, to_json},
+    mixers::{Model, Variant, tay2021},
+    options::to_json,
 };
 
 /// The registry's entry.
@@ -34,11 +32,11 @@ pub const MODEL: Model = Model {
     arxiv: "2007.14062",
     time: "O(L·S·E)",
     memory: "O(L·S)",
-    masks_padding: true,
-    variants: &["paper", "tay2021"],
-    defaults: || to_json(&Options::default()),
-    build,
-    source: include_str!("mod.rs"),
+    variants: &[
+        Variant::paper(build, include_str!("mod.rs")),
+        tay2021::bigbird::VARIANT,
+    ],
+    options: || to_json(&Options::default()),
 };
 
 /// Positions from which the 2021 code draws random blocks.
@@ -46,8 +44,7 @@ const POOL_2021: usize = 1024;
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
-    variant: Variant,
+pub(super) struct Options {
     block: usize,
     random: usize,
 }
@@ -55,7 +52,6 @@ struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            variant: Variant::Paper,
             block: 64,
             random: 3,
         }
@@ -63,6 +59,11 @@ impl Default for Options {
 }
 
 fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    encoder(build, false)
+}
+
+/// The encoder of the paper's form, or of `tay2021`.
+pub(super) fn encoder(build: &Build, tay2021: bool) -> Result<Box<dyn Encoder>> {
     let options: Options = build.options()?;
     require(
         options.block >= 1,
@@ -70,7 +71,9 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
         options.block,
         "at least 1",
     )?;
-    encoder::blocks(build, |site| Ok(Box::new(BigBird::new(site, &options)?)))
+    blocks(build, |site| {
+        Ok(Box::new(BigBird::new(site, &options, tay2021)?))
+    })
 }
 
 struct BigBird {
@@ -87,12 +90,11 @@ struct BigBird {
 }
 
 impl BigBird {
-    fn new(site: &Site, options: &Options) -> Result<Self> {
-        let tay2021 = options.variant == Variant::Tay2021;
+    fn new(site: &Site, options: &Options, tay2021: bool) -> Result<Self> {
         let (size, max_length) = (options.block, site.max_length);
-        let rate = match options.variant {
-            Variant::Paper => site.block.attention_dropout,
-            Variant::Tay2021 => 0.0,
+        let rate = match tay2021 {
+            true => 0.0,
+            false => site.block.attention_dropout,
         };
         let dropout = |name: &str| Dropout::new(&site.vb.pp("drop").pp(name), rate);
         Ok(Self {
@@ -102,9 +104,9 @@ impl BigBird {
             pattern: Pattern {
                 size,
                 // 2021: a whole block more where nothing is left to fill.
-                blocks: match options.variant {
-                    Variant::Paper => max_length.div_ceil(size),
-                    Variant::Tay2021 => max_length / size + 1,
+                blocks: match tay2021 {
+                    true => max_length / size + 1,
+                    false => max_length.div_ceil(size),
                 },
                 random: options.random,
                 tay2021,

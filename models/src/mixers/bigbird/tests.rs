@@ -143,7 +143,6 @@ fn the_2021_variant_draws_from_the_2021_pools() {
 #[test]
 fn the_2021_variant_has_zeros_at_the_end_as_keys() {
     let options = Options {
-        variant: Variant::Tay2021,
         block: 2,
         random: 1,
     };
@@ -156,7 +155,7 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
         cls: false,
         layer: 0,
     };
-    let bigbird = BigBird::new(&site, &options).unwrap();
+    let bigbird = BigBird::new(&site, &options, true).unwrap();
     assert_eq!(bigbird.pattern.blocks, 6);
     let drawn = rows(&bigbird.pattern, 2, 1);
     let x = |name: &str| crate::layers::testing::normal(name, &[1, 2, 9, 3]);

@@ -4,14 +4,13 @@
 //! once positions are sorted by bucket and cut into chunks. A position sees itself only if it sees nothing else. Chunk 0 of a round looks back to the last chunk of the round before.
 //! B batch, H heads, L length, S chunk, E width of a head, T rounds, N largest length, n = N / S rounded up to even: buckets (1 if N <= S); q, v (B, L, H, E), R_r (E, n / 2). Queries are the keys.
 //! Time O(T·L·S·E) per head and O(T·L·n·E) for hashing, memory O(T·L·S). Options: `chunk` S, `rounds` T, `across_buckets`: chunks attend regardless of buckets.
+//! With n = N / S a chunk holds as many positions as a bucket does in the mean, as in the reformer-pytorch package; in the paper and in trax chunks are twice as long as buckets (n = 2 N / S).
 //! R is drawn per seed, step and layer and shared by heads and examples. Pairs that meet in more than one round count once in each, as in trax by default.
 //! Padding is sorted behind everything else, and hidden: it takes no place in the chunks of real tokens. Dropout on the weights.
 //! The paper's reversible blocks are an option of every model, `block.residual = reversible`: memory then does not grow with the number of layers. The paper joins the two streams
 //! at the end side by side, here they are averaged. Recomputed vectors differ by rounding, so one that lies between two buckets may fall into the other. Not here: the causal form.
-//! `variant = tay2021`: ten chunks, one constant rotation, neither masks nor scaling as in the paper, and outputs in a wrong layout; see `tay2021.rs`.
 
 mod sort;
-mod tay2021;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -31,8 +30,8 @@ use crate::{
         Dropout, Linear, WeightDropout,
         parts::{self, by_head},
     },
-    mixers::Model,
-    options::{BlockOptions, Variant, to_json},
+    mixers::{Model, Variant, tay2021},
+    options::{BlockOptions, to_json},
     params::xavier_uniform,
 };
 
@@ -45,17 +44,16 @@ pub const MODEL: Model = Model {
     arxiv: "2001.04451",
     time: "O(T·L·(S + L/S)·E)",
     memory: "O(T·L·S)",
-    masks_padding: true,
-    variants: &["paper", "tay2021"],
-    defaults: || to_json(&Options::default()),
-    build,
-    source: include_str!("mod.rs"),
+    variants: &[
+        Variant::paper(build, include_str!("mod.rs")),
+        tay2021::reformer::VARIANT,
+    ],
+    options: || to_json(&Options::default()),
 };
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
-    variant: Variant,
+pub(super) struct Options {
     chunk: usize,
     rounds: usize,
     across_buckets: bool,
@@ -64,7 +62,6 @@ struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            variant: Variant::Paper,
             chunk: 32,
             rounds: 2,
             across_buckets: false,
@@ -72,20 +69,19 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    pub(super) fn check(&self) -> Result<()> {
+        for (key, value) in [("model.chunk", self.chunk), ("model.rounds", self.rounds)] {
+            require(value >= 1, key, value, "at least 1")?;
+        }
+        Ok(())
+    }
+}
+
 fn build(build: &Build) -> Result<Box<dyn Encoder>> {
     let options: Options = build.options()?;
-    for (key, value) in [
-        ("model.chunk", options.chunk),
-        ("model.rounds", options.rounds),
-    ] {
-        require(value >= 1, key, value, "at least 1")?;
-    }
-    encoder::blocks(build, |site| {
-        Ok(match options.variant {
-            Variant::Paper => Box::new(Reformer::new(site, &options)?),
-            Variant::Tay2021 => Box::new(tay2021::Chunks::new(site)?),
-        })
-    })
+    options.check()?;
+    encoder::blocks(build, |site| Ok(Box::new(Reformer::new(site, &options)?)))
 }
 
 struct Reformer {
@@ -113,7 +109,7 @@ impl Reformer {
                 buckets: buckets(site.max_length, options.chunk),
                 width: block.head_dim(),
                 key: StreamKey::new(&site.vb.pp("rotations").prefix()),
-                drawn: Mutex::new(None),
+                drawn: Mutex::default(),
             },
             chunk: options.chunk,
             across_buckets: options.across_buckets,
@@ -130,7 +126,7 @@ impl Reformer {
 }
 
 /// The projections that there are: `query`, which is also the key, and `value`.
-fn inward(vb: &VarBuilder, block: &BlockOptions, width: usize) -> Result<[Linear; 2]> {
+pub(super) fn inward(vb: &VarBuilder, block: &BlockOptions, width: usize) -> Result<[Linear; 2]> {
     let init = xavier_uniform(block.dim, width);
     let linear = |name| Linear::new(&vb.pp(name), block.dim, width, init, None);
     Ok([linear("query")?, linear("value")?])
@@ -185,18 +181,18 @@ impl Mixer for Reformer {
 }
 
 /// Locality-sensitive hashing by random rotations (Andoni et al., 2015, arXiv:1509.02897).
-struct Hash {
-    rounds: usize,
-    buckets: usize,
-    width: usize,
-    key: StreamKey,
+pub(super) struct Hash {
+    pub(super) rounds: usize,
+    pub(super) buckets: usize,
+    pub(super) width: usize,
+    pub(super) key: StreamKey,
     /// The rotations in use and the draws that they belong to.
-    drawn: Mutex<Option<(Draws, Tensor)>>,
+    pub(super) drawn: Mutex<Option<(Draws, Tensor)>>,
 }
 
 impl Hash {
     /// R (E, T, n / 2), standard normal.
-    fn rotations(&self, draws: &Draws, like: &Tensor) -> Result<Tensor> {
+    pub(super) fn rotations(&self, draws: &Draws, like: &Tensor) -> Result<Tensor> {
         let place = Draws::new(draws.seed(), draws.step(), 0);
         let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, rotations)) = drawn.as_ref()
@@ -215,7 +211,7 @@ impl Hash {
     }
 
     /// The bucket of every vector of `x` (B, H, L, E) in every round, (B, H, T, L) flattened.
-    fn buckets(&self, x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
+    pub(super) fn buckets(&self, x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
         let (batch, heads, length, width) = x.dims4()?;
         let rounds = self.rounds;
         if self.buckets == 1 {

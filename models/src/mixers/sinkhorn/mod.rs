@@ -3,15 +3,13 @@
 //!     k̃_us = Σ_w P_uw k_ws,  ṽ_us = Σ_w P_uw v_ws,  P = Sinkhorn((relu([Σ_s q_us ; Σ_s k_us] W) + g) / τ)
 //! Sinkhorn(R): exp(R) with rows and columns divided by their sums in turn, `iterations` times, in the log domain: nearly a permutation of the n blocks.
 //! B batch, H heads, L length, S block, n = ⌈L / S⌉ blocks, E width of a head; q, k, v (B, L, H, E), W (H, 2E, n of the largest length), P (B, H, n, n).
-//! Time O(L·S·E + (L/S)²·S·E) per head, memory O(L·S + (L/S)²). Options: `block` S (0: √N rounded up to a power of two, N the largest length, or 50 for `tay2021`), `iterations`, `temperature` τ, `noise` (Gumbel g, in
+//! Time O(L·S·E + (L/S)²·S·E) per head, memory O(L·S + (L/S)²). Options: `block` S (0: √N rounded up to a power of two, N the largest length), `iterations`, `temperature` τ, `noise` (Gumbel g, in
 //! training only), `sortcut` c: 0, or every block sees the first c sorted blocks and its own, for O(L·c·S).
 //! Padded keys are left out of sums, blocks and sorting: a block without a real token is not sorted, and a sorted key counts as much as the share of real keys in it.
 //! Departures: the sorting network is the one-layer one of the sinkhorn-transformer package, for each head; SortCut keeps a block's own keys, as there. Encoder only.
 //! Up to S tokens there is one block and this is softmax attention; W then has no effect.
-//! `variant = tay2021`: no sorting and no local blocks; see `tay2021.rs`. A plain softmax stands where Sinkhorn was meant, W has no effect in it and is not created.
 
 mod fused;
-mod tay2021;
 
 use candle_core::{Device, Tensor};
 use candle_nn::Init;
@@ -31,8 +29,8 @@ use crate::{
         products::product,
     },
     mixer::PADDED,
-    mixers::Model,
-    options::{Variant, to_json},
+    mixers::{Model, Variant, tay2021},
+    options::to_json,
 };
 
 /// The registry's entry.
@@ -44,18 +42,17 @@ pub const MODEL: Model = Model {
     arxiv: "2002.11296",
     time: "O(L·S·E + L²·E/S)",
     memory: "O(L·S + L²/S²)",
-    masks_padding: true,
-    variants: &["paper", "tay2021"],
-    defaults: || to_json(&Options::default()),
-    build,
-    source: include_str!("mod.rs"),
+    variants: &[
+        Variant::paper(build, include_str!("mod.rs")),
+        tay2021::sinkhorn::VARIANT,
+    ],
+    options: || to_json(&Options::default()),
 };
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
-    variant: Variant,
-    block: usize,
+pub(super) struct Options {
+    pub(super) block: usize,
     iterations: usize,
     temperature: f64,
     noise: bool,
@@ -65,7 +62,6 @@ struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            variant: Variant::Paper,
             block: 0,
             iterations: 7,
             temperature: 0.75,
@@ -75,27 +71,28 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    pub(super) fn check(&self) -> Result<()> {
+        let (iterations, temperature) = (self.iterations, self.temperature);
+        require(
+            iterations >= 1,
+            "model.iterations",
+            iterations,
+            "at least 1",
+        )?;
+        require(
+            temperature > 0.0 && temperature.is_finite(),
+            "model.temperature",
+            temperature,
+            "more than 0",
+        )
+    }
+}
+
 fn build(build: &Build) -> Result<Box<dyn Encoder>> {
     let options: Options = build.options()?;
-    let (iterations, temperature) = (options.iterations, options.temperature);
-    require(
-        iterations >= 1,
-        "model.iterations",
-        iterations,
-        "at least 1",
-    )?;
-    require(
-        temperature > 0.0 && temperature.is_finite(),
-        "model.temperature",
-        temperature,
-        "more than 0",
-    )?;
-    encoder::blocks(build, |site| {
-        Ok(match options.variant {
-            Variant::Paper => Box::new(Sinkhorn::new(site, &options)?),
-            Variant::Tay2021 => Box::new(tay2021::Strided::new(site, options.block)?),
-        })
-    })
+    options.check()?;
+    encoder::blocks(build, |site| Ok(Box::new(Sinkhorn::new(site, &options)?)))
 }
 
 /// Shares of real keys below this count as none.

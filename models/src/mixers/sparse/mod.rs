@@ -5,10 +5,8 @@
 //! O(L·√L·E) with l = √L. Options: `pattern`, `block` l (0: √(longest length), rounded up to a multiple of 8), `summary` c (0: 8),
 //! `heads`: `merged`, every head sees both sets in one softmax, or `split`, the first half sees the first set and the others the second.
 //! Padded keys get weight zero. Dropout on the weights. Not as in the paper: all heads share one c; no recomputation, no causal form.
-//! `variant = tay2021`: l 50, c 10, `fixed`, merged, causal, the first of each block is a summary too, and position 0 sees and is seen by all if it is a CLS token
-//! or `first` is set (as for the 2021 dual encoder). The 2021 code masks L x L weights; the blocks computed here give the same numbers.
 
-mod pattern;
+pub(super) mod pattern;
 
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
@@ -23,8 +21,8 @@ use crate::{
         Dropout, Projections, WeightDropout,
         parts::{self, by_head, key_bias, merge},
     },
-    mixers::Model,
-    options::{Variant, to_json},
+    mixers::{Model, Variant, tay2021},
+    options::to_json,
 };
 
 /// The registry's entry.
@@ -36,16 +34,16 @@ pub const MODEL: Model = Model {
     arxiv: "1904.10509",
     time: "O(L·√L·E)",
     memory: "O(L·√L)",
-    masks_padding: true,
-    variants: &["paper", "tay2021"],
-    defaults: || to_json(&Options::default()),
-    build,
-    source: include_str!("mod.rs"),
+    variants: &[
+        Variant::paper(build, include_str!("mod.rs")),
+        tay2021::sparse::VARIANT,
+    ],
+    options: || to_json(&Options::default()),
 };
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+pub(super) enum Kind {
     #[default]
     Fixed,
     Strided,
@@ -53,7 +51,7 @@ enum Kind {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Heads {
+pub(super) enum Heads {
     #[default]
     Merged,
     Split,
@@ -61,32 +59,19 @@ enum Heads {
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
-    variant: Variant,
-    pattern: Kind,
-    heads: Heads,
+pub(super) struct Options {
+    pub(super) pattern: Kind,
+    pub(super) heads: Heads,
     block: usize,
     summary: usize,
-    first: bool,
+    /// Of `tay2021` only.
+    pub(super) first: bool,
 }
 
 fn build(build: &Build) -> Result<Box<dyn Encoder>> {
     let options: Options = build.options()?;
-    let paper = options.variant == Variant::Paper;
     require(
-        paper || options.pattern == Kind::Fixed,
-        "model.pattern",
-        "strided",
-        "fixed with model.variant = tay2021",
-    )?;
-    require(
-        paper || options.heads == Heads::Merged,
-        "model.heads",
-        "split",
-        "merged with model.variant = tay2021",
-    )?;
-    require(
-        !paper || !options.first,
+        !options.first,
         "model.first",
         "true",
         "false unless model.variant = tay2021",
@@ -97,37 +82,35 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
         "split",
         "merged where block.heads = 1",
     )?;
-    let pattern = options.pattern(build.max_length);
-    require(
-        options.summary <= pattern.block,
-        "model.summary",
-        options.summary,
-        format!("at most the block, {}", pattern.block),
-    )?;
-    let hub = !paper && (build.cls || options.first);
-    encoder::blocks(build, |site| Ok(Box::new(Sparse::new(site, pattern, hub)?)))
+    let root = (build.max_length as f64).sqrt().ceil() as usize;
+    let pattern = options.pattern((root.next_multiple_of(8), 8), false)?;
+    encoder::blocks(build, |site| {
+        Ok(Box::new(Sparse::new(site, pattern, false)?))
+    })
 }
 
 impl Options {
-    fn pattern(&self, max_length: usize) -> Pattern {
+    /// `defaults`: l and c where they are not set.
+    pub(super) fn pattern(&self, defaults: (usize, usize), causal: bool) -> Result<Pattern> {
         let or = |value, default| if value == 0 { default } else { value };
-        let root = (max_length as f64).sqrt().ceil() as usize;
-        let paper = self.variant == Variant::Paper;
-        let block = or(
-            self.block,
-            if paper { root.next_multiple_of(8) } else { 50 },
-        );
-        Pattern {
+        let block = or(self.block, defaults.0);
+        require(
+            self.summary <= block,
+            "model.summary",
+            self.summary,
+            format!("at most the block, {block}"),
+        )?;
+        Ok(Pattern {
             kind: self.pattern,
             heads: self.heads,
             block,
-            summary: or(self.summary, if paper { 8 } else { 10 }).min(block),
-            causal: !paper,
-        }
+            summary: or(self.summary, defaults.1).min(block),
+            causal,
+        })
     }
 }
 
-struct Sparse {
+pub(super) struct Sparse {
     projections: Projections,
     near: Dropout,
     far: Dropout,
@@ -141,7 +124,7 @@ struct Sparse {
 }
 
 impl Sparse {
-    fn new(site: &Site, pattern: Pattern, hub: bool) -> Result<Self> {
+    pub(super) fn new(site: &Site, pattern: Pattern, hub: bool) -> Result<Self> {
         let dropout =
             |name: &str| Dropout::new(&site.vb.pp("drop").pp(name), site.block.attention_dropout);
         Ok(Self {

@@ -16,7 +16,7 @@ use crate::{
 
 /// The settings of the two sets.
 #[derive(Clone, Copy)]
-pub(super) struct Pattern {
+pub struct Pattern {
     pub(super) kind: Kind,
     pub(super) heads: Heads,
     /// l.

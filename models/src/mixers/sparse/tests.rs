@@ -130,7 +130,6 @@ fn plans_equal_dense_attention_too() {
 #[test]
 fn the_2021_variant_is_the_2021_code() {
     let options = Options {
-        variant: Variant::Tay2021,
         block: 5,
         summary: 2,
         ..Options::default()
@@ -148,7 +147,7 @@ fn the_2021_variant_is_the_2021_code() {
             cls: hub,
             layer: 0,
         };
-        let sparse = Sparse::new(&site, options.pattern(14), hub).unwrap();
+        let sparse = Sparse::new(&site, options.pattern((50, 10), true).unwrap(), hub).unwrap();
         let context = Context::new(false, Draws::new(0, 0, 0));
         meets_dense(
             "2021",

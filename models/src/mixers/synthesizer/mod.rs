@@ -7,9 +7,8 @@
 //! The weights do not come from comparing tokens. B batch, H heads, L length, N largest length, E width of a head; v (B, L, H, E), S (B, H, L, L).
 //! With `dot_product` the scores are the mixture α₁ q_i·k_j/√E + α₂ S_ij with learned α, α₁ + α₂ = 1.
 //! Time O(L²·E) per head, memory O(L²): it is as quadratic as the Transformer, and R alone has H N² parameters.
-//! Options: `scores` (above), `dot_product`, `rank` K of factorised_random (0: 8, or 32 for `tay2021`). Not here: fixed (untrained) R.
+//! Options: `scores` (above), `dot_product`, `rank` K of factorised_random (0: 8). Not here: fixed (untrained) R.
 //! Padded keys get weight zero. Dropout on the weights. Heads have a synthesizer each; the two factors are tiled differently, as equal tilings would make m columns alike.
-//! `variant = tay2021`: the mixture is the plain sum q·k/√E + S, as in the 2021 code, whose working configurations all have random with dot product (the defaults).
 
 mod scores;
 
@@ -20,11 +19,11 @@ use serde::{Deserialize, Serialize};
 use self::scores::Synthetic;
 use crate::{
     Context, Encoder, Mixer, Result,
-    encoder::{self, Build, Site},
+    encoder::{Build, Site, blocks},
     kernels::{self, AttentionOptions},
     layers::{Dropout, Linear, parts::by_head, products::product, softmax},
-    mixers::Model,
-    options::{Variant, to_json},
+    mixers::{Model, Variant, tay2021},
+    options::to_json,
     params::xavier_uniform,
 };
 
@@ -37,11 +36,11 @@ pub const MODEL: Model = Model {
     arxiv: "2005.00743",
     time: "O(L²·E)",
     memory: "O(L²)",
-    masks_padding: true,
-    variants: &["paper", "tay2021"],
-    defaults: || to_json(&Options::default()),
-    build,
-    source: include_str!("mod.rs"),
+    variants: &[
+        Variant::paper(build, include_str!("mod.rs")),
+        tay2021::synthesizer::VARIANT,
+    ],
+    options: || to_json(&Options::default()),
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,17 +54,15 @@ enum Scores {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
-    variant: Variant,
+pub(super) struct Options {
     scores: Scores,
-    dot_product: bool,
+    pub(super) dot_product: bool,
     rank: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            variant: Variant::Paper,
             scores: Scores::Random,
             dot_product: true,
             rank: 0,
@@ -74,9 +71,33 @@ impl Default for Options {
 }
 
 fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    encoder(build, PAPER)
+}
+
+const PAPER: Form = Form {
+    mixed: true,
+    rank: 8,
+    factors: |_, _, rank| Init::Randn {
+        mean: 0.0,
+        stdev: (rank as f64).powf(-0.5),
+    },
+};
+
+/// What variants differ in.
+pub(super) struct Form {
+    /// Whether the scores are a mixture with learned shares, or else a plain sum.
+    pub(super) mixed: bool,
+    /// K where none is set.
+    pub(super) rank: usize,
+    /// Of P and Q, from H, N and K.
+    pub(super) factors: fn(usize, usize, usize) -> Init,
+}
+
+/// The encoder of the variant that `form` says.
+pub(super) fn encoder(build: &Build, form: Form) -> Result<Box<dyn Encoder>> {
     let options: Options = build.options()?;
-    encoder::blocks(build, |site| {
-        Ok(Box::new(Synthesizer::new(site, &options)?))
+    blocks(build, |site| {
+        Ok(Box::new(Synthesizer::new(site, &options, &form)?))
     })
 }
 
@@ -98,7 +119,7 @@ struct DotProduct {
 }
 
 impl Synthesizer {
-    fn new(site: &Site, options: &Options) -> Result<Self> {
+    fn new(site: &Site, options: &Options, form: &Form) -> Result<Self> {
         let block = site.block;
         let linear = |name, inputs, outputs| {
             let init = xavier_uniform(block.dim, block.qkv_dim);
@@ -109,17 +130,15 @@ impl Synthesizer {
             true => Some(DotProduct {
                 query: inward("query")?,
                 key: inward("key")?,
-                mixture: match options.variant {
-                    Variant::Paper => {
-                        Some(site.vb.get_with_hints(2, "mixture", Init::Const(0.0))?)
-                    }
-                    Variant::Tay2021 => None,
+                mixture: match form.mixed {
+                    true => Some(site.vb.get_with_hints(2, "mixture", Init::Const(0.0))?),
+                    false => None,
                 },
             }),
             false => None,
         };
         Ok(Self {
-            scores: Synthetic::new(site, options)?,
+            scores: Synthetic::new(site, options, form)?,
             dot_product,
             value: inward("value")?,
             output: linear("output", block.qkv_dim, block.dim)?,

@@ -3,12 +3,11 @@
 use candle_core::Tensor;
 use candle_nn::{Init, VarBuilder};
 
-use super::{Options, Scores};
+use super::{Form, Options, Scores};
 use crate::{
     Result,
     encoder::Site,
     layers::{Linear, activation::relu, products::product},
-    options::Variant,
     params::xavier_uniform,
 };
 
@@ -22,7 +21,7 @@ pub(super) enum Synthetic {
 
 impl Synthetic {
     /// The kind of scores that `options` ask for.
-    pub(super) fn new(site: &Site, options: &Options) -> Result<Self> {
+    pub(super) fn new(site: &Site, options: &Options, form: &Form) -> Result<Self> {
         let (block, longest) = (site.block, site.max_length);
         let vb = site.vb.pp("scores");
         let dense = |name, columns| Dense::new(&vb.pp(name), site, columns);
@@ -34,16 +33,12 @@ impl Synthetic {
                 Self::Random(vb.get_with_hints(shape, "random", init)?)
             }
             Scores::FactorisedRandom => {
-                let rank = match (options.rank, options.variant) {
-                    (0, Variant::Paper) => 8,
-                    (0, Variant::Tay2021) => 32,
-                    (rank, _) => rank,
+                let rank = match options.rank {
+                    0 => form.rank,
+                    rank => rank,
                 }
                 .min(longest);
-                let init = Init::Randn {
-                    mean: 0.0,
-                    stdev: (rank as f64).powf(-0.5),
-                };
+                let init = (form.factors)(block.heads, longest, rank);
                 let factor = |name| vb.get_with_hints((block.heads, longest, rank), name, init);
                 Self::FactorisedRandom(factor("left")?, factor("right")?)
             }

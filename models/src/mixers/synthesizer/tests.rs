@@ -30,7 +30,7 @@ fn mixer(parameters: &Parameters, options: &Options) -> Synthesizer {
         cls: false,
         layer: 0,
     };
-    Synthesizer::new(&site, options).unwrap()
+    Synthesizer::new(&site, options, &PAPER).unwrap()
 }
 
 fn context() -> Context<'static> {

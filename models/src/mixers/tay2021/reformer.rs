@@ -1,30 +1,47 @@
-//! What the benchmark's code of 2021 computes under this name.
+//! The 2021 code's Reformer. Its options are those of the paper's form, and have no effect.
 //! - `qkv_dim` is ignored: D is used. Queries are the keys; there is no output projection.
 //! - The sequence is filled up with zeros on the right to the next multiple of ten, by ten where it is one already.
 //! - One round, ten buckets; the random key is a constant, so one rotation serves every head, layer, batch and step.
 //! - The sorted sequence is cut into ten chunks, because the number of buckets is used as the number of chunks: time is O(L²/5).
 //! - Scores are multiplied by √E where the paper divides, keys are not scaled to length one, and there is no exclusion of oneself, no mask of
 //!   padding or of other buckets, no dropout. Chunk 0 looks back to chunk 9.
-//! - Outputs (H, L, E) are reshaped to (L, H E) without being transposed: row p holds H neighbouring positions of head ⌊p H / L⌋.
+//! - Outputs (H, L', E) are reshaped to (L', H E) without being transposed, and then cut to L rows: row p holds H neighbouring positions of head
+//!   ⌊p H / L'⌋, and the last positions of the last head are lost in place of what was filled up.
 //!
 //! Its sequences always had the task's full length; here a batch may be shorter, and then chunks are too.
 
 use candle_core::Tensor;
 
-use super::{Hash, inward};
 use crate::{
-    Context, Draws, Mixer, Result,
+    Context, Draws, Encoder, Mixer, Result,
     draws::StreamKey,
-    encoder::Site,
+    encoder::{self, Build, Site},
     layers::{
         Dropout, Linear, WeightDropout,
         parts::{self, by_head},
     },
+    mixers::{
+        Variant,
+        reformer::{Hash, Options, inward},
+    },
+};
+
+pub const VARIANT: Variant = Variant {
+    name: "tay2021",
+    masks_padding: false,
+    build,
+    source: include_str!("reformer.rs"),
 };
 
 const CHUNKS: usize = 10;
 
-pub(super) struct Chunks {
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let options: Options = build.options()?;
+    options.check()?;
+    encoder::blocks(build, |site| Ok(Box::new(Chunks::new(site)?)))
+}
+
+struct Chunks {
     query: Linear,
     value: Linear,
     hash: Hash,
@@ -34,7 +51,7 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    pub(super) fn new(site: &Site) -> Result<Self> {
+    fn new(site: &Site) -> Result<Self> {
         let block = site.block;
         crate::error::require(
             block.dim.is_multiple_of(block.heads),
@@ -55,7 +72,7 @@ impl Chunks {
                 buckets: CHUNKS,
                 width,
                 key: StreamKey::new("reformer.tay2021"),
-                drawn: std::sync::Mutex::new(None),
+                drawn: std::sync::Mutex::default(),
             },
             no_dropout: Dropout::new(&site.vb.pp("drop"), 0.0),
             heads: block.heads,
@@ -91,7 +108,10 @@ impl Mixer for Chunks {
         };
         let (q, v) = (self.query.forward(x)?, self.value.forward(x)?);
         let (q, v) = (split(&q)?, split(&v)?); // (B, H, L', E)
-        let rotations = self.hash.rotations(&Draws::new(0, 0, 0), &q)?;
+        let rotations = match context.given("rotations") {
+            Some(rotations) => rotations.clone(),
+            None => self.hash.rotations(&Draws::new(0, 0, 0), &q)?,
+        };
         let buckets = self.hash.buckets(&q, &rotations)?;
         let (order, back) = Self::sorted(&buckets, padded);
         let order = Tensor::new(order, x.device())?;
@@ -113,11 +133,8 @@ impl Mixer for Chunks {
         let part = parts::attend(&scaled, &look_back(&q)?, &look_back(&v)?, None, dropout)?;
         let y = rows(&parts::merge(&[part])?)?;
         let y = y.index_select(&Tensor::new(back, x.device())?, 0)?;
-        let y = y
-            .reshape((batch, heads, padded, width))?
-            .narrow(2, 0, length)?
-            .contiguous()?;
-        Ok(y.reshape((batch, length, dim))?)
+        let y = y.reshape((batch, padded, dim))?; // of (B, H, L', E)
+        Ok(y.narrow(1, 0, length)?.contiguous()?)
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -181,7 +198,7 @@ mod tests {
         for head in 0..2 {
             let mut order: Vec<usize> = (0..10).collect();
             order.sort_by_key(|&i| buckets[head * 10 + i]);
-            for i in 0..9 {
+            for i in 0..10 {
                 let place = order.iter().position(|&j| j == i).unwrap();
                 let seen = [order[place], order[(place + 9) % 10]];
                 // √E·q·k is softmax's q·k/√E with q times E.

@@ -1,25 +1,43 @@
-//! What the benchmark's code of 2021 computes under this name. With n = L / S groups:
+//! The 2021 code's Sinkhorn attention, with neither sorting nor local blocks. With n = L / S groups:
 //!     y_i = softmax attention of q_i on the S positions i mod n, i mod n + n, .. + softmax attention of q_i on S summaries,
 //!     summary s = Σ of the n neighbouring keys (values) s·n .. s·n + n - 1
 //! It reshapes the sequence to (S, n) where (n, S) was meant, so its "blocks" are positions n apart. The product that should apply the block order
 //! sums over blocks of keys and over columns of the order separately: every column sum is 1, so all groups see the same summaries and the sorting
-//! network has neither effect nor gradient. The two attentions are added, not normalised together.
+//! network (with a plain softmax where Sinkhorn was meant) has neither effect nor gradient, and is not created here. The two attentions are added, not normalised together.
+//! Masks are cut into n neighbouring runs of S and applied to the groups by number, so padding leaks; a pair of places is hidden from the summaries if no run has
+//! both. A query all of whose pairs are hidden weighs them alike. Options: `block` S (0: 50); the others have no effect.
 //! The code refuses lengths that S does not divide; here the sequence is filled up with zeros, which are keys of score 0 as in its other models.
 
 use candle_core::Tensor;
 
+use super::attend;
 use crate::{
-    Context, Mixer, Result,
-    encoder::Site,
+    Context, Encoder, Mixer, Result,
+    encoder::{self, Build, Site},
     layers::{
-        Dropout, Projections, WeightDropout,
+        Dropout, Projections,
         fold::{fold, unfold},
         parts::{self, by_head},
     },
-    mixer::PADDED,
+    mixers::{Variant, sinkhorn::Options},
 };
 
-pub(super) struct Strided {
+pub const VARIANT: Variant = Variant {
+    name: "tay2021",
+    masks_padding: false,
+    build,
+    source: include_str!("sinkhorn.rs"),
+};
+
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let options: Options = build.options()?;
+    options.check()?;
+    encoder::blocks(build, |site| {
+        Ok(Box::new(Strided::new(site, options.block)?))
+    })
+}
+
+struct Strided {
     projections: Projections,
     group_drop: Dropout,
     summary_drop: Dropout,
@@ -29,7 +47,7 @@ pub(super) struct Strided {
 }
 
 impl Strided {
-    pub(super) fn new(site: &Site, block: usize) -> Result<Self> {
+    fn new(site: &Site, block: usize) -> Result<Self> {
         let rate = site.block.attention_dropout;
         Ok(Self {
             projections: Projections::new(&site.vb, site.block)?,
@@ -54,7 +72,6 @@ impl Mixer for Strided {
         let filled = groups * block - length;
         let fill = |x: &Tensor| -> Result<Tensor> { Ok(by_head(x)?.pad_with_zeros(2, 0, filled)?) };
         let (q, k, v) = (fill(&q)?, fill(&k)?, fill(&v)?); // (B, H, n S, E)
-        // Masks are cut into n neighbouring runs of S and applied to the groups by number: the wrong pairs, as published.
         let masks = match context.mask() {
             Some(mask) => {
                 let real = mask.real();
@@ -64,23 +81,18 @@ impl Mixer for Strided {
             }
             None => None,
         };
-        let drop = |dropout| WeightDropout::new(dropout, context, batch);
-        let (grouped, own) = (fold(&q, groups)?, masks.as_ref()); // (B n, H, S, E)
-        let own = own
+        let own = masks
+            .as_ref()
             .map(|real| -> Result<Tensor> {
                 let real = real.reshape((batch * groups, 1, block, 1))?;
-                let pairs = real.broadcast_mul(&real.t()?)?;
-                Ok(pairs.affine(PADDED, -PADDED)?)
+                Ok(real.broadcast_mul(&real.t()?)?)
             })
             .transpose()?; // (B n, 1, S, S)
-        let near = parts::attend(
-            &grouped,
-            &fold(&k, groups)?,
-            &fold(&v, groups)?,
-            own.as_ref(),
-            drop(&self.group_drop),
-        )?;
-        let near = unfold(&parts::merge(&[near])?, groups, length)?; // (B, H, L, E)
+        let grouped = [&q, &k, &v].map(|x| fold(x, groups)); // (B n, H, S, E)
+        let [gq, gk, gv] = grouped;
+        let grouped = [&gq?, &gk?, &gv?];
+        let near = attend(grouped, own.as_ref(), &self.group_drop, context, batch)?;
+        let near = unfold(&near, groups, length)?; // (B, H, L, E)
         let summary = |x: &Tensor| -> Result<Tensor> {
             Ok(x.reshape((batch, heads, block, groups, width))?.sum(3)?) // (B, H, S, E)
         };
@@ -89,22 +101,21 @@ impl Mixer for Strided {
             .as_ref()
             .map(|real| -> Result<Tensor> {
                 let any = real.broadcast_mul(&real.t()?)?.max(1)?; // (B, S, S)
-                let bias = any.affine(PADDED, -PADDED)?;
                 // Query i·n + j is in place i of its group: n queries in a row share a place.
-                let bias = bias.reshape((batch, 1, block, 1, block))?;
-                let shape = (batch, 1, block, groups, block);
-                let bias = bias.broadcast_as(shape)?;
-                Ok(bias.reshape((batch, 1, block * groups, block))?)
+                let any = any.reshape((batch, 1, block, 1, block))?;
+                let any = any.broadcast_as((batch, 1, block, groups, block))?;
+                Ok(any.reshape((batch, 1, block * groups, block))?)
             })
             .transpose()?;
-        let far = parts::attend(
-            &q,
-            &summary(&k)?,
-            &summary(&v)?,
+        let summaries = [&q, &summary(&k)?, &summary(&v)?];
+        let far = attend(
+            summaries,
             pairs.as_ref(),
-            drop(&self.summary_drop),
+            &self.summary_drop,
+            context,
+            batch,
         )?;
-        let far = parts::merge(&[far])?.narrow(2, 0, length)?;
+        let far = far.narrow(2, 0, length)?;
         self.projections.merge(&by_head(&(near + far)?)?)
     }
 

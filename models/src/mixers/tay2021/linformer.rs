@@ -1,0 +1,28 @@
+//! The 2021 code's Linformer: `rank` K = 16 unless it is set, A and F start as Xavier-uniform instead of N(0, 1/K), and padding is
+//! projected like any token, as it takes no mask.
+
+use crate::{
+    Encoder, Result,
+    encoder::Build,
+    mixers::{
+        Variant,
+        linformer::{self, Form},
+    },
+    params::xavier_uniform,
+};
+
+pub const VARIANT: Variant = Variant {
+    name: "tay2021",
+    masks_padding: false,
+    build,
+    source: include_str!("linformer.rs"),
+};
+
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let form = Form {
+        rank: 16,
+        init: xavier_uniform,
+        masks: false,
+    };
+    linformer::encoder(build, form)
+}

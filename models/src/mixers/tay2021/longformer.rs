@@ -1,0 +1,37 @@
+//! The 2021 code's Longformer: keys i - w / 2 + 1 to i + w / 2, no dilation and, as no task names any, no global positions (`global` has no effect).
+//! It masks L x L weights, and computes a second such product for global positions that it throws away; neither is done here.
+
+use crate::{
+    Encoder, Result,
+    encoder::{self, Build},
+    error::require,
+    mixers::{
+        Variant,
+        longformer::{Longformer, Options, Pattern},
+    },
+};
+
+pub const VARIANT: Variant = Variant {
+    name: "tay2021",
+    masks_padding: true,
+    build,
+    source: include_str!("longformer.rs"),
+};
+
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let options: Options = build.options()?;
+    options.check()?;
+    require(
+        options.dilation == 1,
+        "model.dilation",
+        options.dilation,
+        "1 with model.variant = tay2021",
+    )?;
+    let pattern = Pattern {
+        before: options.window / 2 - 1,
+        after: options.window / 2,
+        dilation: 1,
+        global: 0,
+    };
+    encoder::blocks(build, |site| Ok(Box::new(Longformer::new(site, pattern)?)))
+}

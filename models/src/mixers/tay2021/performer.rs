@@ -1,0 +1,142 @@
+//! What the 2021 code ran under the name of FAVOR+ on all tasks but ListOps: features max(x, 0) + 0.001 of the raw vectors (`kernel=relu`, the
+//! default here). On ListOps it ran random features (`kernel=favor`, `features=2`; 0 stands for its default of 256):
+//!     φ_r(x) = (exp(w_r·x' - |x'|²/2 - max) + ε) / √M,  x' = x / E^¼,  y_i = φ(q_i) S / d_i,  d_i = φ(q_i)·z, and 2ε more where |d_i| <= ε
+//! with the largest w·x' of a query's row, or of all keys of a head, as max; unlike the authors' constant it has a gradient.
+//! It drew w at every call, from the bits of the queries' sum; here w is drawn at every step from the seed, so `redraw` is refused.
+//! Padding is summed up like any token. Symbols as in the paper's form.
+
+use candle_core::{D, Tensor};
+
+use crate::{
+    Context, Encoder, Mixer, Result,
+    encoder::{self, Build, Site},
+    error::require,
+    layers::{
+        Linear, Projections,
+        kernel_attention::{self, FeatureMap, LEAST, exponential},
+        products::product,
+    },
+    mixers::{
+        Variant,
+        performer::{Favor, Kernel, Options},
+    },
+};
+
+pub const VARIANT: Variant = Variant {
+    name: "tay2021",
+    masks_padding: false,
+    build,
+    source: include_str!("performer.rs"),
+};
+
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let options: Options = build.options()?;
+    options.check()?;
+    require(
+        options.redraw == 0,
+        "model.redraw",
+        options.redraw,
+        "0 with model.variant = tay2021, which draws at every step",
+    )?;
+    encoder::blocks(build, |site| Ok(Box::new(Performer::new(site, &options)?)))
+}
+
+struct Performer {
+    projections: Projections,
+    heads: usize,
+    width: usize,
+    /// None for the ReLU kernel.
+    favor: Option<Favor>,
+}
+
+impl Performer {
+    fn new(site: &Site, options: &Options) -> Result<Self> {
+        let favor = match options.kernel {
+            Kernel::Favor => {
+                let features = match options.features {
+                    0 => 256,
+                    features => features,
+                };
+                Some(Favor::new(site, features, 1, options.epsilon))
+            }
+            Kernel::Relu | Kernel::Auto => None,
+        };
+        Ok(Self {
+            projections: Projections::new(&site.vb, site.block)?,
+            heads: site.block.heads,
+            width: site.block.head_dim(),
+            favor,
+        })
+    }
+}
+
+impl Mixer for Performer {
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let y = match &self.favor {
+            Some(favor) => {
+                let w = favor.directions(context, x)?;
+                attend(&self.projections.split(x)?, &w, favor.epsilon)?
+            }
+            None => {
+                let map = FeatureMap::Relu { floor: 1e-3 };
+                self.projections.attend_by_features(x, map, LEAST, None)?
+            }
+        };
+        self.projections.merge(&y)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let (count, map) = match &self.favor {
+            Some(favor) => (favor.count, favor.flops(length) * self.heads as u64),
+            None => (self.width, 0),
+        };
+        self.projections.flops(length)
+            + kernel_attention::flops(length, self.heads, count, self.width)
+            + map
+    }
+}
+
+/// Queries, keys and values (B, L, H, E) by the features of directions w (M, E), to (B, L, H, E).
+fn attend([q, k, v]: &[Tensor; 3], w: &Tensor, epsilon: f64) -> Result<Tensor> {
+    let (count, width) = w.dims2()?;
+    let linear = Linear::frozen(&w.affine((width as f64).powf(-0.25), 0.0)?);
+    let ratio = (count as f64).powf(-0.5);
+    let features = |x: &Tensor, whole: bool| -> Result<Tensor> {
+        let projected = linear.forward(x)?; // (B, L, H, M)
+        let largest = projected.max_keepdim(D::Minus1)?;
+        let largest = match whole {
+            true => largest.max_keepdim(1)?,
+            false => largest,
+        };
+        let phi = exponential(&projected, x, &largest)?;
+        Ok(phi
+            .affine(ratio, ratio * epsilon)?
+            .transpose(1, 2)?
+            .contiguous()?) // (B, H, L, M)
+    };
+    let (q, k) = (features(q, false)?, features(k, true)?);
+    let v = v.transpose(1, 2)?.contiguous()?; // (B, H, L, E)
+    let totals = k.sum_keepdim(2)?; // (B, H, 1, M)
+    let denominators = product(&q, &totals.t()?)?; // (B, H, L, 1)
+    let tiny = denominators.abs()?.le(epsilon)?.to_dtype(v.dtype())?;
+    let denominators = (denominators + tiny.affine(2.0 * epsilon, 0.0)?)?;
+    let y = product(&q, &product(&k.t()?, &v)?)?.broadcast_div(&denominators)?;
+    Ok(y.transpose(1, 2)?.contiguous()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers::testing::{check_gradient, normal};
+
+    #[test]
+    fn gradients_agree_with_differences_the_maxima_included() {
+        let w = normal("w", &[2, 3]);
+        let shape: &[usize] = &[2, 4, 2, 3];
+        // So large an ε that the maxima do not cancel.
+        check_gradient("performer 2021", &[shape, shape, shape], |inputs| {
+            let qkv = [inputs[0].clone(), inputs[1].clone(), inputs[2].clone()];
+            attend(&qkv, &w, 0.1)
+        });
+    }
+}

@@ -1,0 +1,39 @@
+//! The 2021 code's Sparse Transformer: `block` l = 50 and `summary` c = 10 unless they are set, `pattern=fixed`, merged and causal; the first of each block is a
+//! summary too. Position 0 sees and is seen by all if it is a CLS token or `first` is set (as for the 2021 dual encoder).
+//! It masks L x L weights; the blocks computed here give the same numbers.
+
+use crate::{
+    Encoder, Result,
+    encoder::{self, Build},
+    error::require,
+    mixers::{
+        Variant,
+        sparse::{Heads, Kind, Options, Sparse},
+    },
+};
+
+pub const VARIANT: Variant = Variant {
+    name: "tay2021",
+    masks_padding: true,
+    build,
+    source: include_str!("sparse.rs"),
+};
+
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let options: Options = build.options()?;
+    require(
+        options.pattern == Kind::Fixed,
+        "model.pattern",
+        "strided",
+        "fixed with model.variant = tay2021",
+    )?;
+    require(
+        options.heads == Heads::Merged,
+        "model.heads",
+        "split",
+        "merged with model.variant = tay2021",
+    )?;
+    let pattern = options.pattern((50, 10), true)?;
+    let hub = build.cls || options.first;
+    encoder::blocks(build, |site| Ok(Box::new(Sparse::new(site, pattern, hub)?)))
+}
