@@ -94,7 +94,7 @@ impl AdamW {
             .into_iter()
             .map(|(path, parameter)| {
                 Ok(Slot {
-                    decays: options.decay == Decay::All || is_matrix(&path, &parameter),
+                    decays: options.decay == Decay::All || is_matrix(&path, parameter.rank()),
                     first_moment: parameter.zeros_like()?,
                     second_moment: parameter.zeros_like()?,
                     parameter,
@@ -188,9 +188,10 @@ impl AdamW {
     }
 }
 
-/// Matrices decay; biases, norms, and whatever is looked up or added rather than multiplied with do not.
-fn is_matrix(path: &str, parameter: &Var) -> bool {
-    parameter.rank() >= 2 && !path.starts_with("embed")
+/// Matrices decay; biases (of whatever rank: some have one for each head), norms, and what is looked up do not.
+fn is_matrix(path: &str, rank: usize) -> bool {
+    let bias = path.rsplit('.').next() == Some("bias");
+    rank >= 2 && !bias && !path.starts_with("embed")
 }
 
 /// The root of the sum of all squares: on the host where every gradient is one of the fused kernels', else on the device.
@@ -260,6 +261,20 @@ mod tests {
                     "update {t}: {got:?} is not {theta:?}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn matrices_decay_and_biases_of_any_rank_do_not() {
+        for (path, rank, decays) in [
+            ("encoder.0.mixer.scores.dense.weight", 3, true),
+            ("encoder.0.mixer.scores.dense.bias", 3, false),
+            ("encoder.0.feed.inner.weight", 2, true),
+            ("encoder.0.feed.inner.bias", 1, false),
+            ("encoder.0.feed_norm.weight", 1, false),
+            ("embed.tokens", 2, false),
+        ] {
+            assert_eq!(is_matrix(path, rank), decays, "{path}");
         }
     }
 
