@@ -70,14 +70,18 @@ fn every_committed_case_agrees() {
     }
 }
 
-/// A committed case after `change` to its tensors.
+/// What comes of a committed case after `change` to its tensors.
 fn changed(change: impl Fn(&mut BTreeMap<String, Tensor>)) -> Vec<Row> {
+    run(&rewritten(change))
+}
+
+fn rewritten(change: impl Fn(&mut BTreeMap<String, Tensor>)) -> Vec<u8> {
     let bytes = std::fs::read(folder().join("transformer-1.safetensors")).unwrap();
     let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
     let tensors = candle_core::safetensors::load_buffer(&bytes, &candle_core::Device::Cpu).unwrap();
     let mut tensors: BTreeMap<String, Tensor> = tensors.into_iter().collect();
     change(&mut tensors);
-    run(&safetensors::serialize(&tensors, header.metadata().clone()).unwrap())
+    safetensors::serialize(&tensors, header.metadata().clone()).unwrap()
 }
 
 fn misses(rows: &[Row]) -> Vec<(&str, Verdict)> {
@@ -118,11 +122,47 @@ fn a_case_can_be_missed() {
         tensors.insert("draw/directions".to_owned(), value);
     });
     assert_eq!(misses(&rows), [("draw/directions", Verdict::Unknown)]);
-    let rows = changed(|tensors| {
-        let nan = (&tensors["in/x"] * f64::NAN).unwrap();
-        tensors.insert("out/y".to_owned(), nan);
-    });
-    assert_eq!(misses(&rows), [("out/y", Verdict::Off)]);
+    for extra in ["grad/param/other.weight", "out/z", "in/other", "note"] {
+        let rows = changed(|tensors| {
+            let value = tensors["in/x"].clone();
+            tensors.insert(extra.to_owned(), value);
+        });
+        assert_eq!(misses(&rows), [(extra, Verdict::Unknown)]);
+    }
+}
+
+#[test]
+fn numbers_that_are_not_finite_are_refused() {
+    for name in ["out/y", "grad/x", "grad/param/key.weight", "in/x"] {
+        for factor in [f64::NAN, f64::INFINITY] {
+            let bytes = rewritten(|tensors| {
+                let broken = (&tensors[name] * factor).unwrap();
+                tensors.insert(name.to_owned(), broken);
+            });
+            let error = Case::read(&bytes).err().unwrap().to_string();
+            assert!(error.contains(name), "{error}");
+        }
+    }
+}
+
+/// Scaled so that the case's largest gradient is 1, and what is found is a known part of it.
+#[test]
+fn a_gradient_that_should_be_zero_may_be_a_millionth_of_the_largest() {
+    let key = "grad/param/key.weight";
+    let of = |largest: f64| {
+        changed(move |tensors| {
+            let zero = tensors[key].zeros_like().unwrap();
+            tensors.insert(key.to_owned(), zero);
+            let x = &tensors["grad/x"];
+            let most = x.abs().unwrap().max_all().unwrap();
+            let most = f64::from(most.to_scalar::<f32>().unwrap());
+            tensors.insert("grad/x".to_owned(), (x * (largest / most)).unwrap());
+        })
+    };
+    let row = |rows: Vec<Row>| rows.into_iter().find(|row| row.tensor == key).unwrap();
+    let found = row(of(1.0)).max_abs.unwrap();
+    assert_eq!(row(of(found * 0.99e6)).verdict, Verdict::Off);
+    assert_eq!(row(of(found * 1.01e6)).verdict, Verdict::Ok);
 }
 
 #[test]

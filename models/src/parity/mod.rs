@@ -6,8 +6,8 @@
 //! of our own random numbers), `out/y`, and `grad/x` and `grad/param/<path>` of the loss `sum(y * seed)` with `out/seed`.
 //! `kind = training` marks the other form of case: see [`training`](self#training).
 //!
-//! Outputs must agree within `atol`, gradients within `rtol` of the largest element of the tensor. Outputs at padded positions are not compared:
-//! nobody reads them. A tensor that only one side has is a miss.
+//! Outputs must agree within `atol`, gradients within `rtol` of the largest element of the tensor; where that is 0, within 1e-6 of the case's largest gradient. Outputs
+//! at padded positions are not compared: nobody reads them. A tensor that only one side has is a miss, and every number must be finite.
 //!
 //! # Training
 //! A whole classifier and an optimizer: `options` are those of [`Options`] (laid over the defaults), `shape` (JSON) the task's, `optimizer` (JSON) the
@@ -38,6 +38,9 @@ pub use training::{MakeOptimizer, Optimizer, Settings};
 /// A gradient all of whose elements are below this, or below this times the largest element of the case's gradients, counts
 /// as zero: what is left of terms that cancel is measured by the size of the terms.
 const FLOOR: f64 = 1e-3;
+
+/// What may be found where a gradient of exactly 0 is wanted, over the largest element of the case's gradients.
+const NOISE: f64 = 1e-6;
 
 /// One case, read but not yet run.
 pub struct Case {
@@ -120,7 +123,7 @@ impl Case {
     /// From the bytes of a case file.
     ///
     /// # Errors
-    /// [`Error::Case`] if it is not a safetensors file, or lacks metadata that every case has.
+    /// [`Error::Case`] if it is not a safetensors file, lacks metadata that every case has, or has a number that is not finite.
     pub fn read(bytes: &[u8]) -> Result<Self> {
         let (_, metadata) = SafeTensors::read_metadata(bytes)
             .map_err(|error| Error::Case(format!("not a safetensors file: {error}")))?;
@@ -130,9 +133,16 @@ impl Case {
         let model = mixers::find(name)
             .ok_or_else(|| Error::Case(format!("mixer {name} is not in the registry")))?;
         let mut largest_gradient: f64 = 0.0;
-        for (_, gradient) in tensors.iter().filter(|(name, _)| name.starts_with("grad/")) {
-            let elements = values(gradient)?.into_iter();
-            largest_gradient = elements.fold(largest_gradient, |most, x| most.max(x.abs()));
+        for (name, tensor) in &tensors {
+            let elements = values(tensor)?;
+            if !elements.iter().all(|x| x.is_finite()) {
+                let reason = format!("{name} has elements that are not finite");
+                return Err(Error::Case(reason));
+            }
+            if name.starts_with("grad/") {
+                let elements = elements.into_iter();
+                largest_gradient = elements.fold(largest_gradient, |most, x| most.max(x.abs()));
+            }
         }
         Ok(Self {
             largest_gradient,
@@ -161,13 +171,35 @@ impl Case {
     /// # Errors
     /// [`Error::Case`] if a tensor that every case has is missing; otherwise if options are refused or a tensor operation fails.
     pub fn run(&self, optimizer: &MakeOptimizer<'_>) -> Result<Vec<Row>> {
-        match self.metadata.get("kind").map_or("mixer", String::as_str) {
-            "mixer" => self.run_mixer(),
-            "training" => self.train(optimizer),
-            other => Err(Error::Case(format!(
-                "kind {other} is neither mixer nor training"
-            ))),
+        let (mut rows, inputs): (_, &[&str]) =
+            match self.metadata.get("kind").map_or("mixer", String::as_str) {
+                "mixer" => (self.run_mixer()?, &["in/x", "in/mask", "out/seed"]),
+                "training" => (self.train(optimizer)?, &["in/ids", "in/mask", "in/labels"]),
+                other => {
+                    return Err(Error::Case(format!(
+                        "kind {other} is neither mixer nor training"
+                    )));
+                }
+            };
+        self.add_unknown(inputs, &mut rows);
+        Ok(rows)
+    }
+
+    /// Adds a row for each tensor that is not one of `inputs`, parameters and draws (which have rows of their own) and that nothing was compared with.
+    fn add_unknown(&self, inputs: &[&str], rows: &mut Vec<Row>) {
+        if rows.iter().any(|row| row.tensor.starts_with("param/")) {
+            // Parameters do not fit, so nothing was run.
+            return;
         }
+        let known: BTreeSet<String> = rows.iter().map(|row| row.tensor.clone()).collect();
+        let read = |name: &str| {
+            let taken = ["param/", "draw/"]
+                .iter()
+                .any(|start| name.starts_with(start));
+            taken || inputs.contains(&name) || known.contains(name)
+        };
+        let names = self.tensors.keys().filter(|name| !read(name));
+        rows.extend(names.map(|name| Row::bare(name.clone(), Verdict::Unknown)));
     }
 
     fn run_mixer(&self) -> Result<Vec<Row>> {
@@ -280,10 +312,10 @@ impl Case {
         let floor = FLOOR * self.largest_gradient.max(1.0);
         let pairs = ours.iter().zip(&wanted);
         let max_abs = pairs.fold(0.0, |most, (a, b)| largest(most, (a - b).abs()));
-        let limit = if name.starts_with("grad/") {
-            self.rtol * scale.max(floor)
-        } else {
-            self.atol
+        let limit = match name.starts_with("grad/") {
+            true if scale == 0.0 => NOISE * self.largest_gradient,
+            true => self.rtol * scale.max(floor),
+            false => self.atol,
         };
         Ok(Row {
             tensor: name.to_owned(),
