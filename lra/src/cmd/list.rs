@@ -113,7 +113,7 @@ fn devices() -> Table {
     table
 }
 
-/// The same with lines that a terminal holds. A sentence that goes on in the next line is joined; what is indented stays so.
+/// The same with lines that a terminal holds. A sentence or an item that goes on in the next line is joined; what is indented stays so.
 fn folded(text: &str) -> String {
     const WIDTH: usize = 100;
     let mut lines: Vec<String> = Vec::new();
@@ -124,6 +124,10 @@ fn folded(text: &str) -> String {
                 *last += " ";
                 *last += line;
             }
+            Some(last) if last.starts_with("- ") && line.starts_with("  ") => {
+                *last += " ";
+                *last += line.trim_start();
+            }
             _ => lines.push(line.to_owned()),
         }
     }
@@ -133,7 +137,9 @@ fn folded(text: &str) -> String {
         if line.chars().count() <= WIDTH {
             return line.clone();
         }
-        format!("{}{}", &line[..indent], wrap(words, WIDTH, indent, indent))
+        let hang = if words.starts_with("- ") { 2 } else { 0 };
+        let words = wrap(words, WIDTH, indent, indent + hang);
+        format!("{}{words}", &line[..indent])
     };
     lines.iter().map(fold).collect::<Vec<_>>().join("\n")
 }
