@@ -38,7 +38,7 @@ tay2021_environment() {
         git clone --quiet https://github.com/google-research/long-range-arena "$path"
         git -C "$path" checkout --quiet "$commit"
     fi
-    LRA_2021_COMMIT=$(printf %.7s "$commit")
+    LRA_2021_COMMIT=$(git -C "$path" rev-parse --short=7 HEAD)
     export LRA_2021_COMMIT
 }
 
