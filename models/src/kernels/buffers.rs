@@ -115,16 +115,16 @@ pub(super) fn sum_partials(partials: &[f32], width: usize) -> Vec<f32> {
 }
 
 /// An output that several tasks fill, each its own ranges of it.
-pub(super) struct Shared<'a> {
-    start: *mut f32,
+pub(super) struct Shared<'a, T = f32> {
+    start: *mut T,
     len: usize,
-    buffer: PhantomData<&'a mut [f32]>,
+    buffer: PhantomData<&'a mut [T]>,
 }
 
 // SAFETY: the only access is through `slice`, whose callers keep their ranges apart.
-unsafe impl Sync for Shared<'_> {}
-// SAFETY: as above; f32 may be written from any thread.
-unsafe impl Send for Shared<'_> {}
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Shared<'_, T> {}
 
 /// Where rows of a gradient go: row i to `start + i * stride`.
 #[derive(Clone, Copy)]
@@ -134,8 +134,8 @@ pub(super) struct Target<'a> {
     pub(super) stride: usize,
 }
 
-impl<'a> Shared<'a> {
-    pub(super) fn new(buffer: &'a mut [f32]) -> Self {
+impl<'a, T> Shared<'a, T> {
+    pub(super) fn new(buffer: &'a mut [T]) -> Self {
         Shared {
             start: buffer.as_mut_ptr(),
             len: buffer.len(),
@@ -154,7 +154,7 @@ impl<'a> Shared<'a> {
         clippy::mut_from_ref,
         reason = "disjoint ranges are the point; see the contract"
     )]
-    pub(super) unsafe fn slice(&self, start: usize, len: usize) -> &mut [f32] {
+    pub(super) unsafe fn slice(&self, start: usize, len: usize) -> &mut [T] {
         assert!(
             start.checked_add(len).is_some_and(|end| end <= self.len),
             "range outside the buffer"

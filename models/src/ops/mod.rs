@@ -10,6 +10,7 @@
 
 pub mod complex;
 pub mod conv;
+pub mod fft;
 pub mod gather;
 pub mod scan;
 pub mod state_space;
@@ -17,6 +18,7 @@ pub mod top_k;
 
 pub use complex::Complex;
 pub use conv::{Padding, conv1d, depthwise_conv1d};
+pub use fft::{Lags, fft_conv, fft2_real, irfft, rfft};
 pub use gather::{NOWHERE, segment_mean, segment_sizes, segment_sum, take};
 pub use scan::{ScanOptions, scan};
 pub use state_space::{Modes, StateSpaceOptions, state_space};
