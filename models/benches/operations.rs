@@ -1,0 +1,188 @@
+//! The operations of `ops`, forward and backward, kernels beside the same composed of candle's operations:
+//! `cargo bench -p lra-models --bench operations`.
+//!
+//! Throughput is in elements of x, so that 1 / throughput is the time of one token and channel. The composed form is
+//! what `ops` does in f64, where there is no kernel.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use candle_core::{DType, Device, Tensor, Var};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use lra_models::Result;
+use lra_models::draws::{Draws, StreamKey};
+use lra_models::ops::{
+    Complex, Lags, Modes, NOWHERE, Order, Padding, ScanOptions, StateSpaceOptions, conv1d,
+    depthwise_conv1d, fft_conv, fft2_real, irfft, rfft, scan, segment_mean, state_space, take,
+    top_k,
+};
+
+/// Variables of numbers in -1/2..1/2 without a pattern.
+fn vars(shapes: &[&[usize]], dtype: DType) -> Vec<Var> {
+    let stream = Draws::new(1, 0, 0).shared(StreamKey::new("bench"));
+    let numbers = |shape: &[usize]| {
+        let count = shape.iter().product();
+        let data: Vec<f64> = stream.uniform(1, count).iter().map(|x| *x - 0.5).collect();
+        let data = Tensor::from_vec(data, shape, &Device::Cpu).unwrap();
+        Var::from_tensor(&data.to_dtype(dtype).unwrap()).unwrap()
+    };
+    shapes.iter().map(|shape| numbers(shape)).collect()
+}
+
+/// One case: forward and backward of the sum, in f32 (`fused`) and perhaps in f64 (`composed`).
+fn case(
+    criterion: &mut Criterion,
+    name: &str,
+    shapes: &[&[usize]],
+    composed: bool,
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+) {
+    let mut group = criterion.benchmark_group(name);
+    group.sample_size(10);
+    group.throughput(Throughput::Elements(
+        shapes[0].iter().product::<usize>() as u64
+    ));
+    let size = format!("{:?}", shapes[0]);
+    for (kind, dtype) in [("fused", DType::F32), ("composed", DType::F64)] {
+        if dtype == DType::F64 && !composed {
+            continue;
+        }
+        let vars = vars(shapes, dtype);
+        let tensors: Vec<Tensor> = vars.iter().map(|x| x.as_tensor().clone()).collect();
+        group.bench_function(BenchmarkId::new(kind, &size), |bench| {
+            bench.iter(|| f(&tensors).unwrap().sum_all().unwrap().backward().unwrap());
+        });
+    }
+}
+
+fn state_spaces(criterion: &mut Criterion) {
+    for (batch, length, width, modes) in [
+        (1, 1024, 64, 2),
+        (16, 1024, 64, 2),
+        (4, 4096, 128, 2),
+        (4, 1024, 64, 32),
+    ] {
+        let (x, mode) = ([batch, length, width], [width, modes]);
+        let shapes: [&[usize]; 6] = [&x, &mode, &mode, &mode, &mode, &[width]];
+        let f = |x: &[Tensor]| {
+            let a = Complex::new(x[1].clone(), x[2].clone());
+            let c = Complex::new(x[3].clone(), x[4].clone());
+            let modes = Modes::Complex { a, c };
+            state_space(&x[0], &modes, Some(&x[5]), StateSpaceOptions::default())
+        };
+        // The composed form writes every state down: seconds and gigabytes for the larger sizes.
+        let composed = batch == 1;
+        case(
+            criterion,
+            &format!("state space, {modes} modes"),
+            &shapes,
+            composed,
+            f,
+        );
+    }
+    let shapes: [&[usize]; 4] = [&[16, 1024, 64], &[64, 16], &[64, 16], &[64]];
+    case(
+        criterion,
+        "state space, 16 real modes",
+        &shapes,
+        false,
+        |x| {
+            let (a, c) = (x[1].clone(), x[2].clone());
+            let modes = Modes::Real { a, c };
+            state_space(&x[0], &modes, Some(&x[3]), StateSpaceOptions::default())
+        },
+    );
+}
+
+fn scans(criterion: &mut Criterion) {
+    let x = [8, 1024, 128];
+    for (name, a, complex) in [
+        ("scan", &x[2..], false),
+        ("scan, coefficients per token", &x[..], false),
+        ("scan, complex", &x[2..], true),
+    ] {
+        let options = ScanOptions {
+            complex,
+            ..Default::default()
+        };
+        case(criterion, name, &[&x, a], true, |x| {
+            scan(&x[0], &x[1], options)
+        });
+    }
+}
+
+fn convolutions(criterion: &mut Criterion) {
+    for width in [3, 35] {
+        let shapes: [&[usize]; 2] = [&[8, 1024, 128], &[128, width]];
+        case(
+            criterion,
+            &format!("depthwise, {width} taps"),
+            &shapes,
+            true,
+            |x| depthwise_conv1d(&x[0], &x[1], None, Padding::Same, 1),
+        );
+    }
+    let shapes: [&[usize]; 2] = [&[8, 1024, 128], &[128, 128, 4]];
+    case(
+        criterion,
+        "convolution, stride 4 of 4",
+        &shapes,
+        true,
+        |x| conv1d(&x[0], &x[1], None, Padding::Zeros { left: 0, right: 0 }, 4),
+    );
+}
+
+fn transforms(criterion: &mut Criterion) {
+    for (batch, length, width) in [(16, 1024, 64), (4, 4096, 64), (4, 4093, 64)] {
+        let x = [batch, length, width];
+        case(criterion, "rfft and irfft", &[&x], false, |x| {
+            irfft(&rfft(&x[0], length)?, length)
+        });
+        case(criterion, "real part of fft2", &[&x], false, |x| {
+            fft2_real(&x[0])
+        });
+        let shapes: [&[usize]; 2] = [&x, &[width, length]];
+        case(criterion, "long convolution", &shapes, false, |x| {
+            fft_conv(&x[0], &x[1], Lags::Causal)
+        });
+    }
+}
+
+fn clusters(criterion: &mut Criterion) {
+    let (heads, length, width, places) = (64, 1024, 32, 64);
+    let scores = vars(&[&[heads, 16, length]], DType::F32);
+    case(
+        criterion,
+        "top-k, 64 of 1024",
+        &[&[heads, 16, length]],
+        true,
+        |x| Ok(top_k(&x[0], places, Order::Largest)?.0),
+    );
+    let (_, members) = top_k(&scores[0], places, Order::Largest).unwrap();
+    let members = members.flatten_from(1).unwrap();
+    let x: [&[usize]; 1] = [&[heads, length, width]];
+    case(criterion, "members taken", &x, true, |x| {
+        take(&x[0], &members)
+    });
+    let cluster = |i: usize| {
+        if i % length < 900 {
+            (i * 7 % 100) as u32
+        } else {
+            NOWHERE
+        }
+    };
+    let clusters: Vec<u32> = (0..heads * length).map(cluster).collect();
+    let clusters = Tensor::from_vec(clusters, (heads, length), &Device::Cpu).unwrap();
+    case(criterion, "means of clusters, and back", &x, true, |x| {
+        take(&segment_mean(&x[0], &clusters, 100)?, &clusters)
+    });
+}
+
+criterion_group!(
+    benches,
+    state_spaces,
+    scans,
+    convolutions,
+    transforms,
+    clusters
+);
+criterion_main!(benches);
