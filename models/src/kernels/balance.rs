@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use super::buffers::{floats, fresh, read, tensor};
 use super::isa::{Isa, Kernel, Lanes};
 use super::math::exp;
+use super::scratch::Scratch;
 use super::tile::{PAD, padded};
 
 const NAME: &str = "balance";
@@ -160,7 +161,7 @@ impl Kernel for Pull<'_> {
     fn run<S: Lanes>(self, s: S) {
         let zero = s.splat_f32s(0.0);
         let row = self.row;
-        let mut sums = vec![0.0; row];
+        let mut sums = Scratch::zeros(row);
         {
             let (sums, _) = S::as_mut_simd_f32s(&mut sums);
             if self.columns {

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::buffers::read;
 use super::isa::{Isa, Kernel, Lanes};
 use super::matrix::{Matrix, multiply};
+use super::scratch::Scratch;
 
 const NAME: &str = "hash";
 /// Positions that are projected together.
@@ -35,7 +36,7 @@ pub fn hash(x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
     per_head.for_each(|(index, buckets)| {
         let start = index / heads * length * row + index % heads * width;
         let columns = rounds * half;
-        let mut turned = vec![0.0; BLOCK * columns];
+        let mut turned = Scratch::zeros(BLOCK * columns);
         for first in (0..length).step_by(BLOCK) {
             let count = BLOCK.min(length - first);
             multiply(

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use super::buffers::{Shared, floats, read, tensor};
 use super::isa::Isa;
 use super::matrix::{Matrix, multiply};
+use super::scratch::Scratch;
 
 const NAME: &str = "mixing";
 
@@ -101,7 +102,7 @@ impl Sizes {
             .into_par_iter()
             .for_each(|head| {
                 let from = self.gather(from, head, inputs);
-                let mut mixed = vec![0.0; outputs * row];
+                let mut mixed = Scratch::zeros(outputs * row);
                 let from = Matrix::rows(&from, row);
                 multiply(
                     isa,
@@ -122,13 +123,12 @@ impl Sizes {
     }
 
     /// The first `count` blocks of one head, each as one row: one large product instead of one per place.
-    fn gather(self, Blocks { data, total }: Blocks, head: usize, count: usize) -> Vec<f32> {
-        let mut rows = Vec::with_capacity(count * self.block * self.width);
-        for block in 0..count {
-            for place in 0..self.block {
-                let start = self.start(head, total, place) + block * self.stride();
-                rows.extend_from_slice(&data[start..start + self.width]);
-            }
+    fn gather(self, Blocks { data, total }: Blocks, head: usize, count: usize) -> Scratch {
+        let mut rows = Scratch::zeros(count * self.block * self.width);
+        for (index, row) in rows.chunks_exact_mut(self.width.max(1)).enumerate() {
+            let (block, place) = (index / self.block, index % self.block);
+            let start = self.start(head, total, place) + block * self.stride();
+            row.copy_from_slice(&data[start..start + self.width]);
         }
         rows
     }

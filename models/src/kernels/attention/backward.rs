@@ -11,6 +11,7 @@ use crate::kernels::buffers::Target;
 use crate::kernels::idle::all_vanish;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
+use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{
     Left, PAD, PANEL, Rows, SIDE, Source, pack_columns, pack_panels, pack_rows, padded, product,
 };
@@ -72,21 +73,21 @@ impl Target<'_> {
 
 /// A block of queries in the layouts that the products want.
 pub(super) struct Queries {
-    pub(super) rows: Vec<f32>,
-    pub(super) columns: Vec<f32>,
-    pub(super) drows: Vec<f32>,
-    pub(super) dcolumns: Vec<f32>,
+    pub(super) rows: Scratch,
+    pub(super) columns: Scratch,
+    pub(super) drows: Scratch,
+    pub(super) dcolumns: Scratch,
     pub(super) sums: [f32; SIDE],
     pub(super) deltas: [f32; SIDE],
 }
 
 /// A group of key blocks in the layouts that the products want, and the sums of their gradients.
 struct Group {
-    key_panels: Vec<f32>,
-    key_rows: Vec<f32>,
-    value_panels: Vec<f32>,
-    dkeys: Vec<f32>,
-    dvalues: Vec<f32>,
+    key_panels: Scratch,
+    key_rows: Scratch,
+    value_panels: Scratch,
+    dkeys: Scratch,
+    dvalues: Scratch,
 }
 
 impl Kernel for BackwardTask<'_> {
@@ -98,7 +99,7 @@ impl Kernel for BackwardTask<'_> {
         let problem = self.problem;
         let (width, wide) = (problem.width, padded(problem.width));
         let query_blocks = problem.queries_len.div_ceil(SIDE);
-        let per_group = (GROUP_FLOATS / (SIDE * wide)).max(1);
+        let per_group = (GROUP_FLOATS / (SIDE * wide)).clamp(1, self.blocks.len().max(1));
         let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
         let idle: Vec<bool> = (0..query_blocks)
             .map(|block| {
@@ -107,14 +108,14 @@ impl Kernel for BackwardTask<'_> {
                     || all_vanish(self.doutput.from(first), end - first)
             })
             .collect();
-        let mut dqueries = vec![0.0; query_blocks * SIDE * wide];
+        let mut dqueries = Scratch::zeros(query_blocks * SIDE * wide);
         let mut queries = Queries::new(width);
         let mut group = Group {
-            key_panels: vec![0.0; per_group * SIDE * width],
-            key_rows: vec![0.0; per_group * SIDE * wide],
-            value_panels: vec![0.0; per_group * SIDE * width],
-            dkeys: vec![0.0; per_group * SIDE * wide],
-            dvalues: vec![0.0; per_group * SIDE * wide],
+            key_panels: Scratch::zeros(per_group * SIDE * width),
+            key_rows: Scratch::zeros(per_group * SIDE * wide),
+            value_panels: Scratch::zeros(per_group * SIDE * width),
+            dkeys: Scratch::zeros(per_group * SIDE * wide),
+            dvalues: Scratch::zeros(per_group * SIDE * wide),
         };
         let mut tiles = Tiles::default();
         let mut dfactor = 0.0;
@@ -344,10 +345,10 @@ impl Queries {
     pub(super) fn new(width: usize) -> Self {
         let wide = padded(width);
         Queries {
-            rows: vec![0.0; SIDE * wide],
-            columns: vec![0.0; SIDE * width],
-            drows: vec![0.0; SIDE * wide],
-            dcolumns: vec![0.0; SIDE * width],
+            rows: Scratch::zeros(SIDE * wide),
+            columns: Scratch::zeros(SIDE * width),
+            drows: Scratch::zeros(SIDE * wide),
+            dcolumns: Scratch::zeros(SIDE * width),
             sums: [f32::INFINITY; SIDE],
             deltas: [0.0; SIDE],
         }

@@ -9,6 +9,7 @@ use super::problem::{Head, Problem};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
+use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{
     Left, PAD, PANEL, SIDE, pack_columns, pack_panels, pack_rows, padded, product,
 };
@@ -51,8 +52,8 @@ impl Kernel for ForwardTask<'_> {
         let (width, wide) = (problem.width, padded(problem.width));
         let (keys, values) = (problem.keys(head), problem.values(head));
         let blocks: Vec<KeyBlock> = problem.real.blocks(head.example).collect();
-        let mut key_panels = vec![0.0; blocks.len() * SIDE * width];
-        let mut value_rows = vec![0.0; blocks.len() * SIDE * wide];
+        let mut key_panels = Scratch::zeros(blocks.len() * SIDE * width);
+        let mut value_rows = Scratch::zeros(blocks.len() * SIDE * wide);
         let packs = key_panels
             .chunks_mut(SIDE * width)
             .zip(value_rows.chunks_mut(SIDE * wide));
@@ -61,8 +62,8 @@ impl Kernel for ForwardTask<'_> {
             pack_rows(values.from(block.first), block.len(), 1.0, value_rows);
         }
 
-        let mut queries = vec![0.0; SIDE * width];
-        let mut sum = vec![0.0; SIDE * wide];
+        let mut queries = Scratch::zeros(SIDE * width);
+        let mut sum = Scratch::zeros(SIDE * wide);
         let mut weights = [0.0; SIDE * SIDE];
         let mut kept = [0.0; SIDE * SIDE];
         let mut biases = [0.0; SIDE * SIDE];

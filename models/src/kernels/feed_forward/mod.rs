@@ -21,6 +21,7 @@ use super::isa::Isa;
 use super::linear::{LARGEST_PARTIAL, by_rows_of_weight};
 use super::matrix::{Matrix, Packed, multiply, multiply_packed};
 use super::norm;
+use super::scratch::Scratch;
 use super::tied::Tied;
 use crate::draws::Stream;
 
@@ -161,8 +162,8 @@ impl FeedForward {
         chunks.enumerate().for_each(|(chunk, (y, kept))| {
             let mut normal = Normal::default();
             let side = TILE.min(rows);
-            let mut hidden = vec![0.0; if self.keeps { 0 } else { side * f }];
-            let mut active = vec![0.0; side * f];
+            let mut hidden = Scratch::zeros(if self.keeps { 0 } else { side * f });
+            let mut active = Scratch::zeros(side * f);
             for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
                 let (start, count) = (tile * TILE, y.len() / d);
                 let first = chunk * rows + start;
@@ -219,8 +220,8 @@ impl FeedForward {
             let (dgain, doffset) = partial.split_at_mut(d);
             let mut normal = Normal::default();
             let side = TILE.min(rows);
-            let [mut dz, mut dn] = [vec![0.0; side * d], vec![0.0; side * d]];
-            let [mut a, mut da, mut dh] = [(); 3].map(|()| vec![0.0; side * f]);
+            let [mut dz, mut dn] = [(); 2].map(|()| Scratch::zeros(side * d));
+            let [mut a, mut da, mut dh] = [(); 3].map(|()| Scratch::zeros(side * f));
             for (tile, dx) in dx.chunks_mut(TILE * d).enumerate() {
                 let (start, count) = (tile * TILE, dx.len() / d);
                 let first = chunk * rows + start;

@@ -4,6 +4,7 @@ use crate::kernels::dropout::Dropout;
 use crate::kernels::isa::Isa;
 use crate::kernels::matrix::{Matrix, Packed, multiply_packed};
 use crate::kernels::norm;
+use crate::kernels::scratch::Scratch;
 
 /// The operands' elements and sizes.
 #[derive(Clone, Copy)]
@@ -29,17 +30,19 @@ impl Operands<'_> {
         let Some((gain, offset, epsilon)) = self.norm else {
             return x;
         };
-        space.rows.resize(x.len(), 0.0);
+        if space.rows.len() < x.len() {
+            space.rows = Scratch::zeros(x.len());
+        }
         space.statistics.resize(x.len() / self.width, [0.0; 2]);
         self.isa.run(norm::Forward {
             x,
             gain,
             offset,
             epsilon,
-            y: &mut space.rows,
+            y: &mut space.rows[..x.len()],
             statistics: &mut space.statistics,
         });
-        &space.rows
+        &space.rows[..x.len()]
     }
 
     /// Drops elements of the rows from `first` on, `width` elements each.
@@ -67,7 +70,7 @@ impl Operands<'_> {
 /// n(x) of a tile, and each row's mean and reciprocal deviation.
 #[derive(Default)]
 pub(super) struct Normal {
-    pub(super) rows: Vec<f32>,
+    pub(super) rows: Scratch,
     pub(super) statistics: Vec<[f32; 2]>,
 }
 

@@ -1,6 +1,7 @@
 //! Positions of a head, 64 at a time, and the layouts in which the products want them.
 
 use crate::kernels::isa::Lanes;
+use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{PANEL, Rows, SIDE, pack_panels, pack_rows, padded};
 
 /// Sizes of a head: features M, values E.
@@ -40,9 +41,9 @@ impl<'a> State<'a> {
     }
 
     /// Sᵀ, (E, padded M).
-    pub(super) fn transposed(self) -> Vec<f32> {
+    pub(super) fn transposed(self) -> Scratch {
         let (wide, features) = (padded(self.sizes.values), padded(self.sizes.features));
-        let mut transposed = vec![0.0; self.sizes.values * features];
+        let mut transposed = Scratch::zeros(self.sizes.values * features);
         for (f, row) in self
             .matrix
             .chunks_exact(wide)
@@ -84,23 +85,23 @@ impl Positions<'_> {
 pub(super) struct Block {
     pub(super) width: usize,
     /// (position, padded width), padding zero.
-    pub(super) rows: Vec<f32>,
+    pub(super) rows: Scratch,
     /// Panels of positions: left operand of products with S.
-    pub(super) panels: Vec<f32>,
+    pub(super) panels: Scratch,
     /// Panels of columns: left operand of sums over positions.
-    pub(super) columns: Vec<f32>,
+    pub(super) columns: Scratch,
     /// Panels of what the rows are computed from, for maps that multiply.
-    pub(super) inputs: Vec<f32>,
+    pub(super) inputs: Scratch,
 }
 
 impl Block {
     pub(super) fn new(width: usize) -> Self {
         Block {
             width,
-            rows: vec![0.0; SIDE * padded(width)],
-            panels: vec![0.0; SIDE * width],
-            columns: vec![0.0; SIDE * width.next_multiple_of(PANEL)],
-            inputs: Vec::new(),
+            rows: Scratch::zeros(SIDE * padded(width)),
+            panels: Scratch::zeros(SIDE * width),
+            columns: Scratch::zeros(SIDE * width.next_multiple_of(PANEL)),
+            inputs: Scratch::default(),
         }
     }
 

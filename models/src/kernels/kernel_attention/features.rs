@@ -4,6 +4,7 @@ use super::blocks::{Block, Positions};
 use crate::kernels::activation::Curve;
 use crate::kernels::isa::{Isa, Kernel, Lanes};
 use crate::kernels::math::exp;
+use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{Left, PANEL, Rows, SIDE, pack_panels, padded, product};
 
 /// A map to features, as the loops over positions want it.
@@ -191,8 +192,8 @@ impl Kernel for Highest<'_> {
             range: (start, end),
         } = self;
         let features = padded(directions.count);
-        let mut panels = vec![0.0; SIDE * directions.width];
-        let mut rows = vec![0.0; SIDE * features];
+        let mut panels = Scratch::zeros(SIDE * directions.width);
+        let mut rows = Scratch::zeros(SIDE * features);
         let mut highest = 0.0f32;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
@@ -240,7 +241,9 @@ impl Features for Favor<'_> {
     fn fill<S: Lanes>(self, s: S, x: Positions, first: usize, count: usize, block: &mut Block) {
         let Favor { directions, shift } = self;
         let (width, features) = (directions.width, padded(directions.count));
-        block.inputs.resize(SIDE * width, 0.0);
+        if block.inputs.is_empty() {
+            block.inputs = Scratch::zeros(SIDE * width);
+        }
         directions.project(s, x.rows, first, count, &mut block.inputs, &mut block.rows);
         let rows = block.rows.chunks_exact_mut(features).take(count);
         for (position, row) in (first..).zip(rows) {
@@ -305,7 +308,7 @@ impl Features for Favor<'_> {
             }
             sums[i] = s.reduce_sum_f32s(sum);
         }
-        let mut panels = vec![0.0; SIDE * features];
+        let mut panels = Scratch::zeros(SIDE * features);
         let exponents = Rows {
             data: gradients,
             start: 0,
@@ -313,7 +316,7 @@ impl Features for Favor<'_> {
             width: features,
         };
         pack_panels(exponents, count, &mut panels);
-        let mut back = vec![0.0; SIDE * wide];
+        let mut back = Scratch::zeros(SIDE * wide);
         product::<S, false>(
             s,
             Left::panels(&panels, features),

@@ -8,6 +8,7 @@ use super::blocks::{Block, Positions, Sizes, State, add_scaled, dot};
 use super::features::Features;
 use crate::kernels::idle::all_vanish;
 use crate::kernels::isa::{Kernel, Lanes};
+use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{Left, PANEL, Rows, SIDE, padded, product};
 
 /// Adds the features and values of positions `range` to `state` (S and z).
@@ -89,7 +90,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F,
         let wide = padded(self.sizes.values);
         let queries = self.queries;
         let mut features = Block::new(self.sizes.features);
-        let mut sums = vec![0.0; SIDE * wide];
+        let mut sums = Scratch::zeros(SIDE * wide);
         let (start, end) = self.range;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
@@ -144,7 +145,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
         let transposed = self.state.transposed();
         let queries = self.queries;
         let (mut features, mut block) = (Block::new(m), Block::new(e));
-        let mut gradients = vec![0.0; SIDE * features_wide];
+        let mut gradients = Scratch::zeros(SIDE * features_wide);
         let mut shares = [0.0; SIDE];
         let (start, end) = self.range;
         for first in (start..end).step_by(SIDE) {
@@ -217,8 +218,8 @@ where
         let (wide, features_wide) = (padded(e), padded(m));
         let transposed = self.dstate.transposed();
         let (mut features, mut block) = (Block::new(m), Block::new(e));
-        let mut dfeatures = vec![0.0; SIDE * features_wide];
-        let mut dvalues = vec![0.0; SIDE * wide];
+        let mut dfeatures = Scratch::zeros(SIDE * features_wide);
+        let mut dvalues = Scratch::zeros(SIDE * wide);
         let (start, end) = self.range;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);

@@ -118,6 +118,11 @@ thread_local! {
     });
 }
 
+/// Has this thread fetch what it packs into.
+pub(super) fn fetch_buffers() {
+    SPACE.with_borrow(|_| {});
+}
+
 #[derive(Clone, Copy)]
 enum Right<'a> {
     Plain(Matrix<'a>),

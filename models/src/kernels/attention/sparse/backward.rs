@@ -9,6 +9,7 @@ use super::{alter, drawn, indices};
 use crate::kernels::buffers::Target;
 use crate::kernels::idle::all_vanish;
 use crate::kernels::isa::{Kernel, Lanes};
+use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{PAD, Rows, SIDE, pack_panels, pack_rows, padded};
 
 /// Some blocks of queries of one head.
@@ -37,7 +38,7 @@ impl Kernel for BackwardTask<'_> {
         let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
         let mut keys = Keys::new(&self);
         let mut queries = Queries::new(width);
-        let mut dqueries = vec![0.0; SIDE * wide];
+        let mut dqueries = Scratch::zeros(SIDE * wide);
         let mut tiles = Tiles::default();
         for block in &plan.query_blocks()[self.blocks.clone()] {
             let places = plan.query_places(block);
@@ -91,19 +92,19 @@ struct Keys<'a> {
     held: Vec<Option<(usize, u64)>>,
     /// Rows of a slot.
     rows: usize,
-    key_panels: Vec<f32>,
-    key_rows: Vec<f32>,
-    value_panels: Vec<f32>,
-    dkeys: Vec<f32>,
-    dvalues: Vec<f32>,
+    key_panels: Scratch,
+    key_rows: Scratch,
+    value_panels: Scratch,
+    dkeys: Scratch,
+    dvalues: Scratch,
 }
 
 impl<'a> Keys<'a> {
     fn new(task: &BackwardTask<'a>) -> Self {
         let (problem, plan) = (task.problem, task.plan);
         let (slots, rows) = plan.slots();
-        let narrow = || vec![0.0; slots * rows * problem.width];
-        let wide = || vec![0.0; slots * rows * padded(problem.width)];
+        let narrow = || Scratch::zeros(slots * rows * problem.width);
+        let wide = || Scratch::zeros(slots * rows * padded(problem.width));
         Keys {
             problem,
             plan,

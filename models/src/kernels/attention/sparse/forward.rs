@@ -9,6 +9,7 @@ use super::plan::Plan;
 use super::{alter, drawn, indices};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
+use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{
     Left, PAD, PANEL, SIDE, pack_columns, pack_panels, pack_rows, padded, product,
 };
@@ -39,8 +40,8 @@ impl Kernel for ForwardTask<'_> {
         let (width, wide) = (problem.width, padded(problem.width));
         let mut keys = Keys::new(problem, plan, head);
         let mut revisited = plan.revisits().then(|| Revisited::new(problem));
-        let mut queries = vec![0.0; SIDE * width];
-        let mut sums = vec![0.0; SIDE * wide];
+        let mut queries = Scratch::zeros(SIDE * width);
+        let mut sums = Scratch::zeros(SIDE * wide);
         let mut weights = [0.0; SIDE * SIDE];
         let mut kept = [0.0; SIDE * SIDE];
         for block in &plan.query_blocks()[self.blocks.clone()] {
@@ -132,7 +133,7 @@ struct Revisited {
     /// Running maximum, and the sum of weights relative to it.
     sums: Vec<(f32, f32)>,
     /// Weighted values.
-    rows: Vec<f32>,
+    rows: Scratch,
     wide: usize,
 }
 
@@ -141,7 +142,7 @@ impl Revisited {
         let wide = padded(problem.width);
         Revisited {
             sums: vec![(f32::NEG_INFINITY, 0.0); problem.queries_len],
-            rows: vec![0.0; problem.queries_len * wide],
+            rows: Scratch::zeros(problem.queries_len * wide),
             wide,
         }
     }
@@ -168,8 +169,8 @@ struct Keys<'a> {
     held: Vec<Option<(usize, u64)>>,
     /// Rows of a slot.
     rows: usize,
-    key_panels: Vec<f32>,
-    value_rows: Vec<f32>,
+    key_panels: Scratch,
+    value_rows: Scratch,
 }
 
 impl<'a> Keys<'a> {
@@ -181,8 +182,8 @@ impl<'a> Keys<'a> {
             head,
             held: vec![None; slots],
             rows,
-            key_panels: vec![0.0; slots * rows * problem.width],
-            value_rows: vec![0.0; slots * rows * padded(problem.width)],
+            key_panels: Scratch::zeros(slots * rows * problem.width),
+            value_rows: Scratch::zeros(slots * rows * padded(problem.width)),
         }
     }
 

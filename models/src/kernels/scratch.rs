@@ -1,0 +1,106 @@
+//! Working memory of tasks, held per thread from one task to the next.
+//!
+//! Scratch that each task fetched for itself would make the peak of memory depend on how many tasks happen to run at
+//! once. [`fetch_buffers`] has a thread fetch what it will keep, before anything is measured.
+
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+
+/// Floats of a block that a thread keeps: 128 KiB.
+const BLOCK: usize = 32 * 1024;
+/// Blocks that a thread keeps: more than any one task takes.
+const BLOCKS: usize = 16;
+
+thread_local! {
+    /// Blocks of this thread that no task has at the moment.
+    static FREE: RefCell<Vec<Vec<f32>>> =
+        RefCell::new((0..BLOCKS).map(|_| Vec::with_capacity(BLOCK)).collect());
+}
+
+/// Has this thread fetch the buffers that it keeps for kernels, unless it has them: about 3 MiB.
+pub fn fetch_buffers() {
+    FREE.with_borrow(|_| {});
+    super::matrix::fetch_buffers();
+}
+
+/// Floats that a task works with, none by default: one of the thread's blocks, or if none is large enough or free, memory of its own.
+#[derive(Default)]
+pub(super) struct Scratch(Vec<f32>);
+
+impl Scratch {
+    /// `len` zeros.
+    pub(super) fn zeros(len: usize) -> Self {
+        let mut floats = match (1..=BLOCK).contains(&len) {
+            true => FREE.with_borrow_mut(Vec::pop).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        floats.clear();
+        floats.resize(len, 0.0);
+        Scratch(floats)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.0.capacity() == BLOCK {
+            let block = std::mem::take(&mut self.0);
+            // A thread that is ending keeps nothing.
+            let _ = FREE.try_with(|free| {
+                let mut free = free.borrow_mut();
+                if free.len() < BLOCKS {
+                    free.push(block);
+                }
+            });
+        }
+    }
+}
+
+impl Deref for Scratch {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.0
+    }
+}
+
+impl DerefMut for Scratch {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn free() -> usize {
+        FREE.with_borrow(Vec::len)
+    }
+
+    #[test]
+    fn blocks_go_back_to_their_thread_and_come_as_zeros_again() {
+        let mut first = Scratch::zeros(100);
+        first.fill(f32::NAN);
+        let place = first.as_ptr();
+        drop(first);
+        let second = Scratch::zeros(BLOCK);
+        assert_eq!(second.as_ptr(), place);
+        assert!(second.len() == BLOCK && second.iter().all(|x| *x == 0.0));
+        assert_eq!(free(), BLOCKS - 1);
+    }
+
+    #[test]
+    fn more_than_a_thread_keeps_is_fetched_and_given_back() {
+        let large = Scratch::zeros(BLOCK + 1);
+        assert_eq!((large.len(), free()), (BLOCK + 1, BLOCKS));
+        let mut many: Vec<Scratch> = (0..2 * BLOCKS).map(|_| Scratch::zeros(BLOCK)).collect();
+        assert_eq!(free(), 0);
+        many.iter_mut().for_each(|scratch| scratch.fill(1.0));
+        drop(many);
+        assert_eq!(free(), BLOCKS);
+        // What one thread took another may drop.
+        let sent = Scratch::zeros(1);
+        std::thread::spawn(move || drop(sent)).join().unwrap();
+        assert_eq!(free(), BLOCKS - 1);
+    }
+}
