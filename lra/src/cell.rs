@@ -44,6 +44,8 @@ pub struct Surroundings<'a> {
     pub earlier: Earlier,
     /// Whether to write event files for TensorBoard too.
     pub tensorboard: bool,
+    /// Most live bytes; by default nearly what the system allows.
+    pub memory_limit: Option<usize>,
     /// What the user sees.
     pub reporter: &'a Reporter,
     /// Whether to stop early.
@@ -101,9 +103,41 @@ pub fn run(resolved: &Resolved, around: &Surroundings<'_>) -> Result<Finished> {
         }
         (Found::Nothing, _) | (_, Earlier::Replace) => false,
     };
+    // Data may have to be built, and memory may run out over it.
+    let draft = draft(resolved, around, &shape);
+    let guard = CeilingGuard::arm(&folder, &draft, around.memory_limit)?;
     let store = datasets::Store::new(around.data);
-    let splits = store.open_or_build(resolved.task, &spec.data_key(), None, around.reporter)?;
-    train(resolved, around, &shape, &folder, Arc::new(splits), resumes)
+    let splits = store.open_or_build(resolved.task, &spec.data_key(), None, around.reporter);
+    let splits = match splits.map_err(Error::from) {
+        Err(error) if device::is_out_of_memory(&error.cause) => {
+            return failed(draft, &folder, error.cause);
+        }
+        splits => splits?,
+    };
+    let draft = Record {
+        task: record::Task {
+            data_digest: splits.manifest.digest.clone(),
+            rows: record::Rows {
+                train: splits.train.len(),
+                val: splits.val.len(),
+                test: splits.test.len(),
+            },
+            partial: splits.manifest.partial,
+            altered: splits.manifest.altered.clone(),
+            ..draft.task
+        },
+        ..draft
+    };
+    guard.update(&draft);
+    train(
+        resolved,
+        around,
+        &shape,
+        &folder,
+        (draft, guard),
+        Arc::new(splits),
+        resumes,
+    )
 }
 
 fn train(
@@ -111,12 +145,11 @@ fn train(
     around: &Surroundings<'_>,
     shape: &Shape,
     folder: &RunFolder,
+    (mut draft, guard): (Record, CeilingGuard),
     splits: Arc<Splits>,
     resumes: bool,
 ) -> Result<Finished> {
     let spec = &resolved.spec;
-    let mut draft = draft(resolved, around, shape, &splits);
-    let guard = CeilingGuard::arm(folder, &draft);
     draft.baselines = baselines(resolved, &splits);
     // Settings that no model can be built with show here, and leave nothing behind.
     let (blank, sizes) = resolved.blank()?;
@@ -170,29 +203,32 @@ fn train(
             let method = device::method(around.device);
             completed(draft, resolved, shape, folder, &trained, step_flops, method)?
         }
-        Err(error) => {
-            let reason = format!("{error:#}");
-            let outcome = match device::is_out_of_memory(&error) {
-                true => Outcome::OutOfMemory { reason },
-                false => Outcome::Failed { reason },
-            };
-            let record = Record {
-                outcome,
-                created: host::now(),
-                ..draft
-            };
-            // The failure may be the disk's: then the error itself is all there is to show.
-            write(folder, &record).map_err(|_| Error {
-                class: Class::Run,
-                cause: error,
-            })?;
-            return Ok(Finished {
-                record,
-                fresh: true,
-            });
-        }
+        Err(error) => return failed(draft, folder, error),
     };
     write(folder, &record)?;
+    Ok(Finished {
+        record,
+        fresh: true,
+    })
+}
+
+/// Records a failure.
+fn failed(draft: Record, folder: &RunFolder, error: anyhow::Error) -> Result<Finished> {
+    let reason = format!("{error:#}");
+    let outcome = match device::is_out_of_memory(&error) {
+        true => Outcome::OutOfMemory { reason },
+        false => Outcome::Failed { reason },
+    };
+    let record = Record {
+        outcome,
+        created: host::now(),
+        ..draft
+    };
+    // The failure may be the disk's: then the error itself is all there is to show.
+    write(folder, &record).map_err(|_| Error {
+        class: Class::Run,
+        cause: error,
+    })?;
     Ok(Finished {
         record,
         fresh: true,
@@ -203,8 +239,8 @@ fn write(folder: &RunFolder, record: &Record) -> Result<()> {
     results::store::write(&folder.record(), record).class(Class::Run)
 }
 
-/// The record as far as it is known before the model is.
-fn draft(resolved: &Resolved, around: &Surroundings<'_>, shape: &Shape, splits: &Splits) -> Record {
+/// The record as far as it is known before the data are open and the model is built.
+fn draft(resolved: &Resolved, around: &Surroundings<'_>, shape: &Shape) -> Record {
     let spec = &resolved.spec;
     let about = resolved.task.about();
     let device = device::describe(around.device);
@@ -220,14 +256,7 @@ fn draft(resolved: &Resolved, around: &Surroundings<'_>, shape: &Shape, splits: 
             source: spec.cell.source.to_string(),
             protocol: spec.cell.protocol.to_string(),
             classes: about.classes,
-            data_digest: splits.manifest.digest.clone(),
-            rows: record::Rows {
-                train: splits.train.len(),
-                val: splits.val.len(),
-                test: splits.test.len(),
-            },
-            partial: splits.manifest.partial,
-            altered: splits.manifest.altered.clone(),
+            ..record::Task::default()
         },
         model: record::Model {
             name: spec.cell.model.clone(),
@@ -322,6 +351,7 @@ fn completed(
     });
     let memory = record::Memory {
         peak_bytes: timings.peak_bytes,
+        base_bytes: timings.base_bytes,
         resident_bytes: timings.resident_bytes,
         method: memory_method.to_owned(),
         driver_bytes: timings.driver_bytes,

@@ -109,7 +109,8 @@ pub struct RunArgs {
     /// Worker threads; 0 means all cores
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
-    /// Most memory to use, such as 8G; beyond it the run is recorded as out of memory [default: 95 % of the machine's]
+    /// Most memory to use, such as 8G, all that the program holds included; beyond it the run is recorded as out of memory
+    /// [default: 95 % of what the machine, its container and `ulimit` allow]
     #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
     pub memory_limit: Option<usize>,
     #[command(flatten)]

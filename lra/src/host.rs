@@ -5,6 +5,8 @@ use std::time::SystemTime;
 use results::record::{Host, Revision, Versions};
 use sysinfo::System;
 
+use crate::limits;
+
 /// The machine this process runs on. What the system does not tell is left empty or zero.
 pub fn describe(device: &str) -> Host {
     let cpu = System::new().ok().and_then(|mut system| {
@@ -18,35 +20,11 @@ pub fn describe(device: &str) -> Host {
         cpu: cpu.unwrap_or_default(),
         instructions: models::kernels::instruction_set(),
         cores: std::thread::available_parallelism().map_or(0, usize::from),
-        memory_bytes: total_memory().unwrap_or(0),
+        memory_bytes: limits::total_memory().unwrap_or(0),
         os: System::long_os_version().unwrap_or_else(|_| std::env::consts::OS.to_owned()),
         device: device.to_owned(),
         driver: String::new(),
     }
-}
-
-/// Bytes of memory this process may use: the machine's, or the container's where that is less.
-pub fn total_memory() -> Option<u64> {
-    let mut system = System::new().ok()?;
-    system.refresh_memory();
-    let machine = system.total_memory();
-    Some(
-        system
-            .cgroup_limits()
-            .map_or(machine, |limits| limits.total_memory.min(machine)),
-    )
-}
-
-/// Bytes of memory that are free now, or could be freed, within the machine or the container.
-pub fn free_memory() -> Option<u64> {
-    let mut system = System::new().ok()?;
-    system.refresh_memory();
-    let machine = system.available_memory();
-    Some(
-        system
-            .cgroup_limits()
-            .map_or(machine, |limits| limits.free_memory.min(machine)),
-    )
 }
 
 /// Bytes of this process that are in memory now, as the system counts them.

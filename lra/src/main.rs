@@ -19,6 +19,7 @@ mod estimate;
 mod eval;
 mod fetch;
 mod host;
+mod limits;
 mod memory;
 mod names;
 mod optim;

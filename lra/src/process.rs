@@ -28,16 +28,19 @@ pub fn set_up(threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Has every worker multiply two matrices, by candle and by a kernel. A thread's first product fetches buffers of about
-/// the size of the second-level cache, which it keeps: fetched later, peaks of memory would depend on which thread took
-/// which piece of the work.
+/// Has every worker and this thread fetch the buffers that they keep for kernels and for candle's products of matrices,
+/// the latter as large as the second-level cache. Fetched later, peaks of memory would depend on which thread took which
+/// piece of the work.
 fn fetch_buffers() {
-    let product = || {
+    let fetch = || -> candle_core::Result<()> {
+        models::kernels::fetch_buffers();
         let matrix = Tensor::zeros((64, 64), DType::F32, &Device::Cpu)?;
-        matrix.matmul(&models::kernels::linear(&matrix, &matrix, None)?)
+        matrix.matmul(&matrix)?;
+        Ok(())
     };
-    // The result is of no use, nor is an error: a product that matters would meet it again.
-    rayon::broadcast(|_| drop(product()));
+    // The product is of no use, nor is its error: one that matters would meet it again.
+    rayon::broadcast(|_| drop(fetch()));
+    drop(fetch());
 }
 
 /// How many threads `--threads` asks for: 0 means `RAYON_NUM_THREADS`, else all cores.

@@ -93,8 +93,11 @@ pub struct Timings {
     pub phases: Phases,
     /// Largest number of resident bytes seen.
     pub resident_bytes: u64,
-    /// High-water mark of the process that wrote the line, on its device.
+    /// High-water mark of the process that wrote the line, on its device, beyond what it held at the start.
     pub peak_bytes: u64,
+    /// What it held at the start.
+    #[serde(default)]
+    pub base_bytes: u64,
     /// Largest number of bytes in use by what the device's driver says.
     #[serde(default)]
     pub driver_bytes: Option<u64>,
@@ -126,6 +129,7 @@ impl Timings {
             add(&mut sum.phases, &line.phases);
             sum.resident_bytes = sum.resident_bytes.max(line.resident_bytes);
             sum.peak_bytes = sum.peak_bytes.max(line.peak_bytes);
+            sum.base_bytes = sum.base_bytes.max(line.base_bytes);
             sum.driver_bytes = sum.driver_bytes.max(line.driver_bytes);
         }
         Ok(sum)

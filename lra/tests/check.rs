@@ -34,7 +34,7 @@ fn checked(place: &Place, out: &str, linear: &str) -> (Option<i32>, String) {
             "run --task toy --model {model} --recipe planted.toml --threads 1 --quiet --out {out}"
         ));
     }
-    let words = format!("check {out} --baseline base.csv --speed-threshold 0.5 --junit {out}.xml");
+    let words = format!("check {out} --baseline base.csv --speed-threshold 0.99 --junit {out}.xml");
     if !place.path().join("base.csv").exists() {
         place.ok(&format!("{words} --update"));
     }

@@ -98,6 +98,7 @@ fn the_record_is_complete() {
         "/speed/steps_per_second/median",
         "/speed/phases/backward",
         "/memory/peak_bytes",
+        "/memory/base_bytes",
         "/memory/resident_bytes",
         "/model/parameters",
     ] {
@@ -149,17 +150,136 @@ fn running_out_of_memory_is_a_record_wherever_it_happens() {
     let place = Place::new();
     // 20 MiB of weights, 40 MiB of their moments, then gradients: the limits are met at each of them.
     let words = format!(
-        "{TINY} --force --model transformer --set block.dim=512 --set block.qkv_dim=512 --set block.mlp_dim=4096"
+        "{TINY} --force --model transformer --threads 2 --set block.dim=512 --set block.qkv_dim=512 \
+         --set block.mlp_dim=4096"
     );
-    for (limit, weights_fit) in [(8, false), (16, false), (32, true), (48, true), (64, true)] {
+    let least = place.least_limit();
+    for (more, weights_fit) in [(0, false), (8, false), (24, true), (40, true), (56, true)] {
+        let limit = least + more;
         let message = place.fails(4, &format!("{words} --memory-limit {limit}M"));
         assert!(message.contains("out of memory"), "{message}");
         let record = place.record("runs");
         assert_eq!(record["outcome"]["status"], "out_of_memory", "{limit} MiB");
         let weights = 4 * record["model"]["parameters"].as_u64().unwrap();
-        assert_eq!(weights < limit << 20, weights_fit, "{weights} bytes");
+        assert_eq!(weights < more << 20, weights_fit, "{weights} bytes");
     }
     assert!(place.ok("report --table accuracy").contains("transformer"));
+}
+
+#[test]
+fn a_memory_limit_that_leaves_no_room_is_a_usage_error_that_says_what_would() {
+    let place = Place::new();
+    let run = "run --task toy --model bag --recipe smoke --memory-limit";
+    let message = place.fails(2, &format!("{run} 2M --threads 2"));
+    assert!(
+        message.contains("with --threads 2 the program holds"),
+        "{message}"
+    );
+    let more = place.fails(2, &format!("{run} 2M --threads 8"));
+    assert!(more.contains("with --threads 8"), "{more}");
+    assert!(!place.run_folder("runs").join("record.json").exists());
+    let least = place.least_limit();
+    place.fails(2, &format!("{run} {}M --threads 2", least - 2));
+    place.fails(2, &format!("{run} {least}M --threads 8"));
+    place.ok(&format!("{run} {}M --threads 2", least + 16));
+}
+
+#[test]
+fn peaks_hang_neither_on_the_buffers_of_threads_nor_on_who_works_when() {
+    let place = Place::new();
+    let mut memory = Vec::new();
+    for (out, threads) in [("one", 2), ("again", 2), ("many", 8)] {
+        place.ok(&format!(
+            "{TINY} --model transformer --threads {threads} --out {out}"
+        ));
+        let record = place.record(out);
+        let of = |name: &str| record["memory"][name].as_f64().unwrap();
+        memory.push((of("peak_bytes"), of("base_bytes")));
+    }
+    let apart = |a: f64, b: f64| (a - b).abs() / a;
+    let [(one, base), (again, _), (many, wide)] = memory[..] else {
+        panic!("three runs")
+    };
+    assert!(apart(one, again) < 0.01, "{memory:?}");
+    assert!(apart(one, many) < 0.1, "{memory:?}");
+    // Three quarters of the base are for each thread.
+    assert!(wide > 2.0 * base, "{memory:?}");
+}
+
+#[test]
+fn running_out_of_memory_while_data_are_built_is_a_record() {
+    let place = Place::new();
+    let limit = place.least_limit() + 1;
+    let words = "run --task toy --model bag --recipe smoke --threads 2 --set data.train=1000000";
+    let message = place.fails(4, &format!("{words} --memory-limit {limit}M"));
+    assert!(message.contains("out of memory"), "{message}");
+    let record = place.record("runs");
+    assert_eq!(record["outcome"]["status"], "out_of_memory");
+    assert_eq!(record["task"]["data_digest"], "");
+    assert_eq!(record["memory"], Value::Null);
+}
+
+/// Runs a command in a shell under a limit on its addresses, in KiB.
+#[cfg(target_os = "linux")]
+fn within_addresses(place: &Place, kib: u64, words: &str) -> std::process::Output {
+    let command = place.command(words);
+    let mut shell = std::process::Command::new("sh");
+    shell
+        .args(["-c", "ulimit -v \"$0\" && exec \"$@\"", &kib.to_string()])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .current_dir(place.path())
+        .env("LRA_DATA", place.path().join("data"));
+    shell.output().unwrap()
+}
+
+/// The most addresses, in KiB, that a command was seen to have.
+#[cfg(target_os = "linux")]
+fn addresses(place: &Place, words: &str) -> u64 {
+    let mut child = place
+        .command(words)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:"));
+        let seen = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+        most = most.max(seen.unwrap_or(0));
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    assert!(child.wait().unwrap().success());
+    most
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_system_without_more_memory_is_a_record() {
+    let place = Place::new();
+    // A small run tells what addresses code, threads and the allocator's reserves take on this machine. A quarter of a
+    // gigabyte more does not hold half a gigabyte of weights.
+    let small = "run --task toy --model bag --recipe smoke --threads 2 --quiet";
+    let limit = addresses(&place, &format!("{small} --out first")) + (256 << 10);
+    let output = within_addresses(&place, limit, &format!("{small} --out small"));
+    assert!(output.status.success(), "{}", common::err(&output));
+
+    let large = "run --task toy --model transformer --recipe smoke --threads 2 --quiet --set block.dim=4096 \
+                 --set block.qkv_dim=4096";
+    // Without a limit of our own in the way, and with the one that follows from that of the addresses.
+    for own in ["--memory-limit 1T", ""] {
+        let output = within_addresses(&place, limit, &format!("{large} {own} --force"));
+        let message = common::err(&output);
+        assert_eq!(output.status.code(), Some(4), "{own}: {message}");
+        assert!(message.contains("error: out of memory: "), "{message}");
+        let record = place.record("runs");
+        assert_eq!(record["outcome"]["status"], "out_of_memory", "{own}");
+        let reason = record["outcome"]["reason"].as_str().unwrap();
+        assert!(
+            own.is_empty() || reason.starts_with("the system has no "),
+            "{reason}"
+        );
+    }
 }
 
 #[test]

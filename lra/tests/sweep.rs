@@ -89,7 +89,8 @@ fn running_out_of_memory_is_a_state_and_can_be_tried_again() {
     let place = Place::new();
     let words = "sweep --tasks toy --models transformer --recipe smoke --steps 4 --set data.train=64 --json \
                  --set block.dim=512 --set block.qkv_dim=512";
-    let output = place.lra(&format!("{words} --memory-limit 12M"));
+    let limit = place.least_limit() + 4;
+    let output = place.lra(&format!("{words} --threads 2 --memory-limit {limit}M"));
     assert_eq!(output.status.code(), Some(4), "{}", err(&output));
     let cells = json(&String::from_utf8(output.stdout).unwrap());
     let detail = cells[0]["detail"].as_str().unwrap();

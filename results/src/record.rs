@@ -368,11 +368,16 @@ pub struct Phases {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Memory {
-    /// The high-water mark that the memory tables show.
+    /// The high-water mark that the memory tables show, beyond the base.
     pub peak_bytes: u64,
+    /// What the process held before it built the model, mostly buffers whose size depends on the processor and on the
+    /// number of threads; 0, and not written, where the method does not take it off.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub base_bytes: u64,
     /// The process's resident size at its highest.
     pub resident_bytes: u64,
-    /// How `peak_bytes` was measured, such as `live heap bytes, counting allocator`.
+    /// How `peak_bytes` was measured, such as `live heap bytes since the start, counting allocator`.
+    /// Figures of different methods are not compared.
     pub method: String,
     /// What the device's driver said was in use at most, other programs included; on GPUs only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -391,7 +396,7 @@ pub struct Host {
     pub instructions: String,
     /// Logical cores.
     pub cores: usize,
-    /// Installed memory.
+    /// Memory that the run might use: the machine's, or what its container or `ulimit` left of it.
     pub memory_bytes: u64,
     /// Operating system and its version.
     pub os: String,
@@ -421,6 +426,10 @@ pub struct Revision {
     pub commit: String,
     /// Whether files differed from it.
     pub dirty: bool,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// JSON has no word for "not a number" and `serde_json` writes `null` instead: it is read back as what it was,

@@ -137,8 +137,12 @@ fn memory(record: &Record) -> String {
     let Some(memory) = &record.memory else {
         return line("memory", "-", "not measured");
     };
+    let held = match memory.base_bytes {
+        0 => String::new(),
+        base => format!("; {} before it", bytes(base)),
+    };
     let words = format!(
-        "{}; resident {}",
+        "{}{held}; resident {}",
         memory.method,
         bytes(memory.resident_bytes)
     );

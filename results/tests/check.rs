@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 
 use lra_results::check::{
-    Aspect, Baseline, Check, Finding, State, Thresholds, judge, junit, table,
+    Aspect, Baseline, Check, Finding, Judged, Row, State, Thresholds, judge, junit, table,
 };
 use lra_results::metrics::{self, Line};
 use lra_results::record::{Outcome, Record};
@@ -298,6 +298,29 @@ fn more_memory_is_caught() {
             .iter()
             .any(|(_, state)| *state == State::Improved)
     );
+}
+
+#[test]
+fn memory_of_another_processor_thread_count_or_method_is_not_judged() {
+    let twice = with(|run| run.memory.as_mut().unwrap().peak_bytes *= 2);
+    only(&check(&cells(&twice, 2.5)), Aspect::Memory);
+    let place = Aspect::ALL
+        .iter()
+        .position(|aspect| *aspect == Aspect::Memory);
+    let changes: [fn(&mut Row); 3] = [
+        |row| row.processor = "another".to_owned(),
+        |row| row.threads += 1,
+        |row| row.memory_method = "live heap bytes, counting allocator".to_owned(),
+    ];
+    for change in changes {
+        let mut now = cells(&twice, 2.5);
+        now.rows.iter_mut().for_each(change);
+        let found = check(&now);
+        assert!(found.passed());
+        let unjudged =
+            |cell: &Judged| matches!(cell.findings[place.unwrap()], Finding::Unjudged(_));
+        assert!(found.cells.iter().all(unjudged), "{found:?}");
+    }
 }
 
 #[test]

@@ -24,7 +24,8 @@ fn a_reduced_run_shows_its_figure_and_says_that_it_is_not_comparable() {
                                     examples seen
       speed       10.0 steps/s      p10 9.00, p90 11.0 over 4,990 steps; 320 examples/s, 655k tokens/s,
                                     21.4 GFLOP/s, padding counted; the harness takes 1.10 %
-      memory      174.0 MiB         live heap bytes, counting allocator; resident 229.0 MiB
+      memory      174.0 MiB         live heap bytes since the start, counting allocator; 12.0 MiB before
+                                    it; resident 229.0 MiB
       published   18.01 %           Performer on listops in tay2021long; not comparable: listops@256 is
                                     not listops, recipe laptop is not published
 
@@ -49,7 +50,8 @@ fn a_model_on_the_majority_plateau_is_told_so() {
                                     best checkpoint at step 4,800 of 5,000; 160,000 examples seen
       speed       10.0 steps/s      p10 9.00, p90 11.0 over 4,990 steps; 320 examples/s, 655k tokens/s,
                                     21.4 GFLOP/s, padding counted; the harness takes 1.10 %
-      memory      174.0 MiB         live heap bytes, counting allocator; resident 229.0 MiB
+      memory      174.0 MiB         live heap bytes since the start, counting allocator; 12.0 MiB before
+                                    it; resident 229.0 MiB
       published   -                 tay2021long has no figure for bag on listops
 
       majority 17.05 - [bag 17.10] -------------- bag of tokens 26.40 --------------- first token 36.25

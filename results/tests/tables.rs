@@ -186,7 +186,8 @@ fn sizes_of_runs_that_got_nowhere_stay_in_their_row() {
     bag          measured             174.5 ±0.7 (2)       174.0 (1)
 
       Mean ± sample standard deviation; in brackets the number of seeds.
-      Every row: recipe tay2021, precision f32, device cpu, method live heap bytes, counting allocator.
+      Every row: recipe tay2021, precision f32, device cpu, method live heap bytes since the start,
+        counting allocator.
       listops: generated, protocol tay2021, data 9b1de5ee2f5b.
       image: official, protocol tay2021, data image-offici.
       transformer on listops, seed 2: diverged at step 812: the loss is NaN

@@ -320,6 +320,7 @@ fn as_round(round: usize, measured: Measured) -> Round {
         seconds,
         phases,
         peak_bytes,
+        base_bytes,
         resident_bytes,
     } = measured;
     Round {
@@ -327,6 +328,7 @@ fn as_round(round: usize, measured: Measured) -> Round {
         seconds,
         phases,
         peak_bytes,
+        base_bytes,
         resident_bytes,
     }
 }

@@ -26,7 +26,7 @@ pub struct Request {
     pub device: String,
     /// Worker threads.
     pub threads: usize,
-    /// Most live heap bytes.
+    /// Most live heap bytes, those at the start included.
     pub memory_limit: usize,
     /// What.
     pub work: Work,
@@ -117,8 +117,10 @@ pub struct Measured {
     pub seconds: Vec<f64>,
     /// Where their time went.
     pub phases: Phases,
-    /// High-water mark of memory.
+    /// High-water mark of memory, beyond what was held at the start.
     pub peak_bytes: u64,
+    /// What was held at the start.
+    pub base_bytes: u64,
     /// Resident size at the end.
     pub resident_bytes: u64,
 }
@@ -131,24 +133,28 @@ pub fn run() -> Result<()> {
         .during(Class::Usage, "reading the request")?;
     let request: Request = serde_json::from_str(&text).during(Class::Usage, "the request")?;
     process::set_up(request.threads)?;
-    ceiling::watch(request.memory_limit, |reason| {
-        // The process ends here; a parent that is gone needs no answer.
-        let _ = cmd::print_json(&Reply::OutOfMemory { reason });
-        std::process::exit(i32::from(Class::Run.code()));
-    });
-    let device = device::select(&request.device)?;
-    let reply = match &request.work {
-        Work::Steps(steps) => measure(steps, &device).map(Reply::Steps),
-        Work::Products { size, seconds } => products(*size, *seconds, &device)
-            .map(|flops_per_second| Reply::Products { flops_per_second }),
-    };
-    cmd::print_json(&reply.unwrap_or_else(|error| {
+    cmd::print_json(&answer(&request).unwrap_or_else(|error| {
         let reason = error.to_string();
         match device::is_out_of_memory(&error.cause) {
             true => Reply::OutOfMemory { reason },
             false => Reply::Failed { reason },
         }
     }))
+}
+
+fn answer(request: &Request) -> Result<Reply> {
+    ceiling::check(request.memory_limit)?;
+    ceiling::watch(request.memory_limit, |reason| {
+        // The process ends here; a parent that is gone needs no answer.
+        let _ = cmd::print_json(&Reply::OutOfMemory { reason });
+        std::process::exit(i32::from(Class::Run.code()));
+    });
+    let device = device::select(&request.device)?;
+    match &request.work {
+        Work::Steps(steps) => measure(steps, &device).map(Reply::Steps),
+        Work::Products { size, seconds } => products(*size, *seconds, &device)
+            .map(|flops_per_second| Reply::Products { flops_per_second }),
+    }
 }
 
 /// Steps that a GPU is given before it is waited for.
@@ -210,10 +216,12 @@ fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
             }
         }
     }
+    let peak = device::peak(device);
     Ok(Measured {
         seconds: timings.steps,
         phases: timings.phases,
-        peak_bytes: device::peak(device).bytes,
+        peak_bytes: peak.bytes,
+        base_bytes: peak.base_bytes,
         resident_bytes: host::resident_bytes().unwrap_or(0),
     })
 }

@@ -55,7 +55,7 @@ pub struct BenchArgs {
     /// Few short rounds of a small batch: the 1K to 4K table of the small model in minutes
     #[arg(long)]
     pub quick: bool,
-    /// Most memory of a measurement, such as 8G [default: 90 % of what is free]
+    /// Most memory of a measurement, such as 8G, all that its process holds included [default: 90 % of what is free]
     #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
     pub memory_limit: Option<usize>,
     /// Most time of one measurement, such as 5m [default: 10m, with --quick 1m]

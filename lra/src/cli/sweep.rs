@@ -60,7 +60,8 @@ pub struct SweepArgs {
     /// Worker threads of all runs together; 0 means all cores
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
-    /// Most memory of each run, such as 8G [default: 95 % of the machine's, divided by --jobs]
+    /// Most memory of each run, such as 8G, all that it holds included [default: 95 % of what the machine, its container and
+    /// `ulimit` allow, divided by --jobs]
     #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
     pub memory_limit: Option<usize>,
     /// Device: auto, cpu or cuda:N (see `lra list devices`)

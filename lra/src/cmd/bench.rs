@@ -17,7 +17,7 @@ use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
 use crate::progress::Reporter;
 use crate::signals::Stop;
-use crate::{device, host, process};
+use crate::{device, host, limits, process};
 
 /// What a session costs where the command line leaves it open.
 struct Effort {
@@ -107,7 +107,7 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
         .into_iter()
         .collect();
     assignments.extend(arguments.assignments.iter().cloned());
-    let most_of_it = || host::free_memory().map(|bytes| (bytes as f64 * 0.9) as usize);
+    let most_of_it = || limits::free_memory().map(|bytes| (bytes as f64 * 0.9) as usize);
     let memory = arguments.memory_limit.or_else(most_of_it);
     let memory = memory.ok_or_else(|| {
         Error::usage("the system does not tell how much memory is free; give --memory-limit")

@@ -12,7 +12,7 @@ use crate::error::{Class, Classify, Result};
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::Wish;
-use crate::{ceiling, cmd, device, host, process};
+use crate::{cmd, device, process};
 
 /// The published figures that a finished cell is set beside.
 const PUBLISHED: &str = "tay2021";
@@ -23,10 +23,6 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet);
     let device = device::select(&arguments.device)?;
-    let most_of_it = || host::total_memory().map(|bytes| (bytes as f64 * 0.95) as usize);
-    if let Some(bytes) = arguments.memory_limit.or_else(most_of_it) {
-        ceiling::enforce(bytes);
-    }
     let mut assignments = arguments.assignments.clone();
     assignments.extend(arguments.steps.map(|steps| format!("train.steps={steps}")));
     assignments.extend(
@@ -49,6 +45,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             _ => Earlier::Keep,
         },
         tensorboard: arguments.tensorboard,
+        memory_limit: arguments.memory_limit,
         reporter: &reporter,
         stop: &stop,
     };

@@ -20,7 +20,7 @@ use crate::sweep::job::{Common, LOG};
 use crate::sweep::plan::{self, Cell, Matrix};
 use crate::sweep::slurm;
 use crate::timing::for_people;
-use crate::{host, process};
+use crate::{limits, process};
 
 /// Memory that a process holds beside what its allocator counts: freed blocks it keeps, code, stacks.
 const BESIDE_HEAP: f64 = 1.25;
@@ -33,7 +33,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let jobs = usize::from(arguments.jobs);
-    let share = || host::total_memory().map(|bytes| (bytes as f64 * 0.95) as usize / jobs);
+    let share = || limits::total_memory().map(|bytes| (bytes as f64 * 0.95) as usize / jobs);
     let common = Common {
         data: arguments.place.path(),
         out: arguments.out.clone(),

@@ -86,11 +86,13 @@ pub(super) fn peak(device: &Device) -> Peak {
         let (free, total) = cuda.cuda_stream().context().mem_get_info()?;
         Ok(Peak {
             bytes,
+            base_bytes: 0,
             driver_bytes: Some((total - free) as u64),
         })
     };
     figures().unwrap_or(Peak {
         bytes: 0,
+        base_bytes: 0,
         driver_bytes: None,
     })
 }

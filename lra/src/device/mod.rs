@@ -29,6 +29,8 @@ pub struct Found {
 pub struct Peak {
     /// The figure of the tables.
     pub bytes: u64,
+    /// What was held before the run, and does not count.
+    pub base_bytes: u64,
     /// What the driver says is in use on the whole device, other programs included; on CUDA only.
     pub driver_bytes: Option<u64>,
 }
@@ -99,10 +101,10 @@ pub fn driver(device: &Device) -> String {
     }
 }
 
-/// Starts a new high-water mark at the present level.
+/// Starts a new high-water mark at the present level, which becomes the base on the CPU.
 pub fn reset_peak(device: &Device) {
     match device {
-        Device::Cpu => memory::reset_peak(),
+        Device::Cpu => memory::start(),
         other => cuda::reset_peak(other),
     }
 }
@@ -112,6 +114,7 @@ pub fn peak(device: &Device) -> Peak {
     match device {
         Device::Cpu => Peak {
             bytes: memory::peak() as u64,
+            base_bytes: memory::base() as u64,
             driver_bytes: None,
         },
         other => cuda::peak(other),
@@ -126,10 +129,14 @@ pub fn method(device: &Device) -> &'static str {
     }
 }
 
-/// Whether a run ended because a GPU had no memory left. (On the CPU the allocator itself reports that.)
+/// Whether something failed because a GPU had no memory left, or the system no addresses to map a file to. (A lack of heap
+/// is reported by the allocator itself.)
 pub fn is_out_of_memory(error: &anyhow::Error) -> bool {
-    let mut causes = error.chain();
-    causes.any(|cause| cause.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY"))
+    error.chain().any(|cause| {
+        let system = cause.downcast_ref::<std::io::Error>();
+        system.is_some_and(|error| error.kind() == std::io::ErrorKind::OutOfMemory)
+            || cause.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY")
+    })
 }
 
 #[cfg(test)]
@@ -152,9 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn a_full_gpu_is_told_from_other_failures() {
+    fn a_lack_of_memory_is_told_from_other_failures() {
         let full = anyhow::anyhow!("DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")");
         assert!(is_out_of_memory(&full.context("step 7")));
         assert!(!is_out_of_memory(&anyhow::anyhow!("shape mismatch")));
+        let unmapped = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+        assert!(is_out_of_memory(
+            &anyhow::Error::from(unmapped).context("opening a split")
+        ));
     }
 }

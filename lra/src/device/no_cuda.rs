@@ -28,6 +28,7 @@ pub(super) fn reset_peak(_: &Device) {}
 pub(super) fn peak(_: &Device) -> Peak {
     Peak {
         bytes: 0,
+        base_bytes: 0,
         driver_bytes: None,
     }
 }

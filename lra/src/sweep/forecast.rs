@@ -12,7 +12,7 @@ use crate::bench::probe::{Answer, ask};
 use crate::bench::worker::{Measured, Reply, Request, Steps, Work as Measurement};
 use crate::error::Result;
 use crate::estimate::Work;
-use crate::host;
+use crate::limits;
 use crate::signals::Stop;
 use crate::spec::{Resolved, Spec};
 use crate::sweep::job::Common;
@@ -23,7 +23,7 @@ use crate::sweep::plan::Cell;
 pub struct Forecast {
     /// From its start to its record.
     pub time: Duration,
-    /// Peak of memory.
+    /// Peak of memory, what a process holds from its start included.
     pub peak_bytes: u64,
     /// How this is known, and what it leaves out.
     pub basis: String,
@@ -91,7 +91,7 @@ impl<'a> Oracle<'a> {
         let seconds = work.passes() / 3.0 * per_example;
         let examples = resolved.spec.train.forward_examples() as f64;
         let (first, second) = (one.peak_bytes as f64, two.peak_bytes as f64);
-        let peak = first + (second - first).max(0.0) * (examples - 1.0);
+        let grown = first + (second - first).max(0.0) * (examples - 1.0);
         let left_out = if complete {
             ""
         } else {
@@ -99,7 +99,7 @@ impl<'a> Oracle<'a> {
         };
         Ok(Ok(Forecast {
             time: Duration::from_secs_f64(seconds),
-            peak_bytes: peak as u64,
+            peak_bytes: one.base_bytes + grown as u64,
             basis: format!("two small steps{left_out}"),
         }))
     }
@@ -141,7 +141,7 @@ impl<'a> Oracle<'a> {
     }
 
     fn memory_limit(&self) -> usize {
-        let free = || host::free_memory().map(|bytes| (bytes as f64 * 0.9) as usize);
+        let free = || limits::free_memory().map(|bytes| (bytes as f64 * 0.9) as usize);
         self.common.memory_limit.or_else(free).unwrap_or(usize::MAX)
     }
 }
@@ -159,7 +159,7 @@ fn of_record(record: &Record) -> Option<Forecast> {
     let seconds = Some(speed.wall_seconds).filter(|seconds| seconds.is_finite() && *seconds > 0.0);
     Some(Forecast {
         time: Duration::from_secs_f64(seconds?),
-        peak_bytes: memory.peak_bytes,
+        peak_bytes: memory.base_bytes + memory.peak_bytes,
         basis: format!("seed {} on file", record.seed),
     })
 }

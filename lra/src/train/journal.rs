@@ -68,7 +68,8 @@ impl<'a> Journal<'a> {
         line.wall = self.line_began.elapsed().as_secs_f64();
         line.resident_bytes = host::resident_bytes().unwrap_or(0);
         let peak = device::peak(self.device);
-        (line.peak_bytes, line.driver_bytes) = (peak.bytes, peak.driver_bytes);
+        (line.peak_bytes, line.base_bytes) = (peak.bytes, peak.base_bytes);
+        line.driver_bytes = peak.driver_bytes;
         self.line_began = Instant::now();
         self.timings.line(&line)
     }

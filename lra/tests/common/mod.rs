@@ -61,6 +61,16 @@ impl Place {
         err(&output)
     }
 
+    /// The least memory limit, in MiB, that a run on two threads takes. What it holds from its start depends on the
+    /// processor, so limits are given as this and some more.
+    pub fn least_limit(&self) -> u64 {
+        let words = "run --task toy --model bag --threads 2 --memory-limit 1 --out refused";
+        let message = self.fails(2, words);
+        let (_, least) = message.split_once("give --memory-limit ").unwrap();
+        let (least, _) = least.split_once("M at the least").unwrap();
+        least.parse().unwrap()
+    }
+
     /// The only run folder under `out`.
     pub fn run_folder(&self, out: &str) -> PathBuf {
         let folders: Vec<_> = fs::read_dir(self.path().join(out))

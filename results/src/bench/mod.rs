@@ -123,8 +123,10 @@ pub struct Round {
     pub seconds: Vec<f64>,
     /// Where the time of these steps went.
     pub phases: Phases,
-    /// High-water mark of memory.
+    /// High-water mark of memory, beyond the base.
     pub peak_bytes: u64,
+    /// What the process held before it built the model; 0 where a cell's method does not take it off.
+    pub base_bytes: u64,
     /// The process's resident size at the end.
     pub resident_bytes: u64,
 }

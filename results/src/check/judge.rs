@@ -379,6 +379,10 @@ fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     if before.memory_method != row.memory_method {
         return Finding::Unjudged("another method".to_owned());
     }
+    // Products of matrices pack into blocks that are cut to the caches, on each thread.
+    if before.processor != row.processor {
+        return Finding::Unjudged("another processor".to_owned());
+    }
     if before.threads != row.threads {
         return Finding::Unjudged(format!("{} threads, was {}", row.threads, before.threads));
     }

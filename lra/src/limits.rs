@@ -1,0 +1,203 @@
+//! How much memory the system lets this process use: the machine's, or less by a control group or by `ulimit`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sysinfo::System;
+
+/// Bytes of memory that this process may use: the least of the machine's memory, the limits of its control group and of
+/// those above it, and the limits on its addresses and data.
+pub fn total_memory() -> Option<u64> {
+    let machine = memory_info().map(|system| system.total_memory());
+    let groups = groups().into_iter().filter_map(|group| group.limit);
+    let limits = groups.chain(machine).chain(address_space());
+    limits.min()
+}
+
+/// Bytes of memory that are free now, or could be freed, within the machine and the control groups.
+pub fn free_memory() -> Option<u64> {
+    let machine = memory_info().map(|system| system.available_memory());
+    let groups = groups().into_iter().filter_map(|group| group.free());
+    groups.chain(machine).chain(address_space()).min()
+}
+
+fn memory_info() -> Option<System> {
+    let mut system = System::new().ok()?;
+    system.refresh_memory();
+    Some(system)
+}
+
+/// Bytes of addresses, or of data, that `ulimit -v` or `ulimit -d` leave this process; `None` if there is no such limit.
+#[cfg(unix)]
+pub fn address_space() -> Option<u64> {
+    let limit = |resource| {
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: the call writes one structure.
+        let status = unsafe { libc::getrlimit(resource, &raw mut limit) };
+        (status == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+    };
+    let limits = [limit(libc::RLIMIT_AS), limit(libc::RLIMIT_DATA)];
+    limits.into_iter().flatten().min()
+}
+
+/// There is no such limit on this system.
+#[cfg(not(unix))]
+pub fn address_space() -> Option<u64> {
+    None
+}
+
+/// What a control group says of memory.
+#[derive(Debug, PartialEq)]
+struct Group {
+    /// The most bytes that its processes may use together.
+    limit: Option<u64>,
+    /// What they use, files in the cache that could be dropped not counted.
+    used: u64,
+}
+
+impl Group {
+    fn free(&self) -> Option<u64> {
+        Some(self.limit?.saturating_sub(self.used))
+    }
+}
+
+/// This process's control group for memory and those above it; empty where the system has none.
+fn groups() -> Vec<Group> {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let memberships = read("/proc/self/cgroup");
+    let mounts = read("/proc/self/mountinfo");
+    places(&memberships, &mounts)
+        .iter()
+        .flat_map(|(folder, top, version)| {
+            let within = folder.ancestors().take_while(|at| at.starts_with(top));
+            within.map(|at| group(at, version)).collect::<Vec<Group>>()
+        })
+        .collect()
+}
+
+/// Names of a control group's files, which differ between the two versions of the interface.
+#[derive(Debug, PartialEq)]
+struct Version {
+    limit: &'static str,
+    used: &'static str,
+    /// The line of `memory.stat` that says how many bytes of files could be dropped.
+    cached: &'static str,
+}
+
+const V1: Version = Version {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    cached: "total_inactive_file",
+};
+const V2: Version = Version {
+    limit: "memory.max",
+    used: "memory.current",
+    cached: "inactive_file",
+};
+
+/// The folders of the process's own groups, each with the folder that the hierarchy is mounted at, from the texts of
+/// `/proc/self/cgroup` and `/proc/self/mountinfo`.
+fn places(memberships: &str, mounts: &str) -> Vec<(PathBuf, PathBuf, Version)> {
+    // `number:controllers:path`; version 2 has number 0 and no controllers.
+    let membership = |line: &str| {
+        let mut words = line.splitn(3, ':');
+        let (number, controllers, path) = (words.next()?, words.next()?, words.next()?);
+        let memory = controllers.split(',').any(|name| name == "memory");
+        match (number, memory) {
+            (_, true) => Some((path.to_owned(), V1)),
+            ("0", false) => Some((path.to_owned(), V2)),
+            _ => None,
+        }
+    };
+    let place = |(path, version): (String, Version)| {
+        let (root, mount) = mounts.lines().find_map(|line| mounted(line, &version))?;
+        // A container may see a part of the hierarchy only.
+        let below = Path::new(&path)
+            .strip_prefix(&root)
+            .unwrap_or(Path::new(""));
+        Some((mount.join(below), mount, version))
+    };
+    let found = memberships.lines().filter_map(membership);
+    found.filter_map(place).collect()
+}
+
+/// The root and the mount point of a hierarchy that counts memory, from a line of `mountinfo`: `id parent device root
+/// point options [more]... - type source options`.
+fn mounted(line: &str, version: &Version) -> Option<(PathBuf, PathBuf)> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut before = before.split(' ').skip(3);
+    let (root, point) = (before.next()?, before.next()?);
+    let mut after = after.split(' ');
+    let (kind, options) = (after.next()?, after.nth(1)?);
+    let counts = match *version == V2 {
+        true => kind == "cgroup2",
+        false => kind == "cgroup" && options.split(',').any(|option| option == "memory"),
+    };
+    counts.then(|| (root.into(), point.into()))
+}
+
+fn group(folder: &Path, version: &Version) -> Group {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+    // `max`, or a number beyond any machine's memory where there is no limit.
+    let number = |name: &str| read(name).trim().parse::<u64>().ok();
+    let stat = read("memory.stat");
+    let cached = stat.lines().find_map(|line| {
+        let (name, bytes) = line.split_once(' ')?;
+        bytes.parse::<u64>().ok().filter(|_| name == version.cached)
+    });
+    let used = number(version.used).unwrap_or(0);
+    Group {
+        limit: number(version.limit),
+        used: used.saturating_sub(cached.unwrap_or(0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_finds_its_own_group_in_either_version() {
+        let v2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+        let found = places("0::/user.slice/job.scope\n", v2);
+        let own = Path::new("/sys/fs/cgroup/user.slice/job.scope");
+        assert_eq!(found, [(own.into(), "/sys/fs/cgroup".into(), V2)]);
+
+        let v1 = "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                  35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        let found = places(
+            "9:name=systemd:/\n4:memory:/docker/abc/inner\n1:cpu:/\n",
+            v1,
+        );
+        let top = Path::new("/sys/fs/cgroup/memory");
+        assert_eq!(found, [(top.join("inner"), top.into(), V1)]);
+
+        assert_eq!(places("", ""), []);
+        assert_eq!(places("nonsense\n0::/\n", "also\n"), []);
+    }
+
+    #[test]
+    fn a_groups_limit_and_what_is_left_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("memory.max", "max\n");
+        let free = |version: &Version| group(folder.path(), version).free();
+        assert_eq!(free(&V2), None);
+        write("memory.max", "1000\n");
+        write("memory.current", "700\n");
+        write("memory.stat", "anon 500\ninactive_file 200\n");
+        assert_eq!(free(&V2), Some(500));
+        write("memory.limit_in_bytes", "90\n");
+        write("memory.usage_in_bytes", "100\n");
+        assert_eq!(free(&V1), Some(0));
+    }
+
+    #[test]
+    fn there_is_some_memory() {
+        let (total, free) = (total_memory().unwrap(), free_memory().unwrap());
+        assert!(free <= total && total > 1 << 20, "{free} of {total}");
+    }
+}
