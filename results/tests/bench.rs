@@ -149,6 +149,19 @@ fn a_fifth_of_the_speed_that_is_lost_is_seen_and_noise_is_not() {
 }
 
 #[test]
+fn memory_that_two_builds_count_in_two_ways_is_not_compared() {
+    let ratios = |held: u64| {
+        let mut cell = held_against_base(1.0);
+        let rounds = cell.rounds.iter_mut();
+        rounds.for_each(|round| round.base_bytes = held);
+        let found = bench::against_base(&[cell], 0.1).unwrap();
+        Format::Text.render(&[found.table]).matches('×').count()
+    };
+    // The ratio of the speeds, and that of the memory.
+    assert_eq!([ratios(0), ratios(1 << 20)], [2, 1]);
+}
+
+#[test]
 fn what_cannot_be_compared_is_no_success() {
     let verdict = |alter: fn(&mut Bench)| {
         let mut cell = held_against_base(1.0);

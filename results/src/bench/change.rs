@@ -165,12 +165,17 @@ fn row(cell: &Bench, verdict: Verdict) -> Row {
         let rate = quantile(&medians, 0.5).map(|seconds| 1.0 / seconds);
         rate.map_or_else(Cell::default, |rate| Cell::with(short(rate), "value", rate))
     };
-    let peak = |rounds: &[super::Round]| rounds.iter().map(|round| round.peak_bytes).max();
+    // Builds that count what was held at the start, and builds that do not, are not compared.
+    let peak = |rounds: &[super::Round]| {
+        let highest = rounds.iter().max_by_key(|round| round.peak_bytes)?;
+        Some((highest.peak_bytes, highest.base_bytes > 0))
+    };
     let base = cell.base.as_ref().map_or(&[][..], |base| &base.rounds);
     let change = cell.change();
     let interval = change.and_then(|change| change.interval);
     let ratio = |ratio: f64| Cell::with(format!("{}×", times(ratio)), "value", ratio);
-    let memory = peak(&cell.rounds).zip(peak(base).filter(|bytes| *bytes > 0));
+    let peaks = peak(&cell.rounds).zip(peak(base));
+    let memory = peaks.filter(|(mine, theirs)| theirs.0 > 0 && mine.1 == theirs.1);
     Row::new(vec![
         Cell::text(cell.label()),
         Cell::with(cell.length.to_string(), "value", cell.length),
@@ -181,7 +186,7 @@ fn row(cell: &Bench, verdict: Verdict) -> Row {
             text: format!("{} to {}", times(low), times(high)),
             fields: vec![("low", json!(low)), ("high", json!(high))],
         }),
-        memory.map_or_else(Cell::default, |(mine, theirs)| {
+        memory.map_or_else(Cell::default, |((mine, _), (theirs, _))| {
             ratio(mine as f64 / theirs as f64)
         }),
         Cell::text(verdict.word()),
