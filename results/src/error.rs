@@ -24,6 +24,19 @@ pub enum Error {
         /// Where and why reading stopped.
         reason: String,
     },
+    /// A file holds what only a newer version of this program understands.
+    #[error(
+        "{} was made by a newer lra (schema {schema}, this one reads up to {known}): use that one, or move the file away",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// What it says of itself.
+        schema: u32,
+        /// The highest that this version knows.
+        known: u32,
+    },
     /// A line of a run's log is damaged.
     #[error("{}, line {line}: not a line of a run's log: {reason}", path.display())]
     NotALog {

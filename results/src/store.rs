@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::record::Record;
+use serde::Deserialize;
+
+use crate::record::{Record, SCHEMA};
 use crate::{Error, Result, atomic};
 
 /// Name of a run's record within its folder.
@@ -43,10 +45,33 @@ pub fn write(path: &Path, record: &Record) -> Result<()> {
 /// Reads one record.
 ///
 /// # Errors
-/// The file cannot be read, or holds no record: the message says at which line it stops being one.
+/// The file cannot be read; it holds no record, and the message says at which line it stops being one; or the record is a
+/// newer program's, whose fields may mean something else.
 pub fn read(path: &Path) -> Result<Record> {
     let text = fs::read(path).map_err(Error::io("read", path))?;
+    let schema: Schema = serde_json::from_slice(&text).map_err(not_a_record(path))?;
+    schema.check(SCHEMA, path)?;
     serde_json::from_slice(&text).map_err(not_a_record(path))
+}
+
+/// What a file says of its own form, whatever else it holds.
+#[derive(Deserialize)]
+pub(crate) struct Schema {
+    schema: u32,
+}
+
+impl Schema {
+    /// Refuses a form that is newer than the `known` ones.
+    pub(crate) fn check(&self, known: u32, path: &Path) -> Result<()> {
+        if self.schema <= known {
+            return Ok(());
+        }
+        Err(Error::Newer {
+            path: path.to_owned(),
+            schema: self.schema,
+            known,
+        })
+    }
 }
 
 fn not_a_record(path: &Path) -> impl FnOnce(serde_json::Error) -> Error {
@@ -62,7 +87,8 @@ fn not_a_record(path: &Path) -> impl FnOnce(serde_json::Error) -> Error {
 /// A copy of a record (equal in every field) counts once: the second path is listed as skipped.
 ///
 /// # Errors
-/// `folder` itself cannot be read. Whatever is wrong below it is listed in [`Loaded::skipped`].
+/// `folder` itself cannot be read, or a newer program's record lies below it: tables without it would be silently incomplete.
+/// Whatever else is wrong is listed in [`Loaded::skipped`].
 pub fn load(folder: &Path) -> Result<Loaded> {
     let mut skipped = Vec::new();
     let mut files = Vec::new();
@@ -92,7 +118,7 @@ pub fn load(folder: &Path) -> Result<Loaded> {
             .collect()
     });
     read.sort_unstable_by_key(|(index, _)| *index);
-    Ok(sort_out(&files, read, skipped))
+    sort_out(&files, read, skipped)
 }
 
 /// Finds the record files below a folder, at most `depth` levels down. A run's folder is not searched further.
@@ -142,7 +168,7 @@ fn sort_out(
     files: &[PathBuf],
     read: Vec<(usize, Result<Record>)>,
     mut skipped: Vec<(PathBuf, String)>,
-) -> Loaded {
+) -> Result<Loaded> {
     let mut records: Vec<Record> = Vec::with_capacity(read.len());
     let mut folders = Vec::with_capacity(read.len());
     let mut by_id: HashMap<String, Vec<(usize, usize)>> = HashMap::new();
@@ -163,6 +189,7 @@ fn sort_out(
             }
             // A run folder may vanish while the store is being read; then there was nothing to read.
             Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {}
+            Err(newer @ Error::Newer { .. }) => return Err(newer),
             Err(Error::NotARecord { reason, .. }) => {
                 skipped.push((files[index].clone(), format!("not a run record: {reason}")));
             }
@@ -170,9 +197,9 @@ fn sort_out(
         }
     }
     skipped.sort();
-    Loaded {
+    Ok(Loaded {
         records,
         folders,
         skipped,
-    }
+    })
 }

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::{Host, Phases, Recipe, Revision, Spread, Versions};
 use crate::stats::quantile;
+use crate::store::Schema;
 use crate::{Error, Result, atomic};
 
 pub use break_even::BreakEven;
@@ -229,10 +230,13 @@ pub fn read(path: &Path) -> Result<Vec<Bench>> {
     let lines = text.lines().enumerate();
     lines
         .map(|(index, line)| {
-            serde_json::from_str(line).map_err(|error| Error::NotARecord {
+            let not_a_bench = |error: serde_json::Error| Error::NotARecord {
                 path: path.to_owned(),
                 reason: format!("line {}: {error}", index + 1),
-            })
+            };
+            let schema: Schema = serde_json::from_str(line).map_err(not_a_bench)?;
+            schema.check(SCHEMA, path)?;
+            serde_json::from_str(line).map_err(not_a_bench)
         })
         .collect()
 }
