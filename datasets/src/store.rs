@@ -377,15 +377,23 @@ fn check(task: &dyn Task, key: &Key) -> Result<()> {
     task.shape(&key.options).map(|_| ())
 }
 
-/// Makes the names in a folder survive a power failure.
+/// Makes the names in a folder survive a power failure, where the file system can: only Unix lets a folder be opened, and
+/// network file systems and others refuse to sync one. Renaming has to be durable enough there.
 fn sync_folder(folder: &Path) -> Result<()> {
-    // Only Unix lets a folder be opened and synced; elsewhere renaming is durable enough.
-    if cfg!(unix) {
-        File::open(folder)
-            .and_then(|file| file.sync_all())
-            .map_err(io("sync", folder))?;
+    if !cfg!(unix) {
+        return Ok(());
     }
-    Ok(())
+    match File::open(folder).and_then(|file| file.sync_all()) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::InvalidInput | ErrorKind::Unsupported
+            ) =>
+        {
+            Ok(())
+        }
+        other => other.map_err(io("sync", folder)),
+    }
 }
 
 /// Waits for the lock of an entry; it is held as long as the file is open, and freed when a process dies.
@@ -452,5 +460,20 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // Gone already after a successful rename; otherwise the next build clears it.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_cannot_be_synced_is_no_error() {
+        // A file system that refuses to sync anything.
+        let refused = File::open("/proc/self").unwrap().sync_all();
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+        sync_folder(Path::new("/proc/self")).unwrap();
+        assert!(sync_folder(Path::new("/proc/missing")).is_err());
     }
 }
