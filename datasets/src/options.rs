@@ -49,7 +49,9 @@ pub(crate) fn parse<T: DeserializeOwned>(
                 ));
             }
             (Value::Number(number), Some(value)) if number.is_u64() => {
-                (value.is_u64(), "a whole number, 0 or more")
+                // The end of what TOML can hold.
+                let whole = value.as_i64().is_some_and(|number| number >= 0);
+                (whole, "a whole number from 0 to 9223372036854775807")
             }
             (Value::Number(_), Some(value)) => (value.is_number(), "a number"),
             (Value::Bool(_), Some(value)) => (value.is_boolean(), "true or false"),
@@ -60,7 +62,21 @@ pub(crate) fn parse<T: DeserializeOwned>(
             return Err(bad(key, given[key].to_string(), wanted.to_owned()));
         }
     }
-    T::deserialize(options).map_err(|error| bad("options", options.to_string(), error.to_string()))
+    T::deserialize(options).map_err(|error| {
+        // The reader does not say which key it was at: the one that spoils the defaults. Of numbers, only their size can.
+        let spoils = |key: &&String| {
+            let mut alone = defaults.clone();
+            alone[key.as_str()] = given[key.as_str()].clone();
+            T::deserialize(&alone).is_err()
+        };
+        match known.keys().find(spoils) {
+            Some(key) if given[key].is_number() => {
+                bad(key, given[key].to_string(), format!("at most {}", u32::MAX))
+            }
+            Some(key) => bad(key, given[key].to_string(), error.to_string()),
+            None => bad("options", options.to_string(), error.to_string()),
+        }
+    })
 }
 
 /// Checks that an option lies in a range.

@@ -331,7 +331,7 @@ fn requests_that_cannot_be_met_end() {
         max_length: 40,
         ..small()
     };
-    insta::assert_snapshot!(refuse(shallow), @"listops: no expression is longer than min_length = 17: depth 3 with 3 arguments reaches 17 tokens");
+    insta::assert_snapshot!(refuse(shallow), @"listops: no expression is longer than min_length = 17: max_depth = 3 with max_args = 3 reaches 17 tokens");
     // With two arguments lengths are 1, 4, 7, 10 ...: never 5 or 6.
     let gap = Options {
         max_args: 2,

@@ -82,7 +82,7 @@ fn impossible_requests_are_refused() {
         store.open_or_build(&Toy, &changed, None, &()).unwrap_err()
     };
     insta::assert_snapshot!(with("max_length", json!(3)), @"toy: option `max_length` cannot be 3; allowed: 8 to 65536");
-    insta::assert_snapshot!(with("train", json!(-1)), @"toy: option `train` cannot be -1; allowed: a whole number, 0 or more");
+    insta::assert_snapshot!(with("train", json!(-1)), @"toy: option `train` cannot be -1; allowed: a whole number from 0 to 9223372036854775807");
     insta::assert_snapshot!(with("trian", json!(1)), @"toy has no option `trian`; it has: seed, train, val, test, max_length");
     let official = Key {
         source: Source::Official,

@@ -12,7 +12,7 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
     let task = &draft.task;
     let partial = if task.partial { ", PARTIAL" } else { "" };
     let altered = if task.altered() { ", ALTERED" } else { "" };
-    vec![
+    let mut lines = vec![
         format!("run        {}", draft.id),
         format!(
             "data       {} ({}, {}{partial}{altered}): {} / {} / {} examples of up to {} tokens",
@@ -48,5 +48,8 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
             draft.device,
             draft.threads
         ),
-    ]
+    ];
+    let departures = draft.recipe.departures.iter();
+    lines.extend(departures.map(|what| format!("departs    {what}")));
+    lines
 }

@@ -19,7 +19,7 @@ use crate::signals::Stop;
 use crate::spec::Resolved;
 use crate::timing::Timings;
 use crate::train::{Ending, Fit};
-use crate::{banner, device, host};
+use crate::{banner, device, host, process};
 
 /// What to do with a folder that already holds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,14 +63,13 @@ pub struct Finished {
 /// The id of a run, which is also the name of its folder.
 pub fn run_id(resolved: &Resolved, shape: &Shape) -> String {
     let cell = &resolved.spec.cell;
-    let label = shape.label.replace(
-        |c: char| !(c.is_ascii_alphanumeric() || "@.-".contains(c)),
-        "_",
-    );
+    let plain = |c: char| c.is_ascii_alphanumeric() || "@.-_".contains(c);
+    let as_path = |name: &str| name.replace(|c| !plain(c), "_");
     format!(
-        "{label}-{}-{}-s{}-{}",
+        "{}-{}-{}-s{}-{}",
+        as_path(&shape.label),
         cell.model,
-        cell.recipe,
+        as_path(&cell.recipe),
         cell.seed,
         &resolved.spec.digest()[..8]
     )
@@ -151,7 +150,6 @@ fn train(
 ) -> Result<Finished> {
     let spec = &resolved.spec;
     draft.baselines = baselines(resolved, &splits);
-    // Settings that no model can be built with show here, and leave nothing behind.
     let (blank, sizes) = resolved.blank()?;
     draft.model.parameters = sizes.elements() as u64;
     guard.update(&draft);
@@ -159,7 +157,7 @@ fn train(
         folder.clear()?;
         folder.save_spec(spec)?;
     }
-    let work = Work::new(&spec.train, splits.val.len(), splits.test.len());
+    let work = Work::new(&spec.train, draft.task.rows);
     let flops = blank.flops(1, shape.max_length);
     let full = Full::of(resolved, &splits, work.passes() * flops as f64)?;
     for line in banner::lines(&draft, resolved, shape, flops) {
@@ -197,11 +195,10 @@ fn train(
     drop(guard);
     around.reporter.stop();
 
-    let step_flops = 3 * blank.flops(spec.train.batch, shape.max_length);
     let record = match trained {
         Ok(trained) => {
             let method = device::method(around.device);
-            completed(draft, resolved, shape, folder, &trained, step_flops, method)?
+            completed(draft, resolved, shape, folder, &trained, flops, method)?
         }
         Err(error) => return failed(draft, folder, error),
     };
@@ -248,7 +245,7 @@ fn draft(resolved: &Resolved, around: &Surroundings<'_>, shape: &Shape) -> Recor
         schema: record::SCHEMA,
         id: run_id(resolved, shape),
         created: host::now(),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: process::command_line(),
         outcome: Outcome::Interrupted { step: 0 },
         task: record::Task {
             name: spec.cell.task.clone(),
@@ -269,6 +266,7 @@ fn draft(resolved: &Resolved, around: &Surroundings<'_>, shape: &Shape) -> Recor
             source: resolved.recipe.body.source.clone(),
             published: resolved.recipe.body.published,
             overrides: resolved.overrides.clone(),
+            departures: resolved.departures(),
         },
         seed: spec.cell.seed,
         spec_digest: spec.digest(),
@@ -299,14 +297,14 @@ fn baselines(resolved: &Resolved, splits: &Splits) -> Vec<record::Baseline> {
         .collect()
 }
 
-/// Fills in what training has shown.
+/// Fills in what training has shown; `flops` are those of one example's forward pass.
 fn completed(
     draft: Record,
     resolved: &Resolved,
     shape: &Shape,
     folder: &RunFolder,
     (state, ending): &(State, Ending),
-    step_flops: u64,
+    flops: u64,
     memory_method: &str,
 ) -> Result<Record> {
     let timings = Timings::read(&folder.file("timings.jsonl")).class(Class::Run)?;
@@ -334,14 +332,17 @@ fn completed(
             step: state.step as u64,
         },
     };
-    let batch = resolved.spec.train.batch as f64;
+    // What a batch asks for is not always there: the last one of an epoch is smaller, and no batch exceeds the data.
+    let examples = state.examples as f64 / state.step.max(1) as f64;
     let tokens = (resolved.task.about().towers * shape.max_length) as f64;
+    // Forward, and twice that backward.
+    let step_flops = 3.0 * flops as f64 * examples;
     let speed = timings.steps_per_second().map(|rate| record::Speed {
         steps_per_second: rate,
-        examples_per_second: rate.median * batch,
-        tokens_per_second: rate.median * batch * tokens,
-        flops_per_step: step_flops,
-        achieved_flops_per_second: rate.median * step_flops as f64,
+        examples_per_second: rate.median * examples,
+        tokens_per_second: rate.median * examples * tokens,
+        flops_per_step: step_flops as u64,
+        achieved_flops_per_second: rate.median * step_flops,
         timed_steps: timings.steps.len() as u64,
         warmup_steps: timings.warmup.len() as u64,
         phases: timings.phases,

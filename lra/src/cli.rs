@@ -77,10 +77,10 @@ pub struct RunArgs {
     #[arg(long, default_value = "laptop")]
     pub recipe: String,
     /// Seed of initialisation, batch order and random draws
-    #[arg(long, default_value_t = 0, conflicts_with = "seeds")]
+    #[arg(long, default_value_t = 0, value_parser = parse::seed, conflicts_with = "seeds")]
     pub seed: u64,
     /// Several seeds, one after the other: FIRST..END, END not included
-    #[arg(long, value_parser = parse::range, value_name = "A..B")]
+    #[arg(long, value_parser = parse::seeds, value_name = "A..B")]
     pub seeds: Option<Range<u64>>,
     /// Number of updates (the same as --set train.steps=N)
     #[arg(long, value_name = "N")]
@@ -107,7 +107,7 @@ pub struct RunArgs {
     #[arg(long, default_value = "auto")]
     pub device: String,
     /// Worker threads; 0 means all cores
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
     pub threads: usize,
     /// Most memory to use, such as 8G, all that the program holds included; beyond it the run is recorded as out of memory
     /// [default: 95 % of what the machine, its container and `ulimit` allow]

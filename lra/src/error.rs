@@ -62,6 +62,14 @@ impl Error {
     pub fn usage(message: impl fmt::Display) -> Self {
         Error::new(Class::Usage, message)
     }
+
+    /// The same error with what was being done before it.
+    pub fn during(self, doing: impl fmt::Display) -> Self {
+        Error {
+            cause: self.cause.context(doing.to_string()),
+            ..self
+        }
+    }
 }
 
 impl fmt::Display for Error {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use datasets::{Source, Splits};
+use results::record::Rows;
 use serde_json::Value;
 
 use crate::error::Result;
@@ -11,12 +12,12 @@ use crate::spec::{Resolved, TrainOptions, Wish};
 use crate::timing::{StepTime, Timings, for_people};
 
 /// The amount of work in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
     /// Updates.
     pub steps: usize,
-    /// Examples per update.
-    pub batch: usize,
+    /// Examples per update, on average over an epoch.
+    pub batch: f64,
     /// Examples scored at each evaluation.
     pub val: usize,
     /// Updates between evaluations.
@@ -26,19 +27,19 @@ pub struct Work {
 }
 
 impl Work {
-    /// The work of a run that scores `val` and `test` examples.
-    pub fn new(options: &TrainOptions, val: usize, test: usize) -> Self {
-        let val = if options.eval_examples == 0 {
-            val
-        } else {
-            options.eval_examples.min(val)
+    /// The work of a run over splits of these sizes.
+    pub fn new(options: &TrainOptions, rows: Rows) -> Self {
+        let val = match options.eval_examples {
+            0 => rows.val,
+            most => most.min(rows.val),
         };
         let evaluations = options.steps.div_ceil(options.eval_period());
         // The selected weights are scored on the validation split once more, and on the test split.
-        let scored = (evaluations + 1) * val + test;
+        let scored = (evaluations + 1) * val + rows.test;
+        let batches = rows.train.div_ceil(options.batch).max(1);
         Work {
             steps: options.steps,
-            batch: options.batch,
+            batch: rows.train as f64 / batches as f64,
             val,
             eval_period: options.eval_period(),
             scored,
@@ -56,7 +57,7 @@ impl Work {
 
     /// Examples that pass through the model, a training example counting three times: forward and twice that backward.
     pub fn passes(self) -> f64 {
-        (3 * self.steps * self.batch + self.scored) as f64
+        3.0 * self.steps as f64 * self.batch + self.scored as f64
     }
 }
 
@@ -100,11 +101,12 @@ impl Full {
             said.and_then(Value::as_u64)
                 .map_or(here, |rows| rows as usize)
         };
-        let (val, test) = (
-            rows("val", splits.val.len()),
-            rows("test", splits.test.len()),
-        );
-        let work = Work::new(&full.spec.train, val, test);
+        let rows = Rows {
+            train: rows("train", splits.train.len()),
+            val: rows("val", splits.val.len()),
+            test: rows("test", splits.test.len()),
+        };
+        let work = Work::new(&full.spec.train, rows);
         let per_example = full.blank()?.0.flops(1, shape.max_length);
         Ok(Some(Full {
             recipe: recipe.clone(),
@@ -144,7 +146,7 @@ impl Probe {
         }
         self.told = true;
         let seconds = self.timings.steps.iter().sum::<f64>() / timed as f64;
-        let forward = self.timings.phases.forward / timed as f64 / work.batch as f64;
+        let forward = self.timings.phases.forward / timed as f64 / work.batch;
         let takes = |work: &Work| work.steps as f64 * seconds + work.scored as f64 * forward;
         let (left, speed) = (takes(&work.after(step)), 1.0 / seconds);
         let mut lines = vec![format!(
@@ -182,7 +184,18 @@ mod tests {
             eval_examples: 0,
             ..TrainOptions::default()
         };
-        let work = Work::new(&options, 100, 200);
+        let rows = Rows {
+            train: 50,
+            val: 100,
+            test: 200,
+        };
+        let work = Work::new(&options, rows);
+        let small = Rows { train: 4, ..rows };
+        assert_eq!(
+            [work.batch, Work::new(&options, small).batch],
+            [10.0, 4.0],
+            "no batch is larger than the data"
+        );
         assert_eq!(
             work.scored,
             3 * 100 + 100 + 200,

@@ -1,6 +1,6 @@
 //! The machine and the versions a record was made with.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use results::record::{Host, Revision, Versions};
 use sysinfo::System;
@@ -55,5 +55,33 @@ pub fn revision() -> Option<Revision> {
 
 /// The time now, RFC 3339 in UTC.
 pub fn now() -> String {
-    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+    rfc3339(SystemTime::now())
+}
+
+/// A clock that stands before 1970 or after 9999 tells the nearest time that can be written.
+fn rfc3339(time: SystemTime) -> String {
+    const YEAR_9999: Duration = Duration::from_secs(253_402_300_799);
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let time = SystemTime::UNIX_EPOCH + since.min(YEAR_9999);
+    humantime::format_rfc3339_seconds(time).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_clock_still_tells_a_time() {
+        let day = Duration::from_secs(86_400);
+        let before = SystemTime::UNIX_EPOCH - 3 * day;
+        assert_eq!(rfc3339(before), "1970-01-01T00:00:00Z");
+        assert_eq!(
+            rfc3339(SystemTime::UNIX_EPOCH + day),
+            "1970-01-02T00:00:00Z"
+        );
+        let after = SystemTime::UNIX_EPOCH + 4_000_000 * day;
+        assert_eq!(rfc3339(after), "9999-12-31T23:59:59Z");
+    }
 }

@@ -28,7 +28,11 @@ fn lay_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<()
             Ok(())
         }
         (slot, value) if fits(slot, value) => {
-            *slot = value.clone();
+            *slot = match (slot.is_f64(), value.as_f64()) {
+                // 0, 0.0 and -0.0 are one setting, and runs are named by the text of their settings.
+                (true, Some(number)) => Value::from(number + 0.0),
+                _ => value.clone(),
+            };
             Ok(())
         }
         (slot, value) => Err(Error::usage(format!(
@@ -37,6 +41,9 @@ fn lay_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<()
         ))),
     }
 }
+
+/// Settings have a section and a name, and some room to grow.
+const DEEPEST: usize = 8;
 
 /// Parses `key=value` as given to `--set`; the value is read as TOML, and as plain text where it is none.
 pub fn parse_assignment(text: &str) -> Result<Value> {
@@ -48,13 +55,25 @@ pub fn parse_assignment(text: &str) -> Result<Value> {
                 "--set {text}: expected key=value, such as train.steps=500"
             ))
         })?;
-    let value = value.trim();
+    let (key, value) = (key.trim(), value.trim());
+    if key.split('.').count() > DEEPEST {
+        let start: String = key.chars().take(40).collect();
+        return Err(Error::usage(format!(
+            "--set {start}...: no setting lies that deep"
+        )));
+    }
     let parsed = toml::from_str::<Map<String, Value>>(&format!("value = {value}"))
         .ok()
         .filter(|table| table.len() == 1)
         .and_then(|mut table| table.remove("value"))
         .unwrap_or_else(|| Value::String(value.to_owned()));
-    let nested = key.trim().rsplit('.').fold(parsed, |inner, part| {
+    // JSON has no word for these numbers, TOML none for JSON's null.
+    if parsed.is_null() {
+        return Err(Error::usage(format!(
+            "--set {text}: a setting is a finite number"
+        )));
+    }
+    let nested = key.rsplit('.').fold(parsed, |inner, part| {
         Value::Object([(part.to_owned(), inner)].into_iter().collect())
     });
     Ok(nested)
@@ -116,7 +135,7 @@ mod tests {
         let laid = set("train.steps=20").unwrap();
         assert_eq!(laid["train"]["steps"], 20);
         assert_eq!(laid["train"]["rate"], 0.5);
-        assert_eq!(set("train.rate=1").unwrap()["train"]["rate"], 1);
+        assert_eq!(set("train.rate=1").unwrap()["train"]["rate"], 1.0);
         assert_eq!(set("train.rate=1e-3").unwrap()["train"]["rate"], 1e-3);
         assert_eq!(
             set("train.schedule=linear").unwrap()["train"]["schedule"],
@@ -126,6 +145,15 @@ mod tests {
             set("train.schedule=\"linear\"").unwrap()["train"]["schedule"],
             "linear"
         );
+    }
+
+    #[test]
+    fn a_real_number_is_one_setting_however_it_is_spelt() {
+        for text in ["0", "0.0", "0e0", "-0", "-0.0"] {
+            let laid = set(&format!("train.rate={text}")).unwrap();
+            assert_eq!(laid["train"]["rate"].to_string(), "0.0", "{text}");
+        }
+        assert_eq!(set("train.rate=2").unwrap(), set("train.rate=2.0").unwrap());
     }
 
     #[test]
@@ -144,6 +172,10 @@ mod tests {
             "train.schedule=3",
             "train=3",
             "block.dim.x=1",
+            "train.rate=nan",
+            "train.rate=-inf",
+            "train.steps=18446744073709551616",
+            "a.b.c.d.e.f.g.h.i=1",
             "steps",
             "=3",
         ] {

@@ -43,6 +43,18 @@ fn fetch_buffers() {
     drop(fetch());
 }
 
+/// The command line, as records keep it: a word that is not Unicode has `\u{fffd}` for what cannot be written.
+pub fn command_line() -> String {
+    let words = std::env::args_os();
+    let words: Vec<_> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    words.join(" ")
+}
+
+/// Most worker threads. Each holds buffers and a stack, so that some thousands of them take all memory before they do any work.
+pub const MOST_THREADS: usize = 1024;
+
 /// How many threads `--threads` asks for: 0 means `RAYON_NUM_THREADS`, else all cores.
 pub fn threads(asked: usize) -> usize {
     match asked {
@@ -55,7 +67,7 @@ fn threads_from_environment() -> usize {
     let asked = std::env::var("RAYON_NUM_THREADS")
         .ok()
         .and_then(|n| n.parse().ok())
-        .filter(|n| *n > 0);
+        .filter(|n| (1..=MOST_THREADS).contains(n));
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 

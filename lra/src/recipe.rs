@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::error::{Class, Classify, Error, Result};
 use crate::names;
@@ -27,7 +28,8 @@ pub static RECIPES: &[(&str, &str)] = &[
 /// A recipe, parsed.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    /// Its name; for a file, the file's stem.
+    /// Its name. A file's is `file:STEM@DIGEST`, the first digits of the SHA-256 of what it holds: who edits a file has
+    /// another recipe.
     pub name: String,
     /// What it says of itself.
     pub body: Body,
@@ -41,13 +43,34 @@ pub struct Body {
     pub about: String,
     /// The paper, configuration or measurement that the numbers follow.
     pub source: String,
-    /// Whether it trains a task as published, so that its scores may stand beside published ones.
+    /// Whether it trains a task as published, so that its scores may stand beside published ones. Only a built-in recipe does.
+    #[serde(default)]
     pub published: bool,
     /// For a reduced recipe, the one that trains the full task.
     #[serde(default)]
     pub full: Option<String>,
     /// Settings per task.
     pub tasks: BTreeMap<String, Value>,
+    /// Settings per model, whatever the task; those of a task for the model go over them.
+    #[serde(default)]
+    pub models: BTreeMap<String, Value>,
+    /// Where following the recipe is not what its source did.
+    #[serde(default)]
+    pub departures: Vec<Departure>,
+}
+
+/// A difference from a recipe's source that no setting removes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Departure {
+    /// What is different, in words.
+    pub what: String,
+    /// The tasks that it concerns; none are all.
+    #[serde(default)]
+    pub tasks: Vec<String>,
+    /// The models that it concerns; none are all.
+    #[serde(default)]
+    pub models: Vec<String>,
 }
 
 /// Key under a task's settings that holds overlays per model.
@@ -57,17 +80,29 @@ impl Recipe {
     /// Loads a built-in recipe, or a file if `name` ends in `.toml`.
     pub fn load(name: &str) -> Result<Self> {
         if name.ends_with(".toml") {
-            let text = std::fs::read_to_string(name)
-                .during(Class::Usage, format!("reading the recipe {name}"))?;
-            let stem = Path::new(name)
-                .file_stem()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            return Recipe::parse(stem, &text);
+            return Recipe::of_file(Path::new(name));
         }
         let (name, text) = names::find("recipe", name, RECIPES, |(name, _)| name)?;
         Recipe::parse((*name).to_owned(), text)
+    }
+
+    /// Whatever a file says of itself, nobody else knows it: its scores stand beside no published ones.
+    fn of_file(path: &Path) -> Result<Self> {
+        let reading = || format!("reading the recipe {}", path.display());
+        let kind = std::fs::metadata(path).during(Class::Usage, reading())?;
+        if !kind.is_file() {
+            return Err(Error::usage(format!("{}: not a file", reading())));
+        }
+        let text = std::fs::read_to_string(path).during(Class::Usage, reading())?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let stem = stem.replace(|c| !plain(c), "_");
+        let digest = &Sha256::digest(text.as_bytes())[..4];
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut recipe = Recipe::parse(format!("file:{stem}@{digest}"), &text)
+            .map_err(|error| error.during(path.display()))?;
+        recipe.body.published = false;
+        Ok(recipe)
     }
 
     fn parse(name: String, text: &str) -> Result<Self> {
@@ -75,13 +110,24 @@ impl Recipe {
         Ok(Recipe { name, body })
     }
 
-    /// The settings for a task, then those for one of its models.
+    /// What departs from the recipe's source where `model` learns `task`.
+    pub fn departures(&self, task: &str, model: &str) -> Vec<String> {
+        let concerns = |names: &[String], name| names.is_empty() || names.iter().any(|n| n == name);
+        let departures = self.body.departures.iter();
+        departures
+            .filter(|it| concerns(&it.tasks, task) && concerns(&it.models, model))
+            .map(|it| it.what.clone())
+            .collect()
+    }
+
+    /// The settings for a task, those for a model, then those for the model on this task.
     pub fn layers(&self, task: &str, model: &str) -> Result<Vec<Value>> {
         let mut common = self.settings(task)?.clone();
         let per_model = common
             .remove(PER_MODEL)
             .and_then(|models| models.get(model).cloned());
         Ok(std::iter::once(Value::Object(common))
+            .chain(self.body.models.get(model).cloned())
             .chain(per_model)
             .collect())
     }
@@ -110,7 +156,31 @@ impl Recipe {
 
 #[cfg(test)]
 mod tests {
+    use datasets::Protocol;
+    use models::options::{Activation, Pooling};
+
     use super::*;
+    use crate::spec::{Resolved, Wish};
+
+    #[test]
+    fn a_file_is_known_by_what_it_holds_and_is_never_comparable() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nystromformer.toml");
+        let load = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Recipe::load(path.to_str().unwrap()).unwrap()
+        };
+        let text = "about = ''\nsource = ''\npublished = true\n[tasks.toy]\n";
+        let (recipe, edited) = (
+            load(text),
+            load(&format!("{text}train = {{ steps = 2 }}\n")),
+        );
+        let digest = recipe.name.strip_prefix("file:nystromformer@").unwrap();
+        assert!(digest.len() == 8 && digest.chars().all(|c| c.is_ascii_hexdigit()));
+        assert_ne!(recipe.name, edited.name);
+        assert_eq!(recipe.name, load(text).name);
+        assert!(!recipe.body.published);
+    }
 
     #[test]
     fn every_built_in_recipe_parses_and_names_its_full_one() {
@@ -120,6 +190,115 @@ mod tests {
             if let Some(full) = &recipe.body.full {
                 assert!(Recipe::load(full).unwrap().body.published);
             }
+        }
+    }
+
+    fn resolved(recipe: &str, task: &str, model: &str) -> Resolved {
+        let wish = Wish {
+            task,
+            model,
+            recipe,
+            source: None,
+            protocol: Protocol::Clean,
+            seed: 0,
+            assignments: &[],
+        };
+        wish.resolve().unwrap()
+    }
+
+    /// Every built-in recipe with every task that it has settings for and every model.
+    fn cells() -> Vec<Resolved> {
+        let mut cells = Vec::new();
+        for (name, _) in RECIPES {
+            for task in Recipe::load(name).unwrap().body.tasks.keys() {
+                let of_task = models::MODELS
+                    .iter()
+                    .map(|model| resolved(name, task, model.name));
+                cells.extend(of_task);
+            }
+        }
+        cells
+    }
+
+    #[test]
+    fn every_recipe_builds_every_model_and_names_what_there_is() {
+        assert!(cells().len() > 300);
+        let model = |name: &String| models::MODELS.iter().any(|model| model.name == name);
+        let task = |name: &String| datasets::TASKS.iter().any(|task| task.about().name == name);
+        for (name, _) in RECIPES {
+            let body = Recipe::load(name).unwrap().body;
+            assert!(
+                body.tasks.keys().all(task) && body.models.keys().all(model),
+                "{name}"
+            );
+            assert!(
+                body.published != body.departures.is_empty(),
+                "{name} hides something"
+            );
+            for departure in body.departures {
+                assert!(departure.tasks.iter().all(task), "{}", departure.what);
+                assert!(departure.models.iter().all(model), "{}", departure.what);
+            }
+        }
+    }
+
+    #[test]
+    fn tay2021_runs_what_the_code_of_2021_computed() {
+        for cell in cells().iter().filter(|cell| cell.recipe.name == "tay2021") {
+            let (spec, model) = (&cell.spec, cell.model);
+            let [task, name] = [&spec.cell.task, &spec.cell.model].map(String::as_str);
+            if model.variants.iter().any(|it| it.name == "tay2021") {
+                assert_eq!(spec.model["variant"], "tay2021", "{task} {name}");
+            }
+            let features = (task, name) == ("listops", "performer");
+            if name == "performer" {
+                let kernel = if features { "favor" } else { "auto" };
+                assert_eq!(spec.model["kernel"], kernel, "{task}");
+                assert_eq!(
+                    spec.model["features"],
+                    if features { 2 } else { 0 },
+                    "{task}"
+                );
+            }
+            if name == "sinkhorn" && task != "retrieval" {
+                assert_eq!(spec.head.hidden, 0, "{task}");
+            }
+            let pixels = ["image", "pathfinder"].contains(&task);
+            if pixels && ["local", "sinkhorn", "bigbird"].contains(&name) {
+                assert_eq!(spec.model["block"], 64, "{task} {name}");
+            }
+            if name == "sparse" {
+                assert_eq!(spec.model["first"], task == "retrieval", "{task}");
+            }
+        }
+        let image = resolved("tay2021", "image", "transformer");
+        assert!(image.spec.embed.zero_is_padding && image.departures().len() == 1);
+        assert!(
+            !resolved("tay2021", "pathfinder", "local")
+                .departures()
+                .is_empty()
+        );
+        assert!(
+            resolved("laptop", "listops", "local")
+                .departures()
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn nystromformer_has_its_authors_settings() {
+        for cell in cells()
+            .iter()
+            .filter(|cell| cell.recipe.name == "nystromformer")
+        {
+            let (train, head) = (&cell.spec.train, &cell.spec.head);
+            assert_eq!(train.weight_decay, 0.0);
+            assert_eq!(
+                [train.beta1, train.beta2, train.epsilon],
+                [0.9, 0.999, 1e-6]
+            );
+            assert_eq!(head.pooling, Pooling::PaddedMean);
+            assert_eq!(cell.spec.block.activation, Activation::GeluErf);
         }
     }
 }

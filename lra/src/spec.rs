@@ -1,12 +1,14 @@
 //! A `Spec` holds every number that a run depends on: the task's options, overlaid by a recipe, overlaid by `--set`.
 //! It is frozen before anything runs, digested, and saved beside the record.
 
+#[cfg(test)]
+mod fuzz;
 mod resolve;
 
 use std::fmt::{self, Write as _};
 
 use datasets::{Protocol, Source};
-use models::options::{BlockOptions, EmbedOptions, HeadOptions};
+use models::options::{BlockOptions, EmbedOptions, HeadOptions, Range};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -167,42 +169,36 @@ impl Default for TrainOptions {
     }
 }
 
+/// The most updates, examples of a split and the like.
+const MANY: u64 = 1_000_000_000;
+/// The most examples of a batch.
+const LARGEST_BATCH: u64 = 1 << 20;
+
 impl TrainOptions {
+    /// The ranges of its numbers.
+    pub const RANGES: &[Range] = &[
+        Range::whole("steps", 1, MANY),
+        Range::whole("batch", 1, LARGEST_BATCH),
+        Range::whole("micro_batch", 0, LARGEST_BATCH),
+        Range::not_negative("rate"),
+        Range::whole("warmup", 0, MANY),
+        Range::not_negative("weight_decay"),
+        Range::share("beta1"),
+        Range::share("beta2"),
+        Range::not_negative("epsilon"),
+        Range::not_negative("clip"),
+        Range::whole("eval_every", 0, MANY),
+        Range::whole("eval_examples", 0, MANY),
+        Range::whole("checkpoint_every", 0, MANY),
+        Range::whole("log_every", 1, MANY),
+        Range::whole("speed_warmup", 0, MANY),
+    ];
+
     fn check(&self) -> Result<()> {
-        let positive = [
-            ("train.steps", self.steps),
-            ("train.batch", self.batch),
-            ("train.log_every", self.log_every),
-        ];
-        for (key, value) in positive {
-            if value == 0 {
-                return Err(Error::usage(format!("{key} must be at least 1")));
-            }
-        }
-        let not_negative = [
-            ("train.rate", self.rate),
-            ("train.weight_decay", self.weight_decay),
-            ("train.epsilon", self.epsilon),
-            ("train.clip", self.clip),
-        ];
-        for (key, value) in not_negative {
-            if !(value.is_finite() && value >= 0.0) {
-                return Err(Error::usage(format!(
-                    "{key} is {value}; it must be a finite number, at least 0"
-                )));
-            }
-        }
-        for (key, value) in [("train.beta1", self.beta1), ("train.beta2", self.beta2)] {
-            if !(0.0..1.0).contains(&value) {
-                return Err(Error::usage(format!(
-                    "{key} is {value}; it must be at least 0 and less than 1"
-                )));
-            }
-        }
         if self.micro_batch > self.batch {
             let (micro, batch) = (self.micro_batch, self.batch);
             return Err(Error::usage(format!(
-                "train.micro_batch is {micro}, more than train.batch, {batch}"
+                "train.micro_batch = {micro} is out of range: at most train.batch, {batch}"
             )));
         }
         Ok(())
@@ -236,11 +232,25 @@ impl TrainOptions {
     }
 }
 
+/// Settings that were added after the first release: section, key, and what they were before there was a choice.
+const ADDED: &[(&str, &str, bool)] = &[("embed", "zero_is_padding", false)];
+
 impl Spec {
     /// SHA-256 over the settings, in hexadecimal. Equal digests mean runs that must agree bit for bit on one machine.
+    ///
+    /// A setting that was added later is left out as long as it has the value that every earlier run had, so that runs
+    /// and records of earlier versions are still found.
     pub fn digest(&self) -> String {
-        let canonical = canonical(&json!(self));
-        Sha256::digest(canonical.as_bytes())
+        let mut settings = json!(self);
+        for (section, key, earlier) in ADDED {
+            if let Some(section) = settings[section].as_object_mut()
+                && section.get(*key) == Some(&json!(earlier))
+            {
+                section.remove(*key);
+            }
+        }
+        let settings = datasets::canonical_json(&settings);
+        Sha256::digest(settings.as_bytes())
             .iter()
             .fold(String::new(), |mut hex, byte| {
                 // Writing to a String cannot fail.
@@ -264,22 +274,41 @@ impl Spec {
     }
 }
 
-/// JSON with sorted keys and no spaces, so that the digest does not depend on the order of sections.
-fn canonical(value: &Value) -> String {
-    match value {
-        Value::Object(map) => {
-            let mut keys: Vec<&String> = map.keys().collect();
-            keys.sort_unstable();
-            let fields: Vec<String> = keys
-                .iter()
-                .map(|key| format!("{}:{}", json!(key), canonical(&map[*key])))
-                .collect();
-            format!("{{{}}}", fields.join(","))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(model: &str, assignments: &[&str]) -> String {
+        let assignments: Vec<String> = assignments.iter().map(|&text| text.to_owned()).collect();
+        let wish = Wish {
+            task: "toy",
+            model,
+            recipe: "smoke",
+            source: None,
+            protocol: Protocol::Clean,
+            seed: 0,
+            assignments: &assignments,
+        };
+        wish.resolve().unwrap().spec.digest()
+    }
+
+    #[test]
+    fn one_setting_has_one_digest_however_it_is_spelt() {
+        for [one, other] in [
+            ["model.epsilon=0", "model.epsilon=0.0"],
+            ["train.clip=2", "train.clip=2.0"],
+        ] {
+            assert_eq!(digest("performer", &[one]), digest("performer", &[other]));
         }
-        Value::Array(items) => format!(
-            "[{}]",
-            items.iter().map(canonical).collect::<Vec<_>>().join(",")
-        ),
-        leaf => leaf.to_string(),
+        assert_ne!(
+            digest("performer", &["model.epsilon=0"]),
+            digest("performer", &[])
+        );
+    }
+
+    /// Runs on file are found by it: a new setting must leave it as it is while it holds what earlier runs had.
+    #[test]
+    fn the_digest_of_settings_is_the_same_from_version_to_version() {
+        assert!(digest("bag", &[]).starts_with("23a4608a449d368d"));
     }
 }

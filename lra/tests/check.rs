@@ -7,11 +7,12 @@ mod common;
 use std::fs;
 
 use common::{Place, err};
+use serde_json::Value;
 
 /// Models of the matrix; the first is the reference for speeds.
 const MODELS: [&str; 2] = ["transformer", "linear"];
 
-/// A recipe under a name of its own, so that a fault can be planted in what it does and not in what it is called.
+/// A recipe in which a fault can be planted.
 fn recipe(batch: usize, rate: &str) -> String {
     format!(
         "about = 'test'\nsource = 'own'\npublished = false\n\n[tasks.toy]\n\
@@ -30,9 +31,10 @@ fn checked(place: &Place, out: &str, linear: &str) -> (Option<i32>, String) {
             recipe(8, "1e-3")
         };
         fs::write(place.path().join("planted.toml"), text).unwrap();
-        place.ok(&format!(
-            "run --task toy --model {model} --recipe planted.toml --threads 1 --quiet --out {out}"
+        let record = place.ok(&format!(
+            "run --task toy --model {model} --recipe planted.toml --threads 1 --quiet --out {out} --json"
         ));
+        disguise(place, out, serde_json::from_str(&record).unwrap());
     }
     let words = format!("check {out} --baseline base.csv --speed-threshold 0.99 --junit {out}.xml");
     if !place.path().join("base.csv").exists() {
@@ -42,6 +44,13 @@ fn checked(place: &Place, out: &str, linear: &str) -> (Option<i32>, String) {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(!text.is_empty(), "{}", err(&output));
     (output.status.code(), text)
+}
+
+/// A recipe with a fault has another name. The record of one that has none is what a fault in the program would leave.
+fn disguise(place: &Place, out: &str, mut record: Value) {
+    let folder = place.path().join(out).join(record["id"].as_str().unwrap());
+    record["recipe"]["name"] = "planted".into();
+    fs::write(folder.join("record.json"), record.to_string()).unwrap();
 }
 
 /// The row of `linear`, whose last word is the verdict.

@@ -83,6 +83,112 @@ fn impossible_settings_are_usage_errors() {
     }
 }
 
+#[test]
+fn numbers_out_of_range_are_named_with_their_range() {
+    let place = Place::new();
+    for (words, told) in [
+        (
+            "--set block.dim=281474976710656",
+            "block.dim = 281474976710656 is out of range: at least 1 and at most 65536",
+        ),
+        ("--set block.layers=18446744073709551615", "block.layers"),
+        (
+            "--set train.steps=-1",
+            "train.steps = -1 is out of range: at least 1",
+        ),
+        (
+            "--set model.features=1000000",
+            "model.features = 1000000 is out of range",
+        ),
+        (
+            "--set model.redraw=9223372036854775807",
+            "model.redraw = 9223372036854775807 is out of range",
+        ),
+        ("--set data.train=4294967296", "train"),
+        (
+            "--set block.activation=swish",
+            "block.activation = \"swish\"",
+        ),
+        (
+            "--set train.batch=1048576 --set block.mlp_dim=65536",
+            "the model is too large",
+        ),
+        ("--steps 10000000000", "train.steps"),
+        (
+            "--seed 18446744073709551615",
+            "not a seed from 0 to 9223372036854775807",
+        ),
+        ("--seeds 0..9999999999", "a command takes 10000 at most"),
+        ("--threads 100000", "not a number of threads from 0 to 1024"),
+    ] {
+        let message = place.fails(2, &format!("{TINY} --model performer {words}"));
+        assert!(message.contains(told), "{words}: {message}");
+    }
+    assert!(
+        !place.path().join("runs").exists(),
+        "nothing is left behind"
+    );
+    // The largest seed there is makes a run, which can be gone on with.
+    let words = format!("{TINY} --model bag --seed 9223372036854775807");
+    place.ok(&words);
+    place.ok(&format!("{words} --resume"));
+}
+
+#[cfg(unix)]
+#[test]
+fn words_that_are_not_unicode_are_paths_or_errors() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let odd = std::ffi::OsStr::from_bytes(b"odd-\xff-name");
+    let run = |flag: &str| {
+        let mut command = place.command("run --recipe smoke --quiet");
+        for (other, value) in [("--task", "toy"), ("--model", "bag")] {
+            if other != flag {
+                command.args([other, value]);
+            }
+        }
+        command.arg(flag).arg(odd).output().unwrap()
+    };
+    let output = run("--out");
+    assert!(output.status.success(), "{}", common::err(&output));
+    assert!(place.path().join(odd).is_dir());
+    for flag in ["--task", "--model", "--set"] {
+        let output = run(flag);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{flag}: {}",
+            common::err(&output)
+        );
+        assert!(!common::err(&output).contains("panicked"));
+    }
+    let mut sweep = place.command("sweep --tasks toy --recipe smoke --emit slurm --out");
+    let output = sweep.arg(odd).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", common::err(&output));
+}
+
+#[test]
+fn a_record_of_a_newer_version_is_not_read() {
+    let place = Place::new();
+    let words = "run --task toy --model bag --recipe smoke --quiet";
+    place.ok(words);
+    let file = place.run_folder("runs").join("record.json");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("\"schema\": 1", "\"schema\": 99")).unwrap();
+    for words in [
+        "report",
+        "check --baseline base.csv",
+        words,
+        "sweep --tasks toy --recipe smoke",
+    ] {
+        let message = place.fails(3, words);
+        assert!(
+            message.contains("record.json was made by a newer lra (schema 99"),
+            "lra {words}: {message}"
+        );
+    }
+}
+
 /// The files of the one stored data set.
 fn stored(place: &Place, name: &str) -> PathBuf {
     let store = place.path().join("data/store");

@@ -121,6 +121,70 @@ fn the_record_is_complete() {
 }
 
 #[test]
+fn speed_counts_the_examples_that_there_are() {
+    let place = Place::new();
+    let json = place.ok(&format!(
+        "{TINY} --model bag --steps 6 --set train.batch=4096 --json"
+    ));
+    let record: Value = serde_json::from_str(&json).unwrap();
+    let speed = |key: &str| record["speed"][key].as_f64().unwrap();
+    let steps = record["speed"]["steps_per_second"]["median"]
+        .as_f64()
+        .unwrap();
+    // 200 rows of up to 64 tokens, whatever a batch asks for.
+    let examples = speed("examples_per_second") / steps;
+    assert!(
+        (examples - 200.0).abs() < 1e-6,
+        "{examples} examples per step"
+    );
+    let tokens = speed("tokens_per_second") / steps;
+    assert!(
+        (tokens - 200.0 * 64.0).abs() < 1e-3,
+        "{tokens} tokens per step"
+    );
+    let flops = speed("achieved_flops_per_second") / speed("flops_per_step");
+    assert!((flops / steps - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_recipe_of_ones_own_is_never_set_beside_published_figures() {
+    let place = Place::new();
+    let recipe = |steps: usize| {
+        let text = format!(
+            "about = 'mine'\nsource = 'mine'\npublished = true\n\n[tasks.pathfinder]\n\
+             data = {{ train = 160, val = 20, test = 20 }}\n\
+             block = {{ layers = 1, dim = 8, qkv_dim = 8, heads = 1, mlp_dim = 8 }}\n\
+             train = {{ steps = {steps}, batch = 2 }}\n"
+        );
+        fs::write(place.path().join("nystromformer.toml"), text).unwrap();
+    };
+    let words = "--task pathfinder --model linear --recipe nystromformer.toml --quiet";
+    let mut names = Vec::new();
+    for steps in [2, 3] {
+        recipe(steps);
+        let json = place.ok(&format!("run {words} --json"));
+        let record: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(record["recipe"]["published"], false);
+        names.push(record["recipe"]["name"].as_str().unwrap().to_owned());
+    }
+    assert!(
+        names[0].starts_with("file:nystromformer@") && names[0] != names[1],
+        "two contents are two recipes: {names:?}"
+    );
+    let table = place.ok("report --table comparison --against tay2021");
+    let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains(&format!("recipe {} is not published", names[0])),
+        "{table}"
+    );
+    // A sweep knows it by the same name, and finds its runs again.
+    let sweep = "sweep --tasks pathfinder --models linear --recipe nystromformer.toml --json";
+    let cells: Value = serde_json::from_str(&place.ok(sweep)).unwrap();
+    assert_eq!(cells[0]["recipe"], names[1].as_str());
+    assert_eq!(cells[0]["state"], "on file");
+}
+
+#[test]
 fn a_finished_run_is_shown_and_not_repeated() {
     let place = Place::new();
     let first = place.ok(&format!("{TINY} --model bag --json"));

@@ -82,6 +82,7 @@ impl Classifier {
             dim,
             shape.max_length,
             cls,
+            parameters.is_blank(),
         )?;
         let encoder = model.build(&Build {
             vb: vb.pp("encoder"),
@@ -127,11 +128,15 @@ impl Classifier {
     }
 
     /// Floating-point operations of a forward pass over `batch` examples of `length` tokens per tower, CLS slot not counted:
-    /// matrix products, a multiply-add being two. A training step is about three times as many.
+    /// matrix products, a multiply-add being two; the largest number there is where they are more. A training step is about
+    /// three times as many.
     #[must_use]
     pub fn flops(&self, batch: usize, length: usize) -> u64 {
         let slots = length + usize::from(self.pooling == Pooling::Cls);
-        batch as u64 * (self.towers as u64 * self.encoder.flops(slots) + self.head.flops())
+        let towers = self.encoder.flops(slots).saturating_mul(self.towers as u64);
+        towers
+            .saturating_add(self.head.flops())
+            .saturating_mul(batch as u64)
     }
 
     fn check(&self, inputs: &Inputs) -> Result<()> {

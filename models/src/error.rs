@@ -16,11 +16,11 @@ pub enum Error {
         /// What would have been accepted.
         allowed: String,
     },
-    /// The options of a model are not an object with exactly the known keys.
-    #[error("options of model {model}: {reason}")]
+    /// The options of a section are not an object with exactly the known keys.
+    #[error("the options {section}.*: {reason}")]
     Options {
-        /// Name of the model in the registry.
-        model: String,
+        /// The section, such as `block` or `model`.
+        section: String,
         /// What the deserializer objected to, with the known keys.
         reason: String,
     },

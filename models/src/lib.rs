@@ -37,6 +37,7 @@ pub mod oracle;
 pub mod params;
 pub mod parity;
 mod philox;
+mod range;
 
 pub use classifier::{Classifier, Inputs, Shape, Tokens};
 pub use draws::Draws;

@@ -1,9 +1,10 @@
 //! Every number that a model's construction depends on, with its range.
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Error, Model, Result, error::require};
+pub use crate::range::{LONGEST, Range, WIDEST, read};
+use crate::{Model, Result, error::require};
 
 /// All options of a classifier: what surrounds the mixer, and the mixer's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,9 @@ pub struct EmbedOptions {
     pub positions: Positions,
     /// Dropout on the sum of embedding and position, in [0, 1).
     pub dropout: f64,
+    /// Whether id 0 stands for padding where the task has none: the 2021 code hides black pixels so.
+    #[serde(default)]
+    pub zero_is_padding: bool,
 }
 
 /// Where a block normalises.
@@ -111,6 +115,8 @@ pub enum Pooling {
     First,
     /// Mean over real tokens.
     Mean,
+    /// Sum over real tokens, divided by the length with padding: a short text gives a small vector (what the code of Xiong et al., 2021, does).
+    PaddedMean,
     /// Sum over real tokens.
     Sum,
     /// Largest value of each channel over real tokens.
@@ -139,11 +145,36 @@ pub struct HeadOptions {
     pub features: Features,
 }
 
+impl EmbedOptions {
+    /// The ranges of its numbers.
+    pub const RANGES: &[Range] = &[Range::share("dropout")];
+}
+
+impl BlockOptions {
+    /// The ranges of its numbers.
+    pub const RANGES: &[Range] = &[
+        Range::whole("layers", 1, 1000),
+        Range::whole("dim", 1, WIDEST),
+        Range::whole("qkv_dim", 1, WIDEST),
+        Range::whole("heads", 1, WIDEST),
+        Range::whole("mlp_dim", 1, WIDEST),
+        Range::positive("norm_epsilon", 1.0),
+        Range::share("dropout"),
+        Range::share("attention_dropout"),
+    ];
+}
+
+impl HeadOptions {
+    /// The ranges of its numbers.
+    pub const RANGES: &[Range] = &[Range::whole("hidden", 0, WIDEST)];
+}
+
 impl Default for EmbedOptions {
     fn default() -> Self {
         Self {
             positions: Positions::Sinusoid,
             dropout: 0.1,
+            zero_is_padding: false,
         }
     }
 }
@@ -197,21 +228,20 @@ impl Options {
         }
     }
 
-    /// Checks every range except the mixer's own, which its `build` checks.
+    /// Checks every range except those of the mixer's own options, which its `build` checks.
     ///
     /// # Errors
-    /// [`Error::Option`] naming key, value and allowed range.
+    /// [`crate::Error::Option`] naming key, value and allowed range.
     pub fn validate(&self) -> Result<()> {
-        let block = &self.block;
-        for (key, value) in [
-            ("block.layers", block.layers),
-            ("block.dim", block.dim),
-            ("block.qkv_dim", block.qkv_dim),
-            ("block.heads", block.heads),
-            ("block.mlp_dim", block.mlp_dim),
-        ] {
-            require(value >= 1, key, value, "at least 1")?;
-        }
+        let usual = (
+            to_json(&EmbedOptions::default()),
+            to_json(&BlockOptions::default()),
+            to_json(&HeadOptions::default()),
+        );
+        let (embed, block, head) = (&self.embed, &self.block, &self.head);
+        read::<EmbedOptions>("embed", &to_json(embed), &usual.0, EmbedOptions::RANGES)?;
+        read::<BlockOptions>("block", &to_json(block), &usual.1, BlockOptions::RANGES)?;
+        read::<HeadOptions>("head", &to_json(head), &usual.2, HeadOptions::RANGES)?;
         require(
             block.qkv_dim.is_multiple_of(block.heads),
             "block.qkv_dim",
@@ -219,30 +249,11 @@ impl Options {
             format!("a multiple of block.heads = {}", block.heads),
         )?;
         require(
-            block.norm_epsilon > 0.0 && block.norm_epsilon < 1.0,
-            "block.norm_epsilon",
-            block.norm_epsilon,
-            "more than 0 and less than 1",
-        )?;
-        require(
             (block.residual, block.norm_place) != (Residual::Reversible, NormPlace::Post),
             "block.residual",
             "reversible",
             "plain where block.norm_place = post",
-        )?;
-        for (key, rate) in [
-            ("embed.dropout", self.embed.dropout),
-            ("block.dropout", block.dropout),
-            ("block.attention_dropout", block.attention_dropout),
-        ] {
-            require(
-                (0.0..1.0).contains(&rate),
-                key,
-                rate,
-                "at least 0 and less than 1",
-            )?;
-        }
-        Ok(())
+        )
     }
 }
 
@@ -250,17 +261,6 @@ impl Options {
 pub(crate) fn to_json(options: &impl Serialize) -> Value {
     // A struct of numbers and names always has a JSON form.
     serde_json::to_value(options).unwrap_or(Value::Null)
-}
-
-/// A mixer's typed options from the complete object.
-///
-/// # Errors
-/// [`Error::Options`] if a key is missing, unknown or of the wrong type.
-pub(crate) fn from_json<T: DeserializeOwned>(model: &str, options: &Value) -> Result<T> {
-    T::deserialize(options).map_err(|error| Error::Options {
-        model: model.to_owned(),
-        reason: error.to_string(),
-    })
 }
 
 /// Replaces values of `base` by those of `over`, object by object. Unknown keys are kept, for deserialization to refuse.

@@ -93,6 +93,11 @@ impl Parameters {
         }
     }
 
+    /// Whether these are of a model that is never run.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.handing == Handing::Blanks
+    }
+
     fn hand_out(&self, slot: &Slot) -> candle_core::Result<Tensor> {
         Ok(match (slot, self.handing) {
             (Slot::Live(var), Handing::Values) => var.as_detached_tensor(),

@@ -5,7 +5,7 @@
 use candle_core::{DType, Device};
 use lra_models::{
     Classifier, Error, MODELS, Options, Parameters, Shape, mixers,
-    options::{NormPlace, Residual},
+    options::{BlockOptions, EmbedOptions, HeadOptions, NormPlace, Residual},
 };
 use serde_json::{Value, json};
 
@@ -64,7 +64,10 @@ fn values_out_of_range_are_named() {
         "block.qkv_dim = 64 is out of range: a multiple of block.heads = 3"
     );
     let layers = refusal("bag", |options| options.block.layers = 0);
-    assert_eq!(layers, "block.layers = 0 is out of range: at least 1");
+    assert_eq!(
+        layers,
+        "block.layers = 0 is out of range: at least 1 and at most 1000"
+    );
     let residual = refusal("reformer", |options| {
         options.block.residual = Residual::Reversible;
         options.block.norm_place = NormPlace::Post;
@@ -78,7 +81,7 @@ fn values_out_of_range_are_named() {
         assert!(error.starts_with("block.dropout = "), "{error}");
     }
     let epsilon = refusal("performer", |options| options.model["epsilon"] = json!(2.0));
-    assert!(epsilon.starts_with("model.epsilon = 2 "), "{epsilon}");
+    assert!(epsilon.starts_with("model.epsilon = 2.0 "), "{epsilon}");
 }
 
 #[test]
@@ -86,7 +89,7 @@ fn unknown_missing_and_misspelt_model_options_are_refused() {
     for model in MODELS {
         let error = refusal(model.name, |options| options.model["wings"] = json!(2));
         assert!(
-            error.contains(model.name) && error.contains("wings"),
+            error.starts_with("the options model.*") && error.contains("wings"),
             "{error}"
         );
     }
@@ -96,10 +99,61 @@ fn unknown_missing_and_misspelt_model_options_are_refused() {
         options.model["kernel"] = json!("rbf")
     });
     assert!(
-        kernel.contains("rbf") && kernel.contains("favor"),
+        kernel.starts_with("model.kernel = \"rbf\" is out of range") && kernel.contains("favor"),
         "{kernel}"
     );
     let negative = refusal("performer", |options| options.model["features"] = json!(-1));
-    assert!(negative.contains("performer"), "{negative}");
+    assert!(
+        negative.starts_with("model.features = -1 is out of range: at least 0"),
+        "{negative}"
+    );
     assert!(serde_json::from_value::<Options>(Value::Null).is_err());
+}
+
+/// Without a range a number goes into products unchecked.
+#[test]
+fn every_number_among_the_options_has_a_range() {
+    let sections = |model: &'static lra_models::Model| {
+        let options = serde_json::to_value(Options::of(model)).unwrap();
+        [
+            ("embed", options["embed"].clone(), EmbedOptions::RANGES),
+            ("block", options["block"].clone(), BlockOptions::RANGES),
+            ("head", options["head"].clone(), HeadOptions::RANGES),
+            (model.name, options["model"].clone(), model.ranges),
+        ]
+    };
+    for (section, options, ranges) in MODELS.iter().copied().flat_map(sections) {
+        for (key, value) in options.as_object().unwrap() {
+            let range = ranges.iter().find(|range| range.key == key);
+            assert_eq!(range.is_some(), value.is_number(), "{section}: {key}");
+            let Some(range) = range else { continue };
+            assert!(
+                range.contains(value.as_f64().unwrap()),
+                "{section}: {key} = {value}"
+            );
+        }
+        for range in ranges {
+            assert!(options.get(range.key).is_some(), "{section}: {}", range.key);
+        }
+    }
+}
+
+#[test]
+fn sizes_at_the_end_of_their_ranges_are_counted_without_memory() {
+    for model in MODELS {
+        let mut options = Options::of(model);
+        let block = &mut options.block;
+        (block.dim, block.qkv_dim, block.mlp_dim) = (1 << 16, 1 << 16, 1 << 16);
+        (block.heads, block.layers) = (1 << 10, 1000);
+        let shape = Shape {
+            vocabulary: 257,
+            classes: 2,
+            towers: 2,
+            max_length: 1 << 16,
+            padding: true,
+        };
+        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        Classifier::new(model, &shape, &options, &parameters).unwrap();
+        assert!(parameters.elements() > 1 << 40, "{}", model.name);
+    }
 }

@@ -241,6 +241,9 @@ pub struct Recipe {
     pub published: bool,
     /// What the command line changed, such as `train.steps=200`.
     pub overrides: Vec<String>,
+    /// Where this program, following the recipe, departs from what the recipe's source did, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub departures: Vec<String>,
 }
 
 /// What a run scored. Each number is absent when the run did not get there.

@@ -18,12 +18,12 @@ from mixers import PEERS, Sizes
 class Block(nn.Module):
     def __init__(self, mixer, sizes, hidden):
         super().__init__()
-        self.mixer_norm = nn.LayerNorm(sizes.dim, eps=1e-6)
+        self.mixer_norm = nn.LayerNorm(sizes.dim, eps=1e-5)
         self.mixer = mixer(sizes)
-        self.feed_norm = nn.LayerNorm(sizes.dim, eps=1e-6)
+        self.feed_norm = nn.LayerNorm(sizes.dim, eps=1e-5)
         self.feed = nn.Sequential(
             nn.Linear(sizes.dim, hidden),
-            nn.GELU(approximate="tanh"),
+            nn.GELU(),
             nn.Dropout(sizes.dropout),
             nn.Linear(hidden, sizes.dim),
         )
@@ -44,7 +44,7 @@ class Classifier(nn.Module):
         blocks = [Block(mixer, sizes, arguments.mlp) for _ in range(arguments.layers)]
         self.drop = nn.Dropout(sizes.dropout)
         self.blocks = nn.ModuleList(blocks)
-        self.norm = nn.LayerNorm(sizes.dim, eps=1e-6)
+        self.norm = nn.LayerNorm(sizes.dim, eps=1e-5)
         head = [nn.Linear(sizes.dim, arguments.head), nn.ReLU()]
         self.head = nn.Sequential(*head, nn.Linear(arguments.head, arguments.classes))
 
@@ -54,8 +54,7 @@ class Classifier(nn.Module):
             x = block(x, **mask)
         x = self.norm(x)
         if mask:
-            weights = mask["mask"] / mask["mask"].sum(1, keepdim=True)
-            return self.head((x * weights[..., None]).sum(1))
+            x = x * mask["mask"][..., None]
         return self.head(x.mean(1))
 
 

@@ -15,11 +15,11 @@ use crate::bench::preflight::{Limits, Seen, foresee};
 use crate::bench::probe::{Answer, ask, ask_program};
 use crate::bench::worker::{Measured, Reply, Request, Steps, Work};
 use crate::error::{Class, Classify, Result};
-use crate::host;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::Resolved;
 use crate::timing::for_people;
+use crate::{host, process};
 
 /// The task whose shape is measured: byte-level text, as in the published table.
 pub const TASK: &str = "text";
@@ -89,7 +89,7 @@ impl<'a> Session<'a> {
             schema: SCHEMA,
             session: id.to_owned(),
             created: host::now(),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: process::command_line(),
             base: plan.base.as_ref().map(|program| Base {
                 program: program.display().to_string(),
                 ..Base::default()
@@ -363,6 +363,7 @@ fn cell(plan: &Plan, common: &Bench, entry: &Entry, length: usize) -> Result<(St
             source: resolved.recipe.body.source.clone(),
             published: resolved.recipe.body.published,
             overrides: resolved.overrides.clone(),
+            departures: resolved.departures(),
         },
         spec_digest: resolved.spec.digest(),
         precision: resolved.spec.train.precision.to_string(),

@@ -162,7 +162,8 @@ const GROUP: usize = 5;
 /// Batches that take turns.
 const BATCHES: u64 = 2;
 
-fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
+/// Makes the steps and times them.
+pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
     let resolved = steps.resolve()?;
     let (about, options) = (resolved.task.about(), &resolved.spec.train);
     let shape = resolved.task.shape(&resolved.spec.data)?;

@@ -41,7 +41,7 @@ pub struct BenchArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
     /// Rounds; in each, every cell is measured once, in a process of its own [default: 5, with --base 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
     /// Time each process measures for, at least two steps [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
@@ -65,7 +65,7 @@ pub struct BenchArgs {
     #[arg(long, default_value = "auto")]
     pub device: String,
     /// Worker threads; 0 means all cores
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
     pub threads: usize,
     /// Published figures to set beside ours (see `lra list published`)
     #[arg(long, default_value = "tay2021", value_name = "KEY")]

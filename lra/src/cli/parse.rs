@@ -3,16 +3,37 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::process::MOST_THREADS;
+
+/// The largest seed: settings are kept as TOML, whose whole numbers end here.
+const LARGEST_SEED: u64 = i64::MAX as u64;
+/// The most seeds of one command.
+const MOST_SEEDS: u64 = 10_000;
+
+/// A seed.
+pub fn seed(text: &str) -> Result<u64, String> {
+    let seed = text.parse().ok().filter(|seed| *seed <= LARGEST_SEED);
+    seed.ok_or_else(|| format!("'{text}' is not a seed from 0 to {LARGEST_SEED}"))
+}
+
 /// `0..5`: not empty.
-pub fn range(text: &str) -> Result<Range<u64>, String> {
+pub fn seeds(text: &str) -> Result<Range<u64>, String> {
     let expected = || format!("'{text}' is not a range such as 0..5");
     let (first, end) = text.split_once("..").ok_or_else(expected)?;
-    let range = first.parse().map_err(|_| expected())?..end.parse().map_err(|_| expected())?;
-    if range.is_empty() {
-        Err(format!("'{text}' is empty"))
-    } else {
-        Ok(range)
+    let seeds = seed(first).map_err(|_| expected())?..seed(end).map_err(|_| expected())?;
+    match seeds.end.saturating_sub(seeds.start) {
+        0 => Err(format!("'{text}' is empty")),
+        1..=MOST_SEEDS => Ok(seeds),
+        count => Err(format!(
+            "'{text}' are {count} seeds; a command takes {MOST_SEEDS} at most"
+        )),
     }
+}
+
+/// Worker threads; 0 stands for all cores.
+pub fn threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse().ok().filter(|threads| *threads <= MOST_THREADS);
+    threads.ok_or_else(|| format!("'{text}' is not a number of threads from 0 to {MOST_THREADS}"))
 }
 
 /// A number from 0 to 1, 1 not included.
@@ -70,7 +91,19 @@ mod tests {
         assert_eq!(bytes("8G"), Ok(8 << 30));
         assert_eq!(bytes("1.5 MiB"), Ok(3 << 19));
         assert!(bytes("lots").is_err() && bytes("0").is_err() && bytes("8X").is_err());
-        assert_eq!(range("2..5"), Ok(2..5));
-        assert!(range("5..5").is_err() && range("5").is_err());
+        assert_eq!(seeds("2..5"), Ok(2..5));
+        for wrong in [
+            "5..5",
+            "5..4",
+            "5",
+            "0..9999999999",
+            "0..18446744073709551615",
+        ] {
+            assert!(seeds(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(seed("9223372036854775807"), Ok(LARGEST_SEED));
+        assert!(seed("9223372036854775808").is_err() && seed("-1").is_err());
+        assert_eq!([threads("0"), threads("1024")], [Ok(0), Ok(1024)]);
+        assert!(threads("100000").is_err());
     }
 }

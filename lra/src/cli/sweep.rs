@@ -35,7 +35,7 @@ pub struct SweepArgs {
     )]
     pub models: Vec<String>,
     /// Seeds: FIRST..END, END not included
-    #[arg(long, value_parser = parse::range, default_value = "0..1", value_name = "A..B")]
+    #[arg(long, value_parser = parse::seeds, default_value = "0..1", value_name = "A..B")]
     pub seeds: Range<u64>,
     /// Recipes, by name or as paths of .toml files
     #[arg(
@@ -58,7 +58,7 @@ pub struct SweepArgs {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: u16,
     /// Worker threads of all runs together; 0 means all cores
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
     pub threads: usize,
     /// Most memory of each run, such as 8G, all that it holds included [default: 95 % of what the machine, its container and
     /// `ulimit` allow, divided by --jobs]

@@ -49,7 +49,11 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
             let defaults = model.defaults();
             let options = defaults.as_object().into_iter().flatten();
             let options: String = options
-                .map(|(key, value)| format!("\n  model.{key} = {value}"))
+                .map(|(key, value)| {
+                    let range = model.ranges.iter().find(|range| range.key == key);
+                    let range = range.map_or(String::new(), |range| format!("  ({range})"));
+                    format!("\n  model.{key} = {value}{range}")
+                })
                 .collect();
             let options = match options.is_empty() {
                 true => "No options of its own.".to_owned(),

@@ -52,7 +52,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let seeds = arguments
         .seeds
         .clone()
-        .unwrap_or(arguments.seed..arguments.seed + 1);
+        .unwrap_or(arguments.seed..arguments.seed.saturating_add(1));
     let several = arguments.seeds.is_some();
     let mut records = Vec::new();
     for seed in seeds {

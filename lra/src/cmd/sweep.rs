@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli::sweep::{Scheduler, SweepArgs};
 use crate::cmd;
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::sweep::board::{Board, LEGEND, grid};
@@ -289,13 +289,19 @@ fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
 /// The same sweep as a job script: this command line without the words that asked for the script.
 fn script(arguments: &SweepArgs, cells: usize) -> Result<String> {
     let mut words = Vec::new();
-    let mut given = std::env::args().skip(1);
+    let mut given = std::env::args_os().skip(1);
     while let Some(word) = given.next() {
+        let word = word.into_string().map_err(|word| {
+            let word = word.to_string_lossy();
+            Error::usage(format!(
+                "'{word}' is not Unicode and cannot stand in a script"
+            ))
+        })?;
         match word.as_str() {
             "--emit" | "--array" => {
                 given.next();
             }
-            word if word.starts_with("--emit=") || word.starts_with("--array=") => {}
+            told if told.starts_with("--emit=") || told.starts_with("--array=") => {}
             _ => words.push(word),
         }
     }

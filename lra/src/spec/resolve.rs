@@ -2,9 +2,10 @@
 
 use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
-use models::options::{BlockOptions, EmbedOptions, HeadOptions};
+use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, Range};
 use models::{Classifier, Model, Parameters, Variant};
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::{Cell, Spec, TrainOptions};
 use crate::error::{Class, Classify, Error, Result};
@@ -62,7 +63,7 @@ impl Wish<'_> {
             );
             return Err(Error::usage(message));
         }
-        let mut settings = json!({
+        let defaults = json!({
             "data": task.defaults(),
             "embed": EmbedOptions::default(),
             "block": BlockOptions::default(),
@@ -70,6 +71,7 @@ impl Wish<'_> {
             "model": model.defaults(),
             "train": TrainOptions::default(),
         });
+        let mut settings = defaults.clone();
         for layer in recipe.layers(self.task, self.model)? {
             overlay::lay(&mut settings, &layer, &format!("recipe {}", recipe.name))?;
         }
@@ -80,43 +82,88 @@ impl Wish<'_> {
                 "--set",
             )?;
         }
-        settings["cell"] = json!(Cell {
-            task: self.task.to_owned(),
-            task_version: task.about().version,
-            model: self.model.to_owned(),
-            recipe: recipe.name.clone(),
-            source,
-            protocol: self.protocol,
-            seed: self.seed,
-        });
-        let spec: Spec = serde_json::from_value(settings)
-            .during(Class::Usage, "the settings do not fit together")?;
+        let section = Section(&settings, &defaults);
+        let spec = Spec {
+            cell: Cell {
+                task: self.task.to_owned(),
+                task_version: task.about().version,
+                model: self.model.to_owned(),
+                recipe: recipe.name.clone(),
+                source,
+                protocol: self.protocol,
+                seed: self.seed,
+            },
+            embed: section.read("embed", EmbedOptions::RANGES)?,
+            block: section.read("block", BlockOptions::RANGES)?,
+            head: section.read("head", HeadOptions::RANGES)?,
+            train: section.read("train", TrainOptions::RANGES)?,
+            data: settings["data"].take(),
+            model: settings["model"].take(),
+        };
         spec.train.check()?;
         task.shape(&spec.data)?;
-        let variant = model.variant(&spec.model);
-        let variant = variant.during(Class::Usage, "the settings do not fit together")?;
-        Ok(Resolved {
+        let variant = model.variant(&spec.model).class(Class::Usage)?;
+        let resolved = Resolved {
             spec,
             task,
             model,
             variant,
             recipe,
             overrides: self.assignments.to_vec(),
-        })
+        };
+        // What no model can be built with shows here, before anything is made or left behind.
+        resolved.blank()?;
+        Ok(resolved)
     }
 }
+
+/// All settings, and their defaults.
+struct Section<'a>(&'a Value, &'a Value);
+
+impl Section<'_> {
+    fn read<T: DeserializeOwned>(&self, name: &str, ranges: &[Range]) -> Result<T> {
+        options::read(name, &self.0[name], &self.1[name], ranges).class(Class::Usage)
+    }
+}
+
+/// The most numbers of one kind, weights or the activations of one layer: 4 TiB. Beyond them no machine is meant, and sums of
+/// products of sizes would leave the range of integers.
+const MOST_NUMBERS: u64 = 1 << 40;
 
 impl Resolved {
     /// The classifier without weights, to be asked about its size and cost, and its weightless parameters.
     pub fn blank(&self) -> Result<(Classifier, Parameters)> {
         let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
+        let (block, head) = (&self.spec.block, &self.spec.head);
+        let widths = [block.dim, block.qkv_dim, block.mlp_dim, head.hidden];
+        let (widest, examples) = (widths.into_iter().max(), self.spec.train.forward_examples());
+        let sizes = [examples, shape.max_length + 1, widest.unwrap_or(1)];
+        if sizes.iter().map(|&size| size as u128).product::<u128>() > MOST_NUMBERS.into() {
+            let [examples, length, widest] = sizes;
+            return Err(Error::usage(format!(
+                "the model is too large: {examples} examples in a forward pass, of {length} tokens of width {widest}, are more than \
+                 2^40 numbers per layer (train.batch, train.micro_batch, block.dim, block.mlp_dim)"
+            )));
+        }
         let parameters = Parameters::blank(&Device::Cpu, DType::F32);
         let classifier = Classifier::new(self.model, &shape, &self.model_options(), &parameters);
         let classifier = classifier.during(
             Class::Usage,
             "the model cannot be built with these settings",
         )?;
+        let weights = parameters.elements();
+        if weights as u64 > MOST_NUMBERS {
+            return Err(Error::usage(format!(
+                "the model is too large: {weights} weights are more than 2^40 (block.layers, block.dim, block.mlp_dim)"
+            )));
+        }
         Ok((classifier, parameters))
+    }
+
+    /// Where the recipe, on this task and model, departs from its source.
+    pub fn departures(&self) -> Vec<String> {
+        let cell = &self.spec.cell;
+        self.recipe.departures(&cell.task, &cell.model)
     }
 
     /// What the task asks of the model.
@@ -127,7 +174,7 @@ impl Resolved {
             classes: about.classes,
             towers: about.towers,
             max_length: shape.max_length,
-            padding: about.first_id > 0,
+            padding: about.first_id > 0 || self.spec.embed.zero_is_padding,
         }
     }
 

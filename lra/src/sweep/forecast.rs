@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use datasets::Store;
 use results::Record;
+use results::record::Rows;
 use results::stats::quantile;
 use serde_json::Value;
 
@@ -86,7 +87,7 @@ impl<'a> Oracle<'a> {
         let middle = |measured: &Measured| quantile(&measured.seconds, 0.5).unwrap_or(0.0);
         let per_example = middle(&two) / 2.0;
         let (rows, complete) = rows(resolved, self.common);
-        let work = Work::new(&resolved.spec.train, rows.0, rows.1);
+        let work = Work::new(&resolved.spec.train, rows);
         // A training example passes through the model three times as often as one that is scored.
         let seconds = work.passes() / 3.0 * per_example;
         let examples = resolved.spec.train.forward_examples() as f64;
@@ -98,7 +99,7 @@ impl<'a> Oracle<'a> {
             ", evaluation left out"
         };
         Ok(Ok(Forecast {
-            time: Duration::from_secs_f64(seconds),
+            time: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
             peak_bytes: one.base_bytes + grown as u64,
             basis: format!("two small steps{left_out}"),
         }))
@@ -156,28 +157,40 @@ fn kind(cell: &Cell) -> String {
 
 fn of_record(record: &Record) -> Option<Forecast> {
     let (speed, memory) = (record.speed.as_ref()?, record.memory.as_ref()?);
-    let seconds = Some(speed.wall_seconds).filter(|seconds| seconds.is_finite() && *seconds > 0.0);
+    let time = Duration::try_from_secs_f64(speed.wall_seconds).ok();
     Some(Forecast {
-        time: Duration::from_secs_f64(seconds?),
+        time: time.filter(|time| !time.is_zero())?,
         peak_bytes: memory.base_bytes + memory.peak_bytes,
         basis: format!("seed {} on file", record.seed),
     })
 }
 
-/// Rows of the validation and of the test split, and whether they are known: from the data if it is there, else from the
-/// settings if they say.
-fn rows(resolved: &Resolved, common: &Common) -> ((usize, usize), bool) {
+/// Rows of the splits, and whether they are known: from the data if it is there, else from the settings if they say. Of
+/// unknown data, evaluation is left out, and batches are taken to be whole.
+fn rows(resolved: &Resolved, common: &Common) -> (Rows, bool) {
     let spec = &resolved.spec;
     if let Ok(splits) = Store::new(&common.data).open(resolved.task, &spec.data_key()) {
-        return ((splits.val.len(), splits.test.len()), true);
+        let rows = Rows {
+            train: splits.train.len(),
+            val: splits.val.len(),
+            test: splits.test.len(),
+        };
+        return (rows, true);
     }
     let published = spec.cell.source == datasets::Source::Official;
     let said = |name: &str| {
         let rows = spec.data.get(name).filter(|_| !published);
         rows.and_then(Value::as_u64).map(|rows| rows as usize)
     };
-    match (said("val"), said("test")) {
-        (Some(val), Some(test)) => ((val, test), true),
-        _ => ((0, 0), false),
+    match (said("train"), said("val"), said("test")) {
+        (Some(train), Some(val), Some(test)) => (Rows { train, val, test }, true),
+        _ => {
+            let train = spec.train.batch;
+            let rows = Rows {
+                train,
+                ..Rows::default()
+            };
+            (rows, false)
+        }
     }
 }

@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::{
     Context, Mask, Mixer, Result,
     layers::{Around, Dropout, FeedForward, LayerNorm},
+    mixers,
     options::{self, BlockOptions, NormPlace, Residual},
 };
 
@@ -58,7 +59,7 @@ pub struct Build<'a> {
     pub max_length: usize,
     /// Whether position 0 is a CLS token.
     pub cls: bool,
-    /// Name of the model, for errors.
+    /// Name of the model in the registry.
     pub name: &'static str,
 }
 
@@ -66,13 +67,16 @@ impl Build<'_> {
     /// The model's own options, typed; without `variant`, which has said whose `build` this is.
     ///
     /// # Errors
-    /// [`crate::Error::Options`] if a key is missing, unknown or of the wrong type.
+    /// As [`options::read`].
     pub fn options<T: DeserializeOwned>(&self) -> Result<T> {
         let mut own = self.model.clone();
         if let Value::Object(own) = &mut own {
             own.shift_remove("variant");
         }
-        options::from_json(self.name, &own)
+        let entry = mixers::find(self.name);
+        let defaults = entry.map_or(Value::Null, |model| (model.options)());
+        let ranges = entry.map_or(&[][..], |model| model.ranges);
+        options::read("model", &own, &defaults, ranges)
     }
 }
 
@@ -216,7 +220,7 @@ impl Encoder for Blocks {
         self.blocks
             .iter()
             .map(|block| block.mixer.flops(length) + block.feed.flops(length))
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
     fn mixers(&self) -> Vec<&dyn Mixer> {

@@ -15,10 +15,12 @@ pub struct Embedding {
     cls: Option<Tensor>,
     positions: Option<Tensor>,
     dropout: Dropout,
+    zero_is_padding: bool,
 }
 
 impl Embedding {
     /// Parameters `tokens` (V, D) N(0, 1), `cls` (1, D) zeros (if `cls`), `positions` (slots, D) N(0, 0.02²) (if learned). `max_length` does not count the CLS slot.
+    /// Sines are left out of a `blank` model, which is never run: they are no parameters, but take memory.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -29,6 +31,7 @@ impl Embedding {
         dim: usize,
         max_length: usize,
         cls: bool,
+        blank: bool,
     ) -> Result<Self> {
         let normal = |stdev| Init::Randn { mean: 0.0, stdev };
         let slots = max_length + usize::from(cls);
@@ -37,6 +40,7 @@ impl Embedding {
             Positions::Learned => {
                 Some(vb.get_with_hints((slots, dim), "positions", normal(0.02))?)
             }
+            Positions::Sinusoid if blank => None,
             Positions::Sinusoid => Some(sinusoid(slots, dim, vb.dtype(), vb.device())?),
             Positions::None => None,
         };
@@ -48,6 +52,7 @@ impl Embedding {
             cls,
             positions,
             dropout: Dropout::new(&vb.pp("drop"), options.dropout),
+            zero_is_padding: options.zero_is_padding,
         })
     }
 
@@ -78,7 +83,11 @@ impl Embedding {
         } else {
             self.embed(ids, positions.as_ref())?
         };
-        let mask = match mask {
+        let black = match (mask, self.zero_is_padding) {
+            (None, true) => Some(ids.ne(0u32)?),
+            _ => None,
+        };
+        let mask = match mask.or(black.as_ref()) {
             Some(mask) => {
                 let real = mask.to_dtype(x.dtype())?;
                 let cls = Tensor::ones((batch, slots - length), real.dtype(), real.device())?;
@@ -152,9 +161,10 @@ mod tests {
             let options = EmbedOptions {
                 positions: Positions::Learned,
                 dropout: 0.0,
+                zero_is_padding: false,
             };
             let vb = parameters.builder();
-            let embedding = Embedding::new(&vb, &options, 4, 2, 3, cls).unwrap();
+            let embedding = Embedding::new(&vb, &options, 4, 2, 3, cls, false).unwrap();
             // The added x has the output's shape and gives the helper an input to differentiate by.
             check_layer(
                 "embedding",
@@ -173,13 +183,30 @@ mod tests {
         let parameters = parameters();
         let vb = parameters.builder();
         let options = EmbedOptions::default();
-        let embedding = Embedding::new(&vb, &options, 4, 6, 3, true).unwrap();
+        let embedding = Embedding::new(&vb, &options, 4, 6, 3, true, false).unwrap();
         let real = Tensor::new(&[[1f32, 1.0, 1.0], [1.0, 0.0, 0.0]], &Device::Cpu).unwrap();
         let (x, mask) = embedding.forward(&ids(), Some(&real), &context()).unwrap();
         let x: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
         assert_eq!(x[0][0], [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]); // zeros + position 0
         let real: Vec<Vec<f64>> = mask.unwrap().real().to_vec2().unwrap();
         assert_eq!(real, [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]]);
+    }
+
+    #[test]
+    fn id_0_is_padding_where_the_options_say_so() {
+        for zero_is_padding in [false, true] {
+            let parameters = parameters();
+            let options = EmbedOptions {
+                zero_is_padding,
+                ..EmbedOptions::default()
+            };
+            let vb = parameters.builder();
+            let embedding = Embedding::new(&vb, &options, 4, 6, 3, true, false).unwrap();
+            let (_, mask) = embedding.forward(&ids(), None, &context()).unwrap();
+            let real = mask.map(|mask| mask.real().to_vec2::<f64>().unwrap());
+            let wanted = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]].map(|row| row.to_vec());
+            assert_eq!(real, zero_is_padding.then_some(wanted.to_vec()));
+        }
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub fn pool(pooling: Pooling, hidden: &Tensor, mask: Option<&Mask>) -> Result<Te
             let count = count.maximum(&count.ones_like()?)?;
             weighted_sum(hidden, &real.broadcast_div(&count)?)
         }
+        Pooling::PaddedMean => {
+            let share = 1.0 / hidden.dim(1)? as f64;
+            weighted_sum(hidden, &real(hidden, mask)?.affine(share, 0.0)?)
+        }
         Pooling::Max => match mask {
             Some(mask) => {
                 let additive = mask.additive().unsqueeze(2)?; // (B, L, 1)
@@ -57,10 +61,11 @@ mod tests {
     use super::*;
     use crate::layers::testing::{check_gradient, normal};
 
-    const ALL: [Pooling; 5] = [
+    const ALL: [Pooling; 6] = [
         Pooling::Cls,
         Pooling::First,
         Pooling::Mean,
+        Pooling::PaddedMean,
         Pooling::Sum,
         Pooling::Max,
     ];
@@ -95,10 +100,15 @@ mod tests {
                 let (two, none) = match pooling {
                     Pooling::Cls | Pooling::First => (a, h[2][0][channel]),
                     Pooling::Mean => ((a + b) / 2.0, 0.0),
+                    Pooling::PaddedMean => ((a + b) / 3.0, 0.0),
                     Pooling::Sum => (a + b, 0.0),
                     Pooling::Max => (a.max(b), 0.0),
                 };
-                let wanted = [two, h[1][0][channel], none];
+                let one = match pooling {
+                    Pooling::PaddedMean => h[1][0][channel] / 3.0,
+                    _ => h[1][0][channel],
+                };
+                let wanted = [two, one, none];
                 for (row, wanted) in wanted.iter().enumerate() {
                     // Adding the large number of the padding costs some of an f64's digits.
                     let apart = (pooled[row][channel] - wanted).abs();

@@ -24,6 +24,7 @@ pub const MODEL: Model = Model {
     memory: "O(1)",
     variants: &[Variant::paper(build, include_str!("bag.rs"))],
     options: || Value::Object(Map::new()),
+    ranges: &[],
 };
 
 #[derive(serde::Deserialize)]

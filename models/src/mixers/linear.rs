@@ -33,6 +33,7 @@ pub const MODEL: Model = Model {
         tay2021::linear::VARIANT,
     ],
     options: || to_json(&Options::default()),
+    ranges: &[],
 };
 
 #[derive(Default, Serialize, Deserialize)]

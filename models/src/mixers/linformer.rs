@@ -17,7 +17,7 @@ use crate::{
     kernels::{self, AttentionDropout, AttentionOptions},
     layers::{Dropout, Projections, parts::by_head, products::product, softmax},
     mixers::{Model, Variant, tay2021},
-    options::to_json,
+    options::{LONGEST, Range, to_json},
 };
 
 /// The registry's entry.
@@ -34,6 +34,7 @@ pub const MODEL: Model = Model {
         tay2021::linformer::VARIANT,
     ],
     options: || to_json(&Options::default()),
+    ranges: &[Range::whole("rank", 0, LONGEST)],
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ use crate::{
         parts::{self, by_head},
     },
     mixers::{Model, Variant, tay2021},
-    options::to_json,
+    options::{LONGEST, Range, to_json},
 };
 
 /// The registry's entry.
@@ -34,6 +34,10 @@ pub const MODEL: Model = Model {
         tay2021::local::VARIANT,
     ],
     options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("block", 0, LONGEST),
+        Range::whole("neighbours", 0, LONGEST),
+    ],
 };
 
 #[derive(Clone, Serialize, Deserialize)]

@@ -21,7 +21,7 @@ use crate::{
         parts::{self, by_head, key_bias, merge},
     },
     mixers::{Model, Variant, tay2021},
-    options::to_json,
+    options::{LONGEST, Range, to_json},
     params::xavier_uniform,
 };
 
@@ -39,6 +39,11 @@ pub const MODEL: Model = Model {
         tay2021::longformer::VARIANT,
     ],
     options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("window", 2, 2 * LONGEST),
+        Range::whole("dilation", 1, LONGEST),
+        Range::whole("global", 0, LONGEST),
+    ],
 };
 
 #[derive(Clone, Serialize, Deserialize)]

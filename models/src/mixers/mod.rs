@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::{
     Error, Result,
     encoder::{Build, Encoder},
+    options::Range,
 };
 
 mod bag;
@@ -56,7 +57,9 @@ pub struct Model {
     /// What it can compute, by the values of its option `variant`; the first is the default.
     pub variants: &'static [Variant],
     /// The options of its own that all variants share, every key with its default.
-    options: fn() -> Value,
+    pub(crate) options: fn() -> Value,
+    /// The range of every number among them.
+    pub ranges: &'static [Range],
 }
 
 /// One computation of a model.
@@ -91,7 +94,7 @@ impl Model {
     /// The variant that the model's own `options` ask for; the first if they name none.
     ///
     /// # Errors
-    /// [`crate::Error::Options`] with the names that there are.
+    /// [`crate::Error::Option`] with the names that there are.
     pub fn variant(&self, options: &Value) -> Result<&'static Variant> {
         let Some(wanted) = options.get(KEY) else {
             return Ok(&self.variants[0]);
@@ -100,9 +103,10 @@ impl Model {
         let mut found = found.filter(|variant| Some(variant.name) == wanted.as_str());
         found.next().ok_or_else(|| {
             let known: Vec<&str> = self.variants.iter().map(|variant| variant.name).collect();
-            Error::Options {
-                model: self.name.to_owned(),
-                reason: format!("there is no variant {wanted} (known: {})", known.join(", ")),
+            Error::Option {
+                key: format!("model.{KEY}"),
+                value: wanted.to_string(),
+                allowed: known.join(" or "),
             }
         })
     }

@@ -22,7 +22,7 @@ use crate::{
         kernel_attention::{self, FeatureMap, LEAST},
     },
     mixers::{Model, Variant, tay2021},
-    options::to_json,
+    options::{Range, WIDEST, to_json},
 };
 
 /// The registry's entry.
@@ -39,6 +39,11 @@ pub const MODEL: Model = Model {
         tay2021::performer::VARIANT,
     ],
     options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("features", 0, WIDEST),
+        Range::whole("redraw", 0, 1_000_000_000),
+        Range::share("epsilon"),
+    ],
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

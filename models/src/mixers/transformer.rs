@@ -36,6 +36,7 @@ pub const MODEL: Model = Model {
         },
     ],
     options: || to_json(&Options::default()),
+    ranges: &[],
 };
 
 const PAPER: Variant = Variant::paper(build, include_str!("transformer.rs"));

@@ -40,6 +40,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             source: "configuration files of 2021".to_owned(),
             published: true,
             overrides: vec![],
+            departures: Vec::new(),
         },
         seed,
         spec_digest: "3f9c2a71d04b7e55".to_owned(),

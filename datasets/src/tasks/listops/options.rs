@@ -86,12 +86,14 @@ impl Options {
         within(&ABOUT, "max_depth", read.max_depth, 2..=64)?;
         within(&ABOUT, "max_args", read.max_args, 2..=100)?;
         within(&ABOUT, "max_length", read.max_length, 2..=65_536)?;
-        within(
-            &ABOUT,
-            "min_length",
-            read.min_length,
-            0..=read.max_length - 2,
-        )?;
+        if read.min_length > read.max_length - 2 {
+            return Err(Error::Option {
+                task: ABOUT.name,
+                key: "min_length".to_owned(),
+                value: read.min_length.to_string(),
+                allowed: format!("0 to max_length - 2 = {}", read.max_length - 2),
+            });
+        }
         within(
             &ABOUT,
             "operator_probability",
@@ -103,7 +105,7 @@ impl Options {
             return Err(Error::Infeasible {
                 task: ABOUT.name,
                 reason: format!(
-                    "no expression is longer than min_length = {}: depth {} with {} arguments reaches {longest} tokens",
+                    "no expression is longer than min_length = {}: max_depth = {} with max_args = {} reaches {longest} tokens",
                     read.min_length, read.max_depth, read.max_args
                 ),
             });

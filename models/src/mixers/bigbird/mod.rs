@@ -13,14 +13,13 @@ use crate::{
     Context, Draws, Encoder, Mask, Mixer, Result,
     draws::StreamKey,
     encoder::{Build, Site, blocks},
-    error::require,
     kernels::{self, Plans},
     layers::{
         BlockLists, Dropout, Projections, WeightDropout, block_attention,
         parts::{self, by_head, key_bias, merge},
     },
     mixers::{Model, Variant, tay2021},
-    options::to_json,
+    options::{LONGEST, Range, to_json},
 };
 
 /// The registry's entry.
@@ -37,6 +36,10 @@ pub const MODEL: Model = Model {
         tay2021::bigbird::VARIANT,
     ],
     options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("block", 1, LONGEST),
+        Range::whole("random", 0, LONGEST),
+    ],
 };
 
 /// Positions from which the 2021 code draws random blocks.
@@ -65,12 +68,6 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
 /// The encoder of the paper's form, or of `tay2021`.
 pub(super) fn encoder(build: &Build, tay2021: bool) -> Result<Box<dyn Encoder>> {
     let options: Options = build.options()?;
-    require(
-        options.block >= 1,
-        "model.block",
-        options.block,
-        "at least 1",
-    )?;
     blocks(build, |site| {
         Ok(Box::new(BigBird::new(site, &options, tay2021)?))
     })

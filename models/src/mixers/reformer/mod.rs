@@ -31,7 +31,7 @@ use crate::{
         parts::{self, by_head},
     },
     mixers::{Model, Variant, tay2021},
-    options::{BlockOptions, to_json},
+    options::{BlockOptions, LONGEST, Range, to_json},
     params::xavier_uniform,
 };
 
@@ -49,6 +49,10 @@ pub const MODEL: Model = Model {
         tay2021::reformer::VARIANT,
     ],
     options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("chunk", 1, LONGEST),
+        Range::whole("rounds", 1, 64),
+    ],
 };
 
 #[derive(Clone, Serialize, Deserialize)]

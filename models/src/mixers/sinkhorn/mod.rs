@@ -30,7 +30,7 @@ use crate::{
     },
     mixer::PADDED,
     mixers::{Model, Variant, tay2021},
-    options::to_json,
+    options::{LONGEST, Range, to_json},
 };
 
 /// The registry's entry.
@@ -47,6 +47,12 @@ pub const MODEL: Model = Model {
         tay2021::sinkhorn::VARIANT,
     ],
     options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("block", 0, LONGEST),
+        Range::whole("iterations", 1, 1000),
+        Range::positive("temperature", 1e6),
+        Range::whole("sortcut", 0, LONGEST),
+    ],
 };
 
 #[derive(Clone, Serialize, Deserialize)]

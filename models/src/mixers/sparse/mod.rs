@@ -22,7 +22,7 @@ use crate::{
         parts::{self, by_head, key_bias, merge},
     },
     mixers::{Model, Variant, tay2021},
-    options::to_json,
+    options::{LONGEST, Range, to_json},
 };
 
 /// The registry's entry.
@@ -39,6 +39,10 @@ pub const MODEL: Model = Model {
         tay2021::sparse::VARIANT,
     ],
     options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("block", 0, LONGEST),
+        Range::whole("summary", 0, LONGEST),
+    ],
 };
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

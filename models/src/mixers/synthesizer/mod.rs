@@ -23,7 +23,7 @@ use crate::{
     kernels::{self, AttentionOptions},
     layers::{Dropout, Linear, parts::by_head, products::product, softmax},
     mixers::{Model, Variant, tay2021},
-    options::to_json,
+    options::{LONGEST, Range, to_json},
     params::xavier_uniform,
 };
 
@@ -41,6 +41,7 @@ pub const MODEL: Model = Model {
         tay2021::synthesizer::VARIANT,
     ],
     options: || to_json(&Options::default()),
+    ranges: &[Range::whole("rank", 0, LONGEST)],
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

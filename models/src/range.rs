@@ -1,0 +1,177 @@
+//! What numbers an option may be: declared beside the options, checked in one place.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{Error, Result};
+
+/// The largest number of anything that is counted in tokens: no task has longer sequences.
+pub const LONGEST: u64 = 1 << 16;
+
+/// The largest width of a layer.
+pub const WIDEST: u64 = 1 << 16;
+
+/// The range of a numeric option. A number is whole or real as the option's default is.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// The key within its section: `dim` for `block.dim`.
+    pub key: &'static str,
+    least: f64,
+    /// Whether `least` itself is left out.
+    above: bool,
+    most: f64,
+    /// Whether `most` itself is left out.
+    below: bool,
+}
+
+impl Range {
+    /// Whole numbers, both ends included.
+    #[must_use]
+    pub const fn whole(key: &'static str, least: u64, most: u64) -> Self {
+        Self {
+            key,
+            least: least as f64,
+            above: false,
+            most: most as f64,
+            below: false,
+        }
+    }
+
+    /// A probability or a rate of decay: at least 0 and less than 1.
+    #[must_use]
+    pub const fn share(key: &'static str) -> Self {
+        Self {
+            key,
+            least: 0.0,
+            above: false,
+            most: 1.0,
+            below: true,
+        }
+    }
+
+    /// Any finite number from 0 on.
+    #[must_use]
+    pub const fn not_negative(key: &'static str) -> Self {
+        Self {
+            key,
+            least: 0.0,
+            above: false,
+            most: f64::MAX,
+            below: false,
+        }
+    }
+
+    /// More than 0 and less than `most`.
+    #[must_use]
+    pub const fn positive(key: &'static str, most: f64) -> Self {
+        Self {
+            key,
+            least: 0.0,
+            above: true,
+            most,
+            below: true,
+        }
+    }
+
+    /// Whether it holds `number`; NaN is in no range.
+    #[must_use]
+    pub fn contains(&self, number: f64) -> bool {
+        let low = number > self.least || !self.above && number == self.least;
+        let high = number < self.most || !self.below && number == self.most;
+        low && high
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let least = if self.above { "more than" } else { "at least" };
+        write!(f, "{least} {}", self.least)?;
+        match (self.below, self.most == f64::MAX) {
+            (_, true) => Ok(()),
+            (true, _) => write!(f, " and less than {}", self.most),
+            (false, _) => write!(f, " and at most {}", self.most),
+        }
+    }
+}
+
+/// Reads the options of a section, such as `block`, whose `defaults` have every key.
+///
+/// # Errors
+/// [`Error::Option`] naming the key, its value and what is allowed; [`Error::Options`] if a key is missing or unknown.
+pub fn read<T: DeserializeOwned>(
+    section: &str,
+    options: &Value,
+    defaults: &Value,
+    ranges: &[Range],
+) -> Result<T> {
+    let refused = |key: &str, allowed: String| Error::Option {
+        key: format!("{section}.{key}"),
+        value: options[key].to_string(),
+        allowed,
+    };
+    let entries = || options.as_object().into_iter().flatten();
+    for (key, value) in entries() {
+        let range = ranges.iter().find(|range| range.key == key);
+        if let (Some(range), Some(number)) = (range, value.as_f64())
+            && !range.contains(number)
+        {
+            return Err(refused(key, range.to_string()));
+        }
+    }
+    T::deserialize(options).map_err(|error| {
+        // The reader does not say which key it was at: the one that spoils the defaults.
+        let spoils = |key: &&String| {
+            let mut alone = defaults.clone();
+            alone[key.as_str()] = options[key.as_str()].clone();
+            defaults.get(key.as_str()).is_some() && T::deserialize(&alone).is_err()
+        };
+        match entries().map(|(key, _)| key).find(spoils) {
+            Some(key) => refused(key, error.to_string()),
+            None => Error::Options {
+                section: section.to_owned(),
+                reason: error.to_string(),
+            },
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_in_or_out_as_they_say() {
+        let holds = |range: Range, numbers: &[f64]| -> Vec<bool> {
+            numbers
+                .iter()
+                .map(|&number| range.contains(number))
+                .collect()
+        };
+        assert_eq!(
+            holds(Range::whole("n", 1, 3), &[0.0, 1.0, 3.0, 4.0, f64::NAN]),
+            [false, true, true, false, false]
+        );
+        assert_eq!(
+            holds(Range::share("p"), &[-0.1, 0.0, 0.9, 1.0]),
+            [false, true, true, false]
+        );
+        assert_eq!(
+            holds(Range::positive("t", 9.0), &[0.0, 1e-300, 8.9, 9.0]),
+            [false, true, true, false]
+        );
+        assert_eq!(
+            holds(
+                Range::not_negative("r"),
+                &[-1.0, 0.0, f64::MAX, f64::INFINITY]
+            ),
+            [false, true, true, false]
+        );
+        assert_eq!(
+            Range::whole("n", 1, 3).to_string(),
+            "at least 1 and at most 3"
+        );
+        assert_eq!(Range::not_negative("r").to_string(), "at least 0");
+    }
+}
