@@ -135,6 +135,9 @@ pub enum Error {
         /// The reason given by the system. The message holds it: as a source it would be printed again with the chain.
         cause: io::Error,
     },
+    /// Somebody asked for an end: see [`Progress::stopped`](crate::Progress::stopped).
+    #[error("interrupted before the data were built; the same command goes on")]
+    Interrupted,
     /// A task's builder broke the task's own description: a bug in this program, not in the data.
     #[error("the builder of {task} broke its own description: {problem}")]
     Builder {
@@ -154,6 +157,8 @@ pub enum Class {
     Data,
     /// The system failed: full disk, no permission.
     System,
+    /// The user asked for an end.
+    Interrupted,
 }
 
 impl Error {
@@ -171,6 +176,7 @@ impl Error {
             | Error::OtherFiles { .. }
             | Error::Corrupt { .. } => Class::Data,
             Error::Io { .. } | Error::Builder { .. } => Class::System,
+            Error::Interrupted => Class::Interrupted,
         }
     }
 }

@@ -43,11 +43,11 @@ impl Parts {
     /// no making.
     ///
     /// # Errors
-    /// A part cannot be written, or `take` fails. Parts that were finished stay.
+    /// A part cannot be written, or `make` or `take` fails. Parts that were finished stay.
     pub fn in_order(
         &self,
         count: usize,
-        make: impl Fn(usize) -> Vec<u8> + Sync,
+        make: impl Fn(usize) -> Result<Vec<u8>> + Sync,
         found: impl Fn(usize) + Sync,
         mut take: impl FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
@@ -63,7 +63,7 @@ impl Parts {
                         Ok(bytes)
                     }
                     None => {
-                        let bytes = make(number);
+                        let bytes = make(number)?;
                         self.save(number, &bytes)?;
                         Ok(bytes)
                     }
@@ -151,7 +151,7 @@ mod tests {
         let mut bytes = Vec::new();
         let make = |number: usize| {
             made.lock().unwrap().push(number);
-            vec![number as u8; 1000]
+            Ok(vec![number as u8; 1000])
         };
         let result = Parts::new(folder.to_owned()).in_order(
             5,

@@ -1,4 +1,6 @@
-//! How long work reports itself, without knowing about terminals.
+//! How long work reports itself and hears that it should end, without knowing about terminals or signals.
+
+use crate::error::{Error, Result};
 
 /// Receives the steps of long work. Calls may come from any thread.
 pub trait Progress: Sync {
@@ -12,6 +14,20 @@ pub trait Progress: Sync {
     }
     /// The stage is over.
     fn finish(&self);
+    /// Whether somebody wants the work to end before it is done.
+    fn stopped(&self) -> bool {
+        false
+    }
+    /// Asked by the work between its steps.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] if it is [`stopped`](Self::stopped).
+    fn check(&self) -> Result<()> {
+        match self.stopped() {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Reports to nobody.

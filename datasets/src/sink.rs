@@ -14,10 +14,10 @@ use safetensors::tensor::{Metadata, TensorInfo};
 
 use crate::error::{Error, Result, io};
 use crate::manifest::{Fact, Part, PerPart, SplitManifest};
-use crate::{About, Digest};
+use crate::{About, Digest, Progress};
 
 /// Takes the rows of a build and writes them to disk as they come, in any order of splits.
-pub struct Sink {
+pub struct Sink<'a> {
     about: &'static About,
     max_length: usize,
     folder: PathBuf,
@@ -27,6 +27,7 @@ pub struct Sink {
     altered: Vec<String>,
     partial: bool,
     distinct: bool,
+    progress: &'a dyn Progress,
 }
 
 /// What a builder said about its data, beside the rows.
@@ -50,9 +51,14 @@ struct Spool {
     offsets: Vec<u64>,
 }
 
-impl Sink {
-    /// A sink that works in `folder`, which exists and is empty.
-    pub(crate) fn create(folder: &Path, about: &'static About, max_length: usize) -> Result<Sink> {
+impl<'a> Sink<'a> {
+    /// A sink that works in `folder`, which exists and is empty, as long as `progress` is not stopped.
+    pub(crate) fn create(
+        folder: &Path,
+        about: &'static About,
+        max_length: usize,
+        progress: &'a dyn Progress,
+    ) -> Result<Sink<'a>> {
         let columns = |part: Part| {
             let spool = |tower: usize| {
                 let path = folder.join(format!("{}.{tower}.spool", part.name()));
@@ -78,6 +84,7 @@ impl Sink {
             altered: Vec::new(),
             partial: false,
             distinct: false,
+            progress,
         })
     }
 
@@ -85,8 +92,9 @@ impl Sink {
     ///
     /// # Errors
     /// [`Error::Io`] when the disk is full; [`Error::Builder`] when the row does not fit the task's description
-    /// (number of towers, length, vocabulary, classes).
+    /// (number of towers, length, vocabulary, classes); [`Error::Interrupted`] when the build should end.
     pub fn row(&mut self, part: Part, towers: &[&[u8]], label: u8) -> Result<()> {
+        self.progress.check()?;
         self.check(towers, label)?;
         let columns = self.parts.get_mut(part);
         for (spool, tokens) in columns.towers.iter_mut().zip(towers) {
@@ -166,7 +174,8 @@ impl Sink {
                     problem: format!("no rows in {}", part.name()),
                 });
             }
-            columns.assemble(&self.folder.join(part.file_name()), self.about.classes)
+            let path = self.folder.join(part.file_name());
+            columns.assemble(&path, self.about.classes, self.progress)
         })?;
         let remarks = Remarks {
             facts: self.facts,
@@ -197,7 +206,12 @@ pub(crate) fn column_names(tower: usize) -> (String, String) {
 }
 
 impl Columns {
-    fn assemble(&mut self, path: &Path, classes: usize) -> Result<SplitManifest> {
+    fn assemble(
+        &mut self,
+        path: &Path,
+        classes: usize,
+        progress: &dyn Progress,
+    ) -> Result<SplitManifest> {
         let rows = self.labels.len();
         let header = self.header(rows, path)?;
         let file = File::create(path).map_err(io("create", path))?;
@@ -218,6 +232,7 @@ impl Columns {
             spool.file.flush().map_err(io("write", &spool.path))?;
             let mut input = File::open(&spool.path).map_err(io("read", &spool.path))?;
             loop {
+                progress.check()?;
                 let count = input.read(&mut buffer).map_err(io("read", &spool.path))?;
                 if count == 0 {
                     break;

@@ -2,12 +2,13 @@
 //!
 //! An entry is built in a hidden folder beside its place, synced, and renamed, so it is there completely or not at
 //! all. A lock file per entry keeps two builders apart: the second waits, then finds the entry built. Whatever a
-//! killed builder left behind is removed by the next one, except for finished [`Parts`], which it uses.
+//! killed process left behind is removed by the next builder, except for finished [`Parts`], which it uses.
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Result, io};
 use crate::locate::stand_in;
@@ -18,6 +19,13 @@ use crate::tasks::TASKS;
 use crate::{Key, Parts, Progress, Request, Sink, Source, Splits, Task, facts, stamp};
 
 pub(crate) mod entry;
+
+/// What names of files and folders beside an entry begin with: its lock, the entry while it is built, the one it replaces.
+const LOCK: &str = ".lock-";
+const BUILDING: &str = ".building-";
+const REPLACED: &str = ".replaced-";
+/// The same of folders in the data directory for what is built to be looked at only; each has a lock within.
+const SCRATCH: &str = ".scratch-";
 
 /// A data directory.
 #[derive(Debug, Clone)]
@@ -61,9 +69,10 @@ impl Store {
     /// they are in none of these places.
     pub fn found(&self, task: &dyn Task) -> Option<PathBuf> {
         let folder = self.raw(task);
-        // What a broken download left is not a published file yet.
+        // What a broken download or copy left is not a published file yet.
         let whole = |item: std::io::Result<fs::DirEntry>| {
-            item.is_ok_and(|item| !item.file_name().to_string_lossy().contains(".part"))
+            let name = item.map(|item| item.file_name().to_string_lossy().into_owned());
+            name.is_ok_and(|name| !name.contains(".part") && !name.ends_with(".copy"))
         };
         if fs::read_dir(&folder).is_ok_and(|mut items| items.any(whole)) {
             return Some(folder);
@@ -221,14 +230,22 @@ impl Store {
         parts_of(&self.folder(task, key)).left()
     }
 
-    /// A folder below the data directory that goes when it is dropped.
-    pub(crate) fn scratch(&self) -> Result<tempfile::TempDir> {
+    /// A folder below the data directory that goes when it is dropped, or is cleared by a later process.
+    pub(crate) fn scratch(&self) -> Result<Aside> {
         fs::create_dir_all(&self.root).map_err(io("create", &self.root))?;
-        tempfile::Builder::new()
-            .prefix(".scratch-")
+        clear_scratch(&self.root);
+        let folder = tempfile::Builder::new()
+            .prefix(SCRATCH)
             .tempdir_in(&self.root)
             // The error of `tempfile` also names the folder that it did not create.
-            .map_err(|error| io("create a folder in", &self.root)(error.kind().into()))
+            .map_err(|error| io("create a folder in", &self.root)(error.kind().into()))?;
+        let path = folder.path().join(LOCK);
+        let lock = File::create(&path).map_err(io("create", &path))?;
+        lock.lock().map_err(io("lock", &path))?;
+        Ok(Aside {
+            _lock: lock,
+            folder,
+        })
     }
 
     /// Everything in the store, by name.
@@ -274,10 +291,10 @@ impl Store {
         let key = task.identity(key);
         let source = key.source;
         let shape = task.shape(&key.options)?;
-        let work = Scratch::create(beside(folder, ".building-"))?;
-        let replaced = Scratch::create(beside(folder, ".replaced-"))?;
+        let work = Scratch::create(beside(folder, BUILDING))?;
+        let replaced = Scratch::create(beside(folder, REPLACED))?;
 
-        let mut sink = Sink::create(&work.0, task.about(), shape.max_length)?;
+        let mut sink = Sink::create(&work.0, task.about(), shape.max_length, progress)?;
         let found = self.found(task).unwrap_or_else(|| self.raw(task));
         let parts = parts_of(folder);
         let request = Request {
@@ -337,7 +354,7 @@ impl Store {
 }
 
 /// Has the task write its rows.
-fn fill(task: &dyn Task, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+fn fill(task: &dyn Task, request: &Request<'_>, sink: &mut Sink<'_>) -> Result<()> {
     let built = task.build(request, sink);
     if request.source != Source::Official {
         return built;
@@ -396,11 +413,48 @@ fn sync_folder(folder: &Path) -> Result<()> {
     }
 }
 
-/// Waits for the lock of an entry; it is held as long as the file is open, and freed when a process dies.
+/// Removes the work of processes that were killed: folders whose lock nobody holds. Finished parts stay.
+fn clear_leftovers(store: &Path) {
+    let names = fs::read_dir(store).into_iter().flatten().flatten();
+    for name in names.map(|item| item.file_name()) {
+        let name = name.to_string_lossy();
+        let entry = [BUILDING, REPLACED]
+            .iter()
+            .find_map(|prefix| name.strip_prefix(prefix));
+        let Some(entry) = entry else { continue };
+        let lock = File::create(store.join(format!("{LOCK}{entry}")));
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            // Only costs space if it stays.
+            let _ = fs::remove_dir_all(store.join(&*name));
+        }
+    }
+}
+
+/// Removes the scratch folders of processes that were killed.
+fn clear_scratch(root: &Path) {
+    for item in fs::read_dir(root).into_iter().flatten().flatten() {
+        let path = item.path();
+        if item.file_name().to_string_lossy().starts_with(SCRATCH)
+            && let Ok(lock) = File::options().write(true).open(path.join(LOCK))
+            && lock.try_lock().is_ok()
+        {
+            // Only costs space if it stays.
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// How often a lock that somebody else holds is tried.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Waits for the lock of an entry; it is held as long as the file is open, and freed when a process dies. Clears what killed
+/// processes left of other entries.
 fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
     let store = parent(folder);
     fs::create_dir_all(store).map_err(io("create", store))?;
-    let path = beside(folder, ".lock-");
+    clear_leftovers(store);
+    clear_scratch(parent(store));
+    let path = beside(folder, LOCK);
     let file = File::create(&path).map_err(io("create", &path))?;
     match file.try_lock() {
         Ok(()) => {}
@@ -409,13 +463,25 @@ fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
                 "waiting for another process that builds the same data",
                 None,
             );
-            let locked = file.lock().map_err(io("lock", &path));
+            let locked = wait(&file, &path, progress);
             progress.finish();
             locked?;
         }
         Err(TryLockError::Error(error)) => return Err(io("lock", &path)(error)),
     }
     Ok(file)
+}
+
+/// Waits for a lock as long as nobody asks for an end: a call that blocks could not be told.
+fn wait(file: &File, path: &Path, progress: &dyn Progress) -> Result<()> {
+    loop {
+        progress.check()?;
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => thread::sleep(PERIOD),
+            Err(TryLockError::Error(error)) => return Err(io("lock", path)(error)),
+        }
+    }
 }
 
 fn parent(folder: &Path) -> &Path {
@@ -438,6 +504,19 @@ fn hidden(folder: &Path) -> bool {
     folder
         .file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with('.'))
+}
+
+/// A folder for what is looked at only, locked as long as its process lives.
+pub(crate) struct Aside {
+    _lock: File,
+    folder: tempfile::TempDir,
+}
+
+impl Aside {
+    /// Where it lies.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
 }
 
 /// A folder that starts empty, whatever a killed process left in it, and is removed in the end.

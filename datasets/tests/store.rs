@@ -225,6 +225,66 @@ fn leftovers_of_a_killed_build_are_cleared() {
 }
 
 #[test]
+fn leftovers_of_other_entries_go_unless_somebody_is_at_work_on_them() {
+    let root = tempfile::tempdir().unwrap();
+    let store = root.path().join("store");
+    for left in [".building-a", ".replaced-a", ".parts-a", ".building-busy"] {
+        fs::create_dir_all(store.join(left).join("deeper")).unwrap();
+    }
+    let busy = File::create(store.join(".lock-busy")).unwrap();
+    busy.lock().unwrap();
+    let scratch = ["left", "busy"].map(|name| {
+        let folder = root.path().join(format!(".scratch-{name}"));
+        fs::create_dir_all(folder.join("store")).unwrap();
+        File::create(folder.join(".lock-")).unwrap()
+    });
+    scratch[1].lock().unwrap();
+    Store::new(root.path())
+        .open_or_build(&Toy, &toy(), None, &())
+        .unwrap();
+    for (left, stays) in [
+        (".building-a", false),
+        (".replaced-a", false),
+        (".parts-a", true),
+        (".building-busy", true),
+    ] {
+        assert_eq!(store.join(left).exists(), stays, "{left}");
+    }
+    assert!(!root.path().join(".scratch-left").exists());
+    assert!(root.path().join(".scratch-busy").exists());
+}
+
+/// Somebody who does not want to wait.
+struct Stopped;
+
+impl Progress for Stopped {
+    fn begin(&self, _what: &str, _total: Option<u64>) {}
+    fn advance(&self, _by: u64) {}
+    fn finish(&self) {}
+    fn stopped(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_build_that_is_stopped_ends_and_leaves_nothing_half_done() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path());
+    let error = store.open_or_build(&Toy, &toy(), None, &Stopped);
+    assert_eq!(error.unwrap_err().class(), Class::Interrupted);
+    assert!(store.list().unwrap().is_empty());
+    // Nor does it wait for another one.
+    let folder = store.folder(&Toy, &toy());
+    let name = folder.file_name().unwrap().to_str().unwrap();
+    let lock = File::create(folder.with_file_name(format!(".lock-{name}"))).unwrap();
+    lock.lock().unwrap();
+    let error = store.open_or_build(&Toy, &toy(), None, &Stopped);
+    assert_eq!(error.unwrap_err().class(), Class::Interrupted);
+    let names = fs::read_dir(root.path().join("store")).unwrap();
+    assert_eq!(names.count(), 1, "the lock");
+}
+
+#[test]
 fn a_store_that_cannot_be_written_is_a_clear_error() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("store"), "a file where a folder should be").unwrap();

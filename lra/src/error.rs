@@ -73,9 +73,21 @@ impl Error {
 }
 
 impl fmt::Display for Error {
+    /// The chain of contexts joined with colons: one line for the user, as long as every message is one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `{:#}` joins the chain of contexts with colons: one line for the user.
-        f.write_str(&printable(&format!("{:#}", self.cause)))
+        let causes: Vec<String> = self.cause.chain().map(message).collect();
+        f.write_str(&printable(&causes.join(": ")))
+    }
+}
+
+/// What an error says. Those of candle append a backtrace, and set their contexts below each other.
+fn message(cause: &(dyn std::error::Error + 'static)) -> String {
+    let text = cause.to_string();
+    let first_call = |line: &&str| line.trim_start().starts_with("0: ");
+    let lines: Vec<&str> = text.lines().take_while(|line| !first_call(line)).collect();
+    match cause.is::<candle_core::Error>() {
+        true => lines.join(": "),
+        false => lines.join("\n"),
     }
 }
 
@@ -119,6 +131,7 @@ impl From<datasets::Error> for Error {
             datasets::Class::Usage => Class::Usage,
             // A folder that cannot be written is a data problem to whoever asked for data.
             datasets::Class::Data | datasets::Class::System => Class::Data,
+            datasets::Class::Interrupted => Class::Interrupted,
         };
         Error {
             class,
@@ -133,5 +146,19 @@ impl From<candle_core::Error> for Error {
             class: Class::Run,
             cause: error.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backtrace_is_no_part_of_the_message() {
+        let inner = Box::new(candle_core::Error::Msg("no such index".to_owned()));
+        let backtrace = Box::new(std::backtrace::Backtrace::force_capture());
+        let error = candle_core::Error::WithBacktrace { inner, backtrace };
+        let error = Error::from(error.context("step 7"));
+        assert_eq!(error.to_string(), "step 7: no such index");
     }
 }

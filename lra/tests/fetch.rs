@@ -575,6 +575,30 @@ fn two_at_once_do_not_mix() {
     assert!(error.contains("another process is fetching"), "{error}");
 }
 
+#[test]
+fn copies_that_a_killed_process_left_are_removed_and_those_at_work_are_not() {
+    let root = tempfile::tempdir().unwrap();
+    let raw = root.path().join("raw");
+    fs::create_dir(&raw).unwrap();
+    let (left, at_work) = (raw.join("left.copy"), raw.join("at-work.copy"));
+    fs::write(&left, "half").unwrap();
+    let locked = fs::File::create(&at_work).unwrap();
+    locked.lock().unwrap();
+    let from = root.path().join("data.tar.gz");
+    fs::write(&from, content()).unwrap();
+    let task = published("http://no-such-host.invalid/data.tar.gz", &content());
+    let from = from.to_str().unwrap();
+    let copy = || fetch(&task, &raw, Origin::From(from), &limits(), &());
+    copy().unwrap();
+    assert!(!left.exists() && at_work.exists());
+    assert_eq!(fs::read(raw.join("data.tar.gz")).unwrap(), content());
+
+    let own = fs::File::create(raw.join("data.tar.gz.copy")).unwrap();
+    own.lock().unwrap();
+    let error = copy().unwrap_err().to_string();
+    assert!(error.contains("another process is fetching"), "{error}");
+}
+
 /// Adds up what it hears.
 #[derive(Default)]
 struct Sum(Mutex<(Option<u64>, u64)>);

@@ -1,6 +1,6 @@
 //! One file from one address, over as many connections as it takes.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use ureq::{Agent, Body};
 use super::part::Part;
 use super::proxy::Connections;
 use super::roots::roots;
-use super::{Fetched, Limits, beside, described, hash, wrong};
+use super::{Fetched, Limits, beside, described, hash, locked, wrong};
 use crate::error::Result;
 
 /// One file to be fetched.
@@ -40,19 +40,7 @@ impl Download<'_> {
     pub(super) fn run(&self) -> Result<Fetched> {
         let path = beside(self.target, ".part");
         let origin = beside(self.target, ".part.from");
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(|error| wrong(format!("cannot create {}: {error}", path.display())))?;
-        if file.try_lock().is_err() {
-            return Err(wrong(format!(
-                "another process is fetching {}",
-                self.target.display()
-            )));
-        }
+        let file = locked(&path, self.target)?;
         let mut part = Part::open(file, path, origin, self.url)?;
         loop {
             let resumed = part.bytes > 0;

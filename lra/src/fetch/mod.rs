@@ -90,6 +90,7 @@ pub fn fetch(
 ) -> Result<Vec<Fetched>> {
     fs::create_dir_all(raw)
         .map_err(|error| wrong(format!("cannot create {}: {error}", raw.display())))?;
+    clear_copies(raw);
     let fetched = match origin {
         Origin::From(from) => {
             return one_file(task, raw, from, limits, progress).map(|fetched| vec![fetched]);
@@ -220,6 +221,42 @@ fn published_file(
     })
 }
 
+/// What the names of unfinished copies end with.
+const COPY: &str = ".copy";
+
+/// Removes the copies that killed processes left unfinished: those that nobody has locked.
+fn clear_copies(raw: &Path) {
+    for item in fs::read_dir(raw).into_iter().flatten().flatten() {
+        let path = item.path();
+        let unfinished = item.file_name().to_string_lossy().ends_with(COPY);
+        let file = unfinished.then(|| File::options().write(true).open(&path));
+        if let Some(Ok(file)) = file
+            && file.try_lock().is_ok()
+        {
+            // Only costs space if it stays.
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// Opens or creates the unfinished file at `path`, which is to become `target`, for this process alone.
+fn locked(path: &Path, target: &Path) -> Result<File> {
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(path)
+        .map_err(|error| wrong(format!("cannot create {}: {error}", path.display())))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(_) => Err(wrong(format!(
+            "another process is fetching {}",
+            target.display()
+        ))),
+    }
+}
+
 /// Copies a file of this machine.
 fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> {
     let unreadable = |error| wrong(format!("cannot read {}: {error}", from.display()));
@@ -232,9 +269,10 @@ fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> 
         )));
     }
     let mut input = File::open(from).map_err(unreadable)?;
-    let part = beside(target, ".copy");
+    let part = beside(target, COPY);
     let unwritable = |error| wrong(format!("cannot write {}: {error}", part.display()));
-    let mut output = File::create(&part).map_err(unwritable)?;
+    let mut output = locked(&part, target)?;
+    output.set_len(0).map_err(unwritable)?;
     progress.begin("copying", Some(size.len()));
     let mut buffer = vec![0; 1 << 20];
     loop {

@@ -61,6 +61,7 @@ pub fn generate(
     let mut ready = wave(options, 0, size);
     let mut next = size;
     loop {
+        progress.check()?;
         // The next wave is drawn while this one is merged, unless this one should be enough.
         size = (2 * size).min(WAVE);
         let rows: usize = ready.iter().map(|chunk| chunk.rows.len()).sum();

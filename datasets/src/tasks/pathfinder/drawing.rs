@@ -31,13 +31,14 @@ pub(super) fn draw(options: &Options, request: &Request<'_>, sink: &mut Sink) ->
         let mut pencil = generator.pencil();
         let mut bytes = Vec::with_capacity(batch.rows.len() * (1 + options.length()));
         for row in batch.rows.clone() {
+            progress.check()?;
             let image = (batch.part as u64) << 48 | row as u64;
             let (scene, pixels) = generator.image(&mut pencil, options.seed, image);
             bytes.push(scene.label);
             bytes.extend(pixels);
             progress.advance(1);
         }
-        bytes
+        Ok(bytes)
     };
     let found = |number: usize| progress.found(batches[number].rows.len() as u64);
     request
