@@ -1,6 +1,5 @@
 //! Running out of memory as an outcome: by its own limit or the system's, the process ends with a record.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +8,7 @@ use results::{Outcome, Record};
 use crate::error::{Class, Error, Result};
 use crate::memory::{self, Lack};
 use crate::run_folder::RunFolder;
-use crate::{host, limits};
+use crate::{host, limits, stderr};
 
 /// The run to blame if memory runs out, with its record's path.
 static ON_TRIAL: Mutex<Option<(PathBuf, Record)>> = Mutex::new(None);
@@ -63,8 +62,6 @@ fn put_on_trial(run: Option<(PathBuf, Record)>) {
 /// Ends the process with a record.
 fn end(reason: String) {
     let on_trial = ON_TRIAL.try_lock().ok().and_then(|mut run| run.take());
-    // Nobody may be left to read what goes wrong here.
-    let mut stderr = std::io::stderr();
     if let Some((path, record)) = on_trial {
         let outcome = Outcome::OutOfMemory {
             reason: reason.clone(),
@@ -75,11 +72,11 @@ fn end(reason: String) {
             ..record
         };
         if let Err(error) = results::store::write(&path, &record) {
-            let _ = writeln!(stderr, "error: {error}");
+            stderr::line(&format!("error: {error}"));
         }
     }
     let remedy = "try --micro-batch, a smaller model, or more memory (--memory-limit)";
-    let _ = writeln!(stderr, "error: out of memory: {reason}; {remedy}");
+    stderr::line(&format!("error: out of memory: {reason}; {remedy}"));
     std::process::exit(i32::from(Class::Run.code()));
 }
 

@@ -14,21 +14,21 @@ use crate::checkpoint::State;
 use crate::error::{Class, Classify, Error, Result};
 use crate::estimate::{Full, Work};
 use crate::progress::Reporter;
-use crate::run_folder::{Found, RunFolder};
+use crate::run_folder::{Damaged, Found, RunFolder};
 use crate::signals::Stop;
 use crate::spec::Resolved;
 use crate::timing::Timings;
 use crate::train::{Ending, Fit};
-use crate::{banner, device, host, process};
+use crate::{banner, device, host, panics, process};
 
 /// What to do with a folder that already holds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Earlier {
-    /// Show a finished run; refuse to touch an unfinished one.
+    /// Show a run that has ended, well or not; refuse to touch an unfinished one.
     Keep,
-    /// Go on with an unfinished run; show a finished one.
+    /// Go on with a run that is unfinished or failed; show one whose record is final.
     Resume,
-    /// Start over.
+    /// Start over, whatever is there.
     Replace,
 }
 
@@ -81,11 +81,14 @@ pub fn run(resolved: &Resolved, around: &Surroundings<'_>) -> Result<Finished> {
     device::set_precision(around.device, spec.train.precision)?;
     let shape = resolved.task.shape(&spec.data)?;
     let folder = RunFolder::open(around.out, &run_id(resolved, &shape))?;
-    let resumes = match (folder.found()?, around.earlier) {
-        (Found::Finished, Earlier::Keep | Earlier::Resume) => {
-            let record = results::store::read(&folder.record()).class(Class::Data)?;
+    let found = match around.earlier {
+        Earlier::Replace => Found::Nothing,
+        Earlier::Keep | Earlier::Resume => folder.found()?,
+    };
+    let resumes = match (found, around.earlier) {
+        (Found::Finished(record), _) | (Found::Failed(record), Earlier::Keep) => {
             return Ok(Finished {
-                record,
+                record: *record,
                 fresh: false,
             });
         }
@@ -96,83 +99,97 @@ pub fn run(resolved: &Resolved, around: &Surroundings<'_>) -> Result<Finished> {
             );
             return Err(Error::usage(message));
         }
-        (Found::Unfinished, Earlier::Resume) => {
-            folder.expect_spec(spec)?;
-            true
-        }
-        (Found::Nothing, _) | (_, Earlier::Replace) => false,
+        (Found::Unfinished | Found::Failed(_), _) => folder.holds(spec)?,
+        (Found::Nothing, _) => false,
     };
+    let mut draft = draft(resolved, around, &shape);
     // Data may have to be built, and memory may run out over it.
-    let draft = draft(resolved, around, &shape);
     let guard = CeilingGuard::arm(&folder, &draft, around.memory_limit)?;
-    let store = datasets::Store::new(around.data);
-    let splits = store.open_or_build(resolved.task, &spec.data_key(), None, around.reporter);
-    let splits = match splits.map_err(Error::from) {
-        Err(error) if device::is_out_of_memory(&error.cause) => {
-            return failed(draft, &folder, error.cause);
-        }
-        splits => splits?,
-    };
-    let draft = Record {
-        task: record::Task {
-            data_digest: splits.manifest.digest.clone(),
-            rows: record::Rows {
-                train: splits.train.len(),
-                val: splits.val.len(),
-                test: splits.test.len(),
-            },
-            partial: splits.manifest.partial,
-            altered: splits.manifest.altered.clone(),
-            ..draft.task
-        },
-        ..draft
-    };
-    guard.update(&draft);
-    train(
+    let attempt = Attempt {
         resolved,
         around,
-        &shape,
-        &folder,
-        (draft, guard),
-        Arc::new(splits),
-        resumes,
-    )
+        shape: &shape,
+        folder: &folder,
+        guard: &guard,
+    };
+    let trained = panics::caught(|| attempt.train(&mut draft, resumes));
+    drop(guard);
+    around.reporter.stop();
+    let record = match trained {
+        Ok(trained) => {
+            let record = completed(draft, resolved, &shape, &folder, &trained, around.device)?;
+            write(&folder, &record)?;
+            record
+        }
+        Err(error) if error.class == Class::Run || device::is_out_of_memory(&error.cause) => {
+            failed(draft, &folder, error)?
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(Finished {
+        record,
+        fresh: true,
+    })
 }
 
-fn train(
-    resolved: &Resolved,
-    around: &Surroundings<'_>,
-    shape: &Shape,
-    folder: &RunFolder,
-    (mut draft, guard): (Record, CeilingGuard),
-    splits: Arc<Splits>,
-    resumes: bool,
-) -> Result<Finished> {
-    let spec = &resolved.spec;
-    draft.baselines = baselines(resolved, &splits);
-    let (blank, sizes) = resolved.blank()?;
-    draft.model.parameters = sizes.elements() as u64;
-    guard.update(&draft);
-    if !resumes {
-        folder.clear()?;
-        folder.save_spec(spec)?;
-    }
-    let work = Work::new(&spec.train, draft.task.rows);
-    let flops = blank.flops(1, shape.max_length);
-    let full = Full::of(resolved, &splits, work.passes() * flops as f64)?;
-    for line in banner::lines(&draft, resolved, shape, flops) {
-        around.reporter.say(&line);
-    }
-    for how in &splits.manifest.altered {
-        around.reporter.say(&format!("ALTERED    {how}"));
-    }
-    // From here on whatever goes wrong is an outcome of the run.
-    let attempt = || {
+/// The part of a run that may fail and leave a record.
+struct Attempt<'a> {
+    resolved: &'a Resolved,
+    around: &'a Surroundings<'a>,
+    shape: &'a Shape,
+    folder: &'a RunFolder,
+    guard: &'a CeilingGuard,
+}
+
+/// What training came to.
+struct Trained {
+    state: State,
+    ending: Ending,
+    /// Floating point operations of a forward pass of one example.
+    flops: u64,
+}
+
+impl Attempt<'_> {
+    /// Opens the data, trains and scores. What becomes known on the way goes into the draft of the record.
+    fn train(&self, draft: &mut Record, resumes: bool) -> Result<Trained> {
+        let Attempt {
+            resolved,
+            around,
+            shape,
+            folder,
+            guard,
+        } = *self;
+        let spec = &resolved.spec;
+        let store = datasets::Store::new(around.data);
+        let splits = store.open_or_build(resolved.task, &spec.data_key(), None, around.reporter)?;
+        let splits = Arc::new(splits);
+        describe(&mut draft.task, &splits);
+        guard.update(draft);
+        draft.baselines = baselines(resolved, &splits);
+        let (blank, sizes) = resolved.blank()?;
+        draft.model.parameters = sizes.elements() as u64;
+        guard.update(draft);
+        match resumes {
+            true => folder.keep_error(None)?,
+            false => {
+                folder.clear()?;
+                folder.save_spec(spec)?;
+            }
+        }
+        let work = Work::new(&spec.train, draft.task.rows);
+        let flops = blank.flops(1, shape.max_length);
+        let full = Full::of(resolved, &splits, work.passes() * flops as f64)?;
+        for line in banner::lines(draft, resolved, shape, flops) {
+            around.reporter.say(&line);
+        }
+        for how in &splits.manifest.altered {
+            around.reporter.say(&format!("ALTERED    {how}"));
+        }
         device::reset_peak(around.device);
         let parameters = Parameters::new(spec.cell.seed, around.device, DType::F32);
         let (model_shape, options) = (resolved.model_shape(shape), resolved.model_options());
         let build = |parameters: &Parameters| {
-            Classifier::new(resolved.model, &model_shape, &options, parameters)
+            Classifier::new(resolved.model, &model_shape, &options, parameters).class(Class::Run)
         };
         let fit = Fit {
             spec,
@@ -189,30 +206,31 @@ fn train(
             tensorboard: around.tensorboard,
             full,
         };
-        fit.run(resumes)
-    };
-    let trained = attempt();
-    drop(guard);
-    around.reporter.stop();
-
-    let record = match trained {
-        Ok(trained) => {
-            let method = device::method(around.device);
-            completed(draft, resolved, shape, folder, &trained, flops, method)?
-        }
-        Err(error) => return failed(draft, folder, error),
-    };
-    write(folder, &record)?;
-    Ok(Finished {
-        record,
-        fresh: true,
-    })
+        let (state, ending) = fit.run(resumes).map_err(|cause| Error {
+            // What a run cannot go on from says nothing of the run.
+            class: match cause.is::<Damaged>() {
+                true => Class::Data,
+                false => Class::Run,
+            },
+            cause,
+        })?;
+        Ok(Trained {
+            state,
+            ending,
+            flops,
+        })
+    }
 }
 
-/// Records a failure.
-fn failed(draft: Record, folder: &RunFolder, error: anyhow::Error) -> Result<Finished> {
-    let reason = format!("{error:#}");
-    let outcome = match device::is_out_of_memory(&error) {
+fn write(folder: &RunFolder, record: &Record) -> Result<()> {
+    results::store::write(&folder.record(), record).class(Class::Run)
+}
+
+/// Writes down that a run failed: its record has the first line of the error, a file beside it the rest.
+fn failed(draft: Record, folder: &RunFolder, error: Error) -> Result<Record> {
+    let (message, full) = (error.to_string(), panics::in_full(&error));
+    let reason = message.lines().next().unwrap_or_default().to_owned();
+    let outcome = match device::is_out_of_memory(&error.cause) {
         true => Outcome::OutOfMemory { reason },
         false => Outcome::Failed { reason },
     };
@@ -222,18 +240,23 @@ fn failed(draft: Record, folder: &RunFolder, error: anyhow::Error) -> Result<Fin
         ..draft
     };
     // The failure may be the disk's: then the error itself is all there is to show.
-    write(folder, &record).map_err(|_| Error {
-        class: Class::Run,
-        cause: error,
-    })?;
-    Ok(Finished {
-        record,
-        fresh: true,
-    })
+    write(folder, &record).map_err(|_| error)?;
+    if full.lines().count() > 1 {
+        folder.keep_error(Some(&full))?;
+    }
+    Ok(record)
 }
 
-fn write(folder: &RunFolder, record: &Record) -> Result<()> {
-    results::store::write(&folder.record(), record).class(Class::Run)
+/// Fills in what the data have shown.
+fn describe(task: &mut record::Task, splits: &Splits) {
+    task.data_digest = splits.manifest.digest.clone();
+    task.rows = record::Rows {
+        train: splits.train.len(),
+        val: splits.val.len(),
+        test: splits.test.len(),
+    };
+    task.partial = splits.manifest.partial;
+    task.altered = splits.manifest.altered.clone();
 }
 
 /// The record as far as it is known before the data are open and the model is built.
@@ -303,11 +326,15 @@ fn completed(
     resolved: &Resolved,
     shape: &Shape,
     folder: &RunFolder,
-    (state, ending): &(State, Ending),
-    flops: u64,
-    memory_method: &str,
+    trained: &Trained,
+    device: &Device,
 ) -> Result<Record> {
-    let timings = Timings::read(&folder.file("timings.jsonl")).class(Class::Run)?;
+    let Trained {
+        state,
+        ending,
+        flops,
+    } = trained;
+    let timings = Timings::read(&folder.timings()).class(Class::Run)?;
     let mut scores = record::Scores {
         val_accuracy: state.best.map(|best| best.accuracy),
         val_loss: state.best.map(|best| best.loss),
@@ -336,7 +363,7 @@ fn completed(
     let examples = state.examples as f64 / state.step.max(1) as f64;
     let tokens = (resolved.task.about().towers * shape.max_length) as f64;
     // Forward, and twice that backward.
-    let step_flops = 3.0 * flops as f64 * examples;
+    let step_flops = 3.0 * *flops as f64 * examples;
     let speed = timings.steps_per_second().map(|rate| record::Speed {
         steps_per_second: rate,
         examples_per_second: rate.median * examples,
@@ -354,7 +381,7 @@ fn completed(
         peak_bytes: timings.peak_bytes,
         base_bytes: timings.base_bytes,
         resident_bytes: timings.resident_bytes,
-        method: memory_method.to_owned(),
+        method: device::method(device).to_owned(),
         driver_bytes: timings.driver_bytes,
     };
     Ok(Record {

@@ -1,17 +1,22 @@
 //! Checkpoints: one safetensors file holding parameters and moments, with the state of the loop as JSON in its
 //! header. One file, written beside the old one and renamed over it, is either the old state or the new one.
+//! The header also has the SHA-256 of the whole file, taken with zeros in its own place.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::Path;
 
-use anyhow::{Context, anyhow, bail};
-use candle_core::{Device, Tensor};
+use anyhow::Context;
+use candle_core::{Device, Shape, Tensor};
 use models::Parameters;
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::optim::AdamW;
+use crate::run_folder::Damaged;
 
 /// What the loop must know to go on as if it had never stopped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,10 +65,30 @@ pub struct Interval {
     pub gradient_norm: f64,
 }
 
+/// Keys of the header. There is one of them at most: a map of several would be written in an order that changes from run to
+/// run. So the state of training has its checksum inside.
 const STATE: &str = "state";
+const CHECKSUM: &str = "sha256";
+/// What stands in the place of a checksum while it is computed.
+const UNKNOWN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
 const PARAMETER: &str = "parameter/";
 const FIRST_MOMENT: &str = "first_moment/";
 const SECOND_MOMENT: &str = "second_moment/";
+
+/// What the header holds under [`STATE`].
+#[derive(Serialize)]
+struct Entry<'a> {
+    sha256: &'a str,
+    #[serde(flatten)]
+    state: &'a State,
+}
+
+/// Its checksum. Checkpoints of older versions have none.
+#[derive(Deserialize)]
+struct Seal {
+    sha256: Option<String>,
+}
 
 /// Writes the whole state of training to `path`.
 pub fn save(path: &Path, state: &State, optimizer: &AdamW) -> anyhow::Result<()> {
@@ -82,31 +107,25 @@ pub fn save(path: &Path, state: &State, optimizer: &AdamW) -> anyhow::Result<()>
             slot.second_moment.clone(),
         );
     }
-    write(path, &tensors, Some(serde_json::to_string(state)?))
+    let entry = serde_json::to_string(&Entry {
+        sha256: UNKNOWN,
+        state,
+    })?;
+    write(path, &tensors, STATE, entry)
 }
 
 /// Reads a state written by [`save`] into the parameters and the optimizer.
+///
+/// # Errors
+/// [`Damaged`], or the file cannot be read.
 pub fn load(path: &Path, optimizer: &mut AdamW) -> anyhow::Result<State> {
-    let remedy = "start over with --force";
-    let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-    let broken = |what: String| anyhow!("{}: {what}; {remedy}", path.display());
-    let (_, header) =
-        SafeTensors::read_metadata(&bytes).map_err(|error| broken(error.to_string()))?;
-    let text = header
-        .metadata()
-        .as_ref()
-        .and_then(|metadata| metadata.get(STATE));
-    let text = text.ok_or_else(|| broken("no training state in the header".to_owned()))?;
-    let state: State = serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
-    let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu)
-        .map_err(|error| broken(error.to_string()))?;
+    let file = Sealed::read(path)?;
+    let state = file.state()?;
+    let tensors = file.tensors()?;
     for slot in &mut optimizer.slots {
         let find = |prefix: &str| {
             let name = format!("{prefix}{}", slot.path);
-            let found = tensors
-                .get(&name)
-                .filter(|tensor| tensor.shape() == slot.parameter.shape());
-            found.ok_or_else(|| broken(format!("tensor {name} is missing or has another shape")))
+            file.find(&tensors, &name, slot.parameter.shape())
         };
         let device = slot.parameter.device().clone();
         let (first, second) = (
@@ -126,37 +145,133 @@ pub fn save_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<(
         .into_iter()
         .map(|(name, parameter)| (name, parameter.as_detached_tensor()))
         .collect();
-    write(path, &tensors, None)
+    write(path, &tensors, CHECKSUM, UNKNOWN.to_owned())
 }
 
 /// Reads parameters written by [`save_parameters`].
+///
+/// # Errors
+/// [`Damaged`], or the file cannot be read.
 pub fn load_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
-    let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-    let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu)
-        .with_context(|| format!("{}: not a weights file", path.display()))?;
+    let file = Sealed::read(path)?;
+    let tensors = file.tensors()?;
     for (name, parameter) in parameters.all().into_iter() {
-        match tensors
-            .get(&name)
-            .filter(|tensor| tensor.shape() == parameter.shape())
-        {
-            Some(tensor) => parameter.set(&tensor.to_device(parameter.device())?)?,
-            None => bail!(
-                "{}: tensor {name} is missing or has another shape",
-                path.display()
-            ),
-        }
+        let tensor = file.find(&tensors, &name, parameter.shape())?;
+        parameter.set(&tensor.to_device(parameter.device())?)?;
     }
     Ok(())
 }
 
+/// Checks that parameters written by [`save_parameters`] are there and whole.
+///
+/// # Errors
+/// As [`load_parameters`].
+pub fn check_parameters(path: &Path) -> anyhow::Result<()> {
+    Sealed::read(path).map(|_| ())
+}
+
+/// Writes tensors with one entry in the header that holds [`UNKNOWN`], which is replaced by the checksum.
 fn write(
     path: &Path,
     tensors: &BTreeMap<String, Tensor>,
-    state: Option<String>,
+    key: &str,
+    entry: String,
 ) -> anyhow::Result<()> {
-    // One key at most: a map of several would be written in an order that changes from run to run.
-    let metadata = state.map(|state| HashMap::from([(STATE.to_owned(), state)]));
-    let bytes = safetensors::serialize(tensors, metadata)
+    let entry = HashMap::from([(key.to_owned(), entry)]);
+    let mut bytes = safetensors::serialize(tensors, Some(entry))
         .with_context(|| format!("writing {}", path.display()))?;
+    let sum = sha256(&bytes);
+    let place = within_header(&bytes, UNKNOWN).context("the header lost its checksum")?;
+    bytes[place].copy_from_slice(sum.as_bytes());
     Ok(results::write(path, &bytes)?)
+}
+
+/// A file whose checksum is right, or that has none because an older version wrote it.
+struct Sealed<'a> {
+    path: &'a Path,
+    bytes: Vec<u8>,
+    header: HashMap<String, String>,
+}
+
+impl<'a> Sealed<'a> {
+    fn read(path: &'a Path) -> anyhow::Result<Self> {
+        let damaged = |problem: String| Damaged {
+            path: path.to_owned(),
+            problem,
+        };
+        let mut bytes = match fs::read(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(damaged("it is gone".to_owned()).into());
+            }
+            other => other.with_context(|| format!("reading {}", path.display()))?,
+        };
+        let (_, metadata) =
+            SafeTensors::read_metadata(&bytes).map_err(|error| damaged(error.to_string()))?;
+        let header = metadata.metadata().clone().unwrap_or_default();
+        let said = match header.get(STATE) {
+            Some(state) => {
+                let seal: Seal =
+                    serde_json::from_str(state).map_err(|error| damaged(error.to_string()))?;
+                seal.sha256
+            }
+            None => header.get(CHECKSUM).cloned(),
+        };
+        if let Some(said) = said {
+            let place = within_header(&bytes, &said).filter(|place| place.len() == UNKNOWN.len());
+            let place = place.ok_or_else(|| damaged("its checksum is none".to_owned()))?;
+            bytes[place].copy_from_slice(UNKNOWN.as_bytes());
+            if sha256(&bytes) != said {
+                return Err(damaged("its SHA-256 is not the one in its header".to_owned()).into());
+            }
+        }
+        Ok(Sealed {
+            path,
+            bytes,
+            header,
+        })
+    }
+
+    fn state(&self) -> Result<State, Damaged> {
+        let text = self.header.get(STATE);
+        let text = text.ok_or_else(|| self.damaged("it has no state of training"))?;
+        serde_json::from_str(text).map_err(|error| self.damaged(error))
+    }
+
+    fn tensors(&self) -> Result<HashMap<String, Tensor>, Damaged> {
+        candle_core::safetensors::load_buffer(&self.bytes, &Device::Cpu)
+            .map_err(|error| self.damaged(error))
+    }
+
+    fn find<'t>(
+        &self,
+        tensors: &'t HashMap<String, Tensor>,
+        name: &str,
+        shape: &Shape,
+    ) -> Result<&'t Tensor, Damaged> {
+        let found = tensors.get(name).filter(|tensor| tensor.shape() == shape);
+        found.ok_or_else(|| self.damaged(format!("tensor {name} is missing or has another shape")))
+    }
+
+    fn damaged(&self, problem: impl ToString) -> Damaged {
+        Damaged {
+            path: self.path.to_owned(),
+            problem: problem.to_string(),
+        }
+    }
+}
+
+/// Where a word stands in the header of a safetensors file, which begins with the header's length in eight bytes.
+fn within_header(bytes: &[u8], word: &str) -> Option<Range<usize>> {
+    let (length, rest) = bytes.split_first_chunk::<8>()?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+    let header = rest.get(..length)?;
+    let start = header
+        .windows(word.len().max(1))
+        .position(|window| window == word.as_bytes())?;
+    Some(8 + start..8 + start + word.len())
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let sum = Sha256::digest(bytes);
+    sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -61,7 +61,7 @@ Examples:
   lra run --task listops --model performer
   lra run --task listops --model transformer --recipe nystromformer --steps 200
   lra run --task listops --model linear --seeds 0..3 --set train.rate=1e-3
-  lra run --task listops --model performer --resume       go on after an interruption
+  lra run --task listops --model performer --resume       go on after an interruption or a failure
   lra run --task toy --model bag --recipe smoke --json | jq .scores";
 
 #[derive(Debug, Args)]
@@ -118,12 +118,15 @@ pub struct RunArgs {
     /// Folder that run folders are created in
     #[arg(long, default_value = "runs", value_name = "DIR")]
     pub out: PathBuf,
-    /// Go on from the last checkpoint of an unfinished run
+    /// Go on from the last checkpoint of a run that was stopped, was killed or failed
     #[arg(long, conflicts_with = "force")]
     pub resume: bool,
     /// Start over, whatever the run folder holds
     #[arg(long)]
     pub force: bool,
+    /// Save the state and stop when standard input ends, too: given by a parent that holds a pipe
+    #[arg(long, hide = true)]
+    pub stop_on_eof: bool,
     /// Write event files for TensorBoard into each run's folder too
     #[arg(long)]
     pub tensorboard: bool,

@@ -24,6 +24,7 @@ mod memory;
 mod names;
 mod optim;
 mod overlay;
+mod panics;
 mod process;
 mod progress;
 mod recipe;
@@ -31,6 +32,7 @@ mod run_folder;
 mod schedule;
 mod signals;
 mod spec;
+mod stderr;
 mod step;
 mod sweep;
 mod tensorboard;
@@ -46,7 +48,6 @@ use crate::cli::{Cli, Verb};
 #[global_allocator]
 static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
 
-#[expect(clippy::print_stderr, reason = "the one place where errors are worded")]
 fn main() -> ExitCode {
     let outcome = match Cli::parse().verb {
         Verb::Run(arguments) => cmd::run::run(&arguments),
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
         Verb::Parity(arguments) => cmd::parity::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("error: {error}");
+        stderr::line(&format!("error: {error}"));
         error.class.into()
     })
 }

@@ -1,13 +1,15 @@
 //! What a person sees while a run is at work: bars on a terminal, a line now and then elsewhere. All of it goes to
 //! standard error.
 
-use std::io::{IsTerminal, stderr};
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use crate::signals::Stop;
+use crate::stderr;
 use crate::timing::for_people;
 
 /// Shows the course of long work.
@@ -18,6 +20,7 @@ pub struct Reporter {
     interactive: bool,
     quiet: bool,
     spoke: Mutex<Instant>,
+    stop: Option<Stop>,
 }
 
 /// Without a terminal, at most one line of progress in this time.
@@ -29,25 +32,33 @@ impl Reporter {
         Reporter {
             bar: Mutex::new(ProgressBar::hidden()),
             found: Arc::default(),
-            interactive: stderr().is_terminal() && !quiet,
+            interactive: std::io::stderr().is_terminal() && !quiet,
             quiet,
             spoke: Mutex::new(Instant::now()),
+            stop: None,
+        }
+    }
+
+    /// The same for work that ends when it is asked to.
+    pub fn heeding(self, stop: &Stop) -> Self {
+        Reporter {
+            stop: Some(stop.clone()),
+            ..self
         }
     }
 
     /// Prints a line that stays.
-    #[expect(clippy::print_stderr, reason = "this is where progress is printed")]
     pub fn say(&self, line: &str) {
         if self.quiet {
             return;
         }
-        self.bar().suspend(|| eprintln!("{line}"));
+        self.bar().suspend(|| stderr::line(line));
     }
 
     /// Prints what went wrong, quiet or not.
-    #[expect(clippy::print_stderr, reason = "this is where progress is printed")]
     pub fn error(&self, line: &str) {
-        self.bar().suspend(|| eprintln!("error: {line}"));
+        self.bar()
+            .suspend(|| stderr::line(&format!("error: {line}")));
     }
 
     /// Starts a bar of `total` steps at `done`; `what` stands before it.
@@ -163,6 +174,10 @@ impl datasets::Progress for Reporter {
 
     fn finish(&self) {
         self.stop();
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(Stop::requested)
     }
 }
 

@@ -8,13 +8,16 @@
 //!                best.safetensors         the weights with the best validation score
 //!                tensorboard/             the same for TensorBoard, where asked for
 //!                record.json              the outcome, written last
+//!                error.log                the error of a failed run in full, where it has more than a line
 //!                run.lock                 held while a process works here
 //! ```
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use results::{Outcome, Record};
 use serde::Serialize;
 
 use crate::error::{Class, Classify, Error, Result};
@@ -28,18 +31,38 @@ pub struct RunFolder {
 }
 
 /// What a folder holds when it is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Found {
     /// No trace of a run.
     Nothing,
-    /// A run that was started and not finished.
+    /// A run that was started, and stopped or killed.
     Unfinished,
-    /// A run with a final record.
-    Finished,
+    /// A run that failed, but may do better when it goes on: the disk was full, the memory did not suffice.
+    Failed(Box<Record>),
+    /// A run whose record is final: it would end in the same way again.
+    Finished(Box<Record>),
 }
 
+/// A file that a run cannot go on from.
+#[derive(Debug)]
+pub struct Damaged {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, problem) = (self.path.display(), &self.problem);
+        write!(f, "{file} is damaged: {problem}; start over with --force")
+    }
+}
+
+impl std::error::Error for Damaged {}
+
 impl RunFolder {
-    /// Creates or opens the folder `<out>/<id>` and takes its lock.
+    /// Creates or opens the folder `<out>/<id>`, takes its lock, and removes the half-written files of whoever was killed.
     pub fn open(out: &Path, id: &str) -> Result<Self> {
         let path = out.join(id);
         let doing = || format!("creating the run folder {}", path.display());
@@ -51,7 +74,10 @@ impl RunFolder {
             .open(path.join(LOCK));
         let lock = lock.during(Class::Usage, doing())?;
         match lock.try_lock() {
-            Ok(()) => Ok(RunFolder { path, _lock: lock }),
+            Ok(()) => {
+                results::clear_unfinished(&path).class(Class::Usage)?;
+                Ok(RunFolder { path, _lock: lock })
+            }
             Err(TryLockError::WouldBlock) => {
                 let place = path.display();
                 Err(Error::usage(format!(
@@ -77,18 +103,21 @@ impl RunFolder {
     /// What is in it.
     pub fn found(&self) -> Result<Found> {
         if self.record().exists() {
-            let record = results::store::read(&self.record()).class(Class::Data)?;
-            let unfinished = matches!(record.outcome, results::Outcome::Interrupted { .. });
-            return Ok(if unfinished {
-                Found::Unfinished
-            } else {
-                Found::Finished
+            let remedy = "start over with --force";
+            let record = results::store::read(&self.record()).map_err(|error| {
+                // Not as a context: what is wrong comes first.
+                Error::new(Class::Data, format!("{error}; {remedy}"))
+            })?;
+            let record = Box::new(record);
+            return Ok(match &record.outcome {
+                Outcome::Interrupted { .. } => Found::Unfinished,
+                outcome if outcome.is_final() => Found::Finished(record),
+                _ => Found::Failed(record),
             });
         }
-        Ok(if self.file("spec.toml").exists() {
-            Found::Unfinished
-        } else {
-            Found::Nothing
+        Ok(match self.file(SPEC).exists() {
+            true => Found::Unfinished,
+            false => Found::Nothing,
         })
     }
 
@@ -96,45 +125,68 @@ impl RunFolder {
     pub fn clear(&self) -> Result<()> {
         for name in [
             results::store::FILE,
-            "spec.toml",
+            SPEC,
             results::metrics::FILE,
-            "timings.jsonl",
+            TIMINGS,
             CHECKPOINT,
             BEST,
+            ERROR,
+            tensorboard::FOLDER,
         ] {
-            match fs::remove_file(self.file(name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(error).during(
-                        Class::Usage,
-                        format!("removing {}", self.file(name).display()),
-                    );
-                }
-                _ => {}
-            }
+            self.remove(name)?;
         }
-        let events = self.file(tensorboard::FOLDER);
-        match fs::remove_dir_all(&events) {
+        Ok(())
+    }
+
+    /// Removes a file or a folder, whichever it is, if it is there.
+    fn remove(&self, name: &str) -> Result<()> {
+        let path = self.file(name);
+        let removed = match fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(&path),
+            Ok(_) => fs::remove_file(&path),
+            Err(error) => Err(error),
+        };
+        match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).during(Class::Usage, format!("removing {}", events.display()))
+                Err(error).during(Class::Usage, format!("removing {}", path.display()))
             }
             _ => Ok(()),
         }
     }
 
+    /// Keeps an error in full, for whoever looks for its cause; none removes that of an earlier attempt.
+    pub fn keep_error(&self, error: Option<&str>) -> Result<()> {
+        match error {
+            Some(text) => results::write(&self.file(ERROR), text.as_bytes()).class(Class::Run),
+            None => self.remove(ERROR),
+        }
+    }
+
     /// Saves the settings.
     pub fn save_spec(&self, spec: &Spec) -> Result<()> {
-        let path = self.file("spec.toml");
+        let path = self.file(SPEC);
         results::write(&path, spec.to_toml()?.as_bytes()).class(Class::Run)
     }
 
-    /// Checks that the settings on file are those of `spec`.
-    pub fn expect_spec(&self, spec: &Spec) -> Result<()> {
-        let path = self.file("spec.toml");
-        let doing = || format!("reading {}", path.display());
-        let text = fs::read_to_string(&path).during(Class::Usage, doing())?;
-        let on_file: Spec = toml::from_str(&text).during(Class::Usage, doing())?;
+    /// Whether there are settings on file: a run may fail before it has any.
+    ///
+    /// # Errors
+    /// They are damaged, or other ones than `spec`.
+    pub fn holds(&self, spec: &Spec) -> Result<bool> {
+        let path = self.file(SPEC);
+        let damaged = |problem: String| Damaged {
+            path: path.clone(),
+            problem,
+        };
+        let on_file: Spec = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => Err(damaged(error.to_string())).class(Class::Usage)?,
+            Ok(text) => toml::from_str(&text)
+                .map_err(|error| damaged(error.message().to_owned()))
+                .class(Class::Usage)?,
+        };
         if on_file.digest() == spec.digest() {
-            return Ok(());
+            return Ok(true);
         }
         let place = path.display();
         Err(Error::usage(format!(
@@ -145,6 +197,11 @@ impl RunFolder {
     /// The path of the record.
     pub fn record(&self) -> PathBuf {
         self.file(results::store::FILE)
+    }
+
+    /// The path of the log of times.
+    pub fn timings(&self) -> PathBuf {
+        self.file(TIMINGS)
     }
 
     /// The path of the checkpoint.
@@ -160,6 +217,10 @@ impl RunFolder {
 
 /// Name of the lock that a process at work in a run folder holds.
 pub const LOCK: &str = "run.lock";
+/// Name of the file with the error of a failed run.
+pub const ERROR: &str = "error.log";
+const SPEC: &str = "spec.toml";
+const TIMINGS: &str = "timings.jsonl";
 const CHECKPOINT: &str = "checkpoint.safetensors";
 const BEST: &str = "best.safetensors";
 
@@ -182,23 +243,24 @@ impl Log {
             .open(&path)
             .with_context(context)?;
         let length = file.metadata().with_context(context)?.len();
-        anyhow::ensure!(
-            length >= bytes,
-            "{} is shorter than its checkpoint says; start over with --force",
-            path.display()
-        );
+        if length < bytes {
+            let problem = "it is shorter than its checkpoint says".to_owned();
+            return Err(Damaged { path, problem }.into());
+        }
         file.set_len(bytes).with_context(context)?;
         Ok(Log { file, path, bytes })
     }
 
-    /// Appends one line.
+    /// Appends one line, or nothing where the disk is full.
     pub fn line(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         use anyhow::Context;
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');
-        self.file
-            .write_all(&line)
-            .with_context(|| format!("writing {}", self.path.display()))?;
+        if let Err(error) = self.file.write_all(&line) {
+            // Half a line would make the log unreadable. The error that counts is the first one.
+            let _ = self.file.set_len(self.bytes);
+            return Err(error).with_context(|| format!("writing {}", self.path.display()));
+        }
         self.bytes += line.len() as u64;
         Ok(())
     }

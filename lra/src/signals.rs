@@ -1,27 +1,130 @@
-//! SIGINT and SIGTERM as a flag that the training loop looks at between steps.
+//! Being asked to stop, by signals or by the end of standard input, as a flag that long work looks at.
 
-use std::io;
+use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts;
+use signal_hook::low_level;
+
+use crate::error::Class;
 
 /// Whether somebody asked this process to stop.
 #[derive(Clone)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<Flag>);
+
+struct Flag {
+    requested: AtomicBool,
+    since: Instant,
+    /// Milliseconds after `since` at which the first signal came, or [`NEVER`].
+    first: AtomicU64,
+}
+
+const NEVER: u64 = u64::MAX;
+
+/// Signals within this time are one request. Whoever stops a whole job (a batch system, a terminal) signals every process
+/// of it, some of which pass the signal on.
+const ONE_REQUEST: Duration = Duration::from_secs(2);
+
+/// What asks for an end: an interrupt from the keyboard, a batch system's or a shell's request, and, on Unix, a batch
+/// system's warning before its time limit.
+#[cfg(unix)]
+const REQUESTS: [i32; 3] = [consts::SIGINT, consts::SIGTERM, consts::SIGUSR1];
+#[cfg(not(unix))]
+const REQUESTS: [i32; 2] = [consts::SIGINT, consts::SIGTERM];
 
 impl Stop {
-    /// Installs the handlers. The first signal sets the flag; a second one ends the process at once.
+    /// Installs the handlers: the first signal sets the flag, one that comes after [`ONE_REQUEST`] ends the process at once.
+    /// On Unix a terminal that closes is a request too, unless this process was told to ignore that, as by `nohup`.
     pub fn on_signals() -> io::Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // Registered first, so that it acts only if the flag was already set by an earlier signal.
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;
-            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        let stop = Stop(Arc::new(Flag {
+            requested: AtomicBool::new(false),
+            since: Instant::now(),
+            first: AtomicU64::new(NEVER),
+        }));
+        for signal in REQUESTS {
+            stop.heed(signal)?;
         }
-        Ok(Stop(flag))
+        #[cfg(unix)]
+        if !ignored(consts::SIGHUP) {
+            stop.heed(consts::SIGHUP)?;
+        }
+        Ok(stop)
     }
 
-    /// True once a signal has arrived.
+    /// Takes the end of standard input for a request as well: a parent that holds the other end of the pipe closes it to
+    /// stop this process, and cannot die without doing so, on any system.
+    pub fn on_end_of_input(&self) -> io::Result<()> {
+        let (stop, mut input) = (self.clone(), io::stdin());
+        let wait = move || {
+            let mut bytes = [0; 64];
+            loop {
+                match input.read(&mut bytes) {
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Ok(count) if count > 0 => {}
+                    _ => return stop.0.requested.store(true, SeqCst),
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("input".to_owned())
+            .spawn(wait)?;
+        Ok(())
+    }
+
+    /// True once somebody asked.
     pub fn requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.requested.load(SeqCst)
+    }
+
+    fn heed(&self, signal: i32) -> io::Result<()> {
+        let flag = Arc::clone(&self.0);
+        // SAFETY: the handler reads a clock, changes atomics or leaves the process: all of it may be done at any point of the
+        // program, and nothing in it allocates, locks or panics.
+        unsafe { low_level::register(signal, move || flag.signalled()) }?;
+        Ok(())
+    }
+}
+
+impl Flag {
+    fn signalled(&self) {
+        let now = self.since.elapsed().as_millis() as u64;
+        match self.first.compare_exchange(NEVER, now, SeqCst, SeqCst) {
+            Err(first) if insists(first, now) => {
+                low_level::exit(i32::from(Class::Interrupted.code()))
+            }
+            _ => self.requested.store(true, SeqCst),
+        }
+    }
+}
+
+/// Whether a signal at `now` is another request than the one at `first`, both in milliseconds.
+fn insists(first: u64, now: u64) -> bool {
+    now.saturating_sub(first) > ONE_REQUEST.as_millis() as u64
+}
+
+#[cfg(unix)]
+fn ignored(signal: i32) -> bool {
+    // SAFETY: without a new action `sigaction` only fills in the old one, for which all zeros are a valid value.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_that_follow_at_once_are_one_request() {
+        for (first, now, another) in [(0, 0, false), (70, 2_070, false), (70, 2_071, true)] {
+            assert_eq!(insists(first, now), another, "{first} and {now}");
+        }
+        // Threads may see their clocks a little apart.
+        assert!(!insists(71, 70));
     }
 }

@@ -80,6 +80,10 @@ impl Fit<'_> {
         let mut state = State::default();
         if resume && self.folder.checkpoint().exists() {
             state = checkpoint::load(&self.folder.checkpoint(), &mut optimizer)?;
+            if state.best.is_some() && self.options().select == Select::Best {
+                // Needed at the end only, when it would be late to learn that it is damaged.
+                checkpoint::check_parameters(&self.folder.best())?;
+            }
             self.reporter
                 .say(&format!("resuming after step {}", state.step));
         }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Place, TINY};
+use common::{Place, TINY, stored};
 
 #[test]
 fn unknown_names_are_answered_with_the_nearest() {
@@ -187,18 +187,6 @@ fn a_record_of_a_newer_version_is_not_read() {
             "lra {words}: {message}"
         );
     }
-}
-
-/// The files of the one stored data set.
-fn stored(place: &Place, name: &str) -> PathBuf {
-    let store = place.path().join("data/store");
-    let folders: Vec<_> = fs::read_dir(store)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir())
-        .collect();
-    assert_eq!(folders.len(), 1, "{folders:?}");
-    folders[0].join(name)
 }
 
 #[test]

@@ -4,46 +4,11 @@
 
 mod common;
 
-use std::fs;
-use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::{Place, TINY};
-
-/// What must not differ between equal runs.
-const PRODUCTS: [&str; 3] = [
-    "metrics.jsonl",
-    "checkpoint.safetensors",
-    "best.safetensors",
-];
-
-fn products(folder: &Path) -> Vec<Vec<u8>> {
-    PRODUCTS
-        .iter()
-        .map(|name| fs::read(folder.join(name)).unwrap())
-        .collect()
-}
-
-fn assert_same(left: &Path, right: &Path) {
-    for (name, (left, right)) in PRODUCTS
-        .iter()
-        .zip(products(left).into_iter().zip(products(right)))
-    {
-        if *name == "checkpoint.safetensors" {
-            // Its header counts the bytes of timings.jsonl, which holds clock times: compare what it stores.
-            assert!(tensors(&left) == tensors(&right), "{name} differs");
-        } else {
-            assert!(left == right, "{name} differs");
-        }
-    }
-}
-
-fn tensors(file: &[u8]) -> &[u8] {
-    let header = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
-    &file[8 + header..]
-}
+use common::{LONGER, Place, TINY, assert_same, kill, products, saved, until};
 
 #[test]
 fn the_number_of_threads_changes_no_bit_and_the_seed_changes_all() {
@@ -84,8 +49,9 @@ fn micro_batches_make_the_update_of_the_whole_batch() {
 }
 
 /// A run of some seconds with a checkpoint every other step.
-const LONGER: &str = "run --task listops --model performer --recipe smoke --quiet --set data.train=400 --set data.val=40 \
-    --set data.test=40 --set train.steps=120 --set train.eval_every=10 --set train.checkpoint_every=2 --set model.redraw=7";
+fn longer() -> String {
+    format!("run --task listops --model performer {LONGER}")
+}
 
 fn start(place: &Place, words: &str) -> Child {
     place
@@ -99,17 +65,18 @@ fn start(place: &Place, words: &str) -> Child {
 #[test]
 fn killed_ten_times_and_resumed_it_ends_with_the_same_weights() {
     let place = Place::new();
+    let words = longer().replace("steps=400", "steps=120");
     let began = Instant::now();
-    place.ok(&format!("{LONGER} --out whole"));
+    place.ok(&format!("{words} --out whole"));
     let whole = began.elapsed();
     // Different moments in each life, from "hardly started" to "nearly through".
     for life in 0..10u32 {
-        let mut child = start(&place, &format!("{LONGER} --out killed --resume"));
+        let mut child = start(&place, &format!("{words} --out killed --resume"));
         sleep(whole.mul_f64(0.15 + 0.05 * f64::from(life * 7 % 10)));
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    place.ok(&format!("{LONGER} --out killed --resume"));
+    place.ok(&format!("{words} --out killed --resume"));
     assert_same(&place.run_folder("whole"), &place.run_folder("killed"));
     let score = |out: &str| place.record(out)["scores"].clone();
     assert_eq!(score("whole"), score("killed"));
@@ -119,28 +86,11 @@ fn killed_ten_times_and_resumed_it_ends_with_the_same_weights() {
 #[test]
 fn interrupted_it_leaves_a_record_and_goes_on_to_the_same_weights() {
     let place = Place::new();
-    let words = LONGER.replace("steps=120", "steps=400");
+    let words = longer();
     place.ok(&format!("{words} --out whole"));
     let mut child = start(&place, &format!("{words} --out stopped"));
-    let checkpoint = || {
-        fs::read_dir(place.path().join("stopped"))
-            .ok()?
-            .next()?
-            .ok()?
-            .path()
-            .join("checkpoint.safetensors")
-            .exists()
-            .then_some(())
-    };
-    let patience = Instant::now();
-    while checkpoint().is_none() && patience.elapsed() < Duration::from_secs(60) {
-        sleep(Duration::from_millis(5));
-    }
-    let asked = std::process::Command::new("kill")
-        .args(["-TERM", &child.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(asked.success());
+    until("a checkpoint is written", || saved(&place, "stopped"));
+    kill(child.id(), libc::SIGTERM);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(place.record("stopped")["outcome"]["status"], "interrupted");
     let refused = place.fails(2, &format!("{words} --out stopped"));

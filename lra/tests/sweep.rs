@@ -6,11 +6,9 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use common::{Place, child_of, err, kill};
+use common::{Place, child_of, err, kill, saved, start, until};
 use serde_json::Value;
 
 const TINY: &str = "sweep --tasks toy --models bag,linear --recipe smoke --steps 4 --set data.train=64 \
@@ -41,20 +39,6 @@ fn records(place: &Place) -> Vec<Value> {
         Some(serde_json::from_str(&text).unwrap())
     });
     records.collect()
-}
-
-/// Waits until something is there.
-fn until(what: &str, mut there: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !there() {
-        assert!(began.elapsed() < Duration::from_secs(120), "{what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn start(mut command: Command) -> std::process::Child {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().unwrap()
 }
 
 #[test]
@@ -187,19 +171,7 @@ fn an_interrupted_sweep_goes_on_where_it_stopped() {
 fn a_killed_run_is_a_failure_that_the_next_sweep_takes_up() {
     let place = Place::new();
     let sweep = start(place.command(LONG));
-    let folder = place.path().join("runs");
-    let saved = || {
-        let mut folders = fs::read_dir(&folder).ok()?;
-        Some(
-            folders
-                .next()?
-                .ok()?
-                .path()
-                .join("checkpoint.safetensors")
-                .exists(),
-        )
-    };
-    until("a checkpoint is written", || saved() == Some(true));
+    until("a checkpoint is written", || saved(&place, "runs"));
     kill(child_of(sweep.id()).unwrap(), libc::SIGKILL);
     let output = sweep.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", err(&output));

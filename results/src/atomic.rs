@@ -6,6 +6,24 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
+/// What the names of temporary files begin with.
+const UNFINISHED: &str = ".writing-";
+
+/// Removes what killed writers left in `folder`. Nobody else may be writing there.
+///
+/// # Errors
+/// The folder cannot be read, or a file in it not be removed.
+pub fn clear_unfinished(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
+        let entry = entry.map_err(Error::io("read", folder))?;
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes()) {
+            fs::remove_file(entry.path()).map_err(Error::io("remove", &entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
 /// Replaces `path` by `bytes`: written to a temporary file beside it, flushed to the disk, renamed.
 /// A file that was there keeps its permissions.
 ///
@@ -18,7 +36,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     };
     // Opened and written by the standard library: errors of `tempfile` name its file, which nobody asked about.
     let file = tempfile::Builder::new()
-        .prefix(".writing-")
+        .prefix(UNFINISHED)
         .make_in(folder, |temporary| File::create_new(temporary))
         .map_err(Error::io("write into", folder))?;
     keep_permissions(path, file.as_file())

@@ -31,7 +31,7 @@ pub mod table;
 pub mod tables;
 pub mod verdict;
 
-pub use atomic::write;
+pub use atomic::{clear_unfinished, write};
 pub use bench::Bench;
 pub use error::{Error, Result};
 pub use format::wrap;

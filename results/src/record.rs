@@ -113,6 +113,17 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Whether the same run would end the same way again. What was interrupted can go on, and so can what failed, once its
+    /// cause (a full disk, too low a limit) is gone.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Outcome::Scored | Outcome::Diverged { .. } | Outcome::Unknown => true,
+            Outcome::Failed { .. } | Outcome::OutOfMemory { .. } | Outcome::Interrupted { .. } => {
+                false
+            }
+        }
+    }
+
     /// The word that stands in a table's cell.
     pub fn word(&self) -> &'static str {
         match self {
@@ -132,12 +143,17 @@ impl fmt::Display for Outcome {
         match self {
             Outcome::Scored | Outcome::Unknown => Ok(()),
             Outcome::Failed { reason } | Outcome::OutOfMemory { reason } => {
-                write!(f, ": {reason}")
+                write!(f, ": {}", first_line(reason))
             }
             Outcome::Diverged { step, reason } => write!(f, " at step {step}: {reason}"),
             Outcome::Interrupted { step } => write!(f, " at step {step}"),
         }
     }
+}
+
+/// What a table has room for. Records of older versions hold backtraces, too.
+pub(crate) fn first_line(reason: &str) -> &str {
+    reason.lines().next().unwrap_or_default()
 }
 
 /// The task and the data it was learned from.

@@ -3,7 +3,7 @@
 use crate::format::{bytes, grouped, percent, scaled, short, wrap};
 use crate::pivot::brief;
 use crate::published::{Comparison, Source, compare};
-use crate::record::{Outcome, Record};
+use crate::record::{Outcome, Record, first_line};
 use crate::render::WIDTH;
 use crate::verdict::Verdict;
 
@@ -59,7 +59,10 @@ fn title(record: &Record) -> String {
 
 fn ending(record: &Record) -> String {
     match &record.outcome {
-        Outcome::Failed { reason } | Outcome::OutOfMemory { reason } => reason.clone(),
+        Outcome::Failed { reason } | Outcome::OutOfMemory { reason } => format!(
+            "{}; `--resume` goes on from the last checkpoint, `--force` starts over",
+            first_line(reason)
+        ),
         Outcome::Diverged { step, reason } => format!("at step {}: {reason}", grouped(*step)),
         Outcome::Interrupted { step } => {
             format!(

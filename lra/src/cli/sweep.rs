@@ -72,7 +72,7 @@ pub struct SweepArgs {
     /// Folder that run folders are created in; several sweeps may share it
     #[arg(long, default_value = "runs", value_name = "DIR")]
     pub out: PathBuf,
-    /// Run cells again that failed before
+    /// Take up cells that failed before, each from its last checkpoint; diverged ones would diverge again and stay
     #[arg(long)]
     pub retry_failed: bool,
     /// Run nothing: show the cells with estimated time and memory

@@ -7,22 +7,16 @@ use results::check::{Baseline, Thresholds, judge, junit, table};
 use crate::cli::CheckArgs;
 use crate::cmd;
 use crate::error::{Class, Classify, Result};
+use crate::stderr;
 
 /// Runs the command.
-#[expect(
-    clippy::print_stderr,
-    reason = "says what became of it where the table is in a file"
-)]
 pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     let loaded = cmd::load(&arguments.dir, arguments.strict)?;
     let now = Baseline::of(&loaded).class(Class::Data)?;
     if arguments.update {
         now.write(&arguments.baseline).class(Class::Data)?;
-        eprintln!(
-            "{} cells written to {}",
-            now.rows.len(),
-            arguments.baseline.display()
-        );
+        let (cells, file) = (now.rows.len(), arguments.baseline.display());
+        stderr::line(&format!("{cells} cells written to {file}"));
         return Ok(ExitCode::SUCCESS);
     }
     let baseline = Baseline::read(&arguments.baseline).class(Class::Data)?;
@@ -45,7 +39,7 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     }
     if arguments.output.is_some() {
         let verdict = if check.passed() { "passed" } else { "FAILED" };
-        eprintln!("regression check {verdict}");
+        stderr::line(&format!("regression check {verdict}"));
     }
     Ok(match check.passed() {
         true => ExitCode::SUCCESS,

@@ -15,6 +15,7 @@ use std::path::Path;
 use results::store::Loaded;
 
 use crate::error::{Class, Classify, Error, Result, printable};
+use crate::stderr;
 
 /// Writes a result to standard output, without control characters that a terminal would obey. A closed pipe (`lra report | head`) is not an error.
 pub fn print(text: &str) -> Result<()> {
@@ -31,11 +32,11 @@ pub fn print(text: &str) -> Result<()> {
 ///
 /// # Errors
 /// The folder cannot be read or holds no record; under `strict`, also if one is damaged.
-#[expect(clippy::print_stderr, reason = "warnings about damaged records")]
 pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
     let loaded = results::store::load(folder).class(Class::Data)?;
     for (path, reason) in &loaded.skipped {
-        eprintln!("warning: {} left out: {reason}", path.display());
+        let path = path.display();
+        stderr::line(&format!("warning: {path} left out: {reason}"));
     }
     if strict && !loaded.skipped.is_empty() {
         let count = loaded.skipped.len();

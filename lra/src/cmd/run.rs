@@ -12,7 +12,7 @@ use crate::error::{Class, Classify, Result};
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::Wish;
-use crate::{cmd, device, process};
+use crate::{cmd, device, process, run_folder};
 
 /// The published figures that a finished cell is set beside.
 const PUBLISHED: &str = "tay2021";
@@ -21,7 +21,11 @@ const PUBLISHED: &str = "tay2021";
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     process::set_up(arguments.threads)?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
-    let reporter = Reporter::new(arguments.quiet);
+    if arguments.stop_on_eof {
+        let listening = stop.on_end_of_input();
+        listening.during(Class::Run, "starting a thread that reads standard input")?;
+    }
+    let reporter = Reporter::new(arguments.quiet).heeding(&stop);
     let device = device::select(&arguments.device)?;
     let mut assignments = arguments.assignments.clone();
     assignments.extend(arguments.steps.map(|steps| format!("train.steps={steps}")));
@@ -67,16 +71,22 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         };
         let Finished { record, fresh } = cell::run(&wish.resolve()?, &surroundings)?;
         if !fresh {
-            reporter.say(&format!(
-                "{} is on file since {}; --force runs it again",
-                record.id, record.created
-            ));
+            let (id, since) = (&record.id, &record.created);
+            let remedy = match record.outcome.is_final() {
+                true => "--force runs it again",
+                false => "--resume goes on from its last checkpoint, --force starts over",
+            };
+            reporter.say(&format!("{id} is on file since {since}; {remedy}"));
         }
         if !arguments.json {
             cmd::print(&summary(&record, published::source(PUBLISHED).ok()))?;
         }
         if record.outcome != Outcome::Scored {
             reporter.error(&format!("{}: {}", record.id, record.outcome));
+            let details = arguments.out.join(&record.id).join(run_folder::ERROR);
+            if details.exists() {
+                reporter.say(&format!("the whole error is in {}", details.display()));
+            }
         }
         let interrupted = matches!(record.outcome, Outcome::Interrupted { .. });
         records.push(record);

@@ -176,7 +176,7 @@ fn dry_run(
         reporter.at(index as u64, &cell.title());
         let begun = arguments.out.join(&cell.id).join("spec.toml").exists();
         let state = match on_file.get(&cell.digest) {
-            Some(record) if arguments.retry_failed && record.test_accuracy().is_none() => "again",
+            Some(record) if arguments.retry_failed && !record.outcome.is_final() => "again",
             Some(_) => "on file",
             None if begun => "resume",
             None => "run",

@@ -1,11 +1,12 @@
 //! What a person sees of a sweep: on a terminal a live table of states, elsewhere a line when a cell starts or ends.
 //! All of it goes to standard error.
 
-use std::io::{IsTerminal, stderr};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::stderr;
 use crate::sweep::conductor::State;
 use crate::sweep::job::Job;
 use crate::sweep::plan::Cell;
@@ -28,7 +29,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 impl Board {
     /// A board; `quiet` shows nothing but failures.
     pub fn new(quiet: bool) -> Board {
-        let live = stderr().is_terminal() && !quiet;
+        let live = std::io::stderr().is_terminal() && !quiet;
         let style = || {
             ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar())
         };
@@ -136,21 +137,20 @@ impl Board {
         line
     }
 
-    #[expect(clippy::print_stderr, reason = "this is where progress is printed")]
     fn say(&self, line: &str) {
         match &self.live {
             _ if self.quiet => {}
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| stderr::line(line)),
+            None => stderr::line(line),
         }
     }
 
     /// Says it, quiet or not.
-    #[expect(clippy::print_stderr, reason = "this is where progress is printed")]
     fn alert(&self, line: &str) {
+        let line = format!("failed: {line}");
         match &self.live {
-            Some(bar) => bar.suspend(|| eprintln!("failed: {line}")),
-            None => eprintln!("failed: {line}"),
+            Some(bar) => bar.suspend(|| stderr::line(&line)),
+            None => stderr::line(&line),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use results::Record;
 
-use crate::error::{Class, Classify, Result};
+use crate::error::Result;
 use crate::signals::Stop;
 use crate::sweep::board::Board;
 use crate::sweep::claim::Claim;
@@ -62,7 +62,7 @@ pub struct Conductor<'a> {
     pub common: &'a Common,
     /// Runs at a time.
     pub jobs: usize,
-    /// Whether failures on file are run again.
+    /// Whether failures on file are taken up again, from their last checkpoints.
     pub retry: bool,
     /// Whether to stop.
     pub stop: &'a Stop,
@@ -81,10 +81,11 @@ impl Conductor<'_> {
         let mut states: Vec<State> = Vec::new();
         let mut again = vec![false; self.cells.len()];
         for (index, cell) in self.cells.iter().enumerate() {
-            let known = on_file.get(&cell.digest).cloned();
-            let known = known.and_then(|record| State::of(record, false));
-            again[index] = self.retry && matches!(known, Some(State::Failed(_)));
-            states.push(known.filter(|_| !again[index]).unwrap_or(State::Pending));
+            let known = on_file.get(&cell.digest);
+            again[index] = self.retry && known.is_some_and(|record| !record.outcome.is_final());
+            let state = known.filter(|_| !again[index]).cloned();
+            let state = state.and_then(|record| State::of(record, false));
+            states.push(state.unwrap_or(State::Pending));
         }
         self.board.begin(self.cells, &states);
         let mut queue: VecDeque<usize> = (0..states.len())
@@ -136,17 +137,19 @@ impl Conductor<'_> {
         };
         // Since the sweep began, another one may have finished it.
         let path = folder.join(results::store::FILE);
-        if path.exists() && !again {
-            let record = results::store::read(&path).class(Class::Data);
-            let state = match record {
-                Ok(record) => State::of(record, false),
-                Err(error) => Some(State::Failed(error.to_string())),
-            };
-            if let Some(state) = state {
-                return Ok(Start::OnFile(state));
+        let (mut known, mut force) = (None, false);
+        if path.exists() {
+            match results::store::read(&path) {
+                Ok(record) if again && !record.outcome.is_final() => {}
+                Ok(record) => known = State::of(record, false),
+                Err(_) if self.retry => force = true,
+                Err(error) => known = Some(State::Failed(error.to_string())),
             }
         }
-        let job = Job::start(index, cell, self.common, claim, again)?;
+        if let Some(state) = known {
+            return Ok(Start::OnFile(state));
+        }
+        let job = Job::start(index, cell, self.common, claim, force)?;
         Ok(Start::Job(Box::new(job)))
     }
 
@@ -178,7 +181,7 @@ impl Conductor<'_> {
         if !running.is_empty() {
             self.board.stopping(running.len());
         }
-        running.iter().for_each(Job::interrupt);
+        running.iter_mut().for_each(Job::interrupt);
         while !running.is_empty() {
             self.reap(&mut running, states)?;
             self.board.show(self.cells, states, &running);

@@ -2,9 +2,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use results::{Outcome, Record};
@@ -43,6 +42,10 @@ pub struct Job {
     /// Index of its cell.
     pub cell: usize,
     child: Child,
+    /// Its standard input. The run stops when it is closed: when asked to, or because this process died.
+    leash: Option<ChildStdin>,
+    /// The record that was there when it began.
+    before: Option<Record>,
     began: Instant,
     folder: PathBuf,
     _claim: Claim,
@@ -86,12 +89,15 @@ impl Job {
         command.arg(if force { "--force" } else { "--resume" });
         let log = open_log(&folder, &command).during(Class::Run, doing())?;
         let errors = log.try_clone().during(Class::Run, doing())?;
-        command.stdin(Stdio::null()).stdout(log).stderr(errors);
-        // A group of its own, so that an interrupt typed at the terminal reaches it once, by way of the sweep.
-        command.process_group(0);
+        command.arg("--stop-on-eof");
+        command.stdin(Stdio::piped()).stdout(log).stderr(errors);
+        let before = record(&folder);
+        let mut child = command.spawn().during(Class::Run, doing())?;
         Ok(Job {
             cell: index,
-            child: command.spawn().during(Class::Run, doing())?,
+            leash: child.stdin.take(),
+            child,
+            before,
             began: Instant::now(),
             folder,
             _claim: claim,
@@ -109,16 +115,15 @@ impl Job {
     }
 
     /// Asks it to save its state and end.
-    pub fn interrupt(&self) {
-        // SAFETY: kill only sends a signal; the child has not been waited for, so its id is still its own.
-        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGINT) };
+    pub fn interrupt(&mut self) {
+        self.leash = None;
     }
 
     /// How it ended, once it has.
     pub fn poll(&mut self) -> Result<Option<Ended>> {
         let doing = || format!("waiting for {}", self.folder.display());
         let status = self.child.try_wait().during(Class::Run, doing())?;
-        Ok(status.map(|status| ended(&self.folder, status)))
+        Ok(status.map(|status| ended(&self.folder, status, self.before.as_ref())))
     }
 
     /// The last line of its log: how far it is.
@@ -165,11 +170,14 @@ fn open_log(folder: &Path, command: &Command) -> io::Result<File> {
     Ok(log)
 }
 
-/// What the run left.
-fn ended(folder: &Path, status: ExitStatus) -> Ended {
-    let record = results::store::read(&folder.join(results::store::FILE)).ok();
-    // An interrupted run's record is from before this process if it ended in any other way.
-    let record = record.filter(|record| !matches!(record.outcome, Outcome::Interrupted { .. }));
+fn record(folder: &Path) -> Option<Record> {
+    results::store::read(&folder.join(results::store::FILE)).ok()
+}
+
+/// What the run left, where `before` was its record.
+fn ended(folder: &Path, status: ExitStatus, before: Option<&Record>) -> Ended {
+    // A run that ends before it can write a record leaves an older one, which says nothing of this end.
+    let record = record(folder).filter(|record| status.success() || before != Some(record));
     let interrupted = i32::from(Class::Interrupted.code());
     match (status.code(), record) {
         (Some(code), _) if code == interrupted => Ended::Interrupted,

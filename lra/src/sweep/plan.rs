@@ -165,7 +165,7 @@ pub fn part(cells: Vec<Cell>, shard: Shard) -> Vec<Cell> {
         .collect()
 }
 
-/// Finished runs on file, by the digest of their settings.
+/// What is on file of runs that have ended, well or not, by the digest of their settings.
 pub fn on_file(records: Vec<Record>) -> HashMap<String, Record> {
     let finished = records
         .into_iter()

@@ -27,15 +27,14 @@ pub(super) struct Journal<'a> {
 impl<'a> Journal<'a> {
     /// Opens the logs of a run at `state`; what they hold about later steps is dropped.
     pub(super) fn open(fit: &Fit<'a>, state: &State) -> anyhow::Result<Self> {
-        let log = |name, bytes| Log::open(fit.folder.file(name), bytes);
         let events = fit.folder.file(tensorboard::FOLDER);
         Ok(Journal {
-            metrics: log(metrics::FILE, state.metrics_bytes)?,
+            metrics: Log::open(fit.folder.file(metrics::FILE), state.metrics_bytes)?,
             events: match fit.tensorboard {
                 true => Some(Events::create(&events, state.step)?),
                 false => None,
             },
-            timings: log("timings.jsonl", state.timings_bytes)?,
+            timings: Log::open(fit.folder.timings(), state.timings_bytes)?,
             pending: Timings::default(),
             line_began: Instant::now(),
             device: fit.device,

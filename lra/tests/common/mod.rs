@@ -5,7 +5,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -112,4 +114,78 @@ pub fn child_of(parent: u32) -> Option<u32> {
 pub fn kill(id: u32, signal: i32) {
     // SAFETY: kill only sends a signal.
     unsafe { libc::kill(id as libc::pid_t, signal) };
+}
+
+/// Waits until something is there.
+pub fn until(what: &str, mut there: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !there() {
+        assert!(began.elapsed() < Duration::from_secs(300), "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts a command whose output is collected.
+pub fn start(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// A run of some seconds with a checkpoint every other step.
+pub const LONGER: &str = "--recipe smoke --quiet --set data.train=400 --set data.val=40 --set data.test=40 \
+    --set train.steps=400 --set train.eval_every=10 --set train.checkpoint_every=2 --set model.redraw=7";
+
+/// Whether the only run under `out` has saved its state.
+pub fn saved(place: &Place, out: &str) -> bool {
+    let mut folders = fs::read_dir(place.path().join(out)).into_iter().flatten();
+    let folder = folders.next().and_then(Result::ok);
+    folder.is_some_and(|folder| folder.path().join("checkpoint.safetensors").exists())
+}
+
+/// A file of the only stored data set.
+pub fn stored(place: &Place, name: &str) -> PathBuf {
+    let store = fs::read_dir(place.path().join("data/store")).unwrap();
+    let folders: Vec<_> = store
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    assert_eq!(folders.len(), 1, "{folders:?}");
+    folders[0].join(name)
+}
+
+/// What must not differ between equal runs.
+pub const PRODUCTS: [&str; 3] = [
+    "metrics.jsonl",
+    "checkpoint.safetensors",
+    "best.safetensors",
+];
+
+pub fn products(folder: &Path) -> Vec<Vec<u8>> {
+    PRODUCTS
+        .iter()
+        .map(|name| fs::read(folder.join(name)).unwrap())
+        .collect()
+}
+
+pub fn assert_same(left: &Path, right: &Path) {
+    for (name, (left, right)) in PRODUCTS
+        .iter()
+        .zip(products(left).into_iter().zip(products(right)))
+    {
+        if *name == "checkpoint.safetensors" {
+            // Its header counts the bytes of timings.jsonl, which holds clock times: compare what it stores.
+            assert!(tensors(&left) == tensors(&right), "{name} differs");
+        } else {
+            assert!(left == right, "{name} differs");
+        }
+    }
+}
+
+fn tensors(file: &[u8]) -> &[u8] {
+    &file[8 + header_length(file)..]
+}
+
+/// The length of a safetensors file's header, which follows the eight bytes that say it.
+pub fn header_length(file: &[u8]) -> usize {
+    u64::from_le_bytes(file[..8].try_into().unwrap()) as usize
 }

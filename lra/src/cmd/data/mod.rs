@@ -14,6 +14,7 @@ use crate::error::{Class, Classify, Error, Result};
 use crate::fetch::Origin;
 use crate::progress::Reporter;
 use crate::recipe::Recipe;
+use crate::signals::Stop;
 use crate::{fetch, names, overlay, process};
 
 /// Runs the command.
@@ -96,7 +97,8 @@ fn fetch_files(
 }
 
 fn make(chosen: &Chosen, from: Option<&Path>, force: bool, json: bool) -> Result<ExitCode> {
-    let reporter = Reporter::new(false);
+    let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
+    let reporter = Reporter::new(false).heeding(&stop);
     let (task, key) = (chosen.task, &chosen.key);
     let splits = if force {
         chosen.store.rebuild(task, key, from, &reporter)?

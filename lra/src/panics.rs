@@ -1,0 +1,104 @@
+//! Panics as errors: a mistake in this program, or in a library, costs one run and leaves a record of it.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::{Class, Error, Result};
+
+/// A panic, with where it happened.
+#[derive(Debug)]
+pub struct Panic {
+    message: String,
+    backtrace: Backtrace,
+}
+
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Panic {}
+
+/// The first panic since [`caught`] began, on any thread.
+static FIRST: Mutex<Option<Panic>> = Mutex::new(None);
+
+/// Runs `work`. If it panics, that is its error; if it fails and another thread has panicked, the panic is told as the cause.
+pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    take();
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(keep));
+    // What `work` leaves half done is not looked at again: the run is over.
+    let outcome = panic::catch_unwind(AssertUnwindSafe(work));
+    panic::set_hook(usual);
+    let class = Class::Run;
+    match (outcome, take()) {
+        (Ok(Err(error)), Some(panic)) => {
+            let cause = anyhow::Error::new(panic).context(error.to_string());
+            Err(Error { class, cause })
+        }
+        (Ok(result), _) => result,
+        (Err(_), Some(panic)) => Err(Error {
+            class,
+            cause: panic.into(),
+        }),
+        (Err(_), None) => Err(Error::new(class, "panicked")),
+    }
+}
+
+/// All that is known of an error: the chain of causes, and the calls that led to it where `RUST_BACKTRACE` asks for them.
+pub fn in_full(error: &Error) -> String {
+    let mut text = format!("{:?}\n", error.cause);
+    if let Some(panic) = error.cause.downcast_ref::<Panic>()
+        && panic.backtrace.status() == BacktraceStatus::Captured
+    {
+        text += &format!("\n{}", panic.backtrace);
+    }
+    text
+}
+
+fn keep(info: &PanicHookInfo<'_>) {
+    let what = info.payload_as_str().unwrap_or("no message");
+    let place = info
+        .location()
+        .map_or(String::new(), |at| format!(" at {at}"));
+    let panic = Panic {
+        message: format!("panicked{place}: {what}"),
+        backtrace: Backtrace::capture(),
+    };
+    let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
+    first.get_or_insert(panic);
+}
+
+fn take() -> Option<Panic> {
+    FIRST.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_wherever_it_happens() {
+        let message = |work: fn() -> Result<()>| caught(work).unwrap_err().to_string();
+        let here = message(|| panic!("no bread"));
+        assert!(here.starts_with("panicked at "), "{here}");
+        assert!(
+            here.contains("panics.rs:") && here.ends_with(": no bread"),
+            "{here}"
+        );
+        let elsewhere = message(|| {
+            let baker = std::thread::spawn(|| panic!("no flour"));
+            let baked: Result<()> = baker.join().map_err(|_| Error::new(Class::Run, "no bread"));
+            baked
+        });
+        assert!(
+            elsewhere.starts_with("no bread: panicked at "),
+            "{elsewhere}"
+        );
+        assert!(elsewhere.ends_with("no flour"), "{elsewhere}");
+        assert_eq!(message(|| Err(Error::usage("no money"))), "no money");
+    }
+}

@@ -1,0 +1,154 @@
+//! Being asked to stop: by any signal, once or as a whole job, while data are built, or by the death of a sweep.
+
+#![allow(clippy::unwrap_used)]
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+use common::{Place, child_of, err, kill, saved, start, until};
+
+/// Takes long, and saves its state often.
+const LONG: &str = "--recipe smoke --steps 2000000 --set train.checkpoint_every=50 --set train.log_every=1000 \
+    --set train.eval_every=0";
+
+/// Starts a run and waits for its first checkpoint.
+fn begun(place: &Place, mut command: Command, out: &str) -> Child {
+    // Whoever runs the tests may ignore it.
+    // SAFETY: `signal` may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGHUP, libc::SIG_DFL);
+            Ok(())
+        })
+    };
+    let child = start(command);
+    until("a checkpoint is written", || saved(place, out));
+    child
+}
+
+/// The only run under `out` was stopped and can go on.
+fn assert_interrupted(place: &Place, out: &str) {
+    let outcome = place.record(out)["outcome"].clone();
+    assert_eq!(outcome["status"], "interrupted", "{outcome}");
+    assert!(outcome["step"].as_u64().unwrap() > 0, "{outcome}");
+}
+
+#[test]
+fn every_request_saves_the_state_and_those_that_come_together_are_one() {
+    let place = Place::new();
+    let (hangup, user) = (libc::SIGHUP, libc::SIGUSR1);
+    for (out, signals) in [
+        ("hangup", &[hangup][..]),
+        ("user", &[user]),
+        ("job", &[libc::SIGTERM, libc::SIGINT, hangup, libc::SIGTERM]),
+    ] {
+        let command = place.command(&format!("run --task toy --model bag {LONG} --out {out}"));
+        let run = begun(&place, command, out);
+        signals.iter().for_each(|signal| kill(run.id(), *signal));
+        let output = run.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{out}: {}", err(&output));
+        assert_interrupted(&place, out);
+    }
+}
+
+#[test]
+fn a_closed_terminal_does_not_stop_what_was_told_to_ignore_it() {
+    let place = Place::new();
+    let mut command = place.command(&format!("run --task toy --model bag {LONG}"));
+    // SAFETY: `signal` may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGHUP, libc::SIG_IGN);
+            Ok(())
+        })
+    };
+    let run = start(command);
+    until("a checkpoint is written", || saved(&place, "runs"));
+    kill(run.id(), libc::SIGHUP);
+    let checkpoint = place.run_folder("runs").join("checkpoint.safetensors");
+    for _ in 0..2 {
+        let before = fs::read(&checkpoint).unwrap();
+        until("it goes on", || fs::read(&checkpoint).unwrap() != before);
+    }
+    kill(run.id(), libc::SIGTERM);
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", err(&output));
+}
+
+#[test]
+fn a_job_that_is_signalled_as_a_whole_saves_its_state() {
+    let place = Place::new();
+    let command = place.command(&format!("sweep --tasks toy --models bag {LONG}"));
+    let sweep = begun(&place, command, "runs");
+    let run = child_of(sweep.id()).unwrap();
+    kill(sweep.id(), libc::SIGTERM);
+    kill(run, libc::SIGTERM);
+    let output = sweep.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", err(&output));
+    assert_interrupted(&place, "runs");
+}
+
+#[test]
+fn a_sweep_that_is_killed_takes_its_runs_along_in_order() {
+    let place = Place::new();
+    let command = place.command(&format!("sweep --tasks toy --models bag {LONG}"));
+    let mut sweep = begun(&place, command, "runs");
+    let _run = EndedOnFailure(child_of(sweep.id()).unwrap());
+    sweep.kill().unwrap();
+    sweep.wait().unwrap();
+    let record = place.run_folder("runs").join("record.json");
+    until("the run has noticed", || record.exists());
+    assert_interrupted(&place, "runs");
+    // Nobody is at work there any more, so that the next sweep can go on.
+    let lock = fs::File::open(place.run_folder("runs").join("run.lock")).unwrap();
+    until("the run has ended", || lock.try_lock().is_ok());
+}
+
+/// A process that is not left behind by a test that fails.
+struct EndedOnFailure(u32);
+
+impl Drop for EndedOnFailure {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            kill(self.0, libc::SIGKILL);
+        }
+    }
+}
+
+/// Data that take minutes to draw, part by part.
+const LARGE: &str = "--set data.train=2000000 --set data.val=1 --set data.test=1";
+
+#[test]
+fn data_that_are_built_hear_of_it_and_keep_their_parts() {
+    let place = Place::new();
+    let parts = |data: &str| {
+        let items = fs::read_dir(place.path().join(data).join("store"));
+        let mut names = items.into_iter().flatten().flatten();
+        let parts = names.find(|item| item.file_name().to_string_lossy().starts_with(".parts-"));
+        let parts = parts.map(|folder| fs::read_dir(folder.path()).into_iter().flatten());
+        parts.map_or(0, Iterator::count)
+    };
+    for (data, words) in [
+        ("made", "data make pathfinder"),
+        ("run", "run --task pathfinder --model bag --recipe smoke"),
+    ] {
+        let mut command = place.command(&format!("{words} {LARGE} --data {data}"));
+        command.env("RAYON_NUM_THREADS", "1");
+        let build = start(command);
+        until("a part is drawn", || parts(data) > 0);
+        kill(build.id(), libc::SIGTERM);
+        let output = build.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", err(&output));
+        assert!(err(&output).contains("interrupted"), "{}", err(&output));
+        assert!(parts(data) > 0, "they are not drawn again");
+        let store = fs::read_dir(place.path().join(data).join("store")).unwrap();
+        for item in store.map(|item| item.unwrap().file_name()) {
+            let name = item.to_string_lossy().into_owned();
+            assert!(!name.starts_with(".building-"), "{name}");
+        }
+    }
+}
