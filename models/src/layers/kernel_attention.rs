@@ -76,21 +76,28 @@ fn features(map: &FeatureMap, q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Re
             directions,
             epsilon,
         } => {
-            let (batch, length, _, _) = k.dims4()?;
-            let k = match mask {
-                // Zeros keep padded keys out of the shift: it is at least 0, which is what they project to.
-                Some(mask) => k.broadcast_mul(&mask.real().reshape((batch, length, 1, 1))?)?,
-                None => k.clone(),
-            };
             let linear = Linear::frozen(directions);
-            let (q_projected, k_projected) = (linear.forward(q)?, linear.forward(&k)?);
-            // Shifts are constants (they cancel), so no gradient has to pass through the maxima.
+            let (q_projected, mut k_projected) = (linear.forward(q)?, linear.forward(k)?);
+            let mut k = k.clone();
+            // Shifts are constants (they cancel but for ε), so no gradient has to pass through the maxima.
             let q_shift = q_projected.detach().max_keepdim(D::Minus1)?; // (B, L, H, 1)
-            let k_shift = k_projected
-                .detach()
-                .max_keepdim(D::Minus1)?
-                .max_keepdim(1)?
-                .relu()?; // (B, 1, H, 1)
+            let k_largest = k_projected.detach().max_keepdim(D::Minus1)?; // (B, L, H, 1)
+            let k_shift = match mask {
+                Some(mask) => {
+                    let (batch, length, _, _) = k.dims4()?;
+                    let column = |x: &Tensor| x.reshape((batch, length, 1, 1));
+                    let real = column(mask.real())?;
+                    let any = mask.any().reshape((batch, 1, 1, 1))?;
+                    let shift = k_largest.broadcast_add(&column(mask.additive())?)?;
+                    let shift = shift.max_keepdim(1)?.broadcast_mul(&any)?; // (B, 1, H, 1)
+                    // A padded key is a zero that projects to the shift: whatever it was, its features are 1 + ε.
+                    k = k.broadcast_mul(&real)?;
+                    let padded = real.affine(-1.0, 1.0)?.broadcast_mul(&shift)?; // (B, L, H, 1)
+                    k_projected = k_projected.broadcast_mul(&real)?.broadcast_add(&padded)?;
+                    shift
+                }
+                None => k_largest.max_keepdim(1)?,
+            };
             let epsilon = f64::from(*epsilon);
             [
                 (exponential(&q_projected, q, &q_shift)? + epsilon)?,
@@ -121,6 +128,73 @@ mod tests {
 
     use super::*;
     use crate::layers::testing::{check_gradient, normal};
+
+    /// The shift shows where ε is large: with the largest w·k, though negative, as in the authors' code.
+    #[test]
+    fn keys_are_shifted_by_the_largest_projection_of_real_keys() {
+        let directions = [[0.5, 1.0], [2.0, 0.25], [1.0, 1.0f64]];
+        let rows = [[-1.0, -2.0], [-0.5, -1.5], [-3.0, -0.25], [4.0, 4.0]];
+        let epsilon = 0.25f64;
+        let dot = |a: &[f64; 2], b: &[f64; 2]| a[0] * b[0] + a[1] * b[1];
+        let half = |x: &[f64; 2]| dot(x, x) * 2f64.powf(-0.5) / 2.0;
+        let features = |x: &[f64; 2], shift: f64| -> Vec<f64> {
+            let feature = |w| (dot(w, x) - half(x) - shift).exp() + epsilon;
+            directions.iter().map(feature).collect()
+        };
+        let largest = |rows: &[[f64; 2]]| {
+            let all = rows
+                .iter()
+                .flat_map(|x| directions.iter().map(move |w| dot(w, x)));
+            all.fold(f64::NEG_INFINITY, f64::max)
+        };
+        for (count, masked) in [(3, false), (3, true)] {
+            let length = if masked { 4 } else { count };
+            let keys: Vec<Vec<f64>> = rows[..count]
+                .iter()
+                .map(|x| features(x, largest(&rows[..count])))
+                .collect();
+            let mut wanted = Vec::new();
+            for x in &rows[..count] {
+                let query = features(x, largest(&[*x]));
+                let weight = |key: &Vec<f64>| query.iter().zip(key).map(|(a, b)| a * b).sum();
+                let weights: Vec<f64> = keys.iter().map(weight).collect();
+                let total: f64 = weights.iter().sum();
+                let pairs = weights.iter().zip(&rows);
+                wanted.push(pairs.map(|(weight, v)| weight * v[0]).sum::<f64>() / total);
+            }
+            for dtype in [DType::F32, DType::F64] {
+                let tensor = |rows: &[[f64; 2]]| {
+                    let shape = (rows.len(), 2);
+                    let rows = Tensor::from_vec(rows.concat(), shape, &Device::Cpu).unwrap();
+                    rows.to_dtype(dtype).unwrap()
+                };
+                let x = tensor(&rows[..length]).reshape((1, length, 1, 2)).unwrap();
+                let real: Vec<f32> = (0..length)
+                    .map(|i| f32::from(u8::from(i < count)))
+                    .collect();
+                let real = Tensor::from_vec(real, (1, length), &Device::Cpu).unwrap();
+                let mask = Mask::new(&real.to_dtype(dtype).unwrap()).unwrap();
+                let map = FeatureMap::Favor {
+                    directions: tensor(&directions),
+                    epsilon: epsilon as f32,
+                };
+                let mask = masked.then_some(&mask);
+                let y = attend(&x, &x, &x, map, LEAST, mask).unwrap();
+                let y = y
+                    .to_dtype(DType::F64)
+                    .unwrap()
+                    .reshape((length, 2))
+                    .unwrap();
+                let y: Vec<Vec<f64>> = y.to_vec2().unwrap();
+                for (found, wanted) in y.iter().zip(&wanted) {
+                    assert!(
+                        (found[0] - wanted).abs() < 1e-5,
+                        "{dtype:?} {masked}: {found:?} {wanted}"
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn gradients_agree_with_differences() {

@@ -165,7 +165,7 @@ impl Directions {
         );
     }
 
-    /// The largest w·x of the real positions `start..end`, or 0 if none is larger: the shift of keys.
+    /// The largest w·x of the real positions `start..end`, -∞ if there are none: the shift of keys.
     pub(super) fn highest(&self, isa: Isa, x: Positions, range: (usize, usize)) -> f32 {
         isa.run(Highest {
             directions: self,
@@ -194,7 +194,7 @@ impl Kernel for Highest<'_> {
         let features = padded(directions.count);
         let mut panels = Scratch::zeros(SIDE * directions.width);
         let mut rows = Scratch::zeros(SIDE * features);
-        let mut highest = 0.0f32;
+        let mut highest = f32::NEG_INFINITY;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
             directions.project(s, x.rows, first, count, &mut panels, &mut rows);

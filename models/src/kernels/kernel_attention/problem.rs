@@ -97,15 +97,17 @@ impl Problem<'_> {
         State::new(self.sizes, &states[head * len..][..len])
     }
 
-    /// What exponents of keys are shifted by in each head.
+    /// What exponents of keys are shifted by in each head: the largest w·k of the sequence, 0 if it has no real key.
     pub(super) fn shifts(&self, directions: &Directions) -> Vec<f32> {
         let isa = Isa::current();
         let (parts, per_head) = self.parts(self.keys_len);
         let highest = |part: Part| directions.highest(isa, self.keys(part), part.range);
         let all: Vec<f32> = parts.into_par_iter().map(highest).collect();
         let heads = all.chunks(per_head);
+        let largest = |parts: &[f32]| parts.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         heads
-            .map(|parts| parts.iter().copied().fold(0.0, f32::max))
+            .map(largest)
+            .map(|shift| if shift.is_finite() { shift } else { 0.0 })
             .collect()
     }
 
