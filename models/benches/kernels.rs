@@ -140,14 +140,14 @@ fn sparse_attention(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("sparse attention");
     group.sample_size(10);
     let (batch, length, heads, width) = (8, 4096, 2, 32);
-    let lists = BlockLists::window(length, 256, 256);
+    let plans = BlockLists::window(length, 256, 256).plans(length);
+    // Two products forward and five backward, two operations per multiply-add.
+    let product = 2 * (batch * plans.pairs(heads) * width) as u64;
     let options = AttentionOptions {
         heads,
-        plans: Some(lists.plans(length)),
+        plans: Some(plans),
         ..Default::default()
     };
-    // Two products forward and five backward, two operations per multiply-add.
-    let product = 2 * (batch * lists.pairs(heads) * width) as u64;
     group.throughput(Throughput::Elements(7 * product));
     let x = vars(&[&[batch, length, 3 * heads * width]]);
     group.bench_function("window of 513", |bench| {

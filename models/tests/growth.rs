@@ -10,7 +10,7 @@ use std::{
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use lra_models::{
-    Context, Draws, Encoder, Parameters,
+    Context, Draws, Encoder, MODELS, Parameters,
     encoder::Build,
     mixers,
     options::{BlockOptions, Options, Residual},
@@ -48,6 +48,13 @@ const LINEAR: [(&str, &str); 5] = [
     ("linformer", r#"{"rank": 64}"#),
     ("reformer", "{}"),
     ("transformer", r#"{"attention": "fused"}"#),
+];
+
+/// Models that hold L x L numbers, in the types in which they do.
+const QUADRATIC: [(&str, DType); 3] = [
+    ("transformer", DType::F64),
+    ("synthesizer", DType::F32),
+    ("synthesizer", DType::F64),
 ];
 
 fn blocks(layers: usize, residual: Residual) -> BlockOptions {
@@ -88,10 +95,15 @@ fn encoder(
 
 /// Bytes at the peak of a forward and backward pass of one sequence, parameters and input aside.
 fn peak(name: &str, options: &str, block: &BlockOptions, length: usize) -> f64 {
-    let parameters = Parameters::new(1, &Device::Cpu, DType::F32);
+    peak_of(DType::F32, name, options, block, length)
+}
+
+fn peak_of(dtype: DType, name: &str, options: &str, block: &BlockOptions, length: usize) -> f64 {
+    let parameters = Parameters::new(1, &Device::Cpu, dtype);
     let encoder = encoder(name, options, block, parameters.builder(), length);
     let x: Vec<f32> = (0..length * 32).map(|i| (i as f32).sin()).collect();
     let x = Tensor::from_vec(x, (1, length, 32), &Device::Cpu).unwrap();
+    let x = x.to_dtype(dtype).unwrap();
     let context = Context::new(true, Draws::new(1, 0, 0));
     let before = LIVE.load(Relaxed);
     PEAK.store(before, Relaxed);
@@ -111,6 +123,7 @@ fn memory_grows_as_claimed() {
     // What threads keep is no part of a pass, whichever of them take part in it.
     rayon::broadcast(|_| lra_models::kernels::fetch_buffers());
     lra_models::kernels::fetch_buffers();
+    memory_grows_with_the_square_of_the_length_in_few_models();
     memory_of_linear_models_is_proportional_to_the_length();
     memory_of_reversible_blocks_does_not_grow_with_their_number();
 }
@@ -132,6 +145,29 @@ fn memory_of_linear_models_is_proportional_to_the_length() {
     let materialised = r#"{"attention": "materialised"}"#;
     let [short, long] = [512, 1024].map(|length| peak("transformer", materialised, &block, length));
     assert!(long / short > 3.0, "{short} {long}");
+}
+
+/// By kernels and by the tensor operations that compute other types and devices.
+fn memory_grows_with_the_square_of_the_length_in_few_models() {
+    let block = blocks(1, Residual::Plain);
+    for model in MODELS {
+        for dtype in [DType::F32, DType::F64] {
+            peak_of(dtype, model.name, "{}", &block, 512);
+            let [short, long] =
+                [512, 2048].map(|length| peak_of(dtype, model.name, "{}", &block, length));
+            let growth = long / short;
+            let name = model.name;
+            println!(
+                "{name}, {dtype:?}: {:.0} kB at 512, {growth:.2}x at 2K",
+                short / 1e3
+            );
+            // Four times the length: 4 times the memory if it is linear, 8 if it is L √L, 16 if it is quadratic.
+            match QUADRATIC.contains(&(name, dtype)) {
+                true => assert!(growth > 12.0, "{name}, {dtype:?}: only {growth:.2}x"),
+                false => assert!(growth < 9.0, "{name}, {dtype:?}: {growth:.2}x"),
+            }
+        }
+    }
 }
 
 fn memory_of_reversible_blocks_does_not_grow_with_their_number() {

@@ -52,6 +52,7 @@ pub use attention::{
     AttentionDropout, AttentionOptions, Plan, Plans, Sight, Sights, attention, attention_biased,
     attention_packed,
 };
+pub(crate) use attention::{BlockView, TileView, first_weight};
 pub use balance::balance;
 pub(crate) use convolution::depthwise_conv1d;
 pub use cross_entropy::cross_entropy;

@@ -4,7 +4,7 @@
 
 use candle_core::Tensor;
 
-use crate::{Mask, Result};
+use crate::Result;
 
 /// (B, H, L, E) to (B * stride, H, ⌈L / stride⌉, E), zeros where a sequence is one short.
 ///
@@ -33,24 +33,9 @@ pub fn unfold(x: &Tensor, stride: usize, length: usize) -> Result<Tensor> {
         .contiguous()?)
 }
 
-/// The mask of the folded `x` (B, H, L, E): padding, and the places that [`fold`] filled up. None if there are neither.
-///
-/// # Errors
-/// If a tensor operation fails.
-pub fn fold_mask(mask: Option<&Mask>, x: &Tensor, stride: usize) -> Result<Option<Mask>> {
-    let (batch, _, length, _) = x.dims4()?;
-    let real = match mask {
-        Some(mask) => mask.real().clone(),
-        None if length.is_multiple_of(stride) => return Ok(None),
-        None => Tensor::ones((batch, length), x.dtype(), x.device())?,
-    };
-    let folded = fold(&real.reshape((batch, 1, length, 1))?, stride)?;
-    Ok(Some(Mask::new(&folded.squeeze(3)?.squeeze(1)?)?))
-}
-
 #[cfg(test)]
 mod tests {
-    use candle_core::{DType, Device};
+    use candle_core::Device;
 
     use super::*;
 
@@ -66,10 +51,5 @@ mod tests {
         let back = unfold(&folded, 3, 7).unwrap();
         let values = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f64>().unwrap();
         assert_eq!(values(&back), values(&x));
-        let mask = fold_mask(None, &x, 3).unwrap().unwrap();
-        let real: Vec<Vec<f64>> = mask.real().to_vec2().unwrap();
-        assert_eq!((real[0][2], real[1][2], real[5][2]), (1.0, 0.0, 0.0));
-        let even = Tensor::zeros((2, 1, 6, 1), DType::F64, &Device::Cpu).unwrap();
-        assert!(fold_mask(None, &even, 3).unwrap().is_none());
     }
 }

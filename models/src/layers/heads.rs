@@ -6,7 +6,7 @@ use candle_nn::VarBuilder;
 use crate::{
     Context, Mask, Result,
     kernels::{self, AttentionOptions, FeatureMap, KernelAttentionOptions, Plans},
-    layers::{Dropout, Linear, kernel_attention},
+    layers::{Dropout, Linear, attention, kernel_attention},
     options::BlockOptions,
     params::xavier_uniform,
 };
@@ -51,7 +51,7 @@ impl Projections {
         Ok([heads(q)?, heads(k)?, heads(v)?])
     }
 
-    /// (B, L, D) to queries, keys and values, each (B, L, H E), as kernels take them: every reshaping is a pass over the gradient.
+    /// (B, L, D) to queries, keys and values, each (B, L, H E), as attention takes them: every reshaping is a pass over the gradient.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -68,8 +68,8 @@ impl Projections {
         Linear::stacked(&[&self.query, &self.key, &self.value])?.forward(x)
     }
 
-    /// Softmax attention of a sequence on itself by the kernel, (B, L, D) to (B, L, H E); `plans` say which keys each query
-    /// sees, all if there are none. For what [`kernels::supports`].
+    /// Softmax attention of a sequence on itself, (B, L, D) to (B, L, H E); `plans` say which keys each query sees, all if
+    /// there are none.
     ///
     /// # Errors
     /// If a tensor operation fails, or the plans are for another number of heads or longer sequences.
@@ -81,13 +81,28 @@ impl Projections {
         plans: Option<Plans>,
     ) -> Result<Tensor> {
         let options = AttentionOptions {
+            plans,
+            ..self.options(x, context, dropout)?
+        };
+        attention::attend_within(x, [&self.query, &self.key, &self.value], &options)
+    }
+
+    /// What attention on the positions of x (B, L, D) needs in this pass: heads, mask and dropout.
+    ///
+    /// # Errors
+    /// If x has no batch dimension.
+    pub fn options(
+        &self,
+        x: &Tensor,
+        context: &Context,
+        dropout: &Dropout,
+    ) -> Result<AttentionOptions> {
+        Ok(AttentionOptions {
             heads: self.heads,
             mask: context.mask().map(|mask| mask.real().clone()),
             dropout: dropout.of_attention(x.dim(0)?, context),
-            plans,
             ..AttentionOptions::default()
-        };
-        Ok(kernels::attention_packed(&self.packed(x)?, &options)?)
+        })
     }
 
     /// Attention of a sequence on itself by a kernel that is a product of features, (B, L, D) to (B, L, H E) or (B, L, H, E);

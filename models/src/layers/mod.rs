@@ -6,7 +6,9 @@
 //! [`crate::kernels`] has a fused operation for f32 on the CPU, the layer hands over at its first line.
 
 pub mod activation;
-pub mod block_attention;
+pub mod attention;
+pub mod block_lists;
+pub mod block_sort;
 pub mod dropout;
 pub mod embedding;
 pub mod feed_forward;
@@ -26,13 +28,13 @@ pub(crate) mod sparse_testing;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use block_attention::BlockLists;
+pub use block_lists::BlockLists;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use feed_forward::{Around, FeedForward};
 pub use heads::Projections;
 pub use linear::Linear;
 pub use norm::LayerNorm;
-pub use parts::{Part, WeightDropout};
+pub use parts::WeightDropout;
 pub use plans::Places;
 pub use products::round_to_bfloat16;

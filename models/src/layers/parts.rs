@@ -1,35 +1,116 @@
-//! Attention in parts: each part weighs some of a query's keys, and merging them gives one softmax over all.
-//!     y_i = Σ_p s_ip y_ip / Σ_p s_ip,  s_ip = Σ_{j in p} exp(q_i·k_j / √E),  y_ip = Σ_{j in p} exp(q_i·k_j / √E) v_j / s_ip
-//! A sparse pattern is a union of parts that are each dense in some arrangement of the sequence (blocks, strides, a few
-//! global keys). Parts must not share keys: a key in two of them counts twice.
+//! Softmax in parts: each part weighs some of a query's keys, and merging them gives one softmax over all.
+//!     y_i = Σ_p c_ip n_ip / Σ_p c_ip s_ip,  n_ip = Σ_{j in p} exp(z_ij - m_ip) v_j,  s_ip = Σ_{j in p} exp(z_ij - m_ip),  c_ip = exp(m_ip - max_p m_ip)
+//! z scores, m_ip their maximum in part p. A sparse pattern is a union of parts that are each dense in some arrangement of
+//! the sequence (blocks, strides, a few global keys). Parts must not share keys: a key in two of them counts twice.
 
 use candle_core::{D, Tensor};
 
 use crate::{
-    Context, Mask, Result,
+    Context, Result,
     layers::{Dropout, products::product},
     mixer::PADDED,
 };
 
 /// What queries take from one part of their keys.
-#[derive(Clone)]
-pub struct Part {
-    /// Weighted mean of the values, (.., Q, V).
-    y: Tensor,
-    /// ln Σ exp of the scores, (.., Q, 1); below `-PADDED / 2` for a query that sees no key of this part.
-    log_sum: Tensor,
+pub struct PartialSoftmax {
+    /// n, (.., Q, V).
+    weighted: Tensor,
+    /// s, (.., Q, 1).
+    sum: Tensor,
+    /// m, (.., Q, 1), a constant: it cancels. Below `-PADDED / 2` for a query that sees no key of this part.
+    max: Tensor,
 }
 
-impl Part {
+impl PartialSoftmax {
+    /// From scores (.., Q, K), and a function that makes weighted values (.., Q, V) of weights (.., Q, K).
+    ///
+    /// # Errors
+    /// Those of `weigh`.
+    pub fn new(scores: &Tensor, weigh: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Self> {
+        let max = scores.detach().max_keepdim(D::Minus1)?;
+        let weights = scores.broadcast_sub(&max)?.exp()?;
+        Ok(Self {
+            weighted: weigh(&weights)?,
+            sum: weights.sum_keepdim(D::Minus1)?,
+            max,
+        })
+    }
+
+    /// The part of a query that sees no key, (N, 1, V), of the type of `like`.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn nothing(rows: usize, width: usize, like: &Tensor) -> Result<Self> {
+        let (dtype, device) = (like.dtype(), like.device());
+        let sum = Tensor::ones((rows, 1, 1), dtype, device)?;
+        Ok(Self {
+            weighted: Tensor::zeros((rows, 1, width), dtype, device)?,
+            max: sum.affine(-PADDED, 0.0)?,
+            sum,
+        })
+    }
+
+    /// The queries of all of `parts` (N, Q, ..), one after the other.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn cat(parts: &[Self]) -> Result<Self> {
+        let cat =
+            |of: fn(&Self) -> &Tensor| Tensor::cat(&parts.iter().map(of).collect::<Vec<_>>(), 1);
+        Ok(Self {
+            weighted: cat(|part| &part.weighted)?,
+            sum: cat(|part| &part.sum)?,
+            max: cat(|part| &part.max)?,
+        })
+    }
+
     /// The same part in another arrangement of queries: `arrange` moves rows, never columns.
     ///
     /// # Errors
     /// Those of `arrange`.
     pub fn arranged(&self, arrange: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Self> {
         Ok(Self {
-            y: arrange(&self.y)?,
-            log_sum: arrange(&self.log_sum)?,
+            weighted: arrange(&self.weighted)?,
+            sum: arrange(&self.sum)?,
+            max: arrange(&self.max)?,
         })
+    }
+
+    /// One part of the keys of all of `parts`.
+    ///
+    /// # Errors
+    /// If there is no part, or their shapes differ.
+    pub fn merge(parts: &[Self]) -> Result<Self> {
+        let (first, others) = parts
+            .split_first()
+            .ok_or_else(|| crate::Error::Input("attention without a part".to_owned()))?;
+        if others.is_empty() {
+            return first.arranged(|x| Ok(x.clone()));
+        }
+        let mut max = first.max.clone();
+        for part in others {
+            max = max.maximum(&part.max)?;
+        }
+        let scaled = |part: &Self| -> Result<(Tensor, Tensor)> {
+            let scale = (&part.max - &max)?.exp()?;
+            Ok((part.weighted.broadcast_mul(&scale)?, (&part.sum * &scale)?))
+        };
+        let (mut weighted, mut sum) = scaled(first)?;
+        for part in others {
+            let (more_weighted, more) = scaled(part)?;
+            weighted = (weighted + more_weighted)?;
+            sum = (sum + more)?;
+        }
+        Ok(Self { weighted, sum, max })
+    }
+
+    /// The softmax over the keys of this part, (.., Q, V); a query that sees none gets zeros.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn output(&self) -> Result<Tensor> {
+        let visible = self.max.ge(-PADDED / 2.0)?.to_dtype(self.max.dtype())?;
+        Ok(self.weighted.broadcast_mul(&(visible / &self.sum)?)?)
     }
 }
 
@@ -72,29 +153,24 @@ pub fn attend(
     v: &Tensor,
     bias: Option<&Tensor>,
     dropout: WeightDropout,
-) -> Result<Part> {
+) -> Result<PartialSoftmax> {
     let scale = (q.dim(D::Minus1)? as f64).powf(-0.5);
     // candle multiplies by a transposed right side only if its leading dimensions are few, so they become one.
     let flat = |x: &Tensor| x.flatten_to(x.rank() - 3);
+    let with_last = |x: Tensor, last: usize| {
+        let mut dims = q.dims().to_vec();
+        dims[q.rank() - 1] = last;
+        x.reshape(dims)
+    };
     let scores = product(&flat(&q.affine(scale, 0.0)?)?, &flat(k)?.t()?)?;
-    let mut dims = q.dims().to_vec();
-    dims[q.rank() - 1] = k.dim(D::Minus2)?;
-    let scores = scores.reshape(dims)?;
+    let scores = with_last(scores, k.dim(D::Minus2)?)?;
     let scores = match bias {
         Some(bias) => scores.broadcast_add(bias)?,
         None => scores,
     };
-    // The shift is a constant (it cancels), so no gradient has to pass through the maximum.
-    let max = scores.detach().max_keepdim(D::Minus1)?;
-    let weights = scores.broadcast_sub(&max)?.exp()?;
-    let total = weights.sum_keepdim(D::Minus1)?;
-    // Dividing after the product is the same and touches fewer numbers.
-    let y = product(&flat(&dropout.apply(&weights)?)?, &flat(v)?)?;
-    let mut dims = q.dims().to_vec();
-    dims[q.rank() - 1] = v.dim(D::Minus1)?;
-    Ok(Part {
-        y: y.reshape(dims)?.broadcast_mul(&total.recip()?)?,
-        log_sum: (total.log()? + max)?,
+    PartialSoftmax::new(&scores, |weights| {
+        let weighted = product(&flat(&dropout.apply(weights)?)?, &flat(v)?)?;
+        Ok(with_last(weighted, v.dim(D::Minus1)?)?)
     })
 }
 
@@ -102,32 +178,8 @@ pub fn attend(
 ///
 /// # Errors
 /// If there is no part, or their shapes differ.
-pub fn merge(parts: &[Part]) -> Result<Tensor> {
-    let (first, others) = parts
-        .split_first()
-        .ok_or_else(|| crate::Error::Input("attention without a part".to_owned()))?;
-    let mut max = first.log_sum.detach();
-    for part in others {
-        max = max.maximum(&part.log_sum.detach())?;
-    }
-    let visible = max.ge(-PADDED / 2.0)?.to_dtype(max.dtype())?;
-    if others.is_empty() {
-        return Ok(first.y.broadcast_mul(&visible)?);
-    }
-    let sums = parts
-        .iter()
-        .map(|part| Ok((&part.log_sum - &max)?.exp()?))
-        .collect::<Result<Vec<_>>>()?;
-    let mut total = sums[0].clone();
-    for sum in &sums[1..] {
-        total = (total + sum)?;
-    }
-    let scale = (visible / total)?;
-    let mut y = first.y.broadcast_mul(&(&sums[0] * &scale)?)?;
-    for (part, sum) in others.iter().zip(&sums[1..]) {
-        y = (y + part.y.broadcast_mul(&(sum * &scale)?)?)?;
-    }
-    Ok(y)
+pub fn merge(parts: &[PartialSoftmax]) -> Result<Tensor> {
+    PartialSoftmax::merge(parts)?.output()
 }
 
 /// (B, L, H, E) to (B, H, L, E), contiguous, or back.
@@ -136,15 +188,6 @@ pub fn merge(parts: &[Part]) -> Result<Tensor> {
 /// If `x` does not have four dimensions.
 pub fn by_head(x: &Tensor) -> Result<Tensor> {
     Ok(x.transpose(1, 2)?.contiguous()?)
-}
-
-/// The bias that hides padded keys from all heads and queries, (B, 1, 1, L).
-///
-/// # Errors
-/// If a tensor operation fails.
-pub fn key_bias(mask: Option<&Mask>) -> Result<Option<Tensor>> {
-    mask.map(|mask| Ok(mask.additive().unsqueeze(1)?.unsqueeze(1)?))
-        .transpose()
 }
 
 /// Operations of [`attend`] for `pairs` pairs of query and key, heads counted, of the given width.
@@ -159,7 +202,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Draws,
+        Draws, Mask,
         layers::{
             sparse_testing::{meets_dense, undropped},
             testing::{check_gradient, normal, parameters},
@@ -169,7 +212,9 @@ mod tests {
     /// Keys cut in three parts, the middle one a single key.
     fn in_parts(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let length = k.dim(2)?;
-        let bias = key_bias(mask)?;
+        let bias = mask
+            .map(|mask| mask.additive().unsqueeze(1)?.unsqueeze(1)) // (B, 1, 1, L)
+            .transpose()?;
         undropped(q, |drop| {
             let parts = [(0, 2), (2, 1), (3, length - 3)]
                 .into_iter()

@@ -1,4 +1,4 @@
-//! From lists of blocks to the tiles of the attention kernel.
+//! From lists of blocks to the tiles of plans.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -69,10 +69,16 @@ impl BlockLists {
     /// Plans for self-attention of sequences of `length`, one for each head that has lists of its own.
     #[must_use]
     pub fn plans(&self, length: usize) -> Plans {
+        self.plans_between(length, length)
+    }
+
+    /// The same for sequences of queries and of keys.
+    #[must_use]
+    pub fn plans_between(&self, queries: usize, keys: usize) -> Plans {
         let plan = |head| {
             let mut plan = Plan::new(0.0);
-            let places = Places::all(length);
-            self.add_to(&mut plan, head, (places, places), |_, _| {});
+            let places = (Places::all(queries), Places::all(keys));
+            self.add_to(&mut plan, head, places, |_, _| {});
             plan
         };
         Plans::new((0..self.heads).map(plan).collect())

@@ -47,7 +47,7 @@ fn real(hidden: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
 }
 
 /// (B, L, D) summed over L with constant weights (B, L).
-fn weighted_sum(hidden: &Tensor, weights: &Tensor) -> Result<Tensor> {
+pub(crate) fn weighted_sum(hidden: &Tensor, weights: &Tensor) -> Result<Tensor> {
     if kernels::supports(hidden) {
         return Ok(kernels::weighted_sum(hidden, weights)?);
     }

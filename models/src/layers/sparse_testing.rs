@@ -4,9 +4,9 @@ use candle_core::{D, DType, Device, Tensor, Var};
 
 use crate::{
     Context, Draws, Mask, Result,
-    kernels::{self, AttentionOptions, Plans},
+    kernels::{AttentionOptions, Plans},
     layers::{
-        Dropout, WeightDropout,
+        Dropout, WeightDropout, attention,
         parts::by_head,
         testing::{agree, normal, parameters},
     },
@@ -22,13 +22,6 @@ pub(crate) fn undropped<T>(
     attend(WeightDropout::new(&dropout, &context, q.dim(0)?))
 }
 
-/// `attend` on (B, H, L, E) as the oracle's tests want it, on (B, L, H, E).
-pub(crate) fn by_position(
-    attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
-) -> impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor> {
-    move |q, k, v, mask| by_head(&attend(&by_head(q)?, &by_head(k)?, &by_head(v)?, mask)?)
-}
-
 /// Four sequences: complete, padded at the end, with holes, nothing but padding.
 fn real(length: usize) -> Vec<f64> {
     let rows: [&dyn Fn(usize) -> bool; 4] =
@@ -41,6 +34,36 @@ fn real(length: usize) -> Vec<f64> {
         .collect()
 }
 
+/// Checks outputs and gradients of attention under `plans`, by tensor operations in f64 and by the kernel, against softmax
+/// attention of query i of a head on the real keys j for which `sees(head, i, j)`, with and without mask.
+pub(crate) fn plans_meet_dense(
+    name: &str,
+    length: usize,
+    heads: usize,
+    plans: &Plans,
+    sees: impl Fn(usize, usize, usize) -> bool,
+) {
+    for (dtype, tolerance) in [(DType::F64, 1e-6), (DType::F32, 1e-5)] {
+        let attend = |q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>| {
+            let real = |mask: &Mask| mask.real().to_dtype(dtype);
+            let options = AttentionOptions {
+                heads,
+                mask: mask.map(real).transpose()?,
+                plans: Some(plans.clone()),
+                ..AttentionOptions::default()
+            };
+            let flat = |x: &Tensor| by_head(x)?.flatten_from(2)?.to_dtype(dtype);
+            let y = attention::attend(&flat(q)?, &flat(k)?, &flat(v)?, &options)?;
+            by_head(
+                &y.to_dtype(DType::F64)?
+                    .reshape((q.dim(0)?, length, heads, ()))?,
+            )
+        };
+        let place = format!("{name}, {dtype:?}");
+        meets_dense_within(tolerance, &place, (length, heads), attend, &sees);
+    }
+}
+
 /// Checks outputs and gradients of `attend` (queries, keys and values (B, H, L, 3)) against softmax attention of query i
 /// of a head on the real keys j for which `sees(head, i, j)`, with and without mask.
 pub(crate) fn meets_dense(
@@ -51,30 +74,6 @@ pub(crate) fn meets_dense(
     sees: impl Fn(usize, usize, usize) -> bool,
 ) {
     meets_dense_within(1e-6, name, (length, heads), attend, sees);
-}
-
-/// [`meets_dense`] for the attention kernel under `plans`, which computes in f32.
-pub(crate) fn plans_meet_dense(
-    name: &str,
-    length: usize,
-    heads: usize,
-    plans: Plans,
-    sees: impl Fn(usize, usize, usize) -> bool,
-) {
-    let attend = |q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>| {
-        let real = |mask: &Mask| mask.real().to_dtype(DType::F32);
-        let options = AttentionOptions {
-            heads,
-            mask: mask.map(real).transpose()?,
-            plans: Some(plans.clone()),
-            ..AttentionOptions::default()
-        };
-        let single = |x: &Tensor| by_head(x)?.flatten_from(2)?.to_dtype(DType::F32);
-        let y = kernels::attention(&single(q)?, &single(k)?, &single(v)?, &options)?;
-        let y = y.reshape((q.dim(0)?, length, heads, ()))?;
-        by_head(&y.to_dtype(DType::F64)?)
-    };
-    meets_dense_within(1e-5, name, (length, heads), attend, sees);
 }
 
 fn meets_dense_within(

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Context, Encoder, Mixer, Result,
     encoder::{Build, Site, blocks},
-    kernels::{self, AttentionDropout, AttentionOptions},
-    layers::{Dropout, Projections, parts::by_head, products::product, softmax},
+    kernels::{self, AttentionOptions},
+    layers::{Dropout, Projections, attention, products::product},
     mixers::{Model, Variant, tay2021},
     options::{LONGEST, Range, to_json},
 };
@@ -143,34 +143,23 @@ impl Linformer {
 
 impl Mixer for Linformer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let (batch, length, _) = x.dims3()?;
-        let dropout = self.dropout.of_attention(batch, context);
-        let real = context.mask().filter(|_| self.masks);
-        let real = real.map(|mask| mask.real().reshape((batch, length, 1)));
-        let real = real.transpose()?;
-        let hide = |x: Tensor, real: &Option<Tensor>| -> Result<Tensor> {
-            Ok(match real {
-                Some(real) => x.broadcast_mul(real)?,
-                None => x,
-            })
+        let real = match context.mask().filter(|_| self.masks) {
+            Some(mask) => Some(mask.real().unsqueeze(2)?), // (B, L, 1)
+            None => None,
         };
-        if kernels::supports(x) {
-            let [q, k, v] = self.projections.side_by_side(x)?; // (B, L, H E)
-            let k = kernels::shorten(&hide(k, &real)?, &self.key, self.heads)?;
-            let v = kernels::shorten(&hide(v, &real)?, &self.value, self.heads)?;
-            let options = AttentionOptions {
-                heads: self.heads,
-                dropout,
-                ..AttentionOptions::default()
-            };
-            let y = kernels::attention(&q, &k, &v, &options)?;
-            return self.projections.merge(&y);
-        }
-        let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
-        let real = real.map(|real| real.unsqueeze(3)).transpose()?;
-        let k = project(&hide(k, &real)?, &self.key)?;
-        let v = project(&hide(v, &real)?, &self.value)?;
-        self.projections.merge(&attend(&q, &k, &v, dropout)?)
+        let slots = |x: &Tensor, matrix: &Tensor| match &real {
+            Some(real) => project_length(&x.broadcast_mul(real)?, matrix, self.heads),
+            None => project_length(x, matrix, self.heads),
+        };
+        let [q, k, v] = self.projections.side_by_side(x)?; // (B, L, H E)
+        let (k, v) = (slots(&k, &self.key)?, slots(&v, &self.value)?); // (B, K, H E)
+        let options = AttentionOptions {
+            // Slots are of padded and real tokens alike.
+            mask: None,
+            ..self.projections.options(x, context, &self.dropout)?
+        };
+        let y = attention::attend(&q, &k, &v, &options)?;
+        self.projections.merge(&y)
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -179,39 +168,24 @@ impl Mixer for Linformer {
     }
 }
 
-/// x (B, L, H, E) along the length by the first L rows of `matrix` (1 or H, N, K), to (B, K, H, E).
-///
-/// The batch is moved beside the width: one product, and no copy of the matrix's gradient per example.
-fn project(x: &Tensor, matrix: &Tensor) -> Result<Tensor> {
-    let (batch, length, heads, width) = x.dims4()?;
+/// x (B, L, H E) along the length by the first L rows of `matrix` (1 or H, N, K), to (B, K, H E).
+fn project_length(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tensor> {
+    if kernels::supports(x) {
+        return Ok(kernels::shorten(x, matrix, heads)?);
+    }
+    let (batch, length, row) = x.dims3()?;
     let (copies, _, rank) = matrix.dims3()?;
     let matrix = matrix.narrow(1, 0, length)?.t()?.contiguous()?; // (1 or H, K, L)
-    if copies == 1 {
-        let x = x.transpose(0, 1)?;
-        let x = x.reshape((1, length, batch * heads * width))?;
-        let y = product(&matrix, &x)?.reshape((rank, batch, heads, width))?;
-        return Ok(y.transpose(0, 1)?.contiguous()?);
-    }
-    let x = x.permute((2, 1, 0, 3))?;
-    let x = x.reshape((heads, length, batch * width))?;
-    let y = product(&matrix, &x)?.reshape((heads, rank, batch, width))?;
-    Ok(y.permute((2, 1, 0, 3))?.contiguous()?)
-}
-
-/// Attention of queries (B, L, H, E) on slots (B, K, H, E), to (B, L, H, E).
-fn attend(q: &Tensor, k: &Tensor, v: &Tensor, dropout: Option<AttentionDropout>) -> Result<Tensor> {
-    let (_, length, heads, width) = q.dims4()?;
-    let scale = (width as f64).powf(-0.5);
-    let scores = product(&by_head(q)?.affine(scale, 0.0)?, &by_head(k)?.t()?)?; // (B, H, L, K)
-    let weights = softmax::masked(&scores, None)?;
-    let weights = match dropout {
-        Some(dropout) => {
-            let factors = dropout.factors(heads, length, k.dim(1)?, q.device())?;
-            (weights * factors.to_dtype(q.dtype())?)?
-        }
-        None => weights,
-    };
-    by_head(&product(&weights, &by_head(v)?)?)
+    // The batch is moved beside the width: one product, and no copy of the matrix's gradient per example.
+    let width = row / copies;
+    let x = x
+        .reshape((batch, length, copies, width))?
+        .permute((2, 1, 0, 3))?;
+    let y = product(&matrix, &x.reshape((copies, length, batch * width))?)?;
+    let y = y
+        .reshape((copies, rank, batch, width))?
+        .permute((2, 1, 0, 3))?;
+    Ok(y.reshape((batch, rank, row))?)
 }
 
 #[cfg(test)]
@@ -224,6 +198,19 @@ mod tests {
         oracle,
     };
 
+    /// Queries (B, L, H, E) on slots that `matrix` makes of keys and values, to (B, L, H, E).
+    fn attend(q: &Tensor, k: &Tensor, v: &Tensor, matrix: &Tensor) -> Result<Tensor> {
+        let heads = q.dim(2)?;
+        let options = AttentionOptions {
+            heads,
+            ..AttentionOptions::default()
+        };
+        let flat = |x: &Tensor| x.flatten_from(2);
+        let slots = |x: &Tensor| project_length(&flat(x)?, matrix, heads);
+        let y = attention::attend(&flat(q)?, &slots(k)?, &slots(v)?, &options)?;
+        Ok(y.reshape(q.dims())?)
+    }
+
     #[test]
     fn with_one_slot_per_position_and_no_mixing_it_is_softmax_attention() {
         let twin = Twin::whole(oracle::softmax);
@@ -231,9 +218,7 @@ mod tests {
             let identity = Tensor::eye(5, DType::F64, &Device::Cpu).unwrap();
             let identity = identity.broadcast_as((copies, 5, 5)).unwrap();
             let identity = identity.contiguous().unwrap();
-            let apart = twin.compare(|q, k, v, _| {
-                attend(q, &project(k, &identity)?, &project(v, &identity)?, None)
-            });
+            let apart = twin.compare(|q, k, v, _| attend(q, k, v, &identity));
             assert!(apart.output < 1e-7 && apart.gradient < 1e-7, "{apart:?}");
         }
     }
@@ -241,14 +226,10 @@ mod tests {
     #[test]
     fn gradients_agree_with_differences_shared_and_by_head() {
         for copies in [1, 2] {
-            check_gradient(
-                "linformer",
-                &[&[2, 3, 2, 2], &[2, 3, 2, 2], &[copies, 4, 3]],
-                |inputs| {
-                    let slots = project(&inputs[1], &inputs[2])?;
-                    attend(&inputs[0], &slots, &slots, None)
-                },
-            );
+            let shapes: [&[usize]; 3] = [&[2, 3, 2, 2], &[2, 3, 2, 2], &[copies, 4, 3]];
+            check_gradient("linformer", &shapes, |inputs| {
+                attend(&inputs[0], &inputs[1], &inputs[1], &inputs[2])
+            });
         }
     }
 }

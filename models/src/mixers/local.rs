@@ -11,11 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Context, Encoder, Mixer, Result,
     encoder::{self, Build, Site},
-    kernels,
-    layers::{
-        BlockLists, Dropout, Projections, WeightDropout, block_attention,
-        parts::{self, by_head},
-    },
+    kernels::Plans,
+    layers::{BlockLists, Dropout, Projections, parts},
     mixers::{Model, Variant, tay2021},
     options::{LONGEST, Range, to_json},
 };
@@ -99,112 +96,61 @@ impl Local {
 
 impl Mixer for Local {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let lists = self.groups.lists(x.dim(1)?);
-        if kernels::supports(x) {
-            let plans = lists.plans(x.dim(1)?);
-            let attended = self
-                .projections
-                .attend(x, context, &self.dropout, Some(plans))?;
-            return self.projections.merge(&attended);
-        }
-        let [q, k, v] = self.projections.split(x)?;
-        let (q, k, v) = (by_head(&q)?, by_head(&k)?, by_head(&v)?); // (B, H, L, E)
-        let dropout = WeightDropout::new(&self.dropout, context, x.dim(0)?);
-        let part = block_attention::attend(&q, &k, &v, &lists, context.mask(), dropout)?;
-        self.projections.merge(&by_head(&parts::merge(&[part])?)?)
+        let plans = Some(self.groups.plans(x.dim(1)?));
+        let y = self.projections.attend(x, context, &self.dropout, plans)?;
+        self.projections.merge(&y)
     }
 
     fn flops(&self, length: usize) -> u64 {
-        let pairs = self.groups.lists(length).pairs(self.heads);
+        let pairs = self.groups.plans(length).pairs(self.heads);
         self.projections.flops(length) + parts::flops(pairs, self.width)
     }
 }
 
 impl Contiguous {
-    fn lists(&self, length: usize) -> BlockLists {
+    fn plans(&self, length: usize) -> Plans {
         let reach = self.neighbours;
-        if self.exact && reach > 0 {
-            return BlockLists::window(length, reach * self.block, reach * self.block);
-        }
-        let size = self.block.min(length);
-        BlockLists::around(length, size, (reach, reach), |_, _| true)
+        let lists = if self.exact && reach > 0 {
+            BlockLists::window(length, reach * self.block, reach * self.block)
+        } else {
+            let size = self.block.min(length);
+            BlockLists::around(length, size, (reach, reach), |_, _| true)
+        };
+        lists.plans(length)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Mask,
-        layers::{
-            sparse_testing::{by_position, meets_dense, plans_meet_dense, undropped},
-            testing::meets_oracle,
-        },
-        oracle,
-    };
-
-    fn contiguous(
-        block: usize,
-        neighbours: usize,
-        exact: bool,
-    ) -> impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor> {
-        let groups = Contiguous {
-            block,
-            neighbours,
-            exact,
-        };
-        move |q, k, v, mask| {
-            let lists = groups.lists(q.dim(2)?);
-            undropped(q, |drop| {
-                parts::merge(&[block_attention::attend(q, k, v, &lists, mask, drop)?])
-            })
-        }
-    }
-
-    #[test]
-    fn one_block_or_a_window_over_everything_is_softmax_attention() {
-        for (block, neighbours, exact) in [(5, 0, true), (64, 0, true), (4, 1, true), (2, 2, false)]
-        {
-            let attend = contiguous(block, neighbours, exact);
-            meets_oracle("local", 1e-7, oracle::softmax, by_position(attend));
-        }
-    }
+    use crate::layers::sparse_testing::plans_meet_dense;
 
     #[test]
     fn equals_dense_attention_under_the_mask_of_its_definition() {
         for length in [1, 3, 4, 5, 8, 13] {
-            meets_dense("blocks", length, 2, contiguous(4, 0, true), |_, i, j| {
-                i / 4 == j / 4
-            });
-            meets_dense("sliding", length, 2, contiguous(4, 1, true), |_, i, j| {
-                i.abs_diff(j) <= 4
-            });
-            meets_dense(
-                "two each way",
-                length,
-                1,
-                contiguous(2, 2, true),
-                |_, i, j| i.abs_diff(j) <= 4,
-            );
-            for (block, neighbours, exact) in
-                [(4, 1, true), (2, 2, true), (4, 1, false), (4, 0, true)]
-            {
+            for (block, neighbours, exact) in [
+                (64, 0, true),
+                (4, 0, true),
+                (4, 1, true),
+                (2, 2, true),
+                (4, 1, false),
+            ] {
                 let groups = Contiguous {
                     block,
                     neighbours,
                     exact,
                 };
-                let plans = groups.lists(length).plans(length);
-                plans_meet_dense("plan", length, 2, plans, |_, i, j| {
-                    match exact && neighbours > 0 {
+                plans_meet_dense(
+                    "local",
+                    length,
+                    2,
+                    &groups.plans(length),
+                    |_, i, j| match exact && neighbours > 0 {
                         true => i.abs_diff(j) <= block * neighbours,
                         false => (i / block).abs_diff(j / block) <= neighbours,
-                    }
-                });
+                    },
+                );
             }
-            meets_dense("whole", length, 2, contiguous(4, 1, false), |_, i, j| {
-                (i / 4).abs_diff(j / 4) <= 1
-            });
         }
     }
 }

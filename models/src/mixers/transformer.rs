@@ -10,10 +10,9 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Encoder, Mask, Mixer, Result,
+    Context, Encoder, Mixer, Result,
     encoder::{self, Build, Site},
-    kernels::{self, AttentionDropout},
-    layers::{Dropout, Projections, products::product, softmax},
+    layers::{Dropout, Projections, attention},
     mixers::{Model, Variant},
     options::to_json,
 };
@@ -85,13 +84,14 @@ impl Transformer {
 
 impl Mixer for Transformer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        if self.attention == Attention::Fused && kernels::supports(x) {
-            let y = self.projections.attend(x, context, &self.dropout, None)?;
-            return self.projections.merge(&y);
-        }
-        let dropout = self.dropout.of_attention(x.dim(0)?, context);
-        let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
-        let y = attend(&q, &k, &v, context.mask(), dropout.as_ref())?;
+        let y = match self.attention {
+            Attention::Fused => self.projections.attend(x, context, &self.dropout, None)?,
+            Attention::Materialised => {
+                let [q, k, v] = self.projections.side_by_side(x)?; // (B, L, H E)
+                let options = self.projections.options(x, context, &self.dropout)?;
+                attention::composed(&q, &k, &v, &options)?
+            }
+        };
         self.projections.merge(&y)
     }
 
@@ -101,42 +101,28 @@ impl Mixer for Transformer {
     }
 }
 
-/// Queries, keys and values (B, L, H, E) to (B, L, H, E), with all weights in memory.
-fn attend(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    mask: Option<&Mask>,
-    dropout: Option<&AttentionDropout>,
-) -> Result<Tensor> {
-    let (_, length, heads, width) = q.dims4()?;
-    let by_head = |x: &Tensor| x.transpose(1, 2)?.contiguous(); // (B, H, L, E)
-    let (q, k, v) = (by_head(q)?, by_head(k)?, by_head(v)?);
-    let scale = (width as f64).powf(-0.5);
-    let scores = product(&q.affine(scale, 0.0)?, &k.t()?)?; // (B, H, L, L)
-    let weights = softmax::masked(&scores, mask)?;
-    let weights = match dropout {
-        Some(dropout) => {
-            let factors = dropout.factors(heads, length, length, q.device())?;
-            (weights * factors.to_dtype(q.dtype())?)?
-        }
-        None => weights,
-    };
-    Ok(product(&weights, &v)?.transpose(1, 2)?.contiguous()?)
-}
-
 #[cfg(test)]
 mod tests {
     use candle_core::{DType, Device};
     use candle_nn::VarBuilder;
 
     use super::*;
-    use crate::{Draws, Parameters, layers::testing::meets_oracle, options::BlockOptions, oracle};
+    use crate::{
+        Draws, Mask, Parameters, kernels::AttentionOptions, layers::testing::meets_oracle,
+        options::BlockOptions, oracle,
+    };
 
     #[test]
     fn is_attention_with_the_exponential_kernel() {
         meets_oracle("transformer", 1e-7, oracle::softmax, |q, k, v, mask| {
-            attend(q, k, v, mask, None)
+            let options = AttentionOptions {
+                heads: q.dim(2)?,
+                mask: mask.map(|mask| mask.real().clone()),
+                ..AttentionOptions::default()
+            };
+            let flat = |x: &Tensor| x.flatten_from(2);
+            let y = attention::attend(&flat(q)?, &flat(k)?, &flat(v)?, &options)?;
+            Ok(y.reshape(q.dims())?)
         });
     }
 

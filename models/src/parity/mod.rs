@@ -10,7 +10,7 @@
 //! at padded positions are not compared: nobody reads them. A tensor that only one side has is a miss, and every number must be finite.
 //!
 //! # Training
-//! A whole classifier and an optimizer: `options` are those of [`Options`] (laid over the defaults), `shape` (JSON) the task's, `optimizer` (JSON) the
+//! A whole classifier and an optimizer: `options` are those of [`crate::Options`] (laid over the defaults), `shape` (JSON) the task's, `optimizer` (JSON) the
 //! settings of AdamW. Tensors: `param/<path>`, `in/ids`, optional `in/mask`, `in/labels`, `out/logits` and `grad/param/<path>` before the
 //! first update, `out/losses` before each update.
 

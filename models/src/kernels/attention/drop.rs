@@ -70,15 +70,19 @@ impl AttentionDropout {
     }
 
     /// The factors of an example's weights from number `first` on, a multiple of 64.
-    pub(super) fn fill(&self, example: usize, first: usize, factors: &mut [f32]) {
-        let mut words = vec![0; factors.len()];
-        philox::fill(self.key, self.counters[example], first, &mut words);
-        for (factor, word) in factors.iter_mut().zip(words) {
-            *factor = if word < self.threshold {
-                0.0
-            } else {
-                self.keep
-            };
+    pub(crate) fn fill(&self, example: usize, first: usize, factors: &mut [f32]) {
+        let mut words = [0; 4 * GROUP];
+        for (index, factors) in factors.chunks_mut(words.len()).enumerate() {
+            let words = &mut words[..factors.len()];
+            let first = first + index * 4 * GROUP;
+            philox::fill(self.key, self.counters[example], first, words);
+            for (factor, word) in factors.iter_mut().zip(words) {
+                *factor = if *word < self.threshold {
+                    0.0
+                } else {
+                    self.keep
+                };
+            }
         }
     }
 

@@ -23,6 +23,7 @@ pub use self::bias::attention_biased;
 pub use self::drop::AttentionDropout;
 use self::keys::Keys;
 use self::problem::Problem;
+pub(crate) use self::sparse::{BlockView, TileView, first_weight};
 pub use self::sparse::{Plan, Plans, Sight, Sights};
 use super::buffers::{Target, fresh};
 use super::tile::{Operand, SIDE};
@@ -43,6 +44,32 @@ pub struct AttentionOptions {
     pub dropout: Option<AttentionDropout>,
     /// Which keys each query sees; all if absent.
     pub plans: Option<Plans>,
+}
+
+impl AttentionOptions {
+    /// Refuses what does not fit `batch` examples with rows of `width` numbers for each of `queries` and `keys`.
+    pub(crate) fn check(
+        &self,
+        batch: usize,
+        (queries, keys): (usize, usize),
+        width: usize,
+    ) -> Result<()> {
+        let heads = self.heads;
+        if heads == 0 || width == 0 || !width.is_multiple_of(heads) {
+            bail!("{NAME}: width {width} cannot be split into {heads} heads");
+        }
+        if self.dropout.as_ref().is_some_and(|d| d.batch() != batch) {
+            bail!("{NAME}: dropout needs one counter for each of {batch} examples");
+        }
+        if let Some(plans) = &self.plans {
+            plans.check((batch, heads), (queries, keys), self.dropout.is_some())?;
+        } else if self.dropout.is_some()
+            && heads * queries * keys.next_multiple_of(SIDE) / 4 > u32::MAX as usize
+        {
+            bail!("{NAME}: {heads} heads of {queries} x {keys} weights exceed a dropout stream");
+        }
+        Ok(())
+    }
 }
 
 /// Attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
@@ -91,22 +118,8 @@ impl Attention {
         (queries, keys): (usize, usize),
         width: usize,
     ) -> Result<Self> {
+        options.check(batch, (queries, keys), width)?;
         let heads = options.heads;
-        if heads == 0 || width == 0 || !width.is_multiple_of(heads) {
-            bail!("{NAME}: width {width} cannot be split into {heads} heads");
-        }
-        let dropout = options.dropout.clone();
-        if dropout.as_ref().is_some_and(|d| d.batch() != batch) {
-            bail!("{NAME}: dropout needs one counter for each of {batch} examples");
-        }
-        let plans = options.plans.clone();
-        if let Some(plans) = &plans {
-            plans.check((batch, heads), (queries, keys), dropout.is_some())?;
-        } else if dropout.is_some()
-            && heads * queries * keys.next_multiple_of(SIDE) / 4 > u32::MAX as usize
-        {
-            bail!("{NAME}: {heads} heads of {queries} x {keys} weights exceed a dropout stream");
-        }
         Ok(Attention {
             heads,
             scale: options
@@ -114,8 +127,8 @@ impl Attention {
                 .unwrap_or_else(|| ((width / heads) as f64).powf(-0.5)) as f32,
             real: Keys::new(batch, keys, options.mask.as_ref())?,
             within: false,
-            dropout,
-            plans,
+            dropout: options.dropout.clone(),
+            plans: options.plans.clone(),
             sums: OnceLock::new(),
         })
     }

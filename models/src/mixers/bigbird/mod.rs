@@ -10,14 +10,11 @@ use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Draws, Encoder, Mask, Mixer, Result,
+    Context, Draws, Encoder, Mixer, Result,
     draws::StreamKey,
     encoder::{Build, Site, blocks},
-    kernels::{self, Plans},
-    layers::{
-        BlockLists, Dropout, Projections, WeightDropout, block_attention,
-        parts::{self, by_head, key_bias, merge},
-    },
+    kernels::{AttentionOptions, Plans},
+    layers::{BlockLists, Dropout, Projections, attention, parts},
     mixers::{Model, Variant, tay2021},
     options::{LONGEST, Range, to_json},
 };
@@ -75,8 +72,7 @@ pub(super) fn encoder(build: &Build, tay2021: bool) -> Result<Box<dyn Encoder>> 
 
 struct BigBird {
     projections: Projections,
-    listed: Dropout,
-    global: Dropout,
+    dropout: Dropout,
     pattern: Pattern,
     /// Names the random blocks.
     key: StreamKey,
@@ -93,11 +89,9 @@ impl BigBird {
             true => 0.0,
             false => site.block.attention_dropout,
         };
-        let dropout = |name: &str| Dropout::new(&site.vb.pp("drop").pp(name), rate);
         Ok(Self {
             projections: Projections::new(&site.vb, site.block)?,
-            listed: dropout("listed"),
-            global: dropout("global"),
+            dropout: Dropout::new(&site.vb.pp("drop").pp("listed"), rate),
             pattern: Pattern {
                 size,
                 // 2021: a whole block more where nothing is left to fill.
@@ -115,70 +109,52 @@ impl BigBird {
         })
     }
 
-    /// Queries, keys, values and mask as the 2021 code pads them.
-    fn filled_up(
-        &self,
-        qkv: &[Tensor; 3],
-        mask: Option<&Mask>,
-    ) -> Result<([Tensor; 3], Option<Mask>)> {
-        let (batch, _, length, _) = qkv[0].dims4()?;
+    /// Attention of queries, keys and values (B, L, H E) as the 2021 code pads them: zeros up to a whole number of blocks are
+    /// keys.
+    fn attend_2021(&self, [q, k, v]: [&Tensor; 3], options: AttentionOptions) -> Result<Tensor> {
+        let (batch, length, _) = q.dims3()?;
         let full = self.pattern.blocks * self.pattern.size;
-        // The projections have no biases: what is filled up has zeros for queries, keys and values.
-        let fill = |x: &Tensor| x.pad_with_zeros(2, 0, full - length);
-        let filled = [fill(&qkv[0])?, fill(&qkv[1])?, fill(&qkv[2])?];
-        if mask.is_none() && length == self.max_length {
-            return Ok((filled, None));
-        }
-        let ones = |count: usize| Tensor::ones((batch, count), qkv[0].dtype(), qkv[0].device());
-        let real = match mask {
-            Some(mask) => mask.real().clone(),
+        // The projections have no biases: what is filled up has zeros for keys and values.
+        let fill = |x: &Tensor| x.pad_with_zeros(1, 0, full - length);
+        let ones = |count: usize| Tensor::ones((batch, count), q.dtype(), q.device());
+        let real = match &options.mask {
+            Some(real) => real.clone(),
             None => ones(length)?,
         };
         let real = real.pad_with_zeros(1, 0, self.max_length - length)?;
         // The mask's padding value was given as a number; as a boolean it means true: score 0, value 0.
         let real = Tensor::cat(&[&real, &ones(full - self.max_length)?], 1)?;
-        Ok((filled, Some(Mask::new(&real)?)))
+        let options = AttentionOptions {
+            mask: Some(real),
+            ..options
+        };
+        attention::attend(q, &fill(k)?, &fill(v)?, &options)
     }
 }
 
 impl Mixer for BigBird {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let (batch, length, _) = x.dims3()?;
         let rows = match context.given("blocks") {
             Some(random) => self.pattern.given_rows(self.heads, random)?,
             None => self.pattern.rows(self.heads, &context.draws, self.key),
         };
-        if !self.pattern.tay2021 && kernels::supports(x) {
-            let plans = Some(self.pattern.plans(self.heads, length, &rows));
-            let attended = self.projections.attend(x, context, &self.listed, plans)?;
-            return self.projections.merge(&attended);
-        }
-        let [q, k, v] = self.projections.split(x)?;
-        let qkv = [by_head(&q)?, by_head(&k)?, by_head(&v)?]; // (B, H, L, E)
-        let drop = |dropout| WeightDropout::new(dropout, context, batch);
-        let dropouts = [drop(&self.listed), drop(&self.global)];
-        let y = if self.pattern.tay2021 {
-            let (filled, mask) = self.filled_up(&qkv, context.mask())?;
-            let y = self
-                .pattern
-                .attend(&filled, &rows, mask.as_ref(), dropouts)?;
-            y.narrow(2, 0, length)?.contiguous()?
-        } else {
-            self.pattern.attend(&qkv, &rows, context.mask(), dropouts)?
+        let plans = Some(self.pattern.plans(self.heads, x.dim(1)?, &rows));
+        let y = match self.pattern.tay2021 {
+            true => {
+                let [q, k, v] = self.projections.side_by_side(x)?;
+                let options = self.projections.options(x, context, &self.dropout)?;
+                self.attend_2021([&q, &k, &v], AttentionOptions { plans, ..options })?
+            }
+            false => self.projections.attend(x, context, &self.dropout, plans)?,
         };
-        self.projections.merge(&by_head(&y)?)
+        self.projections.merge(&y)
     }
 
     fn flops(&self, length: usize) -> u64 {
-        let filled = match self.pattern.tay2021 {
-            true => self.pattern.blocks * self.pattern.size,
-            false => length,
-        };
-        let rows = self
-            .pattern
-            .rows(self.heads, &Draws::new(0, 0, 0), self.key);
-        let pairs = self.pattern.pairs(filled, self.heads, &rows);
-        self.projections.flops(length) + parts::flops(pairs, self.width)
+        let draws = Draws::new(0, 0, 0);
+        let rows = self.pattern.rows(self.heads, &draws, self.key);
+        let plans = self.pattern.plans(self.heads, length, &rows);
+        self.projections.flops(length) + parts::flops(plans.pairs(self.heads), self.width)
     }
 }
 
@@ -262,44 +238,13 @@ impl Pattern {
         }
     }
 
-    fn attend(
-        &self,
-        [q, k, v]: &[Tensor; 3],
-        rows: &[Vec<usize>],
-        mask: Option<&Mask>,
-        [listed, global]: [WeightDropout; 2],
-    ) -> Result<Tensor> {
-        let (_, heads, length, _) = q.dims4()?;
-        let (size, present) = (self.size, length.div_ceil(self.size));
-        let take = |from: usize, to: usize| q.narrow(2, from, to - from)?.contiguous();
-        // Queries of the first and, where the sequence has it, of the last block; all that lie between.
-        let first = size.min(length);
-        let last = match present == self.blocks && present > 1 {
-            true => (present - 1) * size,
+    /// A plan for each head; global blocks list all.
+    fn plans(&self, heads: usize, length: usize, rows: &[Vec<usize>]) -> Plans {
+        let keys = match self.tay2021 {
+            true => self.blocks * self.size,
             false => length,
         };
-        let mut globals = vec![take(0, first)?];
-        if last < length {
-            globals.push(take(last, length)?);
-        }
-        let globals = Tensor::cat(&globals, 2)?;
-        let bias = key_bias(mask)?;
-        let global = merge(&[parts::attend(&globals, k, v, bias.as_ref(), global)?])?;
-        let mut y = vec![global.narrow(2, 0, first)?];
-        if last > first {
-            let lists = self.lists(heads, length, rows);
-            let part = block_attention::attend(&take(first, last)?, k, v, &lists, mask, listed)?;
-            y.push(merge(&[part])?);
-        }
-        if last < length {
-            y.push(global.narrow(2, first, length - last)?);
-        }
-        Ok(Tensor::cat(&y, 2)?)
-    }
-
-    /// Everything for the attention kernel, a plan for each head; global blocks list all.
-    fn plans(&self, heads: usize, length: usize, rows: &[Vec<usize>]) -> Plans {
-        let present = length.div_ceil(self.size);
+        let present = keys.div_ceil(self.size);
         let row = |index: usize| -> Vec<usize> {
             match self.is_global(index % self.blocks) {
                 true => (0..present).collect(),
@@ -314,27 +259,7 @@ impl Pattern {
             .filter(|index| index % self.blocks < present)
             .map(row)
             .collect();
-        BlockLists::new(self.size, heads, &rows).plans(length)
-    }
-
-    /// Lists of the blocks that a sequence of `length` has and that are not global.
-    fn lists(&self, heads: usize, length: usize, rows: &[Vec<usize>]) -> BlockLists {
-        let present = length.div_ceil(self.size);
-        let rows: Vec<Vec<usize>> = (0..heads * self.blocks)
-            .filter(|index| index % self.blocks < present && !self.is_global(index % self.blocks))
-            .map(|index| {
-                let blocks = rows[index].iter().copied();
-                blocks.filter(|&block| block < present).collect()
-            })
-            .collect();
-        BlockLists::new(self.size, heads, &rows)
-    }
-
-    fn pairs(&self, length: usize, heads: usize, rows: &[Vec<usize>]) -> usize {
-        let present = length.div_ceil(self.size);
-        let globals = (0..present).filter(|&block| self.is_global(block)).count();
-        let global = (globals * self.size).min(length) * length * heads;
-        global + self.lists(heads, length, rows).pairs(heads)
+        BlockLists::new(self.size, heads, &rows).plans_between(length, keys)
     }
 }
 

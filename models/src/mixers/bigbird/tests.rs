@@ -2,27 +2,12 @@
 
 use super::*;
 use crate::{
-    layers::{
-        sparse_testing::{by_position, meets_dense, plans_meet_dense, undropped},
-        testing::{meets_oracle, parameters},
-    },
+    layers::{parts::by_head, sparse_testing::plans_meet_dense, testing::parameters},
     options::BlockOptions,
-    oracle,
 };
 
 fn rows(pattern: &Pattern, heads: usize, seed: u64) -> Vec<Vec<usize>> {
     pattern.rows(heads, &Draws::new(seed, 7, 3), StreamKey::new("blocks"))
-}
-
-fn run(
-    pattern: &Pattern,
-    heads: usize,
-) -> impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor> {
-    let rows = rows(pattern, heads, 1);
-    move |q, k, v, mask| {
-        let qkv = [q.clone(), k.clone(), v.clone()];
-        undropped(q, |drop| pattern.attend(&qkv, &rows, mask, [drop, drop]))
-    }
 }
 
 fn paper(size: usize, blocks: usize, random: usize) -> Pattern {
@@ -31,23 +16,6 @@ fn paper(size: usize, blocks: usize, random: usize) -> Pattern {
         blocks,
         random,
         tay2021: false,
-    }
-}
-
-#[test]
-fn all_blocks_listed_is_softmax_attention() {
-    for pattern in [
-        paper(8, 1, 3),
-        paper(3, 2, 3),
-        paper(1, 5, 2),
-        paper(1, 5, 9),
-    ] {
-        meets_oracle(
-            "bigbird",
-            1e-7,
-            oracle::softmax,
-            by_position(run(&pattern, 2)),
-        );
     }
 }
 
@@ -62,8 +30,23 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
             let global = [i, j].iter().any(|block| [0, 8].contains(block));
             global || i.abs_diff(j) <= 1 || drawn[head * 9 + i].contains(&j)
         };
-        meets_dense("bigbird", length, 3, run(&pattern, 3), sees);
-        plans_meet_dense("plans", length, 3, pattern.plans(3, length, &drawn), sees);
+        plans_meet_dense(
+            "bigbird",
+            length,
+            3,
+            &pattern.plans(3, length, &drawn),
+            sees,
+        );
+    }
+    // Every block listed.
+    for pattern in [
+        paper(8, 1, 3),
+        paper(3, 2, 3),
+        paper(1, 5, 2),
+        paper(1, 5, 9),
+    ] {
+        let plans = pattern.plans(2, 5, &rows(&pattern, 2, 1));
+        plans_meet_dense("everything", 5, 2, &plans, |_, _, _| true);
     }
 }
 
@@ -160,17 +143,20 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
     let drawn = rows(&bigbird.pattern, 2, 1);
     let x = |name: &str| crate::layers::testing::normal(name, &[1, 2, 9, 3]);
     let (q, k) = (x("q"), x("k"));
-    let ones = Tensor::ones((1, 2, 9, 1), q.dtype(), q.device()).unwrap();
-    let (filled, mask) = bigbird
-        .filled_up(&[q.clone(), k.clone(), ones], None)
+    let flat = |x: &Tensor| by_head(x).unwrap().flatten_from(2).unwrap(); // (B, L, H E)
+    let options = AttentionOptions {
+        heads: 2,
+        plans: Some(bigbird.pattern.plans(2, 9, &drawn)),
+        ..AttentionOptions::default()
+    };
+    let ones = Tensor::ones((1, 9, 6), q.dtype(), q.device()).unwrap();
+    let y = bigbird.attend_2021([&flat(&q), &flat(&k), &ones], options);
+    let y = y
+        .unwrap()
+        .reshape((9, 2, 3))
+        .unwrap()
+        .to_vec3::<f64>()
         .unwrap();
-    let y = undropped(&q, |drop| {
-        bigbird
-            .pattern
-            .attend(&filled, &drawn, mask.as_ref(), [drop, drop])
-    })
-    .unwrap();
-    let y: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
     let (q, k) = (
         q.flatten(0, 2).unwrap().to_vec2::<f64>().unwrap(),
         k.flatten(0, 2).unwrap().to_vec2::<f64>().unwrap(),
@@ -188,6 +174,6 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
         // Position 9 is padding, 10 and 11 are keys with score 0 and value 0.
         let real: f64 = (0..9).filter(|&j| seen(j)).map(weight).sum();
         let wanted = real / (real + 2.0);
-        assert!((y[head * 12 + i] - wanted).abs() < 1e-9, "{head} {i}");
+        assert!((y[i][head][0] - wanted).abs() < 1e-9, "{head} {i}");
     }
 }

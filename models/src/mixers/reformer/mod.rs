@@ -16,20 +16,15 @@ use std::sync::{Mutex, PoisonError};
 
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::VarBuilder;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use self::sort::Sorted;
 use crate::{
     Context, Draws, Encoder, Mask, Mixer, Result,
     draws::StreamKey,
     encoder::{self, Build, Site},
     error::require,
-    kernels::{self, AttentionDropout, AttentionOptions},
-    layers::{
-        Dropout, Linear, WeightDropout,
-        parts::{self, by_head},
-    },
+    kernels::{self, AttentionOptions},
+    layers::{Dropout, Linear, attention, parts},
     mixers::{Model, Variant, tay2021},
     options::{BlockOptions, LONGEST, Range, to_json},
     params::xavier_uniform,
@@ -121,12 +116,6 @@ impl Reformer {
             heads: block.heads,
         })
     }
-
-    /// (B, L, H E) to (B, H, L, E).
-    fn heads(&self, x: &Tensor) -> Result<Tensor> {
-        let (batch, length, width) = x.dims3()?;
-        by_head(&x.reshape((batch, length, self.heads, width / self.heads))?)
-    }
 }
 
 /// The projections that there are: `query`, which is also the key, and `value`.
@@ -156,17 +145,14 @@ impl Mixer for Reformer {
             chunk: self.chunk,
             across_buckets: self.across_buckets,
         };
-        if kernels::supports(x) {
-            let buckets = kernels::hash(&q.detach(), &rotations)?;
-            let dropout = self.dropout.of_attention(x.dim(0)?, context);
-            let y = sorting.attend_fused(&q, &v, self.heads, &buckets, context.mask(), dropout)?;
-            return self.output.forward(&y);
-        }
-        let (q, v) = (self.heads(&q)?, self.heads(&v)?); // (B, H, L, E)
-        let dropout = WeightDropout::new(&self.dropout, context, x.dim(0)?);
         let buckets = self.hash.buckets(&q, &rotations)?;
-        let y = sorting.attend(&q, &v, &buckets, context.mask(), dropout)?;
-        self.output.forward(&by_head(&y)?.flatten_from(2)?)
+        let options = AttentionOptions {
+            heads: self.heads,
+            dropout: self.dropout.of_attention(x.dim(0)?, context),
+            ..AttentionOptions::default()
+        };
+        let y = sorting.attend(&q, &v, &buckets, context.mask(), options)?;
+        self.output.forward(&y)
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -214,47 +200,12 @@ impl Hash {
         Ok(rotations)
     }
 
-    /// The bucket of every vector of `x` (B, H, L, E) in every round, (B, H, T, L) flattened.
+    /// The bucket of every vector of `x` (B, L, H E) in every round, (B, H, T, L) flattened. Positions are sorted in main memory
+    /// in any case, and buckets have no gradient: they are found there, in f32.
     pub(super) fn buckets(&self, x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
-        let (batch, heads, length, width) = x.dims4()?;
-        let rounds = self.rounds;
-        if self.buckets == 1 {
-            return Ok(vec![0; batch * heads * rounds * length]);
-        }
-        let half = self.buckets / 2;
-        let rotations = rotations.reshape((width, rounds * half))?;
-        let rows = batch * heads * length;
-        let x = x.detach().reshape((rows, width))?;
-        let mut buckets = vec![0; rows * rounds];
-        // All projections at once would take memory in proportion to L²/S.
-        let piece = (PIECE / (rounds * half)).max(1);
-        for first in (0..rows).step_by(piece) {
-            let turned = x.narrow(0, first, piece.min(rows - first))?;
-            let turned = turned.matmul(&rotations)?.to_dtype(DType::F32)?;
-            let turned = turned.flatten_all()?.to_vec1::<f32>()?;
-            let found: Vec<u32> = turned.par_chunks(half).map(bucket).collect();
-            for (index, found) in found.into_iter().enumerate() {
-                let (row, round) = (first + index / rounds, index % rounds);
-                let (head, position) = (row / length, row % length);
-                buckets[(head * rounds + round) * length + position] = found;
-            }
-        }
-        Ok(buckets)
+        let host = |x: &Tensor| x.detach().to_device(&Device::Cpu)?.to_dtype(DType::F32);
+        Ok(kernels::hash(&host(x)?, &host(rotations)?)?)
     }
-}
-
-/// Projections computed at a time while hashing.
-const PIECE: usize = 1 << 18;
-
-/// argmax of `[x, -x]`, the first of equals.
-fn bucket(x: &[f32]) -> u32 {
-    let (mut best, mut most) = (0, f32::NEG_INFINITY);
-    for (index, value) in x.iter().copied().chain(x.iter().map(|x| -x)).enumerate() {
-        if value > most {
-            (best, most) = (index, value);
-        }
-    }
-    best as u32
 }
 
 /// Attention within chunks of the sorted sequence.
@@ -265,86 +216,38 @@ struct Sorting {
 }
 
 impl Sorting {
-    /// By the kernel: q, v (B, L, H E) and buckets (B, H, T, L) to (B, L, H E).
-    fn attend_fused(
-        &self,
-        q: &Tensor,
-        v: &Tensor,
-        heads: usize,
-        buckets: &[u32],
-        mask: Option<&Mask>,
-        dropout: Option<AttentionDropout>,
-    ) -> Result<Tensor> {
-        let (_, length, row) = q.dims3()?;
-        let real = mask.map(|mask| mask.real().to_vec2::<f32>()).transpose()?;
-        let options = AttentionOptions {
-            heads,
-            mask: mask.map(|mask| mask.real().clone()),
-            dropout,
-            plans: Some(sort::plans(self, buckets, (heads, length), real.as_deref())),
-            ..AttentionOptions::default()
-        };
-        let keys = kernels::unit(q, row / heads)?;
-        Ok(kernels::attention(q, &keys, v, &options)?)
-    }
-
-    /// q, v (B, H, L, E) and buckets (B, H, T, L) to (B, H, L, E).
+    /// q, v (B, L, H E) and buckets (B, H, T, L) to (B, L, H E).
     fn attend(
         &self,
         q: &Tensor,
         v: &Tensor,
         buckets: &[u32],
         mask: Option<&Mask>,
-        dropout: WeightDropout,
+        options: AttentionOptions,
     ) -> Result<Tensor> {
-        let (batch, heads, length, width) = q.dims4()?;
+        let ((_, length, row), heads) = (q.dims3()?, options.heads);
         let real = mask
             .map(|mask| mask.real().to_dtype(DType::F32)?.to_vec2::<f32>())
             .transpose()?;
-        let sorted = Sorted::new(self, buckets, (batch, heads, length), real.as_deref());
-        let (slots, seen) = (sorted.slots, sorted.seen);
-        let (chunk, chunks) = (sorted.chunk, sorted.chunks);
-        let device = q.device();
-        let index = |places: Vec<u32>| Tensor::new(places, device);
-        let gather = |x: &Tensor, places: &Tensor, run: usize| -> Result<Tensor> {
-            let rows = x.reshape((batch * heads * length, width))?;
-            let rows = rows.index_select(places, 0)?;
-            Ok(rows.reshape((batch, heads * self.rounds * chunks, run, width))?)
+        let options = AttentionOptions {
+            mask: mask.map(|mask| mask.real().clone()),
+            plans: Some(sort::plans(self, buckets, (heads, length), real.as_deref())),
+            ..options
         };
-        let (queries, keys) = (index(sorted.queries)?, index(sorted.keys)?);
-        let bias = Tensor::from_vec(
-            sorted.bias,
-            (batch, heads * self.rounds * chunks, chunk, seen),
-            &Device::Cpu,
-        )?;
-        let bias = bias.to_dtype(q.dtype())?.to_device(device)?;
-        let part = parts::attend(
-            &gather(q, &queries, chunk)?,
-            &gather(&unit(q)?, &keys, seen)?,
-            &gather(v, &keys, seen)?,
-            Some(&bias),
-            dropout,
-        )?;
-        let back = index(sorted.back)?;
-        let part = part.arranged(|x| {
-            let columns = x.dim(D::Minus1)?;
-            let rows = x.reshape((batch * heads * self.rounds * slots, columns))?;
-            let rows = rows.index_select(&back, 0)?;
-            Ok(rows.reshape((batch, heads, self.rounds, length, columns))?)
-        })?;
-        let rounds = (0..self.rounds)
-            .map(|round| part.arranged(|x| Ok(x.narrow(2, round, 1)?.squeeze(2)?.contiguous()?)))
-            .collect::<Result<Vec<_>>>()?;
-        parts::merge(&rounds)
+        attention::attend(q, &unit(q, row / heads)?, v, &options)
     }
 }
 
-/// Vectors of length 1 along the last dimension; zeros stay zeros.
-fn unit(x: &Tensor) -> Result<Tensor> {
-    let squares = x.sqr()?.sum_keepdim(D::Minus1)?;
+/// Runs of `width` numbers of each row scaled to length 1; zeros stay zeros.
+fn unit(x: &Tensor, width: usize) -> Result<Tensor> {
+    if kernels::supports(x) {
+        return Ok(kernels::unit(x, width)?);
+    }
+    let vectors = x.reshape((x.elem_count() / width, width))?;
+    let squares = vectors.sqr()?.sum_keepdim(D::Minus1)?;
     // A floor rather than a maximum: the gradient at zero must be finite.
     let length = squares.affine(1.0, 1e-24)?.sqrt()?;
-    Ok(x.broadcast_div(&length)?)
+    Ok(vectors.broadcast_div(&length)?.reshape(x.shape())?)
 }
 
 #[cfg(test)]

@@ -5,36 +5,14 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::Sorting;
-use crate::{
-    kernels::{Plan, Plans, Sight},
-    mixer::PADDED,
-};
+use crate::kernels::{Plan, Plans, Sight};
 
 /// Instead of the score of a position with itself: less than any other, more than what is hidden.
 const SELF: f32 = -1e3;
-const HIDDEN: f32 = -PADDED as f32;
 /// The bucket of slots that hold no position.
 const FILLING: u64 = u64::MAX;
 /// Most positions of a block of the attention kernel.
 const TILE: usize = 64;
-
-/// The arrangement of a batch. Rounds follow each other: first all chunks of round 0, then those of round 1.
-pub(super) struct Sorted {
-    /// Positions per chunk, and chunks per round.
-    pub(super) chunk: usize,
-    pub(super) chunks: usize,
-    /// Chunk times chunks: positions per round, filled up.
-    pub(super) slots: usize,
-    /// Keys that a chunk sees: its own, and those of the chunk before if there is more than one.
-    pub(super) seen: usize,
-    /// Rows of (B H L) for queries (B, H, T, slots) and keys (B, H, T, chunks, seen).
-    pub(super) queries: Vec<u32>,
-    pub(super) keys: Vec<u32>,
-    /// Added to the scores (B, H, T, chunks, chunk, seen).
-    pub(super) bias: Vec<f32>,
-    /// Rows of (B H T slots) for positions (B, H, T, L).
-    pub(super) back: Vec<u32>,
-}
 
 /// What one slot of one round holds.
 #[derive(Clone, Copy, PartialEq)]
@@ -52,73 +30,8 @@ impl Slot {
     }
 }
 
-impl Sorted {
-    /// `buckets` is (B, H, T, L); `real` (B, L), none where everything is.
-    pub(super) fn new(
-        sorting: &Sorting,
-        buckets: &[u32],
-        (batch, heads, length): (usize, usize, usize),
-        real: Option<&[Vec<f32>]>,
-    ) -> Self {
-        let rounds = sorting.rounds;
-        let chunk = sorting.chunk.min(length);
-        let chunks = length.div_ceil(chunk);
-        let slots = chunk * chunks;
-        let seen = if chunks > 1 { 2 * chunk } else { chunk };
-        let mut sorted = Self {
-            chunk,
-            chunks,
-            slots,
-            seen,
-            queries: vec![0; batch * heads * rounds * slots],
-            keys: vec![0; batch * heads * rounds * chunks * seen],
-            bias: vec![0.0; batch * heads * rounds * slots * seen],
-            back: vec![0; batch * heads * rounds * length],
-        };
-        let per_head = rounds * slots;
-        (
-            sorted.queries.par_chunks_mut(per_head),
-            sorted.keys.par_chunks_mut(rounds * chunks * seen),
-            sorted.bias.par_chunks_mut(per_head * seen),
-            sorted.back.par_chunks_mut(rounds * length),
-            buckets.par_chunks(rounds * length),
-        )
-            .into_par_iter()
-            .enumerate()
-            .for_each(|(head, (queries, keys, bias, back, buckets))| {
-                let real = real.map(|real| real[head / heads].as_slice());
-                let order = order(buckets, length, slots, real);
-                for (place, slot) in order.iter().enumerate() {
-                    queries[place] = (head * length) as u32 + slot.position;
-                    if place % slots < length {
-                        let round = place / slots;
-                        back[round * length + slot.position as usize] =
-                            (head * per_head + place) as u32;
-                    }
-                }
-                let last = last_chunks(&order, slots, chunk);
-                for (index, (keys, bias)) in keys
-                    .chunks_mut(seen)
-                    .zip(bias.chunks_mut(chunk * seen))
-                    .enumerate()
-                {
-                    let before = before(index, chunks, &last);
-                    let own = &order[index * chunk..(index + 1) * chunk];
-                    let other = &order[before * chunk..(before + 1) * chunk];
-                    let visible = own.iter().chain(other).take(seen);
-                    for (place, slot) in visible.enumerate() {
-                        keys[place] = (head * length) as u32 + slot.position;
-                        for (query, row) in own.iter().zip(bias.chunks_mut(seen)) {
-                            row[place] = score(query, slot, sorting.across_buckets);
-                        }
-                    }
-                }
-            });
-        sorted
-    }
-}
-
-/// The same for the attention kernel: a plan for each head of each example. Chunks are blocks of queries and of keys.
+/// A plan for each head of each example: chunks are blocks of queries and of keys. Rounds follow each other: first all chunks
+/// of round 0, then those of round 1. `buckets` is (B, H, T, L); `real` (B, L), none where everything is.
 pub(super) fn plans(
     sorting: &Sorting,
     buckets: &[u32],
@@ -204,16 +117,6 @@ fn sight(queries: &[Slot], key: &Slot, across_buckets: bool, may_meet_itself: bo
     let same = |query: &Slot| query.position == key.position;
     let own = may_meet_itself.then(|| queries[range.clone()].iter().position(same));
     Sight::new(range.clone(), own.flatten().map(|own| range.start + own))
-}
-
-fn score(query: &Slot, key: &Slot, across_buckets: bool) -> f32 {
-    if !key.real || (!across_buckets && query.bucket != key.bucket) {
-        HIDDEN
-    } else if query.position == key.position {
-        SELF
-    } else {
-        0.0
-    }
 }
 
 /// Slots of one head, round by round, sorted by bucket and position, padding and filling last.

@@ -3,7 +3,7 @@ use candle_core::Var;
 use super::*;
 use crate::{
     layers::{
-        sparse_testing::undropped,
+        parts::by_head,
         testing::{agree, check_gradient, close, differences, normal},
     },
     oracle,
@@ -14,6 +14,34 @@ fn sorting(rounds: usize, chunk: usize, across_buckets: bool) -> Sorting {
         rounds,
         chunk,
         across_buckets,
+    }
+}
+
+/// Queries and values (B, H, L, E) to (B, H, L, E), without dropout.
+fn attend(
+    sorting: &Sorting,
+    [q, v]: [&Tensor; 2],
+    buckets: &[u32],
+    mask: Option<&Mask>,
+) -> Result<Tensor> {
+    let (batch, heads, length, width) = q.dims4()?;
+    let options = AttentionOptions {
+        heads,
+        ..AttentionOptions::default()
+    };
+    let flat = |x: &Tensor| by_head(x)?.flatten_from(2);
+    let y = sorting.attend(&flat(q)?, &flat(v)?, buckets, mask, options)?;
+    by_head(&y.reshape((batch, length, heads, width))?)
+}
+
+/// Of (B, H, L, E), what somebody reads: not what padded queries get, which see nothing.
+fn read(x: &Tensor, mask: Option<&Mask>) -> Tensor {
+    match mask {
+        Some(mask) => {
+            let real = mask.real().unsqueeze(1).unwrap().unsqueeze(3).unwrap();
+            x.broadcast_mul(&real).unwrap()
+        }
+        None => x.clone(),
     }
 }
 
@@ -43,15 +71,14 @@ fn one_bucket_in_one_chunk_is_shared_query_attention() {
     let wanted = || {
         let (q, v) = (back(q), back(v));
         let y = oracle::attention(&q, &q, &v, Some(mask.real()), others_only);
-        back(&y.unwrap())
+        read(&back(&y.unwrap()), Some(&mask))
     };
     let loss = |y: &Tensor| (y * &weights).unwrap().sum_all().unwrap();
     for (rounds, chunk) in [(1, 5), (1, 9), (3, 5)] {
-        let y = undropped(q, |drop| {
-            let buckets = vec![0; 3 * 2 * rounds * 5];
-            sorting(rounds, chunk, false).attend(q, v, &buckets, Some(&mask), drop)
-        })
-        .unwrap();
+        let buckets = vec![0; 3 * 2 * rounds * 5];
+        let sorting = sorting(rounds, chunk, false);
+        let y = attend(&sorting, [q, v], &buckets, Some(&mask)).unwrap();
+        let y = read(&y, Some(&mask));
         close(&y, &wanted(), 1e-12, "one bucket");
         let gradients = loss(&y).backward().unwrap();
         for variable in &inputs {
@@ -75,9 +102,12 @@ fn gradients_agree_with_differences() {
         for mask in [None, Some(&mask)] {
             let shape: &[usize] = &[1, 2, 7, 2];
             check_gradient("reformer", &[shape, shape], |inputs| {
-                undropped(&inputs[0], |drop| {
-                    sorting(2, 2, across).attend(&inputs[0], &inputs[1], &buckets, mask, drop)
-                })
+                attend(
+                    &sorting(2, 2, across),
+                    [&inputs[0], &inputs[1]],
+                    &buckets,
+                    mask,
+                )
             });
         }
     }
@@ -102,43 +132,31 @@ fn the_kernel_agrees_with_the_composed_form() {
         let inputs = ["q", "v"].map(|name| Var::from_tensor(&normal(name, &shape)).unwrap());
         let rows: Vec<Vec<f64>> = real.iter().map(|row| row[..length].to_vec()).collect();
         let mask = masked.then(|| mask(&rows));
-        // Padded queries see nothing by the kernel; nobody reads what they get.
-        let read = |y: &Tensor| match &mask {
-            Some(mask) => y
-                .broadcast_mul(&mask.real().reshape((batch, 1, length, 1)).unwrap())
-                .unwrap(),
-            None => y.clone(),
-        };
         let buckets: Vec<u32> = (0..(batch * heads * rounds * length) as u32)
             .map(|i| i.wrapping_mul(2_654_435_761) >> 29)
             .collect();
         let sorting = sorting(rounds, chunk, across);
         let [q, v] = &inputs;
-        let composed = undropped(q, |drop| {
-            sorting.attend(q, v, &buckets, mask.as_ref(), drop)
-        });
-        let single = |x: &Tensor| -> Result<Tensor> {
-            Ok(by_head(x)?.flatten_from(2)?.to_dtype(DType::F32)?)
-        };
-        let mask32 = mask
+        let composed = attend(&sorting, [q, v], &buckets, mask.as_ref()).unwrap();
+        let single = |x: &Tensor| x.to_dtype(DType::F32).unwrap();
+        let single_mask = mask
             .as_ref()
-            .map(|mask| Mask::new(&mask.real().to_dtype(DType::F32).unwrap()).unwrap());
-        let fused = sorting.attend_fused(
-            &single(q).unwrap(),
-            &single(v).unwrap(),
-            heads,
+            .map(|mask| Mask::new(&single(mask.real())).unwrap());
+        let fused = attend(
+            &sorting,
+            [&single(q), &single(v)],
             &buckets,
-            mask32.as_ref(),
-            None,
+            single_mask.as_ref(),
         );
-        let fused = fused
-            .unwrap()
-            .reshape((batch, length, heads, width))
-            .unwrap();
-        let fused = by_head(&fused.to_dtype(DType::F64).unwrap()).unwrap();
-        let place = format!("{length} {rounds} {across}");
-        let composed = read(&composed.unwrap());
-        agree(&read(&fused), &composed, &inputs, 2e-5, &place);
+        let fused = fused.unwrap().to_dtype(DType::F64).unwrap();
+        let [fused, composed] = [fused, composed].map(|y| read(&y, mask.as_ref()));
+        agree(
+            &fused,
+            &composed,
+            &inputs,
+            2e-5,
+            &format!("{length} {rounds} {across}"),
+        );
     }
 }
 
@@ -148,9 +166,8 @@ fn a_position_sees_its_bucket_in_its_chunk_and_the_one_before() {
     let sorted = [0, 1, 4, 6, 2, 3, 5, 7]; // by bucket, then position: chunks 0 1 4 | 6 2 3 | 5 7
     let chunk_of = |i: usize| sorted.iter().position(|&j| j == i).unwrap() / 3;
     let [q, v] = ["q", "v"].map(|name| normal(name, &[1, 1, 8, 2]));
-    let y = undropped(&q, |drop| {
-        sorting(1, 3, false).attend(&q, &v, &buckets.map(|b| b as u32), None, drop)
-    });
+    let buckets_of = buckets.map(|bucket| bucket as u32);
+    let y = attend(&sorting(1, 3, false), [&q, &v], &buckets_of, None);
     let rows = |x: &Tensor| x.reshape((8, 2)).unwrap().to_vec2::<f64>().unwrap();
     let (y, q, v) = (rows(&y.unwrap()), rows(&q), rows(&v));
     for i in 0..8 {
@@ -192,7 +209,7 @@ fn collisions(angle: f64, buckets: usize) -> f64 {
     let rounds = 4096;
     let hash = hash(rounds, buckets, 2);
     let x = Tensor::new(&[[1.0, 0.0], [angle.cos(), angle.sin()]], &Device::Cpu).unwrap();
-    let x = x.reshape((1, 1, 2, 2)).unwrap();
+    let x = x.reshape((1, 2, 2)).unwrap();
     let rotations = hash.rotations(&Draws::new(3, 0, 0), &x).unwrap();
     let found = hash.buckets(&x, &rotations).unwrap();
     let same = found.chunks(2).filter(|pair| pair[0] == pair[1]).count();

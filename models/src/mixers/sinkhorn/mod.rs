@@ -9,25 +9,20 @@
 //! Departures: the sorting network is the one-layer one of the sinkhorn-transformer package, for each head; SortCut keeps a block's own keys, as there. Encoder only.
 //! Up to S tokens there is one block and this is softmax attention; W then has no effect.
 
-mod fused;
+mod blocked;
 
 use candle_core::{Device, Tensor};
 use candle_nn::Init;
 use serde::{Deserialize, Serialize};
 
-use self::fused::Fused;
+use self::blocked::Blocked;
 use crate::{
-    Context, Encoder, Mask, Mixer, Result,
+    Context, Encoder, Mixer, Result,
     draws::StreamKey,
     encoder::{self, Build, Site},
     error::require,
     kernels,
-    layers::{
-        Dropout, Projections, WeightDropout,
-        activation::relu,
-        parts::{self, by_head},
-        products::product,
-    },
+    layers::{Dropout, Projections, activation::relu, parts, products::product},
     mixer::PADDED,
     mixers::{Model, Variant, tay2021},
     options::{LONGEST, Range, to_json},
@@ -165,25 +160,14 @@ impl Sinkhorn {
 impl Mixer for Sinkhorn {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         let noise = self.sorting.noise(x, self.heads, context)?;
-        if kernels::supports(x) {
-            let qkv = self.projections.side_by_side(x)?;
-            let fused = Fused::new(qkv, self.heads, self.sorting.block, context.mask())?;
-            // The projections have no biases, so those of sums are sums of those.
-            let [q, k, _] = self.projections.split(&fused.sums(x)?)?; // (B, n, H, E)
-            let sums = Tensor::cat(&[q, k], 3)?.transpose(1, 2)?;
-            let order = self
-                .sorting
-                .order(&sums, &fused.in_use()?, noise.as_ref())?;
-            let dropout = self.dropout.of_attention(x.dim(0)?, context);
-            let y = fused.attend(&order, self.sortcut, dropout)?;
-            return self.projections.merge(&y);
-        }
-        let [q, k, v] = self.projections.split(x)?;
-        let blocked = Blocked::new([&q, &k, &v], self.sorting.block, context.mask())?;
-        let dropout = WeightDropout::new(&self.dropout, context, x.dim(0)?);
-        let order = self
-            .sorting
-            .order(&blocked.sums()?, &blocked.in_use()?, noise.as_ref())?;
+        let qkv = self.projections.side_by_side(x)?; // (B, L, H E)
+        let blocked = Blocked::new(qkv, self.heads, self.sorting.block, context.mask())?;
+        // The projections have no biases, so those of sums are sums of those.
+        let [q, k, _] = self.projections.split(&blocked.sums(x)?)?; // (B, n, H, E)
+        let sums = Tensor::cat(&[q, k], 3)?.transpose(1, 2)?;
+        let in_use = blocked.in_use()?;
+        let order = self.sorting.order(&sums, &in_use, noise.as_ref())?;
+        let dropout = self.dropout.of_attention(x.dim(0)?, context);
         let y = blocked.attend(&order, self.sortcut, dropout)?;
         self.projections.merge(&y)
     }
@@ -198,112 +182,6 @@ impl Mixer for Sinkhorn {
         let pairs = blocks * block * seen * block * self.heads;
         let sorting = 2 * self.heads * blocks * blocks * (2 * width + 2 * block * width);
         self.projections.flops(length) + parts::flops(pairs, width) + sorting as u64
-    }
-}
-
-/// A sequence cut in blocks, filled up with zeros; padded keys and values are zeros as well.
-struct Blocked {
-    /// Each (B, H, n, S, E).
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    /// (B, 1, n, S): 1 for real keys.
-    real: Tensor,
-    length: usize,
-}
-
-impl Blocked {
-    fn new([q, k, v]: [&Tensor; 3], block: usize, mask: Option<&Mask>) -> Result<Self> {
-        let (batch, length, heads, width) = q.dims4()?;
-        let block = block.min(length);
-        let blocks = length.div_ceil(block);
-        let filled = blocks * block - length;
-        let real = match mask {
-            Some(mask) => mask.real().clone(),
-            None => Tensor::ones((batch, length), q.dtype(), q.device())?,
-        };
-        let column = mask
-            .map(|mask| mask.real().reshape((batch, 1, length, 1)))
-            .transpose()?;
-        let cut = |x: &Tensor, column: Option<&Tensor>| -> Result<Tensor> {
-            let mut x = by_head(x)?;
-            if let Some(column) = column {
-                x = x.broadcast_mul(column)?;
-            }
-            if filled > 0 {
-                x = x.pad_with_zeros(2, 0, filled)?;
-            }
-            Ok(x.reshape((batch, heads, blocks, block, width))?)
-        };
-        let real = real.pad_with_zeros(1, 0, filled)?;
-        Ok(Self {
-            q: cut(q, None)?,
-            k: cut(k, column.as_ref())?,
-            v: cut(v, column.as_ref())?,
-            real: real.reshape((batch, 1, blocks, block))?,
-            length,
-        })
-    }
-
-    /// (B, 1, n, 1): 1 for blocks with a real token.
-    fn in_use(&self) -> Result<Tensor> {
-        Ok(self.real.max_keepdim(3)?)
-    }
-
-    /// Σ_s of queries and of keys, (B, H, n, 2E).
-    fn sums(&self) -> Result<Tensor> {
-        let real = self.real.unsqueeze(4)?; // (B, 1, n, S, 1)
-        let q = self.q.broadcast_mul(&real)?.sum(3)?;
-        Ok(Tensor::cat(&[&q, &self.k.sum(3)?], 3)?)
-    }
-
-    /// Attention on each block's own keys and on sorted ones. `order` is P, (B, H, n, n); (B, L, H, E).
-    fn attend(&self, order: &Tensor, sortcut: usize, dropout: WeightDropout) -> Result<Tensor> {
-        let (batch, heads, blocks, block, width) = self.q.dims5()?;
-        let order = match sortcut {
-            0 => order.clone(),
-            cut => order.narrow(2, 0, cut.min(blocks))?.contiguous()?,
-        };
-        let rows = order.dim(2)?;
-        let sort = |x: &Tensor, width: usize| -> Result<Tensor> {
-            let x = x.reshape((batch, x.dim(1)?, blocks, block * width))?;
-            let x = x.broadcast_as((batch, heads, blocks, block * width))?;
-            let x = product(&order, &x.contiguous()?)?;
-            Ok(x.reshape((batch, heads, rows, block, width))?)
-        };
-        // How much of a sorted key is real: 1 where no padding is mixed in, whatever the row's sum.
-        let taken = order.matmul(
-            &self
-                .in_use()?
-                .broadcast_as((batch, heads, blocks, 1))?
-                .contiguous()?,
-        )?;
-        let taken = taken.maximum(SMALLEST)?.unsqueeze(4)?; // (B, H, rows, 1, 1)
-        let share = sort(&self.real, 1)?.broadcast_div(&taken)?; // (B, H, rows, S, 1)
-        let visible = share.ge(SMALLEST)?.to_dtype(share.dtype())?;
-        let share = share.maximum(SMALLEST)?;
-        // A sorted key is the mean of real keys. The logarithm of its share is a factor on its weight.
-        let bias = (share.log()? + visible.affine(PADDED, -PADDED)?)?;
-        let place = |x: &Tensor| -> Result<Tensor> {
-            if sortcut == 0 {
-                return Ok(x.clone());
-            }
-            let width = x.dim(4)?;
-            let all = x.reshape((batch, heads, 1, rows * block, width))?;
-            let shape = (batch, heads, blocks, rows * block, width);
-            Ok(all.broadcast_as(shape)?.contiguous()?)
-        };
-        let sorted = |x: &Tensor| place(&sort(x, width)?.broadcast_div(&share)?);
-        let keys = Tensor::cat(&[&sorted(&self.k)?, &self.k], 3)?;
-        let values = Tensor::cat(&[&sorted(&self.v)?, &self.v], 3)?;
-        let own = self.real.affine(PADDED, -PADDED)?.unsqueeze(4)?; // (B, 1, n, S, 1)
-        let own = own.broadcast_as((batch, heads, blocks, block, 1))?;
-        let bias = Tensor::cat(&[&place(&bias)?, &own.contiguous()?], 3)?;
-        let bias = bias.transpose(3, 4)?; // (B, H, n, 1, keys)
-        let part = parts::attend(&self.q, &keys, &values, Some(&bias), dropout)?;
-        let y = parts::merge(&[part])?; // (B, H, n, S, E)
-        let y = y.reshape((batch, heads, blocks * block, width))?;
-        by_head(&y.narrow(2, 0, self.length)?)
     }
 }
 

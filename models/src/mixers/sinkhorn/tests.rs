@@ -1,11 +1,9 @@
-use candle_core::{D, DType};
+use candle_core::{D, DType, Var};
 
 use super::*;
 use crate::{
-    layers::{
-        sparse_testing::undropped,
-        testing::{agree, check_gradient, meets_oracle, normal},
-    },
+    Mask,
+    layers::testing::{agree, check_gradient, meets_oracle, normal},
     oracle,
 };
 
@@ -19,16 +17,30 @@ fn sorting(weight: &Tensor, block: usize) -> Sorting {
     }
 }
 
+/// Queries, keys and values (B, L, H, E) in blocks.
+fn blocked(qkv: [&Tensor; 3], block: usize, mask: Option<&Mask>) -> Result<Blocked> {
+    let [q, k, v] = qkv.map(|x| x.flatten_from(2));
+    Blocked::new([q?, k?, v?], qkv[0].dim(2)?, block, mask)
+}
+
+/// Queries, keys and values (B, L, H, E) to (B, L, H, E); `weight` orders blocks by their sums of queries and keys.
 fn attend(
     inputs: [&Tensor; 3],
     weight: &Tensor,
     (block, sortcut): (usize, usize),
     mask: Option<&Mask>,
 ) -> Result<Tensor> {
-    let blocked = Blocked::new(inputs, block, mask)?;
-    let sums = (blocked.sums()?, blocked.in_use()?);
-    let order = sorting(weight, block).order(&sums.0, &sums.1, None)?;
-    undropped(inputs[0], |drop| blocked.attend(&order, sortcut, drop))
+    let [q, k, _] = inputs;
+    let (batch, _, heads, width) = q.dims4()?;
+    let blocked = blocked(inputs, block, mask)?;
+    let sums = |x: &Tensor| {
+        blocked
+            .sums(&x.flatten_from(2)?)?
+            .reshape((batch, (), heads, width))
+    };
+    let sums = Tensor::cat(&[sums(q)?, sums(k)?], 3)?.transpose(1, 2)?;
+    let order = sorting(weight, block).order(&sums, &blocked.in_use()?, None)?;
+    Ok(blocked.attend(&order, sortcut, None)?.reshape(q.dims())?)
 }
 
 #[test]
@@ -87,11 +99,11 @@ fn rows_and_columns_of_the_order_sum_to_one_over_blocks_in_use() {
 fn a_sharp_order_moves_whole_blocks() {
     // Blocks of one: P = reversal, so that position i sees itself and its mirror image.
     let [q, k, v] = ["q", "k", "v"].map(|name| normal(name, &[1, 4, 1, 2]));
-    let blocked = Blocked::new([&q, &k, &v], 1, None).unwrap();
+    let blocked = blocked([&q, &k, &v], 1, None).unwrap();
     let mut reversal = vec![0.0; 16];
     (0..4).for_each(|row| reversal[row * 4 + 3 - row] = 1.0);
     let order = Tensor::from_vec(reversal, (1, 1, 4, 4), &Device::Cpu).unwrap();
-    let found = undropped(&q, |drop| blocked.attend(&order, 0, drop)).unwrap();
+    let found = blocked.attend(&order, 0, None).unwrap();
     let found: Vec<f64> = found.flatten_all().unwrap().to_vec1().unwrap();
     let rows = |x: &Tensor| x.reshape((4, 2)).unwrap().to_vec2::<f64>().unwrap();
     let (q, k, v) = (rows(&q), rows(&k), rows(&v));
@@ -107,7 +119,6 @@ fn a_sharp_order_moves_whole_blocks() {
 
 #[test]
 fn the_kernel_agrees_with_the_composed_form() {
-    let single = |x: &Tensor| x.to_dtype(DType::F32);
     let real: Vec<Vec<f64>> = [13, 5, 0]
         .iter()
         .map(|&tokens| (0..13).map(|i| f64::from(u8::from(i < tokens))).collect())
@@ -124,31 +135,16 @@ fn the_kernel_agrees_with_the_composed_form() {
         (13, true, 2),
     ] {
         let shape = [3, length, 2, 3];
-        let inputs = ["q", "k", "v"]
-            .map(|name| candle_core::Var::from_tensor(&normal(name, &shape)).unwrap());
+        let inputs = ["q", "k", "v"].map(|name| Var::from_tensor(&normal(name, &shape)).unwrap());
         let weight = normal("weight", &[2, 6, 4]);
-        let composed = {
-            let mask = masked.then(|| mask(DType::F64));
-            let qkv = [&inputs[0], &inputs[1], &inputs[2]].map(|x| x.as_tensor());
-            attend(qkv, &weight, (4, sortcut), mask.as_ref()).unwrap()
+        let run = |dtype: DType| -> Result<Tensor> {
+            let mask = masked.then(|| mask(dtype));
+            let [q, k, v] = inputs.each_ref().map(|x| x.to_dtype(dtype).unwrap());
+            let weight = weight.to_dtype(dtype)?;
+            let y = attend([&q, &k, &v], &weight, (4, sortcut), mask.as_ref())?;
+            Ok(y.to_dtype(DType::F64)?)
         };
-        let fused = {
-            let mask = masked.then(|| mask(DType::F32));
-            let flat = |x: &Tensor| single(x).unwrap().flatten_from(2).unwrap();
-            let qkv = inputs.each_ref().map(|x| flat(x));
-            let [q, k, _] = qkv.clone();
-            let fused = Fused::new(qkv, 2, 4, mask.as_ref()).unwrap();
-            let in_use = fused.in_use().unwrap();
-            let sums = [q, k].map(|x| {
-                let sums = fused.sums(&x).unwrap();
-                sums.reshape((3, (), 2, 3)).unwrap()
-            });
-            let sums = Tensor::cat(&sums, 3).unwrap().transpose(1, 2).unwrap();
-            let sorting = sorting(&single(&weight).unwrap(), 4);
-            let order = sorting.order(&sums, &in_use, None).unwrap();
-            let y = fused.attend(&order, sortcut, None).unwrap();
-            y.to_dtype(DType::F64).unwrap().reshape(&shape).unwrap()
-        };
+        let [fused, composed] = [DType::F32, DType::F64].map(|dtype| run(dtype).unwrap());
         // What padded queries get is read by nobody.
         let read = |y: &Tensor| match masked {
             true => {

@@ -13,14 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use self::pattern::Pattern;
 use crate::{
-    Context, Encoder, Mask, Mixer, Result,
+    Context, Encoder, Mixer, Result,
     encoder::{self, Build, Site},
     error::require,
-    kernels,
-    layers::{
-        Dropout, Projections, WeightDropout,
-        parts::{self, by_head, key_bias, merge},
-    },
+    layers::{Dropout, Projections, parts},
     mixers::{Model, Variant, tay2021},
     options::{LONGEST, Range, to_json},
 };
@@ -88,9 +84,7 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
     )?;
     let root = (build.max_length as f64).sqrt().ceil() as usize;
     let pattern = options.pattern((root.next_multiple_of(8), 8), false)?;
-    encoder::blocks(build, |site| {
-        Ok(Box::new(Sparse::new(site, pattern, false)?))
-    })
+    encoder::blocks(build, |site| Ok(Box::new(Sparse::new(site, pattern)?)))
 }
 
 impl Options {
@@ -110,96 +104,40 @@ impl Options {
             block,
             summary: or(self.summary, defaults.1).min(block),
             causal,
+            hub: false,
         })
     }
 }
 
 pub(super) struct Sparse {
     projections: Projections,
-    near: Dropout,
-    far: Dropout,
-    from_hub: Dropout,
-    to_hub: Dropout,
+    dropout: Dropout,
     pattern: Pattern,
-    /// Whether position 0 sees and is seen by all.
-    hub: bool,
     heads: usize,
     width: usize,
 }
 
 impl Sparse {
-    pub(super) fn new(site: &Site, pattern: Pattern, hub: bool) -> Result<Self> {
-        let dropout =
-            |name: &str| Dropout::new(&site.vb.pp("drop").pp(name), site.block.attention_dropout);
+    pub(super) fn new(site: &Site, pattern: Pattern) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(&site.vb, site.block)?,
-            near: dropout("near"),
-            far: dropout("far"),
-            from_hub: dropout("from_hub"),
-            to_hub: dropout("to_hub"),
+            dropout: Dropout::new(&site.vb.pp("drop").pp("near"), site.block.attention_dropout),
             pattern,
-            hub,
             heads: site.block.heads,
             width: site.block.head_dim(),
         })
-    }
-
-    /// The pattern for all positions but 0, counted from the second; position 0 sees all and all see it.
-    fn attend_with_hub(&self, qkv: &[Tensor; 3], context: &Context) -> Result<Tensor> {
-        let [q, k, v] = qkv;
-        let (batch, _, length, _) = q.dims4()?;
-        let mask = context.mask();
-        let drop = |dropout| WeightDropout::new(dropout, context, batch);
-        let take = |x: &Tensor, start, count| x.narrow(2, start, count)?.contiguous();
-        let everywhere = key_bias(mask)?;
-        let hub = take(q, 0, 1)?;
-        let hub = parts::attend(&hub, k, v, everywhere.as_ref(), drop(&self.from_hub))?;
-        let hub = merge(&[hub])?;
-        if length == 1 {
-            return Ok(hub);
-        }
-        let rest = [q, k, v].map(|x| take(x, 1, length - 1));
-        let [q_rest, k_rest, v_rest] = rest;
-        let rest = [q_rest?, k_rest?, v_rest?];
-        let bias = everywhere.map(|bias| bias.narrow(3, 0, 1)).transpose()?;
-        let (key, value) = (take(k, 0, 1)?, take(v, 0, 1)?);
-        let on_hub = parts::attend(&rest[0], &key, &value, bias.as_ref(), drop(&self.to_hub))?;
-        let mask = mask
-            .map(|mask| Mask::new(&mask.real().narrow(1, 1, length - 1)?))
-            .transpose()?;
-        let dropouts = [drop(&self.near), drop(&self.far)];
-        let mut parts = self.pattern.parts(&rest, mask.as_ref(), dropouts)?;
-        parts.push(on_hub);
-        Ok(Tensor::cat(&[&hub, &merge(&parts)?], 2)?)
     }
 }
 
 impl Mixer for Sparse {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        if !self.hub && kernels::supports(x) {
-            let plans = Some(self.pattern.plans(x.dim(1)?, self.heads));
-            let attended = self.projections.attend(x, context, &self.near, plans)?;
-            return self.projections.merge(&attended);
-        }
-        let [q, k, v] = self.projections.split(x)?;
-        let qkv = [by_head(&q)?, by_head(&k)?, by_head(&v)?]; // (B, H, L, E)
-        let y = if self.hub {
-            self.attend_with_hub(&qkv, context)?
-        } else {
-            let drop = |dropout| WeightDropout::new(dropout, context, x.dim(0).unwrap_or(1));
-            let dropouts = [drop(&self.near), drop(&self.far)];
-            self.pattern.attend(&qkv, context.mask(), dropouts)?
-        };
-        self.projections.merge(&by_head(&y)?)
+        let plans = Some(self.pattern.plans(x.dim(1)?, self.heads));
+        let y = self.projections.attend(x, context, &self.dropout, plans)?;
+        self.projections.merge(&y)
     }
 
     fn flops(&self, length: usize) -> u64 {
-        let pairs = if self.hub {
-            let around = (2 * length - 1) * self.heads;
-            around + self.pattern.pairs(length - 1, self.heads)
-        } else {
-            self.pattern.pairs(length, self.heads)
-        };
+        let pairs = self.pattern.plans(length, self.heads).pairs(self.heads);
         self.projections.flops(length) + parts::flops(pairs, self.width)
     }
 }

@@ -107,12 +107,14 @@ impl Mixer for Chunks {
             Ok(x.pad_with_zeros(2, 0, filled)?)
         };
         let (q, v) = (self.query.forward(x)?, self.value.forward(x)?);
-        let (q, v) = (split(&q)?, split(&v)?); // (B, H, L', E)
         let rotations = match context.given("rotations") {
             Some(rotations) => rotations.clone(),
             None => self.hash.rotations(&Draws::new(0, 0, 0), &q)?,
         };
-        let buckets = self.hash.buckets(&q, &rotations)?;
+        let buckets = self
+            .hash
+            .buckets(&q.pad_with_zeros(1, 0, filled)?, &rotations)?;
+        let (q, v) = (split(&q)?, split(&v)?); // (B, H, L', E)
         let (order, back) = Self::sorted(&buckets, padded);
         let order = Tensor::new(order, x.device())?;
         let rows = |x: &Tensor| x.reshape((batch * heads * padded, width));
@@ -192,7 +194,10 @@ mod tests {
             .to_dtype(DType::F64)
             .unwrap();
         let q_all = Tensor::new(q.clone(), &Device::Cpu).unwrap();
-        let buckets = mixer.hash.buckets(&q_all.unsqueeze(0).unwrap(), &rotations);
+        let q_all = by_head(&q_all.unsqueeze(0).unwrap()).unwrap(); // (1, 10, 2, 2)
+        let buckets = mixer
+            .hash
+            .buckets(&q_all.flatten_from(2).unwrap(), &rotations);
         let buckets = buckets.unwrap();
         let mut wanted = Vec::new();
         for head in 0..2 {

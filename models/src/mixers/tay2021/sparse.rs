@@ -33,7 +33,7 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
         "split",
         "merged with model.variant = tay2021",
     )?;
-    let pattern = options.pattern((50, 10), true)?;
     let hub = build.cls || options.first;
-    encoder::blocks(build, |site| Ok(Box::new(Sparse::new(site, pattern, hub)?)))
+    let pattern = options.pattern((50, 10), true)?.with_hub(hub);
+    encoder::blocks(build, |site| Ok(Box::new(Sparse::new(site, pattern)?)))
 }

@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use self::backward::BackwardTask;
 use self::forward::ForwardTask;
 use self::plan::Tile;
+pub(crate) use self::plan::{BlockView, TileView};
 pub use self::plan::{Plan, Sight, Sights};
 use super::AttentionDropout;
 use super::drop;
@@ -38,6 +39,20 @@ impl Plans {
         Plans(plans.into())
     }
 
+    /// One plan for all heads, one for each head, or one for each head of each example.
+    pub(crate) fn all(&self) -> &[Plan] {
+        &self.0
+    }
+
+    /// Pairs of query and key that one sequence with `heads` heads computes.
+    #[must_use]
+    pub fn pairs(&self, heads: usize) -> usize {
+        match self.all() {
+            [plan] => plan.pairs() * heads,
+            plans => plans.iter().take(heads).map(Plan::pairs).sum(),
+        }
+    }
+
     fn of(&self, index: usize) -> &Plan {
         &self.0[index % self.0.len()]
     }
@@ -51,8 +66,8 @@ impl Plans {
             .unwrap_or(0)
     }
 
-    /// Refuses plans for other numbers of heads, or for longer sequences.
-    pub(super) fn check(
+    /// Refuses plans for other numbers of heads, or for longer sequences, and dropout of more weights than it has numbers for.
+    pub(crate) fn check(
         &self,
         (batch, heads): (usize, usize),
         (queries, keys): (usize, usize),
@@ -81,7 +96,15 @@ impl Plans {
 /// Tiles that the dropout stream of an example has numbers for: 2^22, of 64 x 64 words each.
 const NUMBERED: usize = 1 << 22;
 
-/// The place of a tile in the dropout stream, which no other example has a part in: heads have equal shares of the numbers.
+/// The number of the weight of a query of a tile, counted within it, on the tile's first key, in the dropout stream of
+/// the example; those on the keys after it follow. Heads have equal shares of the numbers.
+///
+/// Whatever computes a plan goes by these numbers, so that the same weights are dropped.
+pub(crate) fn first_weight((head, heads): (usize, usize), (tile, query): (usize, usize)) -> usize {
+    ((head * (NUMBERED / heads) + tile) * SIDE + query) * SIDE
+}
+
+/// The place of a tile in the dropout stream.
 fn drawn<'a>(
     problem: &Problem,
     dropout: &'a AttentionDropout,
@@ -91,7 +114,7 @@ fn drawn<'a>(
     drop::Tile {
         dropout,
         example: head.example,
-        first: (head.number * (NUMBERED / problem.heads) + number) * SIDE * SIDE,
+        first: first_weight((head.number, problem.heads), (number, 0)),
         row: SIDE,
     }
 }
@@ -119,14 +142,17 @@ fn alter<S: Lanes>(
     let bias = s.splat_f32s(plan.odd_bias() * std::f32::consts::LOG2_E);
     for (row, sight) in scores.chunks_exact_mut(SIDE).zip(sights) {
         let (row, _) = S::as_mut_simd_f32s(&mut row[..columns]);
-        let (from, to) = sight.range();
-        let (from, to) = (s.splat_f32s(from), s.splat_f32s(to));
+        let seen = sight.range();
+        let (from, to) = (
+            s.splat_f32s(seen.start as f32),
+            s.splat_f32s(seen.end as f32),
+        );
         for (scores, number) in row.iter_mut().zip(numbers) {
             let kept = s.select_f32s(s.less_than_f32s(*number, from), hidden, *scores);
             *scores = s.select_f32s(s.less_than_f32s(*number, to), kept, hidden);
         }
         if let Some(odd) = sight.odd() {
-            let odd = s.splat_f32s(odd);
+            let odd = s.splat_f32s(odd as f32);
             for (scores, number) in row.iter_mut().zip(numbers) {
                 let biased = s.add_f32s(*scores, bias);
                 *scores = s.select_f32s(s.equal_f32s(*number, odd), biased, *scores);

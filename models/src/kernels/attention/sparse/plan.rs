@@ -9,7 +9,7 @@ use crate::kernels::tile::{PANEL, SIDE};
 pub struct Sight {
     from: u8,
     to: u8,
-    /// The query whose score with this key gets the plan's bias; [`Sight::NONE`] if none does.
+    /// The query whose score with this key gets the plan's bias; `NONE` if none does.
     odd: u8,
 }
 
@@ -39,12 +39,14 @@ impl Sight {
         Sight::new(0..0, None)
     }
 
-    pub(super) fn range(self) -> (f32, f32) {
-        (f32::from(self.from), f32::from(self.to))
+    /// The queries that see the key.
+    pub(crate) fn range(self) -> Range<usize> {
+        usize::from(self.from)..usize::from(self.to)
     }
 
-    pub(super) fn odd(self) -> Option<f32> {
-        (self.odd != Self::NONE).then(|| f32::from(self.odd))
+    /// The query whose score gets [`Plan::odd_bias`].
+    pub(crate) fn odd(self) -> Option<usize> {
+        (self.odd != Self::NONE).then(|| usize::from(self.odd))
     }
 }
 
@@ -84,6 +86,32 @@ pub(super) struct KeyBlock {
 pub(super) struct Tile {
     pub(super) keys: usize,
     sights: Option<Range<usize>>,
+}
+
+/// A block of queries, at these positions, and what it sees.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockView<'a> {
+    pub(crate) queries: &'a [u32],
+    pub(crate) tiles: Vec<TileView<'a>>,
+}
+
+impl BlockView<'_> {
+    /// Keys of all tiles.
+    pub(crate) fn keys(&self) -> usize {
+        self.tiles.iter().map(|tile| tile.keys.len()).sum()
+    }
+}
+
+/// A tile: a block of keys, at these positions, as one block of queries sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TileView<'a> {
+    /// Its number in the plan, which dropout goes by.
+    pub(crate) number: usize,
+    /// Number of the block of keys, the same wherever these keys are seen.
+    pub(crate) block: usize,
+    pub(crate) keys: &'a [u32],
+    /// One per key; none if every query sees every key.
+    pub(crate) sights: Option<&'a [Sight]>,
 }
 
 /// The sights of one block of keys, kept in a plan for use in any of its tiles.
@@ -238,12 +266,40 @@ impl Plan {
         tile.sights.clone().map(|range| &self.sights[range])
     }
 
-    pub(super) fn odd_bias(&self) -> f32 {
+    pub(crate) fn odd_bias(&self) -> f32 {
         self.odd_bias
     }
 
     pub(super) fn revisits(&self) -> bool {
         self.revisits
+    }
+
+    /// Blocks of queries, each with its tiles, for whoever computes them by other means than this kernel.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockView<'_>> {
+        self.queries.iter().map(|block| BlockView {
+            queries: &self.places[block.places.clone()],
+            tiles: block
+                .tiles
+                .clone()
+                .map(|number| {
+                    let tile = &self.tiles[number];
+                    TileView {
+                        number,
+                        block: tile.keys,
+                        keys: self.key_places(&self.keys[tile.keys]),
+                        sights: self.tile_sights(tile),
+                    }
+                })
+                .collect(),
+        })
+    }
+
+    /// Pairs of query and key that are computed, hidden ones within tiles included.
+    #[must_use]
+    pub fn pairs(&self) -> usize {
+        self.blocks()
+            .map(|block| block.queries.len() * block.keys())
+            .sum()
     }
 
     /// Number of slots, and rows that one needs: the largest block of keys in whole panels.

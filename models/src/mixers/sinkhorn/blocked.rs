@@ -1,17 +1,21 @@
-//! The paper's variant by the attention kernel: nothing is moved to another layout, and no key is copied but into a sorted one.
+//! The paper's variant on heads side by side: no key is copied but into a sorted one.
 
 use candle_core::Tensor;
 
 use super::SMALLEST;
 use crate::{
     Mask, Result,
-    kernels::{self, AttentionDropout, AttentionOptions, Plan, Plans},
-    layers::{BlockLists, Places},
+    kernels::{AttentionDropout, AttentionOptions, Plans},
+    layers::{
+        BlockLists, attention,
+        block_sort::{permute_blocks, permute_blocks_beside},
+        pooling::weighted_sum,
+    },
     mixer::PADDED,
 };
 
 /// A sequence with its blocks: heads side by side, and filled up with zeros where it has to be.
-pub(super) struct Fused {
+pub(super) struct Blocked {
     /// (B, L, H E).
     q: Tensor,
     /// Each (B, n S, H E); padded ones are zeros.
@@ -25,7 +29,7 @@ pub(super) struct Fused {
     block: usize,
 }
 
-impl Fused {
+impl Blocked {
     /// Queries, keys and values (B, L, H E).
     pub(super) fn new(
         [q, k, v]: [Tensor; 3],
@@ -75,7 +79,7 @@ impl Fused {
         let (_, length, row) = x.dims3()?;
         let x = x.pad_with_zeros(1, 0, blocks * self.block - length)?;
         let x = x.reshape((batch * blocks, self.block, row))?;
-        let sums = kernels::weighted_sum(&x, &self.real)?;
+        let sums = weighted_sum(&x, &self.real)?;
         Ok(sums.reshape((batch, blocks, row))?)
     }
 
@@ -109,16 +113,11 @@ impl Fused {
         };
         let width = self.q.dim(2)? / self.heads;
         if self.whole {
-            let beside = |x| kernels::mix_blocks_beside(&order, x, self.block);
+            let beside = |x| permute_blocks_beside(&order, x, self.block);
             let (keys, values) = (beside(&self.k)?, beside(&self.v)?);
-            return Ok(kernels::attention(
-                &self.q,
-                &keys,
-                &values,
-                &options(width)?,
-            )?);
+            return attention::attend(&self.q, &keys, &values, &options(width)?);
         }
-        let sort = |x: &Tensor| kernels::mix_blocks(&order, x, self.block);
+        let sort = |x: &Tensor| permute_blocks(&order, x, self.block);
         let (keys, values) = (sort(&self.k)?, sort(&self.v)?); // (B, rows S, H E)
         let (share, bias) = self.shares(&order)?; // each (B, rows S, H, 1)
         let split = |x: &Tensor| -> Result<Tensor> {
@@ -155,7 +154,7 @@ impl Fused {
             mask: Some(self.keys_in_use(rows)?),
             ..options(width)?
         };
-        let y = kernels::attention(&q, &keys, &values, &options)?;
+        let y = attention::attend(&q, &keys, &values, &options)?;
         let y = y.reshape((batch, queries, self.heads, width + 1))?;
         Ok(y.narrow(3, 0, width)?.flatten_from(2)?)
     }
@@ -203,9 +202,6 @@ impl Fused {
             .map(|block| sorted(block).chain([rows + block]).collect())
             .collect();
         let lists = BlockLists::new(self.block, 1, &lists);
-        let mut plan = Plan::new(0.0);
-        let keys = Places::all((rows + blocks) * self.block);
-        lists.add_to(&mut plan, 0, (Places::all(length), keys), |_, _| {});
-        Ok(Plans::new(vec![plan]))
+        Ok(lists.plans_between(length, (rows + blocks) * self.block))
     }
 }

@@ -1,0 +1,252 @@
+//! The keys of blocks of queries, and what the queries take from them.
+
+use std::collections::BTreeSet;
+
+use candle_core::{Device, Tensor};
+use rayon::prelude::*;
+
+use super::{
+    gather::{filled_up, gather},
+    sparse::{Group, Operands},
+};
+use crate::{
+    Result,
+    kernels::{AttentionDropout, BlockView, Sight, TileView, first_weight},
+    layers::{parts::PartialSoftmax, products::product},
+    mixer::PADDED,
+};
+
+/// Keys of a group's blocks: those that all blocks of a plan see, or those that each sees beside them.
+pub(super) struct Keys<'a> {
+    /// For each of the P' plans and each of its blocks.
+    tiles: Vec<Vec<Vec<TileView<'a>>>>,
+    /// Whether all blocks of a plan see the same keys.
+    common: bool,
+    /// K, the most keys of a block.
+    count: usize,
+}
+
+impl<'a> Keys<'a> {
+    /// The common keys and the others, as far as there are any.
+    pub(super) fn of(group: &Group<'a>) -> Vec<Self> {
+        let (mut common, mut others) = (Vec::new(), Vec::new());
+        for (_, blocks) in &group.plans {
+            let seen_by_all = common_blocks(blocks);
+            let (mut common_tiles, mut other_tiles) = (Vec::new(), Vec::new());
+            for block in blocks {
+                let tiles = block.tiles.iter();
+                let (mut common, others): (Vec<_>, Vec<_>) =
+                    tiles.partition(|tile| seen_by_all.contains(&tile.block));
+                common.sort_by_key(|tile: &TileView| tile.block);
+                common_tiles.push(common);
+                other_tiles.push(others);
+            }
+            common.push(common_tiles);
+            others.push(other_tiles);
+        }
+        let keys = |(tiles, common): (Vec<Vec<Vec<TileView<'a>>>>, bool)| {
+            let keys = |tiles: &Vec<TileView>| tiles.iter().map(|tile| tile.keys.len()).sum();
+            let count = tiles.iter().flatten().map(keys).max().unwrap_or(0);
+            Self {
+                tiles,
+                common,
+                count,
+            }
+        };
+        let both = [(common, true), (others, false)].map(keys);
+        both.into_iter().filter(|keys| keys.count > 0).collect()
+    }
+
+    /// Scores, weights and weighted values of `q` (G, P' M Q, E) on these keys; (G, P' M Q, ..).
+    pub(super) fn attend(
+        &self,
+        group: &Group,
+        q: &Tensor,
+        operands: &Operands,
+    ) -> Result<PartialSoftmax> {
+        let (batch, heads, length, width) = operands.k.dims4()?;
+        let (blocks, queries, keys) = (group.count, group.queries, self.count);
+        // A plan for all leaves examples and heads apart, which its mask needs.
+        let (outer, inner) = match group.all_plans {
+            1 => (batch, heads),
+            plans => (batch * heads / plans, group.plans.len()),
+        };
+        let shape = (outer, inner, blocks, queries, keys);
+        // One product for all queries of a head on common keys, one for each block on its own.
+        let products = match self.common {
+            true => (outer * inner, blocks * queries, keys),
+            false => (outer * inner * blocks, queries, keys),
+        };
+        let positions = self.positions(group, length);
+        let of = |x: &Tensor| -> Result<Tensor> {
+            let x = Operands::by_plan(x, group.all_plans)?;
+            Ok(gather(&x, &positions)?.reshape((products.0, keys, width))?)
+        };
+        let q = q.reshape((products.0, products.1, width))?;
+        let scores = product(&q, &of(operands.k)?.t()?)?.reshape(shape)?;
+        let padding = self.padding(group, operands, &positions)?;
+        let bias = match (self.hidden(group, operands.q)?, padding) {
+            (Some(hidden), Some(padding)) => Some(hidden.broadcast_add(&padding)?),
+            (hidden, padding) => hidden.or(padding),
+        };
+        let scores = match bias {
+            Some(bias) => scores.broadcast_add(&bias)?,
+            None => scores,
+        };
+        let part = PartialSoftmax::new(&scores, |weights| {
+            let weights = match operands.dropout {
+                Some(dropout) => {
+                    let factors = self.factors(group, dropout, (batch, heads));
+                    let factors = Tensor::from_vec(factors, shape, &Device::Cpu)?;
+                    let factors = factors.to_device(q.device())?.to_dtype(q.dtype())?;
+                    (weights * factors)?
+                }
+                None => weights.clone(),
+            };
+            let y = product(&weights.reshape(products)?, &of(operands.v)?)?;
+            Ok(y.reshape((outer, inner, blocks, queries, width))?)
+        })?;
+        let shared = batch * heads / group.all_plans;
+        part.arranged(|x| Ok(x.reshape((shared, group.rows(), ()))?))
+    }
+
+    /// Positions of the keys, once for each plan if they are common, else once for each of M blocks.
+    fn positions(&self, group: &Group, length: usize) -> Vec<u32> {
+        let count = if self.common { 1 } else { group.count };
+        let plans = self.tiles.iter().zip(&group.plans);
+        let positions = plans.flat_map(|(blocks, (plan, _))| {
+            let keys = blocks.iter().take(count).map(|tiles| -> Vec<u32> {
+                tiles.iter().flat_map(|tile| tile.keys).copied().collect()
+            });
+            let keys: Vec<Vec<u32>> = keys.collect();
+            let keys = keys.iter().map(Vec::as_slice);
+            filled_up(keys, count, self.count, plan * length)
+        });
+        positions.collect()
+    }
+
+    /// What hides padded keys, (B, 1, 1 or M, 1, K) if all heads have one plan, else (G, P', 1 or M, 1, K).
+    fn padding(
+        &self,
+        group: &Group,
+        operands: &Operands,
+        positions: &[u32],
+    ) -> Result<Option<Tensor>> {
+        let Some(mask) = operands.mask else {
+            return Ok(None);
+        };
+        let (batch, heads, length, _) = operands.k.dims4()?;
+        let heads = if group.all_plans == 1 { 1 } else { heads };
+        let bias = mask.additive().reshape((batch, 1, length, 1))?;
+        let bias = bias.broadcast_as((batch, heads, length, 1))?.contiguous()?;
+        let bias = gather(&Operands::by_plan(&bias, group.all_plans)?, positions)?;
+        let shape = (bias.dim(0)?, group.plans.len(), (), 1, self.count);
+        Ok(Some(bias.reshape(shape)?))
+    }
+
+    /// What hides keys that the plans hide and those that fill up, and what is added to odd scores: (1, 1 or P', 1 or M, 1 or Q,
+    /// K), as small as it can be; none if there is nothing of either.
+    fn hidden(&self, group: &Group, like: &Tensor) -> Result<Option<Tensor>> {
+        let all = Sight::new(0..group.queries, None);
+        let sights = |tiles: &Vec<TileView>| -> Vec<Sight> {
+            let mut sights = Vec::with_capacity(self.count);
+            for tile in tiles {
+                match tile.sights {
+                    Some(seen) => sights.extend_from_slice(seen),
+                    None => sights.extend(std::iter::repeat_n(all, tile.keys.len())),
+                }
+            }
+            sights.resize(self.count, Sight::nothing());
+            sights
+        };
+        let mut blocks: Vec<Vec<Sight>> = Vec::new();
+        for plan in &self.tiles {
+            let missing = group.count - plan.len();
+            blocks.extend(plan.iter().map(sights));
+            // Nobody reads what blocks that only fill up get: they are like the first.
+            blocks.extend(plan.iter().take(1).cycle().take(missing).map(sights));
+        }
+        let (mut plans, mut count, mut rows) = (self.tiles.len(), group.count, group.queries);
+        if blocks.iter().all(|block| *block == blocks[0]) {
+            (plans, count) = (1, 1);
+            blocks.truncate(1);
+        }
+        let hides = |sight: &Sight| sight.range().is_empty();
+        if blocks
+            .iter()
+            .flatten()
+            .all(|sight| *sight == all || hides(sight))
+        {
+            rows = 1;
+        }
+        if blocks.iter().flatten().all(|sight| *sight == all) {
+            return Ok(None);
+        }
+        let bias = |sight: &Sight, query: usize| match (sight.range().contains(&query), sight.odd())
+        {
+            (false, _) => -PADDED as f32,
+            (true, Some(odd)) if odd == query => group.odd_bias,
+            (true, _) => 0.0,
+        };
+        let block = |sights: &Vec<Sight>| -> Vec<f32> {
+            let rows =
+                (0..rows).flat_map(|query| sights.iter().map(move |sight| bias(sight, query)));
+            rows.collect()
+        };
+        let bias: Vec<f32> = blocks.par_iter().flat_map_iter(block).collect();
+        let bias = Tensor::from_vec(bias, (1, plans, count, rows, self.count), &Device::Cpu)?;
+        Ok(Some(bias.to_device(like.device())?.to_dtype(like.dtype())?))
+    }
+
+    /// Factors of the weights, P' heads of each of G or, with one plan for all, B H heads: (.., M, Q, K). They are the numbers that
+    /// the kernel draws for the same pairs.
+    fn factors(
+        &self,
+        group: &Group,
+        dropout: &AttentionDropout,
+        (batch, heads): (usize, usize),
+    ) -> Vec<f32> {
+        let block = group.queries * self.count;
+        let shared = batch * heads / group.all_plans;
+        let mut factors = vec![0.0; shared * group.plans.len() * group.count * block];
+        let each = factors.par_chunks_mut(block).enumerate();
+        each.for_each(|(index, factors)| {
+            let (place, number) = (index / group.count, index % group.count);
+            let (turn, index) = (place / group.plans.len(), place % group.plans.len());
+            let (plan, blocks) = &group.plans[index];
+            let head = turn * group.all_plans + plan;
+            let Some(block) = blocks.get(number) else {
+                return;
+            };
+            let mut column = 0;
+            for tile in &self.tiles[index][number] {
+                let columns = column..column + tile.keys.len();
+                let rows = factors.chunks_exact_mut(self.count).enumerate();
+                for (query, row) in rows.take(block.queries.len()) {
+                    let first = first_weight((head % heads, heads), (tile.number, query));
+                    dropout.fill(head / heads, first, &mut row[columns.clone()]);
+                }
+                column = columns.end;
+            }
+        });
+        factors
+    }
+}
+
+/// Numbers of the blocks of keys that each of several blocks of queries sees in one tile.
+fn common_blocks(blocks: &[BlockView]) -> BTreeSet<usize> {
+    if blocks.len() < 2 {
+        return BTreeSet::new();
+    }
+    let once = |block: &BlockView| {
+        let (mut once, mut more) = (BTreeSet::new(), BTreeSet::new());
+        for tile in &block.tiles {
+            if !once.insert(tile.block) {
+                more.insert(tile.block);
+            }
+        }
+        &once - &more
+    };
+    let sets = blocks.iter().map(once);
+    sets.reduce(|one, other| &one & &other).unwrap_or_default()
+}

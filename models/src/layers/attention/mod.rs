@@ -1,0 +1,98 @@
+//! Softmax attention, for every mixer that has one: the only place that asks whether the kernel can compute it.
+//!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(scale q_i·k_j) over the keys j that the options' plans let query i see
+//! B batch, H heads, Lq queries, Lk keys, E width of a head; q, y (B, Lq, H E), k, v (B, Lk, H E).
+//! The kernel and the tensor operations give the same numbers up to rounding, and drop the same weights.
+
+mod gather;
+mod keys;
+mod sparse;
+
+use candle_core::Tensor;
+
+use self::sparse::Operands;
+use crate::{
+    Mask, Result,
+    kernels::{self, AttentionDropout, AttentionOptions},
+    layers::{Linear, parts::by_head, products::product, softmax},
+};
+
+/// Attention of queries on keys and values.
+///
+/// # Errors
+/// If shapes do not fit, or the plans are for another number of heads or longer sequences.
+pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    if kernels::supports(q) {
+        return Ok(kernels::attention(q, k, v, options)?);
+    }
+    composed(q, k, v, options)
+}
+
+/// Attention of a sequence x (B, L, D) on itself, of the queries, keys and values that `projections` make of it.
+///
+/// # Errors
+/// Those of [`attend`].
+pub fn attend_within(
+    x: &Tensor,
+    projections: [&Linear; 3],
+    options: &AttentionOptions,
+) -> Result<Tensor> {
+    if kernels::supports(x) {
+        let packed = Linear::stacked(&projections)?.forward(x)?; // (B, L, 3 H E)
+        return Ok(kernels::attention_packed(&packed, options)?);
+    }
+    let [q, k, v] = projections.map(|linear| linear.forward(x));
+    composed(&q?, &k?, &v?, options)
+}
+
+/// The same by tensor operations, for any type and device. Without plans all weights are in memory at once.
+///
+/// # Errors
+/// Those of [`attend`].
+pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    let ((batch, queries, row), keys, heads) = (q.dims3()?, k.dim(1)?, options.heads);
+    options.check(batch, (queries, keys), row)?;
+    let width = row / heads;
+    let split = |x: &Tensor| by_head(&x.reshape((batch, x.dim(1)?, heads, width))?);
+    let scale = options.scale.unwrap_or((width as f64).powf(-0.5));
+    let (q, k, v) = (split(&q.affine(scale, 0.0)?)?, split(k)?, split(v)?); // (B, H, L, E)
+    let mask = options.mask.as_ref().map(Mask::new).transpose()?;
+    let dropout = options.dropout.as_ref();
+    let y = match &options.plans {
+        None => dense(&q, &k, &v, mask.as_ref(), dropout)?,
+        Some(plans) => {
+            let (q, k, v) = (&q, &k, &v);
+            let operands = Operands {
+                q,
+                k,
+                v,
+                mask: mask.as_ref(),
+                dropout,
+            };
+            sparse::attend(&operands, plans.all())?
+        }
+    };
+    Ok(by_head(&y)?.reshape((batch, queries, row))?)
+}
+
+/// Every query (B, H, Lq, E) on every key (B, H, Lk, E).
+fn dense(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    mask: Option<&Mask>,
+    dropout: Option<&AttentionDropout>,
+) -> Result<Tensor> {
+    let (_, heads, queries, _) = q.dims4()?;
+    let weights = softmax::masked(&product(q, &k.t()?)?, mask)?; // (B, H, Lq, Lk)
+    let weights = match dropout {
+        Some(dropout) => {
+            let factors = dropout.factors(heads, queries, k.dim(2)?, q.device())?;
+            (weights * factors.to_dtype(q.dtype())?)?
+        }
+        None => weights,
+    };
+    product(&weights, v)
+}
+
+#[cfg(test)]
+mod tests;
