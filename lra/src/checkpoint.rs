@@ -1,4 +1,4 @@
-//! Checkpoints: one safetensors file holding parameters and moments, with the state of the loop as JSON in its
+//! Checkpoints: one safetensors file holding parameters, buffers and moments, with the state of the loop as JSON in its
 //! header. One file, written beside the old one and renamed over it, is either the old state or the new one.
 //! The header also has the SHA-256 of the whole file, taken with zeros in its own place.
 
@@ -53,7 +53,7 @@ pub struct Evaluation {
 }
 
 /// Sums over the steps since the last line of the metrics log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Steps summed.
     pub steps: usize,
@@ -61,6 +61,9 @@ pub struct Interval {
     pub examples: usize,
     /// Sum of losses over examples.
     pub loss: f64,
+    /// Sums of the model's other losses over examples, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub aux: BTreeMap<String, f64>,
     /// Sum of gradient norms over steps.
     pub gradient_norm: f64,
 }
@@ -75,6 +78,7 @@ const UNKNOWN: &str = "000000000000000000000000000000000000000000000000000000000
 const PARAMETER: &str = "parameter/";
 const FIRST_MOMENT: &str = "first_moment/";
 const SECOND_MOMENT: &str = "second_moment/";
+const BUFFER: &str = "buffer/";
 
 /// What the header holds under [`STATE`].
 #[derive(Serialize)]
@@ -91,8 +95,16 @@ struct Seal {
 }
 
 /// Writes the whole state of training to `path`.
-pub fn save(path: &Path, state: &State, optimizer: &AdamW) -> anyhow::Result<()> {
-    let mut tensors = BTreeMap::new();
+pub fn save(
+    path: &Path,
+    state: &State,
+    parameters: &Parameters,
+    optimizer: &AdamW,
+) -> anyhow::Result<()> {
+    let buffers = parameters.buffers().into_iter();
+    let mut tensors: BTreeMap<String, Tensor> = buffers
+        .map(|(path, buffer)| (format!("{BUFFER}{path}"), buffer.as_detached_tensor()))
+        .collect();
     for slot in &optimizer.slots {
         tensors.insert(
             format!("{PARAMETER}{}", slot.path),
@@ -118,10 +130,14 @@ pub fn save(path: &Path, state: &State, optimizer: &AdamW) -> anyhow::Result<()>
 ///
 /// # Errors
 /// [`Damaged`], or the file cannot be read.
-pub fn load(path: &Path, optimizer: &mut AdamW) -> anyhow::Result<State> {
+pub fn load(path: &Path, parameters: &Parameters, optimizer: &mut AdamW) -> anyhow::Result<State> {
     let file = Sealed::read(path)?;
     let state = file.state()?;
     let tensors = file.tensors()?;
+    for (path, buffer) in parameters.buffers() {
+        let found = file.find(&tensors, &format!("{BUFFER}{path}"), buffer.shape())?;
+        buffer.set(&found.to_device(buffer.device())?)?;
+    }
     for slot in &mut optimizer.slots {
         let find = |prefix: &str| {
             let name = format!("{prefix}{}", slot.path);
@@ -138,24 +154,23 @@ pub fn load(path: &Path, optimizer: &mut AdamW) -> anyhow::Result<State> {
     Ok(state)
 }
 
-/// Writes the parameters alone to `path`.
+/// Writes the parameters and buffers alone to `path`.
 pub fn save_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
-    let tensors = parameters
-        .all()
-        .into_iter()
-        .map(|(name, parameter)| (name, parameter.as_detached_tensor()))
+    let saved = parameters.all().into_iter().chain(parameters.buffers());
+    let tensors = saved
+        .map(|(name, tensor)| (name, tensor.as_detached_tensor()))
         .collect();
     write(path, &tensors, CHECKSUM, UNKNOWN.to_owned())
 }
 
-/// Reads parameters written by [`save_parameters`].
+/// Reads parameters and buffers written by [`save_parameters`].
 ///
 /// # Errors
 /// [`Damaged`], or the file cannot be read.
 pub fn load_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
     let file = Sealed::read(path)?;
     let tensors = file.tensors()?;
-    for (name, parameter) in parameters.all().into_iter() {
+    for (name, parameter) in parameters.all().into_iter().chain(parameters.buffers()) {
         let tensor = file.find(&tensors, &name, parameter.shape())?;
         parameter.set(&tensor.to_device(parameter.device())?)?;
     }

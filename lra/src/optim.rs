@@ -1,4 +1,5 @@
-//! AdamW with decoupled decay, parameter groups and clipping by the global norm.
+//! AdamW with decoupled decay, clipping by the global norm, and what each parameter asks for ([`Attributes`]): decay or
+//! none, a rate of its own, a range that it is kept in.
 //!
 //!     m ← β1 m + (1-β1) g        v ← β2 v + (1-β2) g²
 //!     θ ← θ - rate · (m / (1-β1ᵗ)) / (√(v / (1-β2ᵗ)) + ε) - rate · decay · θ
@@ -7,6 +8,7 @@
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Result, Tensor, Var};
+use models::params::{Attributes, Projection};
 use models::{Parameters, kernels};
 
 use crate::spec::{Decay, TrainOptions};
@@ -22,6 +24,8 @@ pub struct Slot {
     /// Running mean of squared gradients.
     pub second_moment: Tensor,
     decays: bool,
+    rate_factor: f64,
+    projection: Option<Projection>,
 }
 
 /// The optimizer's state over all parameters, in path order.
@@ -90,11 +94,18 @@ impl AdamW {
     /// Zero moments for every parameter.
     pub fn new(parameters: &Parameters, options: &TrainOptions) -> Result<Self> {
         let slots = parameters
-            .all()
+            .with_attributes()
             .into_iter()
-            .map(|(path, parameter)| {
+            .map(|(path, parameter, attributes)| {
+                let Attributes {
+                    decay,
+                    rate_factor,
+                    projection,
+                } = attributes;
                 Ok(Slot {
-                    decays: options.decay == Decay::All || is_matrix(&path, parameter.rank()),
+                    decays: options.decay == Decay::All || decay,
+                    rate_factor,
+                    projection,
                     first_moment: parameter.zeros_like()?,
                     second_moment: parameter.zeros_like()?,
                     parameter,
@@ -159,6 +170,7 @@ impl AdamW {
             }
         }
         for (slot, gradient) in self.slots.iter_mut().zip(gradients.0) {
+            let rate = rate * slot.rate_factor;
             let step = kernels::AdamW {
                 beta1: self.beta1,
                 beta2: self.beta2,
@@ -183,15 +195,13 @@ impl AdamW {
             } else {
                 slot.update(&step, gradient, scale_there.as_ref())?;
             }
+            if let Some(projection) = slot.projection {
+                let nearest = projection.apply(&slot.parameter.as_detached_tensor())?;
+                slot.parameter.set(&nearest)?;
+            }
         }
         Ok(norm)
     }
-}
-
-/// Matrices decay; biases (of whatever rank: some have one for each head), norms, and what is looked up do not.
-fn is_matrix(path: &str, rank: usize) -> bool {
-    let bias = path.rsplit('.').next() == Some("bias");
-    rank >= 2 && !bias && !path.starts_with("embed")
 }
 
 /// The root of the sum of all squares: on the host where every gradient is one of the fused kernels', else on the device.
@@ -222,6 +232,8 @@ mod tests {
             first_moment: zeros.clone(),
             second_moment: zeros,
             decays: true,
+            rate_factor: 1.0,
+            projection: None,
         };
         AdamW::over(vec![slot], options)
     }
@@ -265,17 +277,28 @@ mod tests {
     }
 
     #[test]
-    fn matrices_decay_and_biases_of_any_rank_do_not() {
-        for (path, rank, decays) in [
-            ("encoder.0.mixer.scores.dense.weight", 3, true),
-            ("encoder.0.mixer.scores.dense.bias", 3, false),
-            ("encoder.0.feed.inner.weight", 2, true),
-            ("encoder.0.feed.inner.bias", 1, false),
-            ("encoder.0.feed_norm.weight", 1, false),
-            ("embed.tokens", 2, false),
-        ] {
-            assert_eq!(is_matrix(path, rank), decays, "{path}");
-        }
+    fn a_parameter_has_a_rate_and_a_range_of_its_own() {
+        let options = TrainOptions {
+            clip: 0.0,
+            weight_decay: 0.0,
+            ..TrainOptions::default()
+        };
+        let update = |change: fn(&mut Slot)| {
+            let mut adamw = optimizer(&[1.0], &options);
+            change(&mut adamw.slots[0]);
+            adamw.update(gradients(&[-1.0]), 0.1, 1).unwrap();
+            adamw.slots[0].parameter.to_vec1::<f64>().unwrap()[0]
+        };
+        // The first update moves by the rate, whatever the gradient's size.
+        assert!((update(|_| ()) - 1.1).abs() < 1e-6);
+        assert!((update(|slot| slot.rate_factor = 0.1) - 1.01).abs() < 1e-6);
+        let clamped = update(|slot| {
+            slot.projection = Some(Projection::Clamp {
+                least: 0.0,
+                most: 1.0,
+            });
+        });
+        assert_eq!(clamped, 1.0);
     }
 
     #[test]
@@ -329,6 +352,8 @@ mod tests {
             first_moment: narrow(&slot.first_moment),
             second_moment: narrow(&slot.second_moment),
             decays: true,
+            rate_factor: 1.0,
+            projection: None,
         };
         let (mut wide, mut fused) = (
             AdamW { ..wide },

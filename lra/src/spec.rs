@@ -5,6 +5,7 @@
 mod fuzz;
 mod resolve;
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 use datasets::{Protocol, Source};
@@ -141,6 +142,10 @@ pub struct TrainOptions {
     pub log_every: usize,
     /// Updates whose times are left out of the speed figures.
     pub speed_warmup: usize,
+    /// Weights of the losses that the model adds to the cross-entropy, by name; 0 leaves one out of training. Only names
+    /// that the model has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub aux: BTreeMap<String, f64>,
 }
 
 impl Default for TrainOptions {
@@ -165,6 +170,7 @@ impl Default for TrainOptions {
             checkpoint_every: 0,
             log_every: 10,
             speed_warmup: 5,
+            aux: BTreeMap::new(),
         }
     }
 }

@@ -1,10 +1,14 @@
 //! One training step: a batch to the device, forward, loss, backward, update. `lra run` repeats it, `lra bench` measures it.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Instant;
 
+use anyhow::Context as _;
 use candle_core::{DType, Device, Tensor};
-use models::{Classifier, Context, Draws};
+use models::loss::AuxLosses;
+use models::params::Updates;
+use models::{Classifier, Context, Draws, Parameters};
 
 use crate::batch::HostBatch;
 use crate::optim::{AdamW, Gradients, Norm};
@@ -15,6 +19,8 @@ use crate::timing::{Phase, StepClock, StepTime};
 pub struct Trainer<'a> {
     /// The model over the weights.
     pub classifier: &'a Classifier,
+    /// The weights, with the buffers beside them.
+    pub parameters: &'a Parameters,
     /// The weights with their moments.
     pub optimizer: AdamW,
     /// How to update.
@@ -31,11 +37,20 @@ pub struct Unread {
     pub rows: usize,
     /// Whether its time is left out of the speed figures.
     pub warms_up: bool,
-    /// Mean loss of each micro-batch, rank 0, and its number of rows.
-    losses: Vec<(Tensor, f64)>,
+    /// The losses of each micro-batch.
+    losses: Vec<Losses>,
     gradient_norm: Norm,
     began: Instant,
     time: StepTime,
+}
+
+/// The losses of a micro-batch, on the device.
+struct Losses {
+    rows: f64,
+    /// Mean cross-entropy, rank 0.
+    cross_entropy: Tensor,
+    /// Means of the model's other losses before their weights, rank 0, by name.
+    aux: Vec<(&'static str, Tensor)>,
 }
 
 /// What a step came to.
@@ -44,8 +59,10 @@ pub struct Step {
     pub rows: usize,
     /// Whether its time is left out of the speed figures.
     pub warms_up: bool,
-    /// Sum of the losses of its examples.
+    /// Sum of the cross-entropies of its examples, in nats.
     pub loss: f64,
+    /// Sums over its examples of the model's other losses, before their weights, by name.
+    pub aux: BTreeMap<&'static str, f64>,
     /// Global L2 norm of the gradient, before clipping.
     pub gradient_norm: f64,
     /// How long it took.
@@ -66,16 +83,28 @@ impl Trainer<'_> {
         let host = next()?;
         let mut gradients = self.optimizer.no_gradients();
         let mut losses = Vec::new();
+        let updates = Updates::default();
         let rows = host.len();
         for first in (0..rows).step_by(options.forward_examples()) {
             let last = (first + options.forward_examples()).min(rows);
-            losses.push(self.micro_batch(&mut clock, made, &host, first..last, &mut gradients)?);
+            let draws = Draws::new(self.seed, made as u64, first as u64);
+            let context = Context::new(true, draws);
+            let context = context.with_updates(&updates);
+            losses.push(self.micro_batch(
+                &mut clock,
+                &context,
+                &host,
+                first..last,
+                &mut gradients,
+            )?);
         }
         let rate = options
             .schedule
             .rate(options.rate, made, options.warmup, options.steps);
         let gradient_norm = clock.phase(Phase::Optimizer, || {
-            self.optimizer.update(gradients, rate, made + 1)
+            let norm = self.optimizer.update(gradients, rate, made + 1)?;
+            updates.commit(self.parameters)?;
+            anyhow::Ok(norm)
         })?;
         Ok(Unread {
             rows,
@@ -92,10 +121,15 @@ impl Trainer<'_> {
         let mut sums = Vec::new();
         for step in unread {
             let mut loss = 0.0;
-            for (mean, rows) in &step.losses {
-                loss += mean.to_dtype(DType::F64)?.to_scalar::<f64>()? * rows;
+            let mut aux = BTreeMap::new();
+            let number = |mean: &Tensor| mean.to_dtype(DType::F64)?.to_scalar::<f64>();
+            for losses in &step.losses {
+                loss += number(&losses.cross_entropy)? * losses.rows;
+                for (name, mean) in &losses.aux {
+                    *aux.entry(*name).or_insert(0.0) += number(mean)? * losses.rows;
+                }
             }
-            sums.push((loss, step.gradient_norm.read()?));
+            sums.push((loss, aux, step.gradient_norm.read()?));
         }
         self.device.synchronize()?;
         // Steps that ran while the next ones were handed over have no times of their own, only an equal share.
@@ -103,10 +137,11 @@ impl Trainer<'_> {
         let share = shared.map(|first| first.began.elapsed().as_secs_f64() / unread.len() as f64);
         let steps = unread.iter().zip(sums);
         Ok(steps
-            .map(|(step, (loss, gradient_norm))| Step {
+            .map(|(step, (loss, aux, gradient_norm))| Step {
                 rows: step.rows,
                 warms_up: step.warms_up,
                 loss,
+                aux,
                 gradient_norm,
                 time: StepTime {
                     seconds: share.unwrap_or(step.time.seconds),
@@ -116,34 +151,61 @@ impl Trainer<'_> {
             .collect())
     }
 
-    /// Adds the gradients of some rows of a batch; returns their mean loss and their number.
+    /// Adds the gradients of some rows of a batch; returns their losses.
     fn micro_batch(
         &self,
         clock: &mut StepClock<'_>,
-        made: usize,
+        context: &Context,
         host: &HostBatch,
         rows: Range<usize>,
         gradients: &mut Gradients,
-    ) -> anyhow::Result<(Tensor, f64)> {
+    ) -> anyhow::Result<Losses> {
         let (count, total) = (rows.len() as f64, host.len() as f64);
-        let draws = Draws::new(self.seed, made as u64, rows.start as u64);
-        let context = Context::new(true, draws);
         let batch = clock.phase(Phase::Transfer, || host.to_device(rows, self.device))?;
-        let (mean, weighted): (Tensor, Tensor) = clock.phase(Phase::Forward, || {
+        let (losses, weighted) = clock.phase(Phase::Forward, || {
+            let aux = AuxLosses::default();
+            let context = context.with_losses(&aux);
             let logits = self.classifier.forward(&batch.inputs, &context)?;
-            let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
+            let cross_entropy = models::loss::cross_entropy(&logits, &batch.labels)?;
+            let aux = aux.means()?;
+            let losses = Losses {
+                rows: count,
+                cross_entropy: cross_entropy.detach(),
+                aux: aux
+                    .iter()
+                    .map(|(name, mean)| (*name, mean.detach()))
+                    .collect(),
+            };
+            let loss = self.weighted_sum(cross_entropy, &aux)?;
             // The batch's loss is the mean over its rows, whatever the micro-batches.
             let weighted = if count == total {
-                mean.clone()
+                loss
             } else {
-                (&mean * (count / total))?
+                (loss * (count / total))?
             };
-            candle_core::Result::Ok((mean, weighted))
+            anyhow::Ok((losses, weighted))
         })?;
         clock.phase(Phase::Backward, || {
             let found = models::kernels::backward(&weighted)?;
             self.optimizer.accumulate(gradients, found)
         })?;
-        Ok((mean.detach(), count))
+        Ok(losses)
+    }
+
+    /// The loss that is minimised.
+    fn weighted_sum(
+        &self,
+        mut loss: Tensor,
+        aux: &[(&'static str, Tensor)],
+    ) -> anyhow::Result<Tensor> {
+        for (name, mean) in aux {
+            let weight = self.options.aux.get(*name);
+            let weight =
+                *weight.with_context(|| format!("the model does not declare its loss {name}"))?;
+            if weight != 0.0 {
+                loss = (loss + (mean.to_dtype(DType::F32)? * weight)?)?;
+            }
+        }
+        Ok(loss)
     }
 }

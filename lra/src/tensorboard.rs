@@ -69,21 +69,26 @@ impl Events {
 }
 
 /// The values of a line by tag. Tags with the same first part stand in one group.
-fn scalars(line: &Line) -> (usize, Vec<(&'static str, f64)>) {
-    match *line {
+fn scalars(line: &Line) -> (usize, Vec<(String, f64)>) {
+    let named = |(tag, value): (&str, f64)| (tag.to_owned(), value);
+    match line {
         Line::Train {
             step,
             loss,
+            aux,
             gradient_norm,
             rate,
             ..
         } => {
             let values = [
-                ("train/loss", loss),
-                ("train/gradient_norm", gradient_norm),
-                ("train/rate", rate),
+                ("train/loss", *loss),
+                ("train/gradient_norm", *gradient_norm),
+                ("train/rate", *rate),
             ];
-            (step, values.to_vec())
+            let aux = aux
+                .iter()
+                .map(|(name, mean)| (format!("train/aux/{name}"), *mean));
+            (*step, values.into_iter().map(named).chain(aux).collect())
         }
         Line::Validation {
             step,
@@ -91,8 +96,11 @@ fn scalars(line: &Line) -> (usize, Vec<(&'static str, f64)>) {
             accuracy,
             ..
         } => {
-            let values = [("validation/loss", loss), ("validation/accuracy", accuracy)];
-            (step, values.to_vec())
+            let values = [
+                ("validation/loss", *loss),
+                ("validation/accuracy", *accuracy),
+            ];
+            (*step, values.map(named).to_vec())
         }
         Line::Unknown => (0, vec![]),
     }

@@ -79,7 +79,7 @@ impl Fit<'_> {
         let mut optimizer = AdamW::new(self.parameters, &self.spec.train)?;
         let mut state = State::default();
         if resume && self.folder.checkpoint().exists() {
-            state = checkpoint::load(&self.folder.checkpoint(), &mut optimizer)?;
+            state = checkpoint::load(&self.folder.checkpoint(), self.parameters, &mut optimizer)?;
             if state.best.is_some() && self.options().select == Select::Best {
                 // Needed at the end only, when it would be late to learn that it is damaged.
                 checkpoint::check_parameters(&self.folder.best())?;
@@ -92,6 +92,7 @@ impl Fit<'_> {
             journal: Journal::open(self, &state)?,
             trainer: Trainer {
                 classifier: self.classifier,
+                parameters: self.parameters,
                 optimizer,
                 options: self.options(),
                 seed: self.spec.cell.seed,
@@ -222,6 +223,9 @@ impl Session<'_> {
             interval.steps += 1;
             interval.examples += step.rows;
             interval.loss += step.loss;
+            for (name, sum) in step.aux {
+                *interval.aux.entry(name.to_owned()).or_insert(0.0) += sum;
+            }
             interval.gradient_norm += step.gradient_norm;
             if !(step.loss.is_finite() && step.gradient_norm.is_finite()) {
                 let what = if step.loss.is_finite() {
@@ -246,6 +250,7 @@ impl Session<'_> {
             steps,
             examples,
             loss,
+            aux,
             gradient_norm,
         } = std::mem::take(&mut self.state.interval);
         let step = self.state.step;
@@ -254,6 +259,10 @@ impl Session<'_> {
         self.journal.note(Line::Train {
             step,
             loss,
+            aux: aux
+                .into_iter()
+                .map(|(name, sum)| (name, sum / examples as f64))
+                .collect(),
             gradient_norm: gradient_norm / steps as f64,
             rate: options
                 .schedule
@@ -330,6 +339,7 @@ impl Session<'_> {
         checkpoint::save(
             &self.fit.folder.checkpoint(),
             &self.state,
+            self.fit.parameters,
             &self.trainer.optimizer,
         )
     }

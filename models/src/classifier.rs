@@ -1,10 +1,10 @@
 //! Sequence classification: embedding -> encoder -> pooling -> head, with one tower or two that share all weights.
 
 use candle_core::{D, Tensor};
-use candle_nn::{Init, VarBuilder};
+use candle_nn::Init;
 
 use crate::{
-    Context, Encoder, Error, Model, Options, Parameters, Result,
+    Context, Encoder, Error, Model, Options, Parameters, Result, VarBuilder,
     encoder::Build,
     error::require,
     layers::{Embedding, Linear, activation::relu, pooling::pool},
@@ -113,8 +113,7 @@ impl Classifier {
             .iter()
             .enumerate()
             .map(|(tower, tokens)| {
-                // Towers share weights, not dropout masks.
-                let context = context.with_draws(context.draws.branch(tower as u16));
+                let context = context.of_tower(tower, self.towers);
                 let (x, mask) =
                     self.embedding
                         .forward(&tokens.ids, tokens.mask.as_ref(), &context)?;

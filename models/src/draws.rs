@@ -4,6 +4,11 @@
 //! of calls. A *row* is one example of the batch: a micro-batch that starts at row `first_row`
 //! of its batch draws exactly what those rows draw in the whole batch.
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+};
+
 use candle_core::{DType, Device, Shape, Tensor, cpu::erf::erf_inv};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
@@ -110,6 +115,50 @@ impl Draws {
             ..*self
         }
         .per_example(key)
+    }
+}
+
+/// Random tensors from elsewhere, by the names under which mixers ask for them: for runs that must draw what another
+/// implementation drew.
+#[derive(Default)]
+pub struct FixedDraws {
+    tensors: BTreeMap<String, Tensor>,
+    names_read: Mutex<BTreeSet<String>>,
+}
+
+impl FixedDraws {
+    /// From tensors by name.
+    #[must_use]
+    pub fn new(tensors: BTreeMap<String, Tensor>) -> Self {
+        Self {
+            tensors,
+            names_read: Mutex::default(),
+        }
+    }
+
+    /// The random tensor called `name`, if there is one.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        let mut read = self
+            .names_read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        read.insert(name.to_owned());
+        self.tensors.get(name)
+    }
+
+    /// Names that nobody asked for.
+    #[must_use]
+    pub fn unread(&self) -> Vec<String> {
+        let read = self
+            .names_read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let names = self.tensors.keys();
+        names
+            .filter(|name| !read.contains(*name))
+            .cloned()
+            .collect()
     }
 }
 

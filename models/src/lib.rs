@@ -46,4 +46,4 @@ pub use error::{Error, Result};
 pub use mixer::{Context, Mask, Mixer};
 pub use mixers::{MODELS, Model, Variant};
 pub use options::Options;
-pub use params::Parameters;
+pub use params::{Parameters, VarBuilder};

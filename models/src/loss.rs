@@ -1,8 +1,40 @@
-//! Losses over logits.
+//! The loss over logits, and what a model adds to it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
 
 use candle_core::{D, Tensor};
 
 use crate::{Result, kernels};
+
+/// Losses beside the cross-entropy, gathered from one forward pass (see [`crate::Context::add_loss`]).
+#[derive(Default)]
+pub struct AuxLosses(Mutex<BTreeMap<&'static str, Tensor>>);
+
+impl AuxLosses {
+    pub(crate) fn add(&self, name: &'static str, per_row: &Tensor) -> Result<()> {
+        let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = match sums.get(name) {
+            Some(sum) => (sum + per_row)?,
+            None => per_row.clone(),
+        };
+        sums.insert(name, sum);
+        Ok(())
+    }
+
+    /// The mean of each over the rows of the batch, a scalar, by name in the order of names.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn means(self) -> Result<Vec<(&'static str, Tensor)>> {
+        let sums = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        sums.into_iter()
+            .map(|(name, per_row)| Ok((name, per_row.mean_all()?)))
+            .collect()
+    }
+}
 
 /// Mean over the batch of the softmax cross-entropy, in nats: `mean_b(log sum_c exp x_bc - x_b,label)`.
 ///
@@ -35,6 +67,27 @@ mod tests {
     use candle_core::{Device, Var};
 
     use super::*;
+    use crate::{Context, Draws};
+
+    #[test]
+    fn losses_of_layers_add_up_and_towers_share_an_example() {
+        let losses = AuxLosses::default();
+        let context = Context::new(true, Draws::new(0, 0, 0));
+        let gathering = context.with_losses(&losses);
+        let per_row = |values: &[f64]| Tensor::new(values, &Device::Cpu).unwrap();
+        for tower in 0..2 {
+            let tower = gathering.of_tower(tower, 2);
+            tower.add_loss("balance", &per_row(&[1.0, 3.0])).unwrap();
+            tower.add_loss("balance", &per_row(&[0.0, 2.0])).unwrap();
+        }
+        context
+            .add_loss("balance", &per_row(&[100.0, 100.0]))
+            .unwrap();
+        let means = losses.means().unwrap();
+        assert_eq!(means.len(), 1);
+        assert_eq!(means[0].0, "balance");
+        assert_eq!(means[0].1.to_scalar::<f64>().unwrap(), 3.0);
+    }
 
     #[test]
     fn value_and_gradient_are_those_of_the_formula() {

@@ -1,8 +1,15 @@
 //! The seam: what a mixer is, and what it is told about the forward pass it runs in.
 
+use std::sync::{Mutex, PoisonError};
+
 use candle_core::{D, Tensor};
 
-use crate::{Result, draws::Draws, parity::Given};
+use crate::{
+    Result,
+    draws::{Draws, FixedDraws},
+    loss::AuxLosses,
+    params::Updates,
+};
 
 /// Lets the positions of a sequence exchange information: (B, L, D) -> (B, L, D).
 ///
@@ -28,7 +35,12 @@ pub struct Context<'a> {
     /// so that random features are those of training.
     pub draws: Draws,
     mask: Option<&'a Mask>,
-    given: Option<&'a Given>,
+    fixed: Option<&'a FixedDraws>,
+    losses: Option<&'a AuxLosses>,
+    /// What a loss of this pass counts beside those of the example's other towers.
+    loss_share: f64,
+    updates: Option<&'a Updates>,
+    carried: Option<&'a Carried>,
 }
 
 impl Context<'static> {
@@ -39,7 +51,11 @@ impl Context<'static> {
             train,
             draws,
             mask: None,
-            given: None,
+            fixed: None,
+            losses: None,
+            loss_share: 1.0,
+            updates: None,
+            carried: None,
         }
     }
 }
@@ -60,22 +76,105 @@ impl<'a> Context<'a> {
         Context { mask, ..*self }
     }
 
-    /// The same pass with random tensors from elsewhere, which mixers use in place of their own draws.
+    /// The same pass with these random tensors where mixers ask for them by name, in place of their own draws.
     #[must_use]
-    pub fn with_given<'b>(&self, given: &'b Given) -> Context<'b>
+    pub fn with_fixed_draws<'b>(&self, fixed: &'b FixedDraws) -> Context<'b>
     where
         'a: 'b,
     {
         Context {
-            given: Some(given),
+            fixed: Some(fixed),
             ..*self
         }
     }
 
-    /// The random tensor called `name`, if this pass was given one.
+    /// The random tensor called `name`, if it is fixed in this pass.
     #[must_use]
-    pub fn given(&self, name: &str) -> Option<&'a Tensor> {
-        self.given.and_then(|given| given.get(name))
+    pub fn fixed(&self, name: &str) -> Option<&'a Tensor> {
+        self.fixed.and_then(|fixed| fixed.get(name))
+    }
+
+    /// The same pass with somebody who wants its losses.
+    #[must_use]
+    pub fn with_losses<'b>(&self, losses: &'b AuxLosses) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context {
+            losses: Some(losses),
+            ..*self
+        }
+    }
+
+    /// Adds a loss beside the cross-entropy: `per_row` (B), one number per sequence, of a name that the model declares. What
+    /// layers add under one name is summed, and averaged over the rows of the batch; so it may depend on nothing but the row.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn add_loss(&self, name: &'static str, per_row: &Tensor) -> Result<()> {
+        match self.losses {
+            Some(losses) => losses.add(name, &(per_row * self.loss_share)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether somebody wants losses: where nobody does, computing them is of no use.
+    #[must_use]
+    pub fn wants_losses(&self) -> bool {
+        self.losses.is_some()
+    }
+
+    /// The same pass with somebody who gathers what it adds to buffers (see [`crate::params::Buffer`]).
+    #[must_use]
+    pub fn with_updates<'b>(&self, updates: &'b Updates) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context {
+            updates: Some(updates),
+            ..*self
+        }
+    }
+
+    pub(crate) fn updates(&self) -> Option<&'a Updates> {
+        self.updates
+    }
+
+    /// The same pass through a stack whose blocks hand `carried` on.
+    #[must_use]
+    pub fn with_carried<'b>(&self, carried: &'b Carried) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context {
+            carried: Some(carried),
+            ..*self
+        }
+    }
+
+    /// What the block before this one left, such as its attention scores. None in the first block.
+    #[must_use]
+    pub fn carried(&self) -> Option<Tensor> {
+        let carried = self.carried?.0.lock();
+        carried.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Leaves `tensor` for the next block.
+    pub fn carry(&self, tensor: &Tensor) {
+        if let Some(carried) = self.carried {
+            let mut slot = carried.0.lock().unwrap_or_else(PoisonError::into_inner);
+            *slot = Some(tensor.clone());
+        }
+    }
+
+    /// The pass of one of an example's `towers`: they share weights, not dropout masks.
+    #[must_use]
+    pub fn of_tower(&self, tower: usize, towers: usize) -> Self {
+        Self {
+            draws: self.draws.branch(tower as u16),
+            loss_share: self.loss_share / towers as f64,
+            ..*self
+        }
     }
 
     /// The same pass with other draws (see [`Draws::branch`]).
@@ -84,6 +183,10 @@ impl<'a> Context<'a> {
         Self { draws, ..*self }
     }
 }
+
+/// What one block of a stack leaves for the next.
+#[derive(Default)]
+pub struct Carried(Mutex<Option<Tensor>>);
 
 /// Which positions are real, in the forms that layers need. All of them are constants of B x L numbers or fewer.
 #[derive(Clone)]

@@ -1,10 +1,14 @@
-//! Seeded parameters behind candle's [`VarBuilder`]: value = f(seed, path, index).
+//! Seeded parameters: value = f(seed, path, index). Models create them through a [`VarBuilder`].
 //!
 //! A parameter's initial value depends on the seed and on its own path, not on what was built before
 //! it, nor on the device or the number of threads. Numbers are drawn in f64 and rounded to the wanted type.
 //!
-//! Frozen numbers (random features, rotations, random blocks) are not parameters: see [`crate::draws`].
+//! [`Attributes`] say how the optimizer treats a parameter. [`Buffer`]s are state that is saved with the parameters and
+//! not trained (running statistics, centroids). Frozen numbers (random features, rotations, random blocks) are neither:
+//! see [`crate::draws`].
 
+mod buffer;
+mod builder;
 mod init;
 
 use std::{
@@ -13,12 +17,16 @@ use std::{
 };
 
 use candle_core::{DType, Device, Shape, Tensor, Var};
-use candle_nn::{Init, VarBuilder, var_builder::SimpleBackend};
+use candle_nn::Init;
 
-pub use self::init::{LECUN_NORMAL, xavier_uniform};
+pub use self::{
+    buffer::{Buffer, Commit, Updates},
+    builder::VarBuilder,
+    init::{LECUN_NORMAL, xavier_uniform},
+};
 use crate::{Error, Result};
 
-/// All parameters of one model, by path. Clones share the parameters.
+/// All parameters and buffers of one model, by path. Clones share them.
 #[derive(Clone)]
 pub struct Parameters {
     seed: u64,
@@ -28,26 +36,76 @@ pub struct Parameters {
     handing: Handing,
 }
 
-/// What is kept at a path.
-enum Slot {
-    Live(Var),
-    Blank(Shape),
+/// How the optimizer treats a parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attributes {
+    /// Whether weight decay shrinks it where only matrices decay.
+    pub decay: bool,
+    /// Its learning rate as a multiple of the run's, more than 0.
+    pub rate_factor: f64,
+    /// What keeps it within its range after each update.
+    pub projection: Option<Projection>,
 }
 
-impl Slot {
-    fn shape(&self) -> &Shape {
-        match self {
-            Self::Live(var) => var.shape(),
-            Self::Blank(shape) => shape,
-        }
-    }
+/// What is done to a parameter after each update.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Projection {
+    /// Every element is set to the nearest number of the interval.
+    Clamp {
+        /// Its lower end.
+        least: f64,
+        /// Its upper end.
+        most: f64,
+    },
+}
 
-    fn var(&self) -> Option<&Var> {
-        match self {
-            Self::Live(var) => Some(var),
-            Self::Blank(_) => None,
+impl Attributes {
+    /// Those of a weight that activations are multiplied with.
+    pub const MATRIX: Self = Self {
+        decay: true,
+        rate_factor: 1.0,
+        projection: None,
+    };
+    /// Those of biases, scales of norms, and whatever is looked up or added rather than multiplied with.
+    pub const NO_DECAY: Self = Self {
+        decay: false,
+        ..Self::MATRIX
+    };
+
+    /// Those of a parameter that says nothing of itself: a matrix decays, a vector does not.
+    #[must_use]
+    pub fn of_rank(rank: usize) -> Self {
+        if rank >= 2 {
+            Self::MATRIX
+        } else {
+            Self::NO_DECAY
         }
     }
+}
+
+impl Projection {
+    /// The nearest allowed values.
+    ///
+    /// # Errors
+    /// If the device is out of memory.
+    pub fn apply(self, values: &Tensor) -> Result<Tensor> {
+        let Self::Clamp { least, most } = self;
+        Ok(values.clamp(least, most)?)
+    }
+}
+
+/// What is kept at a path.
+struct Slot {
+    shape: Shape,
+    role: Role,
+    /// None where only shapes are asked for.
+    var: Option<Var>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    Parameter(Attributes),
+    Buffer,
 }
 
 /// What a builder hands out.
@@ -98,20 +156,18 @@ impl Parameters {
         self.handing == Handing::Blanks
     }
 
-    fn hand_out(&self, slot: &Slot) -> candle_core::Result<Tensor> {
-        Ok(match (slot, self.handing) {
-            (Slot::Live(var), Handing::Values) => var.as_detached_tensor(),
-            (Slot::Live(var), _) => var.as_tensor().clone(),
-            (Slot::Blank(shape), _) => {
-                Tensor::zeros((), self.dtype, &self.device)?.broadcast_as(shape)?
-            }
+    fn hand_out(&self, slot: &Slot) -> Result<Tensor> {
+        Ok(match (&slot.var, slot.role, self.handing) {
+            (Some(var), Role::Parameter(_), Handing::Variables) => var.as_tensor().clone(),
+            (Some(var), ..) => var.as_detached_tensor(),
+            (None, ..) => Tensor::zeros((), self.dtype, &self.device)?.broadcast_as(&slot.shape)?,
         })
     }
 
     /// A builder that creates parameters here, or returns those already at the path.
     #[must_use]
-    pub fn builder(&self) -> VarBuilder<'static> {
-        VarBuilder::from_backend(Box::new(self.clone()), self.dtype, self.device.clone())
+    pub fn builder(&self) -> VarBuilder {
+        VarBuilder::new(self.clone())
     }
 
     /// The seed of the initial values.
@@ -132,48 +188,70 @@ impl Parameters {
         self.dtype
     }
 
-    /// Paths and variables, in path order. The variables are the live ones: setting one changes the model.
+    /// Paths and variables of the parameters, in path order. The variables are the live ones: setting one changes the model.
     #[must_use]
     pub fn all(&self) -> Vec<(String, Var)> {
+        let parameters = self.with_attributes().into_iter();
+        parameters.map(|(path, var, _)| (path, var)).collect()
+    }
+
+    /// [`Parameters::all`] with how the optimizer is to treat each.
+    #[must_use]
+    pub fn with_attributes(&self) -> Vec<(String, Var, Attributes)> {
         let by_path = self.lock();
-        by_path
-            .iter()
-            .filter_map(|(path, slot)| Some((path.clone(), slot.var()?.clone())))
+        let parameters = by_path.iter().filter_map(|(path, slot)| match slot.role {
+            Role::Parameter(attributes) => Some((path.clone(), slot.var.clone()?, attributes)),
+            Role::Buffer => None,
+        });
+        parameters.collect()
+    }
+
+    /// Paths and variables of the buffers, in path order.
+    #[must_use]
+    pub fn buffers(&self) -> Vec<(String, Var)> {
+        let by_path = self.lock();
+        let buffers = by_path.iter().filter(|(_, slot)| slot.role == Role::Buffer);
+        buffers
+            .filter_map(|(path, slot)| Some((path.clone(), slot.var.clone()?)))
             .collect()
     }
 
-    /// Number of parameter tensors.
+    /// Number of parameter tensors, buffers not counted.
     #[must_use]
     pub fn tensors(&self) -> usize {
-        self.lock().len()
+        self.sizes().len()
     }
 
-    /// Number of scalar parameters.
+    /// Number of scalar parameters, buffers not counted.
     #[must_use]
     pub fn elements(&self) -> usize {
-        self.lock()
-            .values()
-            .map(|slot| slot.shape().elem_count())
-            .sum()
+        self.sizes().iter().sum()
     }
 
-    /// A copy of every value, by path: later updates do not reach it.
+    fn sizes(&self) -> Vec<usize> {
+        let by_path = self.lock();
+        let parameters = by_path.values().filter(|slot| slot.role != Role::Buffer);
+        parameters.map(|slot| slot.shape.elem_count()).collect()
+    }
+
+    /// A copy of every value of parameters and buffers, by path: later updates do not reach it.
     ///
     /// # Errors
     /// If the device is out of memory.
     pub fn save(&self) -> Result<BTreeMap<String, Tensor>> {
         self.all()
             .into_iter()
+            .chain(self.buffers())
             .map(|(path, var)| Ok((path, var.as_detached_tensor().copy()?)))
             .collect()
     }
 
-    /// Sets every parameter from `saved`; changes none unless all paths and shapes fit.
+    /// Sets every parameter and buffer from `saved`; changes none unless all paths and shapes fit.
     ///
     /// # Errors
     /// [`Error::Load`] naming the first path that is missing, unknown or of another shape.
     pub fn load(&self, saved: &BTreeMap<String, Tensor>) -> Result<()> {
-        let known = self.all();
+        let known: Vec<_> = self.all().into_iter().chain(self.buffers()).collect();
         let misfit = |path: &str, reason: String| {
             Err(Error::Load {
                 path: path.to_owned(),
@@ -211,63 +289,41 @@ impl Parameters {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Slot>> {
         self.by_path.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl SimpleBackend for Parameters {
-    fn get(
-        &self,
-        shape: Shape,
-        path: &str,
-        init: Init,
-        dtype: DType,
-        device: &Device,
-    ) -> candle_core::Result<Tensor> {
+    /// The parameter or buffer at `path`, created unless it is there.
+    fn get_or_create(&self, path: &str, shape: Shape, init: Init, role: Role) -> Result<Tensor> {
         let mut by_path = self.lock();
         if let Some(slot) = by_path.get(path) {
-            if slot.shape() != &shape {
+            if slot.shape != shape {
                 return Err(Error::ShapeConflict {
                     path: path.to_owned(),
-                    first: slot.shape().dims().to_vec(),
+                    first: slot.shape.dims().to_vec(),
                     second: shape.dims().to_vec(),
-                }
-                .into());
+                });
             }
             return self.hand_out(slot);
         }
-        let slot = if self.handing == Handing::Blanks {
-            Slot::Blank(shape)
-        } else {
-            let values = init::values(self.seed, path, &shape, init);
-            let values = Tensor::from_vec(values, shape, &Device::Cpu)?;
-            Slot::Live(Var::from_tensor(
-                &values.to_dtype(dtype)?.to_device(device)?,
-            )?)
+        let var = match self.handing {
+            Handing::Blanks => None,
+            Handing::Variables | Handing::Values => {
+                let values = init::values(self.seed, path, &shape, init);
+                let values = Tensor::from_vec(values, shape.clone(), &Device::Cpu)?;
+                let values = values.to_dtype(self.dtype)?.to_device(&self.device)?;
+                Some(Var::from_tensor(&values)?)
+            }
         };
+        let slot = Slot { shape, role, var };
         let tensor = self.hand_out(&slot)?;
         by_path.insert(path.to_owned(), slot);
         Ok(tensor)
-    }
-
-    fn get_unchecked(
-        &self,
-        path: &str,
-        _dtype: DType,
-        _device: &Device,
-    ) -> candle_core::Result<Tensor> {
-        match self.lock().get(path) {
-            Some(slot) => self.hand_out(slot),
-            None => candle_core::bail!("no parameter at {path}: give its shape to create it"),
-        }
-    }
-
-    fn contains_tensor(&self, path: &str) -> bool {
-        self.lock().contains_key(path)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ZEROS: Init = Init::Const(0.0);
 
     fn parameters(seed: u64) -> Parameters {
         Parameters::new(seed, &Device::Cpu, DType::F32)
@@ -315,10 +371,13 @@ mod tests {
     fn one_path_has_one_shape_and_one_variable() {
         let parameters = parameters(4);
         let vb = parameters.builder().pp("block");
-        vb.get((2, 3), "w").unwrap();
-        vb.get((2, 3), "w").unwrap();
+        vb.get_with_hints((2, 3), "w", ZEROS).unwrap();
+        vb.get_with_hints((2, 3), "w", ZEROS).unwrap();
         assert_eq!((parameters.tensors(), parameters.elements()), (1, 6));
-        let error = vb.get((3, 2), "w").unwrap_err().to_string();
+        let error = vb
+            .get_with_hints((3, 2), "w", ZEROS)
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("block.w") && error.contains("[3, 2]"),
             "{error}"
@@ -360,8 +419,12 @@ mod tests {
     #[test]
     fn detached_parameters_follow_updates_and_have_no_gradient() {
         let parameters = parameters(6);
-        let live = parameters.builder().get(3, "w").unwrap();
-        let detached = parameters.detached().builder().get(3, "w").unwrap();
+        let live = parameters.builder().get_with_hints(3, "w", ZEROS).unwrap();
+        let detached = parameters
+            .detached()
+            .builder()
+            .get_with_hints(3, "w", ZEROS)
+            .unwrap();
         let (_, var) = parameters.all().remove(0);
         var.set(&Tensor::new(&[1f32, 2.0, 3.0], &Device::Cpu).unwrap())
             .unwrap();
@@ -376,9 +439,12 @@ mod tests {
     #[test]
     fn blank_parameters_have_shapes_and_take_no_memory() {
         let blank = Parameters::blank(&Device::Cpu, DType::F32);
-        let huge = blank.builder().get((1 << 20, 1 << 20), "w").unwrap();
+        let huge = blank
+            .builder()
+            .get_with_hints((1 << 20, 1 << 20), "w", ZEROS)
+            .unwrap();
         assert_eq!(huge.dims(), [1 << 20, 1 << 20]);
         assert_eq!((blank.tensors(), blank.elements()), (1, 1 << 40));
-        assert!(blank.builder().get(3, "w").is_err() && blank.all().is_empty());
+        assert!(blank.builder().get_with_hints(3, "w", ZEROS).is_err() && blank.all().is_empty());
     }
 }

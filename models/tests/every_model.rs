@@ -115,6 +115,19 @@ fn largest_difference(one: &[f32], other: &[f32]) -> f32 {
 }
 
 #[test]
+fn matrices_decay_and_biases_norms_and_embeddings_do_not() {
+    for model in MODELS {
+        let subject = subject(model, &shape(1), &small(model), SEED);
+        for (path, var, attributes) in subject.parameters.with_attributes() {
+            let looked_up = path.starts_with("embed.");
+            let added = path.ends_with("bias") || path.contains("norm.");
+            let decays = var.rank() >= 2 && !looked_up && !added;
+            assert_eq!(attributes.decay, decays, "{}: {path}", model.name);
+        }
+    }
+}
+
+#[test]
 fn logits_are_finite_at_every_length_for_every_pooling() {
     for model in MODELS {
         for pooling in [

@@ -8,7 +8,6 @@ use std::{
 };
 
 use candle_core::{DType, Device, Tensor};
-use candle_nn::VarBuilder;
 use lra_models::{
     Context, Draws, Encoder, MODELS, Parameters,
     encoder::Build,
@@ -72,7 +71,7 @@ fn encoder(
     name: &str,
     options: &str,
     block: &BlockOptions,
-    vb: VarBuilder,
+    vb: lra_models::VarBuilder,
     length: usize,
 ) -> Box<dyn Encoder> {
     let model = mixers::find(name).unwrap();

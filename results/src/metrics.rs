@@ -1,5 +1,6 @@
 //! The log of a run: losses and scores by step, one JSON object a line, beside its record.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -21,6 +22,9 @@ pub enum Line {
         step: usize,
         /// Mean loss.
         loss: f64,
+        /// Means of the losses that the model adds, before their weights, by name.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        aux: BTreeMap<String, f64>,
         /// Mean norm of the gradient before clipping.
         gradient_norm: f64,
         /// Learning rate of the last of them.
@@ -96,6 +100,7 @@ mod tests {
         Line::Train {
             step,
             loss,
+            aux: BTreeMap::new(),
             gradient_norm: 1.0,
             rate: 1e-3,
             examples: 8,

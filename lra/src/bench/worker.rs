@@ -183,6 +183,7 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
         .class(Class::Usage)?;
     let mut trainer = Trainer {
         classifier: &classifier,
+        parameters: &parameters,
         optimizer: AdamW::new(&parameters, options)?,
         options,
         seed: resolved.spec.cell.seed,

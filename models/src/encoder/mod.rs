@@ -11,12 +11,11 @@ mod reversible;
 use std::sync::Arc;
 
 use candle_core::Tensor;
-use candle_nn::VarBuilder;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Context, Mask, Mixer, Result,
+    Context, Mask, Mixer, Result, VarBuilder,
     layers::{Around, Dropout, FeedForward, LayerNorm},
     mixers,
     options::{self, BlockOptions, NormPlace, Residual},
@@ -50,7 +49,7 @@ pub struct Encoded {
 /// What a model is built from.
 pub struct Build<'a> {
     /// Where the parameters go.
-    pub vb: VarBuilder<'a>,
+    pub vb: VarBuilder,
     /// The residual blocks' options, already validated.
     pub block: &'a BlockOptions,
     /// The model's own options, every key present.
@@ -83,7 +82,7 @@ impl Build<'_> {
 /// Where one mixer of a stack is built.
 pub struct Site<'a> {
     /// Where the mixer's parameters go; its path names its random streams.
-    pub vb: VarBuilder<'a>,
+    pub vb: VarBuilder,
     /// Widths, heads and dropout rates.
     pub block: &'a BlockOptions,
     /// Largest length it will meet, with the CLS slot.

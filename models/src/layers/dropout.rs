@@ -1,10 +1,9 @@
 //! Dropout with a mask that is a function of (seed, step, path, row, element).
 
 use candle_core::Tensor;
-use candle_nn::VarBuilder;
 
 use crate::{
-    Context, Result,
+    Context, Result, VarBuilder,
     draws::{Stream, StreamKey},
     kernels::{self, AttentionDropout},
 };

@@ -1,12 +1,13 @@
 //! Token ids to vectors: embedding, CLS token, positions, dropout.
 
 use candle_core::{DType, Device, Tensor};
-use candle_nn::{Init, VarBuilder};
+use candle_nn::Init;
 
 use crate::{
-    Context, Error, Mask, Result, kernels,
+    Context, Error, Mask, Result, VarBuilder, kernels,
     layers::Dropout,
     options::{EmbedOptions, Positions},
+    params::Attributes,
 };
 
 /// Token embedding, an optional CLS token put before the sequence, positions, dropout.
@@ -35,18 +36,17 @@ impl Embedding {
     ) -> Result<Self> {
         let normal = |stdev| Init::Randn { mean: 0.0, stdev };
         let slots = max_length + usize::from(cls);
-        let tokens = vb.get_with_hints((vocabulary, dim), "tokens", normal(1.0))?;
+        let table = |rows, name, init| {
+            vb.get_with_attributes((rows, dim), name, init, Attributes::NO_DECAY)
+        };
+        let tokens = table(vocabulary, "tokens", normal(1.0))?;
         let positions = match options.positions {
-            Positions::Learned => {
-                Some(vb.get_with_hints((slots, dim), "positions", normal(0.02))?)
-            }
+            Positions::Learned => Some(table(slots, "positions", normal(0.02))?),
             Positions::Sinusoid if blank => None,
             Positions::Sinusoid => Some(sinusoid(slots, dim, vb.dtype(), vb.device())?),
             Positions::None => None,
         };
-        let cls = cls
-            .then(|| vb.get_with_hints((1, dim), "cls", Init::Const(0.0)))
-            .transpose()?;
+        let cls = cls.then(|| table(1, "cls", Init::Const(0.0))).transpose()?;
         Ok(Self {
             tokens,
             cls,

@@ -1,10 +1,10 @@
 //! The position-wise half of a block: Dense -> activation -> dropout -> Dense, with what surrounds it.
 
 use candle_core::Tensor;
-use candle_nn::{Init, VarBuilder};
+use candle_nn::Init;
 
 use crate::{
-    Context, Result,
+    Context, Result, VarBuilder,
     kernels::{self, FeedForwardOptions},
     layers::{Dropout, LayerNorm, Linear, activation},
     options::{Activation, BlockOptions},

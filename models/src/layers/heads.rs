@@ -1,10 +1,9 @@
 //! Queries, keys and values in heads, and back to the residual stream.
 
 use candle_core::Tensor;
-use candle_nn::VarBuilder;
 
 use crate::{
-    Context, Mask, Result,
+    Context, Mask, Result, VarBuilder,
     kernels::{self, AttentionOptions, FeatureMap, KernelAttentionOptions, Plans},
     layers::{Dropout, Linear, attention, kernel_attention},
     options::BlockOptions,

@@ -1,9 +1,9 @@
 //! `y = x Wᵀ + b` over the last dimension.
 
 use candle_core::Tensor;
-use candle_nn::{Init, VarBuilder};
+use candle_nn::Init;
 
-use crate::{Result, kernels, layers::products::product};
+use crate::{Result, VarBuilder, kernels, layers::products::product};
 
 /// A linear layer; the weight is (out, in), as PyTorch keeps it.
 #[derive(Clone)]

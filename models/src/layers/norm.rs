@@ -2,9 +2,9 @@
 //!     y = (x - mean) / sqrt(variance + epsilon) * scale + shift, over the last dimension, variance divided by D.
 
 use candle_core::{D, Tensor};
-use candle_nn::{Init, VarBuilder};
+use candle_nn::Init;
 
-use crate::{Result, kernels};
+use crate::{Result, VarBuilder, kernels};
 
 /// LayerNorm over the last dimension, with a gradient (candle's passes none).
 pub struct LayerNorm {

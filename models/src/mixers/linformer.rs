@@ -8,11 +8,11 @@
 //! A and F start as N(0, 1/K), as in the paper's lemma; which position a row belongs to is fixed, so the order of tokens matters.
 
 use candle_core::Tensor;
-use candle_nn::{Init, VarBuilder};
+use candle_nn::Init;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Encoder, Mixer, Result,
+    Context, Encoder, Mixer, Result, VarBuilder,
     encoder::{Build, Site, blocks},
     kernels::{self, AttentionOptions},
     layers::{Dropout, Projections, attention, products::product},

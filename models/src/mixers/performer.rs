@@ -198,7 +198,7 @@ impl Favor {
 
     /// w (M, E) of this pass, of the type of `x` and where it is.
     pub(super) fn directions(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
-        match context.given("directions") {
+        match context.fixed("directions") {
             Some(w) => Ok(w.clone()),
             None => self.matrix(&context.draws, x.dtype(), x.device()),
         }

@@ -104,7 +104,6 @@ impl Mixer for Transformer {
 #[cfg(test)]
 mod tests {
     use candle_core::{DType, Device};
-    use candle_nn::VarBuilder;
 
     use super::*;
     use crate::{
@@ -133,7 +132,7 @@ mod tests {
             attention_dropout: 0.3,
             ..BlockOptions::default()
         };
-        let site = |vb: VarBuilder<'static>| Site {
+        let site = |vb: crate::VarBuilder| Site {
             vb,
             block: &block,
             max_length: 70,

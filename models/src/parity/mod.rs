@@ -19,7 +19,6 @@ mod training;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
-    sync::{Mutex, PoisonError},
 };
 
 use candle_core::{DType, Device, Tensor, Var};
@@ -28,6 +27,7 @@ use serde_json::Value;
 
 use crate::{
     Context, Draws, Error, Mask, Model, Parameters, Result,
+    draws::FixedDraws,
     encoder::Build,
     mixers,
     options::{BlockOptions, overlay},
@@ -90,32 +90,6 @@ impl fmt::Display for Verdict {
             Self::NotInCase => "not in the case",
             Self::Unknown => "unknown here",
         })
-    }
-}
-
-/// Random tensors from a case, by the names that mixers ask for.
-#[derive(Default)]
-pub struct Given {
-    tensors: BTreeMap<String, Tensor>,
-    asked: Mutex<BTreeSet<String>>,
-}
-
-impl Given {
-    /// The tensor called `name`, if the case has it.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Tensor> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.insert(name.to_owned());
-        self.tensors.get(name)
-    }
-
-    fn unused(&self) -> Vec<String> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = self.tensors.keys();
-        names
-            .filter(|name| !asked.contains(*name))
-            .cloned()
-            .collect()
     }
 }
 
@@ -241,20 +215,13 @@ impl Case {
         if !self.set_parameters(&ours, &mut rows)? {
             return Ok(rows);
         }
-        let given = Given {
-            tensors: self.under("draw/"),
-            asked: Mutex::default(),
-        };
+        let draws = FixedDraws::new(self.under("draw/"));
         let mask = self.tensors.get("in/mask");
         let mask = mask.map(Mask::new).transpose()?;
-        let context = Context::new(false, Draws::new(0, 0, 0)).with_given(&given);
+        let context = Context::new(false, Draws::new(0, 0, 0)).with_fixed_draws(&draws);
         let y = mixer.forward(x.as_tensor(), &context.with_mask(mask.as_ref()))?;
-        let unused = given.unused();
-        rows.extend(
-            unused
-                .into_iter()
-                .map(|name| Row::bare(format!("draw/{name}"), Verdict::Unknown)),
-        );
+        let unread = draws.unread().into_iter();
+        rows.extend(unread.map(|name| Row::bare(format!("draw/{name}"), Verdict::Unknown)));
         let gradients = (&y * self.tensor("out/seed")?)?.sum_all()?.backward()?;
         let wanted = self.tensor("out/y")?;
         rows.push(match &mask {

@@ -134,7 +134,7 @@ impl BigBird {
 
 impl Mixer for BigBird {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let rows = match context.given("blocks") {
+        let rows = match context.fixed("blocks") {
             Some(random) => self.pattern.given_rows(self.heads, random)?,
             None => self.pattern.rows(self.heads, &context.draws, self.key),
         };

@@ -15,11 +15,10 @@ mod sort;
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{D, DType, Device, Tensor};
-use candle_nn::VarBuilder;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Draws, Encoder, Mask, Mixer, Result,
+    Context, Draws, Encoder, Mask, Mixer, Result, VarBuilder,
     draws::StreamKey,
     encoder::{self, Build, Site},
     error::require,
@@ -136,7 +135,7 @@ fn buckets(longest: usize, chunk: usize) -> usize {
 impl Mixer for Reformer {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         let (q, v) = (self.query.forward(x)?, self.value.forward(x)?);
-        let rotations = match context.given("rotations") {
+        let rotations = match context.fixed("rotations") {
             Some(rotations) => rotations.clone(),
             None => self.hash.rotations(&context.draws, &q)?,
         };

@@ -188,7 +188,7 @@ impl Mixer for Sinkhorn {
 impl Sorting {
     /// Gumbel noise (B, H, n, n) for x (B, L, D), in training.
     fn noise(&self, x: &Tensor, heads: usize, context: &Context) -> Result<Option<Tensor>> {
-        if let Some(given) = context.given("gumbel") {
+        if let Some(given) = context.fixed("gumbel") {
             return Ok(Some(given.clone()));
         }
         let (batch, length, _) = x.dims3()?;

@@ -1,14 +1,14 @@
 //! The synthesised scores S: from the parameters alone, or from each query alone.
 
 use candle_core::Tensor;
-use candle_nn::{Init, VarBuilder};
+use candle_nn::Init;
 
 use super::{Form, Options, Scores};
 use crate::{
-    Result,
+    Result, VarBuilder,
     encoder::Site,
     layers::{Linear, activation::relu, products::product},
-    params::xavier_uniform,
+    params::{Attributes, xavier_uniform},
 };
 
 /// Where S comes from.
@@ -117,7 +117,12 @@ impl Dense {
         Ok(Self {
             inner,
             weight: vb.get_with_hints((block.heads, width, columns), "weight", init)?,
-            bias: vb.get_with_hints((block.heads, 1, columns), "bias", Init::Const(0.0))?,
+            bias: vb.get_with_attributes(
+                (block.heads, 1, columns),
+                "bias",
+                Init::Const(0.0),
+                Attributes::NO_DECAY,
+            )?,
         })
     }
 

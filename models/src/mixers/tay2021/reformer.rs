@@ -107,7 +107,7 @@ impl Mixer for Chunks {
             Ok(x.pad_with_zeros(2, 0, filled)?)
         };
         let (q, v) = (self.query.forward(x)?, self.value.forward(x)?);
-        let rotations = match context.given("rotations") {
+        let rotations = match context.fixed("rotations") {
             Some(rotations) => rotations.clone(),
             None => self.hash.rotations(&Draws::new(0, 0, 0), &q)?,
         };

@@ -1,0 +1,136 @@
+//! State that is saved with the parameters and not trained: running statistics, centroids.
+//!
+//! The passes of a training step only add up what they have seen; the step commits the sum once, after all of its
+//! micro-batches. So a buffer is constant within a step, and its next value depends neither on how the batch was cut nor on
+//! passes that are run again for their gradients.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use candle_core::Tensor;
+
+use super::Parameters;
+use crate::{Context, Error, Result};
+
+/// The next value of a buffer, from its value and the sum of what the passes of a training step added.
+pub type Commit = Arc<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync>;
+
+/// One tensor of state.
+#[derive(Clone)]
+pub struct Buffer {
+    path: String,
+    value: Tensor,
+    commit: Commit,
+}
+
+impl Buffer {
+    pub(super) fn new(path: String, value: Tensor, commit: Commit) -> Self {
+        Self {
+            path,
+            value,
+            commit,
+        }
+    }
+
+    /// The value as of the last training step; without gradient.
+    #[must_use]
+    pub fn value(&self) -> &Tensor {
+        &self.value
+    }
+
+    /// Adds `seen`, of the same shape in every pass, to the sum of this training step. Nothing happens in evaluation and in
+    /// passes that are run again.
+    ///
+    /// # Errors
+    /// If `seen` has another shape than before.
+    pub fn add(&self, seen: &Tensor, context: &Context) -> Result<()> {
+        match context.updates() {
+            Some(updates) => updates.add(self, seen),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the passes of one training step add to the buffers.
+#[derive(Default)]
+pub struct Updates(Mutex<BTreeMap<String, (Tensor, Commit)>>);
+
+impl Updates {
+    fn add(&self, buffer: &Buffer, seen: &Tensor) -> Result<()> {
+        let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = seen.detach();
+        let sum = match sums.get(&buffer.path) {
+            Some((sum, _)) => (sum + seen)?,
+            None => seen,
+        };
+        sums.insert(buffer.path.clone(), (sum, buffer.commit.clone()));
+        Ok(())
+    }
+
+    /// Gives every buffer that was added to its next value.
+    ///
+    /// # Errors
+    /// [`Error::Load`] if `parameters` lack such a buffer or its next value has another shape.
+    pub fn commit(self, parameters: &Parameters) -> Result<()> {
+        let sums = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if sums.is_empty() {
+            return Ok(());
+        }
+        let buffers: BTreeMap<String, _> = parameters.buffers().into_iter().collect();
+        for (path, (sum, commit)) in sums {
+            let next = match buffers.get(&path) {
+                Some(buffer) => {
+                    let next = commit(&buffer.as_detached_tensor(), &sum)?;
+                    (next.shape() == buffer.shape()).then_some((buffer, next))
+                }
+                None => None,
+            };
+            let Some((buffer, next)) = next else {
+                let reason = "no buffer of this path and shape to commit to".to_owned();
+                return Err(Error::Load { path, reason });
+            };
+            // The copy keeps a value that shares the buffer's storage from deadlocking with it.
+            buffer.set(&next.copy()?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+    use candle_nn::Init;
+
+    use super::*;
+    use crate::Draws;
+
+    #[test]
+    fn a_step_commits_the_sum_of_its_passes_once() {
+        let parameters = Parameters::new(0, &Device::Cpu, DType::F64);
+        let average: Commit = Arc::new(|old, sum| Ok(((old * 0.5)? + (sum * 0.5)?)?));
+        let vb = parameters.builder();
+        let buffer = vb
+            .buffer(2, "mean", Init::Const(1.0), average.clone())
+            .unwrap();
+        let scoring = parameters.detached().builder();
+        let scoring = scoring
+            .buffer(2, "mean", Init::Const(1.0), average)
+            .unwrap();
+        let updates = Updates::default();
+        let context = Context::new(true, Draws::new(0, 0, 0));
+        for seen in [[1.0, 2.0], [3.0, 4.0]] {
+            let seen = Tensor::new(&seen, &Device::Cpu).unwrap();
+            buffer.add(&seen, &context.with_updates(&updates)).unwrap();
+            buffer.add(&seen, &context).unwrap();
+        }
+        let values = |buffer: &Buffer| buffer.value().to_vec1::<f64>().unwrap();
+        assert_eq!(values(&buffer), [1.0, 1.0], "constant within a step");
+        updates.commit(&parameters).unwrap();
+        assert_eq!(values(&buffer), [2.5, 3.5]);
+        assert_eq!(values(&scoring), [2.5, 3.5], "both models see it");
+        assert_eq!((parameters.tensors(), parameters.all().len()), (0, 0));
+        assert_eq!(parameters.save().unwrap().len(), 1);
+    }
+}
