@@ -90,6 +90,11 @@ impl Classifier {
             model: &options.model,
             max_length: shape.max_length + usize::from(cls),
             cls,
+            positions: match options.embed.every_layer {
+                true => embedding.positions().cloned(),
+                false => None,
+            },
+            layers: options.head.layers,
             name: model.name,
         })?;
         Ok(Self {

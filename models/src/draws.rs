@@ -93,6 +93,13 @@ impl Draws {
         Self { branch, ..*self }
     }
 
+    /// [`Draws::branch`] for a block that has run `index` times before in its tower.
+    #[must_use]
+    pub fn repetition(&self, index: u16) -> Self {
+        // There are two towers at most.
+        self.branch(self.branch + 2 * index)
+    }
+
     /// Stream `key`, one row per example: use it for tensors whose first dimension is the batch.
     #[must_use]
     pub fn per_example(&self, key: StreamKey) -> Stream {

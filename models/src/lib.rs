@@ -22,6 +22,8 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod axes;
+pub mod block;
 pub mod classifier;
 pub mod draws;
 pub mod encoder;
@@ -39,6 +41,7 @@ pub mod parity;
 mod philox;
 mod range;
 
+pub use axes::{AXES, Axis};
 pub use classifier::{Classifier, Inputs, Shape, Tokens};
 pub use draws::Draws;
 pub use encoder::{Build, Encoded, Encoder};

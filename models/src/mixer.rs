@@ -177,6 +177,12 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// The pass of a block that has run `index` times before in it, with the same weights but draws of its own.
+    #[must_use]
+    pub fn of_repetition(&self, index: usize) -> Self {
+        self.with_draws(self.draws.repetition(index as u16))
+    }
+
     /// The same pass with other draws (see [`Draws::branch`]).
     #[must_use]
     pub fn with_draws(&self, draws: Draws) -> Self {
@@ -184,7 +190,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What one block of a stack leaves for the next.
+/// What one block of a stack leaves for the next one.
 #[derive(Default)]
 pub struct Carried(Mutex<Option<Tensor>>);
 

@@ -38,6 +38,9 @@ pub enum Positions {
 pub struct EmbedOptions {
     /// How positions are marked.
     pub positions: Positions,
+    /// Whether positions are marked anew before every block.
+    #[serde(default)]
+    pub every_layer: bool,
     /// Dropout on the sum of embedding and position, in [0, 1).
     pub dropout: f64,
     /// Whether id 0 stands for padding where the task has none: the 2021 code hides black pixels so.
@@ -63,6 +66,60 @@ pub enum Residual {
     Plain,
     /// Two streams whose steps can be undone; the backward pass recomputes everything. Pre-norm only.
     Reversible,
+    /// A GRU's gate in place of each sum (GTrXL).
+    Gru,
+    /// Each branch times a number that begins at 0 (ReZero). Without norms.
+    Rezero,
+    /// The stream times a vector that begins well above 1 (Admin). Post-norm only.
+    Admin,
+    /// Each branch times a vector.
+    Layerscale,
+}
+
+/// What normalises the rows of a block's input or output; the definitions are in [`crate::block::norm`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormKind {
+    /// LayerNorm.
+    Layer,
+    /// RMSNorm.
+    Rms,
+    /// ScaleNorm.
+    Scale,
+    /// AdaNorm.
+    Ada,
+    /// Nothing.
+    None,
+}
+
+/// What a block does to each position by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    /// The feed-forward network.
+    Dense,
+    /// Nothing: positions are mixed and that is all.
+    None,
+}
+
+/// What the hidden layer of a feed-forward network is multiplied with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// Nothing.
+    None,
+    /// Another linear layer of the input: with `block.activation` = gelu GEGLU, silu SwiGLU, sigmoid GLU, identity Bilinear.
+    Glu,
+}
+
+/// Which hidden states are pooled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layers {
+    /// Those of the last block.
+    Last,
+    /// A softmax-weighted sum of the embedding and of every block's output (transparent attention, arXiv:1808.07561).
+    Mix,
 }
 
 /// The feed-forward's non-linearity.
@@ -75,6 +132,14 @@ pub enum Activation {
     GeluErf,
     /// max(x, 0).
     Relu,
+    /// x / (1 + exp(-x)), also called Swish.
+    Silu,
+    /// 1 / (1 + exp(-x)).
+    Sigmoid,
+    /// max(x, 0)².
+    ReluSquared,
+    /// x.
+    Identity,
 }
 
 /// The residual blocks.
@@ -91,12 +156,24 @@ pub struct BlockOptions {
     pub heads: usize,
     /// Width of the feed-forward's hidden layer.
     pub mlp_dim: usize,
+    /// What normalises.
+    #[serde(default = "neutral::norm")]
+    pub norm: NormKind,
     /// Where the block normalises.
     pub norm_place: NormPlace,
     /// How its sums are carried on.
     pub residual: Residual,
-    /// Added to the variance in LayerNorm.
+    /// Added to the variance in LayerNorm; what keeps the other norms' denominators from 0.
     pub norm_epsilon: f64,
+    /// What is done to each position by itself.
+    #[serde(default = "neutral::ffn")]
+    pub ffn: Channel,
+    /// What the feed-forward's hidden layer is multiplied with.
+    #[serde(default = "neutral::gate")]
+    pub gate: Gate,
+    /// Whether all blocks have the same weights.
+    #[serde(default)]
+    pub share: bool,
     /// The feed-forward's non-linearity.
     pub activation: Activation,
     /// Dropout on the mixer's output and twice in the feed-forward, in [0, 1).
@@ -139,6 +216,9 @@ pub enum Features {
 pub struct HeadOptions {
     /// How a sequence becomes one vector.
     pub pooling: Pooling,
+    /// Which hidden states are pooled.
+    #[serde(default = "neutral::layers")]
+    pub layers: Layers,
     /// Width of the head's hidden layer (two towers: a second one of half the width follows). 0: a single linear layer.
     pub hidden: usize,
     /// How two towers' vectors are combined; without effect for one tower.
@@ -169,10 +249,32 @@ impl HeadOptions {
     pub const RANGES: &[Range] = &[Range::whole("hidden", 0, WIDEST)];
 }
 
+/// What settings that were saved before an option existed stand for.
+mod neutral {
+    use super::{Channel, Gate, Layers, NormKind};
+
+    pub(super) fn norm() -> NormKind {
+        NormKind::Layer
+    }
+
+    pub(super) fn ffn() -> Channel {
+        Channel::Dense
+    }
+
+    pub(super) fn gate() -> Gate {
+        Gate::None
+    }
+
+    pub(super) fn layers() -> Layers {
+        Layers::Last
+    }
+}
+
 impl Default for EmbedOptions {
     fn default() -> Self {
         Self {
             positions: Positions::Sinusoid,
+            every_layer: false,
             dropout: 0.1,
             zero_is_padding: false,
         }
@@ -188,9 +290,13 @@ impl Default for BlockOptions {
             qkv_dim: 64,
             heads: 2,
             mlp_dim: 128,
+            norm: NormKind::Layer,
             norm_place: NormPlace::Pre,
             residual: Residual::Plain,
             norm_epsilon: 1e-6,
+            ffn: Channel::Dense,
+            gate: Gate::None,
+            share: false,
             activation: Activation::Gelu,
             dropout: 0.1,
             attention_dropout: 0.1,
@@ -202,6 +308,7 @@ impl Default for HeadOptions {
     fn default() -> Self {
         Self {
             pooling: Pooling::Mean,
+            layers: Layers::Last,
             hidden: 128,
             features: Features::Concat,
         }
@@ -248,11 +355,51 @@ impl Options {
             block.qkv_dim,
             format!("a multiple of block.heads = {}", block.heads),
         )?;
+        self.check_block()
+    }
+}
+
+impl Options {
+    /// Refuses combinations of the block's axes that no paper defines or that cannot be computed.
+    fn check_block(&self) -> Result<()> {
+        let block = &self.block;
+        let post = block.norm_place == NormPlace::Post;
+        let bare = block.norm == NormKind::None;
+        let refuse = |value: &str, allowed: &str| require(false, "block.residual", value, allowed);
+        match block.residual {
+            Residual::Reversible if post => {
+                refuse("reversible", "plain where block.norm_place = post")
+            }
+            Residual::Reversible if block.share => {
+                refuse("reversible", "plain where block.share = true")
+            }
+            Residual::Reversible if self.embed.every_layer || self.head.layers == Layers::Mix => {
+                refuse(
+                    "reversible",
+                    "plain where embed.every_layer = true or head.layers = mix, which need every block's state",
+                )
+            }
+            Residual::Admin if !post => refuse("admin", "wants block.norm_place = post"),
+            Residual::Rezero if !bare => refuse("rezero", "wants block.norm = none"),
+            _ => Ok(()),
+        }?;
         require(
-            (block.residual, block.norm_place) != (Residual::Reversible, NormPlace::Post),
-            "block.residual",
-            "reversible",
-            "plain where block.norm_place = post",
+            block.norm != NormKind::Ada || block.dim >= 2,
+            "block.norm",
+            "ada",
+            "wants block.dim of at least 2",
+        )?;
+        require(
+            block.gate == Gate::None || block.ffn == Channel::Dense,
+            "block.gate",
+            "glu",
+            "wants block.ffn = dense",
+        )?;
+        require(
+            !self.embed.every_layer || self.embed.positions != Positions::None,
+            "embed.every_layer",
+            true,
+            "false where embed.positions = none",
         )
     }
 }

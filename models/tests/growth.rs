@@ -87,6 +87,8 @@ fn encoder(
         model: &values,
         max_length: length,
         cls: false,
+        positions: None,
+        layers: lra_models::options::Layers::Last,
         name: model.name,
     };
     model.build(&build).unwrap()

@@ -1,24 +1,24 @@
 //! Encoders: what stands between embedding and pooling, and the residual stack that lifts a mixer to one.
 //!
-//! ```text
-//! pre-norm:   x <- x + drop(mix(norm(x)));   x <- x + drop(feed(norm(x)));   at the end x <- norm(x)
-//! post-norm:  x <- norm(x + drop(mix(x)));   x <- norm(x + drop(feed(x)))
-//! ```
-//! or two streams of pre-norm steps that can be undone ([`Residual::Reversible`]).
+//! A stack runs its [`crate::block::Block`]s one after the other, with a last norm where blocks are pre-norm; or it keeps two streams of pre-norm
+//! steps that can be undone ([`Residual::Reversible`]).
 
 mod reversible;
 
 use std::sync::Arc;
 
 use candle_core::Tensor;
+use candle_nn::Init;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
     Context, Mask, Mixer, Result, VarBuilder,
-    layers::{Around, Dropout, FeedForward, LayerNorm},
+    block::{Block, norm::Norm},
+    layers::softmax,
+    mixer::Carried,
     mixers,
-    options::{self, BlockOptions, NormPlace, Residual},
+    options::{self, BlockOptions, Layers, NormPlace, Residual},
 };
 
 /// Maps embedded sequences to hidden states.
@@ -58,6 +58,10 @@ pub struct Build<'a> {
     pub max_length: usize,
     /// Whether position 0 is a CLS token.
     pub cls: bool,
+    /// What is to be added to the input of every block but the first, (slots, D).
+    pub positions: Option<Tensor>,
+    /// Which hidden states are wanted.
+    pub layers: Layers,
     /// Name of the model in the registry.
     pub name: &'static str,
 }
@@ -108,7 +112,8 @@ fn stack(build: &Build, mixer: impl Fn(&Site) -> Result<Box<dyn Mixer>>) -> Resu
     let block = build.block;
     let blocks = (0..block.layers)
         .map(|layer| {
-            let vb = build.vb.pp(layer);
+            // Blocks that share weights are built at one place.
+            let vb = build.vb.pp(if block.share { 0 } else { layer });
             let site = Site {
                 vb: vb.pp("mixer"),
                 block,
@@ -116,99 +121,101 @@ fn stack(build: &Build, mixer: impl Fn(&Site) -> Result<Box<dyn Mixer>>) -> Resu
                 cls: build.cls,
                 layer,
             };
-            Ok(Block {
-                mixer: mixer(&site)?,
-                mixer_norm: LayerNorm::new(&vb.pp("mixer_norm"), block.dim, block.norm_epsilon)?,
-                mixer_drop: Dropout::new(&vb.pp("mixer_drop"), block.dropout),
-                feed: FeedForward::new(&vb.pp("feed"), block)?,
-                feed_norm: LayerNorm::new(&vb.pp("feed_norm"), block.dim, block.norm_epsilon)?,
-                feed_drop: Dropout::new(&vb.pp("feed_drop"), block.dropout),
-                norm_place: block.norm_place,
-            })
+            Block::new(&vb, block, mixer(&site)?)
         })
         .collect::<Result<Vec<_>>>()?;
     let last_norm = match block.norm_place {
-        NormPlace::Pre => {
-            let vb = build.vb.pp("last_norm");
-            Some(LayerNorm::new(&vb, block.dim, block.norm_epsilon)?)
-        }
+        NormPlace::Pre => Some(Norm::new(&build.vb.pp("last_norm"), block)?),
         NormPlace::Post => None,
+    };
+    let mix = match build.layers {
+        Layers::Mix => Some(build.vb.get_with_hints(
+            block.layers + 1,
+            "layer_scores",
+            Init::Const(0.0),
+        )?),
+        Layers::Last => None,
     };
     Ok(Blocks {
         blocks: Arc::new(blocks),
         last_norm,
         residual: block.residual,
+        shared: block.share,
+        positions: build.positions.clone(),
+        mix,
     })
-}
-
-struct Block {
-    mixer: Box<dyn Mixer>,
-    mixer_norm: LayerNorm,
-    mixer_drop: Dropout,
-    feed: FeedForward,
-    feed_norm: LayerNorm,
-    feed_drop: Dropout,
-    norm_place: NormPlace,
-}
-
-impl Block {
-    /// drop(mix(norm(x))).
-    fn mix(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let y = self.mixer.forward(&self.mixer_norm.forward(x)?, context)?;
-        self.mixer_drop.forward(&y, context)
-    }
-
-    /// drop(feed(norm(x))).
-    fn feed(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        self.feed.forward(x, self.around_feed(false), context)
-    }
-
-    fn around_feed(&self, residual: bool) -> Around<'_> {
-        let before = self.norm_place == NormPlace::Pre;
-        Around {
-            norm: before.then_some(&self.feed_norm),
-            dropout: &self.feed_drop,
-            residual,
-        }
-    }
-
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let mixed = |residual: &Tensor, x: &Tensor| {
-            let y = self.mixer.forward(x, context)?;
-            self.mixer_drop.add(residual, &y, context)
-        };
-        let fed = |x: &Tensor| self.feed.forward(x, self.around_feed(true), context);
-        match self.norm_place {
-            NormPlace::Pre => {
-                let x = mixed(x, &self.mixer_norm.forward(x)?)?;
-                fed(&x)
-            }
-            NormPlace::Post => {
-                let x = self.mixer_norm.forward(&mixed(x, x)?)?;
-                self.feed_norm.forward(&fed(&x)?)
-            }
-        }
-    }
 }
 
 struct Blocks {
     blocks: Arc<Vec<Block>>,
-    last_norm: Option<LayerNorm>,
+    last_norm: Option<Norm>,
     residual: Residual,
+    /// Whether all blocks have the same weights.
+    shared: bool,
+    /// Added to the input of every block but the first, (slots, D).
+    positions: Option<Tensor>,
+    /// For a weighted sum of all hidden states, the scores (layers + 1) whose softmax weights them.
+    mix: Option<Tensor>,
+}
+
+impl Blocks {
+    /// The hidden states before and after every block, each (B, L, D); none but the last if nobody asks for them.
+    fn states(&self, x: &Tensor, context: &Context) -> Result<Vec<Tensor>> {
+        let carried = Carried::default();
+        let context = context.with_carried(&carried);
+        let mut states = vec![x.clone()];
+        for (index, block) in self.blocks.iter().enumerate() {
+            let context = match self.shared {
+                true => context.of_repetition(index),
+                false => context,
+            };
+            let x = &states[states.len() - 1];
+            let y = match &self.positions {
+                Some(table) if index > 0 => {
+                    let positions = table.narrow(0, 0, x.dim(1)?)?;
+                    block.forward(&x.broadcast_add(&positions)?, &context)?
+                }
+                _ => block.forward(x, &context)?,
+            };
+            if self.mix.is_none() {
+                states.clear();
+            }
+            states.push(y);
+        }
+        Ok(states)
+    }
+
+    fn normalise(&self, x: &Tensor) -> Result<Tensor> {
+        match &self.last_norm {
+            Some(norm) => norm.forward(x),
+            None => Ok(x.clone()),
+        }
+    }
 }
 
 impl Encoder for Blocks {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Encoded> {
-        let mut hidden = match self.residual {
-            Residual::Plain => {
-                let mut blocks = self.blocks.iter();
-                blocks.try_fold(x.clone(), |x, block| block.forward(&x, context))?
-            }
-            Residual::Reversible => reversible::forward(&self.blocks, x, context)?,
+        let states = match self.residual {
+            Residual::Reversible => vec![reversible::forward(&self.blocks, x, context)?],
+            _ => self.states(x, context)?,
         };
-        if let Some(norm) = &self.last_norm {
-            hidden = norm.forward(&hidden)?;
-        }
+        let hidden = match &self.mix {
+            Some(scores) => {
+                let weights = softmax::masked(scores, None)?;
+                let mut sum: Option<Tensor> = None;
+                for (layer, state) in states.iter().enumerate() {
+                    let term = self
+                        .normalise(state)?
+                        .broadcast_mul(&weights.narrow(0, layer, 1)?)?;
+                    sum = Some(match sum {
+                        Some(sum) => (sum + term)?,
+                        None => term,
+                    });
+                }
+                sum.unwrap_or_else(|| x.clone())
+            }
+            None => self.normalise(&states[states.len() - 1])?,
+        };
         Ok(Encoded {
             hidden,
             mask: context.mask().cloned(),
@@ -218,14 +225,11 @@ impl Encoder for Blocks {
     fn flops(&self, length: usize) -> u64 {
         self.blocks
             .iter()
-            .map(|block| block.mixer.flops(length) + block.feed.flops(length))
+            .map(|block| block.flops(length))
             .fold(0, u64::saturating_add)
     }
 
     fn mixers(&self) -> Vec<&dyn Mixer> {
-        self.blocks
-            .iter()
-            .map(|block| block.mixer.as_ref())
-            .collect()
+        self.blocks.iter().map(Block::mixer).collect()
     }
 }

@@ -59,7 +59,10 @@ impl Step<'_> {
     fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
         match self.to {
             0 => self.block.mix(x, context),
-            _ => self.block.feed(x, context),
+            _ => match self.block.feed(x, context)? {
+                Some(change) => Ok(change),
+                None => Ok(x.zeros_like()?),
+            },
         }
     }
 }

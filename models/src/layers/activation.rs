@@ -8,12 +8,14 @@ use crate::{
     options::Activation,
 };
 
-impl From<Activation> for kernels::Activation {
-    fn from(activation: Activation) -> Self {
-        match activation {
-            Activation::Gelu => Self::GeluTanh,
-            Activation::GeluErf => Self::GeluErf,
-            Activation::Relu => Self::Relu { floor: 0.0 },
+impl Activation {
+    /// The same in fused operations, where they have it.
+    pub(crate) fn fused(self) -> Option<kernels::Activation> {
+        match self {
+            Self::Gelu => Some(kernels::Activation::GeluTanh),
+            Self::GeluErf => Some(kernels::Activation::GeluErf),
+            Self::Relu => Some(kernels::Activation::Relu { floor: 0.0 }),
+            Self::Silu | Self::Sigmoid | Self::ReluSquared | Self::Identity => None,
         }
     }
 }
@@ -27,7 +29,19 @@ pub fn apply(activation: Activation, x: &Tensor) -> Result<Tensor> {
         Activation::Gelu => gelu(x),
         Activation::GeluErf => gelu_erf(x),
         Activation::Relu => relu(x, 0.0),
+        Activation::Silu => Ok((x * sigmoid(x)?)?),
+        Activation::Sigmoid => sigmoid(x),
+        Activation::ReluSquared => Ok(relu(x, 0.0)?.sqr()?),
+        Activation::Identity => Ok(x.clone()),
     }
+}
+
+/// `1 / (1 + exp(-x))`, as `(1 + tanh(x / 2)) / 2`, which overflows nowhere.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
+    Ok(x.affine(0.5, 0.0)?.tanh()?.affine(0.5, 0.5)?)
 }
 
 /// `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))`, the tanh form of GELU. Hendrycks & Gimpel, 2016, arXiv:1606.08415.
@@ -97,6 +111,9 @@ mod tests {
             ("gelu_erf", gelu_erf),
             ("elu_plus_one", elu_plus_one),
             ("relu", |x| relu(x, 0.25)),
+            ("silu", |x| apply(Activation::Silu, x)),
+            ("sigmoid", sigmoid),
+            ("relu_squared", |x| apply(Activation::ReluSquared, x)),
         ] {
             check_gradient(name, &[&[3, 7]], |inputs| function(&inputs[0]));
         }
@@ -114,6 +131,14 @@ mod tests {
         near(
             elu_plus_one(&x).unwrap(),
             points.map(|x| if x > 0.0 { x + 1.0 } else { x.exp() }),
+        );
+        near(
+            apply(Activation::Silu, &x).unwrap(),
+            points.map(|x| x / (1.0 + (-x).exp())),
+        );
+        near(
+            apply(Activation::ReluSquared, &x).unwrap(),
+            [0.0, 0.0, 0.0, 0.25, 900.0],
         );
         // x Φ(x), with Φ(-1) and Φ(0.5) from a table of the normal distribution.
         near(

@@ -56,6 +56,12 @@ impl Embedding {
         })
     }
 
+    /// What marks the positions, (slots, D), if anything does.
+    #[must_use]
+    pub fn positions(&self) -> Option<&Tensor> {
+        self.positions.as_ref()
+    }
+
     /// Ids (B, L) and mask to vectors (B, L', D) and the mask over L', where L' counts the CLS slot, which is always real.
     ///
     /// # Errors
@@ -161,7 +167,7 @@ mod tests {
             let options = EmbedOptions {
                 positions: Positions::Learned,
                 dropout: 0.0,
-                zero_is_padding: false,
+                ..EmbedOptions::default()
             };
             let vb = parameters.builder();
             let embedding = Embedding::new(&vb, &options, 4, 2, 3, cls, false).unwrap();

@@ -1,4 +1,7 @@
-//! The position-wise half of a block: Dense -> activation -> dropout -> Dense, with what surrounds it.
+//! The position-wise half of a block, with what surrounds it.
+//!     y = W₂ dropout(f(W₁ x + b₁)) + b₂,   with a gate y = W₂ dropout(f(W₁ x + b₁) ⊙ (V x + c)) + b₂
+//! x, y (B, L, D), W₁, V (F, D), W₂ (D, F). The gate is that of Shazeer 2020, "GLU Variants Improve Transformer", arXiv:2002.05202: GLU with
+//! f = sigmoid, ReGLU relu, GEGLU gelu, SwiGLU silu, Bilinear identity. The paper has no biases there; here all layers have some.
 
 use candle_core::Tensor;
 use candle_nn::Init;
@@ -7,31 +10,32 @@ use crate::{
     Context, Result, VarBuilder,
     kernels::{self, FeedForwardOptions},
     layers::{Dropout, LayerNorm, Linear, activation},
-    options::{Activation, BlockOptions},
+    options::{Activation, BlockOptions, Gate},
     params::xavier_uniform,
 };
 
-/// Dense (D -> mlp_dim) -> activation -> dropout -> Dense (mlp_dim -> D).
+/// Dense (D -> mlp_dim) -> activation, times a gate if there is one -> dropout -> Dense (mlp_dim -> D).
 pub struct FeedForward {
     inner: Linear,
+    gate: Option<Linear>,
     outer: Linear,
     activation: Activation,
     dropout: Dropout,
 }
 
-/// What surrounds a layer in its block.
-#[derive(Clone, Copy)]
+/// What surrounds a layer in its block; nothing by default.
+#[derive(Clone, Copy, Default)]
 pub struct Around<'a> {
     /// Applied to the layer's input.
     pub norm: Option<&'a LayerNorm>,
     /// Applied to the layer's output.
-    pub dropout: &'a Dropout,
+    pub dropout: Option<&'a Dropout>,
     /// Whether the input is added to the end result.
     pub residual: bool,
 }
 
 impl FeedForward {
-    /// Parameters `inner` and `outer`, Xavier-uniform weights, biases N(0, 1e-6²).
+    /// Parameters `inner`, `outer` and, if gated, `gate`: Xavier-uniform weights, biases N(0, 1e-6²).
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -44,6 +48,10 @@ impl FeedForward {
         });
         Ok(Self {
             inner: Linear::new(&vb.pp("inner"), dim, hidden, weight, bias)?,
+            gate: match block.gate {
+                Gate::None => None,
+                Gate::Glu => Some(Linear::new(&vb.pp("gate"), dim, hidden, weight, bias)?),
+            },
             outer: Linear::new(&vb.pp("outer"), hidden, dim, weight, bias)?,
             activation: block.activation,
             dropout: Dropout::new(&vb.pp("drop"), block.dropout),
@@ -56,34 +64,41 @@ impl FeedForward {
     /// If a tensor operation fails.
     pub fn forward(&self, x: &Tensor, around: Around, context: &Context) -> Result<Tensor> {
         if kernels::supports(x)
+            && let (None, Some(activation)) = (&self.gate, self.activation.fused())
             && let (Some(inner), Some(outer)) = (self.inner.affine(), self.outer.affine())
         {
             let options = FeedForwardOptions {
                 norm: around.norm.map(LayerNorm::operands),
-                activation: self.activation.into(),
+                activation,
                 inner_dropout: self.dropout.draws(context),
-                outer_dropout: around.dropout.draws(context),
+                outer_dropout: around.dropout.and_then(|dropout| dropout.draws(context)),
                 residual: around.residual,
             };
             return Ok(kernels::feed_forward(x, inner, outer, &options)?);
         }
         let normal = around.norm.map(|norm| norm.forward(x)).transpose()?;
-        let hidden = self.inner.forward(normal.as_ref().unwrap_or(x))?; // (B, L, mlp_dim)
-        let hidden = activation::apply(self.activation, &hidden)?;
+        let normal = normal.as_ref().unwrap_or(x);
+        let hidden = activation::apply(self.activation, &self.inner.forward(normal)?)?; // (B, L, mlp_dim)
+        let hidden = match &self.gate {
+            Some(gate) => (hidden * gate.forward(normal)?)?,
+            None => hidden,
+        };
         let y = self
             .outer
             .forward(&self.dropout.forward(&hidden, context)?)?;
-        if around.residual {
-            around.dropout.add(x, &y, context)
-        } else {
-            around.dropout.forward(&y, context)
+        match (around.dropout, around.residual) {
+            (Some(dropout), true) => dropout.add(x, &y, context),
+            (Some(dropout), false) => dropout.forward(&y, context),
+            (None, true) => Ok((x + y)?),
+            (None, false) => Ok(y),
         }
     }
 
     /// Operations for one sequence.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
-        self.inner.flops(length) + self.outer.flops(length)
+        let gate = self.gate.as_ref().map_or(0, |gate| gate.flops(length));
+        self.inner.flops(length) + gate + self.outer.flops(length)
     }
 }
 
@@ -97,13 +112,21 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_differences() {
-        for activation in [Activation::Gelu, Activation::GeluErf, Activation::Relu] {
+        for (activation, gate) in [
+            (Activation::Gelu, Gate::None),
+            (Activation::GeluErf, Gate::None),
+            (Activation::Relu, Gate::None),
+            (Activation::Gelu, Gate::Glu),
+            (Activation::Silu, Gate::Glu),
+            (Activation::Sigmoid, Gate::Glu),
+        ] {
             let parameters = parameters();
             let block = BlockOptions {
                 dim: 3,
                 mlp_dim: 4,
                 dropout: 0.3,
                 activation,
+                gate,
                 ..BlockOptions::default()
             };
             let feed = FeedForward::new(&parameters.builder(), &block).unwrap();
@@ -113,7 +136,7 @@ mod tests {
             for residual in [false, true] {
                 let around = Around {
                     norm: Some(&norm),
-                    dropout: &dropout,
+                    dropout: Some(&dropout),
                     residual,
                 };
                 check_layer("feed forward", &parameters, &[2, 2, 3], |x| {

@@ -199,6 +199,8 @@ impl Case {
             model: &options,
             max_length: self.number("max_length", length)?,
             cls: self.metadata.get("cls").is_some_and(|cls| cls == "true"),
+            positions: None,
+            layers: crate::options::Layers::Last,
             name: self.model.name,
         })?;
         let mixers = encoder.mixers();

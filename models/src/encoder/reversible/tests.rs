@@ -69,6 +69,8 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
         model: &model.defaults(),
         max_length: LENGTH,
         cls: false,
+        positions: None,
+        layers: crate::options::Layers::Last,
         name: model.name,
     };
     let encoder: Arc<dyn Encoder> = model.build(&build).unwrap().into();
@@ -139,6 +141,8 @@ fn evaluation_keeps_no_history() {
                 model: &model.defaults(),
                 max_length: 5,
                 cls: false,
+                positions: None,
+                layers: crate::options::Layers::Last,
                 name: model.name,
             })
             .unwrap()

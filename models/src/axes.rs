@@ -1,0 +1,158 @@
+//! The axes: choices of the embedding, the block and the head that go around any mixer.
+//!
+//! What an axis does is said where it is computed; here is what there is, so that listings and tests need no list of their own.
+
+use serde_json::{Value, json};
+
+use crate::{
+    Error, Options, Result,
+    options::{from_json, overlay, to_json},
+};
+
+/// One axis.
+pub struct Axis {
+    /// Its key, as in `--set`.
+    pub key: &'static str,
+    /// Its values; the first is the default.
+    pub values: &'static [Choice],
+}
+
+/// One value of an axis.
+pub struct Choice {
+    /// As it is written.
+    pub value: &'static str,
+    /// What it does, in a few words.
+    pub summary: &'static str,
+    /// Values of other axes that it wants.
+    pub wants: &'static [(&'static str, &'static str)],
+}
+
+const fn choice(value: &'static str, summary: &'static str) -> Choice {
+    Choice {
+        value,
+        summary,
+        wants: &[],
+    }
+}
+
+/// All axes.
+pub static AXES: &[Axis] = &[
+    Axis {
+        key: "block.norm",
+        values: &[
+            choice("layer", "LayerNorm"),
+            choice("rms", "RMSNorm"),
+            choice("scale", "ScaleNorm: one gain for the row's length"),
+            choice("ada", "AdaNorm: no parameters"),
+            choice("none", "no norm"),
+        ],
+    },
+    Axis {
+        key: "block.norm_place",
+        values: &[
+            choice("pre", "before each sublayer, and after the last block"),
+            choice("post", "after each residual sum"),
+        ],
+    },
+    Axis {
+        key: "block.residual",
+        values: &[
+            choice("plain", "x + y"),
+            choice("reversible", "two streams that can be undone (Reformer)"),
+            choice("gru", "a GRU's gate (GTrXL)"),
+            Choice {
+                value: "rezero",
+                summary: "x + α y, α = 0 at first (ReZero)",
+                wants: &[("block.norm", "none")],
+            },
+            Choice {
+                value: "admin",
+                summary: "ω x + y (Admin)",
+                wants: &[("block.norm_place", "post")],
+            },
+            choice("layerscale", "x + λ y, by channel (LayerScale)"),
+        ],
+    },
+    Axis {
+        key: "block.ffn",
+        values: &[
+            choice("dense", "two linear layers with an activation between"),
+            choice("none", "positions are mixed and that is all"),
+        ],
+    },
+    Axis {
+        key: "block.gate",
+        values: &[
+            choice("none", "no gate"),
+            choice("glu", "the hidden layer times another (GLU, GEGLU, SwiGLU)"),
+        ],
+    },
+    Axis {
+        key: "block.activation",
+        values: &[
+            choice("gelu", "GELU, tanh form"),
+            choice("gelu_erf", "GELU, exact"),
+            choice("relu", "max(x, 0)"),
+            choice("silu", "x σ(x), Swish"),
+            choice("sigmoid", "σ(x)"),
+            choice("relu_squared", "max(x, 0)²"),
+            choice("identity", "x"),
+        ],
+    },
+    Axis {
+        key: "block.share",
+        values: &[
+            choice("false", "weights of its own for each block"),
+            choice(
+                "true",
+                "one block's weights for all (Universal Transformer, ALBERT)",
+            ),
+        ],
+    },
+    Axis {
+        key: "embed.positions",
+        values: &[
+            choice("sinusoid", "sines and cosines"),
+            choice("learned", "a learned vector per position"),
+            choice("none", "not marked"),
+        ],
+    },
+    Axis {
+        key: "embed.every_layer",
+        values: &[
+            choice("false", "positions are added once"),
+            choice("true", "positions are added before every block"),
+        ],
+    },
+    Axis {
+        key: "head.layers",
+        values: &[
+            choice("last", "the last block's states are pooled"),
+            choice(
+                "mix",
+                "a weighted sum of all blocks' (transparent attention)",
+            ),
+        ],
+    },
+];
+
+impl Axis {
+    /// `options` with this axis at `choice`, and the others as it wants them.
+    ///
+    /// # Errors
+    /// [`Error::Options`] if there is no such value.
+    pub fn set(&self, options: &Options, choice: &Choice) -> Result<Options> {
+        let mut settings = to_json(options);
+        let wanted = choice.wants.iter().copied();
+        for (key, value) in wanted.chain([(self.key, choice.value)]) {
+            let Some((section, name)) = key.split_once('.') else {
+                return Err(Error::Input(format!("{key} is no key of an axis")));
+            };
+            let value: Value = value
+                .parse::<bool>()
+                .map_or_else(|_| json!(value), Value::Bool);
+            overlay(&mut settings, &json!({ section: { name: value } }));
+        }
+        from_json(self.key, &settings)
+    }
+}

@@ -1,0 +1,195 @@
+//! The norms that a block can have (`block.norm`), over the last dimension, of width D.
+//!
+//! | value | y | parameters | source |
+//! |---|---|---|---|
+//! | `layer` | (x - μ)/√(σ² + ε) ⊙ g + b | g = 1, b = 0 | Ba et al. 2016, arXiv:1607.06450 |
+//! | `rms` | x/√(mean x² + ε) ⊙ g | g = 1 | Zhang & Sennrich 2019, arXiv:1910.07467 |
+//! | `scale` | g x/√(‖x‖² + ε²) | one number g = √D | Nguyen & Salazar 2019, arXiv:1910.05895 |
+//! | `ada` | (1 - SG(y/10)) ⊙ y, y = (x - μ)/(s + ε) | none | Xu et al. 2019, arXiv:1911.07013 |
+//! | `none` | x | none | |
+//!
+//! μ and σ² are a row's mean and variance, s its deviation with D - 1 in the denominator (as in AdaNorm's published code), SG passes no
+//! gradient, ε is `block.norm_epsilon`. ScaleNorm's paper has max(‖x‖, ε) for the root, which differs where ‖x‖ is of the order of ε.
+
+use candle_core::{D, Tensor};
+use candle_nn::Init;
+
+use crate::{
+    Result, VarBuilder,
+    layers::LayerNorm,
+    options::{BlockOptions, NormKind},
+};
+
+/// One of the norms, with its parameters.
+pub enum Norm {
+    /// LayerNorm.
+    Layer(LayerNorm),
+    /// RMSNorm.
+    Rms {
+        /// g (D).
+        gain: Tensor,
+        /// ε.
+        epsilon: f64,
+    },
+    /// ScaleNorm.
+    Scale {
+        /// g, one number.
+        gain: Tensor,
+        /// ε.
+        epsilon: f64,
+    },
+    /// AdaNorm.
+    Ada {
+        /// ε.
+        epsilon: f64,
+    },
+    /// No norm.
+    None,
+}
+
+impl Norm {
+    /// The norm that `block` asks for.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn new(vb: &VarBuilder, block: &BlockOptions) -> Result<Self> {
+        let (dim, epsilon) = (block.dim, block.norm_epsilon);
+        Ok(match block.norm {
+            NormKind::Layer => Self::Layer(LayerNorm::new(vb, dim, epsilon)?),
+            NormKind::Rms => Self::Rms {
+                gain: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
+                epsilon,
+            },
+            NormKind::Scale => Self::Scale {
+                gain: vb.get_with_hints(1, "scale", Init::Const((dim as f64).sqrt()))?,
+                epsilon,
+            },
+            NormKind::Ada => Self::Ada { epsilon },
+            NormKind::None => Self::None,
+        })
+    }
+
+    /// (.., D) -> (.., D).
+    ///
+    /// # Errors
+    /// If the last dimension is not D.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(match self {
+            Self::Layer(norm) => norm.forward(x)?,
+            Self::Rms { gain, epsilon } => {
+                let square = x.sqr()?.mean_keepdim(D::Minus1)?;
+                let root = square.affine(1.0, *epsilon)?.sqrt()?;
+                x.broadcast_div(&root)?.broadcast_mul(gain)?
+            }
+            Self::Scale { gain, epsilon } => {
+                let square = x.sqr()?.sum_keepdim(D::Minus1)?;
+                let root = square.affine(1.0, epsilon * epsilon)?.sqrt()?;
+                x.broadcast_mul(&root.recip()?.broadcast_mul(gain)?)?
+            }
+            Self::Ada { epsilon } => {
+                let dim = x.dim(D::Minus1)? as f64;
+                let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
+                let square = centred.sqr()?.sum_keepdim(D::Minus1)?;
+                // ε² keeps the root's gradient finite where a row is constant.
+                let deviation = square
+                    .affine(1.0 / (dim - 1.0), epsilon * epsilon)?
+                    .sqrt()?;
+                let y = centred.broadcast_div(&(deviation + *epsilon)?)?;
+                (y.detach().affine(-0.1, 1.0)? * y)?
+            }
+            Self::None => x.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers::testing::{check_layer, normal, parameters};
+
+    fn norm(kind: NormKind) -> (crate::Parameters, Norm) {
+        let block = BlockOptions {
+            dim: 5,
+            norm: kind,
+            ..BlockOptions::default()
+        };
+        let parameters = parameters();
+        let norm = Norm::new(&parameters.builder(), &block).unwrap();
+        (parameters, norm)
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        for kind in [
+            NormKind::Layer,
+            NormKind::Rms,
+            NormKind::Scale,
+            NormKind::None,
+        ] {
+            let (parameters, norm) = norm(kind);
+            check_layer(&format!("{kind:?}"), &parameters, &[2, 3, 5], |x| {
+                norm.forward(x)
+            });
+        }
+    }
+
+    #[test]
+    fn values_are_those_of_the_definitions() {
+        let x = normal("x", &[1, 5]);
+        let row: Vec<f64> = x.flatten_all().unwrap().to_vec1().unwrap();
+        let mean = row.iter().sum::<f64>() / 5.0;
+        let squares: f64 = row.iter().map(|x| x * x).sum();
+        let spread: f64 = row.iter().map(|x| (x - mean).powi(2)).sum();
+        for kind in [
+            NormKind::Rms,
+            NormKind::Scale,
+            NormKind::Ada,
+            NormKind::None,
+        ] {
+            let y = norm(kind).1.forward(&x).unwrap();
+            let y: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
+            for (x, y) in row.iter().zip(y) {
+                let wanted = match kind {
+                    NormKind::Rms => x / (squares / 5.0).sqrt(),
+                    NormKind::Scale => 5f64.sqrt() * x / squares.sqrt(),
+                    NormKind::Ada => {
+                        let y = (x - mean) / (spread / 4.0).sqrt();
+                        (1.0 - 0.1 * y) * y
+                    }
+                    _ => *x,
+                };
+                assert!((y - wanted).abs() < 1e-5, "{kind:?}: {y} {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_gradient_of_ada_leaves_its_factor_out() {
+        // With the factor held fixed, y is linear in the normalised row: its gradient is the factor times that row's.
+        let (_, norm) = norm(NormKind::Ada);
+        let x = candle_core::Var::from_tensor(&normal("x", &[2, 5])).unwrap();
+        let seed = normal("seed", &[2, 5]);
+        let y = norm.forward(&x).unwrap();
+        let gradient = (y * &seed).unwrap().sum_all().unwrap().backward().unwrap();
+        let dim = 5.0;
+        let centred = x.broadcast_sub(&x.mean_keepdim(1).unwrap()).unwrap();
+        let square = centred.sqr().unwrap().sum_keepdim(1).unwrap();
+        let deviation = square
+            .affine(1.0 / (dim - 1.0), 1e-12)
+            .unwrap()
+            .sqrt()
+            .unwrap();
+        let row = centred.broadcast_div(&(deviation + 1e-6).unwrap()).unwrap();
+        let seed = (row.detach().affine(-0.1, 1.0).unwrap() * seed).unwrap();
+        let wanted = (row * seed).unwrap().sum_all().unwrap().backward().unwrap();
+        let apart = (gradient.get(&x).unwrap() - wanted.get(&x).unwrap()).unwrap();
+        let apart = apart
+            .abs()
+            .unwrap()
+            .max_all()
+            .unwrap()
+            .to_scalar::<f64>()
+            .unwrap();
+        assert!(apart < 1e-12, "{apart}");
+    }
+}

@@ -1,0 +1,218 @@
+//! Every value of every axis, around mixers of three kinds: softmax attention, linear attention, a sparse pattern.
+
+#![allow(clippy::unwrap_used)]
+
+use candle_core::{DType, Device, Tensor};
+use lra_models::{
+    AXES, Classifier, Context, Draws, Inputs, Model, Options, Parameters, Shape, Tokens,
+    axes::{Axis, Choice},
+    loss, mixers,
+};
+
+const KINDS: [&str; 3] = ["transformer", "performer", "local"];
+
+fn small(model: &Model) -> Options {
+    let mut options = Options::of(model);
+    options.block.dim = 16;
+    options.block.qkv_dim = 16;
+    options.block.mlp_dim = 24;
+    options.head.hidden = 12;
+    options
+}
+
+fn shape() -> Shape {
+    Shape {
+        vocabulary: 11,
+        classes: 5,
+        towers: 1,
+        max_length: 23,
+        padding: true,
+    }
+}
+
+fn inputs(lengths: &[usize], width: usize) -> Inputs {
+    let (mut ids, mut real) = (Vec::new(), Vec::new());
+    for (row, &length) in lengths.iter().enumerate() {
+        for position in 0..width {
+            let inside = position < length;
+            let id = 1 + (row * 7 + position * position * 3 + position) % 10;
+            ids.push(if inside { id as u32 } else { 0 });
+            real.push(f32::from(u8::from(inside)));
+        }
+    }
+    let shape = (lengths.len(), width);
+    Inputs {
+        towers: vec![Tokens {
+            ids: Tensor::from_vec(ids, shape, &Device::Cpu).unwrap(),
+            mask: Some(Tensor::from_vec(real, shape, &Device::Cpu).unwrap()),
+        }],
+    }
+}
+
+fn each(check: impl Fn(&str, &Axis, &Choice, &Model, &Options)) {
+    for axis in AXES {
+        for choice in axis.values {
+            for name in KINDS {
+                let model = mixers::find(name).unwrap();
+                let options = axis.set(&small(model), choice).unwrap();
+                let place = format!("{name}, {} = {}", axis.key, choice.value);
+                check(&place, axis, choice, model, &options);
+            }
+        }
+    }
+}
+
+fn classifier(model: &Model, options: &Options, dtype: DType) -> (Classifier, Parameters) {
+    let parameters = Parameters::new(17, &Device::Cpu, dtype);
+    let classifier = Classifier::new(model, &shape(), options, &parameters).unwrap();
+    (classifier, parameters)
+}
+
+fn values(tensor: &Tensor) -> Vec<f64> {
+    let tensor = tensor.to_dtype(DType::F64).unwrap();
+    tensor.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+#[test]
+fn defaults_are_the_first_values() {
+    for axis in AXES {
+        let model = mixers::find("transformer").unwrap();
+        let options = Options::of(model);
+        assert_eq!(
+            axis.set(&options, &axis.values[0]).unwrap(),
+            options,
+            "{}",
+            axis.key
+        );
+    }
+}
+
+#[test]
+fn every_parameter_gets_a_gradient() {
+    each(|place, _, choice, model, options| {
+        let (classifier, parameters) = classifier(model, options, DType::F32);
+        if choice.value == "rezero" {
+            // Its α is 0 at first, and everything behind it without a gradient.
+            for (path, var) in parameters.all() {
+                if path.ends_with("alpha") {
+                    var.set(&var.ones_like().unwrap()).unwrap();
+                }
+            }
+        }
+        let context = Context::new(true, Draws::new(17, 3, 0));
+        let labels = Tensor::new(&[0u32, 3, 4], &Device::Cpu).unwrap();
+        let logits = classifier
+            .forward(&inputs(&[23, 9, 1], 23), &context)
+            .unwrap();
+        let gradients = loss::cross_entropy(&logits, &labels)
+            .unwrap()
+            .backward()
+            .unwrap();
+        for (path, var) in parameters.all() {
+            let gradient = gradients
+                .get(&var)
+                .unwrap_or_else(|| panic!("{place}: {path} has none"));
+            let gradient = values(gradient);
+            assert!(gradient.iter().all(|x| x.is_finite()), "{place}: {path}");
+            assert!(
+                gradient.iter().any(|x| *x != 0.0),
+                "{place}: {path} has zeros"
+            );
+        }
+    });
+}
+
+#[test]
+fn padding_changes_no_logit() {
+    each(|place, _, _, model, options| {
+        let (classifier, _) = classifier(model, options, DType::F32);
+        let context = Context::new(false, Draws::new(17, 0, 0));
+        let lengths = [13, 5];
+        let [short, long] = [13, 23].map(|width| {
+            values(
+                &classifier
+                    .forward(&inputs(&lengths, width), &context)
+                    .unwrap(),
+            )
+        });
+        for (short, long) in short.iter().zip(&long) {
+            assert!((short - long).abs() < 1e-5, "{place}: {short} {long}");
+        }
+    });
+}
+
+#[test]
+fn fused_and_composed_forms_agree() {
+    each(|place, _, _, model, options| {
+        let [fused, composed] = [DType::F32, DType::F64].map(|dtype| {
+            let (classifier, _) = classifier(model, options, dtype);
+            let context = Context::new(true, Draws::new(17, 3, 0));
+            values(&classifier.forward(&inputs(&[23, 9], 23), &context).unwrap())
+        });
+        let scale = composed.iter().fold(1.0f64, |most, x| most.max(x.abs()));
+        for (fused, composed) in fused.iter().zip(&composed) {
+            assert!(
+                (fused - composed).abs() < 1e-4 * scale,
+                "{place}: {fused} {composed}"
+            );
+        }
+    });
+}
+
+#[test]
+fn shared_blocks_have_one_blocks_parameters_and_masks_of_their_own() {
+    let model = mixers::find("transformer").unwrap();
+    let mut options = small(model);
+    options.block.share = true;
+    let size = |layers: usize| {
+        let mut options = options.clone();
+        options.block.layers = layers;
+        classifier(model, &options, DType::F32).1.elements()
+    };
+    assert_eq!(size(1), size(5));
+    // With one set of dropout masks for all blocks, two passes that differ in the number of blocks would drop alike.
+    let draws = Draws::new(1, 2, 3);
+    assert_ne!(draws.repetition(1), draws);
+    assert_ne!(draws.branch(1).repetition(1), draws.repetition(1));
+}
+
+#[test]
+fn combinations_without_a_meaning_are_refused() {
+    let model = mixers::find("transformer").unwrap();
+    let refused = |change: fn(&mut Options), words: &str| {
+        let mut options = small(model);
+        change(&mut options);
+        let error = options.validate().unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    use lra_models::options::{Channel, Gate, NormPlace, Positions, Residual};
+    refused(
+        |options| options.block.residual = Residual::Rezero,
+        "block.norm = none",
+    );
+    refused(
+        |options| options.block.residual = Residual::Admin,
+        "norm_place = post",
+    );
+    refused(
+        |options| {
+            options.block.gate = Gate::Glu;
+            options.block.ffn = Channel::None;
+        },
+        "block.ffn = dense",
+    );
+    refused(
+        |options| {
+            options.block.residual = Residual::Reversible;
+            options.block.norm_place = NormPlace::Post;
+        },
+        "block.norm_place = post",
+    );
+    refused(
+        |options| {
+            options.embed.positions = Positions::None;
+            options.embed.every_layer = true;
+        },
+        "embed.positions = none",
+    );
+}
