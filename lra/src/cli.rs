@@ -273,6 +273,8 @@ pub enum Registry {
     Recipes,
     Published,
     Devices,
+    /// Choices of norm, residual, positions and the like, around any model
+    Axes,
 }
 
 #[cfg(test)]

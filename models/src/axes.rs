@@ -77,6 +77,8 @@ pub static AXES: &[Axis] = &[
         key: "block.ffn",
         values: &[
             choice("dense", "two linear layers with an activation between"),
+            choice("switch", "one of several experts per token (Switch)"),
+            choice("moe", "two of several experts per token (GShard)"),
             choice("none", "positions are mixed and that is all"),
         ],
     },

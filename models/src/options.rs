@@ -6,6 +6,9 @@ use serde_json::Value;
 pub use crate::range::{LONGEST, Range, WIDEST, read};
 use crate::{Model, Result, error::require};
 
+/// The losses that axes of the block add to the cross-entropy, with the weights that they usually have.
+pub const LOSSES: &[(&str, f64)] = &[("balance", 0.01), ("router_z", 0.0)];
+
 /// All options of a classifier: what surrounds the mixer, and the mixer's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -95,9 +98,13 @@ pub enum NormKind {
 /// What a block does to each position by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Channel {
+pub enum ChannelKind {
     /// The feed-forward network.
     Dense,
+    /// One of several feed-forward networks for each position, in every second block.
+    Switch,
+    /// Two of several, in every second block.
+    Moe,
     /// Nothing: positions are mixed and that is all.
     None,
 }
@@ -167,10 +174,19 @@ pub struct BlockOptions {
     pub norm_epsilon: f64,
     /// What is done to each position by itself.
     #[serde(default = "neutral::ffn")]
-    pub ffn: Channel,
+    pub ffn: ChannelKind,
     /// What the feed-forward's hidden layer is multiplied with.
     #[serde(default = "neutral::gate")]
     pub gate: Gate,
+    /// Feed-forward networks to choose from, for ffn = switch and moe.
+    #[serde(default = "neutral::experts")]
+    pub experts: usize,
+    /// Every how many blocks have experts; the others have one network.
+    #[serde(default = "neutral::expert_period")]
+    pub expert_period: usize,
+    /// Tokens that an expert takes in training, as a multiple of its even share of a sequence; 0 for any number.
+    #[serde(default = "neutral::expert_capacity")]
+    pub expert_capacity: f64,
     /// Whether all blocks have the same weights.
     #[serde(default)]
     pub share: bool,
@@ -251,14 +267,26 @@ impl HeadOptions {
 
 /// What settings that were saved before an option existed stand for.
 mod neutral {
-    use super::{Channel, Gate, Layers, NormKind};
+    use super::{ChannelKind, Gate, Layers, NormKind};
 
     pub(super) fn norm() -> NormKind {
         NormKind::Layer
     }
 
-    pub(super) fn ffn() -> Channel {
-        Channel::Dense
+    pub(super) fn ffn() -> ChannelKind {
+        ChannelKind::Dense
+    }
+
+    pub(super) fn experts() -> usize {
+        4
+    }
+
+    pub(super) fn expert_period() -> usize {
+        2
+    }
+
+    pub(super) fn expert_capacity() -> f64 {
+        1.25
     }
 
     pub(super) fn gate() -> Gate {
@@ -294,8 +322,11 @@ impl Default for BlockOptions {
             norm_place: NormPlace::Pre,
             residual: Residual::Plain,
             norm_epsilon: 1e-6,
-            ffn: Channel::Dense,
+            ffn: ChannelKind::Dense,
             gate: Gate::None,
+            experts: neutral::experts(),
+            expert_period: neutral::expert_period(),
+            expert_capacity: neutral::expert_capacity(),
             share: false,
             activation: Activation::Gelu,
             dropout: 0.1,
@@ -360,6 +391,15 @@ impl Options {
 }
 
 impl Options {
+    /// Those of [`LOSSES`] that these options bring with them.
+    #[must_use]
+    pub fn losses(&self) -> &'static [(&'static str, f64)] {
+        match self.block.ffn {
+            ChannelKind::Switch | ChannelKind::Moe => LOSSES,
+            ChannelKind::Dense | ChannelKind::None => &[],
+        }
+    }
+
     /// Refuses combinations of the block's axes that no paper defines or that cannot be computed.
     fn check_block(&self) -> Result<()> {
         let block = &self.block;
@@ -370,6 +410,10 @@ impl Options {
             Residual::Reversible if post => {
                 refuse("reversible", "plain where block.norm_place = post")
             }
+            Residual::Reversible if !self.losses().is_empty() => refuse(
+                "reversible",
+                "plain where block.ffn = switch or moe, whose losses need every block's state",
+            ),
             Residual::Reversible if block.share => {
                 refuse("reversible", "plain where block.share = true")
             }
@@ -390,10 +434,29 @@ impl Options {
             "wants block.dim of at least 2",
         )?;
         require(
-            block.gate == Gate::None || block.ffn == Channel::Dense,
+            block.gate == Gate::None || block.ffn != ChannelKind::None,
             "block.gate",
             "glu",
-            "wants block.ffn = dense",
+            "wants a block.ffn that is not none",
+        )?;
+        require(
+            (1..=256).contains(&block.experts),
+            "block.experts",
+            block.experts,
+            "from 1 to 256",
+        )?;
+        require(
+            (1..=block.layers).contains(&block.expert_period)
+                || !matches!(block.ffn, ChannelKind::Switch | ChannelKind::Moe),
+            "block.expert_period",
+            block.expert_period,
+            format!("from 1 to block.layers = {}", block.layers),
+        )?;
+        require(
+            block.expert_capacity.is_finite() && block.expert_capacity >= 0.0,
+            "block.expert_capacity",
+            block.expert_capacity,
+            "a finite number, at least 0",
         )?;
         require(
             !self.embed.every_layer || self.embed.positions != Positions::None,

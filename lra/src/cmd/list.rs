@@ -1,9 +1,11 @@
 //! `lra list`: the registries.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use datasets::Protocol;
-use models::Model;
+use models::axes::{Axis, Choice};
+use models::{Model, Parameters};
 
 use results::table::{Align, Cell, Column, Row, Table};
 use results::{Format, published, wrap};
@@ -32,6 +34,7 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
         Registry::Recipes => recipes()?,
         Registry::Published => published::listing(),
         Registry::Devices => devices(),
+        Registry::Axes => axes()?,
     };
     if arguments.json {
         cmd::print_json(&objects(&table))?;
@@ -75,7 +78,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
         Registry::Recipes => names::find("recipe", name, RECIPES, |(name, _)| name)?
             .1
             .to_owned(),
-        Registry::Published | Registry::Devices => {
+        Registry::Published | Registry::Devices | Registry::Axes => {
             return Err(Error::usage("--long applies to tasks, models and recipes"));
         }
     })
@@ -223,6 +226,57 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
             .to_owned(),
     ];
     Ok(table)
+}
+
+/// One line per value of an axis, with the models that it does not combine with.
+fn axes() -> Result<Table> {
+    let mut rows = Vec::new();
+    let mut reasons = BTreeMap::new();
+    for axis in models::AXES {
+        for (index, choice) in axis.values.iter().enumerate() {
+            let mut without = Vec::new();
+            for model in models::MODELS {
+                if let Err(error) = combine(model, axis, choice) {
+                    without.push(model.name);
+                    reasons.insert(format!("{}={}", axis.key, choice.value), error.to_string());
+                }
+            }
+            let wants = choice.wants.iter();
+            let wants: Vec<String> = wants.map(|(key, value)| format!("{key}={value}")).collect();
+            rows.push(Row::new(vec![
+                Cell::with(if index == 0 { axis.key } else { "" }, "axis", axis.key),
+                Cell::with(choice.value, "value", choice.value),
+                Cell::with(choice.summary, "summary", choice.summary),
+                Cell::with(wants.join(" "), "wants", json!(wants)),
+                Cell::with(without.join(", "), "without", json!(without)),
+            ]));
+        }
+    }
+    let columns = ["axis", "value", "what", "with", "not around"];
+    let mut table = listing("axes", "Axes", &columns, rows);
+    table.notes = vec![
+        "Each is a setting of its own, around any model: --set block.norm=rms. The first value is the default.".to_owned(),
+        "with: what else must be set. not around: models that cannot take it.".to_owned(),
+    ];
+    let told = reasons.into_iter();
+    table
+        .notes
+        .extend(told.map(|(setting, reason)| format!("{setting}: {reason}.")));
+    Ok(table)
+}
+
+/// Builds a model, without memory for its weights, with one axis changed.
+fn combine(model: &Model, axis: &Axis, choice: &Choice) -> models::Result<()> {
+    let options = axis.set(&models::Options::of(model), choice)?;
+    let shape = models::Shape {
+        vocabulary: 16,
+        classes: 2,
+        towers: 1,
+        max_length: 64,
+        padding: true,
+    };
+    let parameters = Parameters::blank(&candle_core::Device::Cpu, candle_core::DType::F32);
+    models::Classifier::new(model, &shape, &options, &parameters).map(drop)
 }
 
 fn recipes() -> Result<Table> {

@@ -1,8 +1,10 @@
 //! From names and assignments to frozen settings.
 
+use std::collections::BTreeMap;
+
 use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
-use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, Range};
+use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, LOSSES, Range};
 use models::{Classifier, Model, Parameters, Variant};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -63,7 +65,7 @@ impl Wish<'_> {
             );
             return Err(Error::usage(message));
         }
-        let defaults = json!({
+        let mut defaults = json!({
             "data": task.defaults(),
             "embed": EmbedOptions::default(),
             "block": BlockOptions::default(),
@@ -71,6 +73,8 @@ impl Wish<'_> {
             "model": model.defaults(),
             "train": TrainOptions::default(),
         });
+        let losses: BTreeMap<&str, f64> = LOSSES.iter().copied().collect();
+        defaults["train"]["aux"] = json!(losses);
         let mut settings = defaults.clone();
         for layer in recipe.layers(self.task, self.model)? {
             overlay::lay(&mut settings, &layer, &format!("recipe {}", recipe.name))?;
@@ -83,7 +87,7 @@ impl Wish<'_> {
             )?;
         }
         let section = Section(&settings, &defaults);
-        let spec = Spec {
+        let mut spec = Spec {
             cell: Cell {
                 task: self.task.to_owned(),
                 task_version: task.about().version,
@@ -100,6 +104,7 @@ impl Wish<'_> {
             data: settings["data"].take(),
             model: settings["model"].take(),
         };
+        keep_losses(&mut spec)?;
         spec.train.check()?;
         task.shape(&spec.data)?;
         let variant = model.variant(&spec.model).class(Class::Usage)?;
@@ -129,6 +134,45 @@ impl Section<'_> {
 /// The most numbers of one kind, weights or the activations of one layer: 4 TiB. Beyond them no machine is meant, and sums of
 /// products of sizes would leave the range of integers.
 const MOST_NUMBERS: u64 = 1 << 40;
+
+/// Keeps the weights of losses that the model has; one for another loss, unless it is the default, is a mistake.
+fn keep_losses(spec: &mut Spec) -> Result<()> {
+    let has = models::Options::from(&*spec).losses();
+    for (name, usual) in LOSSES {
+        if has.iter().any(|(known, _)| known == name) {
+            continue;
+        }
+        if spec
+            .train
+            .aux
+            .remove(*name)
+            .is_some_and(|weight| weight != *usual)
+        {
+            return Err(Error::usage(format!(
+                "train.aux.{name}: the model has no such loss with these settings"
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl From<&Spec> for models::Options {
+    fn from(spec: &Spec) -> Self {
+        let Spec {
+            embed,
+            block,
+            head,
+            model,
+            ..
+        } = spec.clone();
+        models::Options {
+            embed,
+            block,
+            head,
+            model,
+        }
+    }
+}
 
 impl Resolved {
     /// The classifier without weights, to be asked about its size and cost, and its weightless parameters.
@@ -180,18 +224,6 @@ impl Resolved {
 
     /// The settings of the model and of everything around it.
     pub fn model_options(&self) -> models::Options {
-        let Spec {
-            embed,
-            block,
-            head,
-            model,
-            ..
-        } = self.spec.clone();
-        models::Options {
-            embed,
-            block,
-            head,
-            model,
-        }
+        models::Options::from(&self.spec)
     }
 }

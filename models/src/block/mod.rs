@@ -9,16 +9,17 @@
 //! What `norm` and `join` are is an axis each: [`norm`], [`residual`]. A whole feed-forward half with the usual choices is one
 //! fused operation, see [`FeedForward`].
 
+pub mod channel;
 pub mod norm;
 pub mod residual;
 
 use candle_core::Tensor;
 
-use self::{norm::Norm, residual::Join};
+use self::{channel::Channel, norm::Norm, residual::Join};
 use crate::{
     Context, Mixer, Result, VarBuilder,
     layers::{Around, Dropout, FeedForward},
-    options::{BlockOptions, Channel, NormPlace},
+    options::{BlockOptions, NormPlace},
 };
 
 /// One block of a stack.
@@ -26,7 +27,7 @@ pub struct Block {
     mixer: Box<dyn Mixer>,
     mixing: Sublayer,
     /// None where positions are mixed and nothing else.
-    channel: Option<(FeedForward, Sublayer)>,
+    channel: Option<(Channel, Sublayer)>,
 }
 
 /// What surrounds a layer: norm, dropout, residual.
@@ -38,17 +39,19 @@ struct Sublayer {
 }
 
 impl Block {
-    /// The block at `vb` around `mixer`.
+    /// Block number `layer`, at `vb`, around `mixer`.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
-    pub fn new(vb: &VarBuilder, block: &BlockOptions, mixer: Box<dyn Mixer>) -> Result<Self> {
-        let channel = match block.ffn {
-            Channel::Dense => {
-                let feed = FeedForward::new(&vb.pp("feed"), block)?;
-                Some((feed, Sublayer::new(vb, "feed", block)?))
-            }
-            Channel::None => None,
+    pub fn new(
+        vb: &VarBuilder,
+        block: &BlockOptions,
+        layer: usize,
+        mixer: Box<dyn Mixer>,
+    ) -> Result<Self> {
+        let channel = match Channel::new(&vb.pp("feed"), block, layer)? {
+            Some(channel) => Some((channel, Sublayer::new(vb, "feed", block)?)),
+            None => None,
         };
         Ok(Self {
             mixer,
@@ -66,7 +69,10 @@ impl Block {
             .mixing
             .forward(x, context, |x| self.mixer.forward(x, context))?;
         match &self.channel {
-            Some((feed, sublayer)) => sublayer.feed(&x, feed, context),
+            Some((Channel::Dense(feed), sublayer)) => sublayer.feed(&x, feed, context),
+            Some((channel, sublayer)) => {
+                sublayer.forward(&x, context, |x| channel.forward(x, context))
+            }
             None => Ok(x),
         }
     }
@@ -77,11 +83,13 @@ impl Block {
             .branch(x, context, |x| self.mixer.forward(x, context))
     }
 
-    /// dropout(feed(norm(x))): the second half without its residual; none where there is none.
+    /// dropout(channel(norm(x))): the second half without its residual; none where there is none.
     pub(crate) fn feed(&self, x: &Tensor, context: &Context) -> Result<Option<Tensor>> {
-        let branch = |(feed, sublayer): &(FeedForward, Sublayer)| match &sublayer.norm {
-            Norm::Layer(_) => feed.forward(x, sublayer.around(false), context),
-            _ => sublayer.branch(x, context, |x| feed.forward(x, Around::default(), context)),
+        let branch = |(channel, sublayer): &(Channel, Sublayer)| match (channel, &sublayer.norm) {
+            (Channel::Dense(feed), Norm::Layer(_)) => {
+                feed.forward(x, sublayer.around(false), context)
+            }
+            _ => sublayer.branch(x, context, |x| channel.forward(x, context)),
         };
         self.channel.as_ref().map(branch).transpose()
     }
@@ -95,8 +103,8 @@ impl Block {
     /// Operations for one sequence.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
-        let channel = self.channel.as_ref().map_or(0, |(feed, sublayer)| {
-            feed.flops(length) + sublayer.join.flops(length)
+        let channel = self.channel.as_ref().map_or(0, |(channel, sublayer)| {
+            channel.flops(length) + sublayer.join.flops(length)
         });
         self.mixer.flops(length) + self.mixing.join.flops(length) + channel
     }

@@ -121,7 +121,7 @@ fn stack(build: &Build, mixer: impl Fn(&Site) -> Result<Box<dyn Mixer>>) -> Resu
                 cls: build.cls,
                 layer,
             };
-            Block::new(&vb, block, mixer(&site)?)
+            Block::new(&vb, block, layer, mixer(&site)?)
         })
         .collect::<Result<Vec<_>>>()?;
     let last_norm = match block.norm_place {

@@ -61,6 +61,8 @@ mod tests {
             model: &options,
             max_length: 100,
             cls: false,
+            positions: None,
+            layers: crate::options::Layers::Last,
             name: model.name,
         };
         model.build(&build).unwrap();

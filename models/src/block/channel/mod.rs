@@ -1,0 +1,72 @@
+//! What a block does to each position by itself (`block.ffn`): mixing of channels, (B, L, D) -> (B, L, D).
+
+mod experts;
+
+use candle_core::Tensor;
+
+pub use self::experts::Experts;
+use crate::{
+    Context, Result, VarBuilder,
+    layers::{Around, FeedForward},
+    options::{BlockOptions, ChannelKind},
+};
+
+/// Mixes channels. The block around it adds norm, residual and dropout.
+pub trait ChannelMixer: Send + Sync {
+    /// (B, L, D) -> (B, L, D), position by position; what comes out of padded positions is anything finite.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor>;
+
+    /// Floating-point operations for one sequence of `length`: matrix products, a multiply-add being two.
+    fn flops(&self, length: usize) -> u64;
+}
+
+/// The channel mixer of a block.
+pub enum Channel {
+    /// The feed-forward network, which the block can fuse with its surroundings.
+    Dense(FeedForward),
+    /// Any other.
+    Other(Box<dyn ChannelMixer>),
+}
+
+impl Channel {
+    /// What `block` asks for in block number `layer`; none for `ffn = none`.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn new(vb: &VarBuilder, block: &BlockOptions, layer: usize) -> Result<Option<Self>> {
+        let sparse = (layer + 1).is_multiple_of(block.expert_period);
+        Ok(match block.ffn {
+            ChannelKind::None => None,
+            ChannelKind::Switch if sparse => {
+                Some(Self::Other(Box::new(Experts::new(vb, block, 1)?)))
+            }
+            ChannelKind::Moe if sparse => Some(Self::Other(Box::new(Experts::new(vb, block, 2)?))),
+            ChannelKind::Dense | ChannelKind::Switch | ChannelKind::Moe => {
+                Some(Self::Dense(FeedForward::new(vb, block)?))
+            }
+        })
+    }
+
+    /// (B, L, D) -> (B, L, D).
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        match self {
+            Self::Dense(feed) => feed.forward(x, Around::default(), context),
+            Self::Other(mixer) => mixer.forward(x, context),
+        }
+    }
+
+    /// Operations for one sequence.
+    #[must_use]
+    pub fn flops(&self, length: usize) -> u64 {
+        match self {
+            Self::Dense(feed) => feed.flops(length),
+            Self::Other(mixer) => mixer.flops(length),
+        }
+    }
+}
