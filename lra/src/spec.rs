@@ -207,6 +207,13 @@ impl TrainOptions {
                 "train.micro_batch = {micro} is out of range: at most train.batch, {batch}"
             )));
         }
+        for (name, weight) in &self.aux {
+            if !(weight.is_finite() && *weight >= 0.0) {
+                return Err(Error::usage(format!(
+                    "train.aux.{name} = {weight} is out of range: a finite number, at least 0"
+                )));
+            }
+        }
         Ok(())
     }
 
@@ -238,8 +245,19 @@ impl TrainOptions {
     }
 }
 
-/// Settings that were added after the first release: section, key, and what they were before there was a choice.
-const ADDED: &[(&str, &str, bool)] = &[("embed", "zero_is_padding", false)];
+/// Settings that were added after the first release: section, key, and what they were before there was a choice, as JSON.
+const ADDED: &[(&str, &str, &str)] = &[
+    ("embed", "zero_is_padding", "false"),
+    ("embed", "every_layer", "false"),
+    ("block", "norm", "\"layer\""),
+    ("block", "ffn", "\"dense\""),
+    ("block", "gate", "\"none\""),
+    ("block", "experts", "4"),
+    ("block", "expert_period", "2"),
+    ("block", "expert_capacity", "1.25"),
+    ("block", "share", "false"),
+    ("head", "layers", "\"last\""),
+];
 
 impl Spec {
     /// SHA-256 over the settings, in hexadecimal. Equal digests mean runs that must agree bit for bit on one machine.
@@ -250,7 +268,7 @@ impl Spec {
         let mut settings = json!(self);
         for (section, key, earlier) in ADDED {
             if let Some(section) = settings[section].as_object_mut()
-                && section.get(*key) == Some(&json!(earlier))
+                && section.get(*key).map(Value::to_string).as_deref() == Some(*earlier)
             {
                 section.remove(*key);
             }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Error, Options, Result,
-    options::{from_json, overlay, to_json},
+    options::{overlay, to_json},
 };
 
 /// One axis.
@@ -142,7 +142,7 @@ impl Axis {
     /// `options` with this axis at `choice`, and the others as it wants them.
     ///
     /// # Errors
-    /// [`Error::Options`] if there is no such value.
+    /// [`Error::Option`] if there is no such value.
     pub fn set(&self, options: &Options, choice: &Choice) -> Result<Options> {
         let mut settings = to_json(options);
         let wanted = choice.wants.iter().copied();
@@ -155,6 +155,10 @@ impl Axis {
                 .map_or_else(|_| json!(value), Value::Bool);
             overlay(&mut settings, &json!({ section: { name: value } }));
         }
-        from_json(self.key, &settings)
+        serde_json::from_value(settings).map_err(|error| Error::Option {
+            key: self.key.to_owned(),
+            value: choice.value.to_owned(),
+            allowed: error.to_string(),
+        })
     }
 }

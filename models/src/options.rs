@@ -255,6 +255,9 @@ impl BlockOptions {
         Range::whole("heads", 1, WIDEST),
         Range::whole("mlp_dim", 1, WIDEST),
         Range::positive("norm_epsilon", 1.0),
+        Range::whole("experts", 1, 256),
+        Range::whole("expert_period", 1, 1000),
+        Range::not_negative("expert_capacity"),
         Range::share("dropout"),
         Range::share("attention_dropout"),
     ];
@@ -440,23 +443,11 @@ impl Options {
             "wants a block.ffn that is not none",
         )?;
         require(
-            (1..=256).contains(&block.experts),
-            "block.experts",
-            block.experts,
-            "from 1 to 256",
-        )?;
-        require(
             (1..=block.layers).contains(&block.expert_period)
                 || !matches!(block.ffn, ChannelKind::Switch | ChannelKind::Moe),
             "block.expert_period",
             block.expert_period,
             format!("from 1 to block.layers = {}", block.layers),
-        )?;
-        require(
-            block.expert_capacity.is_finite() && block.expert_capacity >= 0.0,
-            "block.expert_capacity",
-            block.expert_capacity,
-            "a finite number, at least 0",
         )?;
         require(
             !self.embed.every_layer || self.embed.positions != Positions::None,
