@@ -293,7 +293,11 @@ fn impossible_options_name_their_range() {
         ("test", json!(100_000_000), "1 to 10000000"),
         ("max_depth", json!(1), "2 to 64"),
         ("max_args", json!(1), "2 to 100"),
-        ("max_args", json!(1_000_000_000_000_u64), ""),
+        (
+            "max_args",
+            json!(1_000_000_000_000_u64),
+            "at most 4294967295",
+        ),
         ("max_length", json!(1), "2 to 65536"),
         ("min_length", json!(1999), "0 to 1998"),
         ("operator_probability", json!(1.5), "0.01 to 0.9"),

@@ -91,7 +91,7 @@ impl Options {
                 task: ABOUT.name,
                 key: "min_length".to_owned(),
                 value: read.min_length.to_string(),
-                allowed: format!("0 to max_length - 2 = {}", read.max_length - 2),
+                allowed: format!("0 to {} (max_length - 2)", read.max_length - 2),
             });
         }
         within(
