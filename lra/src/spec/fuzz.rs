@@ -14,7 +14,7 @@ use crate::error::{Class, Result};
 /// At least this many values are tried.
 const CASES: usize = 4000;
 /// One of so many accepted small settings is trained with, for a step.
-const TRAINED: usize = 25;
+const TRAINED: usize = 12;
 /// A small step has no more floating point operations.
 const SMALL: u64 = 50_000_000;
 
