@@ -168,6 +168,7 @@ fn parameters_of_every_model_at_the_listops_configuration() {
     bigbird 8948746
     linear 8948746
     performer 8948746
+    fnet 4754442
     bag 4754442
     ");
 }

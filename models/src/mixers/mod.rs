@@ -10,6 +10,7 @@ use crate::{
 
 mod bag;
 mod bigbird;
+mod fnet;
 mod linear;
 mod linformer;
 mod local;
@@ -35,6 +36,7 @@ pub static MODELS: &[&Model] = &[
     &bigbird::MODEL,
     &linear::MODEL,
     &performer::MODEL,
+    &fnet::MODEL,
     &bag::MODEL,
 ];
 

@@ -1,0 +1,138 @@
+//! FNet. Lee-Thorp et al., 2021, "FNet: Mixing Tokens with Fourier Transforms", arXiv:2105.03824.
+//!     y = s Re(DFT_N(DFT_D(x)))
+//! x, y (B, L, D), DFT_D along the width, DFT_N along the length, neither normalised; N the longest length, to which x is filled up with zeros.
+//! No parameters. Time O(N·D·log(N·D)), memory O(N·D).
+//! Padded tokens are zeros, and the transform has length N whatever the batch, so that neither padding nor neighbours change a result; the paper
+//! pads to N too and mixes padding in. Values grow by √(N·D): with `block.norm_place = post`, as in the paper, s = 1; pre-norm blocks take
+//! s = 1/√(N·D), which the paper does not need. `scale` sets s itself (0: as said).
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Context, Encoder, Mixer, Result,
+    encoder::{self, Build, Site},
+    mixers::{Model, Variant},
+    ops,
+    options::{NormPlace, Range, to_json},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "fnet",
+    title: "FNet",
+    paper: "FNet: Mixing Tokens with Fourier Transforms",
+    year: 2021,
+    arxiv: "2105.03824",
+    time: "O(L·log L)",
+    memory: "O(L)",
+    variants: &[Variant::paper(build, include_str!("fnet.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[Range::not_negative("scale")],
+};
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// s; 0 for 1 in post-norm and 1/√(N·D) in pre-norm blocks.
+    scale: f64,
+}
+
+fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+    let Options { scale } = build.options()?;
+    encoder::blocks(build, |site| Ok(Box::new(FNet::new(site, scale))))
+}
+
+struct FNet {
+    /// N.
+    length: usize,
+    width: usize,
+    scale: f64,
+}
+
+impl FNet {
+    fn new(site: &Site, scale: f64) -> Self {
+        let (length, width) = (site.max_length, site.block.dim);
+        let usual = match site.block.norm_place {
+            NormPlace::Post => 1.0,
+            NormPlace::Pre => ((length * width) as f64).powf(-0.5),
+        };
+        Self {
+            length,
+            width,
+            scale: if scale == 0.0 { usual } else { scale },
+        }
+    }
+}
+
+impl Mixer for FNet {
+    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+        let length = x.dim(1)?;
+        let x = match context.mask() {
+            Some(mask) => x.broadcast_mul(&mask.real().unsqueeze(2)?)?,
+            None => x.clone(),
+        };
+        let x = match self.length - length {
+            0 => x,
+            missing => x.pad_with_zeros(1, 0, missing)?, // (B, N, D)
+        };
+        let y = ops::fft2_real(&x)?.narrow(1, 0, length)?;
+        Ok(y.affine(self.scale, 0.0)?)
+    }
+
+    /// Transforms are no matrix products: their 5 n log₂ n operations per real transform of n numbers are counted, for both axes.
+    fn flops(&self, _length: usize) -> u64 {
+        let numbers = (self.length * self.width) as f64;
+        (2.5 * numbers * numbers.log2()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Draws,
+        layers::testing::{check_gradient, close, normal},
+    };
+
+    fn mixer() -> FNet {
+        FNet {
+            length: 7,
+            width: 3,
+            scale: 0.5,
+        }
+    }
+
+    fn context() -> Context<'static> {
+        Context::new(false, Draws::new(1, 0, 0))
+    }
+
+    #[test]
+    fn is_the_sum_of_its_definition() {
+        let x = normal("x", &[1, 5, 3]);
+        let numbers: Vec<Vec<f64>> = x.get(0).unwrap().to_vec2().unwrap();
+        let mut wanted = Vec::new();
+        for k in 0..5 {
+            for c in 0..3 {
+                let mut sum = 0.0;
+                for (j, row) in numbers.iter().enumerate() {
+                    for (d, x) in row.iter().enumerate() {
+                        let turns = (k * j) as f64 / 7.0 + (c * d) as f64 / 3.0;
+                        sum += x * (2.0 * std::f64::consts::PI * turns).cos();
+                    }
+                }
+                wanted.push(0.5 * sum);
+            }
+        }
+        let wanted = Tensor::from_vec(wanted, (1, 5, 3), x.device()).unwrap();
+        let y = mixer().forward(&x, &context()).unwrap();
+        close(&y, &wanted, 1e-10, "fnet");
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        check_gradient("fnet", &[&[2, 4, 3]], |inputs| {
+            mixer().forward(&inputs[0], &context())
+        });
+    }
+}
