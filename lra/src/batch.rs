@@ -8,7 +8,7 @@ use std::thread;
 
 use candle_core::{Device, Result, Tensor};
 use datasets::{About, Split, Splits};
-use models::draws::Stream;
+use models::rng::Stream;
 use models::{Inputs, Tokens};
 
 /// How rows become ids: the same for every batch of a run.

@@ -2,7 +2,7 @@
 
 use candle_core::{D, DType, Device, Result};
 use datasets::Split;
-use models::{Classifier, Context, Draws};
+use models::{Classifier, Pass, RngKey};
 
 use crate::batch::{HostBatch, Layout};
 
@@ -37,7 +37,7 @@ impl Scorer<'_> {
         &self,
         split: &Split,
         limit: usize,
-        draws: Draws,
+        rng: RngKey,
         mut each: impl FnMut(usize) -> bool,
     ) -> Result<Option<Score>> {
         let rows = if limit == 0 {
@@ -45,13 +45,13 @@ impl Scorer<'_> {
         } else {
             limit.min(split.len())
         };
-        let context = Context::new(false, draws);
+        let pass = Pass::new(false, rng);
         let (mut loss, mut right) = (0.0, 0.0);
         for first in (0..rows).step_by(self.batch) {
             let last = (first + self.batch).min(rows);
             let host = HostBatch::assemble(split, first..last, self.layout);
             let batch = host.to_device(0..host.len(), self.device)?;
-            let logits = self.classifier.forward(&batch.inputs, &context)?;
+            let logits = self.classifier.forward(&batch.inputs, &pass)?;
             let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
             loss += mean.to_dtype(DType::F64)?.to_scalar::<f64>()? * host.len() as f64;
             let hits = logits.argmax(D::Minus1)?.eq(&batch.labels)?;

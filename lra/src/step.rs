@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use candle_core::{DType, Device, Tensor};
 use models::loss::AuxLosses;
 use models::params::Updates;
-use models::{Classifier, Context, Draws, Parameters};
+use models::{Classifier, Parameters, Pass, RngKey};
 
 use crate::batch::HostBatch;
 use crate::optim::{AdamW, Gradients, Norm};
@@ -87,16 +87,10 @@ impl Trainer<'_> {
         let rows = host.len();
         for first in (0..rows).step_by(options.forward_examples()) {
             let last = (first + options.forward_examples()).min(rows);
-            let draws = Draws::new(self.seed, made as u64, first as u64);
-            let context = Context::new(true, draws);
-            let context = context.with_updates(&updates);
-            losses.push(self.micro_batch(
-                &mut clock,
-                &context,
-                &host,
-                first..last,
-                &mut gradients,
-            )?);
+            let rng = RngKey::new(self.seed, made as u64, first as u64);
+            let pass = Pass::new(true, rng);
+            let pass = pass.with_updates(&updates);
+            losses.push(self.micro_batch(&mut clock, &pass, &host, first..last, &mut gradients)?);
         }
         let rate = options
             .schedule
@@ -155,7 +149,7 @@ impl Trainer<'_> {
     fn micro_batch(
         &self,
         clock: &mut StepClock<'_>,
-        context: &Context,
+        pass: &Pass,
         host: &HostBatch,
         rows: Range<usize>,
         gradients: &mut Gradients,
@@ -164,8 +158,8 @@ impl Trainer<'_> {
         let batch = clock.phase(Phase::Transfer, || host.to_device(rows, self.device))?;
         let (losses, weighted) = clock.phase(Phase::Forward, || {
             let aux = AuxLosses::default();
-            let context = context.with_losses(&aux);
-            let logits = self.classifier.forward(&batch.inputs, &context)?;
+            let pass = pass.with_losses(&aux);
+            let logits = self.classifier.forward(&batch.inputs, &pass)?;
             let cross_entropy = models::loss::cross_entropy(&logits, &batch.labels)?;
             let aux = aux.means()?;
             let losses = Losses {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use candle_core::Device;
 use datasets::Splits;
-use models::{Classifier, Draws, Parameters};
+use models::{Classifier, Parameters, RngKey};
 use results::metrics::Line;
 
 use self::journal::Journal;
@@ -111,8 +111,8 @@ impl Fit<'_> {
         &self.spec.train
     }
 
-    fn draws(&self, step: usize) -> Draws {
-        Draws::new(self.spec.cell.seed, step as u64, 0)
+    fn rng(&self, step: usize) -> RngKey {
+        RngKey::new(self.spec.cell.seed, step as u64, 0)
     }
 
     fn scorer(&self) -> Scorer<'_> {
@@ -298,10 +298,10 @@ impl Session<'_> {
     fn evaluate(&mut self) -> anyhow::Result<bool> {
         let fit = self.fit;
         let limit = fit.options().eval_examples;
-        let draws = fit.draws(self.state.step - 1);
+        let rng = fit.rng(self.state.step - 1);
         let Some(score) = fit
             .scorer()
-            .score(&fit.splits.val, limit, draws, |_| !fit.stop.requested())?
+            .score(&fit.splits.val, limit, rng, |_| !fit.stop.requested())?
         else {
             return Ok(false);
         };
@@ -362,17 +362,17 @@ impl Session<'_> {
             Select::Last => self.state.step,
         };
         let scorer = fit.scorer();
-        let draws = || fit.draws(step - 1);
+        let rng = || fit.rng(step - 1);
         fit.reporter
             .start("test", 0, Some(fit.splits.test.len() as u64));
         let going_on = |done| {
             fit.reporter.at(done as u64, "");
             !fit.stop.requested()
         };
-        let val = scorer.score(&fit.splits.val, options.eval_examples, draws(), |_| {
+        let val = scorer.score(&fit.splits.val, options.eval_examples, rng(), |_| {
             !fit.stop.requested()
         })?;
-        let test = scorer.score(&fit.splits.test, 0, draws(), going_on)?;
+        let test = scorer.score(&fit.splits.test, 0, rng(), going_on)?;
         fit.reporter.stop();
         Ok(match (val, test) {
             (Some(val), Some(test)) => Ending::Scored { val, test },

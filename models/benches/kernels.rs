@@ -7,18 +7,18 @@
 
 use candle_core::{D, Device, Result, Tensor, Var};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use lra_models::draws::{Draws, StreamKey};
 use lra_models::kernels::{
     Activation, AttentionDropout, AttentionOptions, FeatureMap, FeedForwardOptions,
-    KernelAttentionOptions, Normalised, activate, add_dropped, attention_biased, attention_packed,
-    cross_entropy, embed, feed_forward, hash, kernel_attention, layer_norm, linear, mix_blocks,
-    unit, weighted_sum,
+    LinearAttentionOptions, Normalised, activate, add_dropped, attention_biased, attention_packed,
+    cross_entropy, embed, feed_forward, l2_normalize, layer_norm, linear, linear_attention, lsh,
+    permute_blocks, weighted_sum,
 };
 use lra_models::layers::BlockLists;
+use lra_models::rng::{RngKey, StreamKey};
 
 /// Numbers in -1/2..1/2 without a pattern.
 fn numbers(shape: &[usize]) -> Tensor {
-    let stream = Draws::new(1, 0, 0).shared(StreamKey::new("bench"));
+    let stream = RngKey::new(1, 0, 0).shared(StreamKey::new("bench"));
     let data: Vec<f32> = stream
         .uniform(1, shape.iter().product())
         .iter()
@@ -52,7 +52,7 @@ fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
 fn softmax_attention(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("attention");
     group.sample_size(10);
-    let stream = Draws::new(1, 0, 0).per_example(StreamKey::new("drop"));
+    let stream = RngKey::new(1, 0, 0).per_example(StreamKey::new("drop"));
     for (batch, length, heads, width) in [(8, 1024, 2, 32), (8, 4096, 2, 32), (1, 1024, 8, 64)] {
         let name = format!("B{batch} L{length} H{heads} E{width}");
         // Two products forward and five backward, two operations per multiply-add.
@@ -97,22 +97,22 @@ fn composed_attention(x: &Tensor, heads: usize) -> Result<Tensor> {
         .matmul(&v)
 }
 
-fn linear_attention(criterion: &mut Criterion) {
+fn feature_attention(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("kernel attention");
     group.sample_size(10);
     let (batch, length, heads, width) = (8, 4096, 2, 32);
     let shape = [batch, length, heads * width];
     let x = vars(&[&shape, &shape, &shape]);
-    let options = KernelAttentionOptions {
+    let options = LinearAttentionOptions {
         heads,
         map: FeatureMap::EluPlusOne,
         guard: 1e-6,
         mask: None,
     };
     group.bench_function("fused", |bench| {
-        bench.iter(|| train(&x, |x| kernel_attention(&x[0], &x[1], &x[2], &options)));
+        bench.iter(|| train(&x, |x| linear_attention(&x[0], &x[1], &x[2], &options)));
     });
-    let favor = KernelAttentionOptions {
+    let favor = LinearAttentionOptions {
         map: FeatureMap::Favor {
             directions: numbers(&[112, width]),
             epsilon: 1e-6,
@@ -120,7 +120,7 @@ fn linear_attention(criterion: &mut Criterion) {
         ..options.clone()
     };
     group.bench_function("fused, 112 random features", |bench| {
-        bench.iter(|| train(&x, |x| kernel_attention(&x[0], &x[1], &x[2], &favor)));
+        bench.iter(|| train(&x, |x| linear_attention(&x[0], &x[1], &x[2], &favor)));
     });
     group.bench_function("composed", |bench| {
         bench.iter(|| {
@@ -140,12 +140,12 @@ fn sparse_attention(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("sparse attention");
     group.sample_size(10);
     let (batch, length, heads, width) = (8, 4096, 2, 32);
-    let plans = BlockLists::window(length, 256, 256).plans(length);
+    let block_masks = BlockLists::window(length, 256, 256).block_masks(length);
     // Two products forward and five backward, two operations per multiply-add.
-    let product = 2 * (batch * plans.pairs(heads) * width) as u64;
+    let product = 2 * (batch * block_masks.pairs(heads) * width) as u64;
     let options = AttentionOptions {
         heads,
-        plans: Some(plans),
+        block_masks: Some(block_masks),
         ..Default::default()
     };
     group.throughput(Throughput::Elements(7 * product));
@@ -229,19 +229,19 @@ fn layers(criterion: &mut Criterion) {
         });
     });
     let x = vars(&[shape]);
-    group.bench_function("unit vectors", |bench| {
-        bench.iter(|| train(&x, |x| unit(&x[0], 32)));
+    group.bench_function("l2 normalize", |bench| {
+        bench.iter(|| train(&x, |x| l2_normalize(&x[0], 32)));
     });
     let rotations = numbers(&[32, 2, 64]);
     group.bench_function("hashing forward", |bench| {
         let x = x[0].as_detached_tensor();
-        bench.iter(|| hash(&x, &rotations).unwrap());
+        bench.iter(|| lsh(&x, &rotations).unwrap());
     });
     let x = vars(&[&[8, 2, 64, 64], shape]);
     group.bench_function("mixing of blocks", |bench| {
-        bench.iter(|| train(&x, |x| mix_blocks(&x[0], &x[1], 64)));
+        bench.iter(|| train(&x, |x| permute_blocks(&x[0], &x[1], 64)));
     });
-    let stream = Draws::new(1, 0, 0).per_example(StreamKey::new("drop"));
+    let stream = RngKey::new(1, 0, 0).per_example(StreamKey::new("drop"));
     let x = vars(&[shape, shape]);
     group.bench_function("residual and dropout fused", |bench| {
         bench.iter(|| train(&x, |x| add_dropped(&x[0], &x[1], &stream, 0.1)));
@@ -340,7 +340,7 @@ fn activations(criterion: &mut Criterion) {
 criterion_group!(
     benches,
     softmax_attention,
-    linear_attention,
+    feature_attention,
     sparse_attention,
     learned_scores,
     layers,

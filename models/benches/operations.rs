@@ -9,16 +9,16 @@
 use candle_core::{DType, Device, Tensor, Var};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lra_models::Result;
-use lra_models::draws::{Draws, StreamKey};
 use lra_models::ops::{
     Complex, Lags, Modes, NOWHERE, Order, Padding, ScanOptions, StateSpaceOptions, conv1d,
     depthwise_conv1d, fft_conv, fft2_real, irfft, rfft, scan, segment_mean, state_space, take,
     top_k,
 };
+use lra_models::rng::{RngKey, StreamKey};
 
 /// Variables of numbers in -1/2..1/2 without a pattern.
 fn vars(shapes: &[&[usize]], dtype: DType) -> Vec<Var> {
-    let stream = Draws::new(1, 0, 0).shared(StreamKey::new("bench"));
+    let stream = RngKey::new(1, 0, 0).shared(StreamKey::new("bench"));
     let numbers = |shape: &[usize]| {
         let count = shape.iter().product();
         let data: Vec<f64> = stream.uniform(1, count).iter().map(|x| *x - 0.5).collect();

@@ -4,8 +4,8 @@ use candle_core::{D, Tensor};
 use candle_nn::Init;
 
 use crate::{
-    Context, Encoder, Error, Model, Options, Parameters, Result, VarBuilder,
-    encoder::Build,
+    Encoder, Error, Model, Options, Parameters, Pass, Result, VarBuilder,
+    context::ModelContext,
     error::require,
     layers::{Embedding, Linear, activation::relu, pooling::pool},
     options::{Features, HeadOptions, Pooling},
@@ -84,7 +84,7 @@ impl Classifier {
             cls,
             parameters.is_blank(),
         )?;
-        let encoder = model.build(&Build {
+        let encoder = model.build(&ModelContext {
             vb: vb.pp("encoder"),
             block: &options.block,
             model: &options.model,
@@ -111,20 +111,18 @@ impl Classifier {
     ///
     /// # Errors
     /// [`Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor operation fails.
-    pub fn forward(&self, inputs: &Inputs, context: &Context) -> Result<Tensor> {
+    pub fn forward(&self, inputs: &Inputs, pass: &Pass) -> Result<Tensor> {
         self.check(inputs)?;
         let pooled = inputs
             .towers
             .iter()
             .enumerate()
             .map(|(tower, tokens)| {
-                let context = context.of_tower(tower, self.towers);
-                let (x, mask) =
-                    self.embedding
-                        .forward(&tokens.ids, tokens.mask.as_ref(), &context)?;
-                let encoded = self
-                    .encoder
-                    .forward(&x, &context.with_mask(mask.as_ref()))?;
+                let pass = pass.of_tower(tower, self.towers);
+                let (x, mask) = self
+                    .embedding
+                    .forward(&tokens.ids, tokens.mask.as_ref(), &pass)?;
+                let encoded = self.encoder.forward(&x, &pass.with_mask(mask.as_ref()))?;
                 pool(self.pooling, &encoded.hidden, encoded.mask.as_ref())
             })
             .collect::<Result<Vec<_>>>()?; // each (B, D)

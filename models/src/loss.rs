@@ -9,7 +9,7 @@ use candle_core::{D, Tensor};
 
 use crate::{Result, kernels};
 
-/// Losses beside the cross-entropy, gathered from one forward pass (see [`crate::Context::add_loss`]).
+/// Losses beside the cross-entropy, gathered from one forward pass (see [`crate::Pass::add_loss`]).
 #[derive(Default)]
 pub struct AuxLosses(Mutex<BTreeMap<&'static str, Tensor>>);
 
@@ -67,22 +67,20 @@ mod tests {
     use candle_core::{Device, Var};
 
     use super::*;
-    use crate::{Context, Draws};
+    use crate::{Pass, RngKey};
 
     #[test]
     fn losses_of_layers_add_up_and_towers_share_an_example() {
         let losses = AuxLosses::default();
-        let context = Context::new(true, Draws::new(0, 0, 0));
-        let gathering = context.with_losses(&losses);
+        let pass = Pass::new(true, RngKey::new(0, 0, 0));
+        let gathering = pass.with_losses(&losses);
         let per_row = |values: &[f64]| Tensor::new(values, &Device::Cpu).unwrap();
         for tower in 0..2 {
             let tower = gathering.of_tower(tower, 2);
             tower.add_loss("balance", &per_row(&[1.0, 3.0])).unwrap();
             tower.add_loss("balance", &per_row(&[0.0, 2.0])).unwrap();
         }
-        context
-            .add_loss("balance", &per_row(&[100.0, 100.0]))
-            .unwrap();
+        pass.add_loss("balance", &per_row(&[100.0, 100.0])).unwrap();
         let means = losses.means().unwrap();
         assert_eq!(means.len(), 1);
         assert_eq!(means[0].0, "balance");

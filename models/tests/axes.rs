@@ -4,7 +4,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    AXES, Classifier, Context, Draws, Inputs, Model, Options, Parameters, Shape, Tokens,
+    AXES, Classifier, Inputs, Model, Options, Parameters, Pass, RngKey, Shape, Tokens,
     axes::{Axis, Choice},
     loss, mixers,
 };
@@ -99,11 +99,9 @@ fn every_parameter_gets_a_gradient() {
                 }
             }
         }
-        let context = Context::new(true, Draws::new(17, 3, 0));
+        let pass = Pass::new(true, RngKey::new(17, 3, 0));
         let labels = Tensor::new(&[0u32, 3, 4], &Device::Cpu).unwrap();
-        let logits = classifier
-            .forward(&inputs(&[23, 9, 1], 23), &context)
-            .unwrap();
+        let logits = classifier.forward(&inputs(&[23, 9, 1], 23), &pass).unwrap();
         let gradients = loss::cross_entropy(&logits, &labels)
             .unwrap()
             .backward()
@@ -126,15 +124,10 @@ fn every_parameter_gets_a_gradient() {
 fn padding_changes_no_logit() {
     each(|place, _, _, model, options| {
         let (classifier, _) = classifier(model, options, DType::F32);
-        let context = Context::new(false, Draws::new(17, 0, 0));
+        let pass = Pass::new(false, RngKey::new(17, 0, 0));
         let lengths = [13, 5];
-        let [short, long] = [13, 23].map(|width| {
-            values(
-                &classifier
-                    .forward(&inputs(&lengths, width), &context)
-                    .unwrap(),
-            )
-        });
+        let [short, long] = [13, 23]
+            .map(|width| values(&classifier.forward(&inputs(&lengths, width), &pass).unwrap()));
         for (short, long) in short.iter().zip(&long) {
             assert!((short - long).abs() < 1e-5, "{place}: {short} {long}");
         }
@@ -149,8 +142,8 @@ fn fused_and_composed_forms_agree() {
         options.block.attention_dropout = 0.0;
         let [fused, composed] = [DType::F32, DType::F64].map(|dtype| {
             let (classifier, _) = classifier(model, &options, dtype);
-            let context = Context::new(true, Draws::new(17, 3, 0));
-            values(&classifier.forward(&inputs(&[23, 9], 23), &context).unwrap())
+            let pass = Pass::new(true, RngKey::new(17, 3, 0));
+            values(&classifier.forward(&inputs(&[23, 9], 23), &pass).unwrap())
         });
         let scale = composed.iter().fold(1.0f64, |most, x| most.max(x.abs()));
         for (fused, composed) in fused.iter().zip(&composed) {
@@ -174,9 +167,9 @@ fn shared_blocks_have_one_blocks_parameters_and_masks_of_their_own() {
     };
     assert_eq!(size(1), size(5));
     // With one set of dropout masks for all blocks, two passes that differ in the number of blocks would drop alike.
-    let draws = Draws::new(1, 2, 3);
-    assert_ne!(draws.repetition(1), draws);
-    assert_ne!(draws.branch(1).repetition(1), draws.repetition(1));
+    let rng = RngKey::new(1, 2, 3);
+    assert_ne!(rng.repetition(1), rng);
+    assert_ne!(rng.fold_in(1).repetition(1), rng.repetition(1));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    Classifier, Context, Draws, Inputs, MODELS, Model, Options, Parameters, Shape, Tokens,
+    Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape, Tokens,
     layers::round_to_bfloat16, loss,
 };
 
@@ -31,8 +31,8 @@ fn step(model: &Model) -> (f64, Vec<(String, f64)>) {
             mask: None,
         }],
     };
-    let context = Context::new(true, Draws::new(3, 0, 0));
-    let logits = classifier.forward(&inputs, &context).unwrap();
+    let pass = Pass::new(true, RngKey::new(3, 0, 0));
+    let logits = classifier.forward(&inputs, &pass).unwrap();
     assert_eq!(logits.dtype(), DType::F64, "{}", model.name);
     let labels = Tensor::new(&[1u32, 4], &Device::Cpu).unwrap();
     let loss = loss::cross_entropy(&logits, &labels).unwrap();

@@ -4,7 +4,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    Classifier, Context, Draws, Inputs, MODELS, Model, Options, Parameters, Shape, Tokens, Variant,
+    Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape, Tokens, Variant,
     kernels, loss,
     options::{Activation, Features, NormPlace, Pooling, Positions, Residual},
 };
@@ -92,12 +92,12 @@ fn labels(rows: std::ops::Range<usize>) -> Tensor {
     Tensor::new(labels, &Device::Cpu).unwrap()
 }
 
-fn training(step: u64, first_row: u64) -> Context<'static> {
-    Context::new(true, Draws::new(SEED, step, first_row))
+fn training(step: u64, first_row: u64) -> Pass<'static> {
+    Pass::new(true, RngKey::new(SEED, step, first_row))
 }
 
-fn evaluation() -> Context<'static> {
-    Context::new(false, Draws::new(SEED, 0, 0))
+fn evaluation() -> Pass<'static> {
+    Pass::new(false, RngKey::new(SEED, 0, 0))
 }
 
 fn values(tensor: &Tensor) -> Vec<f32> {
@@ -192,8 +192,8 @@ fn the_seed_decides_every_bit() {
         let loss = |seed: u64, step: u64| {
             let subject = subject(model, &shape(1), &small(model), seed);
             let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
-            let context = Context::new(true, Draws::new(seed, step, 0));
-            let logits = subject.classifier.forward(&inputs, &context).unwrap();
+            let pass = Pass::new(true, RngKey::new(seed, step, 0));
+            let logits = subject.classifier.forward(&inputs, &pass).unwrap();
             scalar(&loss::cross_entropy(&logits, &labels(0..4)).unwrap()).to_bits()
         };
         assert_eq!(loss(3, 5), loss(3, 5), "{}", model.name);
@@ -375,8 +375,8 @@ fn micro_batches_draw_what_the_whole_batch_draws() {
                 ids: part(&whole.ids),
                 mask: whole.mask.as_ref().map(part),
             });
-            let context = training(4, rows.start as u64);
-            let logits = subject.classifier.forward(&inputs, &context).unwrap();
+            let pass = training(4, rows.start as u64);
+            let logits = subject.classifier.forward(&inputs, &pass).unwrap();
             scalar(&loss::cross_entropy(&logits, &labels(rows.clone())).unwrap())
         };
         let (whole, parts) = (loss(0..4), (loss(0..2) + loss(2..4)) / 2.0);
@@ -398,8 +398,8 @@ fn two_towers_share_weights_but_not_masks() {
             let inputs = Inputs {
                 towers: vec![tokens(&[12, 30], 37, 0), tokens(&[25, 3], 25, 4)],
             };
-            let context = training(0, 0);
-            let logits = subject.classifier.forward(&inputs, &context).unwrap();
+            let pass = training(0, 0);
+            let logits = subject.classifier.forward(&inputs, &pass).unwrap();
             assert_eq!(logits.dims(), [2, CLASSES]);
             let loss = loss::cross_entropy(&logits, &labels(0..2)).unwrap();
             let gradients = loss.backward().unwrap();

@@ -9,8 +9,8 @@ use std::{
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    Context, Draws, Encoder, MODELS, Parameters,
-    encoder::Build,
+    Encoder, MODELS, Parameters, Pass, RngKey,
+    context::ModelContext,
     mixers,
     options::{BlockOptions, Options, Residual},
 };
@@ -81,7 +81,7 @@ fn encoder(
         assert!(values.get(key).is_some(), "{name} has no option {key}");
         values[key] = json!(value);
     }
-    let build = Build {
+    let build = ModelContext {
         vb,
         block,
         model: &values,
@@ -105,10 +105,10 @@ fn peak_of(dtype: DType, name: &str, options: &str, block: &BlockOptions, length
     let x: Vec<f32> = (0..length * 32).map(|i| (i as f32).sin()).collect();
     let x = Tensor::from_vec(x, (1, length, 32), &Device::Cpu).unwrap();
     let x = x.to_dtype(dtype).unwrap();
-    let context = Context::new(true, Draws::new(1, 0, 0));
+    let pass = Pass::new(true, RngKey::new(1, 0, 0));
     let before = LIVE.load(Relaxed);
     PEAK.store(before, Relaxed);
-    let y = encoder.forward(&x, &context).unwrap().hidden;
+    let y = encoder.forward(&x, &pass).unwrap().hidden;
     let gradients = y.sum_all().unwrap().backward().unwrap();
     let bytes = PEAK.load(Relaxed) - before;
     drop((y, gradients));

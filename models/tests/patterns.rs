@@ -4,7 +4,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    Classifier, Context, Draws, Inputs, Options, Parameters, Shape, Tokens, loss, mixers,
+    Classifier, Inputs, Options, Parameters, Pass, RngKey, Shape, Tokens, loss, mixers,
     options::Pooling,
 };
 use serde_json::{Value, json};
@@ -107,12 +107,12 @@ fn values(tensor: &Tensor) -> Vec<f32> {
     tensor.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-fn training(first_row: u64) -> Context<'static> {
-    Context::new(true, Draws::new(5, 2, first_row))
+fn training(first_row: u64) -> Pass<'static> {
+    Pass::new(true, RngKey::new(5, 2, first_row))
 }
 
-fn evaluation() -> Context<'static> {
-    Context::new(false, Draws::new(5, 2, 0))
+fn evaluation() -> Pass<'static> {
+    Pass::new(false, RngKey::new(5, 2, 0))
 }
 
 fn apart(one: &[f32], other: &[f32]) -> f32 {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    Classifier, Context, Draws, Inputs, MODELS, Options, Parameters, Shape, Tokens, loss,
+    Classifier, Inputs, MODELS, Options, Parameters, Pass, RngKey, Shape, Tokens, loss,
 };
 
 const CHILD: &str = "LRA_MODELS_FINGERPRINT";
@@ -39,8 +39,8 @@ fn fingerprint() -> String {
         let inputs = Inputs {
             towers: vec![tokens],
         };
-        let context = Context::new(true, Draws::new(3, 7, 0));
-        let logits = classifier.forward(&inputs, &context).unwrap();
+        let pass = Pass::new(true, RngKey::new(3, 7, 0));
+        let logits = classifier.forward(&inputs, &pass).unwrap();
         let labels = Tensor::new(labels.as_slice(), &device).unwrap();
         let loss = loss::cross_entropy(&logits, &labels).unwrap();
         let gradients = loss.backward().unwrap();

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use candle_core::{DType, Device, Tensor};
 use datasets::{Protocol, Source};
-use models::draws::StreamKey;
-use models::{Classifier, Draws, Parameters};
+use models::rng::StreamKey;
+use models::{Classifier, Parameters, RngKey};
 use results::record::Phases;
 use serde::{Deserialize, Serialize};
 
@@ -171,8 +171,8 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
     let symbols = about.vocabulary - about.first_id as usize;
     let batches: Vec<HostBatch> = (0..BATCHES)
         .map(|index| {
-            let draws = Draws::new(0, index, 0).shared(StreamKey::new("bench"));
-            HostBatch::random(layout, options.batch, symbols, about.classes, draws)
+            let rng = RngKey::new(0, index, 0).shared(StreamKey::new("bench"));
+            HostBatch::random(layout, options.batch, symbols, about.classes, rng)
         })
         .collect();
     device::set_precision(device, options.precision)?;
@@ -231,7 +231,7 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
 /// The most floating point operations per second over products of two square matrices, one after the other.
 fn products(size: usize, seconds: f64, device: &Device) -> Result<f64> {
     let matrix = |key: &str| {
-        let numbers = Draws::new(0, 0, 0)
+        let numbers = RngKey::new(0, 0, 0)
             .shared(StreamKey::new(key))
             .normal(size, size);
         Tensor::from_vec(numbers, (size, size), device)?.to_dtype(DType::F32)

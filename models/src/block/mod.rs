@@ -17,8 +17,8 @@ use candle_core::Tensor;
 
 use self::{channel::Channel, norm::Norm, residual::Join};
 use crate::{
-    Context, Mixer, Result, VarBuilder,
-    layers::{Around, Dropout, FeedForward},
+    Mixer, Pass, Result, VarBuilder,
+    layers::{Dropout, FeedForward, FusedSublayer},
     options::{BlockOptions, NormPlace},
 };
 
@@ -64,32 +64,28 @@ impl Block {
     ///
     /// # Errors
     /// Those of the mixer.
-    pub fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = self
             .mixing
-            .forward(x, context, |x| self.mixer.forward(x, context))?;
+            .forward(x, pass, |x| self.mixer.forward(x, pass))?;
         match &self.channel {
-            Some((Channel::Dense(feed), sublayer)) => sublayer.feed(&x, feed, context),
-            Some((channel, sublayer)) => {
-                sublayer.forward(&x, context, |x| channel.forward(x, context))
-            }
+            Some((Channel::Dense(feed), sublayer)) => sublayer.feed(&x, feed, pass),
+            Some((channel, sublayer)) => sublayer.forward(&x, pass, |x| channel.forward(x, pass)),
             None => Ok(x),
         }
     }
 
     /// dropout(mixer(norm(x))): the first half without its residual.
-    pub(crate) fn mix(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    pub(crate) fn mix(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.mixing
-            .branch(x, context, |x| self.mixer.forward(x, context))
+            .fold_in(x, pass, |x| self.mixer.forward(x, pass))
     }
 
     /// dropout(channel(norm(x))): the second half without its residual; none where there is none.
-    pub(crate) fn feed(&self, x: &Tensor, context: &Context) -> Result<Option<Tensor>> {
+    pub(crate) fn feed(&self, x: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
         let branch = |(channel, sublayer): &(Channel, Sublayer)| match (channel, &sublayer.norm) {
-            (Channel::Dense(feed), Norm::Layer(_)) => {
-                feed.forward(x, sublayer.around(false), context)
-            }
-            _ => sublayer.branch(x, context, |x| channel.forward(x, context)),
+            (Channel::Dense(feed), Norm::Layer(_)) => feed.forward(x, sublayer.around(false), pass),
+            _ => sublayer.fold_in(x, pass, |x| channel.forward(x, pass)),
         };
         self.channel.as_ref().map(branch).transpose()
     }
@@ -123,42 +119,41 @@ impl Sublayer {
     fn forward(
         &self,
         x: &Tensor,
-        context: &Context,
+        pass: &Pass,
         layer: impl Fn(&Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        let joined = |y: &Tensor| self.join.forward(x, y, &self.dropout, context);
+        let joined = |y: &Tensor| self.join.forward(x, y, &self.dropout, pass);
         match self.place {
             NormPlace::Pre => joined(&layer(&self.norm.forward(x)?)?),
             NormPlace::Post => self.norm.forward(&joined(&layer(x)?)?),
         }
     }
 
-    fn branch(
+    fn fold_in(
         &self,
         x: &Tensor,
-        context: &Context,
+        pass: &Pass,
         layer: impl Fn(&Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        self.dropout
-            .forward(&layer(&self.norm.forward(x)?)?, context)
+        self.dropout.forward(&layer(&self.norm.forward(x)?)?, pass)
     }
 
     /// [`Sublayer::forward`] around a feed-forward, which takes the usual surroundings into its own operation.
-    fn feed(&self, x: &Tensor, feed: &FeedForward, context: &Context) -> Result<Tensor> {
+    fn feed(&self, x: &Tensor, feed: &FeedForward, pass: &Pass) -> Result<Tensor> {
         match (&self.norm, &self.join, self.place) {
             (Norm::Layer(_), Join::Plain, NormPlace::Pre) => {
-                feed.forward(x, self.around(true), context)
+                feed.forward(x, self.around(true), pass)
             }
             (norm, Join::Plain, NormPlace::Post) => {
-                norm.forward(&feed.forward(x, self.around(true), context)?)
+                norm.forward(&feed.forward(x, self.around(true), pass)?)
             }
-            _ => self.forward(x, context, |x| feed.forward(x, Around::default(), context)),
+            _ => self.forward(x, pass, |x| feed.forward(x, FusedSublayer::default(), pass)),
         }
     }
 
     /// The surroundings that a feed-forward takes in.
-    fn around(&self, residual: bool) -> Around<'_> {
-        Around {
+    fn around(&self, residual: bool) -> FusedSublayer<'_> {
+        FusedSublayer {
             norm: match (&self.norm, self.place) {
                 (Norm::Layer(norm), NormPlace::Pre) => Some(norm),
                 _ => None,

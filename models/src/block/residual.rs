@@ -18,7 +18,7 @@ use candle_core::Tensor;
 use candle_nn::Init;
 
 use crate::{
-    Context, Result, VarBuilder,
+    Pass, Result, VarBuilder,
     layers::{
         Dropout, Linear,
         activation::{relu, sigmoid},
@@ -86,15 +86,15 @@ impl Join {
         x: &Tensor,
         y: &Tensor,
         dropout: &Dropout,
-        context: &Context,
+        pass: &Pass,
     ) -> Result<Tensor> {
         Ok(match self {
-            Self::Plain => dropout.add(x, y, context)?,
-            Self::Gru(gate) => gate.forward(x, &dropout.forward(y, context)?)?,
+            Self::Plain => dropout.add(x, y, pass)?,
+            Self::Gru(gate) => gate.forward(x, &dropout.forward(y, pass)?)?,
             Self::ReZero(scale) | Self::LayerScale(scale) => {
-                (x + dropout.forward(y, context)?.broadcast_mul(scale)?)?
+                (x + dropout.forward(y, pass)?.broadcast_mul(scale)?)?
             }
-            Self::Admin(omega) => dropout.add(&x.broadcast_mul(omega)?, y, context)?,
+            Self::Admin(omega) => dropout.add(&x.broadcast_mul(omega)?, y, pass)?,
         })
     }
 
@@ -141,7 +141,7 @@ impl Gru {
 mod tests {
     use super::*;
     use crate::{
-        Draws,
+        RngKey,
         layers::testing::{check_layer, close, normal, parameters},
     };
 
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_differences() {
-        let context = Context::new(true, Draws::new(1, 0, 0));
+        let pass = Pass::new(true, RngKey::new(1, 0, 0));
         for residual in [
             Residual::Plain,
             Residual::Gru,
@@ -171,18 +171,18 @@ mod tests {
             let (parameters, join, dropout) = join(residual);
             check_layer(&format!("{residual:?}"), &parameters, &[2, 2, 3], |x| {
                 // A sublayer that is not linear.
-                join.forward(x, &x.sqr()?, &dropout, &context)
+                join.forward(x, &x.sqr()?, &dropout, &pass)
             });
         }
     }
 
     #[test]
     fn each_begins_near_what_its_paper_wants() {
-        let context = Context::new(false, Draws::new(1, 0, 0));
+        let pass = Pass::new(false, RngKey::new(1, 0, 0));
         let (x, y) = (normal("x", &[1, 2, 3]), normal("y", &[1, 2, 3]));
         let start = |residual| {
             let (_, join, dropout) = join(residual);
-            join.forward(&x, &y, &dropout, &context).unwrap()
+            join.forward(&x, &y, &dropout, &pass).unwrap()
         };
         close(
             &start(Residual::Rezero),

@@ -9,16 +9,13 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 use candle_nn::Init;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::{
-    Context, Mask, Mixer, Result, VarBuilder,
+    LayerContext, Mask, Mixer, ModelContext, Pass, Result,
     block::{Block, norm::Norm},
     layers::softmax,
-    mixer::Carried,
-    mixers,
-    options::{self, BlockOptions, Layers, NormPlace, Residual},
+    options::{Layers, NormPlace, Residual},
+    pass::Carried,
 };
 
 /// Maps embedded sequences to hidden states.
@@ -27,7 +24,7 @@ pub trait Encoder: Send + Sync {
     ///
     /// # Errors
     /// If a tensor operation fails, or the length is not one that this model can take.
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Encoded>;
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded>;
 
     /// Floating-point operations of a forward pass over one sequence of `length`: matrix products, a multiply-add being two.
     fn flops(&self, length: usize) -> u64;
@@ -46,90 +43,42 @@ pub struct Encoded {
     pub mask: Option<Mask>,
 }
 
-/// What a model is built from.
-pub struct Build<'a> {
-    /// Where the parameters go.
-    pub vb: VarBuilder,
-    /// The residual blocks' options, already validated.
-    pub block: &'a BlockOptions,
-    /// The model's own options, every key present.
-    pub model: &'a Value,
-    /// Largest length it will meet, with the CLS slot.
-    pub max_length: usize,
-    /// Whether position 0 is a CLS token.
-    pub cls: bool,
-    /// What is to be added to the input of every block but the first, (slots, D).
-    pub positions: Option<Tensor>,
-    /// Which hidden states are wanted.
-    pub layers: Layers,
-    /// Name of the model in the registry.
-    pub name: &'static str,
-}
-
-impl Build<'_> {
-    /// The model's own options, typed; without `variant`, which has said whose `build` this is.
-    ///
-    /// # Errors
-    /// As [`options::read`].
-    pub fn options<T: DeserializeOwned>(&self) -> Result<T> {
-        let mut own = self.model.clone();
-        if let Value::Object(own) = &mut own {
-            own.shift_remove("variant");
-        }
-        let entry = mixers::find(self.name);
-        let defaults = entry.map_or(Value::Null, |model| (model.options)());
-        let ranges = entry.map_or(&[][..], |model| model.ranges);
-        options::read("model", &own, &defaults, ranges)
-    }
-}
-
-/// Where one mixer of a stack is built.
-pub struct Site<'a> {
-    /// Where the mixer's parameters go; its path names its random streams.
-    pub vb: VarBuilder,
-    /// Widths, heads and dropout rates.
-    pub block: &'a BlockOptions,
-    /// Largest length it will meet, with the CLS slot.
-    pub max_length: usize,
-    /// Whether position 0 is a CLS token.
-    pub cls: bool,
-    /// Index of the block, from 0.
-    pub layer: usize,
-}
-
 /// A stack of residual blocks around the mixers that `mixer` makes, one per layer.
 ///
 /// # Errors
 /// Those of `mixer`, and a parameter path taken by another shape.
 pub fn blocks(
-    build: &Build,
-    mixer: impl Fn(&Site) -> Result<Box<dyn Mixer>>,
+    context: &ModelContext,
+    mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
 ) -> Result<Box<dyn Encoder>> {
-    Ok(Box::new(stack(build, mixer)?))
+    Ok(Box::new(stack(context, mixer)?))
 }
 
-fn stack(build: &Build, mixer: impl Fn(&Site) -> Result<Box<dyn Mixer>>) -> Result<Blocks> {
-    let block = build.block;
+fn stack(
+    context: &ModelContext,
+    mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
+) -> Result<Blocks> {
+    let block = context.block;
     let blocks = (0..block.layers)
         .map(|layer| {
             // Blocks that share weights are built at one place.
-            let vb = build.vb.pp(if block.share { 0 } else { layer });
-            let site = Site {
+            let vb = context.vb.pp(if block.share { 0 } else { layer });
+            let at = LayerContext {
                 vb: vb.pp("mixer"),
                 block,
-                max_length: build.max_length,
-                cls: build.cls,
+                max_length: context.max_length,
+                cls: context.cls,
                 layer,
             };
-            Block::new(&vb, block, layer, mixer(&site)?)
+            Block::new(&vb, block, layer, mixer(&at)?)
         })
         .collect::<Result<Vec<_>>>()?;
     let last_norm = match block.norm_place {
-        NormPlace::Pre => Some(Norm::new(&build.vb.pp("last_norm"), block)?),
+        NormPlace::Pre => Some(Norm::new(&context.vb.pp("last_norm"), block)?),
         NormPlace::Post => None,
     };
-    let mix = match build.layers {
-        Layers::Mix => Some(build.vb.get_with_hints(
+    let mix = match context.layers {
+        Layers::Mix => Some(context.vb.get_with_hints(
             block.layers + 1,
             "layer_scores",
             Init::Const(0.0),
@@ -141,7 +90,7 @@ fn stack(build: &Build, mixer: impl Fn(&Site) -> Result<Box<dyn Mixer>>) -> Resu
         last_norm,
         residual: block.residual,
         shared: block.share,
-        positions: build.positions.clone(),
+        positions: context.positions.clone(),
         mix,
     })
 }
@@ -160,22 +109,22 @@ struct Blocks {
 
 impl Blocks {
     /// The hidden states before and after every block, each (B, L, D); none but the last if nobody asks for them.
-    fn states(&self, x: &Tensor, context: &Context) -> Result<Vec<Tensor>> {
+    fn states(&self, x: &Tensor, pass: &Pass) -> Result<Vec<Tensor>> {
         let carried = Carried::default();
-        let context = context.with_carried(&carried);
+        let pass = pass.with_carried(&carried);
         let mut states = vec![x.clone()];
         for (index, block) in self.blocks.iter().enumerate() {
-            let context = match self.shared {
-                true => context.of_repetition(index),
-                false => context,
+            let pass = match self.shared {
+                true => pass.of_repetition(index),
+                false => pass,
             };
             let x = &states[states.len() - 1];
             let y = match &self.positions {
                 Some(table) if index > 0 => {
                     let positions = table.narrow(0, 0, x.dim(1)?)?;
-                    block.forward(&x.broadcast_add(&positions)?, &context)?
+                    block.forward(&x.broadcast_add(&positions)?, &pass)?
                 }
-                _ => block.forward(x, &context)?,
+                _ => block.forward(x, &pass)?,
             };
             if self.mix.is_none() {
                 states.clear();
@@ -194,10 +143,10 @@ impl Blocks {
 }
 
 impl Encoder for Blocks {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Encoded> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded> {
         let states = match self.residual {
-            Residual::Reversible => vec![reversible::forward(&self.blocks, x, context)?],
-            _ => self.states(x, context)?,
+            Residual::Reversible => vec![reversible::forward(&self.blocks, x, pass)?],
+            _ => self.states(x, pass)?,
         };
         let hidden = match &self.mix {
             Some(scores) => {
@@ -218,7 +167,7 @@ impl Encoder for Blocks {
         };
         Ok(Encoded {
             hidden,
-            mask: context.mask().cloned(),
+            mask: pass.mask().cloned(),
         })
     }
 

@@ -15,17 +15,17 @@ use candle_core::{Tensor, Var};
 
 use super::Block;
 use crate::{
-    Context, Draws, Mask, Result,
+    Mask, Pass, Result, RngKey,
     kernels::Tied,
-    layers::recompute::{Stretch, note_variables, with_history},
+    layers::checkpoint::{Checkpointed, note_variables, with_history},
 };
 
 /// x (B, L, D) through all blocks, to (B, L, D).
-pub(super) fn forward(blocks: &Arc<Vec<Block>>, x: &Tensor, context: &Context) -> Result<Tensor> {
+pub(super) fn forward(blocks: &Arc<Vec<Block>>, x: &Tensor, pass: &Pass) -> Result<Tensor> {
     let mut streams = [x.detach(), x.detach()];
     let mut variables = Vec::new();
     for step in steps(blocks) {
-        let change = step.forward(&streams[step.from], context)?;
+        let change = step.forward(&streams[step.from], pass)?;
         note_variables(&change, &mut variables);
         streams[step.to] = (&streams[step.to] + change.detach())?;
     }
@@ -33,14 +33,14 @@ pub(super) fn forward(blocks: &Arc<Vec<Block>>, x: &Tensor, context: &Context) -
     if variables.is_empty() && !x.track_op() {
         return halfway(&a, &b);
     }
-    let pass = Pass {
+    let stack = Stack {
         blocks: blocks.clone(),
-        train: context.train,
-        draws: context.draws,
-        mask: context.mask().cloned(),
+        train: pass.train,
+        rng: pass.rng,
+        mask: pass.mask().cloned(),
     };
     let y = Tensor::stack(&[a, b], 0)?; // (2, B, L, D)
-    let y = with_history(x, y, variables, pass)?;
+    let y = with_history(x, y, variables, stack)?;
     halfway(&y.get(0)?, &y.get(1)?)
 }
 
@@ -56,10 +56,10 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match self.to {
-            0 => self.block.mix(x, context),
-            _ => match self.block.feed(x, context)? {
+            0 => self.block.mix(x, pass),
+            _ => match self.block.feed(x, pass)? {
                 Some(change) => Ok(change),
                 None => Ok(x.zeros_like()?),
             },
@@ -73,24 +73,24 @@ fn steps(blocks: &[Block]) -> impl DoubleEndedIterator<Item = Step<'_>> {
         .flat_map(|block| [(0, 1), (1, 0)].map(|(to, from)| Step { block, to, from }))
 }
 
-/// A forward pass, as far as it is needed to run its steps again.
-struct Pass {
+/// The blocks, and what is needed to run their steps again.
+struct Stack {
     blocks: Arc<Vec<Block>>,
     train: bool,
-    draws: Draws,
+    rng: RngKey,
     mask: Option<Mask>,
 }
 
-impl Stretch for Pass {
+impl Checkpointed for Stack {
     fn backward(&self, y: &Tensor, dy: &Tensor, tied: &Tied) -> Result<Tensor> {
-        let context = Context::new(self.train, self.draws);
-        let context = context.with_mask(self.mask.as_ref());
+        let pass = Pass::new(self.train, self.rng);
+        let pass = pass.with_mask(self.mask.as_ref());
         let mut streams = [y.get(0)?, y.get(1)?];
         let mut gradients = [dy.get(0)?, dy.get(1)?];
         for step in steps(&self.blocks).rev() {
             let (to, from) = (step.to, step.from);
             let source = Var::from_tensor(&streams[from])?;
-            let change = step.forward(&source, &context)?;
+            let change = step.forward(&source, &pass)?;
             streams[to] = (&streams[to] - change.detach())?;
             let mut inner = (change * &gradients[to])?.sum_all()?.backward()?;
             if let Some(gradient) = inner.remove(&source) {

@@ -3,7 +3,7 @@
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
 use rayon::prelude::*;
 
-use super::buffers::{floats, fresh, read, tensor};
+use super::buffers::{floats, read, tensor, uninit};
 use super::isa::{Isa, Kernel, Lanes};
 use super::math::{exp, normal, sigmoid};
 
@@ -55,7 +55,7 @@ impl Activation {
 }
 
 /// A differentiable function of one number.
-pub(super) trait Curve: Copy + Send + Sync + 'static {
+pub(super) trait UnaryFunction: Copy + Send + Sync + 'static {
     /// f(x).
     fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s;
     /// f'(x).
@@ -70,7 +70,7 @@ impl GeluTanh {
     const CUBIC: f32 = Self::LINEAR * 0.044_715;
 }
 
-impl Curve for GeluTanh {
+impl UnaryFunction for GeluTanh {
     #[inline(always)]
     fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
         let square = s.mul_f32s(x, x);
@@ -104,7 +104,7 @@ impl Curve for GeluTanh {
 #[derive(Clone, Copy)]
 pub(super) struct GeluErf;
 
-impl Curve for GeluErf {
+impl UnaryFunction for GeluErf {
     #[inline(always)]
     fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
         s.mul_f32s(x, normal(s, x).1)
@@ -122,7 +122,7 @@ pub(super) struct Relu {
     pub(super) floor: f32,
 }
 
-impl Curve for Relu {
+impl UnaryFunction for Relu {
     #[inline(always)]
     fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
         // Not `max`, which may swallow a NaN.
@@ -141,7 +141,7 @@ impl Curve for Relu {
 #[derive(Clone, Copy)]
 pub(super) struct EluPlusOne;
 
-impl Curve for EluPlusOne {
+impl UnaryFunction for EluPlusOne {
     #[inline(always)]
     fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
         let positive = s.greater_than_f32s(x, s.splat_f32s(0.0));
@@ -159,7 +159,7 @@ impl Curve for EluPlusOne {
 #[derive(Clone, Copy)]
 pub(super) struct Identity;
 
-impl Curve for Identity {
+impl UnaryFunction for Identity {
     #[inline(always)]
     fn value<S: Lanes>(self, _: S, x: S::f32s) -> S::f32s {
         x
@@ -179,7 +179,7 @@ impl CustomOp1 for Activation {
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
         let x = floats(NAME, storage, layout)?;
         let isa = Isa::current();
-        let mut y = fresh(x.len());
+        let mut y = uninit(x.len());
         let chunks = y.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK));
         chunks.for_each(|(y, x)| self.values(isa, x, y));
         Ok((CpuStorage::F32(y), layout.shape().clone()))
@@ -189,7 +189,7 @@ impl CustomOp1 for Activation {
         let dy = dy.contiguous()?;
         let (shape, x, dy) = (x.shape(), read(NAME, x)?, read(NAME, &dy)?);
         let isa = Isa::current();
-        let mut dx = fresh(x.len());
+        let mut dx = uninit(x.len());
         let chunks = dx
             .par_chunks_mut(CHUNK)
             .zip(x.par_chunks(CHUNK))
@@ -202,7 +202,7 @@ impl CustomOp1 for Activation {
 /// activation, x, y
 struct Forward<'a, A>(A, &'a [f32], &'a mut [f32]);
 
-impl<A: Curve> Kernel for Forward<'_, A> {
+impl<A: UnaryFunction> Kernel for Forward<'_, A> {
     type Output = ();
 
     #[inline(always)]
@@ -222,7 +222,7 @@ impl<A: Curve> Kernel for Forward<'_, A> {
 /// activation, x, dy, dx
 struct Backward<'a, A>(A, &'a [f32], &'a [f32], &'a mut [f32]);
 
-impl<A: Curve> Kernel for Backward<'_, A> {
+impl<A: UnaryFunction> Kernel for Backward<'_, A> {
     type Output = ();
 
     #[inline(always)]
@@ -244,7 +244,7 @@ impl<A: Curve> Kernel for Backward<'_, A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
 
     #[test]
     fn activations_meet_their_twins() {

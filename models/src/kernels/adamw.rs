@@ -261,7 +261,7 @@ impl Kernel for StepTask<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::twin::{Sampler, largest_error};
+    use crate::kernels::reference::{Sampler, largest_error};
     use candle_core::DType;
 
     #[test]

@@ -61,7 +61,7 @@ impl Deref for Reading<'_> {
 ///
 /// Debug builds fill it with NaN, so that a test sees an element that was forgotten; release builds
 /// leave the pages untouched, which saves a pass over memory in kernels that are bound by memory.
-pub(super) fn fresh(len: usize) -> Vec<f32> {
+pub(super) fn uninit(len: usize) -> Vec<f32> {
     if cfg!(debug_assertions) {
         return vec![f32::NAN; len];
     }
@@ -86,7 +86,7 @@ pub(super) fn chunk_rows(rows: usize, least: usize, most: usize) -> usize {
 }
 
 /// The first `count` pieces of `len` elements each; the last may be shorter, all may be empty.
-pub(super) fn pieces(mut buffer: &mut [f32], len: usize, count: usize) -> Vec<&mut [f32]> {
+pub(super) fn split_mut(mut buffer: &mut [f32], len: usize, count: usize) -> Vec<&mut [f32]> {
     let piece = |_| {
         let len = len.min(buffer.len());
         let (piece, rest) = std::mem::take(&mut buffer).split_at_mut(len);
@@ -128,7 +128,7 @@ unsafe impl<T: Send> Send for Shared<'_, T> {}
 
 /// Where rows of a gradient go: row i to `start + i * stride`.
 #[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
+pub(super) struct StridedRowsMut<'a> {
     pub(super) buffer: &'a Shared<'a>,
     pub(super) start: usize,
     pub(super) stride: usize,

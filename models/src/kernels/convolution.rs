@@ -8,7 +8,7 @@ use std::ops::Range;
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, floats, fresh, read, sum_partials, tensor};
+use super::buffers::{Shared, floats, read, sum_partials, tensor, uninit};
 use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "depthwise convolution";
@@ -127,7 +127,7 @@ impl CustomOp3 for Convolution {
         let groups = channels.div_ceil(CHANNELS);
         let isa = Isa::current();
         // (B, W + 1, D): of the taps and of the bias.
-        let mut partials = fresh(batch * (width + 1) * channels);
+        let mut partials = uninit(batch * (width + 1) * channels);
         let out = Shared::new(&mut partials);
         (0..batch * groups).into_par_iter().for_each(|task| {
             let (example, first) = (task / groups, task % groups * CHANNELS);
@@ -144,7 +144,7 @@ impl CustomOp3 for Convolution {
         });
         let mut sums = sum_partials(&partials, (width + 1) * channels);
         let dbias = sums.split_off(width * channels);
-        let mut dweight = fresh(channels * width);
+        let mut dweight = uninit(channels * width);
         for (channel, row) in dweight.chunks_exact_mut(width).enumerate() {
             for (tap, gradient) in row.iter_mut().enumerate() {
                 *gradient = sums[tap * channels + channel];
@@ -161,7 +161,7 @@ impl CustomOp3 for Convolution {
 
 /// Weights (D, W) as (W, D), tap `from(j)` in row j.
 fn by_tap(weight: &[f32], sizes: Sizes, from: impl Fn(usize) -> usize) -> Vec<f32> {
-    let mut taps = fresh(weight.len());
+    let mut taps = uninit(weight.len());
     for (tap, row) in taps.chunks_exact_mut(sizes.channels).enumerate() {
         let column = from(tap);
         for (weight, to) in weight.chunks_exact(sizes.width).zip(row) {
@@ -183,7 +183,7 @@ fn convolve(
     let Sizes {
         batch, channels, ..
     } = sizes;
-    let mut y = fresh(batch * outputs * channels);
+    let mut y = uninit(batch * outputs * channels);
     let isa = Isa::current();
     let examples = y.par_chunks_mut((outputs * channels).max(1));
     examples.enumerate().for_each(|(example, y)| {

@@ -78,7 +78,7 @@ mod tests {
     use candle_core::{DType, Device};
 
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
     use crate::loss;
 
     #[test]

@@ -7,9 +7,9 @@
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, fresh, read, tensor};
-use crate::draws::{Stream, mask_constants};
+use super::buffers::{floats, read, tensor, uninit};
 use crate::philox;
+use crate::rng::{Stream, mask_constants};
 
 const NAME: &str = "dropout";
 /// Elements per parallel task, and words drawn at a time; multiples of the group at which a row can be entered.
@@ -79,7 +79,7 @@ impl Dropout {
     /// The mask times x, plus `residual` if there is one, for a batch of `rows` examples.
     fn apply(&self, x: &[f32], residual: Option<&[f32]>, rows: usize) -> Vec<f32> {
         let width = x.len().checked_div(rows).unwrap_or(0).max(1);
-        let mut y = fresh(x.len());
+        let mut y = uninit(x.len());
         let segments = y.chunks_mut(width).enumerate().flat_map(|(row, y)| {
             y.chunks_mut(SEGMENT)
                 .enumerate()
@@ -156,13 +156,13 @@ fn examples(dims: &[usize]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draws::{Draws, StreamKey};
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
+    use crate::rng::{RngKey, StreamKey};
 
     #[test]
     fn dropout_meets_its_twin() {
         let mut sampler = Sampler::new(14);
-        let stream = Draws::new(1, 2, 3).per_example(StreamKey::new("drop"));
+        let stream = RngKey::new(1, 2, 3).per_example(StreamKey::new("drop"));
         for shape in [vec![3, 7], vec![2, 40, 65], vec![2, SEGMENT + 100]] {
             let inputs = [sampler.normal(&shape, 1.0), sampler.normal(&shape, 1.0)];
             let mask = |x: &Tensor| {

@@ -6,8 +6,8 @@
 use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, fresh, read, tensor};
-use super::gradients::hand_over;
+use super::buffers::{floats, read, tensor, uninit};
+use super::variable_gradients::deliver;
 
 const NAME: &str = "embedding";
 /// Columns of the table that one task sums: a cache line.
@@ -133,7 +133,7 @@ impl CustomOp3 for Embedding {
         let positions = floats(NAME, positions, positions_layout)?;
         let dim = table_layout.shape().dims2()?.1;
         let offset = self.slots - self.length;
-        let mut y = fresh(self.batch * self.slots * dim);
+        let mut y = uninit(self.batch * self.slots * dim);
         y.par_chunks_mut(dim)
             .with_min_len(ROWS)
             .enumerate()
@@ -173,12 +173,12 @@ impl CustomOp3 for Embedding {
                 return Ok(None);
             }
             let gradient = self.slot_gradient(&dy, dim, rows.dim(0)?, count);
-            hand_over(rows, tensor(gradient, rows.shape())?)
+            deliver(rows, tensor(gradient, rows.shape())?)
         };
         let dtable = match table.track_op() {
             true => {
                 let gradient = self.table_gradient(&dy, (vocabulary, dim));
-                hand_over(table, tensor(gradient, (vocabulary, dim))?)?
+                deliver(table, tensor(gradient, (vocabulary, dim))?)?
             }
             false => None,
         };
@@ -189,7 +189,7 @@ impl CustomOp3 for Embedding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
     use candle_core::Device;
 
     fn composed(ids: &Tensor, x: &[Tensor]) -> Result<Tensor> {

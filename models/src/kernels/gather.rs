@@ -6,7 +6,7 @@ use std::sync::Arc;
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, floats, fresh, read, tensor};
+use super::buffers::{chunk_rows, floats, read, tensor, uninit};
 
 /// Chunks of the rows of a result, and the fewest rows of one.
 const CHUNKS: usize = 64;
@@ -92,7 +92,7 @@ impl CustomOp1 for AddRows {
 
 /// Rows of x (G, L, E) as (G, M, E).
 fn taken(x: &[f32], indices: &[u32], (length, places, width): (usize, usize, usize)) -> Vec<f32> {
-    let mut y = fresh(indices.len() * width);
+    let mut y = uninit(indices.len() * width);
     if y.is_empty() {
         return y;
     }

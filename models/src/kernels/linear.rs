@@ -8,11 +8,11 @@
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
-use super::gradients::hand_over;
-use super::idle;
+use super::buffers::{chunk_rows, floats, read, split_mut, sum_partials, tensor, uninit};
+use super::gemm::{Matrix, Packed, multiply, multiply_packed};
 use super::isa::Isa;
-use super::matrix::{Matrix, Packed, multiply, multiply_packed};
+use super::variable_gradients::deliver;
+use super::zero_rows;
 
 const NAME: &str = "linear";
 /// Rows of one forward product: enough to make up for reading W again, few enough to go round.
@@ -135,7 +135,7 @@ fn forward(
     bias: Option<&[f32]>,
     (m, n, k): (usize, usize, usize),
 ) -> Vec<f32> {
-    let mut y = fresh(m * n);
+    let mut y = uninit(m * n);
     let rows = chunk_rows(m, LEAST_ROWS, PARTIALS);
     let isa = Isa::current();
     let weight = Packed::new(isa, Matrix::columns(weight, k), (k, n));
@@ -170,17 +170,17 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
 
     let isa = Isa::current();
     let packed = wants_x.then(|| Packed::new(isa, Matrix::rows(weight, k), (n, k)));
-    let mut dx = fresh(m * dx_width);
+    let mut dx = uninit(m * dx_width);
     let mut partials = vec![0.0; chunks * (dweight_len + dbias_len)];
-    let dx_pieces = pieces(&mut dx, rows * dx_width, chunks);
-    let partial_pieces = pieces(&mut partials, dweight_len + dbias_len, chunks);
+    let dx_pieces = split_mut(&mut dx, rows * dx_width, chunks);
+    let partial_pieces = split_mut(&mut partials, dweight_len + dbias_len, chunks);
     let tasks = dx_pieces.into_par_iter().zip(partial_pieces).enumerate();
     tasks.for_each(|(i, (dx, partial))| {
         let first = i * rows;
         let m = rows.min(m - first);
         let dy = &dy[first * n..][..m * n];
         let (dweight, dbias) = partial.split_at_mut(dweight_len);
-        for (rows, live) in idle::runs(dy, n) {
+        for (rows, live) in zero_rows::runs(dy, n) {
             let m = rows.len();
             let x = &x[(first + rows.start) * k..][..m * k];
             let dx = &mut dx[rows.start * dx_width..rows.end * dx_width];
@@ -211,11 +211,11 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
     }
     let dx = wants_x.then(|| tensor(dx, x_shape)).transpose()?;
     let dweight = match wants_weight {
-        true => hand_over(variable, tensor(dweight, weight_shape)?)?,
+        true => deliver(variable, tensor(dweight, weight_shape)?)?,
         false => None,
     };
     let dbias = match bias {
-        Some(bias) => hand_over(bias, tensor(dbias, n)?)?,
+        Some(bias) => deliver(bias, tensor(dbias, n)?)?,
         None => None,
     };
     Ok((dx, dweight, dbias))
@@ -228,12 +228,12 @@ pub(super) fn by_rows_of_weight(
     dy: &[f32],
     (m, n, k): (usize, usize, usize),
 ) -> Vec<f32> {
-    let live = idle::runs(&dy[..m * n], n).filter(|(_, live)| *live);
+    let live = zero_rows::runs(&dy[..m * n], n).filter(|(_, live)| *live);
     let live: Vec<_> = live.map(|(rows, _)| rows).collect();
     if live.is_empty() {
         return vec![0.0; n * k];
     }
-    let mut dweight = fresh(n * k);
+    let mut dweight = uninit(n * k);
     for (index, rows) in live.into_iter().enumerate() {
         let x = Matrix::rows(&x[rows.start * k..], k);
         let x = Packed::new(isa, x, (rows.len(), k));
@@ -250,7 +250,7 @@ pub(super) fn by_rows_of_weight(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
 
     #[test]
     fn linear_meets_its_twin() {

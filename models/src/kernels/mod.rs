@@ -15,7 +15,7 @@
 mod activation;
 mod adamw;
 mod attention;
-mod balance;
+mod block_permutation;
 mod buffers;
 mod convolution;
 mod cross_entropy;
@@ -24,36 +24,36 @@ mod embedding;
 mod feed_forward;
 mod fourier;
 mod gather;
-mod gradients;
-mod hash;
-mod idle;
+mod gemm;
 mod isa;
-mod kernel_attention;
+mod l2_normalize;
+mod length_projection;
 mod linear;
+mod linear_attention;
+mod lsh;
 mod math;
-mod matrix;
-mod mixing;
 mod norm;
 mod pooling;
+#[cfg(test)]
+pub(crate) mod reference;
 mod scan;
 mod scratch;
-mod shortening;
+mod sinkhorn_normalize;
 mod state_space;
 mod tied;
 mod tile;
 mod triple;
-#[cfg(test)]
-pub(crate) mod twin;
-mod unit;
+mod variable_gradients;
+mod zero_rows;
 
 pub use activation::{Activation, activate};
 pub use adamw::{AdamW, sum_of_squares};
 pub use attention::{
-    AttentionDropout, AttentionOptions, Plan, Plans, Sight, Sights, attention, attention_biased,
-    attention_packed,
+    AttentionDropout, AttentionOptions, BlockMask, BlockMasks, QueryRange, QueryRanges, attention,
+    attention_biased, attention_packed,
 };
 pub(crate) use attention::{BlockView, TileView, first_weight};
-pub use balance::balance;
+pub use block_permutation::{permute_blocks, permute_blocks_packed};
 pub(crate) use convolution::depthwise_conv1d;
 pub use cross_entropy::cross_entropy;
 pub use dropout::{add_dropped, dropout};
@@ -62,22 +62,22 @@ pub use feed_forward::{FeedForwardOptions, Normalised, feed_forward};
 pub use fourier::Lags;
 pub(crate) use fourier::{long_convolution, mix_tokens, sequence, spectrum};
 pub(crate) use gather::{add_rows, take_rows};
-pub use gradients::backward;
-pub use hash::hash;
 pub use isa::instruction_set;
-pub use kernel_attention::{
-    FeatureMap, KernelAttentionOptions, kernel_attention, kernel_attention_packed,
-};
+pub use l2_normalize::l2_normalize;
+pub use length_projection::project_length;
 pub use linear::linear;
-pub use mixing::{mix_blocks, mix_blocks_beside};
+pub use linear_attention::{
+    FeatureMap, LinearAttentionOptions, linear_attention, linear_attention_packed,
+};
+pub use lsh::lsh;
 pub use norm::layer_norm;
 pub use pooling::weighted_sum;
 pub(crate) use scan::scan;
 pub use scratch::fetch_buffers;
-pub use shortening::shorten;
+pub use sinkhorn_normalize::sinkhorn_normalize;
 pub(crate) use state_space::{StateSpace, state_space};
 pub use tied::Tied;
-pub use unit::unit;
+pub use variable_gradients::backward;
 
 /// Whether the kernels can take this tensor: f32, in main memory.
 pub fn supports(x: &candle_core::Tensor) -> bool {

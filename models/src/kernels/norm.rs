@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
+use super::buffers::{chunk_rows, floats, read, split_mut, sum_partials, tensor, uninit};
 use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "layer-norm";
@@ -57,7 +57,7 @@ impl CustomOp3 for LayerNorm {
         let offset = floats(NAME, offset, offset_layout)?;
         let isa = Isa::current();
         let rows = chunk_rows(x.len() / width, LEAST_ROWS, CHUNKS);
-        let mut y = fresh(x.len());
+        let mut y = uninit(x.len());
         let mut statistics = vec![[0.0; 2]; x.len() / width];
         let parts = y
             .par_chunks_mut(rows * width)
@@ -97,10 +97,10 @@ impl CustomOp3 for LayerNorm {
         let isa = Isa::current();
         let rows = chunk_rows(statistics.len(), LEAST_ROWS, CHUNKS);
         let chunks = statistics.len().div_ceil(rows);
-        let mut dx = fresh(x.len());
+        let mut dx = uninit(x.len());
         let mut partials = vec![0.0; chunks * 2 * width];
-        let dx_pieces = pieces(&mut dx, rows * width, chunks);
-        let partial_pieces = pieces(&mut partials, 2 * width, chunks);
+        let dx_pieces = split_mut(&mut dx, rows * width, chunks);
+        let partial_pieces = split_mut(&mut partials, 2 * width, chunks);
         let tasks = dx_pieces.into_par_iter().zip(partial_pieces).enumerate();
         tasks.for_each(|(i, (dx, partial))| {
             let (x, dy) = (
@@ -257,7 +257,7 @@ impl Kernel for Backward<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
     use candle_core::D;
 
     fn composed(x: &[Tensor], epsilon: f64) -> Result<Tensor> {

@@ -3,7 +3,7 @@
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, fresh, pieces, read, sum_partials, tensor};
+use super::buffers::{floats, read, split_mut, sum_partials, tensor, uninit};
 
 const NAME: &str = "weighted sum";
 /// Positions summed by one task.
@@ -37,7 +37,7 @@ impl CustomOp1 for WeightedSum {
         let x = floats(NAME, x, layout)?;
         let parts = length.div_ceil(POSITIONS);
         let mut partials = vec![0.0; batch * parts * dim];
-        let tasks = pieces(&mut partials, dim, batch * parts);
+        let tasks = split_mut(&mut partials, dim, batch * parts);
         tasks.into_par_iter().enumerate().for_each(|(task, sum)| {
             let (example, first) = (task / parts, task % parts * POSITIONS);
             for position in first..length.min(first + POSITIONS) {
@@ -70,7 +70,7 @@ impl CustomOp1 for WeightedSum {
         let dy = dy.contiguous()?;
         let dy = read(NAME, &dy)?;
         let (_, length, dim) = x.dims3()?;
-        let mut dx = fresh(x.elem_count());
+        let mut dx = uninit(x.elem_count());
         dx.par_chunks_mut(dim.max(1))
             .with_min_len(POSITIONS)
             .enumerate()
@@ -87,7 +87,7 @@ impl CustomOp1 for WeightedSum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
 
     #[test]
     fn weighted_sum_meets_its_twin() {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, floats, fresh, read, sum_partials, tensor};
+use super::buffers::{Shared, floats, read, sum_partials, tensor, uninit};
 use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "scan";
@@ -94,7 +94,7 @@ impl CustomOp2 for Scan {
         let sizes = self.sizes(x_layout.shape(), a_layout.shape())?;
         let (x, a) = (floats(NAME, x, x_layout)?, floats(NAME, a, a_layout)?);
         let isa = Isa::current();
-        let mut h = fresh(x.len());
+        let mut h = uninit(x.len());
         let out = Shared::new(&mut h);
         self.tasks(sizes, |walk| match self.complex {
             true => isa.run(Forward::<true> {
@@ -126,10 +126,10 @@ impl CustomOp2 for Scan {
         let (a, h, dh) = (read(NAME, a)?, read(NAME, h)?, read(NAME, &dh)?);
         let (a, h, dh) = (&*a, &*h, &*dh);
         let isa = Isa::current();
-        let mut dx = fresh(h.len());
+        let mut dx = uninit(h.len());
         // Where a does not vary, one partial sum for each example.
         let mut da = match sizes.varies {
-            true => fresh(h.len()),
+            true => uninit(h.len()),
             false => vec![0.0; sizes.batch * sizes.width],
         };
         let (dx_out, da_out) = (Shared::new(&mut dx), Shared::new(&mut da));

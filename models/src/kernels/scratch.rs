@@ -20,7 +20,7 @@ thread_local! {
 /// Has this thread fetch the buffers that it keeps for kernels, unless it has them: about 3 MiB.
 pub fn fetch_buffers() {
     FREE.with_borrow(|_| {});
-    super::matrix::fetch_buffers();
+    super::gemm::fetch_buffers();
 }
 
 /// Floats that a task works with, none by default: one of the thread's blocks, or if none is large enough or free, memory of its own.

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, floats, fresh, pieces, read, sum_partials, tensor};
+use super::buffers::{Shared, floats, read, split_mut, sum_partials, tensor, uninit};
 use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "state-space";
@@ -108,10 +108,10 @@ impl CustomOp2 for Operation {
         let parameters = floats(NAME, parameters, parameters_layout)?;
         let isa = Isa::current();
         let tasks = sizes.batch * sizes.groups;
-        let mut y = fresh(x.len());
+        let mut y = uninit(x.len());
         let out = Shared::new(&mut y);
-        let mut states = fresh(if self.keeps { tasks * sizes.kept } else { 0 });
-        let kept = pieces(&mut states, sizes.kept, tasks);
+        let mut states = uninit(if self.keeps { tasks * sizes.kept } else { 0 });
+        let kept = split_mut(&mut states, sizes.kept, tasks);
         kept.into_par_iter().enumerate().for_each(|(task, states)| {
             let place = Place::new(self.options, sizes, task, parameters);
             let y = &out;
@@ -151,7 +151,7 @@ impl CustomOp2 for Operation {
         let (x, parameters, dy) = (read(NAME, x)?, read(NAME, parameters)?, read(NAME, &dy)?);
         let (x, parameters, dy) = (&*x, &*parameters, &*dy);
         let isa = Isa::current();
-        let mut dx = fresh(x.len());
+        let mut dx = uninit(x.len());
         let mut partials = vec![0.0; sizes.batch * parameters.len()];
         let (dx_out, partials_out) = (Shared::new(&mut dx), Shared::new(&mut partials));
         let tasks = 0..sizes.batch * sizes.groups;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use candle_core::backprop::GradStore;
 use candle_core::{CpuStorage, CustomOp2, DType, Device, Layout, Result, Shape, Tensor};
 
-use super::gradients::hand_over;
+use super::variable_gradients::deliver;
 
 /// Operands of one operation, and their gradients on the way from its backward pass to the graph.
 pub struct Tied {
@@ -110,7 +110,7 @@ impl CustomOp2 for Tie {
         dtie: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let gradient = self.tied.lock()[self.index].take();
-        let gradient = gradient.map(|gradient| hand_over(operand, gradient));
+        let gradient = gradient.map(|gradient| deliver(operand, gradient));
         Ok((Some(dtie.clone()), gradient.transpose()?.flatten()))
     }
 }

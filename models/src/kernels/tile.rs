@@ -317,7 +317,7 @@ pub(super) fn pack_columns(rows: impl Source, count: usize, scale: f32, packed: 
     let packed = &mut packed[..rows.width() * SIDE];
     for first in (0..SIDE).step_by(PANEL) {
         let source = std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
-        turn::<SIDE>(source, scale, &mut packed[first..]);
+        transpose::<SIDE>(source, scale, &mut packed[first..]);
     }
 }
 
@@ -329,7 +329,7 @@ pub(super) fn pack_panels(rows: impl Source, count: usize, packed: &mut [f32]) {
             return;
         }
         let source = std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
-        turn::<PANEL>(source, 1.0, packed);
+        transpose::<PANEL>(source, 1.0, packed);
     }
 }
 
@@ -337,7 +337,11 @@ pub(super) fn pack_panels(rows: impl Source, count: usize, packed: &mut [f32]) {
 ///
 /// Eight at a time, so that stores fill half a cache line instead of one number of it.
 #[inline(always)]
-pub(super) fn turn<const N: usize>(rows: [Option<&[f32]>; PANEL], scale: f32, columns: &mut [f32]) {
+pub(super) fn transpose<const N: usize>(
+    rows: [Option<&[f32]>; PANEL],
+    scale: f32,
+    columns: &mut [f32],
+) {
     let columns = columns.chunks_mut(N).enumerate();
     if let Some(rows) = all(rows) {
         for (i, columns) in columns {

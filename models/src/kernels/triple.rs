@@ -2,14 +2,14 @@
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp3, Layout, Result, Shape, Tensor};
 
-use super::buffers::{Shared, Target, floats, read, tensor};
+use super::buffers::{Shared, StridedRowsMut, floats, read, tensor};
 use super::tile::Operand;
 
 /// Examples, positions and elements of a row of queries, keys and values.
 pub(super) type Sizes = [(usize, usize, usize); 3];
 
 /// What happens to queries, keys and values, wherever they lie.
-pub(super) trait OnTriple: Send + Sync {
+pub(super) trait QkvOp: Send + Sync {
     /// Of the operation, for errors.
     const NAME: &'static str;
 
@@ -23,7 +23,7 @@ pub(super) trait OnTriple: Send + Sync {
         sizes: Sizes,
         operands: [Operand; 3],
         outputs: [&[f32]; 2],
-        targets: [Target; 3],
+        targets: [StridedRowsMut; 3],
     ) -> Result<()>;
 
     /// What gradients of `len` elements are before they are written.
@@ -52,7 +52,7 @@ fn output_shape([(batch, queries, _), _, (.., width)]: Sizes) -> Shape {
     (batch, queries, width).into()
 }
 
-impl<T: OnTriple> CustomOp1 for Triple<T> {
+impl<T: QkvOp> CustomOp1 for Triple<T> {
     fn name(&self) -> &'static str {
         T::NAME
     }
@@ -71,7 +71,7 @@ impl<T: OnTriple> CustomOp1 for Triple<T> {
         let (sizes, operands) = packed(shape, &qkv)?;
         let mut gradient = self.0.start(qkv.len());
         let shared = Shared::new(&mut gradient);
-        let targets = operands.map(|operand| Target {
+        let targets = operands.map(|operand| StridedRowsMut {
             buffer: &shared,
             start: operand.start,
             stride: operand.row,
@@ -82,7 +82,7 @@ impl<T: OnTriple> CustomOp1 for Triple<T> {
     }
 }
 
-impl<T: OnTriple> CustomOp3 for Triple<T> {
+impl<T: QkvOp> CustomOp3 for Triple<T> {
     fn name(&self) -> &'static str {
         T::NAME
     }
@@ -122,7 +122,7 @@ impl<T: OnTriple> CustomOp3 for Triple<T> {
         let (sizes, operands) = separate(shapes, [&q, &k, &v])?;
         let [mut dq, mut dk, mut dv] = [q.len(), k.len(), v.len()].map(|len| self.0.start(len));
         let shared = [&mut dq, &mut dk, &mut dv].map(|buffer| Shared::new(buffer));
-        let targets = [0, 1, 2].map(|which| Target {
+        let targets = [0, 1, 2].map(|which| StridedRowsMut {
             buffer: &shared[which],
             start: 0,
             stride: operands[which].row,

@@ -86,14 +86,14 @@ impl BlockLists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::sparse_testing::plans_meet_dense;
+    use crate::layers::testing_sparse::plans_meet_dense;
 
     #[test]
     fn windows_are_exact_at_every_length() {
         for (before, after) in [(3, 3), (2, 3), (4, 0), (0, 2), (0, 0), (20, 20), (5, 2)] {
             for length in [1, 2, 3, 4, 5, 6, 7, 11, 16] {
-                let plans = BlockLists::window(length, before, after).plans(length);
-                plans_meet_dense("window", length, 2, &plans, |_, i, j| {
+                let block_masks = BlockLists::window(length, before, after).block_masks(length);
+                plans_meet_dense("window", length, 2, &block_masks, |_, i, j| {
                     i <= j + before && j <= i + after
                 });
             }
@@ -105,8 +105,8 @@ mod tests {
         for (length, before, after) in
             [(300, 70, 130), (200, 100, 3), (150, 149, 149), (130, 0, 64)]
         {
-            let plans = BlockLists::window(length, before, after).plans(length);
-            plans_meet_dense("long window", length, 1, &plans, |_, i, j| {
+            let block_masks = BlockLists::window(length, before, after).block_masks(length);
+            plans_meet_dense("long window", length, 1, &block_masks, |_, i, j| {
                 i <= j + before && j <= i + after
             });
         }
@@ -117,8 +117,8 @@ mod tests {
         let rows = [vec![0, 2], vec![1], vec![3, 0], vec![2, 1, 3]];
         let rows = [rows.clone(), [rows[3].clone(), vec![], vec![1], vec![0]]].concat();
         for length in [13, 15, 16] {
-            let plans = BlockLists::new(4, 2, &rows).plans(length);
-            plans_meet_dense("lists", length, 2, &plans, |head, i, j| {
+            let block_masks = BlockLists::new(4, 2, &rows).block_masks(length);
+            plans_meet_dense("lists", length, 2, &block_masks, |head, i, j| {
                 rows[head * 4 + i / 4].contains(&(j / 4))
             });
         }
@@ -126,7 +126,11 @@ mod tests {
 
     #[test]
     fn work_grows_with_the_listed_blocks() {
-        let pairs = |length| BlockLists::window(length, 64, 64).plans(length).pairs(2);
+        let pairs = |length| {
+            BlockLists::window(length, 64, 64)
+                .block_masks(length)
+                .pairs(2)
+        };
         assert_eq!(pairs(1024), 2 * (16 * 3 - 2) * 64 * 64);
         assert!(pairs(8192) < 9 * pairs(1024));
     }

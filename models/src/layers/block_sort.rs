@@ -3,7 +3,7 @@
 
 use candle_core::Tensor;
 
-use crate::{Result, kernels, layers::products::product};
+use crate::{Result, kernels, layers::matmul::matmul};
 
 /// Weights P (B, H, U, W) and x (B, W S, H E), W blocks of `block` = S positions, to (B, U S, H E).
 ///
@@ -11,14 +11,14 @@ use crate::{Result, kernels, layers::products::product};
 /// If shapes do not fit.
 pub fn permute_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
     if kernels::supports(x) {
-        return Ok(kernels::mix_blocks(weights, x, block)?);
+        return Ok(kernels::permute_blocks(weights, x, block)?);
     }
     let ((batch, heads, outputs, blocks), row) = (weights.dims4()?, x.dim(2)?);
     let width = row / heads;
     let x = x.reshape((batch, blocks, block, heads, width))?;
     let x = x.permute((0, 3, 1, 2, 4))?; // (B, H, W, S, E)
     let x = x.reshape((batch, heads, blocks, block * width))?;
-    let y = product(&weights.contiguous()?, &x)?;
+    let y = matmul(&weights.contiguous()?, &x)?;
     let y = y.reshape((batch, heads, outputs, block, width))?;
     let y = y.permute((0, 2, 3, 1, 4))?; // (B, U, S, H, E)
     Ok(y.reshape((batch, outputs * block, row))?)
@@ -30,7 +30,7 @@ pub fn permute_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tens
 /// If shapes do not fit.
 pub fn permute_blocks_beside(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
     if kernels::supports(x) {
-        return Ok(kernels::mix_blocks_beside(weights, x, block)?);
+        return Ok(kernels::permute_blocks_packed(weights, x, block)?);
     }
     Ok(Tensor::cat(&[&permute_blocks(weights, x, block)?, x], 1)?)
 }

@@ -3,9 +3,9 @@
 use candle_core::Tensor;
 
 use crate::{
-    Context, Result, VarBuilder,
-    draws::{Stream, StreamKey},
+    Pass, Result, VarBuilder,
     kernels::{self, AttentionDropout},
+    rng::{Stream, StreamKey},
 };
 
 /// Zeroes each element with probability `rate` in training and scales the others by `1 / (1 - rate)`.
@@ -15,7 +15,7 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Draws from the stream named by `vb`'s path; `rate` is in [0, 1).
+    /// RngKey from the stream named by `vb`'s path; `rate` is in [0, 1).
     #[must_use]
     pub fn new(vb: &VarBuilder, rate: f64) -> Self {
         Self {
@@ -26,26 +26,26 @@ impl Dropout {
 
     /// The dropout of attention weights in this pass; none in evaluation or at rate 0.
     #[must_use]
-    pub fn of_attention(&self, batch: usize, context: &Context) -> Option<AttentionDropout> {
-        let stream = context.draws.per_example(self.key);
-        (context.train && self.rate > 0.0).then(|| AttentionDropout::new(&stream, batch, self.rate))
+    pub fn of_attention(&self, batch: usize, pass: &Pass) -> Option<AttentionDropout> {
+        let stream = pass.rng.per_example(self.key);
+        (pass.train && self.rate > 0.0).then(|| AttentionDropout::new(&stream, batch, self.rate))
     }
 
     /// Stream and rate in this pass; none in evaluation or at rate 0.
-    pub(crate) fn draws(&self, context: &Context) -> Option<(Stream, f64)> {
-        self.applies(context)
-            .then(|| (context.draws.per_example(self.key), self.rate))
+    pub(crate) fn rng(&self, pass: &Pass) -> Option<(Stream, f64)> {
+        self.applies(pass)
+            .then(|| (pass.rng.per_example(self.key), self.rate))
     }
 
     /// Same shape as `x`, whose first dimension is the batch.
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        if !self.applies(context) {
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        if !self.applies(pass) {
             return Ok(x.clone());
         }
-        let stream = context.draws.per_example(self.key);
+        let stream = pass.rng.per_example(self.key);
         if kernels::supports(x) {
             return Ok(kernels::dropout(x, &stream, self.rate)?);
         }
@@ -57,16 +57,16 @@ impl Dropout {
     ///
     /// # Errors
     /// If the shapes differ or a tensor operation fails.
-    pub fn add(&self, residual: &Tensor, x: &Tensor, context: &Context) -> Result<Tensor> {
-        if self.applies(context) && kernels::supports(x) {
-            let stream = context.draws.per_example(self.key);
+    pub fn add(&self, residual: &Tensor, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        if self.applies(pass) && kernels::supports(x) {
+            let stream = pass.rng.per_example(self.key);
             return Ok(kernels::add_dropped(residual, x, &stream, self.rate)?);
         }
-        Ok((residual + self.forward(x, context)?)?)
+        Ok((residual + self.forward(x, pass)?)?)
     }
 
-    fn applies(&self, context: &Context) -> bool {
-        context.train && self.rate > 0.0
+    fn applies(&self, pass: &Pass) -> bool {
+        pass.train && self.rate > 0.0
     }
 }
 
@@ -76,16 +76,16 @@ mod tests {
 
     use super::*;
     use crate::{
-        Draws,
+        RngKey,
         layers::testing::{check_gradient, close, normal, parameters},
     };
 
     #[test]
     fn gradients_agree_with_differences() {
         let dropout = Dropout::new(&parameters().builder().pp("drop"), 0.4);
-        let context = Context::new(true, Draws::new(1, 2, 0));
+        let pass = Pass::new(true, RngKey::new(1, 2, 0));
         check_gradient("dropout", &[&[3, 5]], |inputs| {
-            dropout.forward(&inputs[0], &context)
+            dropout.forward(&inputs[0], &pass)
         });
     }
 
@@ -93,10 +93,10 @@ mod tests {
     fn the_kernel_and_the_composed_form_drop_the_same_elements() {
         let (x, residual) = (normal("x", &[3, 5, 9]), normal("residual", &[3, 5, 9]));
         let dropout = Dropout::new(&parameters().builder().pp("drop"), 0.4);
-        let context = Context::new(true, Draws::new(1, 2, 7));
-        let composed = dropout.add(&residual, &x, &context).unwrap();
+        let pass = Pass::new(true, RngKey::new(1, 2, 7));
+        let composed = dropout.add(&residual, &x, &pass).unwrap();
         let single = |x: &Tensor| x.to_dtype(DType::F32).unwrap();
-        let fused = dropout.add(&single(&residual), &single(&x), &context);
+        let fused = dropout.add(&single(&residual), &single(&x), &pass);
         close(&fused.unwrap(), &single(&composed), 1e-6, "fused");
     }
 
@@ -106,8 +106,8 @@ mod tests {
         let vb = parameters().builder();
         let values = |x: &Tensor| x.to_vec2::<f64>().unwrap();
         for (rate, train) in [(0.4, false), (0.0, true)] {
-            let context = Context::new(train, Draws::new(1, 2, 0));
-            let y = Dropout::new(&vb, rate).forward(&x, &context).unwrap();
+            let pass = Pass::new(train, RngKey::new(1, 2, 0));
+            let y = Dropout::new(&vb, rate).forward(&x, &pass).unwrap();
             assert_eq!(values(&y), values(&x));
         }
     }

@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::Init;
 
 use crate::{
-    Context, Error, Mask, Result, VarBuilder, kernels,
+    Error, Mask, Pass, Result, VarBuilder, kernels,
     layers::Dropout,
     options::{EmbedOptions, Positions},
     params::Attributes,
@@ -70,7 +70,7 @@ impl Embedding {
         &self,
         ids: &Tensor,
         mask: Option<&Tensor>,
-        context: &Context,
+        pass: &Pass,
     ) -> Result<(Tensor, Option<Mask>)> {
         let (batch, length) = ids.dims2()?;
         let slots = length + usize::from(self.cls.is_some());
@@ -101,7 +101,7 @@ impl Embedding {
             }
             None => None,
         };
-        Ok((self.dropout.forward(&x, context)?, mask))
+        Ok((self.dropout.forward(&x, pass)?, mask))
     }
 
     /// Ids (B, L) to (B, L', D), without dropout.
@@ -148,12 +148,12 @@ pub fn sinusoid(length: usize, dim: usize, dtype: DType, device: &Device) -> Res
 mod tests {
     use super::*;
     use crate::{
-        Draws,
+        RngKey,
         layers::testing::{check_layer, parameters},
     };
 
-    fn context() -> Context<'static> {
-        Context::new(false, Draws::new(1, 0, 0))
+    fn pass() -> Pass<'static> {
+        Pass::new(false, RngKey::new(1, 0, 0))
     }
 
     fn ids() -> Tensor {
@@ -177,7 +177,7 @@ mod tests {
                 &parameters,
                 &[2, 3 + usize::from(cls), 2],
                 |x| {
-                    let (y, _) = embedding.forward(&ids(), None, &context())?;
+                    let (y, _) = embedding.forward(&ids(), None, &pass())?;
                     Ok((y + x)?)
                 },
             );
@@ -191,10 +191,10 @@ mod tests {
         let options = EmbedOptions::default();
         let embedding = Embedding::new(&vb, &options, 4, 6, 3, true, false).unwrap();
         let real = Tensor::new(&[[1f32, 1.0, 1.0], [1.0, 0.0, 0.0]], &Device::Cpu).unwrap();
-        let (x, mask) = embedding.forward(&ids(), Some(&real), &context()).unwrap();
+        let (x, mask) = embedding.forward(&ids(), Some(&real), &pass()).unwrap();
         let x: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
         assert_eq!(x[0][0], [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]); // zeros + position 0
-        let real: Vec<Vec<f64>> = mask.unwrap().real().to_vec2().unwrap();
+        let real: Vec<Vec<f64>> = mask.unwrap().valid().to_vec2().unwrap();
         assert_eq!(real, [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]]);
     }
 
@@ -208,8 +208,8 @@ mod tests {
             };
             let vb = parameters.builder();
             let embedding = Embedding::new(&vb, &options, 4, 6, 3, true, false).unwrap();
-            let (_, mask) = embedding.forward(&ids(), None, &context()).unwrap();
-            let real = mask.map(|mask| mask.real().to_vec2::<f64>().unwrap());
+            let (_, mask) = embedding.forward(&ids(), None, &pass()).unwrap();
+            let real = mask.map(|mask| mask.valid().to_vec2::<f64>().unwrap());
             let wanted = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]].map(|row| row.to_vec());
             assert_eq!(real, zero_is_padding.then_some(wanted.to_vec()));
         }

@@ -7,7 +7,7 @@ use candle_core::Tensor;
 use candle_nn::Init;
 
 use crate::{
-    Context, Result, VarBuilder,
+    Pass, Result, VarBuilder,
     kernels::{self, FeedForwardOptions},
     layers::{Dropout, LayerNorm, Linear, activation},
     options::{Activation, BlockOptions, Gate},
@@ -25,7 +25,7 @@ pub struct FeedForward {
 
 /// What surrounds a layer in its block; nothing by default.
 #[derive(Clone, Copy, Default)]
-pub struct Around<'a> {
+pub struct FusedSublayer<'a> {
     /// Applied to the layer's input.
     pub norm: Option<&'a LayerNorm>,
     /// Applied to the layer's output.
@@ -62,7 +62,7 @@ impl FeedForward {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn forward(&self, x: &Tensor, around: Around, context: &Context) -> Result<Tensor> {
+    pub fn forward(&self, x: &Tensor, around: FusedSublayer, pass: &Pass) -> Result<Tensor> {
         if kernels::supports(x)
             && let (None, Some(activation)) = (&self.gate, self.activation.fused())
             && let (Some(inner), Some(outer)) = (self.inner.affine(), self.outer.affine())
@@ -70,8 +70,8 @@ impl FeedForward {
             let options = FeedForwardOptions {
                 norm: around.norm.map(LayerNorm::operands),
                 activation,
-                inner_dropout: self.dropout.draws(context),
-                outer_dropout: around.dropout.and_then(|dropout| dropout.draws(context)),
+                inner_dropout: self.dropout.rng(pass),
+                outer_dropout: around.dropout.and_then(|dropout| dropout.rng(pass)),
                 residual: around.residual,
             };
             return Ok(kernels::feed_forward(x, inner, outer, &options)?);
@@ -83,12 +83,10 @@ impl FeedForward {
             Some(gate) => (hidden * gate.forward(normal)?)?,
             None => hidden,
         };
-        let y = self
-            .outer
-            .forward(&self.dropout.forward(&hidden, context)?)?;
+        let y = self.outer.forward(&self.dropout.forward(&hidden, pass)?)?;
         match (around.dropout, around.residual) {
-            (Some(dropout), true) => dropout.add(x, &y, context),
-            (Some(dropout), false) => dropout.forward(&y, context),
+            (Some(dropout), true) => dropout.add(x, &y, pass),
+            (Some(dropout), false) => dropout.forward(&y, pass),
             (None, true) => Ok((x + y)?),
             (None, false) => Ok(y),
         }
@@ -106,7 +104,7 @@ impl FeedForward {
 mod tests {
     use super::*;
     use crate::{
-        Draws,
+        RngKey,
         layers::testing::{check_layer, parameters},
     };
 
@@ -132,15 +130,15 @@ mod tests {
             let feed = FeedForward::new(&parameters.builder(), &block).unwrap();
             let norm = LayerNorm::new(&parameters.builder().pp("norm"), 3, 1e-6).unwrap();
             let dropout = Dropout::new(&parameters.builder().pp("outer_drop"), 0.3);
-            let context = Context::new(true, Draws::new(1, 0, 0));
+            let pass = Pass::new(true, RngKey::new(1, 0, 0));
             for residual in [false, true] {
-                let around = Around {
+                let around = FusedSublayer {
                     norm: Some(&norm),
                     dropout: Some(&dropout),
                     residual,
                 };
                 check_layer("feed forward", &parameters, &[2, 2, 3], |x| {
-                    feed.forward(x, around, &context)
+                    feed.forward(x, around, &pass)
                 });
             }
         }

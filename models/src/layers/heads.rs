@@ -3,9 +3,9 @@
 use candle_core::Tensor;
 
 use crate::{
-    Context, Mask, Result, VarBuilder,
-    kernels::{self, AttentionOptions, FeatureMap, KernelAttentionOptions, Plans},
-    layers::{Dropout, Linear, attention, kernel_attention},
+    Mask, Pass, Result, VarBuilder,
+    kernels::{self, AttentionOptions, BlockMasks, FeatureMap, LinearAttentionOptions},
+    layers::{Dropout, Linear, attention, linear_attention},
     options::BlockOptions,
     params::xavier_uniform,
 };
@@ -42,7 +42,7 @@ impl Projections {
     /// If a tensor operation fails.
     pub fn split(&self, x: &Tensor) -> Result<[Tensor; 3]> {
         let (batch, length, _) = x.dims3()?;
-        let [q, k, v] = self.side_by_side(x)?;
+        let [q, k, v] = self.qkv(x)?;
         let heads = |x: Tensor| -> Result<Tensor> {
             let width = x.dim(2)? / self.heads;
             Ok(x.reshape((batch, length, self.heads, width))?)
@@ -54,7 +54,7 @@ impl Projections {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn side_by_side(&self, x: &Tensor) -> Result<[Tensor; 3]> {
+    pub fn qkv(&self, x: &Tensor) -> Result<[Tensor; 3]> {
         let [q, k, v] = [&self.query, &self.key, &self.value].map(|linear| linear.forward(x));
         Ok([q?, k?, v?])
     }
@@ -67,21 +67,21 @@ impl Projections {
         Linear::stacked(&[&self.query, &self.key, &self.value])?.forward(x)
     }
 
-    /// Softmax attention of a sequence on itself, (B, L, D) to (B, L, H E); `plans` say which keys each query sees, all if
+    /// Softmax attention of a sequence on itself, (B, L, D) to (B, L, H E); `block masks` say which keys each query sees, all if
     /// there are none.
     ///
     /// # Errors
-    /// If a tensor operation fails, or the plans are for another number of heads or longer sequences.
+    /// If a tensor operation fails, or the block masks are for another number of heads or longer sequences.
     pub fn attend(
         &self,
         x: &Tensor,
-        context: &Context,
+        pass: &Pass,
         dropout: &Dropout,
-        plans: Option<Plans>,
+        block_masks: Option<BlockMasks>,
     ) -> Result<Tensor> {
         let options = AttentionOptions {
-            plans,
-            ..self.options(x, context, dropout)?
+            block_masks,
+            ..self.options(x, pass, dropout)?
         };
         attention::attend_within(x, [&self.query, &self.key, &self.value], &options)
     }
@@ -90,22 +90,17 @@ impl Projections {
     ///
     /// # Errors
     /// If x has no batch dimension.
-    pub fn options(
-        &self,
-        x: &Tensor,
-        context: &Context,
-        dropout: &Dropout,
-    ) -> Result<AttentionOptions> {
+    pub fn options(&self, x: &Tensor, pass: &Pass, dropout: &Dropout) -> Result<AttentionOptions> {
         Ok(AttentionOptions {
             heads: self.heads,
-            mask: context.mask().map(|mask| mask.real().clone()),
-            dropout: dropout.of_attention(x.dim(0)?, context),
+            mask: pass.mask().map(|mask| mask.valid().clone()),
+            dropout: dropout.of_attention(x.dim(0)?, pass),
             ..AttentionOptions::default()
         })
     }
 
     /// Attention of a sequence on itself by a kernel that is a product of features, (B, L, D) to (B, L, H E) or (B, L, H, E);
-    /// for the arguments see [`kernel_attention::attend`].
+    /// for the arguments see [`linear_attention::attend`].
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -117,17 +112,17 @@ impl Projections {
         mask: Option<&Mask>,
     ) -> Result<Tensor> {
         if kernels::supports(x) {
-            let options = KernelAttentionOptions {
+            let options = LinearAttentionOptions {
                 heads: self.heads,
                 map,
                 guard,
-                mask: mask.map(|mask| mask.real().clone()),
+                mask: mask.map(|mask| mask.valid().clone()),
             };
             let packed = self.packed(x)?;
-            return Ok(kernels::kernel_attention_packed(&packed, &options)?);
+            return Ok(kernels::linear_attention_packed(&packed, &options)?);
         }
         let [q, k, v] = self.split(x)?;
-        kernel_attention::attend(&q, &k, &v, map, guard, mask)
+        linear_attention::attend(&q, &k, &v, map, guard, mask)
     }
 
     /// (B, L, H, E) or (B, L, H E) to (B, L, D), through the output projection.

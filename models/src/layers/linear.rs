@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use candle_nn::Init;
 
-use crate::{Result, VarBuilder, kernels, layers::products::product};
+use crate::{Result, VarBuilder, kernels, layers::matmul::matmul};
 
 /// A linear layer; the weight is (out, in), as PyTorch keeps it.
 #[derive(Clone)]
@@ -86,7 +86,7 @@ impl Linear {
             *last = outputs;
         }
         // One tall product instead of one per example: the weight's gradient is then one product too.
-        let y = product(&x.reshape((rows, inputs))?, &self.weight.t()?)?;
+        let y = matmul(&x.reshape((rows, inputs))?, &self.weight.t()?)?;
         let y = match &self.bias {
             Some(bias) => y.broadcast_add(bias)?,
             None => y,

@@ -9,32 +9,32 @@ pub mod activation;
 pub mod attention;
 pub mod block_lists;
 pub mod block_sort;
+pub mod checkpoint;
 pub mod dropout;
 pub mod embedding;
 pub mod feed_forward;
-pub mod fold;
 pub mod heads;
-pub mod kernel_attention;
+pub mod interleave;
 pub mod linear;
+pub mod linear_attention;
+pub mod matmul;
 pub mod norm;
-pub mod parts;
-pub mod plans;
+pub mod partial_softmax;
+pub mod patterns;
 pub mod pooling;
-pub mod products;
-pub mod recompute;
 pub mod softmax;
 #[cfg(test)]
-pub(crate) mod sparse_testing;
-#[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+pub(crate) mod testing_sparse;
 
 pub use block_lists::BlockLists;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
-pub use feed_forward::{Around, FeedForward};
+pub use feed_forward::{FeedForward, FusedSublayer};
 pub use heads::Projections;
 pub use linear::Linear;
+pub use matmul::round_to_bfloat16;
 pub use norm::LayerNorm;
-pub use parts::WeightDropout;
-pub use plans::Places;
-pub use products::round_to_bfloat16;
+pub use partial_softmax::WeightDropout;
+pub use patterns::StridedPositions;

@@ -26,7 +26,7 @@ pub fn pool(pooling: Pooling, hidden: &Tensor, mask: Option<&Mask>) -> Result<Te
             Some(mask) => {
                 let additive = mask.additive().unsqueeze(2)?; // (B, L, 1)
                 let most = hidden.broadcast_add(&additive)?.max(1)?; // (B, D)
-                Ok(most.broadcast_mul(mask.any())?)
+                Ok(most.broadcast_mul(mask.has_valid())?)
             }
             None => Ok(hidden.max(1)?),
         },
@@ -36,7 +36,7 @@ pub fn pool(pooling: Pooling, hidden: &Tensor, mask: Option<&Mask>) -> Result<Te
 /// The mask (B, L), all ones if there is none.
 fn real(hidden: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     if let Some(mask) = mask {
-        return Ok(mask.real().clone());
+        return Ok(mask.valid().clone());
     }
     let (batch, length, _) = hidden.dims3()?;
     Ok(Tensor::ones(

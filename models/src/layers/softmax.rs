@@ -22,7 +22,7 @@ pub fn masked(scores: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let shift = additive.broadcast_sub(&max)?; // (B, H, Q, K)
     let weights = (scores + shift)?.exp()?;
     let total = weights.sum_keepdim(D::Minus1)?;
-    let any = mask.any().unsqueeze(1)?.unsqueeze(1)?; // (B, 1, 1, 1)
+    let any = mask.has_valid().unsqueeze(1)?.unsqueeze(1)?; // (B, 1, 1, 1)
     Ok(weights.broadcast_mul(&any.broadcast_div(&total)?)?)
 }
 

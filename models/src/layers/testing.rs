@@ -2,12 +2,12 @@
 
 use candle_core::{DType, Device, Tensor, Var};
 
-use crate::{Draws, Mask, Parameters, Result, draws::StreamKey, oracle};
+use crate::{Mask, Parameters, Result, RngKey, reference, rng::StreamKey};
 
 /// N(0, 1) numbers of type f64, named by `path`.
 pub(crate) fn normal(path: &str, shape: &[usize]) -> Tensor {
     let count = shape.iter().product();
-    let stream = Draws::new(1, 0, 0).shared(StreamKey::new(path));
+    let stream = RngKey::new(1, 0, 0).shared(StreamKey::new(path));
     Tensor::from_vec(stream.normal(1, count), shape, &Device::Cpu).unwrap()
 }
 
@@ -156,7 +156,7 @@ impl Twin {
         });
         let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
         let [q, k, v] = &inputs;
-        let answer = || oracle::attention(q, k, v, Some(mask.real()), &kernel).unwrap();
+        let answer = || reference::attention(q, k, v, Some(mask.valid()), &kernel).unwrap();
         let weights = normal("weights", &shape);
         let loss = || {
             let sum = (answer() * &weights).unwrap().sum_all().unwrap();
@@ -178,7 +178,7 @@ impl Twin {
         self.inputs[0].dims()[3]
     }
 
-    /// How far `attend` is from the oracle, in outputs and in gradients of a weighted sum of them.
+    /// How far `attend` is from the reference, in outputs and in gradients of a weighted sum of them.
     pub(crate) fn compare(
         &self,
         attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
@@ -205,7 +205,7 @@ impl Twin {
 }
 
 /// Checks that `attend` is the oracle's attention with `kernel`, within `tolerance`.
-pub(crate) fn meets_oracle(
+pub(crate) fn meets_reference(
     name: &str,
     tolerance: f64,
     kernel: impl Fn(&[f64], &[f64]) -> f64,

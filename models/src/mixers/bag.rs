@@ -8,9 +8,10 @@ use candle_core::Tensor;
 use serde_json::{Map, Value};
 
 use crate::{
-    Context, Encoder, Mixer, Result,
-    encoder::{self, Build},
-    mixers::{Model, Variant},
+    Encoder, Mixer, Pass, Result,
+    context::ModelContext,
+    encoder,
+    model::{Model, Variant},
 };
 
 /// The registry's entry.
@@ -31,15 +32,15 @@ pub const MODEL: Model = Model {
 #[serde(deny_unknown_fields)]
 struct Options {}
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let Options {} = build.options()?;
-    encoder::blocks(build, |_| Ok(Box::new(Bag)))
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let Options {} = context.options()?;
+    encoder::blocks(context, |_| Ok(Box::new(Bag)))
 }
 
 struct Bag;
 
 impl Mixer for Bag {
-    fn forward(&self, x: &Tensor, _context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, _context: &Pass) -> Result<Tensor> {
         Ok(x.clone())
     }
 

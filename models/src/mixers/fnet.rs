@@ -10,9 +10,10 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Encoder, Mixer, Result,
-    encoder::{self, Build, Site},
-    mixers::{Model, Variant},
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    model::{Model, Variant},
     ops,
     options::{NormPlace, Range, to_json},
 };
@@ -38,9 +39,9 @@ struct Options {
     scale: f64,
 }
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let Options { scale } = build.options()?;
-    encoder::blocks(build, |site| Ok(Box::new(FNet::new(site, scale))))
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let Options { scale } = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(FNet::new(at, scale))))
 }
 
 struct FNet {
@@ -51,9 +52,9 @@ struct FNet {
 }
 
 impl FNet {
-    fn new(site: &Site, scale: f64) -> Self {
-        let (length, width) = (site.max_length, site.block.dim);
-        let usual = match site.block.norm_place {
+    fn new(at: &LayerContext, scale: f64) -> Self {
+        let (length, width) = (at.max_length, at.block.dim);
+        let usual = match at.block.norm_place {
             NormPlace::Post => 1.0,
             NormPlace::Pre => ((length * width) as f64).powf(-0.5),
         };
@@ -66,10 +67,10 @@ impl FNet {
 }
 
 impl Mixer for FNet {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let length = x.dim(1)?;
-        let x = match context.mask() {
-            Some(mask) => x.broadcast_mul(&mask.real().unsqueeze(2)?)?,
+        let x = match pass.mask() {
+            Some(mask) => x.broadcast_mul(&mask.valid().unsqueeze(2)?)?,
             None => x.clone(),
         };
         let x = match self.length - length {
@@ -91,7 +92,7 @@ impl Mixer for FNet {
 mod tests {
     use super::*;
     use crate::{
-        Draws,
+        RngKey,
         layers::testing::{check_gradient, close, normal},
     };
 
@@ -103,8 +104,8 @@ mod tests {
         }
     }
 
-    fn context() -> Context<'static> {
-        Context::new(false, Draws::new(1, 0, 0))
+    fn pass() -> Pass<'static> {
+        Pass::new(false, RngKey::new(1, 0, 0))
     }
 
     #[test]
@@ -125,14 +126,14 @@ mod tests {
             }
         }
         let wanted = Tensor::from_vec(wanted, (1, 5, 3), x.device()).unwrap();
-        let y = mixer().forward(&x, &context()).unwrap();
+        let y = mixer().forward(&x, &pass()).unwrap();
         close(&y, &wanted, 1e-10, "fnet");
     }
 
     #[test]
     fn gradients_agree_with_differences() {
         check_gradient("fnet", &[&[2, 4, 3]], |inputs| {
-            mixer().forward(&inputs[0], &context())
+            mixer().forward(&inputs[0], &pass())
         });
     }
 }

@@ -9,13 +9,15 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Encoder, Mixer, Result,
-    encoder::{self, Build, Site},
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
     layers::{
         Projections,
-        kernel_attention::{self, FeatureMap},
+        linear_attention::{self, FeatureMap},
     },
-    mixers::{Model, Variant, tay2021},
+    mixers::tay2021,
+    model::{Model, Variant},
     options::to_json,
 };
 
@@ -40,9 +42,9 @@ pub const MODEL: Model = Model {
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {}
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let Options {} = build.options()?;
-    encoder::blocks(build, |site| Ok(Box::new(Linear::new(site, true)?)))
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let Options {} = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Linear::new(at, true)?)))
 }
 
 pub(super) struct Linear {
@@ -54,19 +56,19 @@ pub(super) struct Linear {
 
 impl Linear {
     /// `masks`: whether padding is left out.
-    pub(super) fn new(site: &Site, masks: bool) -> Result<Self> {
+    pub(super) fn new(at: &LayerContext, masks: bool) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(&site.vb, site.block)?,
+            projections: Projections::new(&at.vb, at.block)?,
             masks,
-            heads: site.block.heads,
-            width: site.block.head_dim(),
+            heads: at.block.heads,
+            width: at.block.head_dim(),
         })
     }
 }
 
 impl Mixer for Linear {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let mask = context.mask().filter(|_| self.masks);
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let mask = pass.mask().filter(|_| self.masks);
         let map = FeatureMap::EluPlusOne;
         let y = self.projections.attend_by_features(x, map, GUARD, mask)?;
         self.projections.merge(&y)
@@ -74,7 +76,7 @@ impl Mixer for Linear {
 
     fn flops(&self, length: usize) -> u64 {
         self.projections.flops(length)
-            + kernel_attention::flops(length, self.heads, self.width, self.width)
+            + linear_attention::flops(length, self.heads, self.width, self.width)
     }
 }
 
@@ -84,12 +86,12 @@ const GUARD: f64 = 1e-6;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{layers::testing::meets_oracle, oracle};
+    use crate::{layers::testing::meets_reference, reference};
 
     #[test]
     fn is_attention_with_the_kernel_of_its_features() {
-        meets_oracle("linear", 1e-5, oracle::elu_plus_one, |q, k, v, mask| {
-            kernel_attention::attend(q, k, v, FeatureMap::EluPlusOne, GUARD, mask)
+        meets_reference("linear", 1e-5, reference::elu_plus_one, |q, k, v, mask| {
+            linear_attention::attend(q, k, v, FeatureMap::EluPlusOne, GUARD, mask)
         });
     }
 }

@@ -12,11 +12,13 @@ use candle_nn::Init;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Encoder, Mixer, Result, VarBuilder,
-    encoder::{Build, Site, blocks},
+    Encoder, Mixer, Pass, Result, VarBuilder,
+    context::{LayerContext, ModelContext},
+    encoder::blocks,
     kernels::{self, AttentionOptions},
-    layers::{Dropout, Projections, attention, products::product},
-    mixers::{Model, Variant, tay2021},
+    layers::{Dropout, Projections, attention, matmul::matmul},
+    mixers::tay2021,
+    model::{Model, Variant},
     options::{LONGEST, Range, to_json},
 };
 
@@ -62,7 +64,7 @@ impl Default for Options {
     }
 }
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let form = Form {
         rank: 256,
         init: |_, rank| Init::Randn {
@@ -71,7 +73,7 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
         },
         masks: true,
     };
-    encoder(build, form)
+    encoder(context, form)
 }
 
 /// What variants differ in.
@@ -85,15 +87,15 @@ pub(super) struct Form {
 }
 
 /// The encoder of the variant that `form` says.
-pub(super) fn encoder(build: &Build, form: Form) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
-    blocks(build, |site| {
+pub(super) fn encoder(context: &ModelContext, form: Form) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    blocks(context, |at| {
         let length = match options.sharing {
             // One path, so that every layer is handed the same parameter.
-            Sharing::Layerwise => build.vb.pp("length"),
-            _ => site.vb.pp("length"),
+            Sharing::Layerwise => context.vb.pp("length"),
+            _ => at.vb.pp("length"),
         };
-        Ok(Box::new(Linformer::new(site, &length, &options, &form)?))
+        Ok(Box::new(Linformer::new(at, &length, &options, &form)?))
     })
 }
 
@@ -110,53 +112,53 @@ struct Linformer {
 }
 
 impl Linformer {
-    fn new(site: &Site, vb: &VarBuilder, options: &Options, form: &Form) -> Result<Self> {
-        let heads = site.block.heads;
+    fn new(at: &LayerContext, vb: &VarBuilder, options: &Options, form: &Form) -> Result<Self> {
+        let heads = at.block.heads;
         let rank = match options.rank {
             0 => form.rank,
             rank => rank,
         }
-        .min(site.max_length);
-        let init = (form.init)(site.max_length, rank);
+        .min(at.max_length);
+        let init = (form.init)(at.max_length, rank);
         let copies = match options.sharing {
             Sharing::None => heads,
             _ => 1,
         };
-        let matrix = |name| vb.get_with_hints((copies, site.max_length, rank), name, init);
+        let matrix = |name| vb.get_with_hints((copies, at.max_length, rank), name, init);
         let key = matrix("key")?;
         let value = match options.sharing {
             Sharing::None | Sharing::Headwise => matrix("value")?,
             Sharing::KeyValue | Sharing::Layerwise => key.clone(),
         };
         Ok(Self {
-            projections: Projections::new(&site.vb, site.block)?,
+            projections: Projections::new(&at.vb, at.block)?,
             key,
             value,
-            dropout: Dropout::new(&site.vb.pp("drop"), site.block.attention_dropout),
+            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
             masks: form.masks,
             heads,
-            dim: site.block.qkv_dim,
+            dim: at.block.qkv_dim,
             rank,
         })
     }
 }
 
 impl Mixer for Linformer {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let real = match context.mask().filter(|_| self.masks) {
-            Some(mask) => Some(mask.real().unsqueeze(2)?), // (B, L, 1)
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let real = match pass.mask().filter(|_| self.masks) {
+            Some(mask) => Some(mask.valid().unsqueeze(2)?), // (B, L, 1)
             None => None,
         };
         let slots = |x: &Tensor, matrix: &Tensor| match &real {
             Some(real) => project_length(&x.broadcast_mul(real)?, matrix, self.heads),
             None => project_length(x, matrix, self.heads),
         };
-        let [q, k, v] = self.projections.side_by_side(x)?; // (B, L, H E)
+        let [q, k, v] = self.projections.qkv(x)?; // (B, L, H E)
         let (k, v) = (slots(&k, &self.key)?, slots(&v, &self.value)?); // (B, K, H E)
         let options = AttentionOptions {
             // Slots are of padded and real tokens alike.
             mask: None,
-            ..self.projections.options(x, context, &self.dropout)?
+            ..self.projections.options(x, pass, &self.dropout)?
         };
         let y = attention::attend(&q, &k, &v, &options)?;
         self.projections.merge(&y)
@@ -171,7 +173,7 @@ impl Mixer for Linformer {
 /// x (B, L, H E) along the length by the first L rows of `matrix` (1 or H, N, K), to (B, K, H E).
 fn project_length(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tensor> {
     if kernels::supports(x) {
-        return Ok(kernels::shorten(x, matrix, heads)?);
+        return Ok(kernels::project_length(x, matrix, heads)?);
     }
     let (batch, length, row) = x.dims3()?;
     let (copies, _, rank) = matrix.dims3()?;
@@ -181,7 +183,7 @@ fn project_length(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tensor> {
     let x = x
         .reshape((batch, length, copies, width))?
         .permute((2, 1, 0, 3))?;
-    let y = product(&matrix, &x.reshape((copies, length, batch * width))?)?;
+    let y = matmul(&matrix, &x.reshape((copies, length, batch * width))?)?;
     let y = y
         .reshape((copies, rank, batch, width))?
         .permute((2, 1, 0, 3))?;
@@ -195,7 +197,7 @@ mod tests {
     use super::*;
     use crate::{
         layers::testing::{Twin, check_gradient},
-        oracle,
+        reference,
     };
 
     /// Queries (B, L, H, E) on slots that `matrix` makes of keys and values, to (B, L, H, E).
@@ -213,7 +215,7 @@ mod tests {
 
     #[test]
     fn with_one_slot_per_position_and_no_mixing_it_is_softmax_attention() {
-        let twin = Twin::whole(oracle::softmax);
+        let twin = Twin::whole(reference::softmax);
         for copies in [1, 2] {
             let identity = Tensor::eye(5, DType::F64, &Device::Cpu).unwrap();
             let identity = identity.broadcast_as((copies, 5, 5)).unwrap();

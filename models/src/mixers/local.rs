@@ -9,11 +9,13 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Encoder, Mixer, Result,
-    encoder::{self, Build, Site},
-    kernels::Plans,
-    layers::{BlockLists, Dropout, Projections, parts},
-    mixers::{Model, Variant, tay2021},
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    kernels::BlockMasks,
+    layers::{BlockLists, Dropout, Projections, partial_softmax},
+    mixers::tay2021,
+    model::{Model, Variant},
     options::{LONGEST, Range, to_json},
 };
 
@@ -55,9 +57,9 @@ impl Default for Options {
     }
 }
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
-    encoder::blocks(build, |site| Ok(Box::new(Local::new(site, &options)?)))
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Local::new(at, &options)?)))
 }
 
 struct Local {
@@ -76,10 +78,10 @@ struct Contiguous {
 }
 
 impl Local {
-    fn new(site: &Site, options: &Options) -> Result<Self> {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(&site.vb, site.block)?,
-            dropout: Dropout::new(&site.vb.pp("drop"), site.block.attention_dropout),
+            projections: Projections::new(&at.vb, at.block)?,
+            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
             groups: Contiguous {
                 block: match options.block {
                     0 => 64,
@@ -88,27 +90,29 @@ impl Local {
                 neighbours: options.neighbours,
                 exact: options.exact,
             },
-            heads: site.block.heads,
-            width: site.block.head_dim(),
+            heads: at.block.heads,
+            width: at.block.head_dim(),
         })
     }
 }
 
 impl Mixer for Local {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let plans = Some(self.groups.plans(x.dim(1)?));
-        let y = self.projections.attend(x, context, &self.dropout, plans)?;
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let block_masks = Some(self.groups.block_masks(x.dim(1)?));
+        let y = self
+            .projections
+            .attend(x, pass, &self.dropout, block_masks)?;
         self.projections.merge(&y)
     }
 
     fn flops(&self, length: usize) -> u64 {
-        let pairs = self.groups.plans(length).pairs(self.heads);
-        self.projections.flops(length) + parts::flops(pairs, self.width)
+        let pairs = self.groups.block_masks(length).pairs(self.heads);
+        self.projections.flops(length) + partial_softmax::flops(pairs, self.width)
     }
 }
 
 impl Contiguous {
-    fn plans(&self, length: usize) -> Plans {
+    fn block_masks(&self, length: usize) -> BlockMasks {
         let reach = self.neighbours;
         let lists = if self.exact && reach > 0 {
             BlockLists::window(length, reach * self.block, reach * self.block)
@@ -116,14 +120,14 @@ impl Contiguous {
             let size = self.block.min(length);
             BlockLists::around(length, size, (reach, reach), |_, _| true)
         };
-        lists.plans(length)
+        lists.block_masks(length)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::sparse_testing::plans_meet_dense;
+    use crate::layers::testing_sparse::plans_meet_dense;
 
     #[test]
     fn equals_dense_attention_under_the_mask_of_its_definition() {
@@ -144,7 +148,7 @@ mod tests {
                     "local",
                     length,
                     2,
-                    &groups.plans(length),
+                    &groups.block_masks(length),
                     |_, i, j| match exact && neighbours > 0 {
                         true => i.abs_diff(j) <= block * neighbours,
                         false => (i / block).abs_diff(j / block) <= neighbours,

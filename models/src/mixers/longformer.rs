@@ -11,12 +11,16 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Encoder, Mixer, Result,
-    encoder::{self, Build, Site},
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
     error::require,
-    kernels::{AttentionOptions, Plan, Plans},
-    layers::{BlockLists, Dropout, Linear, Places, Projections, attention, parts},
-    mixers::{Model, Variant, tay2021},
+    kernels::{AttentionOptions, BlockMask, BlockMasks},
+    layers::{
+        BlockLists, Dropout, Linear, Projections, StridedPositions, attention, partial_softmax,
+    },
+    mixers::tay2021,
+    model::{Model, Variant},
     options::{LONGEST, Range, to_json},
     params::xavier_uniform,
 };
@@ -77,8 +81,8 @@ impl Options {
     }
 }
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
     options.check()?;
     let pattern = Pattern {
         before: options.window / 2,
@@ -86,7 +90,7 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
         dilation: options.dilation,
         global: options.global,
     };
-    encoder::blocks(build, |site| Ok(Box::new(Longformer::new(site, pattern)?)))
+    encoder::blocks(context, |at| Ok(Box::new(Longformer::new(at, pattern)?)))
 }
 
 pub(super) struct Longformer {
@@ -108,28 +112,30 @@ pub(super) struct Pattern {
 }
 
 impl Longformer {
-    pub(super) fn new(site: &Site, pattern: Pattern) -> Result<Self> {
+    pub(super) fn new(at: &LayerContext, pattern: Pattern) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(&site.vb, site.block)?,
+            projections: Projections::new(&at.vb, at.block)?,
             global: match pattern.global {
                 0 => None,
-                count => Some(Global::new(site, count)?),
+                count => Some(Global::new(at, count)?),
             },
-            dropout: Dropout::new(&site.vb.pp("drop").pp("near"), site.block.attention_dropout),
+            dropout: Dropout::new(&at.vb.pp("drop").pp("near"), at.block.attention_dropout),
             pattern,
-            heads: site.block.heads,
-            width: site.block.head_dim(),
+            heads: at.block.heads,
+            width: at.block.head_dim(),
         })
     }
 }
 
 impl Mixer for Longformer {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let length = x.dim(1)?;
-        let plans = Some(self.pattern.plans(length));
-        let mut y = self.projections.attend(x, context, &self.dropout, plans)?; // (B, L, H E)
+        let block_masks = Some(self.pattern.block_masks(length));
+        let mut y = self
+            .projections
+            .attend(x, pass, &self.dropout, block_masks)?; // (B, L, H E)
         if let Some(global) = &self.global {
-            let first = global.forward(x, context)?;
+            let first = global.forward(x, pass)?;
             let count = first.dim(1)?;
             y = Tensor::cat(&[first, y.narrow(1, count, length - count)?], 1)?;
         }
@@ -141,26 +147,28 @@ impl Mixer for Longformer {
             Some(global) => global.flops(length),
             None => 0,
         };
-        let pairs = self.pattern.plans(length).pairs(self.heads);
-        self.projections.flops(length) + parts::flops(pairs, self.width) + global
+        let pairs = self.pattern.block_masks(length).pairs(self.heads);
+        self.projections.flops(length) + partial_softmax::flops(pairs, self.width) + global
     }
 }
 
 impl Pattern {
-    /// Window and global keys in one plan, which all heads share.
-    fn plans(&self, length: usize) -> Plans {
-        let mut plan = Plan::new(0.0);
+    /// Window and global keys in one block mask, which all heads share.
+    fn block_masks(&self, length: usize) -> BlockMasks {
+        let mut block_mask = BlockMask::new(0.0);
         let first: Vec<u32> = (0..self.global.min(length) as u32).collect();
-        let first = plan.key_blocks_of(&first);
+        let first = block_mask.key_blocks_of(&first);
         let lists = self.lists(length);
         for start in 0..self.dilation.min(length) {
-            let queries = Places::every(self.dilation, start, length);
+            let queries = StridedPositions::every(self.dilation, start, length);
             let keys = queries.without(self.global);
-            lists.add_to(&mut plan, 0, (queries, keys), |plan, _| {
-                first.iter().for_each(|(keys, _)| plan.see(*keys, None));
+            lists.add_to(&mut block_mask, 0, (queries, keys), |block_mask, _| {
+                first
+                    .iter()
+                    .for_each(|(keys, _)| block_mask.allow(*keys, None));
             });
         }
-        Plans::new(vec![plan])
+        BlockMasks::new(vec![block_mask])
     }
 
     fn lists(&self, length: usize) -> BlockLists {
@@ -180,31 +188,31 @@ struct Global {
 }
 
 impl Global {
-    fn new(site: &Site, count: usize) -> Result<Self> {
-        let (dim, inner) = (site.block.dim, site.block.qkv_dim);
-        let vb = site.vb.pp("global");
+    fn new(at: &LayerContext, count: usize) -> Result<Self> {
+        let (dim, inner) = (at.block.dim, at.block.qkv_dim);
+        let vb = at.vb.pp("global");
         let linear = |name| Linear::new(&vb.pp(name), dim, inner, xavier_uniform(dim, inner), None);
         Ok(Self {
             query: linear("query")?,
             key: linear("key")?,
             value: linear("value")?,
-            dropout: Dropout::new(&vb.pp("drop"), site.block.attention_dropout),
+            dropout: Dropout::new(&vb.pp("drop"), at.block.attention_dropout),
             count,
-            heads: site.block.heads,
-            width: site.block.head_dim(),
+            heads: at.block.heads,
+            width: at.block.head_dim(),
         })
     }
 
     /// What the first positions of x (B, L, D) get, (B, min(g, L), H E).
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
         let first = x.narrow(1, 0, self.count.min(length))?.contiguous()?;
         let q = self.query.forward(&first)?;
         let (k, v) = (self.key.forward(x)?, self.value.forward(x)?);
         let options = AttentionOptions {
             heads: self.heads,
-            mask: context.mask().map(|mask| mask.real().clone()),
-            dropout: self.dropout.of_attention(batch, context),
+            mask: pass.mask().map(|mask| mask.valid().clone()),
+            dropout: self.dropout.of_attention(batch, pass),
             ..AttentionOptions::default()
         };
         attention::attend(&q, &k, &v, &options)
@@ -214,14 +222,14 @@ impl Global {
         let first = self.count.min(length);
         let projections =
             self.query.flops(first) + self.key.flops(length) + self.value.flops(length);
-        projections + parts::flops(self.heads * first * length, self.width)
+        projections + partial_softmax::flops(self.heads * first * length, self.width)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::sparse_testing::plans_meet_dense;
+    use crate::layers::testing_sparse::plans_meet_dense;
 
     #[test]
     fn equals_dense_attention_under_the_mask_of_its_definition() {
@@ -249,7 +257,7 @@ mod tests {
                     };
                     near || j < global
                 };
-                plans_meet_dense("longformer", length, 2, &pattern.plans(length), sees);
+                plans_meet_dense("longformer", length, 2, &pattern.block_masks(length), sees);
             }
         }
     }

@@ -13,16 +13,18 @@ use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Draws, Encoder, Mixer, Result,
-    draws::StreamKey,
-    encoder::{self, Build, Site},
+    Encoder, Mixer, Pass, Result, RngKey,
+    context::{LayerContext, ModelContext},
+    encoder,
     error::require,
     layers::{
         Projections,
-        kernel_attention::{self, FeatureMap, LEAST},
+        linear_attention::{self, FeatureMap, LEAST},
     },
-    mixers::{Model, Variant, tay2021},
+    mixers::tay2021,
+    model::{Model, Variant},
     options::{Range, WIDEST, to_json},
+    rng::StreamKey,
 };
 
 /// The registry's entry.
@@ -88,10 +90,10 @@ impl Options {
     }
 }
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
     options.check()?;
-    encoder::blocks(build, |site| Ok(Box::new(Performer::new(site, &options)?)))
+    encoder::blocks(context, |at| Ok(Box::new(Performer::new(at, &options)?)))
 }
 
 struct Performer {
@@ -107,21 +109,21 @@ enum Features {
 }
 
 impl Performer {
-    fn new(site: &Site, options: &Options) -> Result<Self> {
-        let width = site.block.head_dim();
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let width = at.block.head_dim();
         let features = match options.kernel {
             Kernel::Favor | Kernel::Auto => {
                 let count = match options.features {
                     0 => default_count(width),
                     count => count,
                 };
-                Features::Favor(Favor::new(site, count, options.redraw, options.epsilon))
+                Features::Favor(Favor::new(at, count, options.redraw, options.epsilon))
             }
             Kernel::Relu => Features::Relu,
         };
         Ok(Self {
-            projections: Projections::new(&site.vb, site.block)?,
-            heads: site.block.heads,
+            projections: Projections::new(&at.vb, at.block)?,
+            heads: at.block.heads,
             width,
             features,
         })
@@ -129,14 +131,12 @@ impl Performer {
 }
 
 impl Mixer for Performer {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let map = match &self.features {
-            Features::Favor(favor) => {
-                favor_map(&favor.directions(context, x)?, favor.epsilon as f32)?
-            }
+            Features::Favor(favor) => favor_map(&favor.directions(pass, x)?, favor.epsilon as f32)?,
             Features::Relu => RELU,
         };
-        let mask = context.mask();
+        let mask = pass.mask();
         let y = self.projections.attend_by_features(x, map, LEAST, mask)?;
         self.projections.merge(&y)
     }
@@ -147,7 +147,7 @@ impl Mixer for Performer {
             Features::Relu => (self.width, 0),
         };
         self.projections.flops(length)
-            + kernel_attention::flops(length, self.heads, count, self.width)
+            + linear_attention::flops(length, self.heads, count, self.width)
             + map * self.heads as u64
     }
 }
@@ -180,27 +180,27 @@ pub(super) struct Favor {
     directions: StreamKey,
     norms: StreamKey,
     /// The matrix in use and the draws that it belongs to.
-    drawn: Mutex<Option<(Draws, Tensor)>>,
+    drawn: Mutex<Option<(RngKey, Tensor)>>,
 }
 
 impl Favor {
-    pub(super) fn new(site: &Site, count: usize, redraw: u64, epsilon: f64) -> Self {
+    pub(super) fn new(at: &LayerContext, count: usize, redraw: u64, epsilon: f64) -> Self {
         Self {
             count,
-            width: site.block.head_dim(),
+            width: at.block.head_dim(),
             redraw,
             epsilon,
-            directions: StreamKey::new(&site.vb.pp("directions").prefix()),
-            norms: StreamKey::new(&site.vb.pp("norms").prefix()),
+            directions: StreamKey::new(&at.vb.pp("directions").prefix()),
+            norms: StreamKey::new(&at.vb.pp("norms").prefix()),
             drawn: Mutex::new(None),
         }
     }
 
     /// w (M, E) of this pass, of the type of `x` and where it is.
-    pub(super) fn directions(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
-        match context.fixed("directions") {
+    pub(super) fn directions(&self, pass: &Pass, x: &Tensor) -> Result<Tensor> {
+        match pass.fixed("directions") {
             Some(w) => Ok(w.clone()),
-            None => self.matrix(&context.draws, x.dtype(), x.device()),
+            None => self.matrix(&pass.rng, x.dtype(), x.device()),
         }
     }
 
@@ -210,12 +210,12 @@ impl Favor {
     }
 
     /// w (M, E): orthogonal directions in blocks of E, with the lengths of independent Gaussian vectors.
-    fn matrix(&self, draws: &Draws, dtype: DType, device: &Device) -> Result<Tensor> {
+    fn matrix(&self, rng: &RngKey, dtype: DType, device: &Device) -> Result<Tensor> {
         let step = match self.redraw {
             0 => 0,
-            steps => draws.step() / steps * steps,
+            steps => rng.step() / steps * steps,
         };
-        let place = Draws::new(draws.seed(), step, 0);
+        let place = RngKey::new(rng.seed(), step, 0);
         let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, matrix)) = drawn.as_ref()
             && *known == place
@@ -230,14 +230,14 @@ impl Favor {
         Ok(matrix)
     }
 
-    fn draw(&self, draws: &Draws) -> Vec<f64> {
+    fn draw(&self, rng: &RngKey) -> Vec<f64> {
         let (count, width) = (self.count, self.width);
         let blocks = count.div_ceil(width);
-        let mut rows = draws.shared(self.directions).normal(blocks * width, width);
+        let mut rows = rng.shared(self.directions).normal(blocks * width, width);
         rows.chunks_mut(width * width)
             .for_each(|block| orthonormalize(block, width));
         rows.truncate(count * width);
-        let lengths = draws.shared(self.norms).normal(count, width);
+        let lengths = rng.shared(self.norms).normal(count, width);
         for (row, other) in rows.chunks_mut(width).zip(lengths.chunks(width)) {
             let length = other.iter().map(|x| x * x).sum::<f64>().sqrt();
             row.iter_mut().for_each(|x| *x *= length);
@@ -267,10 +267,10 @@ mod tests {
     use super::*;
     use crate::{
         layers::{
-            kernel_attention::exponential,
-            testing::{Twin, meets_oracle, normal},
+            linear_attention::exponential,
+            testing::{Twin, meets_reference, normal},
         },
-        oracle,
+        reference,
     };
 
     fn favor(count: usize, width: usize, redraw: u64) -> Favor {
@@ -287,22 +287,22 @@ mod tests {
 
     #[test]
     fn the_relu_kernel_is_attention_with_the_kernel_of_its_features() {
-        meets_oracle("performer relu", 1e-9, oracle::relu, |q, k, v, mask| {
-            kernel_attention::attend(q, k, v, RELU, LEAST, mask)
+        meets_reference("performer relu", 1e-9, reference::relu, |q, k, v, mask| {
+            linear_attention::attend(q, k, v, RELU, LEAST, mask)
         });
     }
 
     /// Root of the mean squared difference from softmax attention, over outputs and over gradients.
     fn errors(count: usize) -> (f64, f64) {
-        let twin = Twin::new(oracle::softmax, 0.5);
-        let (mut output, mut gradient, draws) = (0.0, 0.0, 16);
-        for seed in 0..draws {
-            let draws = Draws::new(seed, 0, 0);
+        let twin = Twin::new(reference::softmax, 0.5);
+        let (mut output, mut gradient, rng) = (0.0, 0.0, 16);
+        for seed in 0..rng {
+            let rng = RngKey::new(seed, 0, 0);
             let w = favor(count, twin.width(), 0)
-                .matrix(&draws, DType::F64, &Device::Cpu)
+                .matrix(&rng, DType::F64, &Device::Cpu)
                 .unwrap();
             let apart = twin.compare(|q, k, v, mask| {
-                kernel_attention::attend(q, k, v, favor_map(&w, 1e-6)?, LEAST, mask)
+                linear_attention::attend(q, k, v, favor_map(&w, 1e-6)?, LEAST, mask)
             });
             output += apart.output.powi(2);
             gradient += apart.gradient.powi(2);
@@ -327,13 +327,13 @@ mod tests {
         let [q, k] = ["q", "k"].map(|name| normal(name, &[1, width]));
         let scale = (width as f64).powf(-0.25);
         let row = |x: &Tensor| x.squeeze(0).unwrap().to_vec1::<f64>().unwrap();
-        let exact = oracle::softmax(&row(&q), &row(&k));
+        let exact = reference::softmax(&row(&q), &row(&k));
         let zero = Tensor::zeros((1, 1), DType::F64, &Device::Cpu).unwrap();
         let estimates: Vec<f64> = (0..2000)
             .map(|seed| {
-                let draws = Draws::new(seed, 0, 0);
+                let rng = RngKey::new(seed, 0, 0);
                 let w = favor(8, width, 0)
-                    .matrix(&draws, DType::F64, &Device::Cpu)
+                    .matrix(&rng, DType::F64, &Device::Cpu)
                     .unwrap();
                 let phi = |x: &Tensor| {
                     let projected = x.matmul(&w.t().unwrap()).unwrap();
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn directions_are_orthogonal_in_blocks_and_as_long_as_gaussian_vectors() {
         let (count, width) = (20, 8);
-        let rows = favor(count, width, 0).draw(&Draws::new(1, 0, 0));
+        let rows = favor(count, width, 0).draw(&RngKey::new(1, 0, 0));
         let dot = |a: usize, b: usize| -> f64 {
             let row = |index: usize| &rows[index * width..(index + 1) * width];
             row(a).iter().zip(row(b)).map(|(a, b)| a * b).sum()
@@ -374,8 +374,8 @@ mod tests {
     #[test]
     fn features_are_redrawn_every_so_many_steps() {
         let drawn = |redraw: u64, seed: u64, step: u64| -> Vec<Vec<f64>> {
-            let draws = Draws::new(seed, step, 3).branch(1);
-            let matrix = favor(8, 4, redraw).matrix(&draws, DType::F64, &Device::Cpu);
+            let rng = RngKey::new(seed, step, 3).fold_in(1);
+            let matrix = favor(8, 4, redraw).matrix(&rng, DType::F64, &Device::Cpu);
             matrix.unwrap().to_vec2().unwrap()
         };
         assert_eq!(drawn(0, 1, 0), drawn(0, 1, 1000));
@@ -384,7 +384,7 @@ mod tests {
         assert_ne!(drawn(0, 1, 0), drawn(0, 2, 0));
         let favor = favor(8, 4, 10);
         let matrix = |step: u64| -> Vec<Vec<f64>> {
-            let matrix = favor.matrix(&Draws::new(1, step, 0), DType::F64, &Device::Cpu);
+            let matrix = favor.matrix(&RngKey::new(1, step, 0), DType::F64, &Device::Cpu);
             matrix.unwrap().to_vec2().unwrap()
         };
         assert_eq!(matrix(0), matrix(5));

@@ -10,10 +10,11 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Encoder, Mixer, Result,
-    encoder::{self, Build, Site},
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
     layers::{Dropout, Projections, attention},
-    mixers::{Model, Variant},
+    model::{Model, Variant},
     options::to_json,
 };
 
@@ -57,11 +58,9 @@ struct Options {
     attention: Attention,
 }
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let Options { attention } = build.options()?;
-    encoder::blocks(build, |site| {
-        Ok(Box::new(Transformer::new(site, attention)?))
-    })
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let Options { attention } = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Transformer::new(at, attention)?)))
 }
 
 struct Transformer {
@@ -72,23 +71,23 @@ struct Transformer {
 }
 
 impl Transformer {
-    fn new(site: &Site, attention: Attention) -> Result<Self> {
+    fn new(at: &LayerContext, attention: Attention) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(&site.vb, site.block)?,
-            dropout: Dropout::new(&site.vb.pp("drop"), site.block.attention_dropout),
-            dim: site.block.qkv_dim,
+            projections: Projections::new(&at.vb, at.block)?,
+            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
+            dim: at.block.qkv_dim,
             attention,
         })
     }
 }
 
 impl Mixer for Transformer {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let y = match self.attention {
-            Attention::Fused => self.projections.attend(x, context, &self.dropout, None)?,
+            Attention::Fused => self.projections.attend(x, pass, &self.dropout, None)?,
             Attention::Materialised => {
-                let [q, k, v] = self.projections.side_by_side(x)?; // (B, L, H E)
-                let options = self.projections.options(x, context, &self.dropout)?;
+                let [q, k, v] = self.projections.qkv(x)?; // (B, L, H E)
+                let options = self.projections.options(x, pass, &self.dropout)?;
                 attention::composed(&q, &k, &v, &options)?
             }
         };
@@ -107,16 +106,16 @@ mod tests {
 
     use super::*;
     use crate::{
-        Draws, Mask, Parameters, kernels::AttentionOptions, layers::testing::meets_oracle,
-        options::BlockOptions, oracle,
+        Mask, Parameters, RngKey, kernels::AttentionOptions, layers::testing::meets_reference,
+        options::BlockOptions, reference,
     };
 
     #[test]
     fn is_attention_with_the_exponential_kernel() {
-        meets_oracle("transformer", 1e-7, oracle::softmax, |q, k, v, mask| {
+        meets_reference("transformer", 1e-7, reference::softmax, |q, k, v, mask| {
             let options = AttentionOptions {
                 heads: q.dim(2)?,
-                mask: mask.map(|mask| mask.real().clone()),
+                mask: mask.map(|mask| mask.valid().clone()),
                 ..AttentionOptions::default()
             };
             let flat = |x: &Tensor| x.flatten_from(2);
@@ -132,17 +131,17 @@ mod tests {
             attention_dropout: 0.3,
             ..BlockOptions::default()
         };
-        let site = |vb: crate::VarBuilder| Site {
+        let at = |vb: crate::VarBuilder| LayerContext {
             vb,
             block: &block,
             max_length: 70,
             cls: false,
             layer: 0,
         };
-        let mixer = Transformer::new(&site(parameters.builder()), attention).unwrap();
-        let draws = Draws::new(1, 2, 3);
-        let x = draws
-            .shared(crate::draws::StreamKey::new("x"))
+        let mixer = Transformer::new(&at(parameters.builder()), attention).unwrap();
+        let rng = RngKey::new(1, 2, 3);
+        let x = rng
+            .shared(crate::rng::StreamKey::new("x"))
             .normal(3, 70 * 64);
         let x = Tensor::from_vec(x, (3, 70, 64), &Device::Cpu).unwrap();
         let real: Vec<f32> = (0..210)
@@ -150,9 +149,9 @@ mod tests {
             .collect();
         let real = Tensor::from_vec(real, (3, 70), &Device::Cpu).unwrap();
         let mask = Mask::new(&real).unwrap();
-        let context = Context::new(true, draws);
+        let pass = Pass::new(true, rng);
         let x = x.to_dtype(DType::F32).unwrap();
-        let y = mixer.forward(&x, &context.with_mask(Some(&mask))).unwrap();
+        let y = mixer.forward(&x, &pass.with_mask(Some(&mask))).unwrap();
         let y = y.broadcast_mul(&real.unsqueeze(2).unwrap()).unwrap();
         let gradients = y.sqr().unwrap().sum_all().unwrap().backward().unwrap();
         let mut tensors = vec![y.detach()];

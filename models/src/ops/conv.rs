@@ -189,7 +189,7 @@ mod tests {
     use candle_core::{DType, Device};
 
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
     use crate::layers::testing::{check_gradient, close, normal};
 
     const PADDINGS: [Padding; 4] = [

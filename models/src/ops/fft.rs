@@ -181,7 +181,7 @@ mod tests {
     use candle_core::{D, Var};
 
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
     use crate::layers::testing::{self, check_gradient, close, normal};
 
     const LAGS: [Lags; 3] = [Lags::Causal, Lags::Bidirectional, Lags::Circular];

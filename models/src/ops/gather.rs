@@ -164,7 +164,7 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
     use crate::layers::testing::check_gradient;
 
     /// Indices below `bound`, one in eight NOWHERE.

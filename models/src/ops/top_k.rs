@@ -111,7 +111,7 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
     use crate::layers::testing::check_gradient;
 
     /// Indices by a stable sort of the whole row.

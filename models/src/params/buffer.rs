@@ -12,7 +12,7 @@ use std::{
 use candle_core::Tensor;
 
 use super::Parameters;
-use crate::{Context, Error, Result};
+use crate::{Error, Pass, Result};
 
 /// The next value of a buffer, from its value and the sum of what the passes of a training step added.
 pub type Commit = Arc<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync>;
@@ -45,8 +45,8 @@ impl Buffer {
     ///
     /// # Errors
     /// If `seen` has another shape than before.
-    pub fn add(&self, seen: &Tensor, context: &Context) -> Result<()> {
-        match context.updates() {
+    pub fn add(&self, seen: &Tensor, pass: &Pass) -> Result<()> {
+        match pass.updates() {
             Some(updates) => updates.add(self, seen),
             None => Ok(()),
         }
@@ -104,7 +104,7 @@ mod tests {
     use candle_nn::Init;
 
     use super::*;
-    use crate::Draws;
+    use crate::RngKey;
 
     #[test]
     fn a_step_commits_the_sum_of_its_passes_once() {
@@ -119,11 +119,11 @@ mod tests {
             .buffer(2, "mean", Init::Const(1.0), average)
             .unwrap();
         let updates = Updates::default();
-        let context = Context::new(true, Draws::new(0, 0, 0));
+        let pass = Pass::new(true, RngKey::new(0, 0, 0));
         for seen in [[1.0, 2.0], [3.0, 4.0]] {
             let seen = Tensor::new(&seen, &Device::Cpu).unwrap();
-            buffer.add(&seen, &context.with_updates(&updates)).unwrap();
-            buffer.add(&seen, &context).unwrap();
+            buffer.add(&seen, &pass.with_updates(&updates)).unwrap();
+            buffer.add(&seen, &pass).unwrap();
         }
         let values = |buffer: &Buffer| buffer.value().to_vec1::<f64>().unwrap();
         assert_eq!(values(&buffer), [1.0, 1.0], "constant within a step");

@@ -8,7 +8,7 @@ use candle_nn::{
     init::{FanInOut, NonLinearity, NormalOrUniform},
 };
 
-use crate::draws::Stream;
+use crate::rng::Stream;
 
 /// What a parameter at `path` begins with.
 pub(super) fn values(seed: u64, path: &str, shape: &Shape, init: Init) -> Vec<f64> {

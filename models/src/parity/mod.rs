@@ -26,11 +26,11 @@ use safetensors::SafeTensors;
 use serde_json::Value;
 
 use crate::{
-    Context, Draws, Error, Mask, Model, Parameters, Result,
-    draws::FixedDraws,
-    encoder::Build,
+    Error, Mask, Model, Parameters, Pass, Result, RngKey,
+    context::ModelContext,
     mixers,
     options::{BlockOptions, overlay},
+    rng::FixedDraws,
 };
 
 pub use training::{MakeOptimizer, Optimizer, Settings};
@@ -193,7 +193,7 @@ impl Case {
         let parameters = Parameters::new(0, &Device::Cpu, DType::F32);
         let mut options = self.model.defaults();
         overlay(&mut options, &json(&self.metadata, "options")?);
-        let encoder = self.model.build(&Build {
+        let encoder = self.model.build(&ModelContext {
             vb: parameters.builder(),
             block: &block,
             model: &options,
@@ -217,18 +217,18 @@ impl Case {
         if !self.set_parameters(&ours, &mut rows)? {
             return Ok(rows);
         }
-        let draws = FixedDraws::new(self.under("draw/"));
+        let rng = FixedDraws::new(self.under("draw/"));
         let mask = self.tensors.get("in/mask");
         let mask = mask.map(Mask::new).transpose()?;
-        let context = Context::new(false, Draws::new(0, 0, 0)).with_fixed_draws(&draws);
-        let y = mixer.forward(x.as_tensor(), &context.with_mask(mask.as_ref()))?;
-        let unread = draws.unread().into_iter();
+        let pass = Pass::new(false, RngKey::new(0, 0, 0)).with_fixed_draws(&rng);
+        let y = mixer.forward(x.as_tensor(), &pass.with_mask(mask.as_ref()))?;
+        let unread = rng.unread().into_iter();
         rows.extend(unread.map(|name| Row::bare(format!("draw/{name}"), Verdict::Unknown)));
         let gradients = (&y * self.tensor("out/seed")?)?.sum_all()?.backward()?;
         let wanted = self.tensor("out/y")?;
         rows.push(match &mask {
             Some(mask) => {
-                let real = mask.real().unsqueeze(2)?;
+                let real = mask.valid().unsqueeze(2)?;
                 let read = |y: &Tensor| y.broadcast_mul(&real);
                 self.compare("out/y", &read(&y)?, &read(wanted)?)?
             }

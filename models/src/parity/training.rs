@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::{Case, Row, json};
 use crate::{
-    Classifier, Context, Draws, Error, Inputs, Options, Parameters, Result, Shape, Tokens, loss,
+    Classifier, Error, Inputs, Options, Parameters, Pass, Result, RngKey, Shape, Tokens, loss,
     options::overlay,
 };
 
@@ -83,8 +83,8 @@ impl Case {
         let mut optimizer = optimizer(&parameters, &settings)?;
         let mut losses = Vec::new();
         for step in 0..wanted.dims1()? {
-            let context = Context::new(false, Draws::new(0, step as u64, 0));
-            let logits = classifier.forward(&inputs, &context)?;
+            let pass = Pass::new(false, RngKey::new(0, step as u64, 0));
+            let logits = classifier.forward(&inputs, &pass)?;
             let loss = loss::cross_entropy(&logits, &labels)?;
             let gradients = loss.backward()?;
             losses.push(loss.to_scalar::<f32>()?);

@@ -14,8 +14,8 @@ use candle_core::{D, DType, Tensor};
 
 use super::ChannelMixer;
 use crate::{
-    Context, Mask, Result, VarBuilder,
-    layers::{Around, FeedForward, Linear, softmax},
+    Mask, Pass, Result, VarBuilder,
+    layers::{FeedForward, FusedSublayer, Linear, softmax},
     options::BlockOptions,
     params::xavier_uniform,
 };
@@ -54,7 +54,7 @@ impl Experts {
         let host = |x: &Tensor| x.detach().to_dtype(DType::F32);
         let probabilities = host(probabilities)?.to_vec3::<f32>()?;
         let valid = mask
-            .map(|mask| host(mask.real())?.to_vec2::<f32>())
+            .map(|mask| host(mask.valid())?.to_vec2::<f32>())
             .transpose()?;
         let token = |row: usize, position: usize, p: &Vec<f32>| {
             if valid
@@ -111,7 +111,7 @@ impl Experts {
         logits: &Tensor,
         probabilities: &Tensor,
         choices: &[Vec<Vec<usize>>],
-        context: &Context,
+        pass: &Pass,
     ) -> Result<()> {
         let (batch, length, count) = probabilities.dims3()?;
         // Each token's share of its sequence, (B, L): 1 / n, 0 for padding.
@@ -134,7 +134,7 @@ impl Experts {
         let first_choices = constant(first_choices, (batch, count))?;
         let mean = probabilities.broadcast_mul(&share.unsqueeze(2)?)?.sum(1)?; // (B, X)
         let balance = ((mean * first_choices)?.sum(1)? * count as f64)?;
-        context.add_loss("balance", &balance)?;
+        pass.add_loss("balance", &balance)?;
         let max = logits.detach().max_keepdim(D::Minus1)?;
         let log_sum = logits
             .broadcast_sub(&max)?
@@ -142,18 +142,18 @@ impl Experts {
             .sum_keepdim(D::Minus1)?
             .log()?;
         let squares = (log_sum + max)?.squeeze(2)?.sqr()?; // (B, L)
-        context.add_loss("router_z", &(squares * share)?.sum(1)?)
+        pass.add_loss("router_z", &(squares * share)?.sum(1)?)
     }
 }
 
 impl ChannelMixer for Experts {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (batch, length, dim) = x.dims3()?;
         let logits = self.router.forward(x)?; // (B, L, X)
         let probabilities = softmax::masked(&logits, None)?;
-        let choices = self.choices(&probabilities, context.mask())?;
-        if context.wants_losses() {
-            self.add_losses(&logits, &probabilities, &choices, context)?;
+        let choices = self.choices(&probabilities, pass.mask())?;
+        if pass.wants_losses() {
+            self.add_losses(&logits, &probabilities, &choices, pass)?;
         }
         let weights = match self.chosen {
             1 => probabilities,
@@ -176,14 +176,14 @@ impl ChannelMixer for Experts {
         let x = x.reshape((batch * length, dim))?;
         let weights = weights.reshape((batch * length, self.experts.len()))?;
         let mut y = x.zeros_like()?;
-        let inside = Context::new(false, context.draws);
-        let assigned = self.assign(&choices, context.train).into_iter();
+        let inside = Pass::new(false, pass.rng);
+        let assigned = self.assign(&choices, pass.train).into_iter();
         for (expert, rows) in assigned.enumerate().filter(|(_, rows)| !rows.is_empty()) {
             let rows = Tensor::new(rows, x.device())?;
             let weight = weights.narrow(1, expert, 1)?.contiguous()?; // (B L, 1)
             let weight = weight.index_select(&rows, 0)?; // (n, 1)
             let taken = x.index_select(&rows, 0)?;
-            let given = self.experts[expert].forward(&taken, Around::default(), &inside)?;
+            let given = self.experts[expert].forward(&taken, FusedSublayer::default(), &inside)?;
             y = y.index_add(&rows, &given.broadcast_mul(&weight)?, 0)?;
         }
         Ok(y.reshape((batch, length, dim))?)
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Draws,
+        RngKey,
         layers::testing::{close, normal, parameters},
         loss::AuxLosses,
     };
@@ -222,8 +222,8 @@ mod tests {
         (parameters, experts)
     }
 
-    fn pass(train: bool) -> Context<'static> {
-        Context::new(train, Draws::new(1, 0, 0))
+    fn pass(train: bool) -> Pass<'static> {
+        Pass::new(train, RngKey::new(1, 0, 0))
     }
 
     /// The definition, token by token: all experts for everybody, weighted by what the router says.
@@ -251,7 +251,9 @@ mod tests {
         let weights = Tensor::new(weights, &Device::Cpu).unwrap();
         let mut y = x.zeros_like().unwrap();
         for (expert, feed) in experts.experts.iter().enumerate() {
-            let out = feed.forward(x, Around::default(), &pass(false)).unwrap();
+            let out = feed
+                .forward(x, FusedSublayer::default(), &pass(false))
+                .unwrap();
             let weight = weights.narrow(2, expert, 1).unwrap();
             y = (y + out.broadcast_mul(&weight).unwrap()).unwrap();
         }
@@ -272,7 +274,7 @@ mod tests {
     fn one_expert_is_the_dense_network() {
         let x = normal("x", &[2, 7, 3]);
         let (_, experts) = experts(1, 1, 1.0);
-        let dense = experts.experts[0].forward(&x, Around::default(), &pass(false));
+        let dense = experts.experts[0].forward(&x, FusedSublayer::default(), &pass(false));
         close(
             &experts.forward(&x, &pass(true)).unwrap(),
             &dense.unwrap(),
@@ -309,7 +311,7 @@ mod tests {
     fn balanced_routing_has_the_least_loss_and_padding_none() {
         let (_, experts) = experts(2, 1, 0.0);
         let losses = AuxLosses::default();
-        let context = pass(true);
+        let pass = pass(true);
         let probabilities = [
             [[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]],
             [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9f64]],
@@ -325,7 +327,7 @@ mod tests {
                 &logits,
                 &probabilities,
                 &choices,
-                &context.with_losses(&losses),
+                &pass.with_losses(&losses),
             )
             .unwrap();
         let means = losses.means().unwrap();

@@ -6,8 +6,8 @@ use candle_core::Tensor;
 
 pub use self::experts::Experts;
 use crate::{
-    Context, Result, VarBuilder,
-    layers::{Around, FeedForward},
+    Pass, Result, VarBuilder,
+    layers::{FeedForward, FusedSublayer},
     options::{BlockOptions, ChannelKind},
 };
 
@@ -17,7 +17,7 @@ pub trait ChannelMixer: Send + Sync {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor>;
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor>;
 
     /// Floating-point operations for one sequence of `length`: matrix products, a multiply-add being two.
     fn flops(&self, length: usize) -> u64;
@@ -54,10 +54,10 @@ impl Channel {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match self {
-            Self::Dense(feed) => feed.forward(x, Around::default(), context),
-            Self::Other(mixer) => mixer.forward(x, context),
+            Self::Dense(feed) => feed.forward(x, FusedSublayer::default(), pass),
+            Self::Other(mixer) => mixer.forward(x, pass),
         }
     }
 

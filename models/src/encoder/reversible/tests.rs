@@ -3,7 +3,8 @@ use candle_core::{DType, Device, backprop::GradStore};
 use super::*;
 use crate::{
     Mixer, Parameters,
-    encoder::{Build, Encoder, stack},
+    context::ModelContext,
+    encoder::{Encoder, stack},
     layers::testing::normal,
     mixers,
     options::{BlockOptions, Residual},
@@ -18,8 +19,8 @@ struct Borrowed {
 }
 
 impl Mixer for Borrowed {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        self.encoder.mixers()[self.layer].forward(x, context)
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.encoder.mixers()[self.layer].forward(x, pass)
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -28,10 +29,10 @@ impl Mixer for Borrowed {
 }
 
 /// The same streams in ordinary operations.
-fn composed(blocks: &[Block], x: &Tensor, context: &Context) -> Result<Tensor> {
+fn composed(blocks: &[Block], x: &Tensor, pass: &Pass) -> Result<Tensor> {
     let mut streams = [x.clone(), x.clone()];
     for step in steps(blocks) {
-        let change = step.forward(&streams[step.from], context)?;
+        let change = step.forward(&streams[step.from], pass)?;
         streams[step.to] = (&streams[step.to] + change)?;
     }
     halfway(&streams[0], &streams[1])
@@ -63,7 +64,7 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
         ..BlockOptions::default()
     };
     let model = mixers::find(name).unwrap();
-    let build = Build {
+    let build = ModelContext {
         vb: parameters.builder(),
         block: &block,
         model: &model.defaults(),
@@ -74,10 +75,10 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
         name: model.name,
     };
     let encoder: Arc<dyn Encoder> = model.build(&build).unwrap().into();
-    let blocks = stack(&build, |site| {
+    let blocks = stack(&build, |at| {
         Ok(Box::new(Borrowed {
             encoder: encoder.clone(),
-            layer: site.layer,
+            layer: at.layer,
         }))
     });
     let blocks = blocks.unwrap().blocks;
@@ -85,8 +86,8 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
     let real: Vec<f32> = (0..2 * LENGTH).map(|i| f32::from(i < 30)).collect();
     let real = Tensor::from_vec(real, (2, LENGTH), &Device::Cpu).unwrap();
     let mask = Mask::new(&real.to_dtype(dtype).unwrap()).unwrap();
-    let context = Context::new(true, Draws::new(1, 2, 3));
-    let context = context.with_mask(Some(&mask));
+    let pass = Pass::new(true, RngKey::new(1, 2, 3));
+    let pass = pass.with_mask(Some(&mask));
     let draw = |name: &str| normal(name, &[2, LENGTH, 8]).to_dtype(dtype).unwrap();
     let inputs = ["one", "other"].map(|name| Var::from_tensor(&draw(name)).unwrap());
     let run = |forward: &dyn Fn(&Tensor) -> Result<Tensor>| -> ([Tensor; 2], GradStore) {
@@ -95,8 +96,8 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
         let loss = (sum * draw("weights")).unwrap().sum_all().unwrap();
         (outputs, loss.backward().unwrap())
     };
-    let (outputs, found) = run(&|x| forward(&blocks, x, &context));
-    let (wanted_outputs, wanted) = run(&|x| composed(&blocks, x, &context));
+    let (outputs, found) = run(&|x| forward(&blocks, x, &pass));
+    let (wanted_outputs, wanted) = run(&|x| composed(&blocks, x, &pass));
     for (output, wanted) in outputs.iter().zip(&wanted_outputs) {
         agree(&format!("{name}: output"), output, wanted, tolerance);
     }
@@ -135,7 +136,7 @@ fn evaluation_keeps_no_history() {
     let encoder = |parameters: &Parameters| {
         let model = mixers::find("linear").unwrap();
         model
-            .build(&Build {
+            .build(&ModelContext {
                 vb: parameters.builder(),
                 block: &block,
                 model: &model.defaults(),
@@ -148,8 +149,8 @@ fn evaluation_keeps_no_history() {
             .unwrap()
     };
     let x = normal("x", &[1, 5, 64]);
-    let context = Context::new(false, Draws::new(1, 0, 0));
-    let run = |parameters: &Parameters| encoder(parameters).forward(&x, &context).unwrap().hidden;
+    let pass = Pass::new(false, RngKey::new(1, 0, 0));
+    let run = |parameters: &Parameters| encoder(parameters).forward(&x, &pass).unwrap().hidden;
     let (trained, scored) = (run(&parameters), run(&parameters.detached()));
     assert!(trained.track_op() && !scored.track_op());
     assert_eq!(numbers(&trained), numbers(&scored));

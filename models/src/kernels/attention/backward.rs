@@ -4,17 +4,17 @@
 //! dV = (P M)ᵀ dO, dS = P (M D - δ), dK = dSᵀ Q, dQ = dS K (Dao et al., 2022, arXiv 2205.14135).
 
 use super::bias::BiasGradient;
-use super::drop::{Tile, factors};
-use super::keys::KeyBlock;
+use super::dropout::{Tile, factors};
+use super::key_mask::KeyBlock;
 use super::problem::{Head, Problem};
-use crate::kernels::buffers::Target;
-use crate::kernels::idle::all_vanish;
+use crate::kernels::buffers::StridedRowsMut;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
 use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{
     Left, PAD, PANEL, Rows, SIDE, Source, pack_columns, pack_panels, pack_rows, padded, product,
 };
+use crate::kernels::zero_rows::are_zero_rows;
 
 /// Floats of one operand of the keys that are worked on together, so that they stay in the second-level cache.
 const GROUP_FLOATS: usize = 32 * 1024;
@@ -30,12 +30,12 @@ pub(super) struct BackwardTask<'a> {
     pub(super) doutput: Rows<'a>,
     /// Sums of weights of this head's queries.
     pub(super) sums: &'a [f32],
-    pub(super) dqueries: Target<'a>,
-    pub(super) dkeys: Target<'a>,
-    pub(super) dvalues: Target<'a>,
+    pub(super) dqueries: StridedRowsMut<'a>,
+    pub(super) dkeys: StridedRowsMut<'a>,
+    pub(super) dvalues: StridedRowsMut<'a>,
 }
 
-impl Target<'_> {
+impl StridedRowsMut<'_> {
     /// Writes rows `first..` from `rows`, each `padded(width)` long, times `scale`.
     ///
     /// # Safety
@@ -105,7 +105,7 @@ impl Kernel for BackwardTask<'_> {
             .map(|block| {
                 let (first, end) = (block * SIDE, problem.queries_len.min((block + 1) * SIDE));
                 problem.padding(self.head.example, first..end)
-                    || all_vanish(self.doutput.from(first), end - first)
+                    || are_zero_rows(self.doutput.from(first), end - first)
             })
             .collect();
         let mut dqueries = Scratch::zeros(query_blocks * SIDE * wide);

@@ -5,7 +5,7 @@
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
 
 use super::{Attention, AttentionOptions, NAME};
-use crate::kernels::buffers::{Shared, Target, floats, read, tensor};
+use crate::kernels::buffers::{Shared, StridedRowsMut, floats, read, tensor};
 use crate::kernels::tile::{PAD, Rows, SIDE, pack_columns};
 use crate::kernels::triple::packed;
 
@@ -21,7 +21,7 @@ pub fn attention_biased(
     let (batch, length, width) = qkv.dims3()?;
     let (heads, rows, columns) = bias.dims3()?;
     let fits = heads == options.heads && rows == columns && rows >= length;
-    if width % 3 != 0 || !fits || factor.elem_count() != 1 || options.plans.is_some() {
+    if width % 3 != 0 || !fits || factor.elem_count() != 1 || options.block_masks.is_some() {
         let (qkv, bias, factor) = (qkv.shape(), bias.shape(), factor.shape());
         bail!("{NAME}: projections {qkv:?}, bias {bias:?} and factor {factor:?} do not fit");
     }
@@ -169,7 +169,7 @@ impl CustomOp3 for Biased {
         problem.bias = Some(bias);
         let (mut gradient, mut dbias) = (vec![0.0; qkv.len()], vec![0.0; bias.data.len()]);
         let (shared, to) = (Shared::new(&mut gradient), Shared::new(&mut dbias));
-        let targets = operands.map(|operand| Target {
+        let targets = operands.map(|operand| StridedRowsMut {
             buffer: &shared,
             start: operand.start,
             stride: operand.row,

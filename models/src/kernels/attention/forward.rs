@@ -3,8 +3,8 @@
 //! Weights live only as tiles of 64 keys by 64 queries. Queries are the columns, so that maximum, sum and
 //! exponential run down whole registers and no register is ever summed across its lanes.
 
-use super::drop::{Tile, factors, row_length};
-use super::keys::KeyBlock;
+use super::dropout::{Tile, factors, row_length};
+use super::key_mask::KeyBlock;
 use super::problem::{Head, Problem};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};

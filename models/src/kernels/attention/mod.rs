@@ -9,9 +9,9 @@
 
 mod backward;
 mod bias;
-mod drop;
+mod dropout;
 mod forward;
-mod keys;
+mod key_mask;
 mod problem;
 mod sparse;
 
@@ -20,14 +20,14 @@ use std::sync::OnceLock;
 use candle_core::{Result, Tensor, bail};
 
 pub use self::bias::attention_biased;
-pub use self::drop::AttentionDropout;
-use self::keys::Keys;
+pub use self::dropout::AttentionDropout;
+use self::key_mask::KeyMask;
 use self::problem::Problem;
+pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
 pub(crate) use self::sparse::{BlockView, TileView, first_weight};
-pub use self::sparse::{Plan, Plans, Sight, Sights};
-use super::buffers::{Target, fresh};
+use super::buffers::{StridedRowsMut, uninit};
 use super::tile::{Operand, SIDE};
-use super::triple::{OnTriple, Sizes, Triple};
+use super::triple::{QkvOp, Sizes, Triple};
 
 const NAME: &str = "attention";
 
@@ -43,7 +43,7 @@ pub struct AttentionOptions {
     /// Dropout of the weights, in training.
     pub dropout: Option<AttentionDropout>,
     /// Which keys each query sees; all if absent.
-    pub plans: Option<Plans>,
+    pub block_masks: Option<BlockMasks>,
 }
 
 impl AttentionOptions {
@@ -61,8 +61,8 @@ impl AttentionOptions {
         if self.dropout.as_ref().is_some_and(|d| d.batch() != batch) {
             bail!("{NAME}: dropout needs one counter for each of {batch} examples");
         }
-        if let Some(plans) = &self.plans {
-            plans.check((batch, heads), (queries, keys), self.dropout.is_some())?;
+        if let Some(block_masks) = &self.block_masks {
+            block_masks.check((batch, heads), (queries, keys), self.dropout.is_some())?;
         } else if self.dropout.is_some()
             && heads * queries * keys.next_multiple_of(SIDE) / 4 > u32::MAX as usize
         {
@@ -73,7 +73,7 @@ impl AttentionOptions {
 }
 
 /// Attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
-/// Blocks of 64 queries that are all padding (blocks of a plan, where there are plans) yield zeros.
+/// Blocks of 64 queries that are all padding (blocks of a block mask, where there are block masks) yield zeros.
 pub fn attention_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let (batch, length, width) = qkv.dims3()?;
     let op = Attention::new(options, batch, (length, length), width / 3)?.within();
@@ -102,11 +102,11 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions)
 struct Attention {
     heads: usize,
     scale: f32,
-    real: Keys,
+    real: KeyMask,
     /// Whether queries and keys are those of one sequence, so that `real` tells of both.
     within: bool,
     dropout: Option<AttentionDropout>,
-    plans: Option<Plans>,
+    block_masks: Option<BlockMasks>,
     /// Base-2 logarithm of the sum of weights of each query, (B, H, Lq).
     sums: OnceLock<Vec<f32>>,
 }
@@ -125,10 +125,10 @@ impl Attention {
             scale: options
                 .scale
                 .unwrap_or_else(|| ((width / heads) as f64).powf(-0.5)) as f32,
-            real: Keys::new(batch, keys, options.mask.as_ref())?,
+            real: KeyMask::new(batch, keys, options.mask.as_ref())?,
             within: false,
             dropout: options.dropout.clone(),
-            plans: options.plans.clone(),
+            block_masks: options.block_masks.clone(),
             sums: OnceLock::new(),
         })
     }
@@ -157,7 +157,7 @@ impl Attention {
             real: &self.real,
             within: self.within,
             dropout: self.dropout.as_ref(),
-            plans: self.plans.as_ref(),
+            block_masks: self.block_masks.as_ref(),
             bias: None,
         }
     }
@@ -177,7 +177,7 @@ impl Attention {
     }
 }
 
-impl OnTriple for Attention {
+impl QkvOp for Attention {
     const NAME: &'static str = NAME;
 
     fn forward(&self, sizes: Sizes, operands: [Operand; 3]) -> Result<Vec<f32>> {
@@ -189,7 +189,7 @@ impl OnTriple for Attention {
         sizes: Sizes,
         operands: [Operand; 3],
         outputs: [&[f32]; 2],
-        targets: [Target; 3],
+        targets: [StridedRowsMut; 3],
     ) -> Result<()> {
         let problem = self.problem(sizes, operands);
         problem.backward(self.sums()?, outputs, targets);
@@ -197,9 +197,9 @@ impl OnTriple for Attention {
     }
 
     fn start(&self, len: usize) -> Vec<f32> {
-        // Blocks of keys that are hidden, or that no plan names, are not written.
-        match self.plans.is_none() && self.real.all() {
-            true => fresh(len),
+        // Blocks of keys that are hidden, or that no block mask names, are not written.
+        match self.block_masks.is_none() && self.real.all() {
+            true => uninit(len),
             false => vec![0.0; len],
         }
     }

@@ -6,9 +6,9 @@ use super::AttentionDropout;
 use super::backward::BackwardTask;
 use super::bias::{Bias, BiasGradient};
 use super::forward::ForwardTask;
-use super::keys::{KeyBlock, Keys};
-use super::sparse::Plans;
-use crate::kernels::buffers::{Shared, Target, fresh};
+use super::key_mask::{KeyBlock, KeyMask};
+use super::sparse::BlockMasks;
+use crate::kernels::buffers::{Shared, StridedRowsMut, uninit};
 use crate::kernels::isa::Isa;
 use crate::kernels::tile::{Operand, Rows, SIDE};
 
@@ -35,12 +35,12 @@ pub(super) struct Problem<'a> {
     pub(super) width: usize,
     pub(super) scale: f32,
     pub(super) operands: [Operand<'a>; 3],
-    pub(super) real: &'a Keys,
+    pub(super) real: &'a KeyMask,
     /// Whether queries and keys are those of one sequence.
     pub(super) within: bool,
     pub(super) dropout: Option<&'a AttentionDropout>,
     /// What each query sees; everything if there are none.
-    pub(super) plans: Option<&'a Plans>,
+    pub(super) block_masks: Option<&'a BlockMasks>,
     /// What is added to the scores.
     pub(super) bias: Option<Bias<'a>>,
 }
@@ -83,9 +83,14 @@ impl<'a> Problem<'a> {
     }
 
     /// The rows of one head in the gradient of an operand of this length.
-    pub(super) fn of_head<'b>(&self, target: Target<'b>, length: usize, head: Head) -> Target<'b> {
+    pub(super) fn of_head<'b>(
+        &self,
+        target: StridedRowsMut<'b>,
+        length: usize,
+        head: Head,
+    ) -> StridedRowsMut<'b> {
         let start = target.start + head.example * length * target.stride + head.number * self.width;
-        Target { start, ..target }
+        StridedRowsMut { start, ..target }
     }
 
     /// Whether at most [`SIDE`] queries are known to be padding.
@@ -106,16 +111,21 @@ impl<'a> Problem<'a> {
 
     /// Output (B, Lq, H E) and sums (B, H, Lq).
     pub(super) fn forward(&self) -> (Vec<f32>, Vec<f32>) {
-        match self.plans {
-            Some(plans) => self.sparse_forward(plans),
+        match self.block_masks {
+            Some(block_masks) => self.sparse_forward(block_masks),
             None => self.dense_forward(),
         }
     }
 
     /// Adds the gradients of queries, keys and values to `targets`, which hold zeros.
-    pub(super) fn backward(&self, sums: &[f32], outputs: [&[f32]; 2], targets: [Target; 3]) {
-        match self.plans {
-            Some(plans) => self.sparse_backward(plans, sums, outputs, targets),
+    pub(super) fn backward(
+        &self,
+        sums: &[f32],
+        outputs: [&[f32]; 2],
+        targets: [StridedRowsMut; 3],
+    ) {
+        match self.block_masks {
+            Some(block_masks) => self.sparse_backward(block_masks, sums, outputs, targets),
             None => {
                 self.dense_backward(sums, outputs, targets, None);
             }
@@ -124,8 +134,8 @@ impl<'a> Problem<'a> {
 
     fn dense_forward(&self) -> (Vec<f32>, Vec<f32>) {
         let heads = self.batch * self.heads;
-        let mut output = fresh(self.batch * self.queries_len * self.row());
-        let mut sums = fresh(heads * self.queries_len);
+        let mut output = uninit(self.batch * self.queries_len * self.row());
+        let mut sums = uninit(heads * self.queries_len);
         let (shared_output, shared_sums) = (Shared::new(&mut output), Shared::new(&mut sums));
         let query_blocks = self.queries_len.div_ceil(SIDE);
         let parts = TASKS
@@ -153,7 +163,7 @@ impl<'a> Problem<'a> {
         &self,
         sums: &[f32],
         [output, doutput]: [&[f32]; 2],
-        targets: [Target; 3],
+        targets: [StridedRowsMut; 3],
         bias: Option<BiasGradient>,
     ) -> f64 {
         let heads = self.batch * self.heads;
@@ -169,7 +179,7 @@ impl<'a> Problem<'a> {
             .collect();
         // The gradient of the queries from every part but the first, (B, H, parts - 1, Lq, E).
         let partial = self.queries_len * self.width;
-        let mut partials = fresh(heads * (parts - 1) * partial);
+        let mut partials = uninit(heads * (parts - 1) * partial);
         let shared = Shared::new(&mut partials);
         let isa = Isa::current();
         let run = |index: usize, part: usize| {
@@ -187,7 +197,7 @@ impl<'a> Problem<'a> {
                 to(0, self.queries_len)
             } else {
                 let start = (index * (parts - 1) + part - 1) * partial;
-                Target {
+                StridedRowsMut {
                     buffer: &shared,
                     start,
                     stride: self.width,

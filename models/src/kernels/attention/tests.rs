@@ -1,7 +1,7 @@
 use candle_core::{D, DType, Device};
 
 use super::*;
-use crate::kernels::twin::{Sampler, agree, without_padding};
+use crate::kernels::reference::{Sampler, agree, without_padding};
 
 /// (B, L, H E) to (B, H, L, E)
 fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
@@ -171,8 +171,8 @@ fn a_learned_bias_meets_its_twin() {
 #[test]
 fn dropout_meets_its_twin() {
     let mut sampler = Sampler::new(11);
-    let draws = crate::draws::Draws::new(5, 6, 7);
-    let stream = draws.per_example(crate::draws::StreamKey::new("drop"));
+    let rng = crate::rng::RngKey::new(5, 6, 7);
+    let stream = rng.per_example(crate::rng::StreamKey::new("drop"));
     for (batch, length, heads, width) in [(2, 9, 2, 4), (2, 128, 1, 16), (1, 200, 3, 12)] {
         let x = [sampler.normal(&[batch, length, 3 * heads * width], 1.0)];
         let mask = mask(&mut sampler, batch, length, false);

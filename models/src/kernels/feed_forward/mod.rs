@@ -14,16 +14,16 @@ use rayon::prelude::*;
 
 use self::operands::{Normal, Operands, add, affine, sum_rows};
 use super::activation::Activation;
-use super::buffers::{chunk_rows, floats, fresh, pieces, read, sum_partials, tensor};
+use super::buffers::{chunk_rows, floats, read, split_mut, sum_partials, tensor, uninit};
 use super::dropout::Dropout;
-use super::idle::vanishes;
+use super::gemm::{Matrix, Packed, multiply, multiply_packed};
 use super::isa::Isa;
 use super::linear::{LARGEST_PARTIAL, by_rows_of_weight};
-use super::matrix::{Matrix, Packed, multiply, multiply_packed};
 use super::norm;
 use super::scratch::Scratch;
 use super::tied::Tied;
-use crate::draws::Stream;
+use super::zero_rows::is_zero_row;
+use crate::rng::Stream;
 
 const NAME: &str = "feed-forward";
 /// Chunks of rows, and so partial sums of every weight's gradient.
@@ -152,10 +152,10 @@ impl FeedForward {
         let (d, f) = (op.width, op.inner);
         let m = x.len() / d;
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
-        let mut y = fresh(m * d);
-        let mut hidden = fresh(if self.keeps { m * f } else { 0 });
+        let mut y = uninit(m * d);
+        let mut hidden = uninit(if self.keeps { m * f } else { 0 });
         let kept = if self.keeps { rows * f } else { 0 };
-        let kept = pieces(&mut hidden, kept, m.div_ceil(rows));
+        let kept = split_mut(&mut hidden, kept, m.div_ceil(rows));
         let w1 = Packed::new(op.isa, Matrix::columns(op.w1, d), (d, f));
         let w2 = Packed::new(op.isa, Matrix::columns(op.w2, f), (f, d));
         let chunks = y.par_chunks_mut(rows * d).zip(kept);
@@ -197,20 +197,20 @@ impl FeedForward {
         let large = d * f > LARGEST_PARTIAL;
         let (weights, written) = if large { (0, m) } else { (d * f, 0) };
         let partial_len = 2 * weights + f + 3 * d;
-        let mut dx = fresh(m * d);
+        let mut dx = uninit(m * d);
         let mut partials = vec![0.0; chunks * partial_len];
-        let [mut dz_all, mut n_all] = [fresh(written * d), fresh(written * d)];
-        let [mut a_all, mut dh_all] = [fresh(written * f), fresh(written * f)];
+        let [mut dz_all, mut n_all] = [uninit(written * d), uninit(written * d)];
+        let [mut a_all, mut dh_all] = [uninit(written * f), uninit(written * f)];
         let step = if large { rows } else { 0 };
         let w1 = Packed::new(op.isa, Matrix::rows(op.w1, d), (f, d));
         let w2 = Packed::new(op.isa, Matrix::rows(op.w2, f), (d, f));
-        let tasks = pieces(&mut dx, rows * d, chunks)
+        let tasks = split_mut(&mut dx, rows * d, chunks)
             .into_par_iter()
-            .zip(pieces(&mut partials, partial_len, chunks))
-            .zip(pieces(&mut dz_all, step * d, chunks))
-            .zip(pieces(&mut n_all, step * d, chunks))
-            .zip(pieces(&mut a_all, step * f, chunks))
-            .zip(pieces(&mut dh_all, step * f, chunks));
+            .zip(split_mut(&mut partials, partial_len, chunks))
+            .zip(split_mut(&mut dz_all, step * d, chunks))
+            .zip(split_mut(&mut n_all, step * d, chunks))
+            .zip(split_mut(&mut a_all, step * f, chunks))
+            .zip(split_mut(&mut dh_all, step * f, chunks));
         tasks.enumerate().for_each(|(chunk, task)| {
             let (((((dx, partial), dz_all), n_all), a_all), dh_all) = task;
             let (dw1, partial) = partial.split_at_mut(weights);
@@ -230,7 +230,7 @@ impl FeedForward {
                     first * f..(first + count) * f,
                 );
                 let (x, dy, hidden) = (&x[narrow.clone()], &dy[narrow], &hidden[wide]);
-                if vanishes(dy) {
+                if is_zero_row(dy) {
                     dx.fill(0.0);
                     if large {
                         for all in [&mut *dz_all, &mut *n_all] {

@@ -1,8 +1,8 @@
 //! What a tile of rows is computed from, and the small steps on the way.
 
 use crate::kernels::dropout::Dropout;
+use crate::kernels::gemm::{Matrix, Packed, multiply_packed};
 use crate::kernels::isa::Isa;
-use crate::kernels::matrix::{Matrix, Packed, multiply_packed};
 use crate::kernels::norm;
 use crate::kernels::scratch::Scratch;
 

@@ -1,8 +1,8 @@
 use candle_core::D;
 
 use super::*;
-use crate::draws::{Draws, StreamKey};
-use crate::kernels::twin::{Sampler, agree};
+use crate::kernels::reference::{Sampler, agree};
+use crate::rng::{RngKey, StreamKey};
 
 fn composed(x: &[Tensor], options: &FeedForwardOptions) -> Result<Tensor> {
     let drop = |x: Tensor, dropout: Option<(Stream, f64)>| match dropout {
@@ -36,8 +36,8 @@ fn composed(x: &[Tensor], options: &FeedForwardOptions) -> Result<Tensor> {
 #[test]
 fn feed_forward_meets_its_twin() {
     let mut sampler = Sampler::new(31);
-    let draws = Draws::new(1, 2, 3);
-    let stream = |name| draws.per_example(StreamKey::new(name));
+    let rng = RngKey::new(1, 2, 3);
+    let stream = |name| rng.per_example(StreamKey::new(name));
     let forms = [
         (vec![3, 5, 7], 9, true, true, Activation::GeluTanh),
         (vec![2, 131, 16], 24, true, true, Activation::GeluErf),

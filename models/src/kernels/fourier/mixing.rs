@@ -49,7 +49,7 @@ fn mix<T: Real>(x: &CpuStorage, layout: &Layout) -> Result<CpuStorage> {
     }
     let along_width = Transform::<T>::new(width);
     let along_length = {
-        // Plans are whole, whatever thread has panicked beside them.
+        // BlockMasks are whole, whatever thread has panicked beside them.
         let planner = T::complex().lock();
         planner
             .unwrap_or_else(PoisonError::into_inner)

@@ -56,9 +56,9 @@ pub(crate) fn sequence(re: &Tensor, im: &Tensor, n: usize) -> Result<Tensor> {
 
 /// Numbers that can be transformed.
 trait Real: FftNum + WithDType + Default {
-    /// Plans of transforms of real sequences.
+    /// BlockMasks of transforms of real sequences.
     fn real() -> &'static Mutex<RealFftPlanner<Self>>;
-    /// Plans of transforms of complex sequences.
+    /// BlockMasks of transforms of complex sequences.
     fn complex() -> &'static Mutex<FftPlanner<Self>>;
 }
 
@@ -141,7 +141,7 @@ struct Room<T: Real> {
 
 impl<T: Real> Transform<T> {
     fn new(n: usize) -> Self {
-        // Plans are whole, whatever thread has panicked beside them.
+        // BlockMasks are whole, whatever thread has panicked beside them.
         let mut planner = T::real().lock().unwrap_or_else(PoisonError::into_inner);
         Self {
             forward: planner.plan_fft_forward(n),
@@ -271,7 +271,7 @@ struct Analysis {
     ends: f64,
 }
 
-/// Spectra (B, n/2 + 1, D) to (B, rows, D): Σ_k weight_k Re(X_k e^{2πikt/n}) over a whole turn, as if the missing half
+/// Spectra (B, n/2 + 1, D) to (B, rows, D): Σ_k weight_k Re(X_k e^{2πikt/n}) over a whole transpose, as if the missing half
 /// of the spectrum mirrored the other; weights `inner`, and `ends` where the spectrum is real. Zeros beyond n rows.
 ///
 /// [`Analysis`] transposed, but for weights: of its inner bins, each occurs twice here.

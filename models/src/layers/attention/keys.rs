@@ -11,16 +11,16 @@ use super::{
 };
 use crate::{
     Result,
-    kernels::{AttentionDropout, BlockView, Sight, TileView, first_weight},
-    layers::{parts::PartialSoftmax, products::product},
-    mixer::PADDED,
+    kernels::{AttentionDropout, BlockView, QueryRange, TileView, first_weight},
+    layers::{matmul::matmul, partial_softmax::PartialSoftmax},
+    mask::PADDED,
 };
 
-/// Keys of a group's blocks: those that all blocks of a plan see, or those that each sees beside them.
+/// Keys of a group's blocks: those that all blocks of a block mask see, or those that each sees beside them.
 pub(super) struct Keys<'a> {
-    /// For each of the P' plans and each of its blocks.
+    /// For each of the P' block masks and each of its blocks.
     tiles: Vec<Vec<Vec<TileView<'a>>>>,
-    /// Whether all blocks of a plan see the same keys.
+    /// Whether all blocks of a block mask see the same keys.
     common: bool,
     /// K, the most keys of a block.
     count: usize,
@@ -30,7 +30,7 @@ impl<'a> Keys<'a> {
     /// The common keys and the others, as far as there are any.
     pub(super) fn of(group: &Group<'a>) -> Vec<Self> {
         let (mut common, mut others) = (Vec::new(), Vec::new());
-        for (_, blocks) in &group.plans {
+        for (_, blocks) in &group.block_masks {
             let seen_by_all = common_blocks(blocks);
             let (mut common_tiles, mut other_tiles) = (Vec::new(), Vec::new());
             for block in blocks {
@@ -66,10 +66,10 @@ impl<'a> Keys<'a> {
     ) -> Result<PartialSoftmax> {
         let (batch, heads, length, width) = operands.k.dims4()?;
         let (blocks, queries, keys) = (group.count, group.queries, self.count);
-        // A plan for all leaves examples and heads apart, which its mask needs.
+        // A block mask for all leaves examples and heads apart, which its mask needs.
         let (outer, inner) = match group.all_plans {
             1 => (batch, heads),
-            plans => (batch * heads / plans, group.plans.len()),
+            block_masks => (batch * heads / block_masks, group.block_masks.len()),
         };
         let shape = (outer, inner, blocks, queries, keys);
         // One product for all queries of a head on common keys, one for each block on its own.
@@ -83,7 +83,7 @@ impl<'a> Keys<'a> {
             Ok(gather(&x, &positions)?.reshape((products.0, keys, width))?)
         };
         let q = q.reshape((products.0, products.1, width))?;
-        let scores = product(&q, &of(operands.k)?.t()?)?.reshape(shape)?;
+        let scores = matmul(&q, &of(operands.k)?.t()?)?.reshape(shape)?;
         let padding = self.padding(group, operands, &positions)?;
         let bias = match (self.hidden(group, operands.q)?, padding) {
             (Some(hidden), Some(padding)) => Some(hidden.broadcast_add(&padding)?),
@@ -103,29 +103,29 @@ impl<'a> Keys<'a> {
                 }
                 None => weights.clone(),
             };
-            let y = product(&weights.reshape(products)?, &of(operands.v)?)?;
+            let y = matmul(&weights.reshape(products)?, &of(operands.v)?)?;
             Ok(y.reshape((outer, inner, blocks, queries, width))?)
         })?;
         let shared = batch * heads / group.all_plans;
         part.arranged(|x| Ok(x.reshape((shared, group.rows(), ()))?))
     }
 
-    /// Positions of the keys, once for each plan if they are common, else once for each of M blocks.
+    /// Positions of the keys, once for each block mask if they are common, else once for each of M blocks.
     fn positions(&self, group: &Group, length: usize) -> Vec<u32> {
         let count = if self.common { 1 } else { group.count };
-        let plans = self.tiles.iter().zip(&group.plans);
-        let positions = plans.flat_map(|(blocks, (plan, _))| {
+        let block_masks = self.tiles.iter().zip(&group.block_masks);
+        let positions = block_masks.flat_map(|(blocks, (block_mask, _))| {
             let keys = blocks.iter().take(count).map(|tiles| -> Vec<u32> {
                 tiles.iter().flat_map(|tile| tile.keys).copied().collect()
             });
             let keys: Vec<Vec<u32>> = keys.collect();
             let keys = keys.iter().map(Vec::as_slice);
-            filled_up(keys, count, self.count, plan * length)
+            filled_up(keys, count, self.count, block_mask * length)
         });
         positions.collect()
     }
 
-    /// What hides padded keys, (B, 1, 1 or M, 1, K) if all heads have one plan, else (G, P', 1 or M, 1, K).
+    /// What hides padded keys, (B, 1, 1 or M, 1, K) if all heads have one block mask, else (G, P', 1 or M, 1, K).
     fn padding(
         &self,
         group: &Group,
@@ -140,65 +140,71 @@ impl<'a> Keys<'a> {
         let bias = mask.additive().reshape((batch, 1, length, 1))?;
         let bias = bias.broadcast_as((batch, heads, length, 1))?.contiguous()?;
         let bias = gather(&Operands::by_plan(&bias, group.all_plans)?, positions)?;
-        let shape = (bias.dim(0)?, group.plans.len(), (), 1, self.count);
+        let shape = (bias.dim(0)?, group.block_masks.len(), (), 1, self.count);
         Ok(Some(bias.reshape(shape)?))
     }
 
-    /// What hides keys that the plans hide and those that fill up, and what is added to odd scores: (1, 1 or P', 1 or M, 1 or Q,
+    /// What hides keys that the block masks hide and those that fill up, and what is added to diagonal scores: (1, 1 or P', 1 or M, 1 or Q,
     /// K), as small as it can be; none if there is nothing of either.
     fn hidden(&self, group: &Group, like: &Tensor) -> Result<Option<Tensor>> {
-        let all = Sight::new(0..group.queries, None);
-        let sights = |tiles: &Vec<TileView>| -> Vec<Sight> {
-            let mut sights = Vec::with_capacity(self.count);
+        let all = QueryRange::new(0..group.queries, None);
+        let ranges = |tiles: &Vec<TileView>| -> Vec<QueryRange> {
+            let mut ranges = Vec::with_capacity(self.count);
             for tile in tiles {
-                match tile.sights {
-                    Some(seen) => sights.extend_from_slice(seen),
-                    None => sights.extend(std::iter::repeat_n(all, tile.keys.len())),
+                match tile.ranges {
+                    Some(seen) => ranges.extend_from_slice(seen),
+                    None => ranges.extend(std::iter::repeat_n(all, tile.keys.len())),
                 }
             }
-            sights.resize(self.count, Sight::nothing());
-            sights
+            ranges.resize(self.count, QueryRange::nothing());
+            ranges
         };
-        let mut blocks: Vec<Vec<Sight>> = Vec::new();
-        for plan in &self.tiles {
-            let missing = group.count - plan.len();
-            blocks.extend(plan.iter().map(sights));
+        let mut blocks: Vec<Vec<QueryRange>> = Vec::new();
+        for block_mask in &self.tiles {
+            let missing = group.count - block_mask.len();
+            blocks.extend(block_mask.iter().map(ranges));
             // Nobody reads what blocks that only fill up get: they are like the first.
-            blocks.extend(plan.iter().take(1).cycle().take(missing).map(sights));
+            blocks.extend(block_mask.iter().take(1).cycle().take(missing).map(ranges));
         }
-        let (mut plans, mut count, mut rows) = (self.tiles.len(), group.count, group.queries);
+        let (mut block_masks, mut count, mut rows) = (self.tiles.len(), group.count, group.queries);
         if blocks.iter().all(|block| *block == blocks[0]) {
-            (plans, count) = (1, 1);
+            (block_masks, count) = (1, 1);
             blocks.truncate(1);
         }
-        let hides = |sight: &Sight| sight.range().is_empty();
+        let hides = |range: &QueryRange| range.range().is_empty();
         if blocks
             .iter()
             .flatten()
-            .all(|sight| *sight == all || hides(sight))
+            .all(|range| *range == all || hides(range))
         {
             rows = 1;
         }
-        if blocks.iter().flatten().all(|sight| *sight == all) {
+        if blocks.iter().flatten().all(|range| *range == all) {
             return Ok(None);
         }
-        let bias = |sight: &Sight, query: usize| match (sight.range().contains(&query), sight.odd())
-        {
+        let bias = |range: &QueryRange, query: usize| match (
+            range.range().contains(&query),
+            range.diagonal(),
+        ) {
             (false, _) => -PADDED as f32,
-            (true, Some(odd)) if odd == query => group.odd_bias,
+            (true, Some(diagonal)) if diagonal == query => group.diagonal_bias,
             (true, _) => 0.0,
         };
-        let block = |sights: &Vec<Sight>| -> Vec<f32> {
+        let block = |ranges: &Vec<QueryRange>| -> Vec<f32> {
             let rows =
-                (0..rows).flat_map(|query| sights.iter().map(move |sight| bias(sight, query)));
+                (0..rows).flat_map(|query| ranges.iter().map(move |range| bias(range, query)));
             rows.collect()
         };
         let bias: Vec<f32> = blocks.par_iter().flat_map_iter(block).collect();
-        let bias = Tensor::from_vec(bias, (1, plans, count, rows, self.count), &Device::Cpu)?;
+        let bias = Tensor::from_vec(
+            bias,
+            (1, block_masks, count, rows, self.count),
+            &Device::Cpu,
+        )?;
         Ok(Some(bias.to_device(like.device())?.to_dtype(like.dtype())?))
     }
 
-    /// Factors of the weights, P' heads of each of G or, with one plan for all, B H heads: (.., M, Q, K). They are the numbers that
+    /// Factors of the weights, P' heads of each of G or, with one block mask for all, B H heads: (.., M, Q, K). They are the numbers that
     /// the kernel draws for the same pairs.
     fn factors(
         &self,
@@ -208,13 +214,16 @@ impl<'a> Keys<'a> {
     ) -> Vec<f32> {
         let block = group.queries * self.count;
         let shared = batch * heads / group.all_plans;
-        let mut factors = vec![0.0; shared * group.plans.len() * group.count * block];
+        let mut factors = vec![0.0; shared * group.block_masks.len() * group.count * block];
         let each = factors.par_chunks_mut(block).enumerate();
         each.for_each(|(index, factors)| {
-            let (place, number) = (index / group.count, index % group.count);
-            let (turn, index) = (place / group.plans.len(), place % group.plans.len());
-            let (plan, blocks) = &group.plans[index];
-            let head = turn * group.all_plans + plan;
+            let (position, number) = (index / group.count, index % group.count);
+            let (turn, index) = (
+                position / group.block_masks.len(),
+                position % group.block_masks.len(),
+            );
+            let (block_mask, blocks) = &group.block_masks[index];
+            let head = turn * group.all_plans + block_mask;
             let Some(block) = blocks.get(number) else {
                 return;
             };

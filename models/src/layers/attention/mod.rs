@@ -1,5 +1,5 @@
 //! Softmax attention, for every mixer that has one: the only place that asks whether the kernel can compute it.
-//!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(scale q_i·k_j) over the keys j that the options' plans let query i see
+//!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(scale q_i·k_j) over the keys j that the options' block masks let query i see
 //! B batch, H heads, Lq queries, Lk keys, E width of a head; q, y (B, Lq, H E), k, v (B, Lk, H E).
 //! The kernel and the tensor operations give the same numbers up to rounding, and drop the same weights.
 
@@ -13,13 +13,13 @@ use self::sparse::Operands;
 use crate::{
     Mask, Result,
     kernels::{self, AttentionDropout, AttentionOptions},
-    layers::{Linear, parts::by_head, products::product, softmax},
+    layers::{Linear, matmul::matmul, partial_softmax::by_head, softmax},
 };
 
 /// Attention of queries on keys and values.
 ///
 /// # Errors
-/// If shapes do not fit, or the plans are for another number of heads or longer sequences.
+/// If shapes do not fit, or the block masks are for another number of heads or longer sequences.
 pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     if kernels::supports(q) {
         return Ok(kernels::attention(q, k, v, options)?);
@@ -44,7 +44,7 @@ pub fn attend_within(
     composed(&q?, &k?, &v?, options)
 }
 
-/// The same by tensor operations, for any type and device. Without plans all weights are in memory at once.
+/// The same by tensor operations, for any type and device. Without block masks all weights are in memory at once.
 ///
 /// # Errors
 /// Those of [`attend`].
@@ -57,9 +57,9 @@ pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) 
     let (q, k, v) = (split(&q.affine(scale, 0.0)?)?, split(k)?, split(v)?); // (B, H, L, E)
     let mask = options.mask.as_ref().map(Mask::new).transpose()?;
     let dropout = options.dropout.as_ref();
-    let y = match &options.plans {
+    let y = match &options.block_masks {
         None => dense(&q, &k, &v, mask.as_ref(), dropout)?,
-        Some(plans) => {
+        Some(block_masks) => {
             let (q, k, v) = (&q, &k, &v);
             let operands = Operands {
                 q,
@@ -68,7 +68,7 @@ pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) 
                 mask: mask.as_ref(),
                 dropout,
             };
-            sparse::attend(&operands, plans.all())?
+            sparse::attend(&operands, block_masks.all())?
         }
     };
     Ok(by_head(&y)?.reshape((batch, queries, row))?)
@@ -83,7 +83,7 @@ fn dense(
     dropout: Option<&AttentionDropout>,
 ) -> Result<Tensor> {
     let (_, heads, queries, _) = q.dims4()?;
-    let weights = softmax::masked(&product(q, &k.t()?)?, mask)?; // (B, H, Lq, Lk)
+    let weights = softmax::masked(&matmul(q, &k.t()?)?, mask)?; // (B, H, Lq, Lk)
     let weights = match dropout {
         Some(dropout) => {
             let factors = dropout.factors(heads, queries, k.dim(2)?, q.device())?;
@@ -91,7 +91,7 @@ fn dense(
         }
         None => weights,
     };
-    product(&weights, v)
+    matmul(&weights, v)
 }
 
 #[cfg(test)]

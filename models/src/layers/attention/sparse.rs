@@ -1,11 +1,11 @@
-//! Attention under plans by tensor operations: time and memory grow with the pairs that the plans list, as in the kernel.
+//! Attention under block masks by tensor operations: time and memory grow with the pairs that the block masks list, as in the kernel.
 //!
 //! Blocks of queries that see about as many keys are computed together, as a batch of M blocks of Q queries. Keys that
 //! all blocks of such a group see are taken once, for all its queries; the others side by side, K for each block. What
 //! one query takes from either, and from each block that it is in, is one part of its softmax.
 //!
-//! P plans for B H heads: head i has plan i mod P, and G = B H / P heads share one. Positions of all plans count on, so that
-//! those of plan p begin at p L. A group has the blocks of P' plans, which may be fewer. Blocks with fewer queries or keys
+//! P block masks for B H heads: head i has block mask i mod P, and G = B H / P heads share one. Positions of all block masks count on, so that
+//! those of block mask p begin at p L. A group has the blocks of P' block masks, which may be fewer. Blocks with fewer queries or keys
 //! than others are filled up: with rows that nobody reads, and with keys that are hidden.
 
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     Mask, Result,
-    kernels::{AttentionDropout, BlockView, Plan},
-    layers::parts::PartialSoftmax,
+    kernels::{AttentionDropout, BlockMask, BlockView},
+    layers::partial_softmax::PartialSoftmax,
 };
 
 /// What attention is of: scaled queries (B, H, Lq, E), keys and values (B, H, Lk, E).
@@ -33,24 +33,24 @@ pub(super) struct Operands<'a> {
 
 impl Operands<'_> {
     /// x (B, H, L, W) as (G, P L, W).
-    pub(super) fn by_plan(x: &Tensor, plans: usize) -> Result<Tensor> {
+    pub(super) fn by_plan(x: &Tensor, block_masks: usize) -> Result<Tensor> {
         let (batch, heads, length, width) = x.dims4()?;
-        Ok(x.reshape((batch * heads / plans, plans * length, width))?)
+        Ok(x.reshape((batch * heads / block_masks, block_masks * length, width))?)
     }
 }
 
-/// Attention as `plans` say, (B, H, Lq, E); a query that sees no key gets zeros.
-pub(super) fn attend(operands: &Operands, plans: &[Plan]) -> Result<Tensor> {
+/// Attention as `block masks` say, (B, H, Lq, E); a query that sees no key gets zeros.
+pub(super) fn attend(operands: &Operands, block_masks: &[BlockMask]) -> Result<Tensor> {
     let (batch, heads, length, width) = operands.q.dims4()?;
-    let groups = Group::all(plans);
+    let groups = Group::all(block_masks);
     if groups.is_empty() {
         return Ok(operands.q.zeros_like()?);
     }
     let parts = groups.iter().map(|group| group.attend(operands));
     let mut parts = parts.collect::<Result<Vec<_>>>()?; // each (G, P' M Q, ..)
-    let (passes, complete) = passes(&groups, plans.len(), length);
+    let (passes, complete) = passes(&groups, block_masks.len(), length);
     if !complete {
-        let shared = batch * heads / plans.len();
+        let shared = batch * heads / block_masks.len();
         parts.push(PartialSoftmax::nothing(shared, width, operands.q)?);
     }
     let all = PartialSoftmax::cat(&parts)?;
@@ -64,22 +64,22 @@ pub(super) fn attend(operands: &Operands, plans: &[Plan]) -> Result<Tensor> {
 
 /// Which row of the groups' results holds each query, (P Lq): a list for each time that a query is in a block, and whether
 /// every query is in as many. If not, the lists have the row after the last for those that are missing.
-fn passes(groups: &[Group], plans: usize, length: usize) -> (Vec<Vec<u32>>, bool) {
+fn passes(groups: &[Group], block_masks: usize, length: usize) -> (Vec<Vec<u32>>, bool) {
     let missing: usize = groups.iter().map(Group::rows).sum();
-    let mut passes = vec![vec![missing as u32; plans * length]];
-    let mut seen = vec![0; plans * length];
+    let mut passes = vec![vec![missing as u32; block_masks * length]];
+    let mut seen = vec![0; block_masks * length];
     let mut first = 0;
     for group in groups {
-        for (index, (plan, blocks)) in group.plans.iter().enumerate() {
+        for (index, (block_mask, blocks)) in group.block_masks.iter().enumerate() {
             for (number, block) in blocks.iter().enumerate() {
                 let start = first + (index * group.count + number) * group.queries;
                 for (row, &query) in (start..).zip(block.queries) {
-                    let place = plan * length + query as usize;
-                    if passes.len() == seen[place] {
-                        passes.push(vec![missing as u32; plans * length]);
+                    let position = block_mask * length + query as usize;
+                    if passes.len() == seen[position] {
+                        passes.push(vec![missing as u32; block_masks * length]);
                     }
-                    passes[seen[place]][place] = row as u32;
-                    seen[place] += 1;
+                    passes[seen[position]][position] = row as u32;
+                    seen[position] += 1;
                 }
             }
         }
@@ -93,29 +93,29 @@ fn passes(groups: &[Group], plans: usize, length: usize) -> (Vec<Vec<u32>>, bool
 pub(super) struct Group<'a> {
     /// P.
     pub(super) all_plans: usize,
-    /// The P' plans that have such blocks: number and blocks of each.
-    pub(super) plans: Vec<(usize, Vec<BlockView<'a>>)>,
-    /// M, the most blocks that a plan has here.
+    /// The P' block masks that have such blocks: number and blocks of each.
+    pub(super) block_masks: Vec<(usize, Vec<BlockView<'a>>)>,
+    /// M, the most blocks that a block mask has here.
     pub(super) count: usize,
     /// Q, the most queries of a block.
     pub(super) queries: usize,
-    pub(super) odd_bias: f32,
+    pub(super) diagonal_bias: f32,
 }
 
 impl<'a> Group<'a> {
     /// By powers of two of the number of keys, so that no block is filled up to more than twice its keys. Blocks that see
     /// nothing are in no group.
-    fn all(plans: &'a [Plan]) -> Vec<Self> {
+    fn all(block_masks: &'a [BlockMask]) -> Vec<Self> {
         let mut groups: BTreeMap<usize, Self> = BTreeMap::new();
-        for (number, plan) in plans.iter().enumerate() {
-            for block in plan.blocks().filter(|block| block.keys() > 0) {
+        for (number, block_mask) in block_masks.iter().enumerate() {
+            for block in block_mask.blocks().filter(|block| block.keys() > 0) {
                 let group = groups.entry(block.keys().next_power_of_two());
                 let group = group.or_insert_with(|| Self {
-                    all_plans: plans.len(),
-                    plans: Vec::new(),
+                    all_plans: block_masks.len(),
+                    block_masks: Vec::new(),
                     count: 0,
                     queries: 0,
-                    odd_bias: plan.odd_bias(),
+                    diagonal_bias: block_mask.diagonal_bias(),
                 });
                 group.add(number, block);
             }
@@ -123,12 +123,16 @@ impl<'a> Group<'a> {
         groups.into_values().collect()
     }
 
-    fn add(&mut self, plan: usize, block: BlockView<'a>) {
-        if self.plans.last().is_none_or(|(last, _)| *last != plan) {
-            self.plans.push((plan, Vec::new()));
+    fn add(&mut self, block_mask: usize, block: BlockView<'a>) {
+        if self
+            .block_masks
+            .last()
+            .is_none_or(|(last, _)| *last != block_mask)
+        {
+            self.block_masks.push((block_mask, Vec::new()));
         }
         self.queries = self.queries.max(block.queries.len());
-        if let Some((_, blocks)) = self.plans.last_mut() {
+        if let Some((_, blocks)) = self.block_masks.last_mut() {
             blocks.push(block);
             self.count = self.count.max(blocks.len());
         }
@@ -136,15 +140,15 @@ impl<'a> Group<'a> {
 
     /// Rows of the result, P' M Q.
     pub(super) fn rows(&self) -> usize {
-        self.plans.len() * self.count * self.queries
+        self.block_masks.len() * self.count * self.queries
     }
 
     /// What the queries of all blocks take from their keys, (G, P' M Q, ..).
     fn attend(&self, operands: &Operands) -> Result<PartialSoftmax> {
         let length = operands.q.dim(2)?;
-        let positions = self.plans.iter().flat_map(|(plan, blocks)| {
+        let positions = self.block_masks.iter().flat_map(|(block_mask, blocks)| {
             let blocks = blocks.iter().map(|block| block.queries);
-            filled_up(blocks, self.count, self.queries, plan * length)
+            filled_up(blocks, self.count, self.queries, block_mask * length)
         });
         let q = Operands::by_plan(operands.q, self.all_plans)?;
         let q = gather(&q, &positions.collect::<Vec<_>>())?; // (G, P' M Q, E)

@@ -4,64 +4,70 @@ use candle_core::{DType, Device, Tensor, Var};
 
 use super::*;
 use crate::{
-    Draws, Result,
-    draws::StreamKey,
-    kernels::{Plan, Plans, Sight},
+    Result, RngKey,
+    kernels::{BlockMask, BlockMasks, QueryRange},
     layers::{
-        BlockLists, Places,
+        BlockLists, StridedPositions,
         testing::{agree, check_gradient, normal},
     },
+    rng::StreamKey,
 };
 
 const HEADS: usize = 2;
 
-/// A query in several blocks, a key in several tiles of one block, odd scores, and queries without a block.
-fn irregular(length: usize, seed: usize) -> Plan {
-    let mut plan = Plan::new(-1.5).revisiting();
-    let first = plan.key_block((0..length.min(40) as u32).rev());
+/// A query in several blocks, a key in several tiles of one block, diagonal scores, and queries without a block.
+fn irregular(length: usize, seed: usize) -> BlockMask {
+    let mut block_mask = BlockMask::new(-1.5).repeating_queries();
+    let first = block_mask.key_block((0..length.min(40) as u32).rev());
     let all: Vec<u32> = (0..length as u32).collect();
-    let all = plan.key_blocks_of(&all);
+    let all = block_mask.key_blocks_of(&all);
     for start in (seed..length.saturating_sub(2)).step_by(5) {
         let count = 7.min(length - start);
-        plan.query_block((start..start + count).map(|query| query as u32));
-        for (keys, places) in &all {
-            let sight = |place: &u32| {
-                let from = (*place as usize + seed) % count;
-                Sight::new(from..count, place.is_multiple_of(3).then_some(from))
+        block_mask.query_block((start..start + count).map(|query| query as u32));
+        for (keys, positions) in &all {
+            let range_of = |position: &u32| {
+                let from = (*position as usize + seed) % count;
+                QueryRange::new(from..count, position.is_multiple_of(3).then_some(from))
             };
-            let sights = plan.sights(places.iter().map(sight));
-            plan.see(*keys, Some(&sights));
+            let ranges = block_mask.ranges(positions.iter().map(range_of));
+            block_mask.allow(*keys, Some(&ranges));
         }
         if start.is_multiple_of(2) {
-            plan.see(first, None);
+            block_mask.allow(first, None);
         }
     }
-    plan
+    block_mask
 }
 
-/// Every kind of plans that there is: one for all, for each head, for each head of each example.
-fn plans(length: usize, batch: usize) -> Vec<(&'static str, Plans)> {
+/// Every kind of block masks that there is: one for all, for each head, for each head of each example.
+fn block_masks(length: usize, batch: usize) -> Vec<(&'static str, BlockMasks)> {
     let lists: Vec<Vec<usize>> = (0..HEADS * length.div_ceil(6))
         .map(|row| vec![0, (7 * row) % length.div_ceil(6).max(2), 1])
         .collect();
-    let column = Places::every(3, 0, length);
-    let mut strided = Plan::new(0.0);
+    let column = StridedPositions::every(3, 0, length);
+    let mut strided = BlockMask::new(0.0);
     BlockLists::window(column.count, 2, 1).add_to(&mut strided, 0, (column, column), |_, _| {});
     vec![
-        ("window", BlockLists::window(length, 9, 3).plans(length)),
+        (
+            "window",
+            BlockLists::window(length, 9, 3).block_masks(length),
+        ),
         (
             "blocks",
-            BlockLists::around(length, 8, (0, 0), |_, _| true).plans(length),
+            BlockLists::around(length, 8, (0, 0), |_, _| true).block_masks(length),
         ),
-        ("lists", BlockLists::new(6, HEADS, &lists).plans(length)),
-        ("every third query", Plans::new(vec![strided])),
+        (
+            "lists",
+            BlockLists::new(6, HEADS, &lists).block_masks(length),
+        ),
+        ("every third query", BlockMasks::new(vec![strided])),
         (
             "irregular",
-            Plans::new((0..HEADS).map(|head| irregular(length, head)).collect()),
+            BlockMasks::new((0..HEADS).map(|head| irregular(length, head)).collect()),
         ),
         (
             "of each example",
-            Plans::new(
+            BlockMasks::new(
                 (0..batch * HEADS)
                     .map(|head| irregular(length, head))
                     .collect(),
@@ -73,9 +79,9 @@ fn plans(length: usize, batch: usize) -> Vec<(&'static str, Plans)> {
 #[test]
 fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
     let (batch, width) = (3, 5);
-    let draws = Draws::new(3, 1, 0).per_example(StreamKey::new("drop"));
+    let rng = RngKey::new(3, 1, 0).per_example(StreamKey::new("drop"));
     for length in [7, 70, 150] {
-        for (name, plans) in plans(length, batch) {
+        for (name, block_masks) in block_masks(length, batch) {
             for (masked, rate) in [(false, 0.0), (true, 0.0), (false, 0.4), (true, 0.4)] {
                 let shape = [batch, length, HEADS * width];
                 let inputs =
@@ -88,16 +94,16 @@ fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
                     let options = AttentionOptions {
                         heads: HEADS,
                         mask: masked.then(|| real.to_dtype(dtype)).transpose()?,
-                        dropout: (rate > 0.0).then(|| AttentionDropout::new(&draws, batch, rate)),
-                        plans: Some(plans.clone()),
+                        dropout: (rate > 0.0).then(|| AttentionDropout::new(&rng, batch, rate)),
+                        block_masks: Some(block_masks.clone()),
                         ..AttentionOptions::default()
                     };
                     let [q, k, v] = inputs.each_ref().map(|x| x.to_dtype(dtype));
                     Ok(attend(&q?, &k?, &v?, &options)?.to_dtype(DType::F64)?)
                 };
                 let [fused, composed] = [DType::F32, DType::F64].map(|dtype| run(dtype).unwrap());
-                let place = format!("{name}, {length}, mask {masked}, rate {rate}");
-                agree(&fused, &composed, &inputs, 2e-5, &place);
+                let position = format!("{name}, {length}, mask {masked}, rate {rate}");
+                agree(&fused, &composed, &inputs, 2e-5, &position);
             }
         }
     }
@@ -106,10 +112,10 @@ fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
 #[test]
 fn gradients_agree_with_differences() {
     let shape: &[usize] = &[1, 7, 4];
-    for (name, plans) in plans(7, 1) {
+    for (name, block_masks) in block_masks(7, 1) {
         let options = AttentionOptions {
             heads: HEADS,
-            plans: Some(plans),
+            block_masks: Some(block_masks),
             ..AttentionOptions::default()
         };
         check_gradient(name, &[shape, shape, shape], |inputs| {
@@ -120,21 +126,21 @@ fn gradients_agree_with_differences() {
 
 #[test]
 fn what_does_not_fit_is_refused_by_both_forms() {
-    let plans = BlockLists::window(9, 1, 1).plans(9);
+    let block_masks = BlockLists::window(9, 1, 1).block_masks(9);
     for dtype in [DType::F32, DType::F64] {
         let x = normal("x", &[1, 8, 4]).to_dtype(dtype).unwrap();
-        let refusal = |heads: usize, plans: Option<Plans>| {
+        let refusal = |heads: usize, block_masks: Option<BlockMasks>| {
             let options = AttentionOptions {
                 heads,
-                plans,
+                block_masks,
                 ..AttentionOptions::default()
             };
             attend(&x, &x, &x, &options).unwrap_err().to_string()
         };
         assert!(refusal(3, None).contains("width 4 cannot be split into 3 heads"));
-        let refused = refusal(2, Some(plans.clone()));
+        let refused = refusal(2, Some(block_masks.clone()));
         assert!(
-            refused.contains("a plan for 9 queries and 9 keys, given 8 and 8"),
+            refused.contains("a block_mask for 9 queries and 9 keys, given 8 and 8"),
             "{refused}"
         );
     }

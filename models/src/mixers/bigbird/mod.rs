@@ -10,13 +10,15 @@ use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Draws, Encoder, Mixer, Result,
-    draws::StreamKey,
-    encoder::{Build, Site, blocks},
-    kernels::{AttentionOptions, Plans},
-    layers::{BlockLists, Dropout, Projections, attention, parts},
-    mixers::{Model, Variant, tay2021},
+    Encoder, Mixer, Pass, Result, RngKey,
+    context::{LayerContext, ModelContext},
+    encoder::blocks,
+    kernels::{AttentionOptions, BlockMasks},
+    layers::{BlockLists, Dropout, Projections, attention, partial_softmax},
+    mixers::tay2021,
+    model::{Model, Variant},
     options::{LONGEST, Range, to_json},
+    rng::StreamKey,
 };
 
 /// The registry's entry.
@@ -58,15 +60,15 @@ impl Default for Options {
     }
 }
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    encoder(build, false)
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    encoder(context, false)
 }
 
 /// The encoder of the paper's form, or of `tay2021`.
-pub(super) fn encoder(build: &Build, tay2021: bool) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
-    blocks(build, |site| {
-        Ok(Box::new(BigBird::new(site, &options, tay2021)?))
+pub(super) fn encoder(context: &ModelContext, tay2021: bool) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    blocks(context, |at| {
+        Ok(Box::new(BigBird::new(at, &options, tay2021)?))
     })
 }
 
@@ -83,15 +85,15 @@ struct BigBird {
 }
 
 impl BigBird {
-    fn new(site: &Site, options: &Options, tay2021: bool) -> Result<Self> {
-        let (size, max_length) = (options.block, site.max_length);
+    fn new(at: &LayerContext, options: &Options, tay2021: bool) -> Result<Self> {
+        let (size, max_length) = (options.block, at.max_length);
         let rate = match tay2021 {
             true => 0.0,
-            false => site.block.attention_dropout,
+            false => at.block.attention_dropout,
         };
         Ok(Self {
-            projections: Projections::new(&site.vb, site.block)?,
-            dropout: Dropout::new(&site.vb.pp("drop").pp("listed"), rate),
+            projections: Projections::new(&at.vb, at.block)?,
+            dropout: Dropout::new(&at.vb.pp("drop").pp("listed"), rate),
             pattern: Pattern {
                 size,
                 // 2021: a whole block more where nothing is left to fill.
@@ -102,10 +104,10 @@ impl BigBird {
                 random: options.random,
                 tay2021,
             },
-            key: StreamKey::new(&site.vb.pp("blocks").prefix()),
+            key: StreamKey::new(&at.vb.pp("blocks").prefix()),
             max_length,
-            heads: site.block.heads,
-            width: site.block.head_dim(),
+            heads: at.block.heads,
+            width: at.block.head_dim(),
         })
     }
 
@@ -133,28 +135,37 @@ impl BigBird {
 }
 
 impl Mixer for BigBird {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let rows = match context.fixed("blocks") {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let rows = match pass.fixed("blocks") {
             Some(random) => self.pattern.given_rows(self.heads, random)?,
-            None => self.pattern.rows(self.heads, &context.draws, self.key),
+            None => self.pattern.rows(self.heads, &pass.rng, self.key),
         };
-        let plans = Some(self.pattern.plans(self.heads, x.dim(1)?, &rows));
+        let block_masks = Some(self.pattern.block_masks(self.heads, x.dim(1)?, &rows));
         let y = match self.pattern.tay2021 {
             true => {
-                let [q, k, v] = self.projections.side_by_side(x)?;
-                let options = self.projections.options(x, context, &self.dropout)?;
-                self.attend_2021([&q, &k, &v], AttentionOptions { plans, ..options })?
+                let [q, k, v] = self.projections.qkv(x)?;
+                let options = self.projections.options(x, pass, &self.dropout)?;
+                self.attend_2021(
+                    [&q, &k, &v],
+                    AttentionOptions {
+                        block_masks,
+                        ..options
+                    },
+                )?
             }
-            false => self.projections.attend(x, context, &self.dropout, plans)?,
+            false => self
+                .projections
+                .attend(x, pass, &self.dropout, block_masks)?,
         };
         self.projections.merge(&y)
     }
 
     fn flops(&self, length: usize) -> u64 {
-        let draws = Draws::new(0, 0, 0);
-        let rows = self.pattern.rows(self.heads, &draws, self.key);
-        let plans = self.pattern.plans(self.heads, length, &rows);
-        self.projections.flops(length) + parts::flops(plans.pairs(self.heads), self.width)
+        let rng = RngKey::new(0, 0, 0);
+        let rows = self.pattern.rows(self.heads, &rng, self.key);
+        let block_masks = self.pattern.block_masks(self.heads, length, &rows);
+        self.projections.flops(length)
+            + partial_softmax::flops(block_masks.pairs(self.heads), self.width)
     }
 }
 
@@ -175,10 +186,10 @@ impl Pattern {
     }
 
     /// Blocks that each block of queries sees, in the order (head, block); empty for global ones, which see all.
-    fn rows(&self, heads: usize, draws: &Draws, key: StreamKey) -> Vec<Vec<usize>> {
+    fn rows(&self, heads: usize, rng: &RngKey, key: StreamKey) -> Vec<Vec<usize>> {
         let blocks = self.blocks;
         // A random order of blocks for each head and row: the first r that are not listed yet are taken.
-        let order = draws.at_step(0).shared(key).uniform(heads * blocks, blocks);
+        let order = rng.at_step(0).shared(key).uniform(heads * blocks, blocks);
         self.with_random(heads, |index, listed| {
             let mut others: Vec<usize> = (0..blocks)
                 .filter(|other| !listed.contains(other) && self.may_draw(index % blocks, *other))
@@ -238,8 +249,8 @@ impl Pattern {
         }
     }
 
-    /// A plan for each head; global blocks list all.
-    fn plans(&self, heads: usize, length: usize, rows: &[Vec<usize>]) -> Plans {
+    /// A block mask for each head; global blocks list all.
+    fn block_masks(&self, heads: usize, length: usize, rows: &[Vec<usize>]) -> BlockMasks {
         let keys = match self.tay2021 {
             true => self.blocks * self.size,
             false => length,

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::{
-    layers::{parts::by_head, sparse_testing::plans_meet_dense, testing::parameters},
+    layers::{partial_softmax::by_head, testing::parameters, testing_sparse::plans_meet_dense},
     options::BlockOptions,
 };
 
 fn rows(pattern: &Pattern, heads: usize, seed: u64) -> Vec<Vec<usize>> {
-    pattern.rows(heads, &Draws::new(seed, 7, 3), StreamKey::new("blocks"))
+    pattern.rows(heads, &RngKey::new(seed, 7, 3), StreamKey::new("blocks"))
 }
 
 fn paper(size: usize, blocks: usize, random: usize) -> Pattern {
@@ -34,7 +34,7 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
             "bigbird",
             length,
             3,
-            &pattern.plans(3, length, &drawn),
+            &pattern.block_masks(3, length, &drawn),
             sees,
         );
     }
@@ -45,8 +45,8 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
         paper(1, 5, 2),
         paper(1, 5, 9),
     ] {
-        let plans = pattern.plans(2, 5, &rows(&pattern, 2, 1));
-        plans_meet_dense("everything", 5, 2, &plans, |_, _, _| true);
+        let block_masks = pattern.block_masks(2, 5, &rows(&pattern, 2, 1));
+        plans_meet_dense("everything", 5, 2, &block_masks, |_, _, _| true);
     }
 }
 
@@ -69,7 +69,7 @@ fn random_blocks_are_others_and_depend_on_seed_head_and_row_only() {
         assert_eq!(random.count(), 3);
         assert!(near.iter().all(|other| row.contains(other)));
     }
-    let elsewhere = Draws::new(1, 90, 5).branch(1);
+    let elsewhere = RngKey::new(1, 90, 5).fold_in(1);
     assert_eq!(pattern.rows(4, &elsewhere, StreamKey::new("blocks")), drawn);
     assert_ne!(rows(&pattern, 4, 2), drawn);
     assert_ne!(drawn[5], drawn[32 + 5]);
@@ -131,14 +131,14 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
     };
     let vb = parameters().builder();
     let block = BlockOptions::default();
-    let site = Site {
+    let at = LayerContext {
         vb,
         block: &block,
         max_length: 10,
         cls: false,
         layer: 0,
     };
-    let bigbird = BigBird::new(&site, &options, true).unwrap();
+    let bigbird = BigBird::new(&at, &options, true).unwrap();
     assert_eq!(bigbird.pattern.blocks, 6);
     let drawn = rows(&bigbird.pattern, 2, 1);
     let x = |name: &str| crate::layers::testing::normal(name, &[1, 2, 9, 3]);
@@ -146,7 +146,7 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
     let flat = |x: &Tensor| by_head(x).unwrap().flatten_from(2).unwrap(); // (B, L, H E)
     let options = AttentionOptions {
         heads: 2,
-        plans: Some(bigbird.pattern.plans(2, 9, &drawn)),
+        block_masks: Some(bigbird.pattern.block_masks(2, 9, &drawn)),
         ..AttentionOptions::default()
     };
     let ones = Tensor::ones((1, 9, 6), q.dtype(), q.device()).unwrap();

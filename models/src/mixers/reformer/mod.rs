@@ -6,7 +6,7 @@
 //! Time O(T·L·S·E) per head and O(T·L·n·E) for hashing, memory O(T·L·S). Options: `chunk` S, `rounds` T, `across_buckets`: chunks attend regardless of buckets.
 //! With n = N / S a chunk holds as many positions as a bucket does in the mean, as in the reformer-pytorch package; in the paper and in trax chunks are twice as long as buckets (n = 2 N / S).
 //! R is drawn per seed, step and layer and shared by heads and examples. Pairs that meet in more than one round count once in each, as in trax by default.
-//! Padding is sorted behind everything else, and hidden: it takes no place in the chunks of real tokens. Dropout on the weights.
+//! Padding is sorted behind everything else, and hidden: it takes no position in the chunks of real tokens. Dropout on the weights.
 //! The paper's reversible blocks are an option of every model, `block.residual = reversible`: memory then does not grow with the number of layers. The paper joins the two streams
 //! at the end side by side, here they are averaged. Recomputed vectors differ by rounding, so one that lies between two buckets may fall into the other. Not here: the causal form.
 
@@ -18,15 +18,17 @@ use candle_core::{D, DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Draws, Encoder, Mask, Mixer, Result, VarBuilder,
-    draws::StreamKey,
-    encoder::{self, Build, Site},
+    Encoder, Mask, Mixer, Pass, Result, RngKey, VarBuilder,
+    context::{LayerContext, ModelContext},
+    encoder,
     error::require,
     kernels::{self, AttentionOptions},
-    layers::{Dropout, Linear, attention, parts},
-    mixers::{Model, Variant, tay2021},
+    layers::{Dropout, Linear, attention, partial_softmax},
+    mixers::tay2021,
+    model::{Model, Variant},
     options::{BlockOptions, LONGEST, Range, to_json},
     params::xavier_uniform,
+    rng::StreamKey,
 };
 
 /// The registry's entry.
@@ -76,10 +78,10 @@ impl Options {
     }
 }
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
     options.check()?;
-    encoder::blocks(build, |site| Ok(Box::new(Reformer::new(site, &options)?)))
+    encoder::blocks(context, |at| Ok(Box::new(Reformer::new(at, &options)?)))
 }
 
 struct Reformer {
@@ -94,24 +96,24 @@ struct Reformer {
 }
 
 impl Reformer {
-    fn new(site: &Site, options: &Options) -> Result<Self> {
-        let block = site.block;
-        let [query, value] = inward(&site.vb, block, block.qkv_dim)?;
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let block = at.block;
+        let [query, value] = inward(&at.vb, block, block.qkv_dim)?;
         let init = xavier_uniform(block.dim, block.qkv_dim);
         Ok(Self {
             query,
             value,
-            output: Linear::new(&site.vb.pp("output"), block.qkv_dim, block.dim, init, None)?,
+            output: Linear::new(&at.vb.pp("output"), block.qkv_dim, block.dim, init, None)?,
             hash: Hash {
                 rounds: options.rounds,
-                buckets: buckets(site.max_length, options.chunk),
+                buckets: buckets(at.max_length, options.chunk),
                 width: block.head_dim(),
-                key: StreamKey::new(&site.vb.pp("rotations").prefix()),
+                key: StreamKey::new(&at.vb.pp("rotations").prefix()),
                 drawn: Mutex::default(),
             },
             chunk: options.chunk,
             across_buckets: options.across_buckets,
-            dropout: Dropout::new(&site.vb.pp("drop"), block.attention_dropout),
+            dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
             heads: block.heads,
         })
     }
@@ -133,11 +135,11 @@ fn buckets(longest: usize, chunk: usize) -> usize {
 }
 
 impl Mixer for Reformer {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (q, v) = (self.query.forward(x)?, self.value.forward(x)?);
-        let rotations = match context.fixed("rotations") {
+        let rotations = match pass.fixed("rotations") {
             Some(rotations) => rotations.clone(),
-            None => self.hash.rotations(&context.draws, &q)?,
+            None => self.hash.rotations(&pass.rng, &q)?,
         };
         let sorting = Sorting {
             rounds: self.hash.rounds,
@@ -147,10 +149,10 @@ impl Mixer for Reformer {
         let buckets = self.hash.buckets(&q, &rotations)?;
         let options = AttentionOptions {
             heads: self.heads,
-            dropout: self.dropout.of_attention(x.dim(0)?, context),
+            dropout: self.dropout.of_attention(x.dim(0)?, pass),
             ..AttentionOptions::default()
         };
-        let y = sorting.attend(&q, &v, &buckets, context.mask(), options)?;
+        let y = sorting.attend(&q, &v, &buckets, pass.mask(), options)?;
         self.output.forward(&y)
     }
 
@@ -164,7 +166,7 @@ impl Mixer for Reformer {
             .iter()
             .map(|linear| linear.flops(length))
             .sum::<u64>()
-            + parts::flops(pairs, self.hash.width)
+            + partial_softmax::flops(pairs, self.hash.width)
             + 2 * hashing as u64
     }
 }
@@ -176,26 +178,26 @@ pub(super) struct Hash {
     pub(super) width: usize,
     pub(super) key: StreamKey,
     /// The rotations in use and the draws that they belong to.
-    pub(super) drawn: Mutex<Option<(Draws, Tensor)>>,
+    pub(super) drawn: Mutex<Option<(RngKey, Tensor)>>,
 }
 
 impl Hash {
     /// R (E, T, n / 2), standard normal.
-    pub(super) fn rotations(&self, draws: &Draws, like: &Tensor) -> Result<Tensor> {
-        let place = Draws::new(draws.seed(), draws.step(), 0);
+    pub(super) fn rotations(&self, rng: &RngKey, like: &Tensor) -> Result<Tensor> {
+        let position = RngKey::new(rng.seed(), rng.step(), 0);
         let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, rotations)) = drawn.as_ref()
-            && *known == place
+            && *known == position
         {
             return Ok(rotations.clone());
         }
         let shape = (self.width, self.rounds, self.buckets / 2);
         let count = self.rounds * (self.buckets / 2);
-        let values = place.shared(self.key).normal(self.width, count);
+        let values = position.shared(self.key).normal(self.width, count);
         let rotations = Tensor::from_vec(values, shape, &Device::Cpu)?
             .to_dtype(like.dtype())?
             .to_device(like.device())?;
-        *drawn = Some((place, rotations.clone()));
+        *drawn = Some((position, rotations.clone()));
         Ok(rotations)
     }
 
@@ -203,7 +205,7 @@ impl Hash {
     /// in any case, and buckets have no gradient: they are found there, in f32.
     pub(super) fn buckets(&self, x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
         let host = |x: &Tensor| x.detach().to_device(&Device::Cpu)?.to_dtype(DType::F32);
-        Ok(kernels::hash(&host(x)?, &host(rotations)?)?)
+        Ok(kernels::lsh(&host(x)?, &host(rotations)?)?)
     }
 }
 
@@ -226,11 +228,16 @@ impl Sorting {
     ) -> Result<Tensor> {
         let ((_, length, row), heads) = (q.dims3()?, options.heads);
         let real = mask
-            .map(|mask| mask.real().to_dtype(DType::F32)?.to_vec2::<f32>())
+            .map(|mask| mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>())
             .transpose()?;
         let options = AttentionOptions {
-            mask: mask.map(|mask| mask.real().clone()),
-            plans: Some(sort::plans(self, buckets, (heads, length), real.as_deref())),
+            mask: mask.map(|mask| mask.valid().clone()),
+            block_masks: Some(sort::block_masks(
+                self,
+                buckets,
+                (heads, length),
+                real.as_deref(),
+            )),
             ..options
         };
         attention::attend(q, &unit(q, row / heads)?, v, &options)
@@ -240,7 +247,7 @@ impl Sorting {
 /// Runs of `width` numbers of each row scaled to length 1; zeros stay zeros.
 fn unit(x: &Tensor, width: usize) -> Result<Tensor> {
     if kernels::supports(x) {
-        return Ok(kernels::unit(x, width)?);
+        return Ok(kernels::l2_normalize(x, width)?);
     }
     let vectors = x.reshape((x.elem_count() / width, width))?;
     let squares = vectors.sqr()?.sum_keepdim(D::Minus1)?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::Sorting;
-use crate::kernels::{Plan, Plans, Sight};
+use crate::kernels::{BlockMask, BlockMasks, QueryRange};
 
 /// Instead of the score of a position with itself: less than any other, more than what is hidden.
 const SELF: f32 = -1e3;
@@ -24,39 +24,39 @@ struct Slot {
 }
 
 impl Slot {
-    /// Its place among the slots of its round, positions aside: padding and filling come last.
+    /// Its position among the slots of its round, positions aside: padding and filling come last.
     fn rank(&self) -> (bool, u64) {
         (!self.real, self.bucket)
     }
 }
 
-/// A plan for each head of each example: chunks are blocks of queries and of keys. Rounds follow each other: first all chunks
+/// A block mask for each head of each example: chunks are blocks of queries and of keys. Rounds follow each other: first all chunks
 /// of round 0, then those of round 1. `buckets` is (B, H, T, L); `real` (B, L), none where everything is.
-pub(super) fn plans(
+pub(super) fn block_masks(
     sorting: &Sorting,
     buckets: &[u32],
     (heads, length): (usize, usize),
     real: Option<&[Vec<f32>]>,
-) -> Plans {
+) -> BlockMasks {
     let chunk = sorting.chunk.min(length);
     let chunks = length.div_ceil(chunk);
     let per_head = buckets.par_chunks(sorting.rounds * length).enumerate();
-    let plans = per_head.map(|(head, buckets)| {
+    let block_masks = per_head.map(|(head, buckets)| {
         let real = real.map(|real| real[head / heads].as_slice());
         let order = order(buckets, length, chunk * chunks, real);
         let last = last_chunks(&order, chunk * chunks, chunk);
-        plan(&order, (chunk, chunks), &last, sorting.across_buckets)
+        block_mask(&order, (chunk, chunks), &last, sorting.across_buckets)
     });
-    Plans::new(plans.collect())
+    BlockMasks::new(block_masks.collect())
 }
 
-fn plan(
+fn block_mask(
     order: &[Slot],
     (chunk, chunks): (usize, usize),
     last: &[usize],
     across_buckets: bool,
-) -> Plan {
-    let mut plan = Plan::new(SELF).revisiting();
+) -> BlockMask {
+    let mut block_mask = BlockMask::new(SELF).repeating_queries();
     // Without what only fills up the last chunk of a round.
     let pieces: Vec<(&[Slot], Range<usize>)> = order
         .chunks(chunk)
@@ -65,7 +65,7 @@ fn plan(
             let slots = &slots[..count];
             let blocks = slots.chunks(TILE).map(|slots| {
                 let positions = slots.iter().map(|slot| slot.position);
-                plan.key_block(positions)
+                block_mask.key_block(positions)
             });
             let blocks: Vec<usize> = blocks.collect();
             (slots, blocks[0]..blocks[blocks.len() - 1] + 1)
@@ -81,28 +81,34 @@ fn plan(
         // Chunks of one round share no position.
         let same_round = before != index && before / chunks == index / chunks;
         for queries in own.chunks(TILE) {
-            plan.query_block(queries.iter().map(|slot| slot.position));
+            block_mask.query_block(queries.iter().map(|slot| slot.position));
             for &other in &seen {
                 let may_meet_itself = other == index || !same_round;
                 let (slots, blocks) = &pieces[other];
                 for (keys, block) in slots.chunks(TILE).zip(blocks.clone()) {
-                    let sight = |key: &Slot| sight(queries, key, across_buckets, may_meet_itself);
-                    let sights: Vec<Sight> = keys.iter().map(sight).collect();
-                    if sights.iter().any(|sight| *sight != Sight::nothing()) {
-                        let sights = plan.sights(sights);
-                        plan.see(block, Some(&sights));
+                    let range_of =
+                        |key: &Slot| range_of(queries, key, across_buckets, may_meet_itself);
+                    let ranges: Vec<QueryRange> = keys.iter().map(range_of).collect();
+                    if ranges.iter().any(|range| *range != QueryRange::nothing()) {
+                        let ranges = block_mask.ranges(ranges);
+                        block_mask.allow(block, Some(&ranges));
                     }
                 }
             }
         }
     }
-    plan
+    block_mask
 }
 
 /// Which of the sorted `queries` see `key`.
-fn sight(queries: &[Slot], key: &Slot, across_buckets: bool, may_meet_itself: bool) -> Sight {
+fn range_of(
+    queries: &[Slot],
+    key: &Slot,
+    across_buckets: bool,
+    may_meet_itself: bool,
+) -> QueryRange {
     if !key.real {
-        return Sight::nothing();
+        return QueryRange::nothing();
     }
     let range = if across_buckets {
         0..queries.len()
@@ -112,11 +118,11 @@ fn sight(queries: &[Slot], key: &Slot, across_buckets: bool, may_meet_itself: bo
         start..end
     };
     if range.is_empty() {
-        return Sight::nothing();
+        return QueryRange::nothing();
     }
     let same = |query: &Slot| query.position == key.position;
     let own = may_meet_itself.then(|| queries[range.clone()].iter().position(same));
-    Sight::new(range.clone(), own.flatten().map(|own| range.start + own))
+    QueryRange::new(range.clone(), own.flatten().map(|own| range.start + own))
 }
 
 /// Slots of one head, round by round, sorted by bucket and position, padding and filling last.

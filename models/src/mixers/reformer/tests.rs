@@ -3,10 +3,10 @@ use candle_core::Var;
 use super::*;
 use crate::{
     layers::{
-        parts::by_head,
+        partial_softmax::by_head,
         testing::{agree, check_gradient, close, differences, normal},
     },
-    oracle,
+    reference,
 };
 
 fn sorting(rounds: usize, chunk: usize, across_buckets: bool) -> Sorting {
@@ -38,7 +38,7 @@ fn attend(
 fn read(x: &Tensor, mask: Option<&Mask>) -> Tensor {
     match mask {
         Some(mask) => {
-            let real = mask.real().unsqueeze(1).unwrap().unsqueeze(3).unwrap();
+            let real = mask.valid().unsqueeze(1).unwrap().unsqueeze(3).unwrap();
             x.broadcast_mul(&real).unwrap()
         }
         None => x.clone(),
@@ -56,7 +56,7 @@ fn others_only(q: &[f64], k: &[f64]) -> f64 {
     }
     let length = k.iter().map(|x| x * x).sum::<f64>().sqrt();
     let unit: Vec<f64> = k.iter().map(|x| x / length).collect();
-    oracle::softmax(q, &unit)
+    reference::softmax(q, &unit)
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn one_bucket_in_one_chunk_is_shared_query_attention() {
     let back = |x: &Tensor| x.transpose(1, 2).unwrap().contiguous().unwrap();
     let wanted = || {
         let (q, v) = (back(q), back(v));
-        let y = oracle::attention(&q, &q, &v, Some(mask.real()), others_only);
+        let y = reference::attention(&q, &q, &v, Some(mask.valid()), others_only);
         read(&back(&y.unwrap()), Some(&mask))
     };
     let loss = |y: &Tensor| (y * &weights).unwrap().sum_all().unwrap();
@@ -141,7 +141,7 @@ fn the_kernel_agrees_with_the_composed_form() {
         let single = |x: &Tensor| x.to_dtype(DType::F32).unwrap();
         let single_mask = mask
             .as_ref()
-            .map(|mask| Mask::new(&single(mask.real())).unwrap());
+            .map(|mask| Mask::new(&single(mask.valid())).unwrap());
         let fused = attend(
             &sorting,
             [&single(q), &single(v)],
@@ -210,7 +210,7 @@ fn collisions(angle: f64, buckets: usize) -> f64 {
     let hash = hash(rounds, buckets, 2);
     let x = Tensor::new(&[[1.0, 0.0], [angle.cos(), angle.sin()]], &Device::Cpu).unwrap();
     let x = x.reshape((1, 2, 2)).unwrap();
-    let rotations = hash.rotations(&Draws::new(3, 0, 0), &x).unwrap();
+    let rotations = hash.rotations(&RngKey::new(3, 0, 0), &x).unwrap();
     let found = hash.buckets(&x, &rotations).unwrap();
     let same = found.chunks(2).filter(|pair| pair[0] == pair[1]).count();
     same as f64 / rounds as f64
@@ -240,14 +240,14 @@ fn near_vectors_share_a_bucket_at_the_rate_of_the_theory() {
 fn rotations_change_with_seed_and_step_but_not_with_the_batch() {
     let hash = hash(2, 4, 3);
     let like = Tensor::zeros(1, DType::F64, &Device::Cpu).unwrap();
-    let drawn = |draws: Draws| -> Vec<f64> {
-        let rotations = hash.rotations(&draws, &like).unwrap();
+    let drawn = |rng: RngKey| -> Vec<f64> {
+        let rotations = hash.rotations(&rng, &like).unwrap();
         rotations.flatten_all().unwrap().to_vec1().unwrap()
     };
-    let base = drawn(Draws::new(1, 2, 0));
-    assert_eq!(base, drawn(Draws::new(1, 2, 7).branch(1)));
-    assert_ne!(base, drawn(Draws::new(1, 3, 0)));
-    assert_ne!(base, drawn(Draws::new(2, 2, 0)));
+    let base = drawn(RngKey::new(1, 2, 0));
+    assert_eq!(base, drawn(RngKey::new(1, 2, 7).fold_in(1)));
+    assert_ne!(base, drawn(RngKey::new(1, 3, 0)));
+    assert_ne!(base, drawn(RngKey::new(2, 2, 0)));
     assert_eq!(
         [1, 64, 65, 300].map(|longest| buckets(longest, 64)),
         [1, 1, 2, 6]

@@ -5,13 +5,13 @@ use candle_core::Tensor;
 use super::SMALLEST;
 use crate::{
     Mask, Result,
-    kernels::{AttentionDropout, AttentionOptions, Plans},
+    kernels::{AttentionDropout, AttentionOptions, BlockMasks},
     layers::{
         BlockLists, attention,
         block_sort::{permute_blocks, permute_blocks_beside},
         pooling::weighted_sum,
     },
-    mixer::PADDED,
+    mask::PADDED,
 };
 
 /// A sequence with its blocks: heads side by side, and filled up with zeros where it has to be.
@@ -42,12 +42,12 @@ impl Blocked {
         let blocks = length.div_ceil(block);
         let filled = blocks * block - length;
         let real = match mask {
-            Some(mask) => mask.real().clone(),
+            Some(mask) => mask.valid().clone(),
             None => Tensor::ones((batch, length), q.dtype(), q.device())?,
         };
         let fill = |x: Tensor| -> Result<Tensor> {
             let x = match mask {
-                Some(mask) => x.broadcast_mul(&mask.real().unsqueeze(2)?)?,
+                Some(mask) => x.broadcast_mul(&mask.valid().unsqueeze(2)?)?,
                 None => x,
             };
             Ok(match filled {
@@ -108,7 +108,7 @@ impl Blocked {
                 scale: Some((width as f64).powf(-0.5)),
                 mask: None,
                 dropout: dropout.clone(),
-                plans: Some(self.plans(rows, sortcut == 0)?),
+                block_masks: Some(self.block_masks(rows, sortcut == 0)?),
             })
         };
         let width = self.q.dim(2)? / self.heads;
@@ -192,7 +192,7 @@ impl Blocked {
     }
 
     /// Sorted keys come first: each block's own, or all of them with SortCut; then the sequence.
-    fn plans(&self, rows: usize, one_each: bool) -> Result<Plans> {
+    fn block_masks(&self, rows: usize, one_each: bool) -> Result<BlockMasks> {
         let (length, blocks) = (self.q.dim(1)?, self.dims()?.1);
         let sorted = |block: usize| match one_each {
             true => block..block + 1,

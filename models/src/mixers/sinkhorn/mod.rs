@@ -17,15 +17,17 @@ use serde::{Deserialize, Serialize};
 
 use self::blocked::Blocked;
 use crate::{
-    Context, Encoder, Mixer, Result,
-    draws::StreamKey,
-    encoder::{self, Build, Site},
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
     error::require,
     kernels,
-    layers::{Dropout, Projections, activation::relu, parts, products::product},
-    mixer::PADDED,
-    mixers::{Model, Variant, tay2021},
+    layers::{Dropout, Projections, activation::relu, matmul::matmul, partial_softmax},
+    mask::PADDED,
+    mixers::tay2021,
+    model::{Model, Variant},
     options::{LONGEST, Range, to_json},
+    rng::StreamKey,
 };
 
 /// The registry's entry.
@@ -90,10 +92,10 @@ impl Options {
     }
 }
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
     options.check()?;
-    encoder::blocks(build, |site| Ok(Box::new(Sinkhorn::new(site, &options)?)))
+    encoder::blocks(context, |at| Ok(Box::new(Sinkhorn::new(at, &options)?)))
 }
 
 /// Shares of real keys below this count as none.
@@ -124,14 +126,14 @@ struct Sorting {
 }
 
 impl Sinkhorn {
-    fn new(site: &Site, options: &Options) -> Result<Self> {
-        let (heads, width) = (site.block.heads, site.block.head_dim());
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let (heads, width) = (at.block.heads, at.block.head_dim());
         let block = match options.block {
-            0 => default_block(site.max_length),
+            0 => default_block(at.max_length),
             block => block,
         };
-        let blocks = site.max_length.div_ceil(block);
-        let vb = site.vb.pp("sorting");
+        let blocks = at.max_length.div_ceil(block);
+        let vb = at.vb.pp("sorting");
         // Xavier-uniform for the mean of a block; for its sum the order would be sharp, and hard to change, from the start.
         let bound = (6.0 / (2 * width + blocks) as f64).sqrt() / block as f64;
         let init = Init::Uniform {
@@ -139,7 +141,7 @@ impl Sinkhorn {
             up: bound,
         };
         Ok(Self {
-            projections: Projections::new(&site.vb, site.block)?,
+            projections: Projections::new(&at.vb, at.block)?,
             sorting: Sorting {
                 weight: vb.get_with_hints((heads, 2 * width, blocks), "weight", init)?,
                 block,
@@ -149,7 +151,7 @@ impl Sinkhorn {
                     .noise
                     .then(|| StreamKey::new(&vb.pp("noise").prefix())),
             },
-            dropout: Dropout::new(&site.vb.pp("drop"), site.block.attention_dropout),
+            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
             sortcut: options.sortcut,
             heads,
             width,
@@ -158,16 +160,16 @@ impl Sinkhorn {
 }
 
 impl Mixer for Sinkhorn {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let noise = self.sorting.noise(x, self.heads, context)?;
-        let qkv = self.projections.side_by_side(x)?; // (B, L, H E)
-        let blocked = Blocked::new(qkv, self.heads, self.sorting.block, context.mask())?;
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let noise = self.sorting.noise(x, self.heads, pass)?;
+        let qkv = self.projections.qkv(x)?; // (B, L, H E)
+        let blocked = Blocked::new(qkv, self.heads, self.sorting.block, pass.mask())?;
         // The projections have no biases, so those of sums are sums of those.
         let [q, k, _] = self.projections.split(&blocked.sums(x)?)?; // (B, n, H, E)
         let sums = Tensor::cat(&[q, k], 3)?.transpose(1, 2)?;
         let in_use = blocked.in_use()?;
         let order = self.sorting.order(&sums, &in_use, noise.as_ref())?;
-        let dropout = self.dropout.of_attention(x.dim(0)?, context);
+        let dropout = self.dropout.of_attention(x.dim(0)?, pass);
         let y = blocked.attend(&order, self.sortcut, dropout)?;
         self.projections.merge(&y)
     }
@@ -181,22 +183,22 @@ impl Mixer for Sinkhorn {
         };
         let pairs = blocks * block * seen * block * self.heads;
         let sorting = 2 * self.heads * blocks * blocks * (2 * width + 2 * block * width);
-        self.projections.flops(length) + parts::flops(pairs, width) + sorting as u64
+        self.projections.flops(length) + partial_softmax::flops(pairs, width) + sorting as u64
     }
 }
 
 impl Sorting {
     /// Gumbel noise (B, H, n, n) for x (B, L, D), in training.
-    fn noise(&self, x: &Tensor, heads: usize, context: &Context) -> Result<Option<Tensor>> {
-        if let Some(given) = context.fixed("gumbel") {
+    fn noise(&self, x: &Tensor, heads: usize, pass: &Pass) -> Result<Option<Tensor>> {
+        if let Some(given) = pass.fixed("gumbel") {
             return Ok(Some(given.clone()));
         }
         let (batch, length, _) = x.dims3()?;
         let blocks = length.div_ceil(self.block.min(length));
         let most = self.weight.dim(2)?;
         Ok(match self.noise {
-            Some(key) if context.train => {
-                let stream = context.draws.per_example(key);
+            Some(key) if pass.train => {
+                let stream = pass.rng.per_example(key);
                 let uniform = stream.uniform(batch, heads * most * most);
                 let gumbel: Vec<f64> = uniform.iter().map(|u| -(-u.ln()).ln()).collect();
                 // Drawn for the largest length, so that padding does not change what a block gets.
@@ -220,7 +222,7 @@ impl Sorting {
             .transpose(0, 1)?
             .reshape((heads, batch * blocks, inputs))?;
         let weight = self.weight.narrow(2, 0, blocks)?.contiguous()?;
-        let scores = relu(&product(&sums, &weight)?, 0.0)?
+        let scores = relu(&matmul(&sums, &weight)?, 0.0)?
             .reshape((heads, batch, blocks, blocks))?
             .transpose(0, 1)?
             .contiguous()?;
@@ -232,7 +234,11 @@ impl Sorting {
         // Blocks without a real token take no part: neither as rows nor as columns.
         if kernels::supports(&scores) {
             let in_use = in_use.reshape((batch, blocks))?;
-            return Ok(kernels::balance(&scores, &in_use, self.iterations)?);
+            return Ok(kernels::sinkhorn_normalize(
+                &scores,
+                &in_use,
+                self.iterations,
+            )?);
         }
         let pairs = in_use.broadcast_mul(&in_use.t()?)?; // (B, 1, n, n)
         sinkhorn(&scores, &pairs, self.iterations)

@@ -3,8 +3,8 @@ use candle_core::{D, DType, Var};
 use super::*;
 use crate::{
     Mask,
-    layers::testing::{agree, check_gradient, meets_oracle, normal},
-    oracle,
+    layers::testing::{agree, check_gradient, meets_reference, normal},
+    reference,
 };
 
 fn sorting(weight: &Tensor, block: usize) -> Sorting {
@@ -47,7 +47,7 @@ fn attend(
 fn one_block_is_softmax_attention() {
     for (block, sortcut) in [(5, 0), (8, 0), (5, 1), (8, 3)] {
         let weight = normal("weight", &[2, 6, 1]);
-        meets_oracle("sinkhorn", 1e-7, oracle::softmax, |q, k, v, mask| {
+        meets_reference("sinkhorn", 1e-7, reference::softmax, |q, k, v, mask| {
             attend([q, k, v], &weight, (block, sortcut), mask)
         });
     }
@@ -108,7 +108,7 @@ fn a_sharp_order_moves_whole_blocks() {
     let rows = |x: &Tensor| x.reshape((4, 2)).unwrap().to_vec2::<f64>().unwrap();
     let (q, k, v) = (rows(&q), rows(&k), rows(&v));
     for i in 0..4 {
-        let weight = |j: usize| oracle::softmax(&q[i], &k[j]);
+        let weight = |j: usize| reference::softmax(&q[i], &k[j]);
         let (own, other) = (weight(i), weight(3 - i));
         for channel in 0..2 {
             let wanted = (own * v[i][channel] + other * v[3 - i][channel]) / (own + other);
@@ -148,7 +148,7 @@ fn the_kernel_agrees_with_the_composed_form() {
         // What padded queries get is read by nobody.
         let read = |y: &Tensor| match masked {
             true => {
-                let real = mask(DType::F64).real().reshape((3, 13, 1, 1)).unwrap();
+                let real = mask(DType::F64).valid().reshape((3, 13, 1, 1)).unwrap();
                 y.broadcast_mul(&real).unwrap()
             }
             false => y.clone(),
@@ -167,8 +167,8 @@ fn noise_is_drawn_for_the_largest_length_and_in_training_only() {
     };
     let noise = |length: usize, train: bool| {
         let x = normal("x", &[2, length, 2]);
-        let context = Context::new(train, crate::Draws::new(1, 2, 0));
-        noisy.noise(&x, 1, &context).unwrap()
+        let pass = Pass::new(train, crate::RngKey::new(1, 2, 0));
+        noisy.noise(&x, 1, &pass).unwrap()
     };
     assert!(noise(10, false).is_none());
     let (long, short) = (noise(10, true).unwrap(), noise(6, true).unwrap());

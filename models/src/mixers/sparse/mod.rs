@@ -13,11 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use self::pattern::Pattern;
 use crate::{
-    Context, Encoder, Mixer, Result,
-    encoder::{self, Build, Site},
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
     error::require,
-    layers::{Dropout, Projections, parts},
-    mixers::{Model, Variant, tay2021},
+    layers::{Dropout, Projections, partial_softmax},
+    mixers::tay2021,
+    model::{Model, Variant},
     options::{LONGEST, Range, to_json},
 };
 
@@ -68,8 +70,8 @@ pub(super) struct Options {
     pub(super) first: bool,
 }
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
     require(
         !options.first,
         "model.first",
@@ -77,14 +79,14 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
         "false unless model.variant = tay2021",
     )?;
     require(
-        options.heads == Heads::Merged || build.block.heads >= 2,
+        options.heads == Heads::Merged || context.block.heads >= 2,
         "model.heads",
         "split",
         "merged where block.heads = 1",
     )?;
-    let root = (build.max_length as f64).sqrt().ceil() as usize;
+    let root = (context.max_length as f64).sqrt().ceil() as usize;
     let pattern = options.pattern((root.next_multiple_of(8), 8), false)?;
-    encoder::blocks(build, |site| Ok(Box::new(Sparse::new(site, pattern)?)))
+    encoder::blocks(context, |at| Ok(Box::new(Sparse::new(at, pattern)?)))
 }
 
 impl Options {
@@ -118,27 +120,32 @@ pub(super) struct Sparse {
 }
 
 impl Sparse {
-    pub(super) fn new(site: &Site, pattern: Pattern) -> Result<Self> {
+    pub(super) fn new(at: &LayerContext, pattern: Pattern) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(&site.vb, site.block)?,
-            dropout: Dropout::new(&site.vb.pp("drop").pp("near"), site.block.attention_dropout),
+            projections: Projections::new(&at.vb, at.block)?,
+            dropout: Dropout::new(&at.vb.pp("drop").pp("near"), at.block.attention_dropout),
             pattern,
-            heads: site.block.heads,
-            width: site.block.head_dim(),
+            heads: at.block.heads,
+            width: at.block.head_dim(),
         })
     }
 }
 
 impl Mixer for Sparse {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
-        let plans = Some(self.pattern.plans(x.dim(1)?, self.heads));
-        let y = self.projections.attend(x, context, &self.dropout, plans)?;
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let block_masks = Some(self.pattern.block_masks(x.dim(1)?, self.heads));
+        let y = self
+            .projections
+            .attend(x, pass, &self.dropout, block_masks)?;
         self.projections.merge(&y)
     }
 
     fn flops(&self, length: usize) -> u64 {
-        let pairs = self.pattern.plans(length, self.heads).pairs(self.heads);
-        self.projections.flops(length) + parts::flops(pairs, self.width)
+        let pairs = self
+            .pattern
+            .block_masks(length, self.heads)
+            .pairs(self.heads);
+        self.projections.flops(length) + partial_softmax::flops(pairs, self.width)
     }
 }
 

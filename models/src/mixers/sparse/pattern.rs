@@ -1,9 +1,9 @@
-//! Which keys a query sees: the near set A and the far one, as plans for attention.
+//! Which keys a query sees: the near set A and the far one, as block masks for attention.
 
 use super::{Heads, Kind};
 use crate::{
-    kernels::{Plan, Plans, Sight},
-    layers::{BlockLists, Places},
+    kernels::{BlockMask, BlockMasks, QueryRange},
+    layers::{BlockLists, StridedPositions},
 };
 
 /// The settings of the two sets.
@@ -41,24 +41,24 @@ impl Pattern {
         }
     }
 
-    /// One plan, or one per head.
-    pub(super) fn plans(&self, length: usize, heads: usize) -> Plans {
+    /// One block mask, or one per head.
+    pub(super) fn block_masks(&self, length: usize, heads: usize) -> BlockMasks {
         match self.heads {
-            Heads::Merged => Plans::new(vec![self.plan(length, true, true)]),
+            Heads::Merged => BlockMasks::new(vec![self.block_mask(length, true, true)]),
             Heads::Split => {
                 let near = |head| head < heads.div_ceil(2);
-                let plan = |head| self.plan(length, near(head), !near(head));
-                Plans::new((0..heads).map(plan).collect())
+                let block_mask = |head| self.block_mask(length, near(head), !near(head));
+                BlockMasks::new((0..heads).map(block_mask).collect())
             }
         }
     }
 
-    fn plan(&self, length: usize, near: bool, far: bool) -> Plan {
-        let mut plan = Plan::new(0.0);
-        let all = Places::every(1, usize::from(self.hub), length);
-        let hub = self.hub.then(|| Self::add_hub(&mut plan, length));
+    fn block_mask(&self, length: usize, near: bool, far: bool) -> BlockMask {
+        let mut block_mask = BlockMask::new(0.0);
+        let all = StridedPositions::every(1, usize::from(self.hub), length);
+        let hub = self.hub.then(|| Self::add_hub(&mut block_mask, length));
         if all.count == 0 {
-            return plan;
+            return block_mask;
         }
         let lists = match near {
             true => self.near_lists(all.count),
@@ -69,57 +69,59 @@ impl Pattern {
         };
         if self.kind == Kind::Strided && far {
             if near {
-                plan = plan.revisiting();
-                lists.add_to(&mut plan, 0, (all, all), |_, _| {});
+                block_mask = block_mask.repeating_queries();
+                lists.add_to(&mut block_mask, 0, (all, all), |_, _| {});
             }
             for first in 0..self.block.min(length) {
-                let column = Places::every(self.block, first, length);
+                let column = StridedPositions::every(self.block, first, length);
                 let whole = BlockLists::around(column.count, column.count, (0, 0), |_, _| true);
-                whole.add_to(&mut plan, 0, (column, column), |_, _| {});
+                whole.add_to(&mut block_mask, 0, (column, column), |_, _| {});
             }
-            return plan;
+            return block_mask;
         }
         let summaries = match far {
             true => self.summaries(all),
             false => Vec::new(),
         };
-        let summaries = plan.key_blocks_of(&summaries);
-        lists.add_to(&mut plan, 0, (all, all), |plan, queries| {
+        let summaries = block_mask.key_blocks_of(&summaries);
+        lists.add_to(&mut block_mask, 0, (all, all), |block_mask, queries| {
             if let Some(hub) = hub {
-                plan.see(hub, None);
+                block_mask.allow(hub, None);
             }
-            for (keys, places) in &summaries {
+            for (keys, positions) in &summaries {
                 // In the causal form a summary is seen from its own position on.
-                let sight = |&place: &u32| {
-                    let hidden = (place as usize).saturating_sub(queries.start);
-                    Sight::new(hidden.min(queries.len())..queries.len(), None)
+                let range_of = |&position: &u32| {
+                    let hidden = (position as usize).saturating_sub(queries.start);
+                    QueryRange::new(hidden.min(queries.len())..queries.len(), None)
                 };
-                let sights = self.causal.then(|| plan.sights(places.iter().map(sight)));
-                plan.see(*keys, sights.as_ref());
+                let ranges = self
+                    .causal
+                    .then(|| block_mask.ranges(positions.iter().map(range_of)));
+                block_mask.allow(*keys, ranges.as_ref());
             }
         });
-        plan
+        block_mask
     }
 
     fn is_summary(&self, position: usize) -> bool {
-        let place = position % self.block;
-        place >= self.block - self.summary || self.causal && place == 0
+        let position = position % self.block;
+        position >= self.block - self.summary || self.causal && position == 0
     }
 
     /// Positions of the summaries among `all`.
-    fn summaries(&self, all: Places) -> Vec<u32> {
+    fn summaries(&self, all: StridedPositions) -> Vec<u32> {
         let indexes = (0..all.count).filter(|&index| self.is_summary(index));
         indexes.map(|index| (all.first + index) as u32).collect()
     }
 
     /// Lets position 0 see everything, and returns the block of keys that it is.
-    fn add_hub(plan: &mut Plan, length: usize) -> usize {
+    fn add_hub(block_mask: &mut BlockMask, length: usize) -> usize {
         let everything: Vec<u32> = (0..length as u32).collect();
-        let everything = plan.key_blocks_of(&everything);
-        plan.query_block([0]);
+        let everything = block_mask.key_blocks_of(&everything);
+        block_mask.query_block([0]);
         for (keys, _) in everything {
-            plan.see(keys, None);
+            block_mask.allow(keys, None);
         }
-        plan.key_block([0])
+        block_mask.key_block([0])
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of the Sparse Transformer.
 
 use super::*;
-use crate::layers::sparse_testing::plans_meet_dense;
+use crate::layers::testing_sparse::plans_meet_dense;
 
 fn pattern(kind: Kind, heads: Heads, block: usize, summary: usize) -> Pattern {
     Pattern {
@@ -54,7 +54,7 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
             };
             // Too short for a summary there is nothing to differentiate in the far head.
             if length > block - summary || kind == Kind::Strided || heads == Heads::Merged {
-                plans_meet_dense("sparse", length, 3, &pattern.plans(length, 3), sees);
+                plans_meet_dense("sparse", length, 3, &pattern.block_masks(length, 3), sees);
             }
         }
     }
@@ -76,13 +76,19 @@ fn the_2021_variant_is_the_2021_code() {
             hub,
             ..pattern(Kind::Fixed, Heads::Merged, 5, 2)
         };
-        plans_meet_dense("2021", length, 2, &pattern.plans(length, 2), |_, i, j| {
-            let first = usize::from(hub);
-            if i < first || j < first {
-                return true;
-            }
-            let (i, j) = (i - first, j - first);
-            j <= i && (i / 5 == j / 5 || j % 5 == 0 || j % 5 >= 3)
-        });
+        plans_meet_dense(
+            "2021",
+            length,
+            2,
+            &pattern.block_masks(length, 2),
+            |_, i, j| {
+                let first = usize::from(hub);
+                if i < first || j < first {
+                    return true;
+                }
+                let (i, j) = (i - first, j - first);
+                j <= i && (i / 5 == j / 5 || j % 5 == 0 || j % 5 >= 3)
+            },
+        );
     }
 }

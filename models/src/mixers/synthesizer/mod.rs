@@ -18,11 +18,13 @@ use serde::{Deserialize, Serialize};
 
 use self::scores::Synthetic;
 use crate::{
-    Context, Encoder, Mixer, Result,
-    encoder::{Build, Site, blocks},
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder::blocks,
     kernels::{self, AttentionOptions},
-    layers::{Dropout, Linear, parts::by_head, products::product, softmax},
-    mixers::{Model, Variant, tay2021},
+    layers::{Dropout, Linear, matmul::matmul, partial_softmax::by_head, softmax},
+    mixers::tay2021,
+    model::{Model, Variant},
     options::{LONGEST, Range, to_json},
     params::xavier_uniform,
 };
@@ -71,8 +73,8 @@ impl Default for Options {
     }
 }
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    encoder(build, PAPER)
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    encoder(context, PAPER)
 }
 
 const PAPER: Form = Form {
@@ -95,10 +97,10 @@ pub(super) struct Form {
 }
 
 /// The encoder of the variant that `form` says.
-pub(super) fn encoder(build: &Build, form: Form) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
-    blocks(build, |site| {
-        Ok(Box::new(Synthesizer::new(site, &options, &form)?))
+pub(super) fn encoder(context: &ModelContext, form: Form) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    blocks(context, |at| {
+        Ok(Box::new(Synthesizer::new(at, &options, &form)?))
     })
 }
 
@@ -120,11 +122,11 @@ struct DotProduct {
 }
 
 impl Synthesizer {
-    fn new(site: &Site, options: &Options, form: &Form) -> Result<Self> {
-        let block = site.block;
+    fn new(at: &LayerContext, options: &Options, form: &Form) -> Result<Self> {
+        let block = at.block;
         let linear = |name, inputs, outputs| {
             let init = xavier_uniform(block.dim, block.qkv_dim);
-            Linear::new(&site.vb.pp(name), inputs, outputs, init, None)
+            Linear::new(&at.vb.pp(name), inputs, outputs, init, None)
         };
         let inward = |name| linear(name, block.dim, block.qkv_dim);
         let dot_product = match options.dot_product {
@@ -132,18 +134,18 @@ impl Synthesizer {
                 query: inward("query")?,
                 key: inward("key")?,
                 mixture: match form.mixed {
-                    true => Some(site.vb.get_with_hints(2, "mixture", Init::Const(0.0))?),
+                    true => Some(at.vb.get_with_hints(2, "mixture", Init::Const(0.0))?),
                     false => None,
                 },
             }),
             false => None,
         };
         Ok(Self {
-            scores: Synthetic::new(site, options, form)?,
+            scores: Synthetic::new(at, options, form)?,
             dot_product,
             value: inward("value")?,
             output: linear("output", block.qkv_dim, block.dim)?,
-            dropout: Dropout::new(&site.vb.pp("drop"), block.attention_dropout),
+            dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
             heads: block.heads,
             dim: block.qkv_dim,
         })
@@ -156,7 +158,7 @@ impl Synthesizer {
     }
 
     /// By the attention kernel, which takes scores S (H, N, N) as a bias: no weight is kept, and nothing else of the size of S but its gradient.
-    fn forward_fused(&self, x: &Tensor, scores: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward_fused(&self, x: &Tensor, scores: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (packed, share) = match &self.dot_product {
             Some(dot) => {
                 let shares = dot.shares()?;
@@ -179,8 +181,8 @@ impl Synthesizer {
         };
         let options = AttentionOptions {
             heads: self.heads,
-            mask: context.mask().map(|mask| mask.real().clone()),
-            dropout: self.dropout.of_attention(x.dim(0)?, context),
+            mask: pass.mask().map(|mask| mask.valid().clone()),
+            dropout: self.dropout.of_attention(x.dim(0)?, pass),
             ..AttentionOptions::default()
         };
         let y = kernels::attention_biased(&packed.forward(x)?, scores, &share, &options)?;
@@ -198,7 +200,7 @@ impl Synthesizer {
             self.heads(&dot.key.forward(x)?)?,
         );
         let scale = (q.dim(D::Minus1)? as f64).powf(-0.5);
-        let product = product(&q.affine(scale, 0.0)?, &k.t()?)?;
+        let product = matmul(&q.affine(scale, 0.0)?, &k.t()?)?;
         let Some(shares) = dot.shares()? else {
             return Ok(product.broadcast_add(&synthetic)?);
         };
@@ -220,26 +222,26 @@ impl DotProduct {
 }
 
 impl Mixer for Synthesizer {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
         if kernels::supports(x)
             && let Some(scores) = self.scores.fixed(length)?
         {
-            return self.forward_fused(x, &scores, context);
+            return self.forward_fused(x, &scores, pass);
         }
         let v = self.heads(&self.value.forward(x)?)?; // (B, H, L, E)
         let scores = self.scores(x)?;
         let shape = (batch, self.heads, length, length);
         let scores = scores.broadcast_as(shape)?;
-        let weights = softmax::masked(&scores, context.mask())?;
-        let weights = match self.dropout.of_attention(batch, context) {
+        let weights = softmax::masked(&scores, pass.mask())?;
+        let weights = match self.dropout.of_attention(batch, pass) {
             Some(dropout) => {
                 let factors = dropout.factors(self.heads, length, length, x.device())?;
                 (weights * factors.to_dtype(x.dtype())?)?
             }
             None => weights,
         };
-        let y = by_head(&product(&weights, &v)?)?; // (B, L, H, E)
+        let y = by_head(&matmul(&weights, &v)?)?; // (B, L, H, E)
         self.output.forward(&y.flatten_from(2)?)
     }
 

@@ -6,8 +6,8 @@ use candle_nn::Init;
 use super::{Form, Options, Scores};
 use crate::{
     Result, VarBuilder,
-    encoder::Site,
-    layers::{Linear, activation::relu, products::product},
+    context::LayerContext,
+    layers::{Linear, activation::relu, matmul::matmul},
     params::{Attributes, xavier_uniform},
 };
 
@@ -21,10 +21,10 @@ pub(super) enum Synthetic {
 
 impl Synthetic {
     /// The kind of scores that `options` ask for.
-    pub(super) fn new(site: &Site, options: &Options, form: &Form) -> Result<Self> {
-        let (block, longest) = (site.block, site.max_length);
-        let vb = site.vb.pp("scores");
-        let dense = |name, columns| Dense::new(&vb.pp(name), site, columns);
+    pub(super) fn new(at: &LayerContext, options: &Options, form: &Form) -> Result<Self> {
+        let (block, longest) = (at.block, at.max_length);
+        let vb = at.vb.pp("scores");
+        let dense = |name, columns| Dense::new(&vb.pp(name), at, columns);
         Ok(match options.scores {
             Scores::Random => {
                 let shape = (block.heads, longest, longest);
@@ -90,7 +90,7 @@ impl Synthetic {
 /// The first `length` rows of P and Q (H, N, K) to P Qᵀ (H, L, L).
 fn low_rank(left: &Tensor, right: &Tensor, length: usize) -> Result<Tensor> {
     let first = |x: &Tensor| x.narrow(1, 0, length)?.contiguous();
-    product(&first(left)?, &first(right)?.t()?)
+    matmul(&first(left)?, &first(right)?.t()?)
 }
 
 /// Columns of the two factors: ⌈N / m⌉ and m, with m = ⌈√N⌉.
@@ -107,8 +107,8 @@ pub(super) struct Dense {
 }
 
 impl Dense {
-    fn new(vb: &VarBuilder, site: &Site, columns: usize) -> Result<Self> {
-        let block = site.block;
+    fn new(vb: &VarBuilder, at: &LayerContext, columns: usize) -> Result<Self> {
+        let block = at.block;
         let width = block.head_dim();
         let bias = Some(Init::Const(0.0));
         let init = xavier_uniform(block.dim, block.qkv_dim);
@@ -136,7 +136,7 @@ impl Dense {
             .reshape((batch * length, heads, width))?
             .transpose(0, 1)?
             .contiguous()?;
-        let scores = product(&hidden, &self.weight)?.broadcast_add(&self.bias)?;
+        let scores = matmul(&hidden, &self.weight)?.broadcast_add(&self.bias)?;
         let scores = scores.reshape((heads, batch, length, columns))?;
         Ok(scores.transpose(0, 1)?)
     }

@@ -4,10 +4,10 @@ use candle_core::{DType, Device};
 
 use super::{scores::factors, *};
 use crate::{
-    Draws, Parameters,
+    Parameters, RngKey,
     layers::testing::{check_layer, close, normal, parameters},
     options::BlockOptions,
-    oracle,
+    reference,
 };
 
 const LENGTH: usize = 4;
@@ -23,18 +23,18 @@ fn block() -> BlockOptions {
 
 fn mixer(parameters: &Parameters, options: &Options) -> Synthesizer {
     let block = block();
-    let site = Site {
+    let at = LayerContext {
         vb: parameters.builder(),
         block: &block,
         max_length: LENGTH + 1,
         cls: false,
         layer: 0,
     };
-    Synthesizer::new(&site, options, &PAPER).unwrap()
+    Synthesizer::new(&at, options, &PAPER).unwrap()
 }
 
-fn context() -> Context<'static> {
-    Context::new(false, Draws::new(1, 0, 0))
+fn pass() -> Pass<'static> {
+    Pass::new(false, RngKey::new(1, 0, 0))
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn gradients_agree_with_differences_for_every_kind_of_score() {
             let parameters = parameters();
             let mixer = mixer(&parameters, &options);
             check_layer("synthesizer", &parameters, &[2, LENGTH, 3], |x| {
-                mixer.forward(x, &context())
+                mixer.forward(x, &pass())
             });
         }
     }
@@ -75,12 +75,12 @@ fn a_mixture_that_is_all_dot_product_is_softmax_attention() {
         y.reshape((2, LENGTH, 2, 2)).unwrap()
     };
     let (q, k, v) = (split(&dot.query), split(&dot.key), split(&mixer.value));
-    let wanted = oracle::attention(&q, &k, &v, None, oracle::softmax).unwrap();
+    let wanted = reference::attention(&q, &k, &v, None, reference::softmax).unwrap();
     let wanted = mixer
         .output
         .forward(&wanted.flatten_from(2).unwrap())
         .unwrap();
-    let found = mixer.forward(&x, &context()).unwrap();
+    let found = mixer.forward(&x, &pass()).unwrap();
     close(&found, &wanted, 1e-12, "only dot product");
 }
 

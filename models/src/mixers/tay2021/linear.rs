@@ -2,11 +2,10 @@
 
 use crate::{
     Encoder, Result,
-    encoder::{self, Build},
-    mixers::{
-        Variant,
-        linear::{Linear, Options},
-    },
+    context::ModelContext,
+    encoder,
+    mixers::linear::{Linear, Options},
+    model::Variant,
 };
 
 pub const VARIANT: Variant = Variant {
@@ -16,7 +15,7 @@ pub const VARIANT: Variant = Variant {
     source: include_str!("linear.rs"),
 };
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let Options {} = build.options()?;
-    encoder::blocks(build, |site| Ok(Box::new(Linear::new(site, false)?)))
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let Options {} = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Linear::new(at, false)?)))
 }

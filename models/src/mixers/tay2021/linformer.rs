@@ -3,11 +3,9 @@
 
 use crate::{
     Encoder, Result,
-    encoder::Build,
-    mixers::{
-        Variant,
-        linformer::{self, Form},
-    },
+    context::ModelContext,
+    mixers::linformer::{self, Form},
+    model::Variant,
     params::xavier_uniform,
 };
 
@@ -18,11 +16,11 @@ pub const VARIANT: Variant = Variant {
     source: include_str!("linformer.rs"),
 };
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let form = Form {
         rank: 16,
         init: xavier_uniform,
         masks: false,
     };
-    linformer::encoder(build, form)
+    linformer::encoder(context, form)
 }

@@ -11,15 +11,17 @@ use candle_core::Tensor;
 
 use super::attend;
 use crate::{
-    Context, Encoder, Mask, Mixer, Result,
-    encoder::{self, Build, Site},
+    Encoder, Mask, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
     error::require,
     layers::{
         Dropout, Projections,
-        fold::{fold, unfold},
-        parts::{self, by_head},
+        interleave::{deinterleave, interleave},
+        partial_softmax::{self, by_head},
     },
-    mixers::{Variant, local::Options},
+    mixers::local::Options,
+    model::Variant,
 };
 
 pub const VARIANT: Variant = Variant {
@@ -29,8 +31,8 @@ pub const VARIANT: Variant = Variant {
     source: include_str!("local.rs"),
 };
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
     require(
         options.neighbours == 0,
         "model.neighbours",
@@ -41,7 +43,7 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
         0 => 50,
         size => size,
     };
-    encoder::blocks(build, |site| Ok(Box::new(Strided::new(site, size)?)))
+    encoder::blocks(context, |at| Ok(Box::new(Strided::new(at, size)?)))
 }
 
 struct Strided {
@@ -53,31 +55,31 @@ struct Strided {
 }
 
 impl Strided {
-    fn new(site: &Site, size: usize) -> Result<Self> {
+    fn new(at: &LayerContext, size: usize) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(&site.vb, site.block)?,
-            dropout: Dropout::new(&site.vb.pp("drop"), site.block.attention_dropout),
+            projections: Projections::new(&at.vb, at.block)?,
+            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
             groups: Groups {
                 size,
-                longest: site.max_length,
+                longest: at.max_length,
             },
-            heads: site.block.heads,
-            width: site.block.head_dim(),
+            heads: at.block.heads,
+            width: at.block.head_dim(),
         })
     }
 }
 
 impl Mixer for Strided {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let [q, k, v] = self.projections.split(x)?;
         let qkv = [by_head(&q)?, by_head(&k)?, by_head(&v)?]; // (B, H, L, E)
-        let y = self.groups.attend(&qkv, &self.dropout, context)?;
+        let y = self.groups.attend(&qkv, &self.dropout, pass)?;
         self.projections.merge(&by_head(&y)?)
     }
 
     fn flops(&self, length: usize) -> u64 {
         let pairs = self.groups.padded() * self.groups.size * self.heads;
-        self.projections.flops(length) + parts::flops(pairs, self.width)
+        self.projections.flops(length) + partial_softmax::flops(pairs, self.width)
     }
 }
 
@@ -95,20 +97,16 @@ impl Groups {
     }
 
     /// Each (B, H, L, E).
-    fn attend(
-        &self,
-        [q, k, v]: &[Tensor; 3],
-        dropout: &Dropout,
-        context: &Context,
-    ) -> Result<Tensor> {
+    fn attend(&self, [q, k, v]: &[Tensor; 3], dropout: &Dropout, pass: &Pass) -> Result<Tensor> {
         let (batch, _, length, _) = q.dims4()?;
         let padded = self.padded();
         let groups = padded / self.size;
         // The projections have no biases: what is filled up has zeros for queries, keys and values.
-        let groups_of = |x: &Tensor| fold(&x.pad_with_zeros(2, 0, padded - length)?, groups);
+        let groups_of =
+            |x: &Tensor| deinterleave(&x.pad_with_zeros(2, 0, padded - length)?, groups);
         let (q, k, v) = (groups_of(q)?, groups_of(k)?, groups_of(v)?); // (B n, H, S, E)
         let ones = |count: usize| Tensor::ones((batch, count), q.dtype(), q.device());
-        let real = match context.mask().map(Mask::real) {
+        let real = match pass.mask().map(Mask::valid) {
             Some(real) => real.clone(),
             None => ones(length)?,
         };
@@ -116,8 +114,8 @@ impl Groups {
         let real = Tensor::cat(&[&real, &ones(padded - self.longest)?], 1)?;
         let real = real.reshape((batch * groups, 1, self.size, 1))?;
         let allowed = real.broadcast_mul(&real.t()?)?; // (B n, 1, S, S)
-        let y = attend([&q, &k, &v], Some(&allowed), dropout, context, batch)?;
-        unfold(&y, groups, length)
+        let y = attend([&q, &k, &v], Some(&allowed), dropout, pass, batch)?;
+        interleave(&y, groups, length)
     }
 }
 
@@ -127,7 +125,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Draws,
+        RngKey,
         layers::testing::{normal, parameters},
     };
 
@@ -183,10 +181,10 @@ mod tests {
                 .collect();
             let mask = Tensor::from_vec(real.clone(), (1, length), &Device::Cpu).unwrap();
             let mask = Mask::new(&mask).unwrap();
-            let context = Context::new(false, Draws::new(0, 0, 0));
+            let pass = Pass::new(false, RngKey::new(0, 0, 0));
             let groups = Groups { size: 4, longest };
             let y = groups
-                .attend(&qkv, &dropout, &context.with_mask(Some(&mask)))
+                .attend(&qkv, &dropout, &pass.with_mask(Some(&mask)))
                 .unwrap();
             let rows = |x: &Tensor| x.flatten(0, 2).unwrap().to_vec2::<f64>().unwrap();
             let [q, k, v] = qkv.each_ref().map(rows);

@@ -3,12 +3,11 @@
 
 use crate::{
     Encoder, Result,
-    encoder::{self, Build},
+    context::ModelContext,
+    encoder,
     error::require,
-    mixers::{
-        Variant,
-        longformer::{Longformer, Options, Pattern},
-    },
+    mixers::longformer::{Longformer, Options, Pattern},
+    model::Variant,
 };
 
 pub const VARIANT: Variant = Variant {
@@ -18,8 +17,8 @@ pub const VARIANT: Variant = Variant {
     source: include_str!("longformer.rs"),
 };
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
     options.check()?;
     require(
         options.dilation == 1,
@@ -33,5 +32,5 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
         dilation: 1,
         global: 0,
     };
-    encoder::blocks(build, |site| Ok(Box::new(Longformer::new(site, pattern)?)))
+    encoder::blocks(context, |at| Ok(Box::new(Longformer::new(at, pattern)?)))
 }

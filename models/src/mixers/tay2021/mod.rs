@@ -15,8 +15,8 @@ pub(super) mod synthesizer;
 use candle_core::{D, Tensor};
 
 use crate::{
-    Context, Result,
-    layers::{Dropout, products::product, softmax},
+    Pass, Result,
+    layers::{Dropout, matmul::matmul, softmax},
 };
 
 /// Subtracted from scores of hidden pairs: so much that adding a score to it changes nothing, in f32 (where the 2021 code's 1e10 is enough) and in f64.
@@ -31,16 +31,16 @@ fn attend(
     [q, k, v]: [&Tensor; 3],
     allowed: Option<&Tensor>,
     dropout: &Dropout,
-    context: &Context,
+    pass: &Pass,
     examples: usize,
 ) -> Result<Tensor> {
     let scale = (q.dim(D::Minus1)? as f64).powf(-0.5);
-    let scores = product(&q.affine(scale, 0.0)?, &k.t()?)?; // (B, H, Q, K)
+    let scores = matmul(&q.affine(scale, 0.0)?, &k.t()?)?; // (B, H, Q, K)
     let scores = match allowed {
         Some(allowed) => scores.broadcast_add(&allowed.affine(HIDDEN, -HIDDEN)?)?,
         None => scores,
     };
     let weights = softmax::masked(&scores, None)?;
-    let kept = dropout.forward(&weights.reshape((examples, ()))?, context)?;
-    product(&kept.reshape(weights.dims())?, v)
+    let kept = dropout.forward(&weights.reshape((examples, ()))?, pass)?;
+    matmul(&kept.reshape(weights.dims())?, v)
 }

@@ -8,18 +8,17 @@
 use candle_core::{D, Tensor};
 
 use crate::{
-    Context, Encoder, Mixer, Result,
-    encoder::{self, Build, Site},
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
     error::require,
     layers::{
         Linear, Projections,
-        kernel_attention::{self, FeatureMap, LEAST, exponential},
-        products::product,
+        linear_attention::{self, FeatureMap, LEAST, exponential},
+        matmul::matmul,
     },
-    mixers::{
-        Variant,
-        performer::{Favor, Kernel, Options},
-    },
+    mixers::performer::{Favor, Kernel, Options},
+    model::Variant,
 };
 
 pub const VARIANT: Variant = Variant {
@@ -29,16 +28,16 @@ pub const VARIANT: Variant = Variant {
     source: include_str!("performer.rs"),
 };
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
     options.check()?;
     require(
         options.redraw == 0,
         "model.redraw",
         options.redraw,
-        "0 with model.variant = tay2021, which draws at every step",
+        "0 with model.variant = tay2021, which rng at every step",
     )?;
-    encoder::blocks(build, |site| Ok(Box::new(Performer::new(site, &options)?)))
+    encoder::blocks(context, |at| Ok(Box::new(Performer::new(at, &options)?)))
 }
 
 struct Performer {
@@ -50,31 +49,31 @@ struct Performer {
 }
 
 impl Performer {
-    fn new(site: &Site, options: &Options) -> Result<Self> {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let favor = match options.kernel {
             Kernel::Favor => {
                 let features = match options.features {
                     0 => 256,
                     features => features,
                 };
-                Some(Favor::new(site, features, 1, options.epsilon))
+                Some(Favor::new(at, features, 1, options.epsilon))
             }
             Kernel::Relu | Kernel::Auto => None,
         };
         Ok(Self {
-            projections: Projections::new(&site.vb, site.block)?,
-            heads: site.block.heads,
-            width: site.block.head_dim(),
+            projections: Projections::new(&at.vb, at.block)?,
+            heads: at.block.heads,
+            width: at.block.head_dim(),
             favor,
         })
     }
 }
 
 impl Mixer for Performer {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let y = match &self.favor {
             Some(favor) => {
-                let w = favor.directions(context, x)?;
+                let w = favor.directions(pass, x)?;
                 attend(&self.projections.split(x)?, &w, favor.epsilon)?
             }
             None => {
@@ -91,7 +90,7 @@ impl Mixer for Performer {
             None => (self.width, 0),
         };
         self.projections.flops(length)
-            + kernel_attention::flops(length, self.heads, count, self.width)
+            + linear_attention::flops(length, self.heads, count, self.width)
             + map
     }
 }
@@ -117,10 +116,10 @@ fn attend([q, k, v]: &[Tensor; 3], w: &Tensor, epsilon: f64) -> Result<Tensor> {
     let (q, k) = (features(q, false)?, features(k, true)?);
     let v = v.transpose(1, 2)?.contiguous()?; // (B, H, L, E)
     let totals = k.sum_keepdim(2)?; // (B, H, 1, M)
-    let denominators = product(&q, &totals.t()?)?; // (B, H, L, 1)
+    let denominators = matmul(&q, &totals.t()?)?; // (B, H, L, 1)
     let tiny = denominators.abs()?.le(epsilon)?.to_dtype(v.dtype())?;
     let denominators = (denominators + tiny.affine(2.0 * epsilon, 0.0)?)?;
-    let y = product(&q, &product(&k.t()?, &v)?)?.broadcast_div(&denominators)?;
+    let y = matmul(&q, &matmul(&k.t()?, &v)?)?.broadcast_div(&denominators)?;
     Ok(y.transpose(1, 2)?.contiguous()?)
 }
 

@@ -6,24 +6,23 @@
 //! - Scores are multiplied by √E where the paper divides, keys are not scaled to length one, and there is no exclusion of oneself, no mask of
 //!   padding or of other buckets, no dropout. Chunk 0 looks back to chunk 9.
 //! - Outputs (H, L', E) are reshaped to (L', H E) without being transposed, and then cut to L rows: row p holds H neighbouring positions of head
-//!   ⌊p H / L'⌋, and the last positions of the last head are lost in place of what was filled up.
+//!   ⌊p H / L'⌋, and the last positions of the last head are lost in position of what was filled up.
 //!
 //! Its sequences always had the task's full length; here a batch may be shorter, and then chunks are too.
 
 use candle_core::Tensor;
 
 use crate::{
-    Context, Draws, Encoder, Mixer, Result,
-    draws::StreamKey,
-    encoder::{self, Build, Site},
+    Encoder, Mixer, Pass, Result, RngKey,
+    context::{LayerContext, ModelContext},
+    encoder,
     layers::{
         Dropout, Linear, WeightDropout,
-        parts::{self, by_head},
+        partial_softmax::{self, by_head},
     },
-    mixers::{
-        Variant,
-        reformer::{Hash, Options, inward},
-    },
+    mixers::reformer::{Hash, Options, inward},
+    model::Variant,
+    rng::StreamKey,
 };
 
 pub const VARIANT: Variant = Variant {
@@ -35,10 +34,10 @@ pub const VARIANT: Variant = Variant {
 
 const CHUNKS: usize = 10;
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
     options.check()?;
-    encoder::blocks(build, |site| Ok(Box::new(Chunks::new(site)?)))
+    encoder::blocks(context, |at| Ok(Box::new(Chunks::new(at)?)))
 }
 
 struct Chunks {
@@ -51,8 +50,8 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn new(site: &Site) -> Result<Self> {
-        let block = site.block;
+    fn new(at: &LayerContext) -> Result<Self> {
+        let block = at.block;
         crate::error::require(
             block.dim.is_multiple_of(block.heads),
             "block.dim",
@@ -62,7 +61,7 @@ impl Chunks {
                 block.heads
             ),
         )?;
-        let [query, value] = inward(&site.vb, block, block.dim)?;
+        let [query, value] = inward(&at.vb, block, block.dim)?;
         let width = block.dim / block.heads;
         Ok(Self {
             query,
@@ -74,7 +73,7 @@ impl Chunks {
                 key: StreamKey::new("reformer.tay2021"),
                 drawn: std::sync::Mutex::default(),
             },
-            no_dropout: Dropout::new(&site.vb.pp("drop"), 0.0),
+            no_dropout: Dropout::new(&at.vb.pp("drop"), 0.0),
             heads: block.heads,
             width,
         })
@@ -87,8 +86,8 @@ impl Chunks {
             let first = (head * length) as u32;
             let mut rows: Vec<u32> = (0..length as u32).collect();
             rows.sort_by_key(|&row| buckets[row as usize]);
-            for (place, row) in rows.into_iter().enumerate() {
-                back[(first + row) as usize] = first + place as u32;
+            for (position, row) in rows.into_iter().enumerate() {
+                back[(first + row) as usize] = first + position as u32;
                 order.push(first + row);
             }
         }
@@ -97,7 +96,7 @@ impl Chunks {
 }
 
 impl Mixer for Chunks {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (batch, length, dim) = x.dims3()?;
         let (heads, width) = (self.heads, self.width);
         let filled = CHUNKS - length % CHUNKS;
@@ -107,9 +106,9 @@ impl Mixer for Chunks {
             Ok(x.pad_with_zeros(2, 0, filled)?)
         };
         let (q, v) = (self.query.forward(x)?, self.value.forward(x)?);
-        let rotations = match context.fixed("rotations") {
+        let rotations = match pass.fixed("rotations") {
             Some(rotations) => rotations.clone(),
-            None => self.hash.rotations(&Draws::new(0, 0, 0), &q)?,
+            None => self.hash.rotations(&RngKey::new(0, 0, 0), &q)?,
         };
         let buckets = self
             .hash
@@ -131,9 +130,10 @@ impl Mixer for Chunks {
         };
         // `attend` divides by √E: times E makes it the multiplication by √E that the code does.
         let scaled = q.affine(width as f64, 0.0)?;
-        let dropout = WeightDropout::new(&self.no_dropout, context, batch);
-        let part = parts::attend(&scaled, &look_back(&q)?, &look_back(&v)?, None, dropout)?;
-        let y = rows(&parts::merge(&[part])?)?;
+        let dropout = WeightDropout::new(&self.no_dropout, pass, batch);
+        let part =
+            partial_softmax::attend(&scaled, &look_back(&q)?, &look_back(&v)?, None, dropout)?;
+        let y = rows(&partial_softmax::merge(&[part])?)?;
         let y = y.index_select(&Tensor::new(back, x.device())?, 0)?;
         let y = y.reshape((batch, padded, dim))?; // of (B, H, L', E)
         Ok(y.narrow(1, 0, length)?.contiguous()?)
@@ -145,7 +145,7 @@ impl Mixer for Chunks {
         let hashing = 2 * padded * self.heads * self.width * CHUNKS / 2;
         self.query.flops(length)
             + self.value.flops(length)
-            + parts::flops(pairs, self.width)
+            + partial_softmax::flops(pairs, self.width)
             + hashing as u64
     }
 }
@@ -158,7 +158,7 @@ mod tests {
     use crate::{
         layers::testing::{normal, parameters},
         options::BlockOptions,
-        oracle,
+        reference,
     };
 
     #[test]
@@ -169,17 +169,17 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let site = Site {
+        let at = LayerContext {
             vb: parameters().builder(),
             block: &block,
             max_length: 9,
             cls: false,
             layer: 0,
         };
-        let mixer = Chunks::new(&site).unwrap();
+        let mixer = Chunks::new(&at).unwrap();
         let x = normal("x", &[1, 9, 4]);
-        let context = Context::new(false, Draws::new(5, 6, 7));
-        let found = mixer.forward(&x, &context).unwrap();
+        let pass = Pass::new(false, RngKey::new(5, 6, 7));
+        let found = mixer.forward(&x, &pass).unwrap();
         let found: Vec<f64> = found.flatten_all().unwrap().to_vec1().unwrap();
         let split = |linear: &Linear| -> Vec<Vec<Vec<f64>>> {
             let y = linear.forward(&x).unwrap().reshape((9, 2, 2)).unwrap();
@@ -189,7 +189,7 @@ mod tests {
         let (q, v) = (split(&mixer.query), split(&mixer.value));
         let rotations = mixer
             .hash
-            .rotations(&Draws::new(0, 0, 0), &x)
+            .rotations(&RngKey::new(0, 0, 0), &x)
             .unwrap()
             .to_dtype(DType::F64)
             .unwrap();
@@ -204,11 +204,11 @@ mod tests {
             let mut order: Vec<usize> = (0..10).collect();
             order.sort_by_key(|&i| buckets[head * 10 + i]);
             for i in 0..10 {
-                let place = order.iter().position(|&j| j == i).unwrap();
-                let seen = [order[place], order[(place + 9) % 10]];
+                let position = order.iter().position(|&j| j == i).unwrap();
+                let seen = [order[position], order[(position + 9) % 10]];
                 // √E·q·k is softmax's q·k/√E with q times E.
                 let query: Vec<f64> = q[head][i].iter().map(|x| x * 2.0).collect();
-                let weights = seen.map(|j| oracle::softmax(&query, &q[head][j]));
+                let weights = seen.map(|j| reference::softmax(&query, &q[head][j]));
                 let weighted = |channel: usize| -> f64 {
                     (0..2).map(|s| weights[s] * v[head][seen[s]][channel]).sum()
                 };

@@ -12,14 +12,16 @@ use candle_core::Tensor;
 
 use super::attend;
 use crate::{
-    Context, Encoder, Mixer, Result,
-    encoder::{self, Build, Site},
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
     layers::{
         Dropout, Projections,
-        fold::{fold, unfold},
-        parts::{self, by_head},
+        interleave::{deinterleave, interleave},
+        partial_softmax::{self, by_head},
     },
-    mixers::{Variant, sinkhorn::Options},
+    mixers::sinkhorn::Options,
+    model::Variant,
 };
 
 pub const VARIANT: Variant = Variant {
@@ -29,12 +31,10 @@ pub const VARIANT: Variant = Variant {
     source: include_str!("sinkhorn.rs"),
 };
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
     options.check()?;
-    encoder::blocks(build, |site| {
-        Ok(Box::new(Strided::new(site, options.block)?))
-    })
+    encoder::blocks(context, |at| Ok(Box::new(Strided::new(at, options.block)?)))
 }
 
 struct Strided {
@@ -47,24 +47,24 @@ struct Strided {
 }
 
 impl Strided {
-    fn new(site: &Site, block: usize) -> Result<Self> {
-        let rate = site.block.attention_dropout;
+    fn new(at: &LayerContext, block: usize) -> Result<Self> {
+        let rate = at.block.attention_dropout;
         Ok(Self {
-            projections: Projections::new(&site.vb, site.block)?,
-            group_drop: Dropout::new(&site.vb.pp("drop"), rate),
-            summary_drop: Dropout::new(&site.vb.pp("summary_drop"), rate),
+            projections: Projections::new(&at.vb, at.block)?,
+            group_drop: Dropout::new(&at.vb.pp("drop"), rate),
+            summary_drop: Dropout::new(&at.vb.pp("summary_drop"), rate),
             block: match block {
                 0 => 50,
                 block => block,
             },
-            heads: site.block.heads,
-            width: site.block.head_dim(),
+            heads: at.block.heads,
+            width: at.block.head_dim(),
         })
     }
 }
 
 impl Mixer for Strided {
-    fn forward(&self, x: &Tensor, context: &Context) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let [q, k, v] = self.projections.split(x)?;
         let (batch, length, heads, width) = q.dims4()?;
         let block = self.block;
@@ -72,9 +72,9 @@ impl Mixer for Strided {
         let filled = groups * block - length;
         let fill = |x: &Tensor| -> Result<Tensor> { Ok(by_head(x)?.pad_with_zeros(2, 0, filled)?) };
         let (q, k, v) = (fill(&q)?, fill(&k)?, fill(&v)?); // (B, H, n S, E)
-        let masks = match context.mask() {
+        let masks = match pass.mask() {
             Some(mask) => {
-                let real = mask.real();
+                let real = mask.valid();
                 let filled = Tensor::ones((batch, filled), real.dtype(), real.device())?;
                 let real = Tensor::cat(&[real, &filled], 1)?;
                 Some(real.reshape((batch, groups, block, 1))?)
@@ -88,11 +88,11 @@ impl Mixer for Strided {
                 Ok(real.broadcast_mul(&real.t()?)?)
             })
             .transpose()?; // (B n, 1, S, S)
-        let grouped = [&q, &k, &v].map(|x| fold(x, groups)); // (B n, H, S, E)
+        let grouped = [&q, &k, &v].map(|x| deinterleave(x, groups)); // (B n, H, S, E)
         let [gq, gk, gv] = grouped;
         let grouped = [&gq?, &gk?, &gv?];
-        let near = attend(grouped, own.as_ref(), &self.group_drop, context, batch)?;
-        let near = unfold(&near, groups, length)?; // (B, H, L, E)
+        let near = attend(grouped, own.as_ref(), &self.group_drop, pass, batch)?;
+        let near = interleave(&near, groups, length)?; // (B, H, L, E)
         let summary = |x: &Tensor| -> Result<Tensor> {
             Ok(x.reshape((batch, heads, block, groups, width))?.sum(3)?) // (B, H, S, E)
         };
@@ -108,13 +108,7 @@ impl Mixer for Strided {
             })
             .transpose()?;
         let summaries = [&q, &summary(&k)?, &summary(&v)?];
-        let far = attend(
-            summaries,
-            pairs.as_ref(),
-            &self.summary_drop,
-            context,
-            batch,
-        )?;
+        let far = attend(summaries, pairs.as_ref(), &self.summary_drop, pass, batch)?;
         let far = far.narrow(2, 0, length)?;
         self.projections.merge(&by_head(&(near + far)?)?)
     }
@@ -122,7 +116,7 @@ impl Mixer for Strided {
     fn flops(&self, length: usize) -> u64 {
         let filled = length.next_multiple_of(self.block);
         let pairs = 2 * filled * self.block * self.heads;
-        self.projections.flops(length) + parts::flops(pairs, self.width)
+        self.projections.flops(length) + partial_softmax::flops(pairs, self.width)
     }
 }
 
@@ -132,10 +126,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        Draws,
+        RngKey,
         layers::testing::{close, normal, parameters},
         options::BlockOptions,
-        oracle,
+        reference,
     };
 
     #[test]
@@ -146,17 +140,17 @@ mod tests {
             heads: 1,
             ..BlockOptions::default()
         };
-        let site = Site {
+        let at = LayerContext {
             vb: parameters().builder(),
             block: &block,
             max_length: 6,
             cls: false,
             layer: 0,
         };
-        let mixer = Strided::new(&site, 2).unwrap(); // S = 2, n = 3
+        let mixer = Strided::new(&at, 2).unwrap(); // S = 2, n = 3
         let x = normal("x", &[1, 6, 2]);
-        let context = Context::new(false, Draws::new(1, 0, 0));
-        let found = mixer.forward(&x, &context).unwrap();
+        let pass = Pass::new(false, RngKey::new(1, 0, 0));
+        let found = mixer.forward(&x, &pass).unwrap();
         let [q, k, v] = mixer.projections.split(&x).unwrap();
         let rows = |x: &Tensor| x.reshape((6, 2)).unwrap().to_vec2::<f64>().unwrap();
         let (q, k, v) = (rows(&q), rows(&k), rows(&v));
@@ -166,7 +160,7 @@ mod tests {
                 .collect()
         };
         let attend = |q: &[f64], keys: &[&Vec<f64>], values: &[&Vec<f64>]| -> Vec<f64> {
-            let weights: Vec<f64> = keys.iter().map(|k| oracle::softmax(q, k)).collect();
+            let weights: Vec<f64> = keys.iter().map(|k| reference::softmax(q, k)).collect();
             let total: f64 = weights.iter().sum();
             let value = |c: usize| {
                 weights

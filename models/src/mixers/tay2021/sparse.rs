@@ -4,12 +4,11 @@
 
 use crate::{
     Encoder, Result,
-    encoder::{self, Build},
+    context::ModelContext,
+    encoder,
     error::require,
-    mixers::{
-        Variant,
-        sparse::{Heads, Kind, Options, Sparse},
-    },
+    mixers::sparse::{Heads, Kind, Options, Sparse},
+    model::Variant,
 };
 
 pub const VARIANT: Variant = Variant {
@@ -19,8 +18,8 @@ pub const VARIANT: Variant = Variant {
     source: include_str!("sparse.rs"),
 };
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
     require(
         options.pattern == Kind::Fixed,
         "model.pattern",
@@ -33,7 +32,7 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
         "split",
         "merged with model.variant = tay2021",
     )?;
-    let hub = build.cls || options.first;
+    let hub = context.cls || options.first;
     let pattern = options.pattern((50, 10), true)?.with_hub(hub);
-    encoder::blocks(build, |site| Ok(Box::new(Sparse::new(site, pattern)?)))
+    encoder::blocks(context, |at| Ok(Box::new(Sparse::new(at, pattern)?)))
 }

@@ -4,12 +4,10 @@
 
 use crate::{
     Encoder, Result,
-    encoder::Build,
+    context::ModelContext,
     error::require,
-    mixers::{
-        Variant,
-        synthesizer::{self, Form, Options},
-    },
+    mixers::synthesizer::{self, Form, Options},
+    model::Variant,
     params::xavier_uniform,
 };
 
@@ -20,8 +18,8 @@ pub const VARIANT: Variant = Variant {
     source: include_str!("synthesizer.rs"),
 };
 
-fn build(build: &Build) -> Result<Box<dyn Encoder>> {
-    let options: Options = build.options()?;
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
     require(
         options.dot_product,
         "model.dot_product",
@@ -33,7 +31,7 @@ fn build(build: &Build) -> Result<Box<dyn Encoder>> {
         rank: 32,
         factors: |heads, longest, rank| xavier_uniform(heads * longest, heads * rank),
     };
-    synthesizer::encoder(build, form)
+    synthesizer::encoder(context, form)
 }
 
 #[cfg(test)]
@@ -41,7 +39,7 @@ mod tests {
     use candle_core::{DType, Device};
     use serde_json::json;
 
-    use crate::{Parameters, encoder::Build, mixers, options::BlockOptions};
+    use crate::{Parameters, context::ModelContext, mixers, options::BlockOptions};
 
     #[test]
     fn factors_start_as_jax_begins_three_dimensions_by_xavier() {
@@ -55,7 +53,7 @@ mod tests {
             heads: 4,
             ..BlockOptions::default()
         };
-        let build = Build {
+        let build = ModelContext {
             vb: parameters.builder(),
             block: &block,
             model: &options,

@@ -1,21 +1,21 @@
-//! The backward pass over a plan: weights recomputed tile by tile, blocks of queries in order.
+//! The backward pass over a block mask: weights recomputed tile by tile, blocks of queries in order.
 
 use std::ops::Range;
 
 use super::super::backward::{KeyTile, Queries, Tiles, deltas};
 use super::super::problem::{Head, Problem};
-use super::plan::Plan;
+use super::block_mask::BlockMask;
 use super::{alter, drawn, indices};
-use crate::kernels::buffers::Target;
-use crate::kernels::idle::all_vanish;
+use crate::kernels::buffers::StridedRowsMut;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{PAD, Rows, SIDE, pack_panels, pack_rows, padded};
+use crate::kernels::zero_rows::are_zero_rows;
 
 /// Some blocks of queries of one head.
 pub(super) struct BackwardTask<'a> {
     pub(super) problem: &'a Problem<'a>,
-    pub(super) plan: &'a Plan,
+    pub(super) block_mask: &'a BlockMask,
     pub(super) head: Head,
     pub(super) blocks: Range<usize>,
     /// Sums of weights of this head's queries.
@@ -23,9 +23,9 @@ pub(super) struct BackwardTask<'a> {
     /// The output of the forward pass, and its gradient.
     pub(super) output: Rows<'a>,
     pub(super) doutput: Rows<'a>,
-    pub(super) dqueries: Target<'a>,
-    pub(super) dkeys: Target<'a>,
-    pub(super) dvalues: Target<'a>,
+    pub(super) dqueries: StridedRowsMut<'a>,
+    pub(super) dkeys: StridedRowsMut<'a>,
+    pub(super) dvalues: StridedRowsMut<'a>,
 }
 
 impl Kernel for BackwardTask<'_> {
@@ -33,28 +33,28 @@ impl Kernel for BackwardTask<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let (problem, plan, head) = (self.problem, self.plan, self.head);
+        let (problem, block_mask, head) = (self.problem, self.block_mask, self.head);
         let (width, wide) = (problem.width, padded(problem.width));
         let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
         let mut keys = Keys::new(&self);
         let mut queries = Queries::new(width);
         let mut dqueries = Scratch::zeros(SIDE * wide);
         let mut tiles = Tiles::default();
-        for block in &plan.query_blocks()[self.blocks.clone()] {
-            let places = plan.query_places(block);
-            let count = places.len();
+        for block in &block_mask.query_blocks()[self.blocks.clone()] {
+            let positions = block_mask.query_positions(block);
+            let count = positions.len();
             let columns = count.next_multiple_of(PAD);
-            let rows = [problem.queries(head), self.doutput].map(|rows| rows.at(places));
-            if problem.padding(head.example, indices(places)) || all_vanish(rows[1], count) {
+            let rows = [problem.queries(head), self.doutput].map(|rows| rows.at(positions));
+            if problem.padding(head.example, indices(positions)) || are_zero_rows(rows[1], count) {
                 continue;
             }
             queries.load(rows, count, problem.scale, |i| {
-                let place = places[i] as usize;
-                (self.sums[place], deltas[place])
+                let position = positions[i] as usize;
+                (self.sums[position], deltas[position])
             });
             dqueries.fill(0.0);
             for number in block.tiles.clone() {
-                let tile = &plan.tiles()[number];
+                let tile = &block_mask.tiles()[number];
                 // SAFETY: this task alone has its rows of the gradients of keys and values.
                 let Some(keys) = (unsafe { keys.load(tile.keys) }) else {
                     continue;
@@ -62,7 +62,7 @@ impl Kernel for BackwardTask<'_> {
                 let drawn = problem
                     .dropout
                     .map(|dropout| drawn(problem, dropout, head, number));
-                let alter = |scores: &mut _| alter(s, plan, tile, columns, scores);
+                let alter = |scores: &mut _| alter(s, block_mask, tile, columns, scores);
                 tiles.step(
                     s,
                     (&queries, count),
@@ -74,7 +74,8 @@ impl Kernel for BackwardTask<'_> {
             }
             // SAFETY: this task alone has its head's columns of the rows of its queries.
             unsafe {
-                self.dqueries.add(places, width, problem.scale, &dqueries);
+                self.dqueries
+                    .add(positions, width, problem.scale, &dqueries);
             }
         }
         // SAFETY: as above.
@@ -85,9 +86,9 @@ impl Kernel for BackwardTask<'_> {
 /// Blocks of keys and values of one head, packed when they are needed and not held, with the sums of their gradients.
 struct Keys<'a> {
     problem: &'a Problem<'a>,
-    plan: &'a Plan,
+    block_mask: &'a BlockMask,
     head: Head,
-    dtargets: [Target<'a>; 2],
+    dtargets: [StridedRowsMut<'a>; 2],
     /// The block that each slot holds, and its real keys.
     held: Vec<Option<(usize, u64)>>,
     /// Rows of a slot.
@@ -101,13 +102,13 @@ struct Keys<'a> {
 
 impl<'a> Keys<'a> {
     fn new(task: &BackwardTask<'a>) -> Self {
-        let (problem, plan) = (task.problem, task.plan);
-        let (slots, rows) = plan.slots();
+        let (problem, block_mask) = (task.problem, task.block_mask);
+        let (slots, rows) = block_mask.slots();
         let narrow = || Scratch::zeros(slots * rows * problem.width);
         let wide = || Scratch::zeros(slots * rows * padded(problem.width));
         Keys {
             problem,
-            plan,
+            block_mask,
             head: task.head,
             dtargets: [task.dkeys, task.dvalues],
             held: vec![None; slots],
@@ -127,9 +128,9 @@ impl<'a> Keys<'a> {
     unsafe fn load(&mut self, block: usize) -> Option<KeyTile<'_>> {
         let (problem, head) = (self.problem, self.head);
         let (width, wide) = (problem.width, padded(problem.width));
-        let key_block = &self.plan.key_blocks()[block];
-        let (slot, places) = (key_block.slot, self.plan.key_places(key_block));
-        let count = places.len();
+        let key_block = &self.block_mask.key_blocks()[block];
+        let (slot, positions) = (key_block.slot, self.block_mask.key_positions(key_block));
+        let count = positions.len();
         let narrow = slot * self.rows * width..(slot + 1) * self.rows * width;
         let wide = slot * self.rows * wide..(slot + 1) * self.rows * wide;
         let held = self.held[slot].filter(|(held, _)| *held == block);
@@ -139,11 +140,11 @@ impl<'a> Keys<'a> {
                 // SAFETY: by this function's contract.
                 unsafe { self.give(slot) };
                 let (keys, values) = (problem.keys(head), problem.values(head));
-                let (keys, values) = (keys.at(places), values.at(places));
+                let (keys, values) = (keys.at(positions), values.at(positions));
                 pack_panels(keys, count, &mut self.key_panels[narrow.clone()]);
                 pack_rows(keys, count, 1.0, &mut self.key_rows[wide.clone()]);
                 pack_panels(values, count, &mut self.value_panels[narrow.clone()]);
-                let bits = problem.real.bits(head.example, indices(places));
+                let bits = problem.real.bits(head.example, indices(positions));
                 self.held[slot] = Some((block, bits));
                 bits
             }
@@ -169,12 +170,14 @@ impl<'a> Keys<'a> {
         };
         let width = self.problem.width;
         let wide = slot * self.rows * padded(width)..(slot + 1) * self.rows * padded(width);
-        let places = self.plan.key_places(&self.plan.key_blocks()[block]);
+        let positions = self
+            .block_mask
+            .key_positions(&self.block_mask.key_blocks()[block]);
         let [dkeys, dvalues] = self.dtargets;
         // SAFETY: by this function's contract.
         unsafe {
-            dkeys.add(places, width, 1.0, &self.dkeys[wide.clone()]);
-            dvalues.add(places, width, 1.0, &self.dvalues[wide.clone()]);
+            dkeys.add(positions, width, 1.0, &self.dkeys[wide.clone()]);
+            dvalues.add(positions, width, 1.0, &self.dvalues[wide.clone()]);
         }
         self.dkeys[wide.clone()].fill(0.0);
         self.dvalues[wide].fill(0.0);

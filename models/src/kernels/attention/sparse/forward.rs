@@ -1,11 +1,11 @@
-//! The forward pass over a plan: as the dense one, with packed blocks of keys looked up by number.
+//! The forward pass over a block mask: as the dense one, with packed blocks of keys looked up by number.
 
 use std::ops::Range;
 
-use super::super::drop::factors;
+use super::super::dropout::factors;
 use super::super::forward::{Running, close, hide_keys};
 use super::super::problem::{Head, Problem};
-use super::plan::Plan;
+use super::block_mask::BlockMask;
 use super::{alter, drawn, indices};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
@@ -17,7 +17,7 @@ use crate::kernels::tile::{
 /// Some blocks of queries of one head.
 pub(in super::super) struct ForwardTask<'a> {
     pub(super) problem: &'a Problem<'a>,
-    pub(super) plan: &'a Plan,
+    pub(super) block_mask: &'a BlockMask,
     pub(super) head: Head,
     pub(super) blocks: Range<usize>,
     /// Output (B, Lq, H E), zeros.
@@ -33,31 +33,33 @@ impl Kernel for ForwardTask<'_> {
     fn run<S: Lanes>(self, s: S) {
         let ForwardTask {
             problem,
-            plan,
+            block_mask,
             head,
             ..
         } = self;
         let (width, wide) = (problem.width, padded(problem.width));
-        let mut keys = Keys::new(problem, plan, head);
-        let mut revisited = plan.revisits().then(|| Revisited::new(problem));
+        let mut keys = Keys::new(problem, block_mask, head);
+        let mut revisited = block_mask
+            .repeats_queries()
+            .then(|| Revisited::new(problem));
         let mut queries = Scratch::zeros(SIDE * width);
         let mut sums = Scratch::zeros(SIDE * wide);
         let mut weights = [0.0; SIDE * SIDE];
         let mut kept = [0.0; SIDE * SIDE];
-        for block in &plan.query_blocks()[self.blocks.clone()] {
-            let places = plan.query_places(block);
-            let count = places.len();
-            if problem.padding(head.example, indices(places)) {
+        for block in &block_mask.query_blocks()[self.blocks.clone()] {
+            let positions = block_mask.query_positions(block);
+            let count = positions.len();
+            if problem.padding(head.example, indices(positions)) {
                 continue;
             }
             let columns = count.next_multiple_of(PAD);
             let scale = problem.scale * std::f32::consts::LOG2_E;
-            let rows = problem.queries(head).at(places);
+            let rows = problem.queries(head).at(positions);
             pack_columns(rows, count, scale, &mut queries);
             sums.fill(0.0);
             let mut running = Running::new();
             for number in block.tiles.clone() {
-                let tile = &plan.tiles()[number];
+                let tile = &block_mask.tiles()[number];
                 let bits = keys.load(tile.keys);
                 if bits == 0 {
                     continue;
@@ -71,7 +73,7 @@ impl Kernel for ForwardTask<'_> {
                     (rows, columns, width),
                 );
                 hide_keys(bits, rows, columns, &mut weights);
-                alter(s, plan, tile, columns, &mut weights);
+                alter(s, block_mask, tile, columns, &mut weights);
                 running.absorb(s, rows, columns, &mut weights);
                 running.shrink(&mut sums, wide, count);
                 if let Some(dropout) = problem.dropout {
@@ -89,21 +91,21 @@ impl Kernel for ForwardTask<'_> {
                     (count.next_multiple_of(PANEL), wide, count_keys),
                 );
             }
-            let rows = sums.chunks_exact(wide).zip(places).enumerate();
-            for (i, (row, place)) in rows {
-                let place = *place as usize;
+            let rows = sums.chunks_exact(wide).zip(positions).enumerate();
+            for (i, (row, position)) in rows {
+                let position = *position as usize;
                 let (top, sum) = (running.top[i], running.sum[i]);
                 match &mut revisited {
-                    Some(revisited) => revisited.add(place, top, sum, row),
-                    None => self.write(place, top, sum, row),
+                    Some(revisited) => revisited.add(position, top, sum, row),
+                    None => self.write(position, top, sum, row),
                 }
             }
         }
         if let Some(revisited) = revisited {
-            for place in 0..problem.queries_len {
-                let (top, sum) = revisited.sums[place];
-                let row = &revisited.rows[place * wide..][..wide];
-                self.write(place, top, sum, row);
+            for position in 0..problem.queries_len {
+                let (top, sum) = revisited.sums[position];
+                let row = &revisited.rows[position * wide..][..wide];
+                self.write(position, top, sum, row);
             }
         }
     }
@@ -147,13 +149,13 @@ impl Revisited {
         }
     }
 
-    fn add(&mut self, place: usize, top: f32, sum: f32, row: &[f32]) {
-        let (before, total) = &mut self.sums[place];
+    fn add(&mut self, position: usize, top: f32, sum: f32, row: &[f32]) {
+        let (before, total) = &mut self.sums[position];
         let highest = before.max(top);
         let (old, new) = ((*before - highest).exp2(), (top - highest).exp2());
         *before = highest;
         *total = *total * old + sum * new;
-        let rows = &mut self.rows[place * self.wide..][..self.wide];
+        let rows = &mut self.rows[position * self.wide..][..self.wide];
         for (x, y) in rows.iter_mut().zip(row) {
             *x = *x * old + y * new;
         }
@@ -163,7 +165,7 @@ impl Revisited {
 /// Blocks of keys and values of one head, packed when they are needed and not held.
 struct Keys<'a> {
     problem: &'a Problem<'a>,
-    plan: &'a Plan,
+    block_mask: &'a BlockMask,
     head: Head,
     /// The block that each slot holds, and its real keys.
     held: Vec<Option<(usize, u64)>>,
@@ -174,11 +176,11 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    fn new(problem: &'a Problem<'a>, plan: &'a Plan, head: Head) -> Self {
-        let (slots, rows) = plan.slots();
+    fn new(problem: &'a Problem<'a>, block_mask: &'a BlockMask, head: Head) -> Self {
+        let (slots, rows) = block_mask.slots();
         Keys {
             problem,
-            plan,
+            block_mask,
             head,
             held: vec![None; slots],
             rows,
@@ -189,20 +191,20 @@ impl<'a> Keys<'a> {
 
     /// Packs a block if that has not been done, and says which of its keys are real.
     fn load(&mut self, block: usize) -> u64 {
-        let key_block = &self.plan.key_blocks()[block];
+        let key_block = &self.block_mask.key_blocks()[block];
         let slot = key_block.slot;
         if let Some((_, bits)) = self.held[slot].filter(|(held, _)| *held == block) {
             return bits;
         }
         let (problem, head) = (self.problem, self.head);
         let (width, wide) = (problem.width, padded(problem.width));
-        let places = self.plan.key_places(key_block);
-        let (first, count) = (slot * self.rows, places.len());
+        let positions = self.block_mask.key_positions(key_block);
+        let (first, count) = (slot * self.rows, positions.len());
         let key_panels = &mut self.key_panels[first * width..][..self.rows * width];
-        pack_panels(problem.keys(head).at(places), count, key_panels);
+        pack_panels(problem.keys(head).at(positions), count, key_panels);
         let value_rows = &mut self.value_rows[first * wide..][..self.rows * wide];
-        pack_rows(problem.values(head).at(places), count, 1.0, value_rows);
-        let bits = problem.real.bits(head.example, indices(places));
+        pack_rows(problem.values(head).at(positions), count, 1.0, value_rows);
+        let bits = problem.real.bits(head.example, indices(positions));
         self.held[slot] = Some((block, bits));
         bits
     }
@@ -210,9 +212,9 @@ impl<'a> Keys<'a> {
     /// Rows in whole panels, rows, panels of keys and rows of values of a block that has been loaded.
     fn block(&self, block: usize) -> (usize, usize, &[f32], &[f32]) {
         let (width, wide) = (self.problem.width, padded(self.problem.width));
-        let key_block = &self.plan.key_blocks()[block];
+        let key_block = &self.block_mask.key_blocks()[block];
         let first = key_block.slot * self.rows;
-        let count = self.plan.key_places(key_block).len();
+        let count = self.block_mask.key_positions(key_block).len();
         (
             count.next_multiple_of(PANEL),
             count,

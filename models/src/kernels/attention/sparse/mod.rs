@@ -1,8 +1,8 @@
-//! Softmax attention over a plan: one softmax per query over the keys of all its tiles.
+//! Softmax attention over a block mask: one softmax per query over the keys of all its tiles.
 
 mod backward;
+mod block_mask;
 mod forward;
-mod plan;
 #[cfg(test)]
 mod tests;
 
@@ -13,34 +13,34 @@ use candle_core::{Result, bail};
 use rayon::prelude::*;
 
 use self::backward::BackwardTask;
+use self::block_mask::Tile;
+pub use self::block_mask::{BlockMask, QueryRange, QueryRanges};
+pub(crate) use self::block_mask::{BlockView, TileView};
 use self::forward::ForwardTask;
-use self::plan::Tile;
-pub(crate) use self::plan::{BlockView, TileView};
-pub use self::plan::{Plan, Sight, Sights};
 use super::AttentionDropout;
-use super::drop;
+use super::dropout;
 use super::problem::{Head, Problem, TASKS};
-use crate::kernels::buffers::{Shared, Target};
+use crate::kernels::buffers::{Shared, StridedRowsMut};
 use crate::kernels::isa::{Isa, Lanes};
 use crate::kernels::tile::SIDE;
 
 /// Blocks of queries below which a part of a head is not worth its own sums.
 const LEAST_BLOCKS: usize = 8;
 
-/// The plans of all heads of a batch: one for all, one for each head, or one for each head of each example.
+/// The block masks of all heads of a batch: one for all, one for each head, or one for each head of each example.
 #[derive(Clone, Debug)]
-pub struct Plans(Arc<[Plan]>);
+pub struct BlockMasks(Arc<[BlockMask]>);
 
-impl Plans {
-    /// Plans in the order (example, head); fewer than there are heads are used again from the first.
+impl BlockMasks {
+    /// BlockMasks in the order (example, head); fewer than there are heads are used again from the first.
     #[must_use]
-    pub fn new(mut plans: Vec<Plan>) -> Self {
-        plans.iter_mut().for_each(Plan::finish);
-        Plans(plans.into())
+    pub fn new(mut block_masks: Vec<BlockMask>) -> Self {
+        block_masks.iter_mut().for_each(BlockMask::finish);
+        BlockMasks(block_masks.into())
     }
 
-    /// One plan for all heads, one for each head, or one for each head of each example.
-    pub(crate) fn all(&self) -> &[Plan] {
+    /// One block mask for all heads, one for each head, or one for each head of each example.
+    pub(crate) fn all(&self) -> &[BlockMask] {
         &self.0
     }
 
@@ -48,25 +48,25 @@ impl Plans {
     #[must_use]
     pub fn pairs(&self, heads: usize) -> usize {
         match self.all() {
-            [plan] => plan.pairs() * heads,
-            plans => plans.iter().take(heads).map(Plan::pairs).sum(),
+            [block_mask] => block_mask.pairs() * heads,
+            block_masks => block_masks.iter().take(heads).map(BlockMask::pairs).sum(),
         }
     }
 
-    fn of(&self, index: usize) -> &Plan {
+    fn of(&self, index: usize) -> &BlockMask {
         &self.0[index % self.0.len()]
     }
 
-    /// Tiles of the longest plan.
+    /// Tiles of the longest block mask.
     fn tiles(&self) -> usize {
         self.0
             .iter()
-            .map(|plan| plan.tiles().len())
+            .map(|block_mask| block_mask.tiles().len())
             .max()
             .unwrap_or(0)
     }
 
-    /// Refuses plans for other numbers of heads, or for longer sequences, and dropout of more weights than it has numbers for.
+    /// Refuses block masks for other numbers of heads, or for longer sequences, and dropout of more weights than it has numbers for.
     pub(crate) fn check(
         &self,
         (batch, heads): (usize, usize),
@@ -74,14 +74,14 @@ impl Plans {
         dropped: bool,
     ) -> Result<()> {
         if ![1, heads, batch * heads].contains(&self.0.len()) {
-            let plans = self.0.len();
-            bail!("attention: {plans} plans for {batch} examples of {heads} heads");
+            let block_masks = self.0.len();
+            bail!("attention: {block_masks} block_masks for {batch} examples of {heads} heads");
         }
-        for plan in self.0.iter() {
-            let (least_queries, least_keys) = plan.lengths();
+        for block_mask in self.0.iter() {
+            let (least_queries, least_keys) = block_mask.lengths();
             if least_queries > queries || least_keys > keys {
                 bail!(
-                    "attention: a plan for {least_queries} queries and {least_keys} keys, given {queries} and {keys}"
+                    "attention: a block_mask for {least_queries} queries and {least_keys} keys, given {queries} and {keys}"
                 );
             }
         }
@@ -99,19 +99,19 @@ const NUMBERED: usize = 1 << 22;
 /// The number of the weight of a query of a tile, counted within it, on the tile's first key, in the dropout stream of
 /// the example; those on the keys after it follow. Heads have equal shares of the numbers.
 ///
-/// Whatever computes a plan goes by these numbers, so that the same weights are dropped.
+/// Whatever computes a block mask goes by these numbers, so that the same weights are dropped.
 pub(crate) fn first_weight((head, heads): (usize, usize), (tile, query): (usize, usize)) -> usize {
     ((head * (NUMBERED / heads) + tile) * SIDE + query) * SIDE
 }
 
-/// The place of a tile in the dropout stream.
+/// The position of a tile in the dropout stream.
 fn drawn<'a>(
     problem: &Problem,
     dropout: &'a AttentionDropout,
     head: Head,
     number: usize,
-) -> drop::Tile<'a> {
-    drop::Tile {
+) -> dropout::Tile<'a> {
+    dropout::Tile {
         dropout,
         example: head.example,
         first: first_weight((head.number, problem.heads), (number, 0)),
@@ -120,29 +120,29 @@ fn drawn<'a>(
 }
 
 /// Positions as indices.
-fn indices(places: &[u32]) -> impl Iterator<Item = usize> {
-    places.iter().map(|place| *place as usize)
+fn indices(positions: &[u32]) -> impl Iterator<Item = usize> {
+    positions.iter().map(|position| *position as usize)
 }
 
-/// Hides what a tile's sights leave out, and adds the bias to odd scores (keys, queries).
+/// Hides what a tile's query ranges leave out, and adds the bias to diagonal scores (keys, queries).
 #[inline(always)]
 fn alter<S: Lanes>(
     s: S,
-    plan: &Plan,
+    block_mask: &BlockMask,
     tile: &Tile,
     columns: usize,
     scores: &mut [f32; SIDE * SIDE],
 ) {
-    let Some(sights) = plan.tile_sights(tile) else {
+    let Some(ranges) = block_mask.tile_sights(tile) else {
         return;
     };
     let numbers: [f32; SIDE] = std::array::from_fn(|i| i as f32);
     let (numbers, _) = S::as_simd_f32s(&numbers);
     let hidden = s.splat_f32s(f32::NEG_INFINITY);
-    let bias = s.splat_f32s(plan.odd_bias() * std::f32::consts::LOG2_E);
-    for (row, sight) in scores.chunks_exact_mut(SIDE).zip(sights) {
+    let bias = s.splat_f32s(block_mask.diagonal_bias() * std::f32::consts::LOG2_E);
+    for (row, range) in scores.chunks_exact_mut(SIDE).zip(ranges) {
         let (row, _) = S::as_mut_simd_f32s(&mut row[..columns]);
-        let seen = sight.range();
+        let seen = range.range();
         let (from, to) = (
             s.splat_f32s(seen.start as f32),
             s.splat_f32s(seen.end as f32),
@@ -151,22 +151,22 @@ fn alter<S: Lanes>(
             let kept = s.select_f32s(s.less_than_f32s(*number, from), hidden, *scores);
             *scores = s.select_f32s(s.less_than_f32s(*number, to), kept, hidden);
         }
-        if let Some(odd) = sight.odd() {
-            let odd = s.splat_f32s(odd as f32);
+        if let Some(diagonal) = range.diagonal() {
+            let diagonal = s.splat_f32s(diagonal as f32);
             for (scores, number) in row.iter_mut().zip(numbers) {
                 let biased = s.add_f32s(*scores, bias);
-                *scores = s.select_f32s(s.equal_f32s(*number, odd), biased, *scores);
+                *scores = s.select_f32s(s.equal_f32s(*number, diagonal), biased, *scores);
             }
         }
     }
 }
 
 /// Splits the blocks of queries of a head of `problem` into parts that are worked on apart.
-fn parts(problem: &Problem, plan: &Plan) -> Vec<Range<usize>> {
+fn parts(problem: &Problem, block_mask: &BlockMask) -> Vec<Range<usize>> {
     let heads = problem.batch * problem.heads;
-    let blocks = plan.query_blocks().len();
+    let blocks = block_mask.query_blocks().len();
     // Queries that are in several blocks are summed up by one task.
-    let count = if plan.revisits() {
+    let count = if block_mask.repeats_queries() {
         1
     } else {
         TASKS
@@ -180,29 +180,29 @@ fn parts(problem: &Problem, plan: &Plan) -> Vec<Range<usize>> {
 
 impl Problem<'_> {
     /// All tasks: heads, and parts of each.
-    fn tasks<'p>(&self, plans: &'p Plans) -> Vec<(Head, &'p Plan, Range<usize>)> {
+    fn tasks<'p>(&self, block_masks: &'p BlockMasks) -> Vec<(Head, &'p BlockMask, Range<usize>)> {
         let heads = 0..self.batch * self.heads;
         let tasks = heads.flat_map(|index| {
-            let plan = plans.of(index);
+            let block_mask = block_masks.of(index);
             let head = self.head(index);
-            parts(self, plan)
+            parts(self, block_mask)
                 .into_iter()
-                .map(move |blocks| (head, plan, blocks))
+                .map(move |blocks| (head, block_mask, blocks))
         });
         tasks.collect()
     }
 
     /// Output (B, Lq, H E) and sums (B, H, Lq).
-    pub(super) fn sparse_forward(&self, plans: &Plans) -> (Vec<f32>, Vec<f32>) {
+    pub(super) fn sparse_forward(&self, block_masks: &BlockMasks) -> (Vec<f32>, Vec<f32>) {
         let mut output = vec![0.0; self.batch * self.queries_len * self.row()];
         let mut sums = vec![f32::INFINITY; self.batch * self.heads * self.queries_len];
         let (shared_output, shared_sums) = (Shared::new(&mut output), Shared::new(&mut sums));
         let isa = Isa::current();
-        let tasks = self.tasks(plans).into_par_iter();
-        tasks.for_each(|(head, plan, blocks)| {
+        let tasks = self.tasks(block_masks).into_par_iter();
+        tasks.for_each(|(head, block_mask, blocks)| {
             isa.run(ForwardTask {
                 problem: self,
-                plan,
+                block_mask,
                 head,
                 blocks,
                 output: &shared_output,
@@ -215,13 +215,13 @@ impl Problem<'_> {
     /// Adds the gradients of queries, keys and values to `targets`, which hold zeros.
     pub(super) fn sparse_backward(
         &self,
-        plans: &Plans,
+        block_masks: &BlockMasks,
         sums: &[f32],
         [output, doutput]: [&[f32]; 2],
-        targets: [Target; 3],
+        targets: [StridedRowsMut; 3],
     ) {
         let isa = Isa::current();
-        let tasks = self.tasks(plans);
+        let tasks = self.tasks(block_masks);
         // Gradients of keys and values from every part of a head but the first, (tasks, 2, Lk, E).
         let size = self.keys_len * self.width;
         let is_first = |task: usize| task == 0 || tasks[task - 1].0 != tasks[task].0;
@@ -235,7 +235,7 @@ impl Problem<'_> {
             .collect();
         let mut partials = vec![0.0; others * 2 * size];
         let shared = Shared::new(&mut partials);
-        let partial = |number: usize, which: usize| Target {
+        let partial = |number: usize, which: usize| StridedRowsMut {
             buffer: &shared,
             start: (2 * number + which) * size,
             stride: self.width,
@@ -243,14 +243,14 @@ impl Problem<'_> {
         tasks
             .par_iter()
             .zip(&numbers)
-            .for_each(|((head, plan, blocks), number)| {
+            .for_each(|((head, block_mask, blocks), number)| {
                 let to = |which: usize| match number {
                     Some(number) => partial(*number, which - 1),
                     None => self.of_head(targets[which], self.keys_len, *head),
                 };
                 isa.run(BackwardTask {
                     problem: self,
-                    plan,
+                    block_mask,
                     head: *head,
                     blocks: blocks.clone(),
                     sums: &sums[self.sum_index(*head, 0)..][..self.queries_len],

@@ -2,35 +2,35 @@ use candle_core::{D, DType, Device, Tensor};
 
 use super::super::{AttentionDropout, AttentionOptions, attention, attention_packed};
 use super::*;
-use crate::kernels::twin::{Sampler, agree};
+use crate::kernels::reference::{Sampler, agree};
 
 const ODD: f32 = -2.0;
 
-/// A plan with what it means.
+/// A block mask with what it means.
 struct Drawn {
-    plan: Plan,
+    block_mask: BlockMask,
     tiles: Vec<Pairs>,
 }
 
 /// The queries of a tile, its keys, and for each pair what is added to the score; none if it is hidden.
 type Pairs = (Vec<u32>, Vec<u32>, Vec<Option<f64>>);
 
-/// Blocks of random sizes and positions; every tile with random sights or none. A plan that revisits has each query in
+/// Blocks of random sizes and positions; every tile with random query ranges or none. A block mask that repeats_queries has each query in
 /// several blocks.
-fn draw(sampler: &mut Sampler, (queries, keys): (usize, usize), revisits: bool) -> Drawn {
+fn draw(sampler: &mut Sampler, (queries, keys): (usize, usize), repeats_queries: bool) -> Drawn {
     let mut below = |bound: usize| (sampler.bits() % bound as u64) as usize;
-    let mut plan = Plan::new(ODD);
-    if revisits {
-        plan = plan.revisiting();
+    let mut block_mask = BlockMask::new(ODD);
+    if repeats_queries {
+        block_mask = block_mask.repeating_queries();
     }
     let key_blocks: Vec<Vec<u32>> = (0..1 + keys / 40)
         .map(|_| (0..1 + below(64)).map(|_| below(keys) as u32).collect())
         .collect();
     for block in &key_blocks {
-        plan.key_block(block.iter().copied());
+        block_mask.key_block(block.iter().copied());
     }
     let mut tiles = Vec::new();
-    for _ in 0..1 + usize::from(revisits) {
+    for _ in 0..1 + usize::from(repeats_queries) {
         let mut order: Vec<u32> = (0..queries as u32).collect();
         for i in 0..queries {
             order.swap(i, below(queries));
@@ -39,35 +39,35 @@ fn draw(sampler: &mut Sampler, (queries, keys): (usize, usize), revisits: bool) 
         while !rest.is_empty() {
             let (block, others) = rest.split_at((1 + below(64)).min(rest.len()));
             rest = others;
-            plan.query_block(block.iter().copied());
+            block_mask.query_block(block.iter().copied());
             for _ in 0..below(4) {
                 let chosen = below(key_blocks.len());
-                let places = &key_blocks[chosen];
-                let mut biases = vec![Some(0.0); places.len() * block.len()];
-                let sights = (below(2) == 0).then(|| {
-                    let sights: Vec<Sight> = (0..places.len())
+                let positions = &key_blocks[chosen];
+                let mut biases = vec![Some(0.0); positions.len() * block.len()];
+                let ranges = (below(2) == 0).then(|| {
+                    let ranges: Vec<QueryRange> = (0..positions.len())
                         .map(|key| {
                             let (one, other) = (below(block.len() + 1), below(block.len() + 1));
                             let range = one.min(other)..one.max(other);
-                            let odd = (below(3) == 0).then(|| below(block.len()));
+                            let diagonal = (below(3) == 0).then(|| below(block.len()));
                             for query in 0..block.len() {
-                                let bias = &mut biases[query * places.len() + key];
+                                let bias = &mut biases[query * positions.len() + key];
                                 *bias = range.contains(&query).then_some(0.0);
-                                if odd == Some(query) {
+                                if diagonal == Some(query) {
                                     *bias = bias.map(|bias| bias + f64::from(ODD));
                                 }
                             }
-                            Sight::new(range, odd)
+                            QueryRange::new(range, diagonal)
                         })
                         .collect();
-                    plan.sights(sights)
+                    block_mask.ranges(ranges)
                 });
-                plan.see(chosen, sights.as_ref());
-                tiles.push((block.to_vec(), places.clone(), biases));
+                block_mask.allow(chosen, ranges.as_ref());
+                tiles.push((block.to_vec(), positions.clone(), biases));
             }
         }
     }
-    Drawn { plan, tiles }
+    Drawn { block_mask, tiles }
 }
 
 /// Softmax over the pairs of all tiles in f64: a pair that occurs twice counts twice.
@@ -97,18 +97,18 @@ fn composed(
         for head in 0..heads {
             let index = example * heads + head;
             let tiles = &drawn[index % drawn.len()].tiles;
-            for (number, (block, places, biases)) in tiles.iter().enumerate() {
+            for (number, (block, positions, biases)) in tiles.iter().enumerate() {
                 let mut factors = vec![1.0; SIDE * SIDE];
                 if let Some(dropout) = dropout {
                     let first = (head * (NUMBERED / heads) + number) * SIDE * SIDE;
                     dropout.fill(example, first, &mut factors);
                 }
                 for (i, query) in block.iter().enumerate() {
-                    for (j, key) in places.iter().enumerate() {
+                    for (j, key) in positions.iter().enumerate() {
                         let hidden = real
                             .as_ref()
                             .is_some_and(|real| real[example][*key as usize] == 0.0);
-                        let Some(bias) = biases[i * places.len() + j].filter(|_| !hidden) else {
+                        let Some(bias) = biases[i * positions.len() + j].filter(|_| !hidden) else {
                             continue;
                         };
                         let factor = f64::from(factors[i * SIDE + j]);
@@ -136,8 +136,8 @@ fn options(heads: usize, drawn: &[Drawn], mask: Option<&Tensor>) -> AttentionOpt
     AttentionOptions {
         heads,
         mask: mask.cloned(),
-        plans: Some(Plans::new(
-            drawn.iter().map(|drawn| drawn.plan.clone()).collect(),
+        block_masks: Some(BlockMasks::new(
+            drawn.iter().map(|drawn| drawn.block_mask.clone()).collect(),
         )),
         ..Default::default()
     }
@@ -153,7 +153,7 @@ fn holes(sampler: &mut Sampler, batch: usize, keys: usize) -> Tensor {
 #[test]
 fn random_plans_meet_their_twin() {
     let mut sampler = Sampler::new(31);
-    for (batch, queries, keys, heads, width, plans, revisits) in [
+    for (batch, queries, keys, heads, width, block_masks, repeats_queries) in [
         (1, 1, 1, 1, 4, 1, false),
         (2, 70, 90, 2, 5, 1, false),
         (2, 70, 90, 2, 16, 2, true),
@@ -161,8 +161,8 @@ fn random_plans_meet_their_twin() {
         (1, 150, 64, 1, 70, 1, true),
         (1, 700, 150, 1, 8, 1, false),
     ] {
-        let drawn: Vec<Drawn> = (0..plans)
-            .map(|_| draw(&mut sampler, (queries, keys), revisits))
+        let drawn: Vec<Drawn> = (0..block_masks)
+            .map(|_| draw(&mut sampler, (queries, keys), repeats_queries))
             .collect();
         let q = sampler.normal(&[batch, queries, heads * width], 1.0);
         let [k, v] = [(); 2].map(|()| sampler.normal(&[batch, keys, heads * width], 1.0));
@@ -182,15 +182,15 @@ fn random_plans_meet_their_twin() {
 fn packed_projections_and_dropout_meet_their_twin() {
     let mut sampler = Sampler::new(32);
     let (batch, length, heads, width) = (2, 100, 2, 8);
-    let stream = crate::Draws::new(5, 6, 7).per_example(crate::draws::StreamKey::new("drop"));
+    let stream = crate::RngKey::new(5, 6, 7).per_example(crate::rng::StreamKey::new("drop"));
     let mask = holes(&mut sampler, batch, length);
-    for (revisits, mask) in [
+    for (repeats_queries, mask) in [
         (false, None),
         (true, None),
         (false, Some(&mask)),
         (true, Some(&mask)),
     ] {
-        let drawn = [(); 2].map(|()| draw(&mut sampler, (length, length), revisits));
+        let drawn = [(); 2].map(|()| draw(&mut sampler, (length, length), repeats_queries));
         let x = [sampler.normal(&[batch, length, 3 * heads * width], 1.0)];
         let dropout = AttentionDropout::new(&stream, batch, 0.3);
         let options = AttentionOptions {
@@ -218,22 +218,22 @@ fn packed_projections_and_dropout_meet_their_twin() {
 #[test]
 fn a_key_that_only_an_odd_score_reaches_has_all_the_weight() {
     // As in Reformer: a position that sees nothing but itself, in three tiles.
-    let mut plan = Plan::new(-1e3).revisiting();
+    let mut block_mask = BlockMask::new(-1e3).repeating_queries();
     for position in 0..3 {
-        plan.key_block([position]);
+        block_mask.key_block([position]);
     }
     for _ in 0..3 {
         for position in 0..3 {
-            plan.query_block([position]);
-            let sights = plan.sights([Sight::new(0..1, Some(0))]);
-            plan.see(position as usize, Some(&sights));
+            block_mask.query_block([position]);
+            let ranges = block_mask.ranges([QueryRange::new(0..1, Some(0))]);
+            block_mask.allow(position as usize, Some(&ranges));
         }
     }
     let mut sampler = Sampler::new(33);
     let x = sampler.normal(&[1, 3, 12], 1.0);
     let options = AttentionOptions {
         heads: 1,
-        plans: Some(Plans::new(vec![plan])),
+        block_masks: Some(BlockMasks::new(vec![block_mask])),
         ..Default::default()
     };
     agree(
@@ -248,23 +248,23 @@ fn a_key_that_only_an_odd_score_reaches_has_all_the_weight() {
 fn plans_that_do_not_fit_are_errors() {
     let mut sampler = Sampler::new(34);
     let x = sampler.normal(&[2, 6, 24], 1.0);
-    let plan = |places: Range<u32>| {
-        let mut plan = Plan::new(0.0);
-        plan.query_block(places.clone());
-        let keys = plan.key_block(places);
-        plan.see(keys, None);
-        plan
+    let block_mask = |positions: Range<u32>| {
+        let mut block_mask = BlockMask::new(0.0);
+        block_mask.query_block(positions.clone());
+        let keys = block_mask.key_block(positions);
+        block_mask.allow(keys, None);
+        block_mask
     };
-    let run = |plans: Vec<Plan>| {
+    let run = |block_masks: Vec<BlockMask>| {
         let options = AttentionOptions {
             heads: 2,
-            plans: Some(Plans::new(plans)),
+            block_masks: Some(BlockMasks::new(block_masks)),
             ..Default::default()
         };
         attention_packed(&x.to_dtype(DType::F32).unwrap(), &options)
     };
-    assert!(run(vec![plan(0..6); 4]).is_ok());
-    assert!(run(vec![plan(0..6); 3]).is_err());
-    assert!(run(vec![plan(0..7)]).is_err());
+    assert!(run(vec![block_mask(0..6); 4]).is_ok());
+    assert!(run(vec![block_mask(0..6); 3]).is_err());
+    assert!(run(vec![block_mask(0..7)]).is_err());
     assert!(run(Vec::new()).is_err());
 }

@@ -6,10 +6,10 @@
 
 use super::blocks::{Block, Positions, Sizes, State, add_scaled, dot};
 use super::features::Features;
-use crate::kernels::idle::all_vanish;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{Left, PANEL, Rows, SIDE, padded, product};
+use crate::kernels::zero_rows::are_zero_rows;
 
 /// Adds the features and values of positions `range` to `state` (S and z).
 pub(super) struct Gather<'a, F> {
@@ -150,7 +150,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
         let (start, end) = self.range;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
-            if queries.padding(first, count) || all_vanish(self.doutput.from(first), count) {
+            if queries.padding(first, count) || are_zero_rows(self.doutput.from(first), count) {
                 (first..first + count).for_each(|position| (self.out)(position).fill(0.0));
                 continue;
             }
@@ -184,7 +184,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
             }
             let place = (first, count);
             self.map
-                .pull(s, queries, place, &features, &mut gradients, &mut self.out);
+                .backward(s, queries, place, &features, &mut gradients, &mut self.out);
         }
     }
 }
@@ -253,7 +253,7 @@ where
                 add_scaled(s, row, self.dstate.total, 1.0);
             }
             let place = (first, count);
-            self.map.pull(
+            self.map.backward(
                 s,
                 self.keys,
                 place,

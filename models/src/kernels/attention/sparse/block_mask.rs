@@ -6,37 +6,37 @@ use crate::kernels::tile::{PANEL, SIDE};
 
 /// Which queries of a tile see one of its keys: those at `from..to` of the tile's queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct QueryRange {
     from: u8,
     to: u8,
-    /// The query whose score with this key gets the plan's bias; `NONE` if none does.
-    odd: u8,
+    /// The query whose score with this key gets the block mask's bias; `NONE` if none does.
+    diagonal: u8,
 }
 
-impl Sight {
+impl QueryRange {
     const NONE: u8 = u8::MAX;
 
-    /// Queries `range` of the tile, of which the one at `odd` has [`Plan::odd_bias`] added to its score.
+    /// Queries `range` of the tile, of which the one at `diagonal` has [`BlockMask::diagonal_bias`] added to its score.
     ///
     /// # Panics
     /// If a query is beyond the 64 of a tile.
     #[must_use]
-    pub fn new(range: Range<usize>, odd: Option<usize>) -> Self {
+    pub fn new(range: Range<usize>, diagonal: Option<usize>) -> Self {
         assert!(
-            range.end <= SIDE && odd.is_none_or(|odd| odd < SIDE),
+            range.end <= SIDE && diagonal.is_none_or(|diagonal| diagonal < SIDE),
             "a tile has {SIDE} queries"
         );
-        Sight {
+        QueryRange {
             from: range.start as u8,
             to: range.end as u8,
-            odd: odd.map_or(Self::NONE, |odd| odd as u8),
+            diagonal: diagonal.map_or(Self::NONE, |diagonal| diagonal as u8),
         }
     }
 
     /// No query.
     #[must_use]
     pub fn nothing() -> Self {
-        Sight::new(0..0, None)
+        QueryRange::new(0..0, None)
     }
 
     /// The queries that see the key.
@@ -44,9 +44,9 @@ impl Sight {
         usize::from(self.from)..usize::from(self.to)
     }
 
-    /// The query whose score gets [`Plan::odd_bias`].
-    pub(crate) fn odd(self) -> Option<usize> {
-        (self.odd != Self::NONE).then(|| usize::from(self.odd))
+    /// The query whose score gets [`BlockMask::diagonal_bias`].
+    pub(crate) fn diagonal(self) -> Option<usize> {
+        (self.diagonal != Self::NONE).then(|| usize::from(self.diagonal))
     }
 }
 
@@ -55,28 +55,28 @@ impl Sight {
 /// A pair of query and key that occurs in two tiles counts twice, as if the key were there twice. Queries without a tile
 /// get zeros.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct BlockMask {
     /// Positions of all blocks, one after the other.
-    places: Vec<u32>,
+    positions: Vec<u32>,
     queries: Vec<QueryBlock>,
     keys: Vec<KeyBlock>,
     tiles: Vec<Tile>,
-    sights: Vec<Sight>,
-    odd_bias: f32,
-    revisits: bool,
+    ranges: Vec<QueryRange>,
+    diagonal_bias: f32,
+    repeats_queries: bool,
     /// Packed blocks of keys that are held at once.
     slots: usize,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct QueryBlock {
-    places: Range<usize>,
+    positions: Range<usize>,
     pub(super) tiles: Range<usize>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct KeyBlock {
-    places: Range<usize>,
+    positions: Range<usize>,
     /// Where it is held while queries need it.
     pub(super) slot: usize,
 }
@@ -85,7 +85,7 @@ pub(super) struct KeyBlock {
 #[derive(Clone, Debug)]
 pub(super) struct Tile {
     pub(super) keys: usize,
-    sights: Option<Range<usize>>,
+    ranges: Option<Range<usize>>,
 }
 
 /// A block of queries, at these positions, and what it sees.
@@ -105,48 +105,48 @@ impl BlockView<'_> {
 /// A tile: a block of keys, at these positions, as one block of queries sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TileView<'a> {
-    /// Its number in the plan, which dropout goes by.
+    /// Its number in the block mask, which dropout goes by.
     pub(crate) number: usize,
     /// Number of the block of keys, the same wherever these keys are seen.
     pub(crate) block: usize,
     pub(crate) keys: &'a [u32],
     /// One per key; none if every query sees every key.
-    pub(crate) sights: Option<&'a [Sight]>,
+    pub(crate) ranges: Option<&'a [QueryRange]>,
 }
 
-/// The sights of one block of keys, kept in a plan for use in any of its tiles.
+/// The query ranges of one block of keys, kept in a block mask for use in any of its tiles.
 #[derive(Clone, Debug)]
-pub struct Sights(Range<usize>);
+pub struct QueryRanges(Range<usize>);
 
-impl Plan {
-    /// An empty plan. `odd_bias` is what [`Sight`] may add to single scores; minus infinity hides them.
+impl BlockMask {
+    /// An empty block mask. `diagonal_bias` is what [`QueryRange`] may add to single scores; minus infinity hides them.
     #[must_use]
-    pub fn new(odd_bias: f32) -> Self {
-        Plan {
-            places: Vec::new(),
+    pub fn new(diagonal_bias: f32) -> Self {
+        BlockMask {
+            positions: Vec::new(),
             queries: Vec::new(),
             keys: Vec::new(),
             tiles: Vec::new(),
-            sights: Vec::new(),
-            odd_bias,
-            revisits: false,
+            ranges: Vec::new(),
+            diagonal_bias,
+            repeats_queries: false,
             slots: 0,
         }
     }
 
     /// Says that a position may be in several blocks of queries; its keys are then those of all of them.
     #[must_use]
-    pub fn revisiting(self) -> Self {
-        Plan {
-            revisits: true,
+    pub fn repeating_queries(self) -> Self {
+        BlockMask {
+            repeats_queries: true,
             ..self
         }
     }
 
-    fn add_places(&mut self, places: impl IntoIterator<Item = u32>) -> Range<usize> {
-        let start = self.places.len();
-        self.places.extend(places);
-        let range = start..self.places.len();
+    fn add_positions(&mut self, positions: impl IntoIterator<Item = u32>) -> Range<usize> {
+        let start = self.positions.len();
+        self.positions.extend(positions);
+        let range = start..self.positions.len();
         assert!(
             (1..=SIDE).contains(&range.len()),
             "a block has 1 to {SIDE} positions"
@@ -158,17 +158,22 @@ impl Plan {
     ///
     /// # Panics
     /// If there are none or more than 64.
-    pub fn key_block(&mut self, places: impl IntoIterator<Item = u32>) -> usize {
-        let places = self.add_places(places);
-        self.keys.push(KeyBlock { places, slot: 0 });
+    pub fn key_block(&mut self, positions: impl IntoIterator<Item = u32>) -> usize {
+        let positions = self.add_positions(positions);
+        self.keys.push(KeyBlock { positions, slot: 0 });
         self.keys.len() - 1
     }
 
     /// Cuts positions in blocks of keys: the number of each, and its positions.
-    pub fn key_blocks_of(&mut self, places: &[u32]) -> Vec<(usize, Vec<u32>)> {
-        let blocks = places.chunks(SIDE);
+    pub fn key_blocks_of(&mut self, positions: &[u32]) -> Vec<(usize, Vec<u32>)> {
+        let blocks = positions.chunks(SIDE);
         blocks
-            .map(|places| (self.key_block(places.iter().copied()), places.to_vec()))
+            .map(|positions| {
+                (
+                    self.key_block(positions.iter().copied()),
+                    positions.to_vec(),
+                )
+            })
             .collect()
     }
 
@@ -176,32 +181,32 @@ impl Plan {
     ///
     /// # Panics
     /// If there are none or more than 64.
-    pub fn query_block(&mut self, places: impl IntoIterator<Item = u32>) {
-        let places = self.add_places(places);
+    pub fn query_block(&mut self, positions: impl IntoIterator<Item = u32>) {
+        let positions = self.add_positions(positions);
         let tiles = self.tiles.len()..self.tiles.len();
-        self.queries.push(QueryBlock { places, tiles });
+        self.queries.push(QueryBlock { positions, tiles });
     }
 
     /// Keeps what is seen of the keys of a block, one entry per key.
-    pub fn sights(&mut self, sights: impl IntoIterator<Item = Sight>) -> Sights {
-        let start = self.sights.len();
-        self.sights.extend(sights);
-        Sights(start..self.sights.len())
+    pub fn ranges(&mut self, ranges: impl IntoIterator<Item = QueryRange>) -> QueryRanges {
+        let start = self.ranges.len();
+        self.ranges.extend(ranges);
+        QueryRanges(start..self.ranges.len())
     }
 
-    /// The present block of queries sees this block of keys: all of it, or what `sights` say.
+    /// The present block of queries sees this block of keys: all of it, or what `ranges` say.
     ///
     /// # Panics
-    /// If there is no such block, or not one sight per key.
-    pub fn see(&mut self, keys: usize, sights: Option<&Sights>) {
-        let count = self.keys[keys].places.len();
+    /// If there is no such block, or not one query range per key.
+    pub fn allow(&mut self, keys: usize, ranges: Option<&QueryRanges>) {
+        let count = self.keys[keys].positions.len();
         assert!(
-            sights.is_none_or(|sights| sights.0.len() == count),
-            "one sight for each of {count} keys"
+            ranges.is_none_or(|ranges| ranges.0.len() == count),
+            "one query range for each of {count} keys"
         );
         let block = self.queries.last_mut();
-        let sights = sights.map(|sights| sights.0.clone());
-        self.tiles.push(Tile { keys, sights });
+        let ranges = ranges.map(|ranges| ranges.0.clone());
+        self.tiles.push(Tile { keys, ranges });
         block.expect("a block of queries comes first").tiles.end = self.tiles.len();
     }
 
@@ -235,11 +240,11 @@ impl Plan {
                 }
             }
         }
-        self.places.shrink_to_fit();
+        self.positions.shrink_to_fit();
         self.queries.shrink_to_fit();
         self.keys.shrink_to_fit();
         self.tiles.shrink_to_fit();
-        self.sights.shrink_to_fit();
+        self.ranges.shrink_to_fit();
     }
 
     pub(super) fn query_blocks(&self) -> &[QueryBlock] {
@@ -254,30 +259,30 @@ impl Plan {
         &self.tiles
     }
 
-    pub(super) fn query_places(&self, block: &QueryBlock) -> &[u32] {
-        &self.places[block.places.clone()]
+    pub(super) fn query_positions(&self, block: &QueryBlock) -> &[u32] {
+        &self.positions[block.positions.clone()]
     }
 
-    pub(super) fn key_places(&self, block: &KeyBlock) -> &[u32] {
-        &self.places[block.places.clone()]
+    pub(super) fn key_positions(&self, block: &KeyBlock) -> &[u32] {
+        &self.positions[block.positions.clone()]
     }
 
-    pub(super) fn tile_sights(&self, tile: &Tile) -> Option<&[Sight]> {
-        tile.sights.clone().map(|range| &self.sights[range])
+    pub(super) fn tile_sights(&self, tile: &Tile) -> Option<&[QueryRange]> {
+        tile.ranges.clone().map(|range| &self.ranges[range])
     }
 
-    pub(crate) fn odd_bias(&self) -> f32 {
-        self.odd_bias
+    pub(crate) fn diagonal_bias(&self) -> f32 {
+        self.diagonal_bias
     }
 
-    pub(super) fn revisits(&self) -> bool {
-        self.revisits
+    pub(super) fn repeats_queries(&self) -> bool {
+        self.repeats_queries
     }
 
     /// Blocks of queries, each with its tiles, for whoever computes them by other means than this kernel.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockView<'_>> {
         self.queries.iter().map(|block| BlockView {
-            queries: &self.places[block.places.clone()],
+            queries: &self.positions[block.positions.clone()],
             tiles: block
                 .tiles
                 .clone()
@@ -286,8 +291,8 @@ impl Plan {
                     TileView {
                         number,
                         block: tile.keys,
-                        keys: self.key_places(&self.keys[tile.keys]),
-                        sights: self.tile_sights(tile),
+                        keys: self.key_positions(&self.keys[tile.keys]),
+                        ranges: self.tile_sights(tile),
                     }
                 })
                 .collect(),
@@ -304,21 +309,21 @@ impl Plan {
 
     /// Number of slots, and rows that one needs: the largest block of keys in whole panels.
     pub(super) fn slots(&self) -> (usize, usize) {
-        let longest = self.keys.iter().map(|block| block.places.len()).max();
+        let longest = self.keys.iter().map(|block| block.positions.len()).max();
         (self.slots, longest.unwrap_or(0).next_multiple_of(PANEL))
     }
 
-    /// Positions of queries and of keys that the plan needs to exist.
+    /// Positions of queries and of keys that the block mask needs to exist.
     pub(super) fn lengths(&self) -> (usize, usize) {
         let longest = |ranges: &mut dyn Iterator<Item = &Range<usize>>| {
             ranges
-                .flat_map(|range| &self.places[range.clone()])
+                .flat_map(|range| &self.positions[range.clone()])
                 .max()
-                .map_or(0, |place| *place as usize + 1)
+                .map_or(0, |position| *position as usize + 1)
         };
         (
-            longest(&mut self.queries.iter().map(|block| &block.places)),
-            longest(&mut self.keys.iter().map(|block| &block.places)),
+            longest(&mut self.queries.iter().map(|block| &block.positions)),
+            longest(&mut self.keys.iter().map(|block| &block.positions)),
         )
     }
 }

@@ -6,11 +6,11 @@
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, fresh, read, tensor};
+use super::buffers::{floats, read, tensor, uninit};
+use super::gemm::{Matrix, multiply_into};
 use super::isa::Isa;
-use super::matrix::{Matrix, multiply_into};
 
-const NAME: &str = "shortening";
+const NAME: &str = "length_projection";
 /// Rows of a result that one task computes.
 const ROWS: usize = 64;
 
@@ -18,7 +18,7 @@ const ROWS: usize = 64;
 ///
 /// # Errors
 /// If shapes do not fit.
-pub fn shorten(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tensor> {
+pub fn project_length(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tensor> {
     let ((_, length, row), (copies, longest, rank)) = (x.dims3()?, matrix.dims3()?);
     let fits = heads > 0 && row % heads == 0 && (copies == 1 || copies == heads);
     if !fits || longest < length || row * rank * length == 0 {
@@ -101,7 +101,7 @@ impl CustomOp2 for Shortening {
             length, row, width, ..
         } = sizes;
         let isa = Isa::current();
-        let mut y = fresh(sizes.batch * sizes.rank * row);
+        let mut y = uninit(sizes.batch * sizes.rank * row);
         let pieces = sizes.pieces(&mut y, sizes.rank);
         pieces.for_each(|(example, first, y)| {
             for copy in 0..sizes.copies {
@@ -141,7 +141,7 @@ impl CustomOp2 for Shortening {
             ..
         } = sizes;
         let isa = Isa::current();
-        let mut dx = fresh(x.len());
+        let mut dx = uninit(x.len());
         sizes
             .pieces(&mut dx, length)
             .for_each(|(example, first, dx)| {
@@ -188,7 +188,7 @@ impl CustomOp2 for Shortening {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
 
     #[test]
     fn shortening_meets_its_twin() {
@@ -203,9 +203,9 @@ mod tests {
             let x = sampler.normal(&[batch, length, heads * width], 1.0);
             let matrix = sampler.normal(&[copies, longest, rank], 0.3);
             agree(
-                "shortening",
+                "length_projection",
                 &[x, matrix],
-                |x| shorten(&x[0], &x[1], heads),
+                |x| project_length(&x[0], &x[1], heads),
                 |x| {
                     let split = x[0].reshape((batch, length, heads, width))?;
                     let split = split.transpose(1, 2)?.contiguous()?;
@@ -224,7 +224,7 @@ mod tests {
     fn shapes_that_do_not_fit_are_errors() {
         let mut sampler = Sampler::new(72);
         let x = sampler.normal(&[1, 6, 8], 1.0);
-        assert!(shorten(&x, &sampler.normal(&[1, 5, 2], 1.0), 2).is_err());
-        assert!(shorten(&x, &sampler.normal(&[3, 6, 2], 1.0), 2).is_err());
+        assert!(project_length(&x, &sampler.normal(&[1, 5, 2], 1.0), 2).is_err());
+        assert!(project_length(&x, &sampler.normal(&[3, 6, 2], 1.0), 2).is_err());
     }
 }

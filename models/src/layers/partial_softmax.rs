@@ -6,9 +6,9 @@
 use candle_core::{D, Tensor};
 
 use crate::{
-    Context, Result,
-    layers::{Dropout, products::product},
-    mixer::PADDED,
+    Pass, Result,
+    layers::{Dropout, matmul::matmul},
+    mask::PADDED,
 };
 
 /// What queries take from one part of their keys.
@@ -119,24 +119,24 @@ impl PartialSoftmax {
 #[derive(Clone, Copy)]
 pub struct WeightDropout<'a> {
     dropout: &'a Dropout,
-    context: &'a Context<'a>,
+    pass: &'a Pass<'a>,
     examples: usize,
 }
 
 impl<'a> WeightDropout<'a> {
     /// Dropout for one part; parts that run in one forward pass need one `dropout` each.
     #[must_use]
-    pub fn new(dropout: &'a Dropout, context: &'a Context<'a>, examples: usize) -> Self {
+    pub fn new(dropout: &'a Dropout, pass: &'a Pass<'a>, examples: usize) -> Self {
         Self {
             dropout,
-            context,
+            pass,
             examples,
         }
     }
 
     fn apply(&self, weights: &Tensor) -> Result<Tensor> {
         let rows = weights.reshape((self.examples, ()))?;
-        let rows = self.dropout.forward(&rows, self.context)?;
+        let rows = self.dropout.forward(&rows, self.pass)?;
         Ok(rows.reshape(weights.dims())?)
     }
 }
@@ -162,14 +162,14 @@ pub fn attend(
         dims[q.rank() - 1] = last;
         x.reshape(dims)
     };
-    let scores = product(&flat(&q.affine(scale, 0.0)?)?, &flat(k)?.t()?)?;
+    let scores = matmul(&flat(&q.affine(scale, 0.0)?)?, &flat(k)?.t()?)?;
     let scores = with_last(scores, k.dim(D::Minus2)?)?;
     let scores = match bias {
         Some(bias) => scores.broadcast_add(bias)?,
         None => scores,
     };
     PartialSoftmax::new(&scores, |weights| {
-        let weighted = product(&flat(&dropout.apply(weights)?)?, &flat(v)?)?;
+        let weighted = matmul(&flat(&dropout.apply(weights)?)?, &flat(v)?)?;
         Ok(with_last(weighted, v.dim(D::Minus1)?)?)
     })
 }
@@ -202,10 +202,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        Draws, Mask,
+        Mask, RngKey,
         layers::{
-            sparse_testing::{meets_dense, undropped},
             testing::{check_gradient, normal, parameters},
+            testing_sparse::{meets_dense, undropped},
         },
     };
 
@@ -251,9 +251,9 @@ mod tests {
         let (q, k) = (normal("q", &[4, 2, 9, 3]), normal("k", &[4, 2, 9, 3]));
         let v = Tensor::ones((4, 2, 9, 1), q.dtype(), q.device()).unwrap();
         let run = |rows: std::ops::Range<usize>, step| -> Vec<f64> {
-            let context = Context::new(true, Draws::new(5, step, rows.start as u64));
+            let pass = Pass::new(true, RngKey::new(5, step, rows.start as u64));
             let part = |x: &Tensor| x.narrow(0, rows.start, rows.len()).unwrap();
-            let drop = WeightDropout::new(&dropout, &context, rows.len());
+            let drop = WeightDropout::new(&dropout, &pass, rows.len());
             let part = attend(&part(&q), &part(&k), &part(&v), None, drop).unwrap();
             let y = merge(&[part]).unwrap();
             y.flatten_all().unwrap().to_vec1().unwrap()

@@ -1,7 +1,7 @@
 //! From queries and keys to features, a block of 64 positions at a time, and back to their gradients.
 
 use super::blocks::{Block, Positions};
-use crate::kernels::activation::Curve;
+use crate::kernels::activation::UnaryFunction;
 use crate::kernels::isa::{Isa, Kernel, Lanes};
 use crate::kernels::math::exp;
 use crate::kernels::scratch::Scratch;
@@ -14,7 +14,7 @@ pub(super) trait Features: Copy + Sync {
 
     /// Writes the gradients of `count` positions from `first` on (`place`), from those of their features, `gradients` (padded rows, which
     /// it may change), and the features in `block`; zeros where a position does not count.
-    fn pull<'a, S: Lanes>(
+    fn backward<'a, S: Lanes>(
         self,
         s: S,
         x: Positions,
@@ -29,7 +29,7 @@ pub(super) trait Features: Copy + Sync {
 #[derive(Clone, Copy)]
 pub(super) struct Elementwise<C>(pub(super) C);
 
-impl<C: Curve> Features for Elementwise<C> {
+impl<C: UnaryFunction> Features for Elementwise<C> {
     #[inline(always)]
     fn fill<S: Lanes>(self, s: S, x: Positions, first: usize, count: usize, block: &mut Block) {
         let width = block.width;
@@ -53,7 +53,7 @@ impl<C: Curve> Features for Elementwise<C> {
     }
 
     #[inline(always)]
-    fn pull<'a, S: Lanes>(
+    fn backward<'a, S: Lanes>(
         self,
         s: S,
         x: Positions,
@@ -273,7 +273,7 @@ impl Features for Favor<'_> {
     }
 
     #[inline(always)]
-    fn pull<'a, S: Lanes>(
+    fn backward<'a, S: Lanes>(
         self,
         s: S,
         x: Positions,

@@ -2,11 +2,11 @@
 
 use rayon::prelude::*;
 
-use super::KernelAttention;
+use super::LinearAttention;
 use super::blocks::{Positions, Sizes, State};
 use super::features::{Directions, Features};
 use super::passes::{Attend, Gather, KeyGradient, QueryGradient};
-use crate::kernels::buffers::{Shared, Target, fresh, pieces, sum_partials};
+use crate::kernels::buffers::{Shared, StridedRowsMut, split_mut, sum_partials, uninit};
 use crate::kernels::isa::Isa;
 use crate::kernels::tile::{Operand, Rows, SIDE};
 
@@ -17,7 +17,7 @@ const LEAST_BLOCKS: usize = 4;
 
 /// One call, with its operands.
 pub(super) struct Problem<'a> {
-    pub(super) op: &'a KernelAttention,
+    pub(super) op: &'a LinearAttention,
     pub(super) batch: usize,
     pub(super) queries_len: usize,
     pub(super) keys_len: usize,
@@ -123,7 +123,7 @@ impl Problem<'_> {
         map: impl Features,
         states: &[f32],
         outputs: [&[f32]; 2],
-        targets: [Target; 3],
+        targets: [StridedRowsMut; 3],
     ) {
         self.backward(map, |_| map, states, outputs, targets);
     }
@@ -146,9 +146,9 @@ impl Problem<'_> {
                 state,
             });
         });
-        let mut output = fresh(self.batch * self.queries_len * self.row());
+        let mut output = uninit(self.batch * self.queries_len * self.row());
         let shared = Shared::new(&mut output);
-        let target = Target {
+        let target = StridedRowsMut {
             buffer: &shared,
             start: 0,
             stride: self.row(),
@@ -177,7 +177,7 @@ impl Problem<'_> {
         key: impl Fn(Part) -> F + Sync,
         states: &[f32],
         outputs: [&[f32]; 2],
-        targets: [Target; 3],
+        targets: [StridedRowsMut; 3],
     ) {
         let isa = Isa::current();
         let values = self.sizes.values;
@@ -218,7 +218,7 @@ impl Problem<'_> {
         let (parts, per_head) = self.parts(length);
         let len = self.sizes.state();
         let mut partials = vec![0.0; parts.len() * len];
-        let states = pieces(&mut partials, len, parts.len());
+        let states = split_mut(&mut partials, len, parts.len());
         parts
             .into_par_iter()
             .zip(states)
@@ -234,12 +234,12 @@ impl Problem<'_> {
 
     /// Gives the row of a position of `part`'s head, `width` elements, among sequences of this length.
     fn writer<'b>(
-        target: Target<'b>,
+        target: StridedRowsMut<'b>,
         part: Part,
         length: usize,
         width: usize,
     ) -> impl FnMut(usize) -> &'b mut [f32] + use<'b> {
-        let Target {
+        let StridedRowsMut {
             buffer,
             start,
             stride,

@@ -5,11 +5,11 @@ use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
 use super::buffers::read;
+use super::gemm::{Matrix, multiply};
 use super::isa::{Isa, Kernel, Lanes};
-use super::matrix::{Matrix, multiply};
 use super::scratch::Scratch;
 
-const NAME: &str = "hash";
+const NAME: &str = "lsh";
 /// Positions that are projected together.
 const BLOCK: usize = 64;
 
@@ -18,7 +18,7 @@ const BLOCK: usize = 64;
 ///
 /// # Errors
 /// If shapes do not fit.
-pub fn hash(x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
+pub fn lsh(x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
     let ((batch, length, row), (width, rounds, half)) = (x.dims3()?, rotations.dims3()?);
     if width == 0 || row % width != 0 {
         bail!("{NAME}: rotations of {width} for rows of {row}");
@@ -85,7 +85,7 @@ fn bucket(x: &[f32], most: f32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::twin::Sampler;
+    use crate::kernels::reference::Sampler;
 
     #[test]
     fn buckets_are_those_of_the_formula_on_every_instruction_set() {
@@ -100,7 +100,7 @@ mod tests {
             let rows = x.to_vec3::<f32>().unwrap();
             let turns = rotations.to_vec3::<f32>().unwrap();
             for isa in Isa::all() {
-                let found = isa.force(|| hash(&x, &rotations).unwrap());
+                let found = isa.force(|| lsh(&x, &rotations).unwrap());
                 for (index, found) in found.into_iter().enumerate() {
                     let (position, round) = (index % length, index / length % rounds);
                     let head = index / length / rounds;
@@ -118,7 +118,7 @@ mod tests {
             }
         }
         assert!(
-            hash(
+            lsh(
                 &sampler.normal(&[1, 2, 5], 1.0),
                 &sampler.normal(&[2, 1, 1], 1.0)
             )

@@ -17,9 +17,9 @@ use self::blocks::Sizes;
 use self::features::{Directions, Elementwise, Favor, Shift};
 use self::problem::{Part, Problem};
 use super::activation::{EluPlusOne, Identity, Relu};
-use super::buffers::{Target, fresh, read};
+use super::buffers::{StridedRowsMut, read, uninit};
 use super::tile::Operand;
-use super::triple::{self, OnTriple, Triple};
+use super::triple::{self, QkvOp, Triple};
 
 const NAME: &str = "kernel attention";
 
@@ -47,7 +47,7 @@ pub enum FeatureMap {
 
 /// What kernel attention needs besides queries, keys and values.
 #[derive(Clone, Debug)]
-pub struct KernelAttentionOptions {
+pub struct LinearAttentionOptions {
     /// Number of heads H; head h owns columns h M to (h + 1) M of queries and keys (or as many as the map takes), h E to (h + 1) E
     /// of values.
     pub heads: usize,
@@ -60,11 +60,11 @@ pub struct KernelAttentionOptions {
 }
 
 /// Kernel attention of queries (B, Lq, H M) on keys (B, Lk, H M) and values (B, Lk, H E); yields (B, Lq, H E).
-pub fn kernel_attention(
+pub fn linear_attention(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
-    options: &KernelAttentionOptions,
+    options: &LinearAttentionOptions,
 ) -> Result<Tensor> {
     let ((batch, _, features), (_, keys, values)) = (q.dims3()?, v.dims3()?);
     if k.dims() != [batch, keys, features] || v.dim(0)? != batch {
@@ -75,19 +75,19 @@ pub fn kernel_attention(
             v.shape()
         );
     }
-    let op = KernelAttention::new(options, (batch, keys), (features, values), false)?;
+    let op = LinearAttention::new(options, (batch, keys), (features, values), false)?;
     q.contiguous()?
         .apply_op3(&k.contiguous()?, &v.contiguous()?, Triple(op))
 }
 
 /// Kernel attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
 /// Blocks of 64 positions that are all padding yield zeros.
-pub fn kernel_attention_packed(qkv: &Tensor, options: &KernelAttentionOptions) -> Result<Tensor> {
+pub fn linear_attention_packed(qkv: &Tensor, options: &LinearAttentionOptions) -> Result<Tensor> {
     let (batch, length, width) = qkv.dims3()?;
     if width % 3 != 0 {
         bail!("{NAME}: width {width} is not three times that of the heads");
     }
-    let op = KernelAttention::new(options, (batch, length), (width / 3, width / 3), true)?;
+    let op = LinearAttention::new(options, (batch, length), (width / 3, width / 3), true)?;
     qkv.contiguous()?.apply_op1(Triple(op))
 }
 
@@ -99,7 +99,7 @@ enum Map {
     Favor(Directions),
 }
 
-struct KernelAttention {
+struct LinearAttention {
     heads: usize,
     map: Map,
     guard: f32,
@@ -111,10 +111,10 @@ struct KernelAttention {
     states: OnceLock<(Vec<f32>, Vec<f32>)>,
 }
 
-impl KernelAttention {
+impl LinearAttention {
     /// For rows of `features` elements of queries and keys and `values` of values.
     fn new(
-        options: &KernelAttentionOptions,
+        options: &LinearAttentionOptions,
         (batch, keys): (usize, usize),
         (features, values): (usize, usize),
         within: bool,
@@ -153,7 +153,7 @@ impl KernelAttention {
                 Map::Favor(w)
             }
         };
-        Ok(KernelAttention {
+        Ok(LinearAttention {
             heads,
             map,
             guard: options.guard as f32,
@@ -190,7 +190,7 @@ impl KernelAttention {
     }
 }
 
-impl OnTriple for KernelAttention {
+impl QkvOp for LinearAttention {
     const NAME: &'static str = NAME;
 
     fn forward(&self, sizes: triple::Sizes, operands: [Operand; 3]) -> Result<Vec<f32>> {
@@ -216,7 +216,7 @@ impl OnTriple for KernelAttention {
         sizes: triple::Sizes,
         operands: [Operand; 3],
         outputs: [&[f32]; 2],
-        targets: [Target; 3],
+        targets: [StridedRowsMut; 3],
     ) -> Result<()> {
         let Some((states, shifts)) = self.states.get() else {
             bail!("{NAME}: backward before forward");
@@ -244,7 +244,7 @@ impl OnTriple for KernelAttention {
     }
 
     fn start(&self, len: usize) -> Vec<f32> {
-        fresh(len)
+        uninit(len)
     }
 }
 

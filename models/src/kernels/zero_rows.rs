@@ -6,15 +6,15 @@ use std::ops::Range;
 use super::tile::{SIDE, Source};
 
 /// Whether every element is zero.
-pub(super) fn vanishes(row: &[f32]) -> bool {
+pub(super) fn is_zero_row(row: &[f32]) -> bool {
     // Whole chunks, so that the test runs in registers; the sign of a zero is shifted out.
     let chunk = |chunk: &[f32]| chunk.iter().fold(0, |bits, x| bits | (x.to_bits() << 1)) == 0;
     row.chunks(SIDE).all(chunk)
 }
 
 /// Whether `count` rows vanish.
-pub(super) fn all_vanish(rows: impl Source, count: usize) -> bool {
-    (0..count).all(|i| vanishes(rows.row(i)))
+pub(super) fn are_zero_rows(rows: impl Source, count: usize) -> bool {
+    (0..count).all(|i| is_zero_row(rows.row(i)))
 }
 
 /// All rows of `rows`, each `width` long, as runs of whole blocks of [`SIDE`] rows that vanish (false) or do not (true).
@@ -22,7 +22,7 @@ pub(super) fn runs(rows: &[f32], width: usize) -> impl Iterator<Item = (Range<us
     let count = rows.len() / width;
     let live = move |first: usize| {
         let end = (first + SIDE).min(count);
-        !vanishes(&rows[first * width..end * width])
+        !is_zero_row(&rows[first * width..end * width])
     };
     let mut start = 0;
     std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::kernels::twin::Sampler;
+use crate::kernels::reference::Sampler;
 
 fn numbers(sampler: &mut Sampler, len: usize) -> Vec<f32> {
     let numbers = sampler.normal(&[len], 1.0);

@@ -9,7 +9,7 @@ use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Storage, Tensor,
 use crate::kernels::Tied;
 
 /// Computes gradients from what is left of a stretch: its output.
-pub trait Stretch: Send + Sync + 'static {
+pub trait Checkpointed: Send + Sync + 'static {
     /// The gradient of the input, from output `y` and its gradient `dy`. Gradients of variables are left in `tied`.
     ///
     /// # Errors
@@ -35,13 +35,13 @@ pub fn with_history(
     x: &Tensor,
     y: Tensor,
     variables: Vec<Tensor>,
-    stretch: impl Stretch,
+    stretch: impl Checkpointed,
 ) -> Result<Tensor> {
     let tied = Tied::new(variables);
     let tie = tied.tie(y.dtype())?;
     x.apply_op2(
         &tie,
-        StandIn {
+        Placeholder {
             output: Mutex::new(Some(y)),
             stretch,
             tied,
@@ -49,14 +49,14 @@ pub fn with_history(
     )
 }
 
-struct StandIn<S> {
+struct Placeholder<S> {
     /// Until it has been handed out: the operation runs once.
     output: Mutex<Option<Tensor>>,
     stretch: S,
     tied: Arc<Tied>,
 }
 
-impl<S: Stretch> CustomOp2 for StandIn<S> {
+impl<S: Checkpointed> CustomOp2 for Placeholder<S> {
     fn name(&self) -> &'static str {
         "recomputed stretch"
     }

@@ -1,9 +1,9 @@
-//! From lists of blocks to the tiles of plans.
+//! From lists of blocks to the tiles of block masks.
 
 use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
-    kernels::{Plan, Plans, Sight, Sights},
+    kernels::{BlockMask, BlockMasks, QueryRange, QueryRanges},
     layers::BlockLists,
 };
 
@@ -12,7 +12,7 @@ const SIDE: usize = 64;
 
 /// The positions that the indexes of [`BlockLists`] stand for: every `step`-th of a sequence, from `first` on.
 #[derive(Clone, Copy)]
-pub struct Places {
+pub struct StridedPositions {
     /// Position of index 0.
     pub first: usize,
     /// Distance between neighbours.
@@ -23,11 +23,11 @@ pub struct Places {
     pub hidden: usize,
 }
 
-impl Places {
+impl StridedPositions {
     /// A whole sequence.
     #[must_use]
     pub fn all(length: usize) -> Self {
-        Places {
+        StridedPositions {
             first: 0,
             step: 1,
             count: length,
@@ -38,7 +38,7 @@ impl Places {
     /// Every `step`-th position of a sequence, from `first` on.
     #[must_use]
     pub fn every(step: usize, first: usize, length: usize) -> Self {
-        Places {
+        StridedPositions {
             first,
             step,
             count: length.saturating_sub(first).div_ceil(step),
@@ -49,7 +49,7 @@ impl Places {
     /// The same with the first `hidden` positions of the sequence not among the keys.
     #[must_use]
     pub fn without(self, hidden: usize) -> Self {
-        Places { hidden, ..self }
+        StridedPositions { hidden, ..self }
     }
 
     fn position(&self, index: usize) -> usize {
@@ -57,8 +57,8 @@ impl Places {
     }
 
     fn positions(&self, range: Range<usize>) -> impl Iterator<Item = u32> {
-        let places = *self;
-        range.map(move |index| places.position(index) as u32)
+        let positions = *self;
+        range.map(move |index| positions.position(index) as u32)
     }
 }
 
@@ -66,49 +66,49 @@ impl Places {
 type Pair = (usize, usize, usize);
 
 impl BlockLists {
-    /// Plans for self-attention of sequences of `length`, one for each head that has lists of its own.
+    /// BlockMasks for self-attention of sequences of `length`, one for each head that has lists of its own.
     #[must_use]
-    pub fn plans(&self, length: usize) -> Plans {
+    pub fn block_masks(&self, length: usize) -> BlockMasks {
         self.plans_between(length, length)
     }
 
     /// The same for sequences of queries and of keys.
     #[must_use]
-    pub fn plans_between(&self, queries: usize, keys: usize) -> Plans {
-        let plan = |head| {
-            let mut plan = Plan::new(0.0);
-            let places = (Places::all(queries), Places::all(keys));
-            self.add_to(&mut plan, head, places, |_, _| {});
-            plan
+    pub fn plans_between(&self, queries: usize, keys: usize) -> BlockMasks {
+        let block_mask = |head| {
+            let mut block_mask = BlockMask::new(0.0);
+            let positions = (StridedPositions::all(queries), StridedPositions::all(keys));
+            self.add_to(&mut block_mask, head, positions, |_, _| {});
+            block_mask
         };
-        Plans::new((0..self.heads).map(plan).collect())
+        BlockMasks::new((0..self.heads).map(block_mask).collect())
     }
 
-    /// Adds to `plan` the tiles that `head` computes. `also` is called for every block of queries that is started, with
+    /// Adds to `block mask` the tiles that `head` computes. `also` is called for every block of queries that is started, with
     /// their positions, and may let it see other keys.
     pub fn add_to(
         &self,
-        plan: &mut Plan,
+        block_mask: &mut BlockMask,
         head: usize,
-        (queries, keys): (Places, Places),
-        mut also: impl FnMut(&mut Plan, Range<usize>),
+        (queries, keys): (StridedPositions, StridedPositions),
+        mut also: impl FnMut(&mut BlockMask, Range<usize>),
     ) {
         let rows = self.rows();
         let key_blocks: Vec<Vec<usize>> = (0..keys.count.div_ceil(self.size))
             .map(|block| {
                 let pieces = self.pieces(block, keys.count);
                 pieces
-                    .map(|piece| plan.key_block(keys.positions(piece)))
+                    .map(|piece| block_mask.key_block(keys.positions(piece)))
                     .collect()
             })
             .collect();
-        let mut known: BTreeMap<Pair, Vec<Sights>> = BTreeMap::new();
+        let mut known: BTreeMap<Pair, Vec<QueryRanges>> = BTreeMap::new();
         for row in 0..rows.min(queries.count.div_ceil(self.size)) {
             let first = ((head % self.heads) * rows + row) * self.width;
             let listed = &self.lists[first..first + self.width];
             for (number, piece) in self.pieces(row, queries.count).enumerate() {
-                plan.query_block(queries.positions(piece.clone()));
-                for (place, block) in listed.iter().enumerate() {
+                block_mask.query_block(queries.positions(piece.clone()));
+                for (position, block) in listed.iter().enumerate() {
                     let Some(block) = block.filter(|block| *block < key_blocks.len()) else {
                         continue;
                     };
@@ -116,34 +116,35 @@ impl BlockLists {
                     for (other, (other_piece, key_block)) in others.enumerate() {
                         let whole = |range: &Range<usize>| range.len() == self.piece(range.start);
                         let hides = keys.position(other_piece.start) < keys.hidden;
-                        let sights = |plan: &mut Plan| {
+                        let ranges = |block_mask: &mut BlockMask| {
                             let of = (piece.start % self.size, piece.len());
-                            let seen = self.sights((of.0..of.0 + of.1, place, &other_piece), |i| {
-                                keys.position(i) >= keys.hidden
-                            });
+                            let seen = self
+                                .ranges((of.0..of.0 + of.1, position, &other_piece), |i| {
+                                    keys.position(i) >= keys.hidden
+                                });
                             seen.into_iter()
-                                .map(|sights| plan.sights(sights))
+                                .map(|ranges| block_mask.ranges(ranges))
                                 .collect::<Vec<_>>()
                         };
                         if self.within.is_none() && !hides {
-                            plan.see(*key_block, None);
+                            block_mask.allow(*key_block, None);
                             continue;
                         }
                         let found = if whole(&piece) && whole(&other_piece) && !hides {
                             known
-                                .entry((number, place, other))
-                                .or_insert_with(|| sights(plan))
+                                .entry((number, position, other))
+                                .or_insert_with(|| ranges(block_mask))
                                 .clone()
                         } else {
-                            sights(plan)
+                            ranges(block_mask)
                         };
-                        for sights in &found {
-                            plan.see(*key_block, Some(sights));
+                        for ranges in &found {
+                            block_mask.allow(*key_block, Some(ranges));
                         }
                     }
                 }
                 also(
-                    plan,
+                    block_mask,
                     queries.position(piece.start)..queries.position(piece.end),
                 );
             }
@@ -168,21 +169,21 @@ impl BlockLists {
 
     /// Who sees the keys of a piece, for queries `queries` of their block: one list per key for each run of queries that a
     /// key has, and none if nobody sees any of them.
-    fn sights(
+    fn ranges(
         &self,
-        (queries, place, keys): (Range<usize>, usize, &Range<usize>),
+        (queries, position, keys): (Range<usize>, usize, &Range<usize>),
         is_key: impl Fn(usize) -> bool,
-    ) -> Vec<Vec<Sight>> {
+    ) -> Vec<Vec<QueryRange>> {
         let row = self.width * self.size;
         let sees = |query: usize, key: usize| {
-            let column = place * self.size + key % self.size;
+            let column = position * self.size + key % self.size;
             is_key(key)
                 && self
                     .within
                     .as_ref()
                     .is_none_or(|within| within[query * row + column])
         };
-        let mut layers: Vec<Vec<Sight>> = Vec::new();
+        let mut layers: Vec<Vec<QueryRange>> = Vec::new();
         for (index, key) in keys.clone().enumerate() {
             let mut from = None;
             let mut runs = 0;
@@ -192,10 +193,10 @@ impl BlockLists {
                     (None, true) => from = Some(query),
                     (Some(start), false) => {
                         if layers.len() == runs {
-                            layers.push(vec![Sight::nothing(); keys.len()]);
+                            layers.push(vec![QueryRange::nothing(); keys.len()]);
                         }
                         let range = start - queries.start..query - queries.start;
-                        layers[runs][index] = Sight::new(range, None);
+                        layers[runs][index] = QueryRange::new(range, None);
                         runs += 1;
                         from = None;
                     }

@@ -18,7 +18,7 @@ pub fn round_to_bfloat16(on: bool) {
 ///
 /// # Errors
 /// If shapes or types do not fit.
-pub(crate) fn product(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+pub(crate) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     if !ROUNDED.load(Ordering::Relaxed) {
         return Ok(left.matmul(right)?);
     }

@@ -3,10 +3,10 @@
 use candle_core::{Device, Result, Tensor};
 use rayon::prelude::*;
 
-use crate::draws::{Stream, mask_constants};
 use crate::kernels::isa::Lanes;
 use crate::kernels::tile::{PAD, SIDE};
 use crate::philox;
+use crate::rng::{Stream, mask_constants};
 
 /// Words that sixteen Philox blocks hold; a row of weights starts at a multiple of it.
 const GROUP: usize = 64;

@@ -7,8 +7,8 @@ use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
 use super::buffers::{Shared, floats, read, tensor};
+use super::gemm::{Matrix, multiply};
 use super::isa::Isa;
-use super::matrix::{Matrix, multiply};
 use super::scratch::Scratch;
 
 const NAME: &str = "mixing";
@@ -17,7 +17,7 @@ const NAME: &str = "mixing";
 ///
 /// # Errors
 /// If shapes do not fit.
-pub fn mix_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
+pub fn permute_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
     mix(weights, x, block, false)
 }
 
@@ -25,7 +25,7 @@ pub fn mix_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> 
 ///
 /// # Errors
 /// If shapes do not fit.
-pub fn mix_blocks_beside(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
+pub fn permute_blocks_packed(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
     mix(weights, x, block, true)
 }
 
@@ -242,7 +242,7 @@ impl CustomOp2 for Mixing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
 
     #[test]
     fn mixing_meets_its_twin() {
@@ -269,13 +269,13 @@ mod tests {
             agree(
                 "mixing",
                 &operands,
-                |x| mix_blocks(&x[0], &x[1], block),
+                |x| permute_blocks(&x[0], &x[1], block),
                 composed,
             );
             agree(
                 "mixing beside",
                 &operands,
-                |x| mix_blocks_beside(&x[0], &x[1], block),
+                |x| permute_blocks_packed(&x[0], &x[1], block),
                 |x| Tensor::cat(&[&composed(x)?, &x[1]], 1),
             );
         }
@@ -285,7 +285,7 @@ mod tests {
     fn shapes_that_do_not_fit_are_errors() {
         let mut sampler = Sampler::new(62);
         let weights = sampler.normal(&[1, 2, 3, 3], 1.0);
-        assert!(mix_blocks(&weights, &sampler.normal(&[1, 8, 4], 1.0), 3).is_err());
-        assert!(mix_blocks(&weights, &sampler.normal(&[1, 9, 3], 1.0), 3).is_err());
+        assert!(permute_blocks(&weights, &sampler.normal(&[1, 8, 4], 1.0), 3).is_err());
+        assert!(permute_blocks(&weights, &sampler.normal(&[1, 9, 3], 1.0), 3).is_err());
     }
 }

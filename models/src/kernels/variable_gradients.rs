@@ -1,6 +1,6 @@
 //! Gradients of variables, past the graph: `Tensor::backward` makes a tensor of zeros for every gradient and adds to it,
 //! which for large weights costs more than the optimiser. Between [`backward`]'s start and its end, operations hand
-//! gradients of variables over ([`hand_over`]) instead of returning them; anywhere else nothing changes.
+//! gradients of variables over ([`deliver`]) instead of returning them; anywhere else nothing changes.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
 }
 
 /// What an operation's backward pass returns for `operand`: its gradient, or nothing if that has been taken already.
-pub(super) fn hand_over(operand: &Tensor, gradient: Tensor) -> Result<Option<Tensor>> {
+pub(super) fn deliver(operand: &Tensor, gradient: Tensor) -> Result<Option<Tensor>> {
     HANDED.with_borrow_mut(|handed| {
         let Some(handed) = handed.as_mut().filter(|_| operand.is_variable()) else {
             return Ok(Some(gradient));
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::linear;
-    use crate::kernels::twin::Sampler;
+    use crate::kernels::reference::Sampler;
 
     #[test]
     fn nothing_is_lost_on_the_way() {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::kernels::twin::{Sampler, agree, without_padding};
+use crate::kernels::reference::{Sampler, agree, without_padding};
 use candle_core::{D, Device};
 
 fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
@@ -87,7 +87,7 @@ fn kernel_attention_meets_its_twin() {
             };
             let inputs = [q, k, v.clone()];
             for mask in [None, Some(mask.clone())] {
-                let options = KernelAttentionOptions {
+                let options = LinearAttentionOptions {
                     heads,
                     map: map.clone(),
                     guard: 1e-6,
@@ -96,7 +96,7 @@ fn kernel_attention_meets_its_twin() {
                 agree(
                     "kernel attention",
                     &inputs,
-                    |x| kernel_attention(&x[0], &x[1], &x[2], &options),
+                    |x| linear_attention(&x[0], &x[1], &x[2], &options),
                     |x| composed(x, heads, &map, mask.as_ref()),
                 );
                 if queries == keys && features == values {
@@ -109,7 +109,7 @@ fn kernel_attention_meets_its_twin() {
                     agree(
                         "packed kernel attention",
                         &packed,
-                        |x| kernel_attention_packed(&x[0], &options),
+                        |x| linear_attention_packed(&x[0], &options),
                         |x| {
                             let y = composed(&parts(x)?, heads, &map, mask.as_ref())?;
                             without_padding(&y, mask.as_ref())
@@ -125,13 +125,13 @@ fn kernel_attention_meets_its_twin() {
 fn an_example_without_a_key_yields_zeros_and_shapes_that_do_not_fit_are_errors() {
     let mut sampler = Sampler::new(13);
     let x = sampler.normal(&[1, 6, 8], 1.0);
-    let options = |heads, keys| KernelAttentionOptions {
+    let options = |heads, keys| LinearAttentionOptions {
         heads,
         map: FeatureMap::EluPlusOne,
         guard: 1e-6,
         mask: Some(Tensor::zeros((1, keys), candle_core::DType::F32, &Device::Cpu).unwrap()),
     };
-    let y = kernel_attention(&x, &x, &x, &options(2, 6)).unwrap();
+    let y = linear_attention(&x, &x, &x, &options(2, 6)).unwrap();
     assert_eq!(
         y.abs()
             .unwrap()
@@ -141,6 +141,6 @@ fn an_example_without_a_key_yields_zeros_and_shapes_that_do_not_fit_are_errors()
             .unwrap(),
         0.0
     );
-    assert!(kernel_attention(&x, &x, &x, &options(3, 6)).is_err());
-    assert!(kernel_attention(&x, &x, &x, &options(2, 5)).is_err());
+    assert!(linear_attention(&x, &x, &x, &options(3, 6)).is_err());
+    assert!(linear_attention(&x, &x, &x, &options(2, 5)).is_err());
 }

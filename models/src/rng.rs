@@ -17,7 +17,7 @@ use crate::{Error, Result, philox};
 
 /// Words that one thread draws at a time; a multiple of [`philox::GROUP`].
 const SEGMENT: usize = 8192;
-/// The counter's last word for parameters; a [`Draws`] never reaches it.
+/// The counter's last word for parameters; a [`RngKey`] never reaches it.
 const PARAMETERS: u32 = u32::MAX;
 
 /// The name of a stream: the first eight bytes of the SHA-256 of a path such as `encoder.0.drop`.
@@ -48,15 +48,15 @@ impl StreamKey {
 
 /// Where a forward pass stands: everything that its random numbers depend on, except the layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Draws {
+pub struct RngKey {
     seed: u64,
     step: u64,
     first_row: u64,
     branch: u16,
 }
 
-impl Draws {
-    /// Draws of optimizer step `step` (below 2^48) for a batch whose first example is row `first_row`
+impl RngKey {
+    /// RngKey of optimizer step `step` (below 2^48) for a batch whose first example is row `first_row`
     /// (below 2^32) of the whole batch; 0 unless this is a later micro-batch.
     #[must_use]
     pub fn new(seed: u64, step: u64, first_row: u64) -> Self {
@@ -89,15 +89,15 @@ impl Draws {
     /// Independent numbers for a layer that runs more than once in a pass (second tower, shared block).
     /// `branch` is below 65,535.
     #[must_use]
-    pub fn branch(&self, branch: u16) -> Self {
+    pub fn fold_in(&self, branch: u16) -> Self {
         Self { branch, ..*self }
     }
 
-    /// [`Draws::branch`] for a block that has run `index` times before in its tower.
+    /// [`RngKey::fold_in`] for a block that has run `index` times before in its tower.
     #[must_use]
     pub fn repetition(&self, index: u16) -> Self {
         // There are two towers at most.
-        self.branch(self.branch + 2 * index)
+        self.fold_in(self.branch + 2 * index)
     }
 
     /// Stream `key`, one row per example: use it for tensors whose first dimension is the batch.
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     fn stream(step: u64, first_row: u64) -> Stream {
-        Draws::new(11, step, first_row).per_example(StreamKey::new("encoder.0.drop"))
+        RngKey::new(11, step, first_row).per_example(StreamKey::new("encoder.0.drop"))
     }
 
     #[test]
@@ -323,21 +323,21 @@ mod tests {
     #[test]
     fn rows_steps_branches_seeds_and_paths_differ() {
         let key = StreamKey::new("a");
-        let draws = Draws::new(1, 2, 0);
-        let base = draws.per_example(key).uniform(2, 64);
+        let rng = RngKey::new(1, 2, 0);
+        let base = rng.per_example(key).uniform(2, 64);
         assert_ne!(base[..64], base[64..]);
         for other in [
-            draws.branch(1).per_example(key),
-            draws.at_step(3).per_example(key),
-            draws.at_step(2 + (1 << 32)).per_example(key),
-            Draws::new(2, 2, 0).per_example(key),
-            draws.per_example(StreamKey::new("b")),
+            rng.fold_in(1).per_example(key),
+            rng.at_step(3).per_example(key),
+            rng.at_step(2 + (1 << 32)).per_example(key),
+            RngKey::new(2, 2, 0).per_example(key),
+            rng.per_example(StreamKey::new("b")),
         ] {
             assert_ne!(other.uniform(2, 64), base);
         }
         assert_eq!(
-            draws.branch(1).shared(key).uniform(1, 64),
-            draws.shared(key).uniform(1, 64)
+            rng.fold_in(1).shared(key).uniform(1, 64),
+            rng.shared(key).uniform(1, 64)
         );
     }
 

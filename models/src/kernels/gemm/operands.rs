@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 
 use super::{COLUMNS, DEPTH};
-use crate::kernels::buffers::fresh;
+use crate::kernels::buffers::uninit;
 use crate::kernels::isa::{Isa, Kernel, Lanes};
-use crate::kernels::tile::{Left, PANEL, turn};
+use crate::kernels::tile::{Left, PANEL, transpose};
 
 /// A matrix inside a slice: element (i, j) is `data[i * row + j * column]`, and one of the strides is 1.
 #[derive(Clone, Copy)]
@@ -83,7 +83,7 @@ impl<'a> Matrix<'a> {
         for j in (0..N).step_by(PANEL) {
             let column = |c| &self.data[start + (j + c) * self.column..][..rows];
             let source = std::array::from_fn(|c| (j + c < count).then(|| column(c)));
-            turn::<N>(source, 1.0, &mut panel[j..]);
+            transpose::<N>(source, 1.0, &mut panel[j..]);
         }
     }
 }
@@ -104,7 +104,7 @@ impl Packed {
     pub(in crate::kernels) fn new(isa: Isa, b: Matrix, (k, n): (usize, usize)) -> Self {
         assert!(b.holds(k, n), "operand too small");
         let columns = n.next_multiple_of(COLUMNS);
-        let mut panels = fresh(k * columns);
+        let mut panels = uninit(k * columns);
         panels
             .par_chunks_mut((DEPTH * columns).max(1))
             .enumerate()

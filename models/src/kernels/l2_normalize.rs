@@ -5,17 +5,17 @@
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, fresh, read, tensor};
+use super::buffers::{floats, read, tensor, uninit};
 use super::isa::{Isa, Kernel, Lanes};
 
-const NAME: &str = "unit";
+const NAME: &str = "l2_normalize";
 /// Under the root: the gradient at zero stays finite, and zeros stay zeros.
 const TINY: f32 = 1e-24;
 /// Elements per parallel task, about.
 const CHUNK: usize = 16 * 1024;
 
 /// Scales every run of `width` elements of a tensor to length 1.
-pub fn unit(x: &Tensor, width: usize) -> Result<Tensor> {
+pub fn l2_normalize(x: &Tensor, width: usize) -> Result<Tensor> {
     let last = x.dims().last().copied().unwrap_or(0);
     if width == 0 || last % width != 0 {
         bail!("{NAME}: vectors of {width} in rows of {last}");
@@ -41,7 +41,7 @@ impl CustomOp1 for Unit {
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
         let x = floats(NAME, storage, layout)?;
         let isa = Isa::current();
-        let mut y = fresh(x.len());
+        let mut y = uninit(x.len());
         let chunks = y
             .par_chunks_mut(self.chunk())
             .zip(x.par_chunks(self.chunk()));
@@ -53,7 +53,7 @@ impl CustomOp1 for Unit {
         let dy = dy.contiguous()?;
         let (shape, x, dy) = (x.shape(), read(NAME, x)?, read(NAME, &dy)?);
         let isa = Isa::current();
-        let mut dx = fresh(x.len());
+        let mut dx = uninit(x.len());
         let chunks = dx
             .par_chunks_mut(self.chunk())
             .zip(x.par_chunks(self.chunk()))
@@ -113,7 +113,7 @@ mod tests {
     use candle_core::D;
 
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
 
     #[test]
     fn unit_vectors_meet_their_twin() {
@@ -121,9 +121,9 @@ mod tests {
         for (rows, groups, width) in [(1, 1, 1), (3, 2, 5), (70, 3, 16), (600, 2, 33)] {
             let x = [sampler.normal(&[rows, groups * width], 1.0)];
             agree(
-                "unit",
+                "l2_normalize",
                 &x,
-                |x| unit(&x[0], width),
+                |x| l2_normalize(&x[0], width),
                 |x| {
                     let vectors = x[0].reshape((rows, groups, width))?;
                     let length = (vectors.sqr()?.sum_keepdim(D::Minus1)? + 1e-24)?.sqrt()?;
@@ -137,7 +137,7 @@ mod tests {
     fn zeros_stay_zeros_with_a_finite_gradient() {
         let x = candle_core::Var::zeros((2, 4), candle_core::DType::F32, &candle_core::Device::Cpu);
         let x = x.unwrap();
-        let y = unit(&x, 4).unwrap();
+        let y = l2_normalize(&x, 4).unwrap();
         let gradients = y.sum_all().unwrap().backward().unwrap();
         let values = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
         assert_eq!(values(&y), [0.0; 8]);
@@ -146,6 +146,6 @@ mod tests {
                 .iter()
                 .all(|x| x.is_finite())
         );
-        assert!(unit(&x, 3).is_err());
+        assert!(l2_normalize(&x, 3).is_err());
     }
 }

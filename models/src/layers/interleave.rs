@@ -10,7 +10,7 @@ use crate::Result;
 ///
 /// # Errors
 /// If a tensor operation fails.
-pub fn fold(x: &Tensor, stride: usize) -> Result<Tensor> {
+pub fn deinterleave(x: &Tensor, stride: usize) -> Result<Tensor> {
     let (batch, heads, length, width) = x.dims4()?;
     let places = length.div_ceil(stride);
     Ok(x.pad_with_zeros(2, 0, places * stride - length)?
@@ -19,11 +19,11 @@ pub fn fold(x: &Tensor, stride: usize) -> Result<Tensor> {
         .reshape((batch * stride, heads, places, width))?)
 }
 
-/// The inverse of [`fold`] for a sequence of `length`.
+/// The inverse of [`deinterleave`] for a sequence of `length`.
 ///
 /// # Errors
 /// If a tensor operation fails.
-pub fn unfold(x: &Tensor, stride: usize, length: usize) -> Result<Tensor> {
+pub fn interleave(x: &Tensor, stride: usize, length: usize) -> Result<Tensor> {
     let (rows, heads, places, width) = x.dims4()?;
     let batch = rows / stride;
     Ok(x.reshape((batch, stride, heads, places, width))?
@@ -43,12 +43,12 @@ mod tests {
     fn positions_of_one_remainder_come_together_and_go_back() {
         let x = Tensor::arange(0.0, 14.0, &Device::Cpu).unwrap();
         let x = x.reshape((2, 1, 7, 1)).unwrap();
-        let folded = fold(&x, 3).unwrap();
+        let folded = deinterleave(&x, 3).unwrap();
         let rows: Vec<Vec<f64>> = folded.reshape((6, 3)).unwrap().to_vec2().unwrap();
         assert_eq!(rows[0], [0.0, 3.0, 6.0]);
         assert_eq!(rows[1], [1.0, 4.0, 0.0]);
         assert_eq!(rows[5], [9.0, 12.0, 0.0]);
-        let back = unfold(&folded, 3, 7).unwrap();
+        let back = interleave(&folded, 3, 7).unwrap();
         let values = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f64>().unwrap();
         assert_eq!(values(&back), values(&x));
     }

@@ -6,7 +6,7 @@ use crate::kernels::buffers::read;
 use crate::kernels::tile::{PANEL, SIDE};
 
 /// The real keys of a batch.
-pub(super) struct Keys {
+pub(super) struct KeyMask {
     /// (examples, blocks), or (1, blocks) if all examples have the same keys.
     bits: Vec<u64>,
     blocks: usize,
@@ -35,7 +35,7 @@ impl KeyBlock {
     }
 }
 
-impl Keys {
+impl KeyMask {
     /// The keys of `batch` examples of `length` keys, of which `mask` (batch, length) marks the real ones with 1.
     pub(super) fn new(batch: usize, length: usize, mask: Option<&Tensor>) -> Result<Self> {
         let blocks = length.div_ceil(SIDE);
@@ -65,7 +65,7 @@ impl Keys {
         };
         let real: usize = bits.iter().map(|bits| bits.count_ones() as usize).sum();
         let examples = if mask.is_some() { batch } else { 1 };
-        Ok(Keys {
+        Ok(KeyMask {
             all: real == examples * length,
             bits,
             blocks,

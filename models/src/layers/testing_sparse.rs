@@ -3,11 +3,11 @@
 use candle_core::{D, DType, Device, Tensor, Var};
 
 use crate::{
-    Context, Draws, Mask, Result,
-    kernels::{AttentionOptions, Plans},
+    Mask, Pass, Result, RngKey,
+    kernels::{AttentionOptions, BlockMasks},
     layers::{
         Dropout, WeightDropout, attention,
-        parts::by_head,
+        partial_softmax::by_head,
         testing::{agree, normal, parameters},
     },
 };
@@ -18,8 +18,8 @@ pub(crate) fn undropped<T>(
     attend: impl FnOnce(WeightDropout) -> Result<T>,
 ) -> Result<T> {
     let dropout = Dropout::new(&parameters().builder().pp("drop"), 0.0);
-    let context = Context::new(false, Draws::new(0, 0, 0));
-    attend(WeightDropout::new(&dropout, &context, q.dim(0)?))
+    let pass = Pass::new(false, RngKey::new(0, 0, 0));
+    attend(WeightDropout::new(&dropout, &pass, q.dim(0)?))
 }
 
 /// Four sequences: complete, padded at the end, with holes, nothing but padding.
@@ -34,22 +34,22 @@ fn real(length: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Checks outputs and gradients of attention under `plans`, by tensor operations in f64 and by the kernel, against softmax
+/// Checks outputs and gradients of attention under `block masks`, by tensor operations in f64 and by the kernel, against softmax
 /// attention of query i of a head on the real keys j for which `sees(head, i, j)`, with and without mask.
 pub(crate) fn plans_meet_dense(
     name: &str,
     length: usize,
     heads: usize,
-    plans: &Plans,
+    block_masks: &BlockMasks,
     sees: impl Fn(usize, usize, usize) -> bool,
 ) {
     for (dtype, tolerance) in [(DType::F64, 1e-6), (DType::F32, 1e-5)] {
         let attend = |q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>| {
-            let real = |mask: &Mask| mask.real().to_dtype(dtype);
+            let real = |mask: &Mask| mask.valid().to_dtype(dtype);
             let options = AttentionOptions {
                 heads,
                 mask: mask.map(real).transpose()?,
-                plans: Some(plans.clone()),
+                block_masks: Some(block_masks.clone()),
                 ..AttentionOptions::default()
             };
             let flat = |x: &Tensor| by_head(x)?.flatten_from(2)?.to_dtype(dtype);

@@ -1,4 +1,4 @@
-//! Sinkhorn's normalisation in the log domain: rows and columns of e^x are divided by their sums in turn, which takes a
+//! Sinkhorn's normalisation in the log domain: rows and columns of e^x are divided by their sums in transpose, which takes a
 //! matrix towards a doubly stochastic one (Sinkhorn, 1964; in attention arXiv 2002.11296).
 //!
 //! A step takes from every entry the logarithm of its row's or column's sum; its gradient takes from every entry of d its
@@ -7,13 +7,13 @@
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, fresh, read, tensor};
+use super::buffers::{floats, read, tensor, uninit};
 use super::isa::{Isa, Kernel, Lanes};
 use super::math::exp;
 use super::scratch::Scratch;
 use super::tile::{PAD, padded};
 
-const NAME: &str = "balance";
+const NAME: &str = "sinkhorn_normalize";
 /// The logarithm of nothing, for what fills rows up to whole registers.
 const NOTHING: f32 = -1e9;
 
@@ -23,7 +23,7 @@ const NOTHING: f32 = -1e9;
 ///
 /// # Errors
 /// If shapes do not fit.
-pub fn balance(scores: &Tensor, in_use: &Tensor, iterations: usize) -> Result<Tensor> {
+pub fn sinkhorn_normalize(scores: &Tensor, in_use: &Tensor, iterations: usize) -> Result<Tensor> {
     let (batch, _, side, columns) = scores.dims4()?;
     if side != columns || in_use.dims() != [batch, side] {
         let (scores, in_use) = (scores.shape(), in_use.shape());
@@ -52,7 +52,7 @@ impl Balance {
         f: impl Fn(usize, &[usize], &mut [f32]) + Sync,
     ) -> Result<Vec<f32>> {
         let (_, heads, side, _) = shape.dims4()?;
-        let mut out = fresh(shape.elem_count());
+        let mut out = uninit(shape.elem_count());
         out.par_chunks_mut((side * side).max(1))
             .enumerate()
             .for_each(|(matrix, out)| {
@@ -147,14 +147,14 @@ impl Kernel for Divide<'_> {
 }
 
 /// The gradient of a step: from that of its result, which is `log`, to that of what it was made from.
-struct Pull<'a> {
+struct Backward<'a> {
     log: &'a [f32],
     gradient: &'a mut [f32],
     row: usize,
     columns: bool,
 }
 
-impl Kernel for Pull<'_> {
+impl Kernel for Backward<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -247,7 +247,7 @@ impl CustomOp1 for Balance {
                 out: &mut gradient,
             });
             for (step, log) in states.iter().enumerate().rev() {
-                isa.run(Pull {
+                isa.run(Backward {
                     log,
                     gradient: &mut gradient,
                     row: padded(places.len()),
@@ -287,7 +287,7 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::kernels::twin::{Sampler, agree};
+    use crate::kernels::reference::{Sampler, agree};
 
     /// Divides rows and columns as they are; entries that are not in use are zeros throughout.
     fn composed(scores: &Tensor, in_use: &Tensor, iterations: usize) -> Result<Tensor> {
@@ -324,9 +324,9 @@ mod tests {
                     .collect();
                 let marks = Tensor::from_vec(marks, (batch, side), &Device::Cpu).unwrap();
                 agree(
-                    "balance",
+                    "sinkhorn_normalize",
                     &scores,
-                    |x| balance(&x[0], &marks, iterations),
+                    |x| sinkhorn_normalize(&x[0], &marks, iterations),
                     |x| composed(&x[0], &marks, iterations),
                 );
             }
@@ -338,7 +338,7 @@ mod tests {
         let mut sampler = Sampler::new(72);
         let mut normal = |shape: &[usize]| sampler.normal(shape, 1.0);
         let (scores, marks) = (normal(&[2, 1, 3, 3]), normal(&[2, 4]));
-        assert!(balance(&scores, &marks, 1).is_err());
-        assert!(balance(&normal(&[2, 1, 3, 4]), &normal(&[2, 3]), 1).is_err());
+        assert!(sinkhorn_normalize(&scores, &marks, 1).is_err());
+        assert!(sinkhorn_normalize(&normal(&[2, 1, 3, 4]), &normal(&[2, 3]), 1).is_err());
     }
 }

@@ -6,8 +6,8 @@ use candle_core::{D, Tensor};
 pub use crate::kernels::FeatureMap;
 use crate::{
     Mask, Result,
-    kernels::{self, KernelAttentionOptions},
-    layers::{Linear, activation, products::product},
+    kernels::{self, LinearAttentionOptions},
+    layers::{Linear, activation, matmul::matmul},
 };
 
 /// A guard for denominators that have none in the paper: it changes nothing but 0 / 0, which becomes 0.
@@ -30,14 +30,14 @@ pub fn attend(
     mask: Option<&Mask>,
 ) -> Result<Tensor> {
     if kernels::supports(v) {
-        let options = KernelAttentionOptions {
+        let options = LinearAttentionOptions {
             heads: v.dim(2)?,
             map,
             guard,
-            mask: mask.map(|mask| mask.real().clone()),
+            mask: mask.map(|mask| mask.valid().clone()),
         };
         let [q, k, flat] = [q, k, v].map(|x| x.flatten_from(2));
-        let y = kernels::kernel_attention(&q?, &k?, &flat?, &options)?;
+        let y = kernels::linear_attention(&q?, &k?, &flat?, &options)?;
         return Ok(y.reshape(v.dims())?);
     }
     let heads = |x: &Tensor| x.transpose(1, 2)?.contiguous(); // (B, H, L, ..)
@@ -47,7 +47,7 @@ pub fn attend(
     // Sums over positions are products with a row of ones, which is much faster than candle's reductions.
     let (v, ones) = match mask {
         Some(mask) => {
-            let real = mask.real();
+            let real = mask.valid();
             let column = real.reshape((batch, 1, length, 1))?;
             let row = real.reshape((batch, 1, 1, length))?;
             (v.broadcast_mul(&column)?, row)
@@ -58,11 +58,11 @@ pub fn attend(
         }
     };
     let ones = ones.broadcast_as((batch, heads, 1, length))?.contiguous()?;
-    let sums = product(&k.t()?, &v)?; // S (B, H, M, E)
+    let sums = matmul(&k.t()?, &v)?; // S (B, H, M, E)
     let totals = ones.matmul(&k)?; // z (B, H, 1, M)
-    let weights = product(&q, &totals.t()?)?; // (B, H, L, 1)
+    let weights = matmul(&q, &totals.t()?)?; // (B, H, L, 1)
     let scale = weights.affine(1.0, guard)?.recip()?;
-    let y = product(&q, &sums)?.broadcast_mul(&scale)?; // (B, H, L, E)
+    let y = matmul(&q, &sums)?.broadcast_mul(&scale)?; // (B, H, L, E)
     Ok(y.transpose(1, 2)?.contiguous()?)
 }
 
@@ -86,8 +86,8 @@ fn features(map: &FeatureMap, q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Re
                 Some(mask) => {
                     let (batch, length, _, _) = k.dims4()?;
                     let column = |x: &Tensor| x.reshape((batch, length, 1, 1));
-                    let real = column(mask.real())?;
-                    let any = mask.any().reshape((batch, 1, 1, 1))?;
+                    let real = column(mask.valid())?;
+                    let any = mask.has_valid().reshape((batch, 1, 1, 1))?;
                     let shift = k_largest.broadcast_add(&column(mask.additive())?)?;
                     let shift = shift.max_keepdim(1)?.broadcast_mul(&any)?; // (B, 1, H, 1)
                     // A padded key is a zero that projects to the shift: whatever it was, its features are 1 + ε.

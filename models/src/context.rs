@@ -1,0 +1,61 @@
+//! What a model, and one layer of it, is built from.
+
+use candle_core::Tensor;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{
+    Result, VarBuilder, mixers,
+    options::{self, BlockOptions, Layers},
+};
+
+/// What a model is built from.
+pub struct ModelContext<'a> {
+    /// Where the parameters go.
+    pub vb: VarBuilder,
+    /// The residual blocks' options, already validated.
+    pub block: &'a BlockOptions,
+    /// The model's own options, every key present.
+    pub model: &'a Value,
+    /// Largest length it will meet, with the CLS slot.
+    pub max_length: usize,
+    /// Whether position 0 is a CLS token.
+    pub cls: bool,
+    /// What is to be added to the input of every block but the first, (slots, D).
+    pub positions: Option<Tensor>,
+    /// Which hidden states are wanted.
+    pub layers: Layers,
+    /// Name of the model in the registry.
+    pub name: &'static str,
+}
+
+impl ModelContext<'_> {
+    /// The model's own options, typed; without `variant`, which has said whose `build` this is.
+    ///
+    /// # Errors
+    /// As [`options::read`].
+    pub fn options<T: DeserializeOwned>(&self) -> Result<T> {
+        let mut own = self.model.clone();
+        if let Value::Object(own) = &mut own {
+            own.shift_remove("variant");
+        }
+        let entry = mixers::find(self.name);
+        let defaults = entry.map_or(Value::Null, |model| (model.options)());
+        let ranges = entry.map_or(&[][..], |model| model.ranges);
+        options::read("model", &own, &defaults, ranges)
+    }
+}
+
+/// Where one mixer of a stack is built.
+pub struct LayerContext<'a> {
+    /// Where the mixer's parameters go; its path names its random streams.
+    pub vb: VarBuilder,
+    /// Widths, heads and dropout rates.
+    pub block: &'a BlockOptions,
+    /// Largest length it will meet, with the CLS slot.
+    pub max_length: usize,
+    /// Whether position 0 is a CLS token.
+    pub cls: bool,
+    /// Index of the block, from 0.
+    pub layer: usize,
+}

@@ -1,0 +1,51 @@
+//! Which positions of a batch are real.
+
+use candle_core::{D, Tensor};
+
+use crate::Result;
+
+/// Which positions are real, in the forms that layers need. All of them are constants of B x L numbers or fewer.
+#[derive(Clone)]
+pub struct Mask {
+    real: Tensor,
+    additive: Tensor,
+    any: Tensor,
+}
+
+/// Added to scores of padded keys: far below any score, far above the end of f32's range.
+pub(crate) const PADDED: f64 = 1e9;
+
+impl Mask {
+    /// From (B, L) with 1 for real and 0 for padding, of the type of the activations.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn new(real: &Tensor) -> Result<Self> {
+        let real = real.detach();
+        let additive = real.affine(PADDED, -PADDED)?;
+        let any = real.max_keepdim(D::Minus1)?;
+        Ok(Self {
+            real,
+            additive,
+            any,
+        })
+    }
+
+    /// (B, L): 1 for real, 0 for padding.
+    #[must_use]
+    pub fn valid(&self) -> &Tensor {
+        &self.real
+    }
+
+    /// (B, L): 0 for real, a large negative number for padding.
+    #[must_use]
+    pub fn additive(&self) -> &Tensor {
+        &self.additive
+    }
+
+    /// (B, 1): 1 where the sequence has a real token at all.
+    #[must_use]
+    pub fn has_valid(&self) -> &Tensor {
+        &self.any
+    }
+}
