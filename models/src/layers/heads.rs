@@ -5,7 +5,8 @@ use candle_core::Tensor;
 use crate::{
     Mask, Pass, Result, VarBuilder,
     kernels::{self, AttentionOptions, BlockMasks, FeatureMap, LinearAttentionOptions},
-    layers::{Dropout, Linear, attention, linear_attention},
+    layers::{Dropout, Linear, linear_attention},
+    ops::attention,
     options::BlockOptions,
     params::xavier_uniform,
 };

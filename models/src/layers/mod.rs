@@ -6,7 +6,6 @@
 //! [`crate::kernels`] has a fused operation for f32 on the CPU, the layer hands over at its first line.
 
 pub mod activation;
-pub mod attention;
 pub mod block_lists;
 pub mod block_sort;
 pub mod checkpoint;

@@ -6,10 +6,11 @@ use crate::{
     Mask, Pass, Result, RngKey,
     kernels::{AttentionOptions, BlockMasks},
     layers::{
-        Dropout, WeightDropout, attention,
+        Dropout, WeightDropout,
         partial_softmax::by_head,
         testing::{agree, normal, parameters},
     },
+    ops::attention,
 };
 
 /// Runs `attend` with a dropout that drops nothing, for as many examples as `q` has.

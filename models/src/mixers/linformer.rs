@@ -16,9 +16,10 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder::blocks,
     kernels::{self, AttentionOptions},
-    layers::{Dropout, Projections, attention, matmul::matmul},
+    layers::{Dropout, Projections, matmul::matmul},
     mixers::tay2021,
     model::{Model, Variant},
+    ops::attention,
     options::{LONGEST, Range, to_json},
 };
 

@@ -16,11 +16,10 @@ use crate::{
     encoder,
     error::require,
     kernels::{AttentionOptions, BlockMask, BlockMasks},
-    layers::{
-        BlockLists, Dropout, Linear, Projections, StridedPositions, attention, partial_softmax,
-    },
+    layers::{BlockLists, Dropout, Linear, Projections, StridedPositions, partial_softmax},
     mixers::tay2021,
     model::{Model, Variant},
+    ops::attention,
     options::{LONGEST, Range, to_json},
     params::xavier_uniform,
 };

@@ -13,8 +13,9 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Dropout, Projections, attention},
+    layers::{Dropout, Projections},
     model::{Model, Variant},
+    ops::attention,
     options::to_json,
 };
 

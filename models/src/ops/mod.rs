@@ -8,6 +8,7 @@
 //! # Errors
 //! Shapes that do not fit are errors ([`crate::Error::Input`]) that name the operation and what it was given.
 
+pub mod attention;
 pub mod complex;
 pub mod conv;
 pub mod fft;

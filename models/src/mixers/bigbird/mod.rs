@@ -14,9 +14,10 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder::blocks,
     kernels::{AttentionOptions, BlockMasks},
-    layers::{BlockLists, Dropout, Projections, attention, partial_softmax},
+    layers::{BlockLists, Dropout, Projections, partial_softmax},
     mixers::tay2021,
     model::{Model, Variant},
+    ops::attention,
     options::{LONGEST, Range, to_json},
     rng::StreamKey,
 };

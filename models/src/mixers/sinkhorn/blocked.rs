@@ -7,11 +7,12 @@ use crate::{
     Mask, Result,
     kernels::{AttentionDropout, AttentionOptions, BlockMasks},
     layers::{
-        BlockLists, attention,
+        BlockLists,
         block_sort::{permute_blocks, permute_blocks_beside},
         pooling::weighted_sum,
     },
     mask::PADDED,
+    ops::attention,
 };
 
 /// A sequence with its blocks: heads side by side, and filled up with zeros where it has to be.
