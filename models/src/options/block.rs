@@ -1,0 +1,222 @@
+//! The residual blocks.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Range, WIDEST};
+
+/// Where a block normalises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormPlace {
+    /// Before mixer and feed-forward, and once after the last block.
+    Pre,
+    /// After each residual sum.
+    Post,
+}
+
+/// How a block's sums are carried on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Residual {
+    /// One stream; the backward pass uses what the forward pass kept.
+    Plain,
+    /// Two streams whose steps can be undone; the backward pass recomputes everything. Pre-norm only.
+    Reversible,
+    /// A GRU's gate in place of each sum (GTrXL).
+    Gru,
+    /// Each branch times a number that begins at 0 (ReZero). Without norms.
+    Rezero,
+    /// The stream times a vector that begins well above 1 (Admin). Post-norm only.
+    Admin,
+    /// Each branch times a vector.
+    Layerscale,
+}
+
+/// What normalises the rows of a block's input or output; the definitions are in [`crate::block::norm`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormKind {
+    /// LayerNorm.
+    Layer,
+    /// RMSNorm.
+    Rms,
+    /// ScaleNorm.
+    Scale,
+    /// AdaNorm.
+    Ada,
+    /// Nothing.
+    None,
+}
+
+/// What a block does to each position by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChannelKind {
+    /// The feed-forward network.
+    Dense,
+    /// One of several feed-forward networks for each position, in every second block.
+    Switch,
+    /// Two of several, in every second block.
+    Moe,
+    /// Nothing: positions are mixed and that is all.
+    None,
+}
+
+/// What the hidden layer of a feed-forward network is multiplied with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// Nothing.
+    None,
+    /// Another linear layer of the input: with `block.activation` = gelu GEGLU, silu SwiGLU, sigmoid GLU, identity Bilinear.
+    Glu,
+}
+
+/// The feed-forward's non-linearity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// GELU in its tanh approximation (JAX's default, and the 2021 code's).
+    Gelu,
+    /// GELU by the error function (PyTorch's default).
+    GeluErf,
+    /// max(x, 0).
+    Relu,
+    /// x / (1 + exp(-x)), also called Swish.
+    Silu,
+    /// 1 / (1 + exp(-x)).
+    Sigmoid,
+    /// max(x, 0)².
+    ReluSquared,
+    /// x.
+    Identity,
+}
+
+/// The residual blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockOptions {
+    /// Number of blocks, at least 1.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub dim: usize,
+    /// Width of queries, keys and values over all heads; a multiple of `heads`.
+    pub qkv_dim: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Width of the feed-forward's hidden layer.
+    pub mlp_dim: usize,
+    /// What normalises.
+    #[serde(default = "neutral::norm")]
+    pub norm: NormKind,
+    /// Where the block normalises.
+    pub norm_place: NormPlace,
+    /// How its sums are carried on.
+    pub residual: Residual,
+    /// Added to the variance in LayerNorm; what keeps the other norms' denominators from 0.
+    pub norm_epsilon: f64,
+    /// What is done to each position by itself.
+    #[serde(default = "neutral::ffn")]
+    pub ffn: ChannelKind,
+    /// What the feed-forward's hidden layer is multiplied with.
+    #[serde(default = "neutral::gate")]
+    pub gate: Gate,
+    /// Feed-forward networks to choose from, for ffn = switch and moe.
+    #[serde(default = "neutral::experts")]
+    pub experts: usize,
+    /// Every how many blocks have experts; the others have one network.
+    #[serde(default = "neutral::expert_period")]
+    pub expert_period: usize,
+    /// Tokens that an expert takes in training, as a multiple of its even share of a sequence; 0 for any number.
+    #[serde(default = "neutral::expert_capacity")]
+    pub expert_capacity: f64,
+    /// Whether all blocks have the same weights.
+    #[serde(default)]
+    pub share: bool,
+    /// The feed-forward's non-linearity.
+    pub activation: Activation,
+    /// Dropout on the mixer's output and twice in the feed-forward, in [0, 1).
+    pub dropout: f64,
+    /// Dropout on attention weights, where the mixer has any, in [0, 1).
+    pub attention_dropout: f64,
+}
+
+impl BlockOptions {
+    /// The ranges of its numbers.
+    pub const RANGES: &[Range] = &[
+        Range::whole("layers", 1, 1000),
+        Range::whole("dim", 1, WIDEST),
+        Range::whole("qkv_dim", 1, WIDEST),
+        Range::whole("heads", 1, WIDEST),
+        Range::whole("mlp_dim", 1, WIDEST),
+        Range::positive("norm_epsilon", 1.0),
+        Range::whole("experts", 1, 256),
+        Range::whole("expert_period", 1, 1000),
+        Range::not_negative("expert_capacity"),
+        Range::share("dropout"),
+        Range::share("attention_dropout"),
+    ];
+}
+
+/// What settings that were saved before an option existed stand for.
+mod neutral {
+    use super::{ChannelKind, Gate, NormKind};
+
+    pub(super) fn norm() -> NormKind {
+        NormKind::Layer
+    }
+
+    pub(super) fn ffn() -> ChannelKind {
+        ChannelKind::Dense
+    }
+
+    pub(super) fn experts() -> usize {
+        4
+    }
+
+    pub(super) fn expert_period() -> usize {
+        2
+    }
+
+    pub(super) fn expert_capacity() -> f64 {
+        1.25
+    }
+
+    pub(super) fn gate() -> Gate {
+        Gate::None
+    }
+}
+
+impl Default for BlockOptions {
+    /// The small protocol that most re-runs of the benchmark use: 2 layers, 64 wide.
+    fn default() -> Self {
+        Self {
+            layers: 2,
+            dim: 64,
+            qkv_dim: 64,
+            heads: 2,
+            mlp_dim: 128,
+            norm: NormKind::Layer,
+            norm_place: NormPlace::Pre,
+            residual: Residual::Plain,
+            norm_epsilon: 1e-6,
+            ffn: ChannelKind::Dense,
+            gate: Gate::None,
+            experts: neutral::experts(),
+            expert_period: neutral::expert_period(),
+            expert_capacity: neutral::expert_capacity(),
+            share: false,
+            activation: Activation::Gelu,
+            dropout: 0.1,
+            attention_dropout: 0.1,
+        }
+    }
+}
+
+impl BlockOptions {
+    /// Width of one head.
+    #[must_use]
+    pub fn head_dim(&self) -> usize {
+        self.qkv_dim / self.heads
+    }
+}

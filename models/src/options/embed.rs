@@ -1,0 +1,49 @@
+//! From token ids to vectors.
+
+use serde::{Deserialize, Serialize};
+
+use super::Range;
+
+/// How positions are marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Positions {
+    /// Fixed sines and cosines, interleaved, wavelengths up to 10000 x 2 pi.
+    Sinusoid,
+    /// A learned vector per position, initially N(0, 0.02^2).
+    Learned,
+    /// Not at all.
+    None,
+}
+
+/// From token ids to vectors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbedOptions {
+    /// How positions are marked.
+    pub positions: Positions,
+    /// Whether positions are marked anew before every block.
+    #[serde(default)]
+    pub every_layer: bool,
+    /// Dropout on the sum of embedding and position, in [0, 1).
+    pub dropout: f64,
+    /// Whether id 0 stands for padding where the task has none: the 2021 code hides black pixels so.
+    #[serde(default)]
+    pub zero_is_padding: bool,
+}
+
+impl EmbedOptions {
+    /// The ranges of its numbers.
+    pub const RANGES: &[Range] = &[Range::share("dropout")];
+}
+
+impl Default for EmbedOptions {
+    fn default() -> Self {
+        Self {
+            positions: Positions::Sinusoid,
+            every_layer: false,
+            dropout: 0.1,
+            zero_is_padding: false,
+        }
+    }
+}

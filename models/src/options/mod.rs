@@ -1,0 +1,148 @@
+//! Every number that a model's construction depends on, with its range.
+
+mod block;
+mod embed;
+mod head;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use self::block::{Activation, BlockOptions, ChannelKind, Gate, NormKind, NormPlace, Residual};
+pub use self::embed::{EmbedOptions, Positions};
+pub use self::head::{Features, HeadOptions, Layers, Pooling};
+pub use crate::range::{LONGEST, Range, WIDEST, read};
+use crate::{Model, Result, error::require};
+
+/// The losses that axes of the block add to the cross-entropy, with the weights that they usually have.
+pub const LOSSES: &[(&str, f64)] = &[("balance", 0.01), ("router_z", 0.0)];
+
+/// All options of a classifier: what surrounds the mixer, and the mixer's own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// From token ids to vectors.
+    pub embed: EmbedOptions,
+    /// The residual blocks.
+    pub block: BlockOptions,
+    /// From hidden states to logits.
+    pub head: HeadOptions,
+    /// The mixer's own options, with every key present: overlay changes on [`Model::defaults`].
+    pub model: Value,
+}
+
+impl Options {
+    /// The defaults for `model`.
+    #[must_use]
+    pub fn of(model: &Model) -> Self {
+        Self {
+            embed: EmbedOptions::default(),
+            block: BlockOptions::default(),
+            head: HeadOptions::default(),
+            model: model.defaults(),
+        }
+    }
+
+    /// Checks every range except those of the mixer's own options, which its `build` checks.
+    ///
+    /// # Errors
+    /// [`crate::Error::Option`] naming key, value and allowed range.
+    pub fn validate(&self) -> Result<()> {
+        let usual = (
+            to_json(&EmbedOptions::default()),
+            to_json(&BlockOptions::default()),
+            to_json(&HeadOptions::default()),
+        );
+        let (embed, block, head) = (&self.embed, &self.block, &self.head);
+        read::<EmbedOptions>("embed", &to_json(embed), &usual.0, EmbedOptions::RANGES)?;
+        read::<BlockOptions>("block", &to_json(block), &usual.1, BlockOptions::RANGES)?;
+        read::<HeadOptions>("head", &to_json(head), &usual.2, HeadOptions::RANGES)?;
+        require(
+            block.qkv_dim.is_multiple_of(block.heads),
+            "block.qkv_dim",
+            block.qkv_dim,
+            format!("a multiple of block.heads = {}", block.heads),
+        )?;
+        self.check_block()
+    }
+
+    /// Those of [`LOSSES`] that these options bring with them.
+    #[must_use]
+    pub fn losses(&self) -> &'static [(&'static str, f64)] {
+        match self.block.ffn {
+            ChannelKind::Switch | ChannelKind::Moe => LOSSES,
+            ChannelKind::Dense | ChannelKind::None => &[],
+        }
+    }
+
+    /// Refuses combinations of the block's axes that no paper defines or that cannot be computed.
+    fn check_block(&self) -> Result<()> {
+        let block = &self.block;
+        let post = block.norm_place == NormPlace::Post;
+        let bare = block.norm == NormKind::None;
+        let refuse = |value: &str, allowed: &str| require(false, "block.residual", value, allowed);
+        match block.residual {
+            Residual::Reversible if post => {
+                refuse("reversible", "plain where block.norm_place = post")
+            }
+            Residual::Reversible if !self.losses().is_empty() => refuse(
+                "reversible",
+                "plain where block.ffn = switch or moe, whose losses need every block's state",
+            ),
+            Residual::Reversible if block.share => {
+                refuse("reversible", "plain where block.share = true")
+            }
+            Residual::Reversible if self.embed.every_layer || self.head.layers == Layers::Mix => {
+                refuse(
+                    "reversible",
+                    "plain where embed.every_layer = true or head.layers = mix, which need every block's state",
+                )
+            }
+            Residual::Admin if !post => refuse("admin", "wants block.norm_place = post"),
+            Residual::Rezero if !bare => refuse("rezero", "wants block.norm = none"),
+            _ => Ok(()),
+        }?;
+        require(
+            block.norm != NormKind::Ada || block.dim >= 2,
+            "block.norm",
+            "ada",
+            "wants block.dim of at least 2",
+        )?;
+        require(
+            block.gate == Gate::None || block.ffn != ChannelKind::None,
+            "block.gate",
+            "glu",
+            "wants a block.ffn that is not none",
+        )?;
+        require(
+            (1..=block.layers).contains(&block.expert_period)
+                || !matches!(block.ffn, ChannelKind::Switch | ChannelKind::Moe),
+            "block.expert_period",
+            block.expert_period,
+            format!("from 1 to block.layers = {}", block.layers),
+        )?;
+        require(
+            !self.embed.every_layer || self.embed.positions != Positions::None,
+            "embed.every_layer",
+            true,
+            "false where embed.positions = none",
+        )
+    }
+}
+
+/// An options object with every key, as JSON.
+pub(crate) fn to_json(options: &impl Serialize) -> Value {
+    // A struct of numbers and names always has a JSON form.
+    serde_json::to_value(options).unwrap_or(Value::Null)
+}
+
+/// Replaces values of `base` by those of `over`, object by object. Unknown keys are kept, for deserialization to refuse.
+pub(crate) fn overlay(base: &mut Value, over: &Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, value) in over {
+                overlay(base.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (base, over) => *base = over.clone(),
+    }
+}
