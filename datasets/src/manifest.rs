@@ -7,7 +7,7 @@ use crate::{Digest, Key, Protocol, Source};
 
 /// One of the three splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum SplitName {
     /// What a model is fitted on.
     Train,
     /// What picks the checkpoint.
@@ -16,32 +16,32 @@ pub enum Part {
     Test,
 }
 
-impl Part {
+impl SplitName {
     /// In the order of files and reports.
-    pub const ALL: [Part; 3] = [Part::Train, Part::Val, Part::Test];
+    pub const ALL: [SplitName; 3] = [SplitName::Train, SplitName::Val, SplitName::Test];
 
     /// `train`, `val` or `test`.
     pub fn name(self) -> &'static str {
         match self {
-            Part::Train => "train",
-            Part::Val => "val",
-            Part::Test => "test",
+            SplitName::Train => "train",
+            SplitName::Val => "val",
+            SplitName::Test => "test",
         }
     }
 
     /// The name of its file in an entry's folder.
     pub fn file_name(self) -> &'static str {
         match self {
-            Part::Train => "train.safetensors",
-            Part::Val => "val.safetensors",
-            Part::Test => "test.safetensors",
+            SplitName::Train => "train.safetensors",
+            SplitName::Val => "val.safetensors",
+            SplitName::Test => "test.safetensors",
         }
     }
 }
 
 /// Three of a kind, one for each split.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PerPart<T> {
+pub struct PerSplit<T> {
     /// Of the training split.
     pub train: T,
     /// Of the validation split.
@@ -50,34 +50,34 @@ pub struct PerPart<T> {
     pub test: T,
 }
 
-impl<T> PerPart<T> {
+impl<T> PerSplit<T> {
     /// Calls `make` for train, val and test, in this order.
     ///
     /// # Errors
     /// The first error of `make`.
-    pub fn try_new<E>(mut make: impl FnMut(Part) -> Result<T, E>) -> Result<Self, E> {
-        Ok(PerPart {
-            train: make(Part::Train)?,
-            val: make(Part::Val)?,
-            test: make(Part::Test)?,
+    pub fn try_new<E>(mut make: impl FnMut(SplitName) -> Result<T, E>) -> Result<Self, E> {
+        Ok(PerSplit {
+            train: make(SplitName::Train)?,
+            val: make(SplitName::Val)?,
+            test: make(SplitName::Test)?,
         })
     }
 
-    /// The one of `part`.
-    pub fn get(&self, part: Part) -> &T {
-        match part {
-            Part::Train => &self.train,
-            Part::Val => &self.val,
-            Part::Test => &self.test,
+    /// The one of `split`.
+    pub fn get(&self, split: SplitName) -> &T {
+        match split {
+            SplitName::Train => &self.train,
+            SplitName::Val => &self.val,
+            SplitName::Test => &self.test,
         }
     }
 
-    /// The one of `part`, to be changed.
-    pub fn get_mut(&mut self, part: Part) -> &mut T {
-        match part {
-            Part::Train => &mut self.train,
-            Part::Val => &mut self.val,
-            Part::Test => &mut self.test,
+    /// The one of `split`, to be changed.
+    pub fn get_mut(&mut self, split: SplitName) -> &mut T {
+        match split {
+            SplitName::Train => &mut self.train,
+            SplitName::Val => &mut self.val,
+            SplitName::Test => &mut self.test,
         }
     }
 }
@@ -159,7 +159,7 @@ pub struct Manifest {
     /// Longest sequence that the options allow.
     pub max_length: usize,
     /// The three files.
-    pub splits: PerPart<SplitManifest>,
+    pub splits: PerSplit<SplitManifest>,
     /// One digest for the content of all three.
     pub digest: String,
     /// The data is smaller than what the source publishes.
@@ -197,10 +197,10 @@ impl Manifest {
     }
 
     /// The content digest that these three files have.
-    pub(crate) fn content_digest(splits: &PerPart<SplitManifest>) -> String {
+    pub(crate) fn content_digest(splits: &PerSplit<SplitManifest>) -> String {
         let mut digest = Digest::default();
-        for part in Part::ALL {
-            let line = format!("{} {}\n", part.name(), splits.get(part).sha256);
+        for split in SplitName::ALL {
+            let line = format!("{} {}\n", split.name(), splits.get(split).sha256);
             digest.update(line.as_bytes());
         }
         digest.hex()

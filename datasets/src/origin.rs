@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Digest;
 use crate::error::{Result, io};
-use crate::stamp::Look;
+use crate::verified_files::FileStat;
 
 const FILE_NAME: &str = "raw.json";
 
@@ -39,7 +39,7 @@ impl Origin {
         files.sort();
         let mut digest = Digest::default();
         for file in files {
-            let Look { bytes, modified } = Look::at(&file).ok()?;
+            let FileStat { bytes, modified } = FileStat::of(&file).ok()?;
             let name = file.strip_prefix(&path).unwrap_or(&file);
             digest.update(name.as_os_str().as_encoded_bytes());
             digest.update(format!("\0{bytes} {modified}\n").as_bytes());

@@ -7,8 +7,8 @@ use std::path::Path;
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 
-use crate::sink::column_names;
-use crate::{Manifest, Part};
+use crate::split_writer::column_names;
+use crate::{Manifest, SplitName};
 
 /// The three splits of a stored entry.
 #[derive(Debug)]
@@ -24,12 +24,12 @@ pub struct Splits {
 }
 
 impl Splits {
-    /// The split of `part`.
-    pub fn get(&self, part: Part) -> &Split {
-        match part {
-            Part::Train => &self.train,
-            Part::Val => &self.val,
-            Part::Test => &self.test,
+    /// The split of this name.
+    pub fn get(&self, name: SplitName) -> &Split {
+        match name {
+            SplitName::Train => &self.train,
+            SplitName::Val => &self.val,
+            SplitName::Test => &self.test,
         }
     }
 }
@@ -179,8 +179,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let store = Store::new(root.path());
         let mut key = Key::default_of(&Toy);
-        for part in ["train", "val", "test"] {
-            key.options[part] = 3.into();
+        for split in ["train", "val", "test"] {
+            key.options[split] = 3.into();
         }
         store.open_or_build(&Toy, &key, None, &()).unwrap();
         fs::read(store.folder(&Toy, &key).join("train.safetensors")).unwrap()

@@ -2,7 +2,7 @@
 //!
 //! An entry is built in a hidden folder beside its place, synced, and renamed, so it is there completely or not at
 //! all. A lock file per entry keeps two builders apart: the second waits, then finds the entry built. Whatever a
-//! killed process left behind is removed by the next builder, except for finished [`Parts`], which it uses.
+//! killed process left behind is removed by the next builder, except for a [`BuildCheckpoint`], which it uses.
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -12,11 +12,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Result, io};
 use crate::locate::stand_in;
-use crate::manifest::{Manifest, Part};
+use crate::manifest::{Manifest, SplitName};
 use crate::options::has_source;
 use crate::origin::Origin;
 use crate::tasks::TASKS;
-use crate::{Key, Parts, Progress, Request, Sink, Source, Splits, Task, facts, stamp};
+use crate::{
+    BuildCheckpoint, Key, Progress, Request, Source, SplitWriter, Splits, Task, source_checks,
+    verified_files,
+};
 
 pub(crate) mod entry;
 
@@ -186,7 +189,7 @@ impl Store {
         let stored = entry::read_manifest(folder, &remedy(task, key))?;
         let scratch = self.scratch()?;
         let fresh = Store::new(scratch.path()).rebuild(task, key, Some(raw), progress)?;
-        match facts::difference(&stored, &fresh.manifest) {
+        match source_checks::difference(&stored, &fresh.manifest) {
             None => {
                 // Only saves time; a store that cannot be written is no error.
                 if let Some(origin) = origin {
@@ -227,7 +230,7 @@ impl Store {
 
     /// Whether a build of the entry was interrupted and will go on where it stopped.
     pub fn begun(&self, task: &dyn Task, key: &Key) -> bool {
-        parts_of(&self.folder(task, key)).left()
+        checkpoint_of(&self.folder(task, key)).exists()
     }
 
     /// A folder below the data directory that goes when it is dropped, or is cleared by a later process.
@@ -264,11 +267,11 @@ impl Store {
             let folder = item.map_err(io("read", &store))?.path();
             if folder.is_dir() && !hidden(&folder) {
                 let manifest = entry::read_manifest(&folder, entry::REMOVE);
-                let size = |part: Part| {
-                    fs::metadata(folder.join(part.file_name())).map_or(0, |file| file.len())
+                let size = |split: SplitName| {
+                    fs::metadata(folder.join(split.file_name())).map_or(0, |file| file.len())
                 };
                 entries.push(Entry {
-                    bytes: Part::ALL.into_iter().map(size).sum(),
+                    bytes: SplitName::ALL.into_iter().map(size).sum(),
                     folder,
                     manifest,
                 });
@@ -294,24 +297,24 @@ impl Store {
         let work = Scratch::create(beside(folder, BUILDING))?;
         let replaced = Scratch::create(beside(folder, REPLACED))?;
 
-        let mut sink = Sink::create(&work.0, task.about(), shape.max_length, progress)?;
+        let mut writer = SplitWriter::create(&work.0, task.about(), shape.max_length, progress)?;
         let found = self.found(task).unwrap_or_else(|| self.raw(task));
-        let parts = parts_of(folder);
+        let checkpoint = checkpoint_of(folder);
         let request = Request {
             source: key.source,
             protocol: key.protocol,
             options: &key.options,
             raw: from.unwrap_or(&found),
             progress,
-            parts: &parts,
+            checkpoint: &checkpoint,
         };
         let origin = match source {
             // Before they are read: files that change meanwhile do not look like this afterwards.
             Source::Official => Origin::of(request.raw),
             _ => None,
         };
-        fill(task, &request, &mut sink)?;
-        let (splits, remarks) = sink.finish()?;
+        fill(task, &request, &mut writer)?;
+        let (splits, remarks) = writer.finish()?;
         let mut manifest = Manifest {
             task: task.about().name.to_owned(),
             version: task.about().version,
@@ -333,8 +336,8 @@ impl Store {
                 .as_secs(),
             build_seconds: begun.elapsed().as_secs_f64(),
         };
-        facts::mark(&mut manifest, &task.known());
-        stamp::write(&work.0)?;
+        source_checks::mark(&mut manifest, &task.known());
+        verified_files::write(&work.0)?;
         if let Some(origin) = origin {
             origin.write(&work.0)?;
         }
@@ -345,7 +348,7 @@ impl Store {
         }
         fs::rename(&work.0, folder).map_err(io("create", folder))?;
         sync_folder(parent(folder))?;
-        parts.discard();
+        checkpoint.discard();
         match (from, source) {
             (Some(raw), Source::Official) => self.note(task, raw),
             _ => Ok(()),
@@ -354,17 +357,17 @@ impl Store {
 }
 
 /// Has the task write its rows.
-fn fill(task: &dyn Task, request: &Request<'_>, sink: &mut Sink<'_>) -> Result<()> {
-    let built = task.build(request, sink);
+fn fill(task: &dyn Task, request: &Request<'_>, writer: &mut SplitWriter<'_>) -> Result<()> {
+    let built = task.build(request, writer);
     if request.source != Source::Official {
         return built;
     }
-    let checked = built.and_then(|()| match sink.empty() {
+    let checked = built.and_then(|()| match writer.empty() {
         None => Ok(()),
         // Whatever was read, it is not the task's data; with drawn data it would be a mistake of the builder.
-        Some(part) => Err(Error::File {
+        Some(split) => Err(Error::File {
             file: request.raw.to_owned(),
-            problem: format!("holds no examples for {}", part.name()),
+            problem: format!("holds no examples for {}", split.name()),
         }),
     });
     checked.map_err(|error| match error {
@@ -413,7 +416,7 @@ fn sync_folder(folder: &Path) -> Result<()> {
     }
 }
 
-/// Removes the work of processes that were killed: folders whose lock nobody holds. Finished parts stay.
+/// Removes the work of processes that were killed: folders whose lock nobody holds. Checkpoints stay.
 fn clear_leftovers(store: &Path) {
     let names = fs::read_dir(store).into_iter().flatten().flatten();
     for name in names.map(|item| item.file_name()) {
@@ -488,9 +491,9 @@ fn parent(folder: &Path) -> &Path {
     folder.parent().unwrap_or(Path::new("."))
 }
 
-/// The finished parts of an unfinished entry.
-fn parts_of(folder: &Path) -> Parts {
-    Parts::new(beside(folder, ".parts-"))
+/// The finished chunks of an unfinished entry.
+fn checkpoint_of(folder: &Path) -> BuildCheckpoint {
+    BuildCheckpoint::new(beside(folder, ".parts-"))
 }
 
 /// The path beside `folder` whose name has `prefix` before it.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::{Baseline, Lengths, Manifest, Part, Splits, Task};
+use crate::{Baseline, Lengths, Manifest, SplitName, Splits, Task};
 
 /// Width of the longest bar of a histogram, in characters.
 const BAR: usize = 40;
@@ -38,19 +38,19 @@ pub struct SplitSummary {
 impl Summary {
     /// Reads through the whole entry.
     pub fn of(task: &dyn Task, splits: &Splits) -> Summary {
-        let summary = |part: Part| {
-            let split = splits.get(part);
+        let summary = |split_name: SplitName| {
+            let split = splits.get(split_name);
             SplitSummary {
-                name: part.name(),
+                name: split_name.name(),
                 rows: split.len(),
-                labels: splits.manifest.splits.get(part).labels.clone(),
+                labels: splits.manifest.splits.get(split_name).labels.clone(),
                 lengths: Lengths::of(split),
             }
         };
         Summary {
             title: task.about().title,
             manifest: splits.manifest.clone(),
-            splits: Part::ALL.into_iter().map(summary).collect(),
+            splits: SplitName::ALL.into_iter().map(summary).collect(),
             baselines: task.baselines(splits),
         }
     }

@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::draws::{below, stream};
 use crate::error::Result;
 use crate::options::within;
-use crate::{About, Key, Part, Progress, Protocol, Source, Task};
+use crate::rng::{below, stream};
+use crate::{About, Key, Progress, Protocol, Source, SplitName, Task};
 
 /// Options that only drawn data has.
 pub(crate) const DRAWN: [&str; 4] = ["seed", "train", "val", "test"];
@@ -61,20 +61,20 @@ impl Drawn {
         &self,
         about: &About,
         progress: &dyn Progress,
-        mut draw: impl FnMut(Part, &mut ChaCha8Rng, u8) -> Result<()>,
+        mut draw: impl FnMut(SplitName, &mut ChaCha8Rng, u8) -> Result<()>,
     ) -> Result<()> {
         let purpose = format!("synthetic {}", about.name);
         let sizes = [self.train, self.val, self.test];
         let total = sizes.iter().map(|&rows| u64::from(rows)).sum();
         progress.begin("drawing a stand-in", Some(total));
-        for (number, (part, rows)) in Part::ALL.into_iter().zip(sizes).enumerate() {
+        for (number, (split, rows)) in SplitName::ALL.into_iter().zip(sizes).enumerate() {
             let rows = u64::from(rows);
             for chunk in 0..rows.div_ceil(CHUNK) {
                 // A million rows are 2^14 chunks: the streams of the splits are 2^32 apart.
                 let mut rng = stream(&purpose, self.seed, ((number as u64) << 32) | chunk);
                 let rows = chunk * CHUNK..rows.min((chunk + 1) * CHUNK);
                 for row in rows.clone() {
-                    draw(part, &mut rng, (row % about.classes as u64) as u8)?;
+                    draw(split, &mut rng, (row % about.classes as u64) as u8)?;
                 }
                 progress.advance(rows.end - rows.start);
             }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::baseline::{Baseline, bag_of_tokens, majority};
 use crate::error::Result;
-use crate::{Check, Key, Known, Parts, Progress, Remote, Sink, Splits};
+use crate::{BuildCheckpoint, Check, Key, Known, Progress, Remote, SplitWriter, Splits};
 
 /// What a task is, independent of any option.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -144,8 +144,8 @@ pub struct Request<'a> {
     pub raw: &'a Path,
     /// Hears about long work.
     pub progress: &'a dyn Progress,
-    /// Keeps finished parts of long work, in case this build does not come to its end.
-    pub parts: &'a Parts,
+    /// Keeps finished chunks of a long build, in case it is interrupted.
+    pub checkpoint: &'a BuildCheckpoint,
 }
 
 /// A task of the arena. Implementations are unit structs listed in [`TASKS`](crate::TASKS).
@@ -175,11 +175,11 @@ pub trait Task: Sync {
         &[]
     }
 
-    /// Writes all rows of train, val and test into `sink`, in an order that depends on the request alone.
+    /// Writes all rows of train, val and test with `writer`, in an order that depends on the request alone.
     ///
     /// # Errors
     /// Missing or wrong raw data, a request that cannot be met, a full disk.
-    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()>;
+    fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()>;
 
     /// One example for people. `towers` are stored bytes, as [`Split::tokens`](crate::Split::tokens) gives them;
     /// bytes that make no sense are described, never a panic.

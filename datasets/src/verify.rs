@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use crate::duplicates::{Duplicates, row_hash};
 use crate::error::{Error, Result};
-use crate::manifest::{Manifest, Part};
-use crate::repeats::{Repeats, row_hash};
-use crate::sink::too_large;
+use crate::manifest::{Manifest, SplitName};
+use crate::split_writer::too_large;
 use crate::store::entry;
-use crate::{About, Digest, Key, Progress, Split, Splits, Store, Task, facts};
+use crate::{About, Digest, Key, Progress, Split, Splits, Store, Task, source_checks};
 
 /// One question asked of an entry, and its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -126,7 +126,7 @@ impl Store {
     fn check_stored(&self, task: &dyn Task, key: &Key, fresh: &Manifest) -> Option<Check> {
         let folder = self.folder(task, key);
         let stored = entry::read_manifest(&folder, entry::REMOVE).ok()?;
-        let difference = facts::difference(&stored, fresh);
+        let difference = source_checks::difference(&stored, fresh);
         let detail = match &difference {
             None => format!("the stored data is of these files: {}", stored.digest),
             Some(difference) => format!(
@@ -214,16 +214,16 @@ fn check_files(
     progress: &dyn Progress,
     checks: &mut Vec<Check>,
 ) {
-    let total = Part::ALL
+    let total = SplitName::ALL
         .into_iter()
-        .map(|part| manifest.splits.get(part).bytes)
+        .map(|split_name| manifest.splits.get(split_name).bytes)
         .sum();
     progress.begin("hashing", Some(total));
-    for part in Part::ALL {
-        let expected = &manifest.splits.get(part).sha256;
-        let name = format!("{}: SHA-256", part.name());
+    for split_name in SplitName::ALL {
+        let expected = &manifest.splits.get(split_name).sha256;
+        let name = format!("{}: SHA-256", split_name.name());
         checks.push(
-            match Digest::of_file(&folder.join(part.file_name()), |bytes| {
+            match Digest::of_file(&folder.join(split_name.file_name()), |bytes| {
                 progress.advance(bytes)
             }) {
                 Ok(found) if found == *expected => Check::new(name, true, found),
@@ -249,10 +249,10 @@ fn check_content(
         Err(error) => return checks.push(Check::new("opens", false, error.to_string())),
     };
     let about = task.about();
-    for part in Part::ALL {
-        let split = splits.get(part);
-        let said = splits.manifest.splits.get(part);
-        let name = |what: &str| format!("{}: {what}", part.name());
+    for split_name in SplitName::ALL {
+        let split = splits.get(split_name);
+        let said = splits.manifest.splits.get(split_name);
+        let name = |what: &str| format!("{}: {what}", split_name.name());
         // Opening compared the number of rows already.
         checks.push(Check::new(name("rows"), true, split.len().to_string()));
         let mut labels = vec![0; about.classes];
@@ -273,7 +273,7 @@ fn check_content(
         ));
     }
     checks.push(check_repeats(&splits));
-    checks.extend(facts::check(&splits.manifest, &task.known()));
+    checks.extend(source_checks::check(&splits.manifest, &task.known()));
     checks.extend(task.verify(&splits, progress));
 }
 
@@ -312,12 +312,14 @@ fn check_tokens(split: &Split, max_length: usize, about: &About, name: String) -
 
 /// Only a promise of the builder makes repeated rows a failure: published data has some.
 fn check_repeats(splits: &Splits) -> Check {
-    let mut repeats = Repeats::default();
-    for part in Part::ALL {
-        let split = splits.get(part);
+    let mut duplicates = Duplicates::default();
+    for split_name in SplitName::ALL {
+        let split = splits.get(split_name);
         let row = |row| row_hash((0..split.towers()).map(|tower| split.tokens(tower, row)));
         let hashes: Vec<_> = (0..split.len()).into_par_iter().map(row).collect();
-        hashes.into_iter().for_each(|hash| repeats.add(part, hash));
+        hashes
+            .into_iter()
+            .for_each(|hash| duplicates.add(split_name, hash));
     }
     let promised = splits.manifest.distinct;
     let name = if promised {
@@ -327,7 +329,7 @@ fn check_repeats(splits: &Splits) -> Check {
     };
     Check::new(
         name,
-        !promised || repeats.within + repeats.between == 0,
-        repeats.text(),
+        !promised || duplicates.within + duplicates.between == 0,
+        duplicates.text(),
     )
 }

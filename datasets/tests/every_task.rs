@@ -1,7 +1,7 @@
 //! What holds for every registered task, made small.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use lra_datasets::{Key, Part, Source, Store, Summary, TASKS, Task};
+use lra_datasets::{Key, Source, SplitName, Store, Summary, TASKS, Task};
 use serde_json::json;
 
 /// The default source with few rows; nothing for tasks that read published files by default.
@@ -91,8 +91,8 @@ fn entries_verify_draw_and_summarise() {
         let splits = store.open_or_build(*task, &key, None, &()).unwrap();
         let verification = store.verify(*task, &key, &()).unwrap();
         assert!(verification.passed(), "{verification}");
-        for part in Part::ALL {
-            let split = splits.get(part);
+        for split_name in SplitName::ALL {
+            let split = splits.get(split_name);
             let towers: Vec<_> = (0..split.towers())
                 .map(|tower| split.tokens(tower, 0))
                 .collect();

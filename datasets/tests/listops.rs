@@ -5,7 +5,7 @@ use lra_datasets::tasks::ListOps;
 use lra_datasets::tasks::listops::{
     CLOSE, Effort, FIRST_OPERATOR, Operator, Options, Token, evaluate, generate,
 };
-use lra_datasets::{Class, Key, Part, Split, Store, Summary, Task};
+use lra_datasets::{Class, Key, Split, SplitName, Store, Summary, Task};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -21,10 +21,10 @@ fn small() -> Options {
 }
 
 /// All rows, in order.
-fn rows(options: &Options) -> (Vec<(Part, Vec<u8>, u8)>, Effort) {
+fn rows(options: &Options) -> (Vec<(SplitName, Vec<u8>, u8)>, Effort) {
     let mut rows = Vec::new();
-    let effort = generate(options, &(), |part, tokens, label| {
-        rows.push((part, tokens.to_vec(), label));
+    let effort = generate(options, &(), |split_name, tokens, label| {
+        rows.push((split_name, tokens.to_vec(), label));
         Ok(())
     });
     (rows, effort.unwrap())
@@ -214,7 +214,7 @@ fn the_first_examples_stay_as_they_are() {
     });
     let lines: Vec<_> = rows
         .iter()
-        .map(|(part, tokens, label)| format!("{} {label} {tokens:?}", part.name()))
+        .map(|(split_name, tokens, label)| format!("{} {label} {tokens:?}", split_name.name()))
         .collect();
     insta::assert_snapshot!(lines.join("\n"), @"
     train 7 [11, 4, 7, 13, 9, 0, 6, 9, 5, 8, 14, 7, 14]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lra_datasets::tasks::ListOps;
 use lra_datasets::tasks::listops::{TOKENS, evaluate, evaluate_text, tokenizer};
-use lra_datasets::{Class, Key, Part, Result, Source, Splits, Store, Task};
+use lra_datasets::{Class, Key, Result, Source, SplitName, Splits, Store, Task};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -315,8 +315,8 @@ fn rows_of_the_published_generator() {
     let (train, val) = (file("basic_train.tsv"), file("basic_val.tsv"));
     let splits = read(train, val, val).unwrap();
     assert_eq!([splits.train.len(), splits.val.len()], [3000, 600]);
-    for part in [Part::Train, Part::Val] {
-        let split = splits.get(part);
+    for split_name in [SplitName::Train, SplitName::Val] {
+        let split = splits.get(split_name);
         assert!((0..split.len()).all(|row| (501..=1999).contains(&split.tokens(0, row).len())));
     }
     // Validation stands in for the missing test file, so each of its rows occurs twice.

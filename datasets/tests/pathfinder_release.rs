@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use image::ImageEncoder;
 use lra_datasets::tasks::pathfinder::PATHFINDER;
-use lra_datasets::{Error, Key, Part, Protocol, Result, Source, Splits, Store, Task};
+use lra_datasets::{Error, Key, Protocol, Result, Source, SplitName, Splits, Store, Task};
 use serde_json::json;
 
 const HARD: &str = "pathfinder32/curv_contour_length_14";
@@ -134,8 +134,8 @@ fn pixels_labels_and_splits_are_right() {
     for protocol in Protocol::ALL {
         let splits = read(folder.path(), &official(protocol, &[])).unwrap();
         let mut seen = Vec::new();
-        for part in Part::ALL {
-            let split = splits.get(part);
+        for split_name in SplitName::ALL {
+            let split = splits.get(split_name);
             for row in 0..split.len() {
                 let pixels = split.tokens(0, row);
                 assert_eq!(pixels, [pixels[0]; 1024]);

@@ -7,7 +7,7 @@ mod shared;
 use std::collections::HashSet;
 
 use lra_datasets::tasks::Retrieval;
-use lra_datasets::{Class, Key, Part, Protocol, Task};
+use lra_datasets::{Class, Key, Protocol, SplitName, Task};
 use raw::{Built, Files, build};
 use serde_json::json;
 
@@ -199,8 +199,8 @@ fn corpus() -> Files {
 }
 
 /// The papers of a split, told apart by their texts.
-fn papers(built: &Built, part: Part) -> HashSet<Vec<u8>> {
-    let split = built.splits.get(part);
+fn papers(built: &Built, split_name: SplitName) -> HashSet<Vec<u8>> {
+    let split = built.splits.get(split_name);
     let texts =
         (0..split.len()).flat_map(|row| [0, 1].map(|tower| split.tokens(tower, row).to_vec()));
     texts.collect()
@@ -212,7 +212,7 @@ fn clean_pairs_share_no_paper_between_splits() {
     let folder = raw::folder(root.path(), &corpus());
     let built = build(&Retrieval, &key(Protocol::Clean), &folder).unwrap();
     assert!(built.passed && built.manifest().partial, "{}", built.text);
-    let [train, val, test] = Part::ALL.map(|part| papers(&built, part));
+    let [train, val, test] = SplitName::ALL.map(|split_name| papers(&built, split_name));
     assert!(train.is_disjoint(&test) && train.is_disjoint(&val) && val.is_disjoint(&test));
     let notes = built.manifest().notes.join("\n");
     assert!(
@@ -230,7 +230,7 @@ fn published_protocol_deals_pairs_not_papers() {
     let [train, val, test] = built.rows();
     assert_eq!(train + val + test, 840);
     assert!(val > 40 && test > 40, "{val} {test}");
-    assert!(!papers(&built, Part::Train).is_disjoint(&papers(&built, Part::Test)));
+    assert!(!papers(&built, SplitName::Train).is_disjoint(&papers(&built, SplitName::Test)));
     check_pairs(&built);
     // The order of lines does not matter, the seed does.
     let mut shuffled = corpus();
@@ -268,8 +268,8 @@ fn check_pairs(built: &Built) {
         |text: &[u8]| -> i64 { std::str::from_utf8(&text[13..15]).unwrap().parse().unwrap() };
     let mut seen = HashSet::new();
     let mut labels = [0; 2];
-    for part in Part::ALL {
-        let split = built.splits.get(part);
+    for split_name in SplitName::ALL {
+        let split = built.splits.get(split_name);
         for row in 0..split.len() {
             let (one, two) = (number(split.tokens(0, row)), number(split.tokens(1, row)));
             assert!(seen.insert((one, two)) && one != two);
@@ -342,7 +342,8 @@ fn real_papers() {
         let built = build(&Retrieval, &key(Protocol::Clean), &corpus).unwrap();
         assert!(built.passed && built.manifest().partial, "{}", built.text);
         assert_eq!(built.rows(), [7_500, 672, 1_064]);
-        let [train, test] = [Part::Train, Part::Test].map(|part| papers(&built, part));
+        let [train, test] =
+            [SplitName::Train, SplitName::Test].map(|split_name| papers(&built, split_name));
         assert!(train.is_disjoint(&test));
     }
 }

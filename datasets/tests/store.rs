@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use lra_datasets::tasks::{Toy, find};
 use lra_datasets::{
-    About, Class, Error, Key, Part, Progress, Protocol, Request, Result, Shape, Sink, Source,
-    Store, Task,
+    About, Class, Error, Key, Progress, Protocol, Request, Result, Shape, Source, SplitName,
+    SplitWriter, Store, Task,
 };
 use serde_json::{Value, json};
 
@@ -193,11 +193,11 @@ fn an_edit_that_hides_its_time_is_found_by_verifying() {
 #[test]
 fn a_copied_entry_opens_and_is_hashed_only_once() {
     let (_root, store, folder) = built();
-    for part in Part::ALL {
+    for split in SplitName::ALL {
         // As copying does: same bytes, another time.
         let file = File::options()
             .write(true)
-            .open(folder.join(part.file_name()))
+            .open(folder.join(split.file_name()))
             .unwrap();
         file.set_modified(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1))
             .unwrap();
@@ -356,27 +356,32 @@ impl Task for Pairs {
             label: "pairs".to_owned(),
         })
     }
-    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
-        for (row, part) in [Part::Test, Part::Train, Part::Val, Part::Train]
-            .into_iter()
-            .enumerate()
+    fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
+        for (row, split) in [
+            SplitName::Test,
+            SplitName::Train,
+            SplitName::Val,
+            SplitName::Train,
+        ]
+        .into_iter()
+        .enumerate()
         {
-            sink.row(
-                part,
+            writer.row(
+                split,
                 &[&[1, 2, 3][..row.min(3)], &[row as u8]],
                 (row % 2) as u8,
             )?;
         }
-        sink.note("made by hand");
-        sink.mark_partial();
+        writer.note("made by hand");
+        writer.mark_partial();
         match request.options["fault"].as_str() {
-            Some("towers") => sink.row(Part::Val, &[&[1]], 0),
-            Some("label") => sink.row(Part::Val, &[&[1], &[2]], 2),
-            Some("token") => sink.row(Part::Val, &[&[1], &[10]], 0),
-            Some("length") => sink.row(Part::Val, &[&[1; 5], &[2]], 0),
+            Some("towers") => writer.row(SplitName::Val, &[&[1]], 0),
+            Some("label") => writer.row(SplitName::Val, &[&[1], &[2]], 2),
+            Some("token") => writer.row(SplitName::Val, &[&[1], &[10]], 0),
+            Some("length") => writer.row(SplitName::Val, &[&[1; 5], &[2]], 0),
             Some("twice") => {
-                sink.promise_distinct();
-                sink.row(Part::Val, &[&[1], &[1]], 0)
+                writer.promise_distinct();
+                writer.row(SplitName::Val, &[&[1], &[1]], 0)
             }
             _ => Ok(()),
         }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use lra_datasets::tasks::Text;
-use lra_datasets::{Class, Key, Part, Protocol, Source, Store, Task};
+use lra_datasets::{Class, Key, Protocol, Source, SplitName, Store, Task};
 use raw::{Files, build};
 use serde_json::json;
 
@@ -162,15 +162,15 @@ fn clean_never_validates_or_trains_on_a_text_of_test() {
     assert_eq!((train + val, test), (120 - 12, 120));
     // 10.8 expected, standard deviation 3.1.
     assert!((1..=24).contains(&val), "{val}");
-    let texts = |part: Part| -> HashSet<Vec<u8>> {
-        let split = built.splits.get(part);
+    let texts = |split_name: SplitName| -> HashSet<Vec<u8>> {
+        let split = built.splits.get(split_name);
         (0..split.len())
             .map(|row| split.tokens(0, row).to_vec())
             .collect()
     };
-    assert!(texts(Part::Train).is_disjoint(&texts(Part::Test)));
-    assert!(texts(Part::Val).is_disjoint(&texts(Part::Test)));
-    assert!(texts(Part::Train).is_disjoint(&texts(Part::Val)));
+    assert!(texts(SplitName::Train).is_disjoint(&texts(SplitName::Test)));
+    assert!(texts(SplitName::Val).is_disjoint(&texts(SplitName::Test)));
+    assert!(texts(SplitName::Train).is_disjoint(&texts(SplitName::Val)));
     let notes = built.manifest().notes.join("\n");
     assert!(
         notes.contains("12 left out because test has the same text"),
@@ -297,13 +297,13 @@ fn missing_files_are_named_with_the_remedy() {
         let error = build(&Text, &official(Protocol::Clean), &raw).unwrap_err();
         let text = error.to_string();
         assert_eq!(error.class(), Class::Data);
-        for part in [
+        for split_name in [
             raw.to_str().unwrap(),
             "lra data fetch text",
             "--from",
             "--source synthetic",
         ] {
-            assert!(text.contains(part), "{text}");
+            assert!(text.contains(split_name), "{text}");
         }
     }
     let other = raw::file(root.path(), "notes.txt", b"no archive");

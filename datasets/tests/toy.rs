@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use lra_datasets::tasks::Toy;
-use lra_datasets::{Key, Part, Store, Summary, Task};
+use lra_datasets::{Key, SplitName, Store, Summary, Task};
 
 #[test]
 fn labels_lengths_and_baselines() {
@@ -10,8 +10,8 @@ fn labels_lengths_and_baselines() {
     let splits = Store::new(root.path())
         .open_or_build(&Toy, &Key::default_of(&Toy), None, &())
         .unwrap();
-    for part in Part::ALL {
-        let split = splits.get(part);
+    for split_name in SplitName::ALL {
+        let split = splits.get(split_name);
         for row in 0..split.len() {
             let tokens = split.tokens(0, row);
             assert!((8..=32).contains(&tokens.len()));

@@ -184,7 +184,7 @@ impl Feed {
                 let per_epoch = rows.div_ceil(batch);
                 let mut skip = first_step % per_epoch;
                 for epoch in (first_step / per_epoch) as u64.. {
-                    let order = datasets::order::epoch(rows, seed, epoch);
+                    let order = datasets::shuffle::permutation(rows, seed, epoch);
                     for chunk in order.chunks(batch).skip(skip) {
                         let rows = chunk.iter().map(|row| *row as usize);
                         // A closed channel means that training is over.

@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use datasets::{About, Digest, Progress, Remote, Request, Shape, Sink, Source, Task};
+use datasets::{About, Digest, Progress, Remote, Request, Shape, Source, SplitWriter, Task};
 use error::Class;
 use fetch::{Fetched, Limits, Origin, fetch};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ impl Task for Published {
             label: "published".to_owned(),
         })
     }
-    fn build(&self, _request: &Request<'_>, _sink: &mut Sink) -> datasets::Result<()> {
+    fn build(&self, _request: &Request<'_>, _writer: &mut SplitWriter) -> datasets::Result<()> {
         Ok(())
     }
     fn draw(&self, _towers: &[&[u8]], _label: u8) -> String {

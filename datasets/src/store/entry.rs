@@ -5,10 +5,10 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, io};
-use crate::manifest::{Manifest, Part, PerPart};
+use crate::manifest::{Manifest, PerSplit, SplitName};
 use crate::split::{Split, Splits};
-use crate::stamp::{self, Look};
-use crate::{Digest, Task, facts, tasks};
+use crate::verified_files::{self, FileStat};
+use crate::{Digest, Task, source_checks, tasks};
 
 const MANIFEST: &str = "manifest.json";
 
@@ -16,7 +16,7 @@ const MANIFEST: &str = "manifest.json";
 pub(crate) const REMOVE: &str = "remove its folder; the data is made again when it is needed";
 
 /// Opens a folder as an entry of `task`, checking sizes, headers, offsets and labels against the manifest, and the
-/// SHA-256 of files that do not look as they did when last hashed. `remedy` is what errors advise.
+/// SHA-256 of files whose size or time changed since they were last hashed. `remedy` is what errors advise.
 pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Splits> {
     let about = task.about();
     let manifest = read_manifest(folder, remedy)?;
@@ -34,25 +34,25 @@ pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Split
         let problem = format!("it describes `{expected}`, another entry than its folder");
         return Err(corrupt(folder.join(MANIFEST), problem));
     }
-    let seen = stamp::read(folder);
-    let mut all_seen = true;
-    let open_part = |part: Part| -> Result<Split> {
-        let path = folder.join(part.file_name());
-        let said = manifest.splits.get(part);
-        let look = match Look::at(&path) {
+    let verified = verified_files::read(folder);
+    let mut all_verified = true;
+    let open_split = |split_name: SplitName| -> Result<Split> {
+        let path = folder.join(split_name.file_name());
+        let said = manifest.splits.get(split_name);
+        let stat = match FileStat::of(&path) {
             Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
                 return Err(corrupt(path, "the file is gone".to_owned()));
             }
             other => other?,
         };
-        if look.bytes != said.bytes {
+        if stat.bytes != said.bytes {
             return Err(corrupt(
                 path,
-                format!("{} bytes long instead of {}", look.bytes, said.bytes),
+                format!("{} bytes long instead of {}", stat.bytes, said.bytes),
             ));
         }
-        if look != *seen.get(part) {
-            all_seen = false;
+        if stat != *verified.get(split_name) {
+            all_verified = false;
             if Digest::of_file(&path, |_| ())? != said.sha256 {
                 return Err(corrupt(
                     path,
@@ -70,10 +70,10 @@ pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Split
         }
         Ok(split)
     };
-    let PerPart { train, val, test } = PerPart::try_new(open_part)?;
-    if !all_seen {
+    let PerSplit { train, val, test } = PerSplit::try_new(open_split)?;
+    if !all_verified {
         // Only saves time at the next opening; a store that cannot be written is no error.
-        let _ = stamp::write(folder);
+        let _ = verified_files::write(folder);
     }
     Ok(Splits {
         train,
@@ -96,7 +96,7 @@ pub(crate) fn read_manifest(folder: &Path, remedy: &str) -> Result<Manifest> {
         serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
     // An entry of an earlier version, which knew less.
     if let Some(task) = tasks::find(&manifest.task) {
-        facts::mark(&mut manifest, &task.known());
+        source_checks::mark(&mut manifest, &task.known());
     }
     Ok(manifest)
 }

@@ -9,10 +9,10 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::draws::{below, stream};
 use crate::error::Result;
 use crate::options::{parse, within};
-use crate::{About, Key, Part, Protocol, Request, Shape, Sink, Source, Task};
+use crate::rng::{below, stream};
+use crate::{About, Key, Protocol, Request, Shape, Source, SplitName, SplitWriter, Task};
 
 const MARKERS: u32 = 4;
 const FILLERS: u32 = 7;
@@ -88,16 +88,16 @@ impl Task for Toy {
         }
     }
 
-    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+    fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
         let options = Options::read(request.options)?;
         let sizes = [options.train, options.val, options.test];
         request.progress.begin("drawing toy examples", None);
-        for (number, (part, rows)) in Part::ALL.into_iter().zip(sizes).enumerate() {
+        for (number, (split, rows)) in SplitName::ALL.into_iter().zip(sizes).enumerate() {
             let mut rng = stream("toy", options.seed, number as u64);
             for _ in 0..rows {
                 let tokens = draw_example(&mut rng, options.max_length);
                 let label = first_marker(&tokens).unwrap_or_default();
-                sink.row(part, &[&tokens], label)?;
+                writer.row(split, &[&tokens], label)?;
             }
         }
         request.progress.finish();

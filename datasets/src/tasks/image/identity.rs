@@ -10,7 +10,7 @@ use sha2::Sha256;
 use super::CLASSES;
 use super::pictures::{Picture, Pictures};
 use super::records::{BATCHES, RECORD_BYTES, RECORDS, file_name, first_place};
-use crate::{Known, Sink};
+use crate::{Known, SplitWriter};
 
 /// Records at the beginning of a file that have a checksum of their own, for files that are cut short.
 const FIRST: usize = 1000;
@@ -91,13 +91,13 @@ fn fact_name(file: usize, what: &str) -> String {
 }
 
 /// Records what is found of one file: its labels, and checksums of as much as is there without a gap.
-pub(super) fn describe(pictures: &mut Pictures, file: usize, sink: &mut Sink) {
+pub(super) fn describe(pictures: &mut Pictures, file: usize, writer: &mut SplitWriter) {
     let labels = pictures.labels(places(file));
     let records = of_file(pictures, file);
     let first = first_digest(records);
     let whole = in_place(records, file) && records.len() == RECORDS;
     let sums = whole.then(|| (labels_digest(records), blob(records)));
-    let mut fact = |what: &str, value: String| sink.fact(fact_name(file, what), value);
+    let mut fact = |what: &str, value: String| writer.fact(fact_name(file, what), value);
     fact(LABELS, format!("{labels:?}"));
     if let Some(first) = first.filter(|_| in_place(&records[..FIRST], file)) {
         fact(FIRST_RECORDS, first);

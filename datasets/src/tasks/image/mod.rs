@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use crate::error::{Error, Result};
 use crate::options::parse;
 use crate::synthetic::{DRAWN, Drawn, identity};
-use crate::{About, Key, Known, Protocol, Remote, Request, Shape, Sink, Source, Task};
+use crate::{About, Key, Known, Protocol, Remote, Request, Shape, Source, SplitWriter, Task};
 
 /// The classes, by label.
 const CLASSES: [&str; 10] = [
@@ -138,11 +138,11 @@ impl Task for Image {
         &REMOTE
     }
 
-    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+    fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
         let options = Options::read(request.options)?;
         match request.source {
-            Source::Synthetic => synthetic::draw(&options, request.progress, sink),
-            _ => published::build(&options, request, sink),
+            Source::Synthetic => synthetic::draw(&options, request.progress, writer),
+            _ => published::build(&options, request, writer),
         }
     }
 

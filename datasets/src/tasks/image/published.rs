@@ -9,7 +9,7 @@ use super::{ABOUT, CLASSES, Options, grey, identity, pickles};
 use crate::archive::Raw;
 use crate::error::{Error, Result};
 use crate::locate::{Form, Wanted, locate};
-use crate::{Known, Part, Request, Sink};
+use crate::{Known, Request, SplitName, SplitWriter};
 
 /// The name of the published archive.
 pub(super) const ARCHIVE: &str = "cifar-10-binary.tar.gz";
@@ -43,7 +43,11 @@ struct Found {
 }
 
 /// Reads whatever form of the pictures lies at `request.raw`, and writes them in grey.
-pub(super) fn build(options: &Options, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+pub(super) fn build(
+    options: &Options,
+    request: &Request<'_>,
+    writer: &mut SplitWriter,
+) -> Result<()> {
     let wanted = Wanted {
         about: &ABOUT,
         what: "the CIFAR-10 pictures (data_batch_1.bin or data_batch_1 and so on, {train,test}/<class>/*.png, or parquet)",
@@ -69,32 +73,32 @@ pub(super) fn build(options: &Options, request: &Request<'_>, sink: &mut Sink) -
             found
         }
     };
-    check_size(&found, request.raw, options.allow_partial, sink)?;
-    describe(&mut found, sink);
-    write(&mut found, options.side(), sink)
+    check_size(&found, request.raw, options.allow_partial, writer)?;
+    describe(&mut found, writer);
+    write(&mut found, options.side(), writer)
 }
 
 /// Records what the pictures are, as far as it can be told.
-fn describe(found: &mut Found, sink: &mut Sink) {
+fn describe(found: &mut Found, writer: &mut SplitWriter) {
     if found.ordered {
         if let Some(order) = found.order {
             let names = order.map(|batch| (batch + 1).to_string());
-            sink.note(format!(
+            writer.note(format!(
                 "the files have the published batches in the order {}, told by their first records; put in order",
                 names.join(", ")
             ));
         }
         for batch in 0..BATCHES {
-            identity::describe(&mut found.train, batch, sink);
+            identity::describe(&mut found.train, batch, writer);
         }
     } else {
         let labels = found.train.labels(0..usize::MAX);
-        sink.fact(UNORDERED, format!("{labels:?}"));
-        sink.note(
+        writer.fact(UNORDERED, format!("{labels:?}"));
+        writer.note(
             "the files do not tell the published order: which pictures of train validate was decided by a hash of each",
         );
     }
-    identity::describe(&mut found.test, BATCHES, sink);
+    identity::describe(&mut found.test, BATCHES, writer);
     for (ordered, pictures, split) in [
         (found.ordered, &found.train, "train"),
         (found.test_ordered, &found.test, "test"),
@@ -102,12 +106,12 @@ fn describe(found: &mut Found, sink: &mut Sink) {
         if ordered {
             continue;
         }
-        sink.note(format!(
+        writer.note(format!(
             "unproved: the pictures of {split} have no published order, which the known checksums need"
         ));
         let distinct = pictures.distinct();
         if (distinct as f64) < LEAST_DISTINCT * pictures.len() as f64 {
-            sink.mark_altered(format!(
+            writer.mark_altered(format!(
                 "only {distinct} of {} pictures of {split} differ, and the published ones hardly repeat",
                 pictures.len()
             ));
@@ -118,26 +122,38 @@ fn describe(found: &mut Found, sink: &mut Sink) {
     }
 }
 
-fn write(found: &mut Found, side: usize, sink: &mut Sink) -> Result<()> {
-    let mut row = |part: Part, picture: &Picture| {
+fn write(found: &mut Found, side: usize, writer: &mut SplitWriter) -> Result<()> {
+    let mut row = |split: SplitName, picture: &Picture| {
         let pixels = grey::smaller(&picture.grey(), side);
-        sink.row(part, &[&pixels], picture.label)
+        writer.row(split, &[&pixels], picture.label)
     };
     for picture in found.train.sorted() {
         let validates = match found.ordered {
             true => VALIDATES[picture.place],
             false => picture.hash()[..8] < (u64::MAX / 10).to_be_bytes()[..],
         };
-        row(if validates { Part::Val } else { Part::Train }, picture)?;
+        row(
+            if validates {
+                SplitName::Val
+            } else {
+                SplitName::Train
+            },
+            picture,
+        )?;
     }
     for picture in found.test.sorted() {
-        row(Part::Test, picture)?;
+        row(SplitName::Test, picture)?;
     }
     Ok(())
 }
 
 /// Refuses what is not all of the published pictures, or marks it.
-fn check_size(found: &Found, raw: &Path, allow_partial: bool, sink: &mut Sink) -> Result<()> {
+fn check_size(
+    found: &Found,
+    raw: &Path,
+    allow_partial: bool,
+    writer: &mut SplitWriter,
+) -> Result<()> {
     let (train, test) = (found.train.len(), found.test.len());
     if (train, test) == (TRAIN, RECORDS) {
         return Ok(());
@@ -161,8 +177,8 @@ fn check_size(found: &Found, raw: &Path, allow_partial: bool, sink: &mut Sink) -
             "{counts}; to read a part of them all the same: --allow-partial"
         )));
     }
-    sink.mark_partial();
-    sink.note(counts);
+    writer.mark_partial();
+    writer.note(counts);
     Ok(())
 }
 

@@ -3,10 +3,10 @@
 use rand_chacha::ChaCha8Rng;
 
 use super::{ABOUT, Options};
-use crate::draws::below;
 use crate::error::Result;
+use crate::rng::below;
 use crate::synthetic::between;
-use crate::{Progress, Sink};
+use crate::{Progress, SplitWriter};
 
 /// Right and down, in 64ths, for the middle of each of ten sectors.
 const DIRECTIONS: [(i32, i32); 10] = [
@@ -22,10 +22,14 @@ const DIRECTIONS: [(i32, i32); 10] = [
     (52, -38),
 ];
 
-pub(super) fn draw(options: &Options, progress: &dyn Progress, sink: &mut Sink) -> Result<()> {
+pub(super) fn draw(
+    options: &Options,
+    progress: &dyn Progress,
+    writer: &mut SplitWriter,
+) -> Result<()> {
     let side = options.side() as i32;
-    options.drawn.draw(&ABOUT, progress, |part, rng, label| {
-        sink.row(part, &[&draw_picture(rng, side, label)], label)
+    options.drawn.draw(&ABOUT, progress, |split, rng, label| {
+        writer.row(split, &[&draw_picture(rng, side, label)], label)
     })
 }
 

@@ -18,10 +18,10 @@ use rayon::prelude::*;
 use super::evaluate::{Arguments, Operator};
 use super::options::Options;
 use super::vocabulary::{CLOSE, FIRST_OPERATOR};
-use crate::draws::{below, stream};
+use crate::duplicates::{RowHash, row_hash};
 use crate::error::{Error, Result};
-use crate::repeats::{RowHash, row_hash};
-use crate::{Part, Progress};
+use crate::rng::{below, stream};
+use crate::{Progress, SplitName};
 
 /// Attempts per random stream.
 const CHUNK: u64 = 1024;
@@ -52,7 +52,7 @@ pub struct Effort {
 pub fn generate(
     options: &Options,
     progress: &dyn Progress,
-    mut keep: impl FnMut(Part, &[u8], u8) -> Result<()> + Send,
+    mut keep: impl FnMut(SplitName, &[u8], u8) -> Result<()> + Send,
 ) -> Result<Effort> {
     let wanted = options.rows();
     progress.begin("drawing expressions", Some(wanted as u64));
@@ -172,7 +172,7 @@ impl<'a> Merge<'a> {
     fn chunks(
         &mut self,
         chunks: &[Chunk],
-        keep: &mut impl FnMut(Part, &[u8], u8) -> Result<()>,
+        keep: &mut impl FnMut(SplitName, &[u8], u8) -> Result<()>,
     ) -> Result<()> {
         let Options { train, val, .. } = *self.options;
         for chunk in chunks {
@@ -189,12 +189,12 @@ impl<'a> Merge<'a> {
                     self.effort.repeated += 1;
                     continue;
                 }
-                let part = match self.kept {
-                    kept if kept < train => Part::Train,
-                    kept if kept < train + val => Part::Val,
-                    _ => Part::Test,
+                let split = match self.kept {
+                    kept if kept < train => SplitName::Train,
+                    kept if kept < train + val => SplitName::Val,
+                    _ => SplitName::Test,
                 };
-                keep(part, tokens, row.label)?;
+                keep(split, tokens, row.label)?;
                 self.kept += 1;
             }
             self.check_patience(chunk.first_attempt + CHUNK)?;

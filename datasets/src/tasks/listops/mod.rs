@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::baseline::{Baseline, bag_of_tokens, first_token, majority};
 use crate::error::Result;
 use crate::{
-    About, Check, Key, Part, Progress, Protocol, Remote, Request, Shape, Sink, Source, Split,
-    Splits, Task, remote,
+    About, Check, Key, Progress, Protocol, Remote, Request, Shape, Source, Split, SplitName,
+    SplitWriter, Splits, Task, remote,
 };
 
 mod draw;
@@ -85,16 +85,16 @@ impl Task for ListOps {
         &remote::RELEASE
     }
 
-    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+    fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
         let options = Options::read(request.options)?;
         if request.source == Source::Official {
-            return published::read(request.raw, options.max_length, request.progress, sink);
+            return published::read(request.raw, options.max_length, request.progress, writer);
         }
-        let effort = generate(&options, request.progress, |part, tokens, label| {
-            sink.row(part, &[tokens], label)
+        let effort = generate(&options, request.progress, |split_name, tokens, label| {
+            writer.row(split_name, &[tokens], label)
         })?;
-        sink.promise_distinct();
-        sink.note(format!(
+        writer.promise_distinct();
+        writer.note(format!(
             "{} trees drawn, {:.2} % of them of the right length, {} repeated and dropped",
             effort.attempts,
             100.0 * effort.accepted as f64 / effort.attempts as f64,
@@ -117,14 +117,14 @@ impl Task for ListOps {
 
     /// Evaluates every stored expression again.
     fn verify(&self, splits: &Splits, progress: &dyn Progress) -> Vec<Check> {
-        let total = Part::ALL
+        let total = SplitName::ALL
             .into_iter()
-            .map(|part| splits.get(part).len() as u64)
+            .map(|split_name| splits.get(split_name).len() as u64)
             .sum();
         progress.begin("evaluating expressions", Some(total));
-        let checks = Part::ALL.map(|part| {
-            let split = splits.get(part);
-            let check = check_answers(split, format!("{}: answers", part.name()));
+        let checks = SplitName::ALL.map(|split_name| {
+            let split = splits.get(split_name);
+            let check = check_answers(split, format!("{}: answers", split_name.name()));
             progress.advance(split.len() as u64);
             check
         });

@@ -13,22 +13,22 @@ use tokenizers::{Model, Tokenizer};
 
 use super::{ABOUT, Options, evaluate, vocabulary};
 use crate::archive::Member;
+use crate::duplicates::{Duplicates, row_hash};
 use crate::error::{Error, Result};
-use crate::facts::UNPROVED;
 use crate::lines::{Line, Lines};
 use crate::locate::{Form, Wanted, locate, stand_in};
-use crate::repeats::{Repeats, row_hash};
-use crate::{Part, PerPart, Progress, Sink, remote};
+use crate::source_checks::UNPROVED;
+use crate::{PerSplit, Progress, SplitName, SplitWriter, remote};
 
 /// Bytes of lines that are read before they are parsed in parallel.
 const BATCH: usize = 1 << 23;
 
-/// Reads the three files into `sink`.
+/// Reads the three files into `writer`.
 pub(super) fn read(
     raw: &std::path::Path,
     max_length: usize,
     progress: &dyn Progress,
-    sink: &mut Sink,
+    writer: &mut SplitWriter,
 ) -> Result<()> {
     let tokenizer = vocabulary::tokenizer().map_err(|error| Error::Builder {
         task: ABOUT.name,
@@ -48,81 +48,81 @@ pub(super) fn read(
     let Form::Members(raw) = locate(raw, &wanted)? else {
         return Ok(()); // Parquet was not asked for.
     };
-    let mut repeats = Repeats::default();
-    let mut rows: PerPart<Option<usize>> = PerPart::default();
+    let mut duplicates = Duplicates::default();
+    let mut rows: PerSplit<Option<usize>> = PerSplit::default();
     let mut folder: Option<String> = None;
     raw.members(
         "reading expressions",
         progress,
         &|name| placed(name).is_some(),
         &mut |member| {
-            let Some((below, part)) = placed(member.name) else {
+            let Some((below, split)) = placed(member.name) else {
                 return Ok(());
             };
             if folder.get_or_insert_with(|| below.to_owned()) != below {
                 return Ok(());
             }
-            if rows.get(part).is_some() {
+            if rows.get(split).is_some() {
                 return Err(member.wrong("a second file of this name"));
             }
             let file = member.path.clone();
             let count = reader.read_file(member, |tokens, label| {
-                repeats.add(part, row_hash([tokens]));
-                sink.row(part, &[tokens], label)
+                duplicates.add(split, row_hash([tokens]));
+                writer.row(split, &[tokens], label)
             })?;
             if count == 0 {
                 let problem = "it has no examples".to_owned();
                 return Err(Error::File { file, problem });
             }
-            *rows.get_mut(part) = Some(count);
+            *rows.get_mut(split) = Some(count);
             Ok(())
         },
     )?;
     let published = Options::published();
-    for (part, wanted) in
-        Part::ALL
+    for (split, wanted) in
+        SplitName::ALL
             .into_iter()
             .zip([published.train, published.val, published.test])
     {
-        let Some(rows) = *rows.get(part) else {
+        let Some(rows) = *rows.get(split) else {
             let below = folder.unwrap_or_default();
             return Err(Error::Missing {
                 what: "a published file of listops".to_owned(),
-                path: raw.path().join(below).join(file_name(part)),
+                path: raw.path().join(below).join(file_name(split)),
                 command: "lra data make listops --from FOLDER or ARCHIVE that has it".to_owned(),
                 stand_in: stand_in(&ABOUT),
             });
         };
         if rows > wanted {
-            sink.mark_altered(format!(
+            writer.mark_altered(format!(
                 "{} has {rows} examples, more than the {wanted} that were published",
-                file_name(part)
+                file_name(split)
             ));
         }
         if rows != wanted {
-            sink.mark_partial();
-            sink.note(format!(
+            writer.mark_partial();
+            writer.note(format!(
                 "{} has {rows} examples, the published file {wanted}",
-                file_name(part)
+                file_name(split)
             ));
         }
     }
-    sink.note(UNPROVED);
-    sink.note(repeats.text());
+    writer.note(UNPROVED);
+    writer.note(duplicates.text());
     Ok(())
 }
 
-fn file_name(part: Part) -> String {
-    format!("basic_{}.tsv", part.name())
+fn file_name(split: SplitName) -> String {
+    format!("basic_{}.tsv", split.name())
 }
 
 /// Which of the files a name is, and its folder.
-fn placed(name: &str) -> Option<(&str, Part)> {
+fn placed(name: &str) -> Option<(&str, SplitName)> {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
-    let part = Part::ALL
+    let split = SplitName::ALL
         .into_iter()
-        .find(|&part| file_name(part) == file)?;
-    Some((folder, part))
+        .find(|&split| file_name(split) == file)?;
+    Some((folder, split))
 }
 
 struct Reader<'a> {

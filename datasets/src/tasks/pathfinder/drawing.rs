@@ -4,24 +4,28 @@ use super::generator::Generator;
 use super::options::Options;
 use super::parameters::{Difficulty, Size};
 use crate::error::Result;
-use crate::{Part, Request, Sink};
+use crate::{Request, SplitName, SplitWriter};
 
 /// Bytes of images per part of the build: a fraction of a second of work.
 const PART_BYTES: usize = 1 << 20;
 
 /// Images of one split that are drawn together.
 struct Batch {
-    part: Part,
+    split: SplitName,
     rows: std::ops::Range<usize>,
 }
 
 /// Draws all rows, in parallel; image `row` of a split depends on (options, split, row) alone.
-pub(super) fn draw(options: &Options, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+pub(super) fn draw(
+    options: &Options,
+    request: &Request<'_>,
+    writer: &mut SplitWriter,
+) -> Result<()> {
     let generator = Generator::new(options.parameters(), options.pixels);
     let batches = batches(options);
     let total: usize = batches.iter().map(|batch| batch.rows.len()).sum();
     let progress = request.progress;
-    let what = match request.parts.left() {
+    let what = match request.checkpoint.exists() {
         true => "drawing images, going on with an interrupted build",
         false => "drawing images",
     };
@@ -32,7 +36,7 @@ pub(super) fn draw(options: &Options, request: &Request<'_>, sink: &mut Sink) ->
         let mut bytes = Vec::with_capacity(batch.rows.len() * (1 + options.length()));
         for row in batch.rows.clone() {
             progress.check()?;
-            let image = (batch.part as u64) << 48 | row as u64;
+            let image = (batch.split as u64) << 48 | row as u64;
             let (scene, pixels) = generator.image(&mut pencil, options.seed, image);
             bytes.push(scene.label);
             bytes.extend(pixels);
@@ -42,19 +46,19 @@ pub(super) fn draw(options: &Options, request: &Request<'_>, sink: &mut Sink) ->
     };
     let found = |number: usize| progress.found(batches[number].rows.len() as u64);
     request
-        .parts
+        .checkpoint
         .in_order(batches.len(), make, found, |number, bytes| {
             for image in bytes.chunks_exact(1 + options.length()) {
-                sink.row(batches[number].part, &[&image[1..]], image[0])?;
+                writer.row(batches[number].split, &[&image[1..]], image[0])?;
             }
             Ok(())
         })?;
     progress.finish();
-    sink.note(
+    writer.note(
         "drawn by this program's generator with the release's parameters, not the release's images",
     );
     if options.size == Size::S32 || options.difficulty != Difficulty::Hard {
-        sink.note(format!(
+        writer.note(format!(
             "{} distractors attempted per image: from the release's documentation, not proved on its images",
             generator.parameters().distractors
         ));
@@ -64,12 +68,12 @@ pub(super) fn draw(options: &Options, request: &Request<'_>, sink: &mut Sink) ->
 
 fn batches(options: &Options) -> Vec<Batch> {
     let step = (PART_BYTES / options.length()).max(1);
-    Part::ALL
+    SplitName::ALL
         .into_iter()
-        .flat_map(|part| {
-            let rows = options.rows_of(part);
+        .flat_map(|split| {
+            let rows = options.rows_of(split);
             (0..rows).step_by(step).map(move |start| Batch {
-                part,
+                split,
                 rows: start..(start + step).min(rows),
             })
         })

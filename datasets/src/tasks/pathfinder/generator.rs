@@ -4,7 +4,7 @@ use super::grow::{Dash, Ground, Workspace};
 use super::parameters::{Parameters, Pixels};
 use super::render::Renderer;
 use super::scene::{Paddle, Scene};
-use crate::draws::{below, stream};
+use crate::rng::{below, stream};
 
 /// ChaCha8Rng the images of one parameter set.
 ///

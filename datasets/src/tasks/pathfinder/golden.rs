@@ -144,7 +144,7 @@ fn seeds_equal_the_originals() {
 fn the_first_seed_can_lie_anywhere_in_its_rectangle_and_nowhere_else() {
     let ground = ground(Size::S32, 1);
     let seed = &ground.seeds[180 - 135];
-    let mut draws = crate::draws::stream("test", 1, 0);
+    let mut draws = crate::rng::stream("test", 1, 0);
     let places: BTreeSet<_> = (0..1000)
         .filter_map(|_| seed.first_place(&mut draws))
         .collect();

@@ -12,7 +12,7 @@ use super::parameters::Parameters;
 use super::seeds::{Seed, seeds};
 use super::strokes::Strokes;
 use super::turns::{Turns, radians};
-use crate::draws::below;
+use crate::rng::below;
 
 /// ChaCha8Rng of a candidate cell before a contour is given up.
 const TRIES: usize = 3;

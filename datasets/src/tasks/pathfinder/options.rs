@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::parameters::{Difficulty, Parameters, Pixels, Size};
 use crate::error::{Error, Result};
 use crate::options::{parse, within};
-use crate::{About, Part};
+use crate::{About, SplitName};
 
 /// Which of the published sets a task stands for, and whether others can be chosen.
 #[derive(Clone, Copy)]
@@ -116,8 +116,8 @@ impl Options {
         Parameters::published(self.size, self.difficulty)
     }
 
-    pub(super) fn rows_of(&self, part: Part) -> usize {
-        self.rows[part as usize] as usize
+    pub(super) fn rows_of(&self, split: SplitName) -> usize {
+        self.rows[split as usize] as usize
     }
 
     pub(super) fn length(&self) -> usize {

@@ -8,7 +8,7 @@ use super::field::Field;
 use super::parameters::Parameters;
 use super::strokes::Strokes;
 use super::turns::{radians, reversed};
-use crate::draws::below;
+use crate::rng::below;
 
 /// A start in one direction.
 pub(super) struct Seed {

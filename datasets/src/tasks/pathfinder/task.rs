@@ -9,7 +9,9 @@ use super::release;
 use super::{discs, picture};
 use crate::baseline::{Baseline, bag_of_tokens, majority};
 use crate::error::Result;
-use crate::{About, Key, Protocol, Remote, Request, Shape, Sink, Source, Splits, Task, remote};
+use crate::{
+    About, Key, Protocol, Remote, Request, Shape, Source, SplitWriter, Splits, Task, remote,
+};
 
 /// One of the tasks whose images this module draws and reads.
 pub struct Contours {
@@ -93,13 +95,17 @@ impl Task for Contours {
         &remote::RELEASE
     }
 
-    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+    fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
         let options = self.set.read(self.about, request.options)?;
         match request.source {
-            Source::Official => {
-                release::read(self.about, options.size, options.difficulty, request, sink)
-            }
-            _ => drawing::draw(&options, request, sink),
+            Source::Official => release::read(
+                self.about,
+                options.size,
+                options.difficulty,
+                request,
+                writer,
+            ),
+            _ => drawing::draw(&options, request, writer),
         }
     }
 

@@ -9,10 +9,10 @@ use rand_chacha::ChaCha8Rng;
 use sha2::{Digest as _, Sha256};
 
 use crate::archive::Member;
-use crate::draws::{below, stream};
 use crate::error::Result;
 use crate::lines::{Line, Lines};
-use crate::{Part, Protocol};
+use crate::rng::{below, stream};
+use crate::{Protocol, SplitName};
 
 /// Longest line of papers; the longest published paper has a few megabytes.
 const LONGEST_LINE: u64 = 64 << 20;
@@ -60,7 +60,7 @@ pub(super) struct Corpus {
 /// A pair that was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair<'a> {
-    pub(super) part: Part,
+    pub(super) split: SplitName,
     pub(super) label: u8,
     pub(super) ids: [&'a [u8]; 2],
     pub(super) texts: [&'a [u8]; 2],
@@ -151,9 +151,9 @@ impl Corpus {
         let linked: HashSet<[usize; 2]> = edges.iter().copied().collect();
 
         // Under the clean protocol negatives are drawn from the citing paper's side, else from everywhere.
-        let side_of: Vec<Part> = match protocol {
+        let side_of: Vec<SplitName> = match protocol {
             Protocol::Clean => ids.iter().map(|id| deal(seed, &[id], PAPERS)).collect(),
-            Protocol::Tay2021 => vec![Part::Train; ids.len()],
+            Protocol::Tay2021 => vec![SplitName::Train; ids.len()],
         };
         let mut rng = stream("retrieval negatives", seed, 0);
         let mut taken = HashSet::new();
@@ -178,12 +178,12 @@ impl Corpus {
             taken.insert([citing, other]);
             for (label, second) in [(1, cited), (0, other)] {
                 let pair = [ids[citing], ids[second]];
-                let part = match protocol {
+                let split = match protocol {
                     Protocol::Clean => side,
                     Protocol::Tay2021 => deal(seed, &pair, PAIRS),
                 };
                 all.push(Pair {
-                    part,
+                    split,
                     label,
                     ids: pair,
                     texts: [texts[citing], texts[second]],
@@ -205,7 +205,7 @@ fn draw(rng: &mut ChaCha8Rng, papers: usize, free: impl Fn(usize) -> bool) -> Op
 }
 
 /// The split that chance gives to these ids: `tenths` of train and of validation, the rest of test.
-fn deal(seed: u64, ids: &[&[u8]], tenths: [u8; 2]) -> Part {
+fn deal(seed: u64, ids: &[&[u8]], tenths: [u8; 2]) -> SplitName {
     let mut hash = Sha256::new_with_prefix(seed.to_le_bytes());
     for id in ids {
         hash.update((id.len() as u64).to_le_bytes());
@@ -215,8 +215,8 @@ fn deal(seed: u64, ids: &[&[u8]], tenths: [u8; 2]) -> Part {
     first.copy_from_slice(&hash.finalize()[..8]);
     let place = u64::from_le_bytes(first) / (u64::MAX / 10 + 1);
     match place as u8 {
-        place if place < tenths[0] => Part::Train,
-        place if place < tenths[0] + tenths[1] => Part::Val,
-        _ => Part::Test,
+        place if place < tenths[0] => SplitName::Train,
+        place if place < tenths[0] + tenths[1] => SplitName::Val,
+        _ => SplitName::Test,
     }
 }

@@ -28,7 +28,7 @@ use super::text::legible;
 use crate::error::Result;
 use crate::options::{parse, within};
 use crate::synthetic::{DRAWN, Drawn, identity};
-use crate::{About, Key, Known, Remote, Request, Shape, Sink, Source, Task, remote};
+use crate::{About, Key, Known, Remote, Request, Shape, Source, SplitWriter, Task, remote};
 
 static ABOUT: About = About {
     name: "retrieval",
@@ -104,11 +104,11 @@ impl Task for Retrieval {
         &remote::RELEASE
     }
 
-    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+    fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
         let options = Options::read(request.options)?;
         match request.source {
-            Source::Synthetic => synthetic::draw(&options, request.progress, sink),
-            _ => published::build(&options, request, sink),
+            Source::Synthetic => synthetic::draw(&options, request.progress, writer),
+            _ => published::build(&options, request, writer),
         }
     }
 

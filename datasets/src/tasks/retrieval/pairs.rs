@@ -6,7 +6,7 @@ use super::literal::decode;
 use crate::archive::Member;
 use crate::error::Result;
 use crate::lines::{Line, Lines};
-use crate::{Part, Sink};
+use crate::{SplitName, SplitWriter};
 
 /// Longest line; two papers have 60 KB or so.
 const LONGEST_LINE: u64 = 64 << 20;
@@ -15,11 +15,11 @@ const LONGEST_LINE: u64 = 64 << 20;
 const LONGEST_ID: usize = 256;
 
 /// Which of the files a name is.
-pub(super) fn placed(name: &str) -> Option<Part> {
+pub(super) fn placed(name: &str) -> Option<SplitName> {
     match name.rsplit('/').next()? {
-        "new_aan_pairs.train.tsv" => Some(Part::Train),
-        "new_aan_pairs.eval.tsv" => Some(Part::Val),
-        "new_aan_pairs.test.tsv" => Some(Part::Test),
+        "new_aan_pairs.train.tsv" => Some(SplitName::Train),
+        "new_aan_pairs.eval.tsv" => Some(SplitName::Val),
+        "new_aan_pairs.test.tsv" => Some(SplitName::Test),
         _ => None,
     }
 }
@@ -42,8 +42,13 @@ pub(super) struct Read {
 }
 
 impl Reader {
-    /// Writes the pairs of one file as rows of `part`.
-    pub(super) fn read(&self, member: Member<'_>, part: Part, sink: &mut Sink) -> Result<Read> {
+    /// Writes the pairs of one file as rows of `split`.
+    pub(super) fn read(
+        &self,
+        member: Member<'_>,
+        split: SplitName,
+        writer: &mut SplitWriter,
+    ) -> Result<Read> {
         let mut lines = Lines::over(member.path, member.content, LONGEST_LINE);
         let mut read = Read::default();
         let mut line = Vec::new();
@@ -68,7 +73,7 @@ impl Reader {
                 false => text,
             });
             read.empty += pair.texts.iter().filter(|text| text.is_empty()).count() as u64;
-            sink.row(part, &stored, pair.label)?;
+            writer.row(split, &stored, pair.label)?;
             line.clear();
         }
         if read.labels == [0, 0] {

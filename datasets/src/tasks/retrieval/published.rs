@@ -7,12 +7,12 @@ use super::pairs::{self, Read, Reader};
 use super::{ABOUT, Options};
 use crate::archive::Raw;
 use crate::error::{Error, Result};
-use crate::facts::UNPROVED;
 use crate::locate::{Form, Wanted, locate};
-use crate::{Known, Part, PerPart, Protocol, Request, Sink, remote};
+use crate::source_checks::UNPROVED;
+use crate::{Known, PerSplit, Protocol, Request, SplitName, SplitWriter, remote};
 
 /// Lines of the published files.
-const ROWS: PerPart<u64> = PerPart {
+const ROWS: PerSplit<u64> = PerSplit {
     train: 147_086,
     val: 18_090,
     test: 17_437,
@@ -20,18 +20,22 @@ const ROWS: PerPart<u64> = PerPart {
 
 /// What the published files give.
 pub(super) fn known() -> Vec<Known> {
-    Part::ALL
+    SplitName::ALL
         .iter()
-        .map(|&part| Known::whole(fact_name(part), ROWS.get(part)))
+        .map(|&split| Known::whole(fact_name(split), ROWS.get(split)))
         .collect()
 }
 
-fn fact_name(part: Part) -> String {
-    format!("{}: pairs", part.name())
+fn fact_name(split: SplitName) -> String {
+    format!("{}: pairs", split.name())
 }
 
 /// Reads the pairs, or makes them from a corpus.
-pub(super) fn build(options: &Options, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+pub(super) fn build(
+    options: &Options,
+    request: &Request<'_>,
+    writer: &mut SplitWriter,
+) -> Result<()> {
     let wanted = Wanted {
         about: &ABOUT,
         what: "the AAN pairs (new_aan_pairs.{train,eval,test}.tsv) or a corpus (papers.tsv and edges.tsv)",
@@ -47,14 +51,14 @@ pub(super) fn build(options: &Options, request: &Request<'_>, sink: &mut Sink) -
         max_length,
         decode: options.decode,
     };
-    let mut read: PerPart<Option<Read>> = PerPart::default();
+    let mut read: PerSplit<Option<Read>> = PerSplit::default();
     let mut corpus = Corpus::default();
     raw.members("reading papers", request.progress, &fits, &mut |member| {
-        if let Some(part) = pairs::placed(member.name) {
-            if read.get(part).is_some() {
+        if let Some(split) = pairs::placed(member.name) {
+            if read.get(split).is_some() {
                 return Err(member.wrong("a second file of this name"));
             }
-            *read.get_mut(part) = Some(reader.read(member, part, sink)?);
+            *read.get_mut(split) = Some(reader.read(member, split, writer)?);
             return Ok(());
         }
         match corpus::placed(member.name) {
@@ -64,24 +68,24 @@ pub(super) fn build(options: &Options, request: &Request<'_>, sink: &mut Sink) -
         }
     })?;
     match read {
-        PerPart {
+        PerSplit {
             train: Some(train),
             val: Some(val),
             test: Some(test),
         } => {
-            describe(&PerPart { train, val, test }, sink);
+            describe(&PerSplit { train, val, test }, writer);
             Ok(())
         }
-        PerPart {
+        PerSplit {
             train: None,
             val: None,
             test: None,
-        } => from_corpus(&corpus, options, request.protocol, &raw, sink),
+        } => from_corpus(&corpus, options, request.protocol, &raw, writer),
         _ => {
-            let missing = Part::ALL
+            let missing = SplitName::ALL
                 .into_iter()
-                .filter(|&part| read.get(part).is_none());
-            let missing: Vec<_> = missing.map(|part| part.name()).collect();
+                .filter(|&split| read.get(split).is_none());
+            let missing: Vec<_> = missing.map(|split| split.name()).collect();
             Err(incomplete(
                 raw.path(),
                 format!("no pairs of {}", missing.join(" and ")),
@@ -95,40 +99,40 @@ fn fits(name: &str) -> bool {
 }
 
 /// What is known after reading the published form.
-fn describe(read: &PerPart<Read>, sink: &mut Sink) {
-    for part in Part::ALL {
-        let Read { labels, empty, .. } = read.get(part);
+fn describe(read: &PerSplit<Read>, writer: &mut SplitWriter) {
+    for split in SplitName::ALL {
+        let Read { labels, empty, .. } = read.get(split);
         let rows = labels.iter().sum::<u64>();
-        sink.fact(fact_name(part), rows);
-        sink.fact(
-            format!("{}: labels", part.name()),
+        writer.fact(fact_name(split), rows);
+        writer.fact(
+            format!("{}: labels", split.name()),
             format!("{} not linked, {} linked", labels[0], labels[1]),
         );
-        if rows != *ROWS.get(part) {
-            sink.mark_partial();
-            sink.note(format!(
+        if rows != *ROWS.get(split) {
+            writer.mark_partial();
+            writer.note(format!(
                 "{rows} pairs of {} instead of {}",
-                part.name(),
-                ROWS.get(part)
+                split.name(),
+                ROWS.get(split)
             ));
         }
-        if rows > *ROWS.get(part) {
-            sink.mark_altered(format!(
+        if rows > *ROWS.get(split) {
+            writer.mark_altered(format!(
                 "{rows} pairs of {}, more than the {} that were published",
-                part.name(),
-                ROWS.get(part)
+                split.name(),
+                ROWS.get(split)
             ));
         }
         if *empty > 0 {
-            sink.note(format!(
+            writer.note(format!(
                 "{empty} empty texts of {} stored as one space",
-                part.name()
+                split.name()
             ));
         }
     }
-    sink.note(UNPROVED);
+    writer.note(UNPROVED);
     let test = &read.test.ids;
-    sink.note(format!(
+    writer.note(format!(
         "{} of {} papers of test also occur in train, as in the published files",
         test.intersection(&read.train.ids).count(),
         test.len()
@@ -140,29 +144,29 @@ fn from_corpus(
     options: &Options,
     protocol: Protocol,
     raw: &Raw,
-    sink: &mut Sink,
+    writer: &mut SplitWriter,
 ) -> Result<()> {
     let pairs = corpus.pairs(protocol, options.drawn.seed);
-    for part in Part::ALL {
-        if !pairs.all.iter().any(|pair| pair.part == part) {
+    for split in SplitName::ALL {
+        if !pairs.all.iter().any(|pair| pair.split == split) {
             let problem = format!(
                 "{} papers with {} citations between them are too few for pairs of {}",
                 corpus.papers(),
                 pairs.all.len() / 2 + pairs.across,
-                part.name()
+                split.name()
             );
             return Err(incomplete(raw.path(), problem));
         }
     }
     for pair in &pairs.all {
-        sink.row(pair.part, &pair.texts, pair.label)?;
+        writer.row(pair.split, &pair.texts, pair.label)?;
     }
-    sink.mark_partial();
-    sink.note(format!(
+    writer.mark_partial();
+    writer.note(format!(
         "not the published pairs: made here from {} papers, one pair without a citation for every one with",
         corpus.papers()
     ));
-    sink.note(format!(
+    writer.note(format!(
         "citations: {} used, {} between papers of different splits, {} repeated or of papers that are not here",
         pairs.all.len() / 2,
         pairs.across,

@@ -3,23 +3,27 @@
 use rand_chacha::ChaCha8Rng;
 
 use super::{ABOUT, Options};
-use crate::draws::below;
 use crate::error::Result;
+use crate::rng::below;
 use crate::synthetic::{between, word};
-use crate::{Progress, Sink};
+use crate::{Progress, SplitWriter};
 
 const TOPICS: [&[u8]; 3] = [b"Alpha", b"Gamma", b"Omega"];
 
-pub(super) fn draw(options: &Options, progress: &dyn Progress, sink: &mut Sink) -> Result<()> {
+pub(super) fn draw(
+    options: &Options,
+    progress: &dyn Progress,
+    writer: &mut SplitWriter,
+) -> Result<()> {
     let topics = TOPICS.len();
-    options.drawn.draw(&ABOUT, progress, |part, rng, label| {
+    options.drawn.draw(&ABOUT, progress, |split, rng, label| {
         let first = below(rng, topics as u32) as usize;
         let second = match label {
             1 => first,
             _ => (first + 1 + below(rng, topics as u32 - 1) as usize) % topics,
         };
         let texts = [first, second].map(|topic| draw_text(rng, options.max_length, topic));
-        sink.row(part, &[&texts[0], &texts[1]], label)
+        writer.row(split, &[&texts[0], &texts[1]], label)
     })
 }
 

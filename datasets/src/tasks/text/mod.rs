@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::options::{parse, within};
 use crate::synthetic::{DRAWN, Drawn, identity};
-use crate::{About, Key, Known, Remote, Request, Shape, Sink, Source, Task};
+use crate::{About, Key, Known, Remote, Request, Shape, Source, SplitWriter, Task};
 
 static ABOUT: About = About {
     name: "text",
@@ -103,11 +103,11 @@ impl Task for Text {
         &REMOTE
     }
 
-    fn build(&self, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+    fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
         let options = Options::read(request.options)?;
         match request.source {
-            Source::Synthetic => synthetic::draw(&options, request.progress, sink),
-            _ => published::build(options.max_length as usize, request, sink),
+            Source::Synthetic => synthetic::draw(&options, request.progress, writer),
+            _ => published::build(options.max_length as usize, request, writer),
         }
     }
 

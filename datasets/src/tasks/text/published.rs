@@ -6,7 +6,7 @@ use super::ABOUT;
 use super::reviews::{self, Hash, Review, Reviews};
 use crate::error::Result;
 use crate::locate::{Form, Wanted, locate};
-use crate::{Known, Part, Protocol, Request, Sink};
+use crate::{Known, Protocol, Request, SplitName, SplitWriter};
 
 /// The name of the published archive.
 pub(super) const ARCHIVE: &str = "aclImdb_v1.tar.gz";
@@ -58,7 +58,11 @@ pub(super) fn known() -> Vec<Known> {
 }
 
 /// Reads whatever form of the reviews lies at `request.raw`, and writes them cut to `max_length`.
-pub(super) fn build(max_length: usize, request: &Request<'_>, sink: &mut Sink) -> Result<()> {
+pub(super) fn build(
+    max_length: usize,
+    request: &Request<'_>,
+    writer: &mut SplitWriter,
+) -> Result<()> {
     let wanted = Wanted {
         about: &ABOUT,
         what: "the labelled IMDb reviews (aclImdb)",
@@ -72,9 +76,9 @@ pub(super) fn build(max_length: usize, request: &Request<'_>, sink: &mut Sink) -
     };
     let in_test = test.hashes();
     let in_train = train.hashes();
-    record(&train, "train", &in_train, sink);
-    record(&test, "test", &in_test, sink);
-    sink.fact("texts in both", in_train.intersection(&in_test).count());
+    record(&train, "train", &in_train, writer);
+    record(&test, "test", &in_test, writer);
+    writer.fact("texts in both", in_train.intersection(&in_test).count());
     let complete = |reviews: &Reviews| {
         [0, 1]
             .iter()
@@ -84,7 +88,7 @@ pub(super) fn build(max_length: usize, request: &Request<'_>, sink: &mut Sink) -
         for (label, class) in ["negative", "positive"].into_iter().enumerate() {
             let count = reviews.count(label as u8);
             if count > PER_CLASS {
-                sink.mark_altered(format!(
+                writer.mark_altered(format!(
                     "{count} {class} reviews of {}, more than the {PER_CLASS} that were published",
                     reviews.split
                 ));
@@ -92,43 +96,44 @@ pub(super) fn build(max_length: usize, request: &Request<'_>, sink: &mut Sink) -
         }
     }
     if !complete(&train) || !complete(&test) {
-        sink.mark_partial();
-        sink.note(format!(
+        writer.mark_partial();
+        writer.note(format!(
             "{} reviews of train and {} of test instead of 25000 each",
             train.all.len(),
             test.all.len()
         ));
     }
 
-    let row = |sink: &mut Sink, part: Part, reviews: &Reviews, review: &Review| {
-        let text = reviews.text(review);
-        let kept = &text[..text.len().min(max_length)];
-        sink.row(part, &[kept], review.label)
-    };
+    let row =
+        |writer: &mut SplitWriter, split_name: SplitName, reviews: &Reviews, review: &Review| {
+            let text = reviews.text(review);
+            let kept = &text[..text.len().min(max_length)];
+            writer.row(split_name, &[kept], review.label)
+        };
     let mut held_out = 0;
     let mut left_out = 0;
     for review in &train.all {
-        let part = match request.protocol {
-            Protocol::Tay2021 => Part::Train,
+        let split_name = match request.protocol {
+            Protocol::Tay2021 => SplitName::Train,
             Protocol::Clean if in_test.contains(&review.hash) => {
                 left_out += 1;
                 continue;
             }
             Protocol::Clean if is_held_out(&review.hash) => {
                 held_out += 1;
-                Part::Val
+                SplitName::Val
             }
-            Protocol::Clean => Part::Train,
+            Protocol::Clean => SplitName::Train,
         };
-        row(sink, part, &train, review)?;
+        row(writer, split_name, &train, review)?;
     }
     for review in &test.all {
-        row(sink, Part::Test, &test, review)?;
+        row(writer, SplitName::Test, &test, review)?;
         if request.protocol == Protocol::Tay2021 {
-            row(sink, Part::Val, &test, review)?;
+            row(writer, SplitName::Val, &test, review)?;
         }
     }
-    sink.note(match request.protocol {
+    writer.note(match request.protocol {
         Protocol::Clean => format!(
             "{held_out} reviews of train held out for validation; {left_out} left out because test has the same text"
         ),
@@ -142,9 +147,9 @@ fn is_held_out(hash: &Hash) -> bool {
     hash[..8] < (u64::MAX / 10).to_be_bytes()[..]
 }
 
-fn record(reviews: &Reviews, split: &str, distinct: &HashSet<Hash>, sink: &mut Sink) {
+fn record(reviews: &Reviews, split: &str, distinct: &HashSet<Hash>, writer: &mut SplitWriter) {
     let [negative, positive] = [0, 1].map(|label| reviews.count(label));
-    let mut fact = |name: &str, value: String| sink.fact(format!("{split}: {name}"), value);
+    let mut fact = |name: &str, value: String| writer.fact(format!("{split}: {name}"), value);
     fact(
         "reviews",
         format!("{negative} negative, {positive} positive"),

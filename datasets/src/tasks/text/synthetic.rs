@@ -3,17 +3,21 @@
 use rand_chacha::ChaCha8Rng;
 
 use super::{ABOUT, Options};
-use crate::draws::below;
 use crate::error::Result;
+use crate::rng::below;
 use crate::synthetic::{between, word};
-use crate::{Progress, Sink};
+use crate::{Progress, SplitWriter};
 
 const HOPE: &[u8] = b"Hope";
 const FEAR: &[u8] = b"Fear";
 
-pub(super) fn draw(options: &Options, progress: &dyn Progress, sink: &mut Sink) -> Result<()> {
-    options.drawn.draw(&ABOUT, progress, |part, rng, label| {
-        sink.row(part, &[&draw_text(rng, options.max_length, label)], label)
+pub(super) fn draw(
+    options: &Options,
+    progress: &dyn Progress,
+    writer: &mut SplitWriter,
+) -> Result<()> {
+    options.drawn.draw(&ABOUT, progress, |split, rng, label| {
+        writer.row(split, &[&draw_text(rng, options.max_length, label)], label)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use datasets::{Entry, Key, Manifest, Part, Source, Store, Task};
+use datasets::{Entry, Key, Manifest, Source, SplitName, Store, Task};
 use serde_json::{Value, json};
 
 use crate::cli::data::DataPlace;
@@ -74,7 +74,7 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
 }
 
 fn line(manifest: &Manifest, entry: &Entry, width: usize) -> String {
-    let rows = Part::ALL.map(|part| manifest.splits.get(part).rows.to_string());
+    let rows = SplitName::ALL.map(|part| manifest.splits.get(part).rows.to_string());
     format!(
         "{:<width$}  {:<10} {:<8}{:>23}{:>9.1}  {}{}\n",
         manifest.label,

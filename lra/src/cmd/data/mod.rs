@@ -5,7 +5,7 @@ mod list;
 use std::path::Path;
 use std::process::ExitCode;
 
-use datasets::{Part, Picture, Source, Split, Splits, Store, Summary, Task};
+use datasets::{Picture, Source, Split, Splits, Store, Summary, Task};
 use serde_json::json;
 
 use crate::cli::data::{DataChoice, DataPlace, DataVerb, SplitName};
@@ -185,7 +185,7 @@ impl Chosen {
 
 fn overview(splits: &Splits) -> String {
     let manifest = &splits.manifest;
-    let rows: Vec<String> = Part::ALL
+    let rows: Vec<String> = datasets::SplitName::ALL
         .iter()
         .map(|part| format!("{} {}", splits.get(*part).len(), part.name()))
         .collect();
@@ -211,9 +211,9 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
             .store
             .open_or_build(chosen.task, &chosen.key, None, &Reporter::new(false))?;
     let part = match split {
-        SplitName::Train => Part::Train,
-        SplitName::Val => Part::Val,
-        SplitName::Test => Part::Test,
+        SplitName::Train => datasets::SplitName::Train,
+        SplitName::Val => datasets::SplitName::Val,
+        SplitName::Test => datasets::SplitName::Test,
     };
     let rows = splits.get(part);
     if row >= rows.len() {

@@ -38,7 +38,7 @@ pub(super) fn copy(
         file: path.to_owned(),
         problem,
     };
-    let mut spool = BufWriter::with_capacity(1 << 20, request.parts.scratch()?);
+    let mut spool = BufWriter::with_capacity(1 << 20, request.checkpoint.scratch()?);
     let mut end = 0u64;
     let mut copies: HashMap<String, Copy> = HashMap::new();
     let (mut members, mut lists) = (0, 0);

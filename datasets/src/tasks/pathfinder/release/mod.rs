@@ -18,29 +18,29 @@ use sha2::{Digest as _, Sha256};
 use self::metadata::Listed;
 use super::parameters::{Difficulty, Size};
 use crate::error::{Error, Result};
-use crate::facts::UNPROVED;
-use crate::{About, Part, Protocol, Request, Sink};
+use crate::source_checks::UNPROVED;
+use crate::{About, Protocol, Request, SplitName, SplitWriter};
 
 /// Images per published set.
 const PUBLISHED: usize = 200_000;
 /// Images decoded together.
 const BATCH: usize = 1024;
 
-/// Reads one published set into `sink`.
+/// Reads one published set into `writer`.
 pub(super) fn read(
     about: &'static About,
     size: Size,
     difficulty: Difficulty,
     request: &Request<'_>,
-    sink: &mut Sink,
+    writer: &mut SplitWriter,
 ) -> Result<()> {
     let (listed, mut pictures) = pictures::find(about, size, difficulty, request)?;
-    let parts = assign(&listed, request.protocol);
+    let splits = assign(&listed, request.protocol);
     let progress = request.progress;
     progress.begin("decoding images", Some(listed.len() as u64));
     let mut counts = [0usize; 3];
     let mut left_out = 0usize;
-    for (batch, parts) in listed.chunks(BATCH).zip(parts.chunks(BATCH)) {
+    for (batch, splits) in listed.chunks(BATCH).zip(splits.chunks(BATCH)) {
         let files: Vec<Option<Vec<u8>>> = batch
             .iter()
             .map(|image| pictures.read(&image.path))
@@ -60,11 +60,11 @@ pub(super) fn read(
                 }
             })
             .collect::<Result<_>>()?;
-        for ((pixels, image), part) in decoded.iter().zip(batch).zip(parts) {
+        for ((pixels, image), split) in decoded.iter().zip(batch).zip(splits) {
             match pixels {
                 Some(pixels) => {
-                    sink.row(*part, &[pixels], image.label)?;
-                    counts[*part as usize] += 1;
+                    writer.row(*split, &[pixels], image.label)?;
+                    counts[*split as usize] += 1;
                 }
                 None => left_out += 1,
             }
@@ -82,25 +82,25 @@ pub(super) fn read(
         });
     }
     if left_out > 0 {
-        sink.note(format!(
+        writer.note(format!(
             "{left_out} listed images are missing or empty and left out"
         ));
     }
     if listed.len() > PUBLISHED {
-        sink.mark_altered(format!(
+        writer.mark_altered(format!(
             "{} images are listed, more than the {PUBLISHED} that were published",
             listed.len()
         ));
     }
-    sink.note(UNPROVED);
+    writer.note(UNPROVED);
     if listed.len() < PUBLISHED {
-        sink.mark_partial();
-        sink.note(format!(
+        writer.mark_partial();
+        writer.note(format!(
             "{} of {PUBLISHED} published images are here",
             listed.len()
         ));
     }
-    sink.note(match request.protocol {
+    writer.note(match request.protocol {
         Protocol::Clean => "split 80/10/10 by hash of the file name",
         Protocol::Tay2021 => {
             "split 80/10/10 by position in file order; the 2021 split went by the record order of a converted copy, \
@@ -111,7 +111,7 @@ pub(super) fn read(
 }
 
 /// The split of each image: the first 80 % of an order, the next 10 %, the rest.
-fn assign(listed: &[Listed], protocol: Protocol) -> Vec<Part> {
+fn assign(listed: &[Listed], protocol: Protocol) -> Vec<SplitName> {
     let mut order: Vec<usize> = (0..listed.len()).collect();
     if protocol == Protocol::Clean {
         order.sort_by_cached_key(|&image| -> [u8; 32] {
@@ -122,16 +122,16 @@ fn assign(listed: &[Listed], protocol: Protocol) -> Vec<Part> {
                 .into()
         });
     }
-    let mut parts = vec![Part::Train; listed.len()];
+    let mut splits = vec![SplitName::Train; listed.len()];
     for (rank, image) in order.into_iter().enumerate() {
         let tenth = rank * 10 / listed.len();
-        parts[image] = match tenth {
-            8 => Part::Val,
-            9 => Part::Test,
-            _ => Part::Train,
+        splits[image] = match tenth {
+            8 => SplitName::Val,
+            9 => SplitName::Test,
+            _ => SplitName::Train,
         };
     }
-    parts
+    splits
 }
 
 /// The error for data that is not there.
@@ -181,17 +181,17 @@ mod tests {
             })
             .collect();
         for protocol in Protocol::ALL {
-            let parts = assign(&listed, protocol);
-            let count = |part| parts.iter().filter(|own| **own == part).count();
-            assert_eq!(Part::ALL.map(count), [800, 100, 100], "{protocol}");
+            let splits = assign(&listed, protocol);
+            let count = |split| splits.iter().filter(|own| **own == split).count();
+            assert_eq!(SplitName::ALL.map(count), [800, 100, 100], "{protocol}");
         }
-        assert!(assign(&listed, Protocol::Tay2021).is_sorted_by_key(|part| *part as usize));
+        assert!(assign(&listed, Protocol::Tay2021).is_sorted_by_key(|split| *split as usize));
         let clean = assign(&listed, Protocol::Clean);
         let reversed: Vec<Listed> = listed.into_iter().rev().collect();
-        let reversed_parts: Vec<Part> = assign(&reversed, Protocol::Clean)
+        let reversed_splits: Vec<SplitName> = assign(&reversed, Protocol::Clean)
             .into_iter()
             .rev()
             .collect();
-        assert_eq!(clean, reversed_parts);
+        assert_eq!(clean, reversed_splits);
     }
 }

@@ -1,8 +1,12 @@
-//! Finished pieces of a long build, kept beside the store so that an interrupted build goes on where it stopped.
+//! Checkpoint of a long build: finished chunks on disk, so that an interrupted build resumes where it stopped.
 //!
-//! A build that draws its data splits the work into numbered parts, each a pure function of its number and the
-//! entry's key. A part is compressed and written as soon as it is made; the next build of the same entry takes it
-//! from disk if its SHA-256 is right and makes it again otherwise. The folder goes when the entry is complete.
+//! A build that generates its data splits the work into numbered chunks, each a pure function of its number and the
+//! entry's key. A chunk is compressed and written as soon as it is made, in a hidden folder beside the entry; the next
+//! build of the same entry reads it back if its SHA-256 is right and makes it again otherwise. The folder is removed
+//! when the entry is complete.
+//!
+//! Layout of a chunk's file, `<number, 6 digits>.part`: 32 bytes SHA-256 over entry name, number and what follows;
+//! then the chunk as a raw DEFLATE stream.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -16,50 +20,51 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Result, io};
 
+/// Bytes of a SHA-256.
 const HASH: usize = 32;
-/// Parts in memory at a time, per thread.
-const AHEAD: usize = 4;
+/// Chunks in memory at a time, per thread.
+const CHUNKS_PER_THREAD: usize = 4;
 
-/// The parts of one entry.
+/// The finished chunks of one entry.
 #[derive(Debug)]
-pub struct Parts {
+pub struct BuildCheckpoint {
     folder: PathBuf,
 }
 
-impl Parts {
-    /// The parts in `folder`, whose name tells the entry; it is created when the first part is finished.
-    pub(crate) fn new(folder: PathBuf) -> Parts {
-        Parts { folder }
+impl BuildCheckpoint {
+    /// The checkpoint in `folder`, which is named after the entry; it is created when the first chunk is finished.
+    pub(crate) fn new(folder: PathBuf) -> BuildCheckpoint {
+        BuildCheckpoint { folder }
     }
 
-    /// Whether an earlier build of the entry was interrupted and left some.
-    pub fn left(&self) -> bool {
+    /// Whether an earlier build of the entry was interrupted and left chunks.
+    pub fn exists(&self) -> bool {
         self.folder.is_dir()
     }
 
-    /// Gives all parts to `take`, in order, and makes those that are not on disk in parallel.
+    /// Passes all `count` chunks to `take`, in order; those that are not on disk are made in parallel.
     ///
-    /// `make` must give the same bytes for a number whenever it is called; `found` hears of each part that needs
-    /// no making.
+    /// `make` must return the same bytes for a number whenever it is called; `restored` is called with the number of
+    /// each chunk that was read from disk instead.
     ///
     /// # Errors
-    /// A part cannot be written, or `make` or `take` fails. Parts that were finished stay.
+    /// A chunk cannot be written, or `make` or `take` fails. Finished chunks stay.
     pub fn in_order(
         &self,
         count: usize,
         make: impl Fn(usize) -> Result<Vec<u8>> + Sync,
-        found: impl Fn(usize) + Sync,
+        restored: impl Fn(usize) + Sync,
         mut take: impl FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let numbers: Vec<usize> = (0..count).collect();
-        for window in numbers.chunks(AHEAD * rayon::current_num_threads()) {
-            let parts: Vec<Vec<u8>> = window
+        for window in numbers.chunks(CHUNKS_PER_THREAD * rayon::current_num_threads()) {
+            let chunks: Vec<Vec<u8>> = window
                 .par_iter()
-                // One at a time: parts take long, and some much longer than others.
+                // One at a time: chunks take long, and some much longer than others.
                 .with_max_len(1)
                 .map(|&number| match self.load(number) {
                     Some(bytes) => {
-                        found(number);
+                        restored(number);
                         Ok(bytes)
                     }
                     None => {
@@ -69,14 +74,14 @@ impl Parts {
                     }
                 })
                 .collect::<Result<_>>()?;
-            for (&number, bytes) in window.iter().zip(&parts) {
+            for (&number, bytes) in window.iter().zip(&chunks) {
                 take(number, bytes)?;
             }
         }
         Ok(())
     }
 
-    /// A file without a name on the same disk, for whatever a build has to put aside.
+    /// An unnamed temporary file on the same disk; the system removes it when it is closed.
     ///
     /// # Errors
     /// It cannot be created.
@@ -85,7 +90,7 @@ impl Parts {
         tempfile::tempfile_in(&self.folder).map_err(io("create a file in", &self.folder))
     }
 
-    /// Removes all parts: the entry is complete.
+    /// Removes all chunks: the entry is complete.
     pub(crate) fn discard(self) {
         // Only costs space if it stays.
         let _ = fs::remove_dir_all(&self.folder);
@@ -113,7 +118,7 @@ impl Parts {
             let mut file = File::create(&unfinished)?;
             file.write_all(&self.hash(number, &packed))?;
             file.write_all(&packed)?;
-            // Not synced: a part that a power failure spoils is found by its hash.
+            // Not synced: a chunk that a power failure damages is recognized by its hash.
             fs::rename(&unfinished, &path)
         };
         write().map_err(io("write", &path))
@@ -123,7 +128,7 @@ impl Parts {
         self.folder.join(format!("{number:06}.part"))
     }
 
-    /// Of the entry's name, the number and the content, so that no file can stand in for another.
+    /// Over the entry's name, the number and the content, so that a file of another entry or number is rejected.
     fn hash(&self, number: usize, packed: &[u8]) -> [u8; HASH] {
         let name = self
             .folder
@@ -145,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs a build of five parts; the numbers made, and what came out.
+    /// Runs a build of five chunks; returns the numbers made and the bytes taken.
     fn run(folder: &Path, stop_at: usize) -> (Vec<usize>, Vec<u8>, Result<()>) {
         let made = Mutex::new(Vec::new());
         let mut bytes = Vec::new();
@@ -153,15 +158,15 @@ mod tests {
             made.lock().unwrap().push(number);
             Ok(vec![number as u8; 1000])
         };
-        let result = Parts::new(folder.to_owned()).in_order(
+        let result = BuildCheckpoint::new(folder.to_owned()).in_order(
             5,
             make,
             |_| (),
-            |number, part| {
+            |number, chunk| {
                 if number == stop_at {
                     return Err(io("write", folder)(std::io::Error::other("stopped")));
                 }
-                bytes.extend_from_slice(part);
+                bytes.extend_from_slice(chunk);
                 Ok(())
             },
         );
@@ -171,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_build_goes_on_and_spoilt_parts_are_made_again() {
+    fn an_interrupted_build_resumes_and_damaged_chunks_are_made_again() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join(".parts-toy");
         let all: Vec<u8> = (0..5).flat_map(|number| vec![number; 1000]).collect();
@@ -196,12 +201,12 @@ mod tests {
 
         let (made, bytes, _) = run(&folder, 9);
         assert_eq!((made, bytes), (vec![], all));
-        Parts::new(folder.clone()).discard();
+        BuildCheckpoint::new(folder.clone()).discard();
         assert!(!folder.exists());
     }
 
     #[test]
-    fn parts_of_another_entry_are_not_taken() {
+    fn chunks_of_another_entry_are_not_taken() {
         let root = tempfile::tempdir().unwrap();
         let (one, other) = (
             root.path().join(".parts-one"),

@@ -1,10 +1,10 @@
-//! Rows that occur more than once, found by a hash of their tokens.
+//! Duplicate rows, found by a hash of their tokens.
 
 use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::Part;
+use crate::SplitName;
 
 /// Half of a SHA-256: among 10^8 different rows two share it with a probability of 10^-23.
 pub(crate) type RowHash = [u8; 16];
@@ -21,24 +21,24 @@ pub(crate) fn row_hash<'a>(towers: impl IntoIterator<Item = &'a [u8]>) -> RowHas
     half
 }
 
-/// Counts repeated rows of an entry.
+/// Counts the duplicate rows of an entry.
 #[derive(Debug, Default)]
-pub(crate) struct Repeats {
-    first_seen: HashMap<RowHash, Part>,
+pub(crate) struct Duplicates {
+    first_seen: HashMap<RowHash, SplitName>,
     /// Rows that occurred before in the same split.
     pub within: u64,
     /// Rows that occurred first in another split.
     pub between: u64,
 }
 
-impl Repeats {
+impl Duplicates {
     /// Takes in the next row.
-    pub(crate) fn add(&mut self, part: Part, hash: RowHash) {
+    pub(crate) fn add(&mut self, split: SplitName, hash: RowHash) {
         match self.first_seen.get(&hash) {
-            Some(&first) if first == part => self.within += 1,
+            Some(&first) if first == split => self.within += 1,
             Some(_) => self.between += 1,
             None => {
-                self.first_seen.insert(hash, part);
+                self.first_seen.insert(hash, split);
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Rows on their way to disk.
+//! Writes the rows of a build to the three files of an entry.
 //!
-//! Tokens are spooled to one file per split and tower, so that memory stays small whatever the size of the data
-//! (nine bytes a row are kept: label and end offset). A safetensors file starts with a header that has the sizes,
-//! so the final file is assembled from the spools when all rows are there.
+//! A safetensors file starts with a header that holds the sizes of its columns, which are only known in the end. So
+//! tokens go to one temporary file per split and tower first (memory holds nine bytes a row: label and end offset), and
+//! [`SplitWriter::finish`] assembles the final files from them.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -13,15 +13,15 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use crate::error::{Error, Result, io};
-use crate::manifest::{Fact, Part, PerPart, SplitManifest};
+use crate::manifest::{Fact, PerSplit, SplitManifest, SplitName};
 use crate::{About, Digest, Progress};
 
-/// Takes the rows of a build and writes them to disk as they come, in any order of splits.
-pub struct Sink<'a> {
+/// Writes rows as they come, in any order of splits, and collects remarks for the manifest.
+pub struct SplitWriter<'a> {
     about: &'static About,
     max_length: usize,
     folder: PathBuf,
-    parts: PerPart<Columns>,
+    columns: PerSplit<Columns>,
     facts: Vec<Fact>,
     notes: Vec<String>,
     altered: Vec<String>,
@@ -51,17 +51,17 @@ struct Spool {
     offsets: Vec<u64>,
 }
 
-impl<'a> Sink<'a> {
-    /// A sink that works in `folder`, which exists and is empty, as long as `progress` is not stopped.
+impl<'a> SplitWriter<'a> {
+    /// A writer that works in `folder`, which exists and is empty, as long as `progress` is not stopped.
     pub(crate) fn create(
         folder: &Path,
         about: &'static About,
         max_length: usize,
         progress: &'a dyn Progress,
-    ) -> Result<Sink<'a>> {
-        let columns = |part: Part| {
+    ) -> Result<SplitWriter<'a>> {
+        let columns = |split: SplitName| {
             let spool = |tower: usize| {
-                let path = folder.join(format!("{}.{tower}.spool", part.name()));
+                let path = folder.join(format!("{}.{tower}.spool", split.name()));
                 let file = File::create(&path).map_err(io("create", &path))?;
                 Ok(Spool {
                     path,
@@ -74,11 +74,11 @@ impl<'a> Sink<'a> {
                 labels: Vec::new(),
             })
         };
-        Ok(Sink {
+        Ok(SplitWriter {
             about,
             max_length,
             folder: folder.to_owned(),
-            parts: PerPart::try_new(columns)?,
+            columns: PerSplit::try_new(columns)?,
             facts: Vec::new(),
             notes: Vec::new(),
             altered: Vec::new(),
@@ -93,10 +93,10 @@ impl<'a> Sink<'a> {
     /// # Errors
     /// [`Error::Io`] when the disk is full; [`Error::Builder`] when the row does not fit the task's description
     /// (number of towers, length, vocabulary, classes); [`Error::Interrupted`] when the build should end.
-    pub fn row(&mut self, part: Part, towers: &[&[u8]], label: u8) -> Result<()> {
+    pub fn row(&mut self, split: SplitName, towers: &[&[u8]], label: u8) -> Result<()> {
         self.progress.check()?;
         self.check(towers, label)?;
-        let columns = self.parts.get_mut(part);
+        let columns = self.columns.get_mut(split);
         for (spool, tokens) in columns.towers.iter_mut().zip(towers) {
             spool
                 .file
@@ -158,23 +158,23 @@ impl<'a> Sink<'a> {
     }
 
     /// The first split without a row.
-    pub(crate) fn empty(&self) -> Option<Part> {
-        Part::ALL
+    pub(crate) fn empty(&self) -> Option<SplitName> {
+        SplitName::ALL
             .into_iter()
-            .find(|part| self.parts.get(*part).labels.is_empty())
+            .find(|split| self.columns.get(*split).labels.is_empty())
     }
 
     /// Assembles, hashes and syncs the three files, and removes the spools.
-    pub(crate) fn finish(mut self) -> Result<(PerPart<SplitManifest>, Remarks)> {
-        let splits = PerPart::try_new(|part| {
-            let columns = self.parts.get_mut(part);
+    pub(crate) fn finish(mut self) -> Result<(PerSplit<SplitManifest>, Remarks)> {
+        let splits = PerSplit::try_new(|split| {
+            let columns = self.columns.get_mut(split);
             if columns.labels.is_empty() {
                 return Err(Error::Builder {
                     task: self.about.name,
-                    problem: format!("no rows in {}", part.name()),
+                    problem: format!("no rows in {}", split.name()),
                 });
             }
-            let path = self.folder.join(part.file_name());
+            let path = self.folder.join(split.file_name());
             columns.assemble(&path, self.about.classes, self.progress)
         })?;
         let remarks = Remarks {

@@ -1,5 +1,5 @@
-//! Random numbers that are a pure function of (purpose, seed, stream): ChaCha8 keyed by the first two,
-//! positioned by the third. Chunks of work take one stream each, so that results do not depend on threads.
+//! Random numbers as a pure function of (purpose, seed, stream): ChaCha8 with SHA-256(purpose, seed) as its key and
+//! `stream` as its stream number. Chunks of work take one stream each, so that results do not depend on threads.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

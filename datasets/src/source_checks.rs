@@ -1,4 +1,4 @@
-//! What a builder found in the raw files, held against what is known of the published ones.
+//! Checks of the source files: what a builder found in them (counts, sums, digests) against what the published ones give.
 
 use crate::{Check, Fact, Known, Manifest};
 
