@@ -18,11 +18,11 @@ fn images(criterion: &mut Criterion) {
         for difficulty in Difficulty::ALL {
             let parameters = Parameters::published(size, difficulty);
             let generator = Generator::new(parameters, Pixels::Release);
-            let mut pencil = generator.pencil();
+            let mut workspaces = generator.workspaces();
             group.bench_function(format!("{}/{difficulty}", size.side()), |bencher| {
                 bencher.iter(|| {
                     for number in 0..IMAGES {
-                        black_box(generator.image(&mut pencil, 0, number));
+                        black_box(generator.image(&mut workspaces, 0, number));
                     }
                 });
             });

@@ -87,9 +87,9 @@ fn own_images_obey_the_growing_rules() {
             let generator = generator(size, difficulty, Pixels::Release);
             let margins = generator.parameters().margins();
             let rules: Vec<Rules> = margins.iter().map(|m| Rules::new(size, *m)).collect();
-            let mut pencil = generator.pencil();
+            let mut workspaces = generator.workspaces();
             for number in 0..images {
-                let scene = generator.scene(&mut pencil, 3, number);
+                let scene = generator.scene(&mut workspaces, 3, number);
                 let which = margins.iter().position(|m| *m == scene.margin).unwrap();
                 let broken = rules[which].broken(&scene, true);
                 assert_eq!(
@@ -107,7 +107,7 @@ fn own_images_obey_the_growing_rules() {
 fn the_rules_refuse_what_cannot_have_grown() {
     let generator = generator(Size::S64, Difficulty::Easy, Pixels::Release);
     let rules = Rules::new(Size::S64, 1);
-    let scene = generator.scene(&mut generator.pencil(), 0, 0);
+    let scene = generator.scene(&mut generator.workspaces(), 0, 0);
     let altered = |alter: &dyn Fn(&mut Scene)| {
         let mut scene = scene.clone();
         alter(&mut scene);
@@ -197,11 +197,11 @@ fn scenes(arrays: &std::collections::BTreeMap<String, support::npz::Array>) -> V
 #[test]
 fn images_depend_on_seed_and_number_alone() {
     let generator = generator(Size::S32, Difficulty::Hard, Pixels::Release);
-    let mut pencil = generator.pencil();
-    let first = generator.scene(&mut pencil, 5, 7);
-    generator.scene(&mut pencil, 5, 8);
-    assert_eq!(generator.scene(&mut pencil, 5, 7), first);
-    assert_eq!(generator.scene(&mut generator.pencil(), 5, 7), first);
-    assert_ne!(generator.scene(&mut pencil, 6, 7), first);
-    assert_ne!(generator.scene(&mut pencil, 5, 9), first);
+    let mut workspaces = generator.workspaces();
+    let first = generator.scene(&mut workspaces, 5, 7);
+    generator.scene(&mut workspaces, 5, 8);
+    assert_eq!(generator.scene(&mut workspaces, 5, 7), first);
+    assert_eq!(generator.scene(&mut generator.workspaces(), 5, 7), first);
+    assert_ne!(generator.scene(&mut workspaces, 6, 7), first);
+    assert_ne!(generator.scene(&mut workspaces, 5, 9), first);
 }

@@ -115,9 +115,9 @@ fn measure(size: Size, difficulty: Difficulty) -> Vec<Measured> {
     (0..IMAGES)
         .into_par_iter()
         .map_init(
-            || generator.pencil(),
-            |pencil, number| {
-                let scene = generator.scene(pencil, 0, number);
+            || generator.workspaces(),
+            |workspaces, number| {
+                let scene = generator.scene(workspaces, 0, number);
                 let pixels = generator.render(&scene).unwrap();
                 let share = |from: u8| {
                     let lit = pixels.iter().filter(|grey| **grey >= from).count();

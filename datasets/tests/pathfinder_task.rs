@@ -38,10 +38,10 @@ fn images_are_what_they_were() {
     ] {
         let parameters = Parameters::published(size, Difficulty::Easy);
         let generator = Generator::new(parameters, Pixels::Release);
-        let mut pencil = generator.pencil();
+        let mut workspaces = generator.workspaces();
         let mut digest = Digest::default();
         for number in 0..8 {
-            let (scene, pixels) = generator.image(&mut pencil, 0, number);
+            let (scene, pixels) = generator.image(&mut workspaces, 0, number);
             digest.update(&[scene.label]);
             digest.update(&pixels);
         }
@@ -259,10 +259,10 @@ fn following_strokes_answers_easy_images() {
             Parameters::published(size, Difficulty::Easy),
             Pixels::Release,
         );
-        let mut pencil = generator.pencil();
+        let mut workspaces = generator.workspaces();
         let images = 1000;
         let right = (0..images).filter(|number| {
-            let (scene, pixels) = generator.image(&mut pencil, 9, *number);
+            let (scene, pixels) = generator.image(&mut workspaces, 9, *number);
             joined(&pixels, size.side() as i32, jump) == (scene.label == 1)
         });
         let share = right.count() as f64 / images as f64;

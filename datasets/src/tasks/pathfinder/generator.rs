@@ -1,32 +1,32 @@
 //! One image after another, each a pure function of (parameters, seed, number).
 
-use super::grow::{Dash, Ground, Workspace};
+use super::grow_contours::{ContourGrower, Dash, Workspace};
 use super::parameters::{Parameters, Pixels};
 use super::render::Renderer;
 use super::scene::{Paddle, Scene};
 use crate::rng::{below, stream};
 
-/// ChaCha8Rng the images of one parameter set.
+/// Generates the images of one parameter set.
 ///
-/// Making one takes milliseconds (tiles, rings and starting places of every margin); drawing an image
-/// then needs only a [`Pencil`] per thread.
+/// Making one takes milliseconds (tiles, rings and start points of every margin); generating an image
+/// then needs only [`Workspaces`], one per thread.
 pub struct Generator {
     parameters: Parameters,
-    grounds: Vec<Ground>,
+    growers: Vec<ContourGrower>,
     renderer: Renderer,
 }
 
-/// Buffers of one thread.
-pub struct Pencil(Vec<Workspace>);
+/// Buffers of one thread, one set for each margin.
+pub struct Workspaces(Vec<Workspace>);
 
 impl Generator {
     /// Prepares the generator.
     pub fn new(parameters: Parameters, pixels: Pixels) -> Generator {
         Generator {
-            grounds: parameters
+            growers: parameters
                 .margins
                 .iter()
-                .map(|&margin| Ground::new(&parameters, margin))
+                .map(|&margin| ContourGrower::new(&parameters, margin))
                 .collect(),
             renderer: Renderer::new(&parameters, pixels),
             parameters,
@@ -39,24 +39,24 @@ impl Generator {
     }
 
     /// Buffers for [`Generator::scene`].
-    pub fn pencil(&self) -> Pencil {
-        Pencil(self.grounds.iter().map(Ground::workspace).collect())
+    pub fn workspaces(&self) -> Workspaces {
+        Workspaces(self.growers.iter().map(ContourGrower::workspace).collect())
     }
 
     /// The geometry of image `number` of the family that `seed` chooses.
-    pub fn scene(&self, pencil: &mut Pencil, seed: u64, number: u64) -> Scene {
+    pub fn scene(&self, workspaces: &mut Workspaces, seed: u64, number: u64) -> Scene {
         let parameters = &self.parameters;
         let purpose = format!(
             "pathfinder {} {}",
             parameters.side, parameters.contour_length
         );
-        let mut draws = stream(&purpose, seed, number);
-        let label = below(&mut draws, 2) as u8;
-        let which = below(&mut draws, self.grounds.len() as u32) as usize;
-        let (ground, work) = (&self.grounds[which], &mut pencil.0[which]);
-        ground.grow_targets(work, &mut draws);
-        ground.grow_distractors(work, parameters.distractors, &mut draws);
-        let origin = below(&mut draws, 2) as usize;
+        let mut rng = stream(&purpose, seed, number);
+        let label = below(&mut rng, 2) as u8;
+        let which = below(&mut rng, self.growers.len() as u32) as usize;
+        let (grower, work) = (&self.growers[which], &mut workspaces.0[which]);
+        grower.grow_targets(work, &mut rng);
+        grower.grow_distractors(work, parameters.distractors, &mut rng);
+        let origin = below(&mut rng, 2) as usize;
         let terminal = if label == 1 { origin } else { 1 - origin };
         let first = work.targets[origin].first();
         let last = work.targets[terminal].last();
@@ -66,7 +66,7 @@ impl Generator {
                 .iter()
                 .map(|dash| Paddle {
                     start: dash.start,
-                    end: ground.strokes.get(dash.stroke).end,
+                    end: grower.tiles.get(dash.tile).end,
                     contrast,
                 })
                 .collect()
@@ -89,10 +89,10 @@ impl Generator {
     }
 
     /// Image number `number` of the family that `seed` chooses: its geometry, and its grey values row by row.
-    pub fn image(&self, pencil: &mut Pencil, seed: u64, number: u64) -> (Scene, Vec<u8>) {
-        let scene = self.scene(pencil, seed, number);
-        let which = self.ground_of(&scene).unwrap_or_default();
-        let pixels = self.renderer.draw(&scene, &self.grounds[which].strokes);
+    pub fn image(&self, workspaces: &mut Workspaces, seed: u64, number: u64) -> (Scene, Vec<u8>) {
+        let scene = self.scene(workspaces, seed, number);
+        let which = self.grower_of(&scene).unwrap_or_default();
+        let pixels = self.renderer.draw(&scene, &self.growers[which].tiles);
         (scene, pixels)
     }
 
@@ -100,16 +100,16 @@ impl Generator {
     ///
     /// None if its margin is not one of the parameters' or a dash ends where none of theirs can.
     pub fn render(&self, scene: &Scene) -> Option<Vec<u8>> {
-        let which = self.ground_of(scene)?;
-        let strokes = &self.grounds[which].strokes;
-        let known = |paddle: &Paddle| strokes.ending_at(paddle.end).is_some();
+        let which = self.grower_of(scene)?;
+        let tiles = &self.growers[which].tiles;
+        let known = |paddle: &Paddle| tiles.ending_at(paddle.end).is_some();
         scene
             .paddles()
             .all(known)
-            .then(|| self.renderer.draw(scene, strokes))
+            .then(|| self.renderer.draw(scene, tiles))
     }
 
-    fn ground_of(&self, scene: &Scene) -> Option<usize> {
+    fn grower_of(&self, scene: &Scene) -> Option<usize> {
         let mut margins = self.parameters.margins.iter();
         margins.position(|margin| *margin == scene.margin)
     }

@@ -5,12 +5,14 @@
 //! grows two contours and some distractors ([`Scene`]) and draws them; tiles, growing rules and grey values equal
 //! those of the original generator, bit for bit where images of the release tell.
 
-mod discs;
-mod drawing;
-mod field;
+mod build;
+mod curvature;
+mod disc_baseline;
 mod generator;
-mod grow;
+mod geometry;
+mod grow_contours;
 mod lanczos;
+mod occupancy;
 mod options;
 mod parameters;
 mod picture;
@@ -18,16 +20,16 @@ mod raster;
 mod release;
 mod render;
 mod scene;
-mod seeds;
-mod strokes;
+mod start_points;
 mod task;
-mod turns;
+mod tiles;
 
-pub use discs::find_discs;
-pub use generator::{Generator, Pencil};
+pub use disc_baseline::find_discs;
+pub use generator::{Generator, Workspaces};
 pub use parameters::{Difficulty, Parameters, Pixels, Size};
 pub use scene::{Paddle, Scene};
 pub use task::{Contours, PATHFINDER, PATHX};
 
 #[cfg(test)]
+#[path = "tests/golden.rs"]
 mod golden;

@@ -1,6 +1,6 @@
-//! One straight stroke on a fine binary grid, pixel for pixel as the imaging library draws it.
+//! One straight line on a fine binary grid, pixel for pixel as the imaging library draws it.
 //!
-//! Strokes are not symmetric: which end is the start decides which pixels are set, so callers must keep
+//! Lines are not symmetric: which end is the start decides which pixels are set, so callers must keep
 //! the direction.
 
 /// A square binary picture.
@@ -56,20 +56,20 @@ pub(super) fn disc(radius: usize) -> Vec<(i32, i32)> {
         .collect()
 }
 
-/// A stroke of `width` cells from the middle of a `side` x `side` grid to the middle + `end` (dy, dx).
-pub(super) fn stroke(side: usize, end: (i32, i32), width: usize) -> Bitmap {
+/// A line of `width` cells from the middle of a `side` x `side` grid to the middle + `end` (dy, dx).
+pub(super) fn line(side: usize, end: (i32, i32), width: usize) -> Bitmap {
     let mut bitmap = Bitmap::empty(side);
     let middle = side as i32 / 2;
     if width <= 1 {
-        thin(&mut bitmap, middle, end);
+        thin_line(&mut bitmap, middle, end);
     } else {
-        wide(&mut bitmap, middle, end, width);
+        wide_line(&mut bitmap, middle, end, width);
     }
     bitmap
 }
 
 /// Bresenham's line, both ends included.
-fn thin(bitmap: &mut Bitmap, middle: i32, (dy, dx): (i32, i32)) {
+fn thin_line(bitmap: &mut Bitmap, middle: i32, (dy, dx): (i32, i32)) {
     let (rows, columns) = (dy.abs(), dx.abs());
     let steep = rows >= columns;
     let (major, minor) = if steep {
@@ -100,7 +100,7 @@ fn thin(bitmap: &mut Bitmap, middle: i32, (dy, dx): (i32, i32)) {
 }
 
 /// A filled quadrilateral around the line.
-fn wide(bitmap: &mut Bitmap, middle: i32, (dy, dx): (i32, i32), width: usize) {
+fn wide_line(bitmap: &mut Bitmap, middle: i32, (dy, dx): (i32, i32), width: usize) {
     let length = f64::from(dx * dx + dy * dy).sqrt();
     let half = (width as f64 - 1.0) / 2.0;
     let up = half_away(half) / length;

@@ -3,7 +3,7 @@
 use super::lanczos::{Lanczos, Patch};
 use super::parameters::{Parameters, Pixels};
 use super::scene::Scene;
-use super::strokes::Strokes;
+use super::tiles::Tiles;
 
 /// Draws scenes of one parameter set.
 pub(super) struct Renderer {
@@ -25,23 +25,23 @@ impl Renderer {
         }
     }
 
-    /// Grey values row by row. Dashes that are not among `strokes` are left out.
-    pub(super) fn draw(&self, scene: &Scene, strokes: &Strokes) -> Vec<u8> {
+    /// Grey values row by row. Dashes that are not among `tiles` are left out.
+    pub(super) fn draw(&self, scene: &Scene, tiles: &Tiles) -> Vec<u8> {
         let mut picture = vec![0.0f64; self.side * self.side];
         for paddle in scene.paddles() {
-            let Some(stroke) = strokes.ending_at(paddle.end) else {
+            let Some(tile) = tiles.ending_at(paddle.end) else {
                 continue;
             };
-            let stroke = strokes.get(stroke);
+            let tile = tiles.get(tile);
             match self.pixels {
                 Pixels::Release => {
-                    let ink = |cell: usize| f64::from(stroke.line[cell] / 255.0 * paddle.contrast);
-                    self.stamp(&mut picture, strokes.reach, paddle.start, ink);
+                    let ink = |cell: usize| f64::from(tile.line[cell] / 255.0 * paddle.contrast);
+                    self.stamp(&mut picture, tiles.reach, paddle.start, ink);
                 }
                 Pixels::Upstream => {
                     let contrast = f64::from(paddle.contrast);
-                    let ink = |cell: usize| f64::from(stroke.line_u8[cell]) / 255.0 * contrast;
-                    self.stamp(&mut picture, strokes.reach, paddle.start, ink);
+                    let ink = |cell: usize| f64::from(tile.line_u8[cell]) / 255.0 * contrast;
+                    self.stamp(&mut picture, tiles.reach, paddle.start, ink);
                 }
             }
         }

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::drawing;
+use super::build::build;
 use super::options::Set;
 use super::parameters::{Difficulty, Size};
 use super::release;
-use super::{discs, picture};
+use super::{disc_baseline, picture};
 use crate::baseline::{Baseline, bag_of_tokens, majority};
 use crate::error::Result;
 use crate::{
@@ -105,7 +105,7 @@ impl Task for Contours {
                 request,
                 writer,
             ),
-            _ => drawing::draw(&options, request, writer),
+            _ => build(&options, request, writer),
         }
     }
 
@@ -117,7 +117,7 @@ impl Task for Contours {
         vec![
             majority(splits, self.about),
             bag_of_tokens(splits, self.about),
-            discs::baseline(splits),
+            disc_baseline::baseline(splits),
         ]
     }
 }

@@ -1,44 +1,49 @@
 //! Tiles: every distinct dash, drawn once on a fine grid and shrunk.
 //!
-//! A dash is known by where its end lies on the fine grid, relative to its start; angles matter only
-//! through that. A tile is centred on the start pixel and reaches [`Strokes::reach`] pixels each way.
+//! A dash is identified by its end on the fine grid, relative to its start: angles with the same end share a tile.
+//! A tile is centred on the start pixel and reaches [`Tiles::reach`] pixels each way.
 
 use std::collections::BTreeMap;
 
-use super::field::{LANES, Row};
+use super::geometry::{step, vector};
 use super::lanczos::Lanczos;
 use super::parameters::Parameters;
-use super::raster::{Bitmap, disc, stroke};
+use super::raster::{Bitmap, disc, line};
 
-/// One distinct dash.
-pub(super) struct Stroke {
+/// Pixels per tile row: no dilated tile is wider.
+pub(super) const LANES: usize = 32;
+/// One row of a tile, padded on the right to a fixed width for vector instructions.
+pub(super) type Row = [u8; LANES];
+
+/// One distinct dash, rasterized.
+pub(super) struct Tile {
     /// End relative to start on the fine grid, (y, x).
     pub(super) end: (i32, i32),
     /// The dash in floating point on the 0..=255 scale; may undershoot and overshoot.
     pub(super) line: Vec<f32>,
     /// The dash in 8 bits.
     pub(super) line_u8: Vec<u8>,
-    /// The dash widened by the margin, in 8 bits: what it occupies.
+    /// The dash dilated by the margin, in 8 bits: what it occupies.
     pub(super) mask: Vec<u8>,
     /// `mask` in fixed-width rows.
-    pub(super) soft: Vec<Row>,
+    pub(super) mask_rows: Vec<Row>,
     /// The largest occupancy that the window may have for this dash to be accepted there, in the rows
     /// `limit_top..` of the tile that have any limit at all.
-    pub(super) limits: Vec<Row>,
+    pub(super) limit_rows: Vec<Row>,
     pub(super) limit_top: usize,
-    /// `mask` widened once more by the margin, one tile larger by the margin on each side: what it adds
+    /// `mask` dilated once more by the margin, one tile larger by the margin on each side: what it adds
     /// to the occupancy that a candidate cell sees.
-    pub(super) near: Vec<Row>,
+    pub(super) dilated_rows: Vec<Row>,
 }
 
 /// The tiles of one parameter set and margin.
-pub(super) struct Strokes {
+pub(super) struct Tiles {
     /// Pixels from the start to the edge of the tile.
     pub(super) reach: usize,
-    list: Vec<Stroke>,
+    list: Vec<Tile>,
     by_end: BTreeMap<(i32, i32), usize>,
     fine_reach: usize,
-    /// Stroke width on the fine grid, cells.
+    /// Line width on the fine grid, cells.
     width: usize,
     /// Radius of the clearance on the fine grid, cells.
     clearance: usize,
@@ -46,12 +51,12 @@ pub(super) struct Strokes {
     shrink: Lanczos,
 }
 
-impl Strokes {
-    pub(super) fn new(parameters: &Parameters, margin: usize) -> Strokes {
+impl Tiles {
+    pub(super) fn new(parameters: &Parameters, margin: usize) -> Tiles {
         let thickness = parameters.dash_thickness;
         let reach = parameters.dash_length + thickness.ceil() as usize + margin;
         let fine_reach = reach * parameters.oversampling;
-        Strokes {
+        Tiles {
             reach,
             list: Vec::new(),
             by_end: BTreeMap::new(),
@@ -72,21 +77,18 @@ impl Strokes {
     /// made when it is first asked for.
     pub(super) fn toward(&mut self, angle: f64, length: f64) -> usize {
         let middle = self.fine_reach as i32;
-        let (y, x) = super::grow::step(
-            (middle, middle),
-            (length * angle.sin(), length * angle.cos()),
-        );
+        let (y, x) = step((middle, middle), vector(angle, length));
         let end = (y - middle, x - middle);
         if let Some(&index) = self.by_end.get(&end) {
             return index;
         }
-        let stroke = self.draw(end);
-        self.list.push(stroke);
+        let tile = self.draw(end);
+        self.list.push(tile);
         self.by_end.insert(end, self.list.len() - 1);
         self.list.len() - 1
     }
 
-    pub(super) fn get(&self, index: usize) -> &Stroke {
+    pub(super) fn get(&self, index: usize) -> &Tile {
         &self.list[index]
     }
 
@@ -102,23 +104,23 @@ impl Strokes {
 
     /// The fine picture of a dash, before any shrinking.
     pub(super) fn fine(&self, end: (i32, i32)) -> Bitmap {
-        stroke(2 * self.fine_reach + 1, end, self.width)
+        line(2 * self.fine_reach + 1, end, self.width)
     }
 
-    fn draw(&self, end: (i32, i32)) -> Stroke {
+    fn draw(&self, end: (i32, i32)) -> Tile {
         let fine = self.fine(end);
         let mask = self
             .shrink
             .shrink_u8(&fine.dilated(self.clearance).painted(255));
-        let (limit_top, limits) = self.limits(&mask);
-        Stroke {
+        let (limit_top, limit_rows) = self.limits(&mask);
+        Tile {
             end,
             line: self.shrink.shrink_f32(&fine.painted(255.0)),
             line_u8: self.shrink.shrink_u8(&fine.painted(255)),
-            soft: rows(&mask, self.side()),
-            limits,
+            mask_rows: rows(&mask, self.side()),
+            limit_rows,
             limit_top,
-            near: self.near(&mask),
+            dilated_rows: self.dilate(&mask),
             mask,
         }
     }
@@ -143,19 +145,19 @@ impl Strokes {
         (top, rows)
     }
 
-    fn near(&self, mask: &[u8]) -> Vec<Row> {
+    fn dilate(&self, mask: &[u8]) -> Vec<Row> {
         let (side, margin) = (self.side(), self.margin as i32);
         let wide = side + 2 * self.margin;
-        let mut near = vec![0u8; wide * wide];
+        let mut dilated = vec![0u8; wide * wide];
         for (index, &value) in mask.iter().enumerate().filter(|(_, value)| **value > 0) {
             let (y, x) = ((index / side) as i32, (index % side) as i32);
             for (dy, dx) in disc(self.margin) {
                 let (y, x) = ((y + dy + margin) as usize, (x + dx + margin) as usize);
-                let cell = &mut near[y * wide + x];
+                let cell = &mut dilated[y * wide + x];
                 *cell = value.max(*cell);
             }
         }
-        rows(&near, wide)
+        rows(&dilated, wide)
     }
 }
 

@@ -1,19 +1,13 @@
-//! What is occupied so far, kept so that the questions of the growing rules are a few row operations.
+//! Which pixels are occupied so far, in a layout in which the growing rules test a whole row of pixels at a time.
 //!
-//! Occupancy is an 8-bit map, as in the release. Beside it lies the same map widened by the margin,
-//! because candidate cells look at their whole neighbourhood; it is kept up to date by stamping widened
-//! tiles. A tile that is clipped at the window's edge would, widened before clipping, reach further
-//! inside than the clipped tile; yet only to cells within the margin of the edge, and those see the
-//! fully occupied border anyway.
+//! Occupancy is an 8-bit map, as in the release. Beside it lies its dilation by the margin (the maximum over a disc),
+//! because candidate cells are weighted by their whole neighbourhood; it is updated with tiles that were dilated in
+//! advance. Exactly, a tile would have to be clipped at the window's edge before it is dilated; the two differ only in
+//! cells within the margin of the edge, and there the dilation of the border is 255 already.
 
 use super::parameters::Parameters;
 use super::raster::disc;
-use super::strokes::{Stroke, Strokes};
-
-/// Pixels per tile row: no widened tile is broader.
-pub(super) const LANES: usize = 32;
-/// One row of a tile, padded on the right.
-pub(super) type Row = [u8; LANES];
+use super::tiles::{LANES, Tile, Tiles};
 
 /// Pixels around the window above, below and to the left: no tile reaches further.
 const FRAME: usize = 16;
@@ -23,32 +17,32 @@ pub(super) const FREE: u8 = 76;
 
 /// Occupancy of the window and of what surrounds it.
 #[derive(Clone)]
-pub(super) struct Field {
+pub(super) struct Occupancy {
     side: usize,
     stride: usize,
-    /// Pixels from a tile's start to its edge, and the same for a widened tile.
+    /// Pixels from a tile's start to its edge, and the same for a dilated tile.
     reach: usize,
-    near_reach: usize,
+    dilated_reach: usize,
     /// Occupancy 0..=255; always 0 outside the window.
     mask: Vec<u8>,
-    /// Occupancy widened by the margin; 255 outside the window.
-    near: Vec<u8>,
+    /// Occupancy dilated by the margin; 255 outside the window.
+    dilated: Vec<u8>,
     /// 255 for columns inside the window, else 0.
     columns: Vec<u8>,
 }
 
-impl Field {
+impl Occupancy {
     /// Nothing but the border is occupied.
-    pub(super) fn new(parameters: &Parameters, strokes: &Strokes, margin: usize) -> Field {
+    pub(super) fn new(parameters: &Parameters, tiles: &Tiles, margin: usize) -> Occupancy {
         let side = parameters.side;
         let stride = FRAME + side + LANES;
-        let mut field = Field {
+        let mut occupancy = Occupancy {
             side,
             stride,
-            reach: strokes.reach,
-            near_reach: strokes.reach + margin,
+            reach: tiles.reach,
+            dilated_reach: tiles.reach + margin,
             mask: vec![0; stride * (side + 2 * FRAME)],
-            near: vec![u8::MAX; stride * (side + 2 * FRAME)],
+            dilated: vec![u8::MAX; stride * (side + 2 * FRAME)],
             columns: (0..stride)
                 .map(|x| {
                     if (FRAME..FRAME + side).contains(&x) {
@@ -69,23 +63,23 @@ impl Field {
             .clone()
             .flat_map(|y| window.clone().map(move |x| (y, x)))
         {
-            let index = field.index((y, x));
+            let index = occupancy.index((y, x));
             if border(y) || border(x) {
-                field.mask[index] = u8::MAX;
+                occupancy.mask[index] = u8::MAX;
             }
             let seen = shape.iter().any(|(dy, dx)| {
                 let (y, x) = (y + dy, x + dx);
                 window.contains(&y) && window.contains(&x) && (border(y) || border(x))
             });
-            field.near[index] = if seen { u8::MAX } else { 0 };
+            occupancy.dilated[index] = if seen { u8::MAX } else { 0 };
         }
-        field
+        occupancy
     }
 
     /// Becomes equal to `other`, which has the same shape.
-    pub(super) fn copy_from(&mut self, other: &Field) {
+    pub(super) fn copy_from(&mut self, other: &Occupancy) {
         self.mask.copy_from_slice(&other.mask);
-        self.near.copy_from_slice(&other.near);
+        self.dilated.copy_from_slice(&other.dilated);
     }
 
     pub(super) fn contains(&self, (y, x): (i32, i32)) -> bool {
@@ -104,8 +98,8 @@ impl Field {
     }
 
     /// Occupancy in the neighbourhood of the cell at `index`; 255 outside the window.
-    pub(super) fn near_at(&self, index: usize) -> u8 {
-        self.near[index]
+    pub(super) fn dilated_at(&self, index: usize) -> u8 {
+        self.dilated[index]
     }
 
     /// Whether the pixel at `index` is free; pixels outside the window are.
@@ -130,12 +124,12 @@ impl Field {
     }
 
     /// Whether a dash that starts at this pixel of the window overlaps what is there by too much.
-    pub(super) fn collides(&self, stroke: &Stroke, start: (i32, i32)) -> bool {
-        // Occupancy outside the window is 0, below every limit, so rows and columns there never speak.
+    pub(super) fn collides(&self, tile: &Tile, start: (i32, i32)) -> bool {
+        // Occupancy outside the window is 0, below every limit, so rows and columns there never exceed it.
         let mut index =
-            self.index(start) - self.reach * (self.stride + 1) + stroke.limit_top * self.stride;
+            self.index(start) - self.reach * (self.stride + 1) + tile.limit_top * self.stride;
         let mut excess = [0u8; LANES];
-        for limits in &stroke.limits {
+        for limits in &tile.limit_rows {
             let row = &self.mask[index..index + LANES];
             for ((excess, value), limit) in excess.iter_mut().zip(row).zip(limits) {
                 *excess |= value.saturating_sub(*limit);
@@ -146,25 +140,25 @@ impl Field {
     }
 
     /// Occupies what a dash that starts at this pixel of the window occupies.
-    pub(super) fn stamp(&mut self, stroke: &Stroke, start: (i32, i32)) {
+    pub(super) fn stamp(&mut self, tile: &Tile, start: (i32, i32)) {
         let start_index = self.index(start);
         let left = start.1 as usize + FRAME - self.reach;
         let mut columns = [0; LANES];
         columns.copy_from_slice(&self.columns[left..left + LANES]);
         let above = self.reach.saturating_sub(start.0 as usize);
-        let below = (self.side + self.reach - start.0 as usize).min(stroke.soft.len());
+        let below = (self.side + self.reach - start.0 as usize).min(tile.mask_rows.len());
         let mut index = start_index - self.reach * (self.stride + 1) + above * self.stride;
-        for soft in &stroke.soft[above..below] {
+        for mask in &tile.mask_rows[above..below] {
             let row = &mut self.mask[index..index + LANES];
-            for ((value, own), inside) in row.iter_mut().zip(soft).zip(&columns) {
+            for ((value, own), inside) in row.iter_mut().zip(mask).zip(&columns) {
                 *value = (*value).max(own & inside);
             }
             index += self.stride;
         }
-        let mut index = start_index - self.near_reach * (self.stride + 1);
-        for near in &stroke.near {
-            let row = &mut self.near[index..index + LANES];
-            for (value, own) in row.iter_mut().zip(near) {
+        let mut index = start_index - self.dilated_reach * (self.stride + 1);
+        for added in &tile.dilated_rows {
+            let row = &mut self.dilated[index..index + LANES];
+            for (value, own) in row.iter_mut().zip(added) {
                 *value = (*value).max(*own);
             }
             index += self.stride;

@@ -1,10 +1,13 @@
-//! Where a contour may go next: the ring of candidate cells and how much each turn is worth.
+//! How contours curve: the ring of cells where the next dash may end, and the weight of each turn.
+//!
+//! A turn by `t` radians has the weight `cos(min(continuity * t, pi / 2))^2`.
 
-use std::f64::consts::{FRAC_PI_2, PI, TAU};
+use std::f64::consts::{FRAC_PI_2, TAU};
 
-use super::field::Field;
+use super::geometry::{radians, reversed, vector};
+use super::occupancy::Occupancy;
 use super::parameters::Parameters;
-use super::strokes::Strokes;
+use super::tiles::Tiles;
 
 /// A candidate cell for the outer end of the next dash, relative to the pivot.
 pub(super) struct RingCell {
@@ -13,16 +16,16 @@ pub(super) struct RingCell {
     /// Direction of the cell as seen from the pivot, radians.
     pub(super) angle: f64,
     /// The dash that runs from this cell back toward the pivot.
-    pub(super) stroke: usize,
+    pub(super) tile: usize,
 }
 
 /// A candidate with a weight above zero, for a contour that arrives from a given direction.
 pub(super) struct Turn {
-    /// Distance of the cell from the pivot in the maps of a [`Field`].
+    /// Distance of the cell from the pivot in the maps of a [`Occupancy`].
     pub(super) distance: isize,
     /// Weight of the turn alone, before occupancy.
     pub(super) weight: f64,
-    /// Index of the cell in [`Turns::ring`].
+    /// Index of the cell in [`Curvature::ring`].
     pub(super) cell: usize,
 }
 
@@ -35,19 +38,19 @@ pub(super) struct Heading {
 }
 
 /// All directions of one parameter set and margin: those of the ring's cells in order, then the whole
-/// degrees -180..180 that seeds can have.
-pub(super) struct Turns {
+/// degrees -180..180 that start points can have.
+pub(super) struct Curvature {
     pub(super) ring: Vec<RingCell>,
     headings: Vec<Heading>,
 }
 
-impl Turns {
+impl Curvature {
     pub(super) fn new(
         parameters: &Parameters,
         margin: usize,
-        strokes: &mut Strokes,
-        field: &Field,
-    ) -> Turns {
+        tiles: &mut Tiles,
+        occupancy: &Occupancy,
+    ) -> Curvature {
         let fine_length = (parameters.dash_length * parameters.oversampling) as f64;
         let ring: Vec<RingCell> = ring_offsets(parameters.dash_length + margin)
             .into_iter()
@@ -56,18 +59,18 @@ impl Turns {
                 RingCell {
                     offset,
                     angle,
-                    stroke: strokes.toward(reversed(angle), fine_length),
+                    tile: tiles.toward(reversed(angle), fine_length),
                 }
             })
             .collect();
         let stride = (parameters.dash_length + 2 * margin) as f64;
         let heading = |angle: f64| Heading {
-            advance: (stride * angle.sin(), stride * angle.cos()),
+            advance: vector(angle, stride),
             turns: ring
                 .iter()
                 .enumerate()
                 .map(|(cell, to)| Turn {
-                    distance: field.offset(to.offset),
+                    distance: occupancy.offset(to.offset),
                     weight: turn_weight(to.angle, angle, parameters.continuity),
                     cell,
                 })
@@ -80,36 +83,27 @@ impl Turns {
             .chain((-180..180).map(radians))
             .map(heading)
             .collect();
-        Turns { ring, headings }
+        Curvature { ring, headings }
     }
 
-    /// Heading after a dash whose outer end is this ring cell.
-    pub(super) fn of_cell(&self, cell: usize) -> usize {
+    /// Index of the heading after a dash whose outer end is this ring cell.
+    pub(super) fn heading_of_cell(&self, cell: usize) -> usize {
         cell
     }
 
-    /// Heading of a seed; `degree` counts from 0 for -180 degrees.
-    pub(super) fn of_seed(&self, degree: usize) -> usize {
+    /// Index of the heading of a start point; `degree` counts from 0 for -180 degrees.
+    pub(super) fn heading_of_start(&self, degree: usize) -> usize {
         self.ring.len() + degree
     }
 
+    /// The heading of this index.
     pub(super) fn heading(&self, heading: usize) -> &Heading {
         &self.headings[heading]
     }
 }
 
-/// A whole degree in radians.
-pub(super) fn radians(degree: i32) -> f64 {
-    f64::from(degree) * PI / 180.0
-}
-
-/// The opposite direction, within -pi..=pi.
-pub(super) fn reversed(angle: f64) -> f64 {
-    if angle < 0.0 { angle + PI } else { angle - PI }
-}
-
 /// Cells at `radius` around a pivot, sorted by row, then column. Positions on the circle are a `1/radius`
-/// radian apart and lose their fraction, which makes the ring lopsided toward the upper left.
+/// radian apart and rounded down, which shifts the ring toward the upper left.
 fn ring_offsets(radius: usize) -> Vec<(i32, i32)> {
     let radius = radius as f64;
     let mut offsets: Vec<(i32, i32)> = (0..)
@@ -127,6 +121,7 @@ fn ring_offsets(radius: usize) -> Vec<(i32, i32)> {
     offsets
 }
 
+/// Weight of turning from direction `from` to direction `to`, radians within -pi..=pi.
 fn turn_weight(to: f64, from: f64, continuity: f64) -> f64 {
     let apart = (to - from).abs();
     let turn = apart.min(TAU - apart);

@@ -1,23 +1,24 @@
-//! First dashes: where a contour or distractor may start, for each of the 360 whole degrees.
+//! Start points: where the first dash of a contour or distractor may lie, for each of the 360 whole degrees.
+//! The original calls them seeds.
 
 use std::ops::Range;
 
 use rand_chacha::ChaCha8Rng;
 
-use super::field::Field;
+use super::geometry::{radians, reversed, vector};
+use super::occupancy::Occupancy;
 use super::parameters::Parameters;
-use super::strokes::Strokes;
-use super::turns::{radians, reversed};
+use super::tiles::Tiles;
 use crate::rng::below;
 
-/// A start in one direction.
-pub(super) struct Seed {
+/// Start points for first dashes in one direction.
+pub(super) struct StartPoint {
     /// The first dash.
-    pub(super) stroke: usize,
+    pub(super) tile: usize,
     /// Tail to head, and head back to the pivot behind the tail, before rounding, (y, x).
     pub(super) to_head: (f64, f64),
     pub(super) to_pivot: (f64, f64),
-    /// Cells around a tail that must be free, as distances in the maps of a [`Field`].
+    /// Cells around a tail that must be free, as distances in the maps of a [`Occupancy`].
     pub(super) kernel: Vec<isize>,
     /// Whether the free-space search works at all. When the kernel lies to one side of the tail, some
     /// pixel at the window's edge has no kernel cell inside, and the original then gives up.
@@ -26,18 +27,18 @@ pub(super) struct Seed {
     first: (Range<i32>, Range<i32>),
 }
 
-impl Seed {
+impl StartPoint {
     /// Number of places where the first contour may start.
     pub(super) fn first_places(&self) -> usize {
         self.first.0.len() * self.first.1.len()
     }
 
     /// A place for the first contour, drawn uniformly; none if there is none.
-    pub(super) fn first_place(&self, draws: &mut ChaCha8Rng) -> Option<(i32, i32)> {
+    pub(super) fn first_place(&self, rng: &mut ChaCha8Rng) -> Option<(i32, i32)> {
         let count = u32::try_from(self.first_places())
             .ok()
             .filter(|count| *count > 0)?;
-        let (nth, columns) = (below(draws, count), self.first.1.len() as u32);
+        let (nth, columns) = (below(rng, count), self.first.1.len() as u32);
         Some((
             self.first.0.start + (nth / columns) as i32,
             self.first.1.start + (nth % columns) as i32,
@@ -47,17 +48,17 @@ impl Seed {
     /// A pixel drawn uniformly from those around which the kernel is free; none if there is none.
     pub(super) fn free_place(
         &self,
-        field: &Field,
+        occupancy: &Occupancy,
         side: usize,
-        draws: &mut ChaCha8Rng,
+        rng: &mut ChaCha8Rng,
     ) -> Option<(i32, i32)> {
         // Drawing until one fits is uniform over those that fit; a full list is made only if few do.
         for _ in 0..16 {
             let place = (
-                below(draws, side as u32) as i32,
-                below(draws, side as u32) as i32,
+                below(rng, side as u32) as i32,
+                below(rng, side as u32) as i32,
             );
-            if self.fits(field, place) {
+            if self.fits(occupancy, place) {
                 return Some(place);
             }
         }
@@ -65,41 +66,40 @@ impl Seed {
         let fitting: Vec<(i32, i32)> = rows
             .clone()
             .flat_map(|y| rows.clone().map(move |x| (y, x)))
-            .filter(|place| self.fits(field, *place))
+            .filter(|place| self.fits(occupancy, *place))
             .collect();
         let count = u32::try_from(fitting.len())
             .ok()
             .filter(|count| *count > 0)?;
-        Some(fitting[below(draws, count) as usize])
+        Some(fitting[below(rng, count) as usize])
     }
 
-    fn fits(&self, field: &Field, place: (i32, i32)) -> bool {
-        let index = field.index(place);
+    fn fits(&self, occupancy: &Occupancy, place: (i32, i32)) -> bool {
+        let index = occupancy.index(place);
         self.kernel
             .iter()
-            .all(|distance| field.is_free(index.wrapping_add_signed(*distance)))
+            .all(|distance| occupancy.is_free(index.wrapping_add_signed(*distance)))
     }
 }
 
-/// The seeds of one parameter set and margin, for -180 degrees to 179.
-pub(super) fn seeds(
+/// The start points of one parameter set and margin, for -180 degrees to 179.
+pub(super) fn start_points(
     parameters: &Parameters,
     margin: usize,
-    strokes: &mut Strokes,
-    field: &Field,
-) -> Vec<Seed> {
+    tiles: &mut Tiles,
+    occupancy: &Occupancy,
+) -> Vec<StartPoint> {
     let length = parameters.dash_length as f64;
     let back = (parameters.dash_length + margin) as f64;
-    let vector = |angle: f64, length: f64| (length * angle.sin(), length * angle.cos());
     (-180..180)
         .map(radians)
         .map(|angle| {
             let fine_length = (parameters.dash_length * parameters.oversampling) as f64;
-            let stroke = strokes.toward(angle, fine_length);
-            let kernel = kernel(strokes, stroke, parameters.dash_length + margin);
+            let tile = tiles.toward(angle, fine_length);
+            let kernel = kernel(tiles, tile, parameters.dash_length + margin);
             let usable = reaches_everywhere(&kernel, parameters.side as i32);
-            Seed {
-                stroke,
+            StartPoint {
+                tile,
                 to_head: vector(angle, length),
                 to_pivot: vector(reversed(angle), back),
                 first: if usable {
@@ -107,7 +107,7 @@ pub(super) fn seeds(
                 } else {
                     (0..0, 0..0)
                 },
-                kernel: kernel.iter().map(|cell| field.offset(*cell)).collect(),
+                kernel: kernel.iter().map(|cell| occupancy.offset(*cell)).collect(),
                 usable,
             }
         })
@@ -116,10 +116,10 @@ pub(super) fn seeds(
 
 /// Fully covered cells of the dash, drawn into a square of this reach with its start one cell below and
 /// to the right of the middle, as offsets from the middle.
-fn kernel(strokes: &Strokes, stroke: usize, reach: usize) -> Vec<(i32, i32)> {
-    let (side, tile_reach, reach) = (strokes.side(), strokes.reach as i32, reach as i32);
-    strokes
-        .get(stroke)
+fn kernel(tiles: &Tiles, tile: usize, reach: usize) -> Vec<(i32, i32)> {
+    let (side, tile_reach, reach) = (tiles.side(), tiles.reach as i32, reach as i32);
+    tiles
+        .get(tile)
         .mask
         .iter()
         .enumerate()
@@ -152,9 +152,9 @@ fn reaches_everywhere(kernel: &[(i32, i32)], side: i32) -> bool {
 }
 
 /// Starts of the first contour: the kernel keeps clear of the border and of everything within twice the
-/// seed distance of the window's edge, so that the second seed fits inside.
+/// seed distance of the window's edge, so that the second start fits inside.
 ///
-/// Kernel cells outside the window do not speak, but a pixel that close to the edge also has one inside,
+/// Kernel cells outside the window are ignored, but a pixel that close to the edge also has one inside,
 /// which then lies in the forbidden zone. So what remains is where the kernel's bounding box fits.
 fn first_rectangle(kernel: &[(i32, i32)], parameters: &Parameters) -> (Range<i32>, Range<i32>) {
     let clear = (2 * parameters.seed_distance).max(parameters.padding) as i32;

@@ -16,7 +16,7 @@ struct Batch {
 }
 
 /// Draws all rows, in parallel; image `row` of a split depends on (options, split, row) alone.
-pub(super) fn draw(
+pub(super) fn build(
     options: &Options,
     request: &Request<'_>,
     writer: &mut SplitWriter,
@@ -32,12 +32,12 @@ pub(super) fn draw(
     progress.begin(what, Some(total as u64));
     let make = |number: usize| {
         let batch = &batches[number];
-        let mut pencil = generator.pencil();
+        let mut workspaces = generator.workspaces();
         let mut bytes = Vec::with_capacity(batch.rows.len() * (1 + options.length()));
         for row in batch.rows.clone() {
             progress.check()?;
             let image = (batch.split as u64) << 48 | row as u64;
-            let (scene, pixels) = generator.image(&mut pencil, options.seed, image);
+            let (scene, pixels) = generator.image(&mut workspaces, options.seed, image);
             bytes.push(scene.label);
             bytes.extend(pixels);
             progress.advance(1);

@@ -185,10 +185,10 @@ mod tests {
         ] {
             let parameters = Parameters::published(size, Difficulty::Intermediate);
             let generator = Generator::new(parameters, Pixels::Release);
-            let mut pencil = generator.pencil();
+            let mut workspaces = generator.workspaces();
             let images = 200;
             let found = (0..images).filter(|number| {
-                let scene = generator.scene(&mut pencil, 0, *number);
+                let scene = generator.scene(&mut workspaces, 0, *number);
                 let found = find_discs(&generator.render(&scene).unwrap()).unwrap();
                 let close = |one: (i32, i32), other: (i32, i32)| {
                     (one.0 - other.0).abs() <= 1 && (one.1 - other.1).abs() <= 1

@@ -1,14 +1,14 @@
-//! Step 1 of the ladder: tiles, rings, kernels, starting places and discs equal the arrays that the
+//! Tiles, rings, kernels, start points and discs equal the arrays that the
 //! original generator computes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::grow::Ground;
+use super::grow_contours::ContourGrower;
 use super::parameters::{Difficulty, Parameters, Pixels, Size};
 use super::render::Renderer;
 
-#[path = "../../../tests/support/npz.rs"]
+#[path = "../../../../tests/support/npz.rs"]
 mod npz;
 
 const SETS: [(&str, Size, usize); 5] = [
@@ -23,8 +23,8 @@ fn golden() -> std::collections::BTreeMap<String, npz::Array> {
     npz::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/pathfinder-golden.npz"))
 }
 
-fn ground(size: Size, margin: usize) -> Ground {
-    Ground::new(&Parameters::published(size, Difficulty::Hard), margin)
+fn grower(size: Size, margin: usize) -> ContourGrower {
+    ContourGrower::new(&Parameters::published(size, Difficulty::Hard), margin)
 }
 
 fn pairs(flat: &[i32]) -> Vec<(i32, i32)> {
@@ -47,33 +47,33 @@ fn assert_close(name: &str, own: &[f32], golden: &[f64], tolerance: f64) {
 fn tiles_equal_the_originals() {
     let golden = golden();
     for (set, size, margin) in SETS {
-        let ground = ground(size, margin);
-        let strokes = &ground.strokes;
+        let grower = grower(size, margin);
+        let tiles = &grower.tiles;
         let array = |name: &str| &golden[&format!("{set}_{name}")];
         let ends = pairs(&array("endpoint_dydx").integers());
-        assert_eq!(strokes.ends(), ends, "{set}: distinct dashes");
-        let cells = strokes.side() * strokes.side();
+        assert_eq!(tiles.ends(), ends, "{set}: distinct dashes");
+        let cells = tiles.side() * tiles.side();
         let fine_cells = array("blown_raster01").bytes().len() / ends.len();
         let lines = array("line_f32").values();
         for (k, &end) in ends.iter().enumerate() {
             let name = format!("{set}, dash to {end:?}");
-            let stroke = strokes.get(strokes.ending_at(end).unwrap());
+            let tile_of_end = tiles.get(tiles.ending_at(end).unwrap());
             let tile = k * cells..(k + 1) * cells;
-            let fine = strokes.fine(end).painted(1u8);
+            let fine = tiles.fine(end).painted(1u8);
             let fine_golden =
                 &array("blown_raster01").bytes()[k * fine_cells..(k + 1) * fine_cells];
             assert_eq!(fine, fine_golden, "{name}: fine raster");
             assert_eq!(
-                stroke.line_u8,
+                tile_of_end.line_u8,
                 &array("line_u8").bytes()[tile.clone()],
                 "{name}: line"
             );
             assert_eq!(
-                stroke.mask,
+                tile_of_end.mask,
                 &array("mask_u8").bytes()[tile.clone()],
                 "{name}: mask"
             );
-            assert_close(&name, &stroke.line, &lines[tile], 1e-3);
+            assert_close(&name, &tile_of_end.line, &lines[tile], 1e-3);
         }
     }
 }
@@ -82,9 +82,19 @@ fn tiles_equal_the_originals() {
 fn rings_equal_the_originals() {
     let golden = golden();
     for (set, size, margin) in SETS {
-        let ground = ground(size, margin);
-        let offsets: Vec<_> = ground.turns.ring.iter().map(|cell| cell.offset).collect();
-        let angles: Vec<f64> = ground.turns.ring.iter().map(|cell| cell.angle).collect();
+        let grower = grower(size, margin);
+        let offsets: Vec<_> = grower
+            .curvature
+            .ring
+            .iter()
+            .map(|cell| cell.offset)
+            .collect();
+        let angles: Vec<f64> = grower
+            .curvature
+            .ring
+            .iter()
+            .map(|cell| cell.angle)
+            .collect();
         assert_eq!(
             offsets,
             pairs(&golden[&format!("{set}_ring_dydx")].integers()),
@@ -104,51 +114,51 @@ fn rings_equal_the_originals() {
 }
 
 #[test]
-fn seeds_equal_the_originals() {
+fn start_points_equal_the_originals() {
     let golden = golden();
     for (set, size, margin) in SETS {
-        let ground = ground(size, margin);
+        let grower = grower(size, margin);
         let possible: Vec<i32> = (-180..180)
-            .zip(&ground.seeds)
-            .filter(|(_, seed)| seed.usable && seed.first_places() > 0)
+            .zip(&grower.start_points)
+            .filter(|(_, point)| point.usable && point.first_places() > 0)
             .map(|(degree, _)| degree)
             .collect();
         let golden_possible = golden[&format!("{set}_seed_degrees_possible")].integers();
         assert_eq!(possible, golden_possible, "{set}: degrees");
-        let counts: Vec<i32> = ground
-            .seeds
+        let counts: Vec<i32> = grower
+            .start_points
             .iter()
-            .map(|seed| seed.first_places() as i32)
+            .map(|point| point.first_places() as i32)
             .collect();
         let golden_counts = golden[&format!("{set}_first_seed_count_by_degree")].integers();
         assert_eq!(counts, golden_counts, "{set}: places of the first seed");
         let kernels = &golden[&format!("{set}_seed_kernel_u8")];
         let side = kernels.shape[1];
         let middle = side as i32 / 2;
-        for (seed, golden) in ground
-            .seeds
+        for (point, golden) in grower
+            .start_points
             .iter()
             .zip(kernels.bytes().chunks_exact(side * side))
         {
             let set_cells = golden.iter().enumerate().filter(|(_, value)| **value == 1);
             let kernel: Vec<isize> = set_cells
                 .map(|(cell, _)| ((cell / side) as i32 - middle, (cell % side) as i32 - middle))
-                .map(|offset| ground.bare.offset(offset))
+                .map(|offset| grower.empty.offset(offset))
                 .collect();
-            assert_eq!(seed.kernel, kernel, "{set}: kernel");
+            assert_eq!(point.kernel, kernel, "{set}: kernel");
         }
     }
 }
 
 #[test]
-fn the_first_seed_can_lie_anywhere_in_its_rectangle_and_nowhere_else() {
-    let ground = ground(Size::S32, 1);
-    let seed = &ground.seeds[180 - 135];
-    let mut draws = crate::rng::stream("test", 1, 0);
+fn the_first_start_can_lie_anywhere_in_its_rectangle_and_nowhere_else() {
+    let grower = grower(Size::S32, 1);
+    let point = &grower.start_points[180 - 135];
+    let mut rng = crate::rng::stream("test", 1, 0);
     let places: BTreeSet<_> = (0..1000)
-        .filter_map(|_| seed.first_place(&mut draws))
+        .filter_map(|_| point.first_place(&mut rng))
         .collect();
-    assert_eq!(places.len(), seed.first_places());
+    assert_eq!(places.len(), point.first_places());
     assert!(
         places
             .iter()
