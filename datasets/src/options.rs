@@ -3,27 +3,24 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::{About, Source};
 
-/// Reads `options` into a task's struct. `defaults` has every key, with a value of the right type.
+/// Reads `options` into a task's struct. As JSON, `defaults` has every key, with a value of the right type.
 ///
 /// # Errors
 /// [`Error::UnknownOption`], or [`Error::Option`] naming the key that is missing or of another type.
-pub(crate) fn parse<T: DeserializeOwned>(
+pub(crate) fn parse<T: Serialize + DeserializeOwned>(
     about: &About,
-    defaults: &Value,
+    defaults: &T,
     options: &Value,
 ) -> Result<T> {
-    let bad = |key: &str, value: String, allowed: String| Error::Option {
-        task: about.name,
-        key: key.to_owned(),
-        value,
-        allowed,
-    };
+    let defaults = json!(defaults);
+    let bad = |key: &str, value: String, allowed: String| refused(about, key, value, allowed);
     let (Some(known), Some(given)) = (defaults.as_object(), options.as_object()) else {
         return Err(bad(
             "options",
@@ -92,12 +89,23 @@ pub(crate) fn within<T: PartialOrd + Display>(
     if range.contains(&value) {
         return Ok(());
     }
-    Err(Error::Option {
+    let allowed = format!("{} to {}", range.start(), range.end());
+    Err(refused(about, key, value, allowed))
+}
+
+/// The error for a value that an option cannot have.
+pub(crate) fn refused(
+    about: &About,
+    key: &str,
+    value: impl Display,
+    allowed: impl Into<String>,
+) -> Error {
+    Error::Option {
         task: about.name,
         key: key.to_owned(),
         value: value.to_string(),
-        allowed: format!("{} to {}", range.start(), range.end()),
-    })
+        allowed: allowed.into(),
+    }
 }
 
 /// Checks that the task has this source.

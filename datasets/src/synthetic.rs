@@ -1,4 +1,4 @@
-//! What the stand-ins of text, retrieval and image have in common.
+//! What drawn data of several tasks have in common: their options, and their rows and words at random.
 
 use std::ops::RangeInclusive;
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::options::within;
 use crate::rng::{below, stream};
-use crate::{About, Key, Progress, Protocol, Source, SplitName, Task};
+use crate::{About, Progress, SplitName};
 
-/// Options that only drawn data has.
-pub(crate) const DRAWN: [&str; 4] = ["seed", "train", "val", "test"];
+/// The keys of [`DrawOptions`].
+pub(crate) static DRAW_OPTIONS: [&str; 4] = ["seed", "train", "val", "test"];
 
 /// Rows that share one stream of random numbers.
 const CHUNK: u64 = 64;
@@ -19,36 +19,24 @@ const CHUNK: u64 = 64;
 /// How many rows a split may have.
 const ROWS: RangeInclusive<u32> = 1..=1_000_000;
 
-/// Maps a key to the part that decides its bytes: `unused` options of its source get their defaults, and drawn data,
-/// whose splits are drawn apart, has the clean protocol.
-pub(crate) fn identity(task: &dyn Task, key: &Key, unused: &[&str]) -> Key {
-    let mut identity = key.clone();
-    if key.source == Source::Synthetic {
-        identity.protocol = Protocol::Clean;
-    }
-    let defaults = task.defaults();
-    for option in unused {
-        if let (Some(value), Some(default)) =
-            (identity.options.get_mut(option), defaults.get(option))
-        {
-            *value = default.clone();
-        }
-    }
-    identity
-}
-
-/// The options of drawn data, beside those of its task: see [`DRAWN`].
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Drawn {
+/// The options of drawn data, beside those of its task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DrawOptions {
     /// Which of the many possible sets.
     pub(crate) seed: u64,
-    train: u32,
-    val: u32,
-    test: u32,
+    /// Rows of the training split.
+    pub(crate) train: u32,
+    /// Rows of the validation split.
+    pub(crate) val: u32,
+    /// Rows of the test split.
+    pub(crate) test: u32,
 }
 
-impl Drawn {
-    /// Checks that each split is possible.
+impl DrawOptions {
+    /// Checks that the splits have possible sizes.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) naming the split.
     pub(crate) fn check(&self, about: &About) -> Result<()> {
         within(about, "train", self.train, ROWS)?;
         within(about, "val", self.val, ROWS)?;

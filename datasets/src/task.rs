@@ -132,6 +132,23 @@ pub struct Shape {
     pub label: String,
 }
 
+impl Shape {
+    /// The shape of a task's data that differs from the published by `departures`, such as `["256", "decoded"]`: labelled
+    /// with the task's name where there are none, else `name@256-decoded`.
+    pub(crate) fn new<const N: usize>(
+        about: &About,
+        max_length: usize,
+        departures: [Option<String>; N],
+    ) -> Shape {
+        let departures: Vec<String> = departures.into_iter().flatten().collect();
+        let label = match departures.is_empty() {
+            true => about.name.to_owned(),
+            false => format!("{}@{}", about.name, departures.join("-")),
+        };
+        Shape { max_length, label }
+    }
+}
+
 /// What a builder is asked for.
 pub struct Request<'a> {
     /// One of the task's sources.
@@ -163,11 +180,33 @@ pub trait Task: Sync {
     /// [`Error::Option`](crate::Error::Option) for an unknown, missing or impossible option.
     fn shape(&self, options: &Value) -> Result<Shape>;
 
-    /// The part of a key that decides which bytes are stored. A task whose data does not depend on the
-    /// protocol, or of whose options some do not apply to a source, maps keys of equal data to one key here,
-    /// so that they share a stored entry. By default: all of it.
+    /// Whether the splits of this source depend on the protocol. By default only published splits do: those of drawn
+    /// data are drawn apart.
+    fn has_protocols(&self, source: Source) -> bool {
+        source == Source::Official
+    }
+
+    /// The options that do not apply to this source.
+    fn unused_options(&self, _source: Source) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The part of a key that decides which bytes are stored: keys of equal data map to one key here, so that they share
+    /// a stored entry. By default, options that do not apply get their default values, and the protocol too.
     fn identity(&self, key: &Key) -> Key {
-        key.clone()
+        let mut identity = key.clone();
+        if !self.has_protocols(key.source) {
+            identity.protocol = Protocol::default();
+        }
+        let defaults = self.defaults();
+        for option in self.unused_options(key.source) {
+            if let (Some(value), Some(default)) =
+                (identity.options.get_mut(option), defaults.get(option))
+            {
+                *value = default.clone();
+            }
+        }
+        identity
     }
 
     /// The published files that its official source reads, as far as they have an address.

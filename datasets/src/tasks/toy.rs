@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::options::{parse, within};
 use crate::rng::{below, stream};
-use crate::{About, Key, Protocol, Request, Shape, Source, SplitName, SplitWriter, Task};
+use crate::synthetic::DrawOptions;
+use crate::{About, Request, Shape, Source, SplitName, SplitWriter, Task};
 
 const MARKERS: u32 = 4;
 const FILLERS: u32 = 7;
@@ -34,24 +35,36 @@ static ABOUT: About = About {
 /// The toy task.
 pub struct Toy;
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Options {
-    seed: u64,
-    train: u32,
-    val: u32,
-    test: u32,
+    #[serde(flatten)]
+    drawn: DrawOptions,
     max_length: u32,
 }
 
+const DEFAULTS: Options = Options {
+    drawn: DrawOptions {
+        seed: 0,
+        train: 2000,
+        val: 256,
+        test: 256,
+    },
+    max_length: 32,
+};
+
 impl Options {
     fn read(options: &Value) -> Result<Options> {
-        let read: Options = parse(&ABOUT, &Toy.defaults(), options)?;
-        within(&ABOUT, "train", read.train, 1..=1_000_000)?;
-        within(&ABOUT, "val", read.val, 1..=1_000_000)?;
-        within(&ABOUT, "test", read.test, 1..=1_000_000)?;
+        let read: Options = parse(&ABOUT, &DEFAULTS, options)?;
+        read.drawn.check(&ABOUT)?;
         within(&ABOUT, "max_length", read.max_length, MIN_LENGTH..=65_536)?;
         Ok(read)
+    }
+
+    /// Whether all but the seed is the default.
+    fn is_default(&self) -> bool {
+        let mut defaults = DEFAULTS;
+        defaults.drawn.seed = self.drawn.seed;
+        *self == defaults
     }
 }
 
@@ -61,39 +74,31 @@ impl Task for Toy {
     }
 
     fn defaults(&self) -> Value {
-        json!({ "seed": 0, "train": 2000, "val": 256, "test": 256, "max_length": 32 })
+        json!(DEFAULTS)
     }
 
     fn shape(&self, options: &Value) -> Result<Shape> {
         let read = Options::read(options)?;
-        let defaults = Options::read(&self.defaults())?;
-        let usual = Options {
-            seed: defaults.seed,
-            ..read
-        } == defaults;
-        let max_length = read.max_length as usize;
-        let label = if usual {
-            "toy".to_owned()
-        } else {
-            format!("toy@{max_length}")
-        };
-        Ok(Shape { max_length, label })
-    }
-
-    /// The splits are drawn apart: both protocols have the same data.
-    fn identity(&self, key: &Key) -> Key {
-        Key {
-            protocol: Protocol::Clean,
-            ..key.clone()
-        }
+        let length = read.max_length;
+        let departures = [(!read.is_default()).then(|| length.to_string())];
+        Ok(Shape::new(&ABOUT, length as usize, departures))
     }
 
     fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
         let options = Options::read(request.options)?;
-        let sizes = [options.train, options.val, options.test];
+        let DrawOptions {
+            seed,
+            train,
+            val,
+            test,
+        } = options.drawn;
         request.progress.begin("drawing toy examples", None);
-        for (number, (split, rows)) in SplitName::ALL.into_iter().zip(sizes).enumerate() {
-            let mut rng = stream("toy", options.seed, number as u64);
+        for (number, (split, rows)) in SplitName::ALL
+            .into_iter()
+            .zip([train, val, test])
+            .enumerate()
+        {
+            let mut rng = stream("toy", seed, number as u64);
             for _ in 0..rows {
                 let tokens = draw_example(&mut rng, options.max_length);
                 let label = first_marker(&tokens).unwrap_or_default();

@@ -23,13 +23,13 @@ mod published;
 mod records;
 mod synthetic;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::error::{Error, Result};
-use crate::options::parse;
-use crate::synthetic::{DRAWN, Drawn, identity};
-use crate::{About, Key, Known, Protocol, Remote, Request, Shape, Source, SplitWriter, Task};
+use crate::error::Result;
+use crate::options::{parse, refused};
+use crate::synthetic::{DRAW_OPTIONS, DrawOptions};
+use crate::{About, Known, Remote, Request, Shape, Source, SplitWriter, Task};
 
 /// The classes, by label.
 const CLASSES: [&str; 10] = [
@@ -75,24 +75,33 @@ static REMOTE: [Remote; 1] = [Remote {
 /// The image task.
 pub struct Image;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Options {
     max_length: u32,
+    /// Of the published pictures: whether some may be missing.
     allow_partial: bool,
+    /// Of the stand-in.
     #[serde(flatten)]
-    drawn: Drawn,
+    drawn: DrawOptions,
 }
+
+const DEFAULTS: Options = Options {
+    max_length: PIXELS as u32,
+    allow_partial: false,
+    drawn: DrawOptions {
+        seed: 0,
+        train: 8000,
+        val: 500,
+        test: 1000,
+    },
+};
 
 impl Options {
     fn read(options: &Value) -> Result<Options> {
-        let read: Options = parse(&ABOUT, &Image.defaults(), options)?;
+        let read: Options = parse(&ABOUT, &DEFAULTS, options)?;
         if ![64, 256, 1024].contains(&read.max_length) {
-            return Err(Error::Option {
-                task: ABOUT.name,
-                key: "max_length".to_owned(),
-                value: read.max_length.to_string(),
-                allowed: "1024 (32 x 32 pixels), 256 (16 x 16) or 64 (8 x 8)".to_owned(),
-            });
+            let allowed = "1024 (32 x 32 pixels), 256 (16 x 16) or 64 (8 x 8)";
+            return Err(refused(&ABOUT, "max_length", read.max_length, allowed));
         }
         read.drawn.check(&ABOUT)?;
         Ok(read)
@@ -109,29 +118,26 @@ impl Task for Image {
         &ABOUT
     }
 
-    /// `seed`, `train`, `val` and `test` are of the stand-in, `allow_partial` of the published pictures.
     fn defaults(&self) -> Value {
-        json!({
-            "max_length": PIXELS, "allow_partial": false, "seed": 0, "train": 8000, "val": 500, "test": 1000,
-        })
+        json!(DEFAULTS)
     }
 
     fn shape(&self, options: &Value) -> Result<Shape> {
-        let max_length = Options::read(options)?.max_length as usize;
-        let label = match max_length {
-            PIXELS => "image".to_owned(),
-            other => format!("image@{other}"),
-        };
-        Ok(Shape { max_length, label })
+        let length = Options::read(options)?.max_length as usize;
+        let departures = [(length != PIXELS).then(|| length.to_string())];
+        Ok(Shape::new(&ABOUT, length, departures))
     }
 
-    fn identity(&self, key: &Key) -> Key {
-        let mut identity = match key.source {
-            Source::Official => identity(self, key, &DRAWN),
-            _ => identity(self, key, &["allow_partial"]),
-        };
-        identity.protocol = Protocol::Clean;
-        identity
+    /// Which pictures validate is part of the published task.
+    fn has_protocols(&self, _source: Source) -> bool {
+        false
+    }
+
+    fn unused_options(&self, source: Source) -> &'static [&'static str] {
+        match source {
+            Source::Official => &DRAW_OPTIONS,
+            _ => &["allow_partial"],
+        }
     }
 
     fn remote(&self) -> &'static [Remote] {

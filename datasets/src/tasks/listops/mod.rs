@@ -54,10 +54,11 @@ impl Task for ListOps {
 
     fn shape(&self, options: &Value) -> Result<Shape> {
         let options = Options::read(options)?;
-        Ok(Shape {
-            max_length: options.max_length,
-            label: options.label(),
-        })
+        Ok(Shape::new(
+            &ABOUT,
+            options.max_length,
+            [options.departure()],
+        ))
     }
 
     /// Both protocols have the same splits; of the options, only `max_length` applies to published files.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::ABOUT;
 use crate::error::{Error, Result};
-use crate::options::{parse, within};
+use crate::options::{parse, refused, within};
 
 /// Parameters of the generator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,28 +50,7 @@ impl Options {
 
     /// [`published`](Self::published) as JSON.
     pub fn defaults() -> Value {
-        let Options {
-            seed,
-            train,
-            val,
-            test,
-            max_depth,
-            max_args,
-            min_length,
-            max_length,
-            operator_probability,
-        } = Options::published();
-        json!({
-            "seed": seed,
-            "train": train,
-            "val": val,
-            "test": test,
-            "max_depth": max_depth,
-            "max_args": max_args,
-            "min_length": min_length,
-            "max_length": max_length,
-            "operator_probability": operator_probability,
-        })
+        json!(Options::published())
     }
 
     /// Reads and checks options.
@@ -79,7 +58,7 @@ impl Options {
     /// # Errors
     /// The option that is wrong, or why there are no such expressions.
     pub fn read(options: &Value) -> Result<Options> {
-        let read: Options = parse(&ABOUT, &Options::defaults(), options)?;
+        let read: Options = parse(&ABOUT, &Options::published(), options)?;
         within(&ABOUT, "train", read.train, 1..=10_000_000)?;
         within(&ABOUT, "val", read.val, 1..=10_000_000)?;
         within(&ABOUT, "test", read.test, 1..=10_000_000)?;
@@ -87,12 +66,8 @@ impl Options {
         within(&ABOUT, "max_args", read.max_args, 2..=100)?;
         within(&ABOUT, "max_length", read.max_length, 2..=65_536)?;
         if read.min_length > read.max_length - 2 {
-            return Err(Error::Option {
-                task: ABOUT.name,
-                key: "min_length".to_owned(),
-                value: read.min_length.to_string(),
-                allowed: format!("0 to {} (max_length - 2)", read.max_length - 2),
-            });
+            let allowed = format!("0 to {} (max_length - 2)", read.max_length - 2);
+            return Err(refused(&ABOUT, "min_length", read.min_length, allowed));
         }
         within(
             &ABOUT,
@@ -118,22 +93,19 @@ impl Options {
         self.train + self.val + self.test
     }
 
-    /// `listops` for the published parameters, whatever the seed; else named after the longest length, with a star
-    /// where that is the published one.
-    pub fn label(&self) -> String {
-        let published = Options::published();
-        if *self
-            == (Options {
-                seed: self.seed,
-                ..published.clone()
-            })
-        {
-            ABOUT.name.to_owned()
-        } else if self.max_length == published.max_length {
-            format!("{}@{}*", ABOUT.name, self.max_length)
+    /// `None` for the published parameters, whatever the seed; else the longest length, with a star where that is the
+    /// published one.
+    pub(super) fn departure(&self) -> Option<String> {
+        let published = Options {
+            seed: self.seed,
+            ..Options::published()
+        };
+        let star = if self.max_length == published.max_length {
+            "*"
         } else {
-            format!("{}@{}", ABOUT.name, self.max_length)
-        }
+            ""
+        };
+        (*self != published).then(|| format!("{}{star}", self.max_length))
     }
 
     /// Tokens of the full tree: every node an operator with all its arguments, digits at the last depth.

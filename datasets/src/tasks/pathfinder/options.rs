@@ -1,12 +1,12 @@
 //! The options of Pathfinder and Path-X.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::parameters::{Difficulty, Parameters, Pixels, Size};
-use crate::error::{Error, Result};
-use crate::options::{parse, within};
-use crate::{About, SplitName};
+use crate::error::Result;
+use crate::options::{parse, refused, within};
+use crate::{About, Shape, SplitName};
 
 /// Which of the published sets a task stands for, and whether others can be chosen.
 #[derive(Clone, Copy)]
@@ -27,87 +27,74 @@ pub(super) struct Options {
     pub(super) pixels: Pixels,
 }
 
-#[derive(Deserialize)]
+/// The options as JSON has them. The size and the difficulty of Path-X are fixed: it has no options for them.
+#[derive(Serialize, Deserialize)]
 struct Raw {
     seed: u64,
     train: u32,
     val: u32,
     test: u32,
     pixels: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     difficulty: Option<String>,
 }
 
+/// Rows of the published train, val and test.
+const PUBLISHED_ROWS: [u32; 3] = [160_000, 20_000, 20_000];
+
 impl Set {
-    pub(super) fn defaults(self) -> Value {
-        let mut defaults = json!({
-            "seed": 0, "train": 160_000, "val": 20_000, "test": 20_000, "pixels": Pixels::Release.name(),
-        });
-        if !self.fixed {
-            defaults["size"] = json!(self.size.side());
-            defaults["difficulty"] = json!(self.difficulty.name());
+    fn raw_defaults(self) -> Raw {
+        let [train, val, test] = PUBLISHED_ROWS;
+        Raw {
+            seed: 0,
+            train,
+            val,
+            test,
+            pixels: Pixels::default().name().to_owned(),
+            size: (!self.fixed).then_some(self.size.side() as u64),
+            difficulty: (!self.fixed).then(|| self.difficulty.name().to_owned()),
         }
-        defaults
+    }
+
+    pub(super) fn defaults(self) -> Value {
+        json!(self.raw_defaults())
     }
 
     pub(super) fn read(self, about: &About, options: &Value) -> Result<Options> {
-        let raw: Raw = parse(about, &self.defaults(), options)?;
+        let raw: Raw = parse(about, &self.raw_defaults(), options)?;
         for (key, rows) in [("train", raw.train), ("val", raw.val), ("test", raw.test)] {
             within(about, key, rows, 1..=10_000_000)?;
         }
-        let refused = |key: &str, value: String, allowed: &str| Error::Option {
-            task: about.name,
-            key: key.to_owned(),
-            value,
-            allowed: allowed.to_owned(),
-        };
         let side = raw.size.unwrap_or(self.size.side() as u64);
         let difficulty = raw.difficulty.as_deref().unwrap_or(self.difficulty.name());
+        let unknown = |key, name: &str, allowed| refused(about, key, format!("`{name}`"), allowed);
         Ok(Options {
             seed: raw.seed,
             rows: [raw.train, raw.val, raw.test],
             size: Size::of_side(side)
-                .ok_or_else(|| refused("size", side.to_string(), "32, 64, 128, 256"))?,
-            difficulty: difficulty.parse().map_err(|()| {
-                refused(
-                    "difficulty",
-                    format!("`{difficulty}`"),
-                    "easy, intermediate, hard",
-                )
-            })?,
-            pixels: raw.pixels.parse().map_err(|()| {
-                refused("pixels", format!("`{}`", raw.pixels), "release, upstream")
-            })?,
+                .ok_or_else(|| refused(about, "size", side, "32, 64, 128, 256"))?,
+            difficulty: difficulty
+                .parse()
+                .map_err(|()| unknown("difficulty", difficulty, "easy, intermediate, hard"))?,
+            pixels: raw
+                .pixels
+                .parse()
+                .map_err(|()| unknown("pixels", &raw.pixels, "release, upstream"))?,
         })
     }
 
-    /// The task's name where everything but the seed is as published, otherwise with what differs.
-    pub(super) fn label(self, about: &About, options: &Options) -> String {
-        let mut marks = Vec::new();
-        if (options.size, options.difficulty) != (self.size, self.difficulty) {
-            marks.push(format!("{}-{}", options.size.side(), options.difficulty));
-        }
-        if json!(options.rows) != json!([160_000, 20_000, 20_000]) {
-            marks.push(format!("n{}", options.rows[0]));
-        }
-        if options.pixels != Pixels::Release {
-            marks.push(options.pixels.name().to_owned());
-        }
-        if marks.is_empty() {
-            return about.name.to_owned();
-        }
-        format!("{}@{}", about.name, marks.join("-"))
-    }
-
-    /// Options that do not apply to the published files, set to their defaults.
-    pub(super) fn without_drawing(self, options: &Value) -> Value {
-        let mut kept = self.defaults();
-        for key in ["size", "difficulty"] {
-            if let Some(value) = options.get(key) {
-                kept[key] = value.clone();
-            }
-        }
-        kept
+    /// The shape of the images: labelled as published where everything but the seed is.
+    pub(super) fn shape(self, about: &About, options: &Options) -> Shape {
+        let (size, difficulty) = (options.size, options.difficulty);
+        let departures = [
+            ((size, difficulty) != (self.size, self.difficulty))
+                .then(|| format!("{}-{difficulty}", size.side())),
+            (options.rows != PUBLISHED_ROWS).then(|| format!("n{}", options.rows[0])),
+            (options.pixels != Pixels::default()).then(|| options.pixels.name().to_owned()),
+        ];
+        Shape::new(about, options.length(), departures)
     }
 }
 

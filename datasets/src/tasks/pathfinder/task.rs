@@ -9,9 +9,7 @@ use super::release;
 use super::{disc_baseline, picture};
 use crate::baseline::{Baseline, bag_of_tokens, majority};
 use crate::error::Result;
-use crate::{
-    About, Key, Protocol, Remote, Request, Shape, Source, SplitWriter, Splits, Task, remote,
-};
+use crate::{About, Remote, Request, Shape, Source, SplitWriter, Splits, Task, remote};
 
 /// One of the tasks whose images this module draws and reads.
 pub struct Contours {
@@ -71,23 +69,13 @@ impl Task for Contours {
 
     fn shape(&self, options: &Value) -> Result<Shape> {
         let read = self.set.read(self.about, options)?;
-        Ok(Shape {
-            max_length: read.length(),
-            label: self.set.label(self.about, &read),
-        })
+        Ok(self.set.shape(self.about, &read))
     }
 
-    /// Drawn splits do not depend on the protocol, published images not on what drawing depends on.
-    fn identity(&self, key: &Key) -> Key {
-        match key.source {
-            Source::Official => Key {
-                options: self.set.without_drawing(&key.options),
-                ..key.clone()
-            },
-            _ => Key {
-                protocol: Protocol::Clean,
-                ..key.clone()
-            },
+    fn unused_options(&self, source: Source) -> &'static [&'static str] {
+        match source {
+            Source::Official => &["seed", "train", "val", "test", "pixels"],
+            _ => &[],
         }
     }
 

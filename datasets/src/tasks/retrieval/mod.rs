@@ -21,14 +21,14 @@ mod pairs;
 mod published;
 mod synthetic;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::text::legible;
 use crate::error::Result;
 use crate::options::{parse, within};
-use crate::synthetic::{DRAWN, Drawn, identity};
-use crate::{About, Key, Known, Remote, Request, Shape, Source, SplitWriter, Task, remote};
+use crate::synthetic::{DRAW_OPTIONS, DrawOptions};
+use crate::{About, Known, Remote, Request, Shape, Source, SplitWriter, Task, remote};
 
 static ABOUT: About = About {
     name: "retrieval",
@@ -49,17 +49,29 @@ const PUBLISHED_LENGTH: u32 = 4000;
 /// The retrieval task.
 pub struct Retrieval;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Options {
     max_length: u32,
     decode: bool,
+    /// The seed is of pairs made from a corpus and of the stand-in, the numbers of rows of the stand-in.
     #[serde(flatten)]
-    drawn: Drawn,
+    drawn: DrawOptions,
 }
+
+const DEFAULTS: Options = Options {
+    max_length: PUBLISHED_LENGTH,
+    decode: false,
+    drawn: DrawOptions {
+        seed: 0,
+        train: 4000,
+        val: 500,
+        test: 1000,
+    },
+};
 
 impl Options {
     fn read(options: &Value) -> Result<Options> {
-        let read: Options = parse(&ABOUT, &Retrieval.defaults(), options)?;
+        let read: Options = parse(&ABOUT, &DEFAULTS, options)?;
         // The 2021 code never sees more than 10,000 bytes of a text.
         within(&ABOUT, "max_length", read.max_length, 16..=10_000)?;
         read.drawn.check(&ABOUT)?;
@@ -72,31 +84,24 @@ impl Task for Retrieval {
         &ABOUT
     }
 
-    /// `seed` is of pairs made from a corpus and of the stand-in; `train`, `val` and `test` are of the stand-in.
     fn defaults(&self) -> Value {
-        json!({
-            "max_length": PUBLISHED_LENGTH, "decode": false, "seed": 0, "train": 4000, "val": 500, "test": 1000,
-        })
+        json!(DEFAULTS)
     }
 
     fn shape(&self, options: &Value) -> Result<Shape> {
         let read = Options::read(options)?;
-        let label = match (read.max_length, read.decode) {
-            (PUBLISHED_LENGTH, false) => "retrieval".to_owned(),
-            (PUBLISHED_LENGTH, true) => "retrieval@decoded".to_owned(),
-            (other, false) => format!("retrieval@{other}"),
-            (other, true) => format!("retrieval@{other}-decoded"),
-        };
-        Ok(Shape {
-            max_length: read.max_length as usize,
-            label,
-        })
+        let length = read.max_length;
+        let departures = [
+            (length != PUBLISHED_LENGTH).then(|| length.to_string()),
+            read.decode.then(|| "decoded".to_owned()),
+        ];
+        Ok(Shape::new(&ABOUT, length as usize, departures))
     }
 
-    fn identity(&self, key: &Key) -> Key {
-        match key.source {
-            Source::Official => identity(self, key, &DRAWN[1..]),
-            _ => identity(self, key, &["decode"]),
+    fn unused_options(&self, source: Source) -> &'static [&'static str] {
+        match source {
+            Source::Official => &DRAW_OPTIONS[1..],
+            _ => &["decode"],
         }
     }
 

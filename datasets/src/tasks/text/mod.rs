@@ -19,13 +19,13 @@ mod published;
 mod reviews;
 mod synthetic;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::Result;
 use crate::options::{parse, within};
-use crate::synthetic::{DRAWN, Drawn, identity};
-use crate::{About, Key, Known, Remote, Request, Shape, Source, SplitWriter, Task};
+use crate::synthetic::{DRAW_OPTIONS, DrawOptions};
+use crate::{About, Known, Remote, Request, Shape, Source, SplitWriter, Task};
 
 static ABOUT: About = About {
     name: "text",
@@ -54,16 +54,27 @@ const PUBLISHED_LENGTH: u32 = 1000;
 /// The text task.
 pub struct Text;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Options {
     max_length: u32,
+    /// Of the stand-in; the published reviews are as many as they are.
     #[serde(flatten)]
-    drawn: Drawn,
+    drawn: DrawOptions,
 }
+
+const DEFAULTS: Options = Options {
+    max_length: PUBLISHED_LENGTH,
+    drawn: DrawOptions {
+        seed: 0,
+        train: 4000,
+        val: 500,
+        test: 1000,
+    },
+};
 
 impl Options {
     fn read(options: &Value) -> Result<Options> {
-        let read: Options = parse(&ABOUT, &Text.defaults(), options)?;
+        let read: Options = parse(&ABOUT, &DEFAULTS, options)?;
         within(&ABOUT, "max_length", read.max_length, 16..=65_536)?;
         read.drawn.check(&ABOUT)?;
         Ok(read)
@@ -75,27 +86,20 @@ impl Task for Text {
         &ABOUT
     }
 
-    /// `seed`, `train`, `val` and `test` are of the stand-in; the published reviews are as many as they are.
     fn defaults(&self) -> Value {
-        json!({ "max_length": PUBLISHED_LENGTH, "seed": 0, "train": 4000, "val": 500, "test": 1000 })
+        json!(DEFAULTS)
     }
 
     fn shape(&self, options: &Value) -> Result<Shape> {
-        let read = Options::read(options)?;
-        let label = match read.max_length {
-            PUBLISHED_LENGTH => "text".to_owned(),
-            other => format!("text@{other}"),
-        };
-        Ok(Shape {
-            max_length: read.max_length as usize,
-            label,
-        })
+        let length = Options::read(options)?.max_length;
+        let departures = [(length != PUBLISHED_LENGTH).then(|| length.to_string())];
+        Ok(Shape::new(&ABOUT, length as usize, departures))
     }
 
-    fn identity(&self, key: &Key) -> Key {
-        match key.source {
-            Source::Official => identity(self, key, &DRAWN),
-            _ => identity(self, key, &[]),
+    fn unused_options(&self, source: Source) -> &'static [&'static str] {
+        match source {
+            Source::Official => &DRAW_OPTIONS,
+            _ => &[],
         }
     }
 
