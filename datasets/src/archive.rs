@@ -19,6 +19,7 @@ use tar::{Archive, EntryType};
 use self::packing::{Packing, unpacked};
 use crate::Progress;
 use crate::error::{Error, Result, io as io_error};
+use crate::files::relative_name;
 
 /// Longest name of a member, in bytes.
 const LONGEST_NAME: u64 = 4096;
@@ -277,11 +278,7 @@ fn each_in_folder(
     visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
 ) -> Result<()> {
     for path in files_below(folder)? {
-        let Ok(relative) = path.strip_prefix(folder) else {
-            continue;
-        };
-        let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
-        let name = parts.join("/");
+        let name = relative_name(folder, &path);
         if !wanted(&name) {
             continue;
         }

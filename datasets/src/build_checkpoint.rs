@@ -19,6 +19,7 @@ use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Result, io};
+use crate::files;
 
 /// Bytes of a SHA-256.
 const HASH: usize = 32;
@@ -110,18 +111,14 @@ impl BuildCheckpoint {
     fn save(&self, number: usize, bytes: &[u8]) -> Result<()> {
         fs::create_dir_all(&self.folder).map_err(io("create", &self.folder))?;
         let path = self.path(number);
-        let unfinished = path.with_extension("unfinished");
-        let write = || -> std::io::Result<()> {
-            let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
-            encoder.write_all(bytes)?;
-            let packed = encoder.finish()?;
-            let mut file = File::create(&unfinished)?;
-            file.write_all(&self.hash(number, &packed))?;
-            file.write_all(&packed)?;
-            // Not synced: a chunk that a power failure damages is recognized by its hash.
-            fs::rename(&unfinished, &path)
-        };
-        write().map_err(io("write", &path))
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+        let packed = encoder
+            .write_all(bytes)
+            .and_then(|()| encoder.finish())
+            .map_err(io("write", &path))?;
+        let file = [&self.hash(number, &packed)[..], &packed].concat();
+        // Not synced: a chunk that a power failure damages is recognized by its hash.
+        files::replace(&path, &file).map_err(io("write", &path))
     }
 
     fn path(&self, number: usize) -> PathBuf {

@@ -21,12 +21,7 @@ impl Digest {
 
     /// The 64 hexadecimal digits.
     pub fn hex(self) -> String {
-        let mut text = String::with_capacity(64);
-        for byte in self.0.finalize() {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
+        hexadecimal(&self.0.finalize())
     }
 
     /// Of bytes in memory.
@@ -56,6 +51,16 @@ impl Digest {
             }
         }
     }
+}
+
+/// Two lower-case hexadecimal digits for each byte.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod contact_sheet;
 mod digest;
 mod duplicates;
 mod error;
+mod files;
 mod histogram;
 mod key;
 mod lines;

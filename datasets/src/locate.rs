@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::archive::{ARCHIVES, Raw, archives_of, files_below};
 use crate::error::{Error, Result};
+use crate::files::relative_name;
 use crate::{About, Source};
 
 /// The form that the files are in.
@@ -54,11 +55,7 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>) -> Result<Form> {
         }
     };
     let files = files_below(&folder)?;
-    let relative = |path: &PathBuf| {
-        let below = path.strip_prefix(&folder).unwrap_or(path);
-        let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
-        parts.join("/")
-    };
+    let relative = |path: &PathBuf| relative_name(&folder, path);
     if files.iter().any(|path| (wanted.fits)(&relative(path))) {
         return Ok(Form::Members(Raw::Folder(folder)));
     }

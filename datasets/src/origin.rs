@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Digest;
 use crate::error::{Result, io};
+use crate::files;
 use crate::verified_files::FileStat;
 
 const FILE_NAME: &str = "raw.json";
@@ -63,10 +64,7 @@ impl Origin {
             Ok(text) => text,
             Err(_) => return Ok(()), // A path that is not text: nothing is remembered, and the files are read again.
         };
-        // Beside and renamed: another process may be reading it.
-        let beside = folder.join(format!(".{FILE_NAME}.{}", std::process::id()));
-        fs::write(&beside, text).map_err(io("write", &beside))?;
-        fs::rename(&beside, &path).map_err(io("write", &path))
+        files::replace(&path, text.as_bytes()).map_err(io("write", &path))
     }
 }
 

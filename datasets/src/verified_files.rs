@@ -11,6 +11,7 @@ use std::time::UNIX_EPOCH;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, io};
+use crate::files;
 use crate::manifest::{PerSplit, SplitName};
 
 const FILE_NAME: &str = "checked.json";
@@ -50,8 +51,5 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
         PerSplit::try_new(|split: SplitName| FileStat::of(&folder.join(split.file_name())))?;
     let path = folder.join(FILE_NAME);
     let text = serde_json::to_string(&stats).map_err(|error| io("write", &path)(error.into()))?;
-    // Beside and renamed: another process may be reading it.
-    let beside = folder.join(format!(".{FILE_NAME}.{}", std::process::id()));
-    fs::write(&beside, text).map_err(io("write", &beside))?;
-    fs::rename(&beside, &path).map_err(io("write", &path))
+    files::replace(&path, text.as_bytes()).map_err(io("write", &path))
 }

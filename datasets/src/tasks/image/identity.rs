@@ -2,15 +2,13 @@
 //! a part of them. All are of the binary files, and every form that keeps the published order gives the same
 //! records: a picture's label, then its red, its green and its blue values.
 
-use std::fmt::Write as _;
-
 use sha1::{Digest as _, Sha1};
-use sha2::Sha256;
 
 use super::CLASSES;
 use super::pictures::{Picture, Pictures};
 use super::records::{BATCHES, RECORD_BYTES, RECORDS, file_name, first_place};
-use crate::{Known, SplitWriter};
+use crate::digest::hexadecimal;
+use crate::{Digest, Known, SplitWriter};
 
 /// Records at the beginning of a file that have a checksum of their own, for files that are cut short.
 const FIRST: usize = 1000;
@@ -170,17 +168,17 @@ fn in_place(records: &[Picture], file: usize) -> bool {
 
 /// SHA-256 of the first records; nothing where there are fewer.
 fn first_digest(records: &[Picture]) -> Option<String> {
-    let mut digest = Sha256::new();
+    let mut digest = Digest::default();
     for picture in records.get(..FIRST)? {
-        digest.update([picture.label]);
+        digest.update(&[picture.label]);
         digest.update(&picture.channels[..]);
     }
-    Some(hexadecimal(&digest.finalize()))
+    Some(digest.hex())
 }
 
 fn labels_digest(records: &[Picture]) -> String {
     let labels: Vec<u8> = records.iter().map(|picture| picture.label).collect();
-    hexadecimal(&Sha256::digest(labels))
+    Digest::of(&labels)
 }
 
 /// The name that git would give to a file of these records.
@@ -192,15 +190,6 @@ fn blob(records: &[Picture]) -> String {
         digest.update(&picture.channels[..]);
     }
     hexadecimal(&digest.finalize())
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 #[cfg(test)]
