@@ -1,0 +1,153 @@
+//! Building an entry: into a hidden folder beside its place, synced, then renamed.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::scratch::{BUILDING, REPLACED, WorkFolder, beside, checkpoint_of, parent};
+use super::{Store, entry};
+use crate::error::{Error, Result, io};
+use crate::manifest::Manifest;
+use crate::origin::Origin;
+use crate::{Key, Progress, Request, Source, SplitWriter, Task, source_checks, verified_files};
+
+impl Store {
+    /// Builds into a hidden folder and renames it to `folder`. The caller holds the lock.
+    pub(super) fn build(
+        &self,
+        task: &dyn Task,
+        key: &Key,
+        from: Option<&Path>,
+        folder: &Path,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let begun = Instant::now();
+        let key = task.identity(key);
+        let source = key.source;
+        let shape = task.shape(&key.options)?;
+        let work = WorkFolder::create(beside(folder, BUILDING))?;
+        let replaced = WorkFolder::create(beside(folder, REPLACED))?;
+
+        let mut writer = SplitWriter::create(&work.0, task.about(), shape.max_length, progress)?;
+        let found = self.found(task).unwrap_or_else(|| self.raw(task));
+        let checkpoint = checkpoint_of(folder);
+        let request = Request {
+            source: key.source,
+            protocol: key.protocol,
+            options: &key.options,
+            raw: from.unwrap_or(&found),
+            progress,
+            checkpoint: &checkpoint,
+        };
+        let origin = match source {
+            // Before they are read: files that change meanwhile do not look like this afterwards.
+            Source::Official => Origin::of(request.raw),
+            _ => None,
+        };
+        fill(task, &request, &mut writer)?;
+        let (splits, remarks) = writer.finish()?;
+        let mut manifest = Manifest {
+            task: task.about().name.to_owned(),
+            version: task.about().version,
+            source: key.source,
+            protocol: key.protocol,
+            options: key.options,
+            label: shape.label,
+            max_length: shape.max_length,
+            digest: Manifest::content_digest(&splits),
+            splits,
+            partial: remarks.partial,
+            altered: remarks.altered,
+            distinct: remarks.distinct,
+            notes: remarks.notes,
+            facts: remarks.facts,
+            built_at: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs(),
+            build_seconds: begun.elapsed().as_secs_f64(),
+        };
+        source_checks::mark(&mut manifest, &task.known());
+        verified_files::write(&work.0)?;
+        if let Some(origin) = origin {
+            origin.write(&work.0)?;
+        }
+        entry::write_manifest(&work.0, &manifest)?;
+        sync_folder(&work.0)?;
+        if folder.exists() {
+            fs::rename(folder, replaced.0.join("entry")).map_err(io("replace", folder))?;
+        }
+        fs::rename(&work.0, folder).map_err(io("create", folder))?;
+        sync_folder(parent(folder))?;
+        checkpoint.discard();
+        match (from, source) {
+            (Some(raw), Source::Official) => self.note(task, raw),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Has the task write its rows.
+fn fill(task: &dyn Task, request: &Request<'_>, writer: &mut SplitWriter<'_>) -> Result<()> {
+    let built = task.build(request, writer);
+    if request.source != Source::Official {
+        return built;
+    }
+    let checked = built.and_then(|()| match writer.empty() {
+        None => Ok(()),
+        // Whatever was read, it is not the task's data; with drawn data it would be a mistake of the builder.
+        Some(split) => Err(Error::File {
+            file: request.raw.to_owned(),
+            problem: format!("holds no examples for {}", split.name()),
+        }),
+    });
+    checked.map_err(|error| match error {
+        problem @ (Error::File { .. } | Error::Row { .. }) => {
+            let name = task.about().name;
+            let fetch = match task.remote() {
+                [] => String::new(),
+                _ => format!("fetch the published files: lra data fetch {name}; or "),
+            };
+            Error::Unusable {
+                problem: Box::new(problem),
+                remedy: format!("{fetch}name other ones: lra data make {name} --from PATH"),
+            }
+        }
+        other => other,
+    })
+}
+
+/// Makes the names in a folder survive a power failure, where the file system can: only Unix lets a folder be opened, and
+/// network file systems and others refuse to sync one. Renaming has to be durable enough there.
+fn sync_folder(folder: &Path) -> Result<()> {
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    match File::open(folder).and_then(|file| file.sync_all()) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::InvalidInput | ErrorKind::Unsupported
+            ) =>
+        {
+            Ok(())
+        }
+        other => other.map_err(io("sync", folder)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_cannot_be_synced_is_no_error() {
+        // A file system that refuses to sync anything.
+        let refused = File::open("/proc/self").unwrap().sync_all();
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+        sync_folder(Path::new("/proc/self")).unwrap();
+        assert!(sync_folder(Path::new("/proc/missing")).is_err());
+    }
+}

@@ -1,0 +1,169 @@
+//! Folders and files that a build needs beside its entry: its lock, the folder it works in, and those of data that is only
+//! built to be compared. All are hidden; those of killed processes are told by a lock that nobody holds.
+
+use std::ffi::OsString;
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use super::Store;
+use crate::error::{Result, io};
+use crate::{BuildCheckpoint, Progress};
+
+/// What names of files and folders beside an entry begin with: its lock, the entry while it is built, the one it replaces.
+const LOCK: &str = ".lock-";
+pub(super) const BUILDING: &str = ".building-";
+pub(super) const REPLACED: &str = ".replaced-";
+/// The same of folders in the data directory for data that is built only to be compared; each has a lock within.
+const SCRATCH: &str = ".scratch-";
+
+impl Store {
+    /// A folder below the data directory that is removed when it is dropped, or by a later process.
+    pub(crate) fn scratch(&self) -> Result<ScratchFolder> {
+        fs::create_dir_all(&self.root).map_err(io("create", &self.root))?;
+        clear_scratch(&self.root);
+        let folder = tempfile::Builder::new()
+            .prefix(SCRATCH)
+            .tempdir_in(&self.root)
+            // The error of `tempfile` also names the folder that it did not create.
+            .map_err(|error| io("create a folder in", &self.root)(error.kind().into()))?;
+        let path = folder.path().join(LOCK);
+        let lock = File::create(&path).map_err(io("create", &path))?;
+        lock.lock().map_err(io("lock", &path))?;
+        Ok(ScratchFolder {
+            _lock: lock,
+            folder,
+        })
+    }
+}
+
+/// Removes the work of processes that were killed: folders whose lock nobody holds. Checkpoints stay.
+fn clear_leftovers(store: &Path) {
+    let names = fs::read_dir(store).into_iter().flatten().flatten();
+    for name in names.map(|item| item.file_name()) {
+        let name = name.to_string_lossy();
+        let entry = [BUILDING, REPLACED]
+            .iter()
+            .find_map(|prefix| name.strip_prefix(prefix));
+        let Some(entry) = entry else { continue };
+        let lock = File::create(store.join(format!("{LOCK}{entry}")));
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            // Only costs space if it stays.
+            let _ = fs::remove_dir_all(store.join(&*name));
+        }
+    }
+}
+
+/// Removes the scratch folders of processes that were killed.
+fn clear_scratch(root: &Path) {
+    for item in fs::read_dir(root).into_iter().flatten().flatten() {
+        let path = item.path();
+        if item.file_name().to_string_lossy().starts_with(SCRATCH)
+            && let Ok(lock) = File::options().write(true).open(path.join(LOCK))
+            && lock.try_lock().is_ok()
+        {
+            // Only costs space if it stays.
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// How often a lock that somebody else holds is tried.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Waits for the lock of an entry; it is held as long as the file is open, and freed when a process dies. Clears what killed
+/// processes left of other entries.
+pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
+    let store = parent(folder);
+    fs::create_dir_all(store).map_err(io("create", store))?;
+    clear_leftovers(store);
+    clear_scratch(parent(store));
+    let path = beside(folder, LOCK);
+    let file = File::create(&path).map_err(io("create", &path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            progress.begin(
+                "waiting for another process that builds the same data",
+                None,
+            );
+            let locked = wait(&file, &path, progress);
+            progress.finish();
+            locked?;
+        }
+        Err(TryLockError::Error(error)) => return Err(io("lock", &path)(error)),
+    }
+    Ok(file)
+}
+
+/// Waits for a lock as long as nobody asks for an end: a call that blocks could not be told.
+fn wait(file: &File, path: &Path, progress: &dyn Progress) -> Result<()> {
+    loop {
+        progress.check()?;
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => thread::sleep(PERIOD),
+            Err(TryLockError::Error(error)) => return Err(io("lock", path)(error)),
+        }
+    }
+}
+
+pub(super) fn parent(folder: &Path) -> &Path {
+    folder.parent().unwrap_or(Path::new("."))
+}
+
+/// The finished chunks of an unfinished entry.
+pub(super) fn checkpoint_of(folder: &Path) -> BuildCheckpoint {
+    BuildCheckpoint::new(beside(folder, ".parts-"))
+}
+
+/// The path beside `folder` whose name has `prefix` before it.
+pub(super) fn beside(folder: &Path, prefix: &str) -> PathBuf {
+    let mut name = OsString::from(prefix);
+    name.push(folder.file_name().unwrap_or_default());
+    folder.with_file_name(name)
+}
+
+pub(super) fn hidden(folder: &Path) -> bool {
+    folder
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with('.'))
+}
+
+/// A folder for data that is built only to be compared, locked as long as its process lives.
+pub(crate) struct ScratchFolder {
+    _lock: File,
+    folder: tempfile::TempDir,
+}
+
+impl ScratchFolder {
+    /// Where it lies.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// A folder that starts empty, whatever a killed process left in it, and is removed in the end.
+pub(super) struct WorkFolder(pub(super) PathBuf);
+
+impl WorkFolder {
+    pub(super) fn create(path: PathBuf) -> Result<WorkFolder> {
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(io("clear", &path)(error));
+            }
+            _ => {}
+        }
+        fs::create_dir(&path).map_err(io("create", &path))?;
+        Ok(WorkFolder(path))
+    }
+}
+
+impl Drop for WorkFolder {
+    fn drop(&mut self) {
+        // Gone already after a successful rename; otherwise the next build clears it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,74 @@
+//! Where the published files of tasks lie: `<data>/raw/<task>/`, or wherever a build was told.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Store;
+use crate::error::{Result, io};
+use crate::tasks::TASKS;
+use crate::{Task, files};
+
+impl Store {
+    /// The folder for published files of `task`.
+    pub fn raw(&self, task: &dyn Task) -> PathBuf {
+        self.root.join("raw").join(task.about().name)
+    }
+
+    /// Where a build looks for published files of `task` that is not told: their folder, where the last build that
+    /// was told found them, or an archive in the folder of another task that is published in the same one. Nothing, if
+    /// they are in none of these places.
+    pub fn found(&self, task: &dyn Task) -> Option<PathBuf> {
+        let folder = self.raw(task);
+        // What a broken download or copy left is not a published file yet.
+        let whole = |item: std::io::Result<fs::DirEntry>| {
+            let name = item.map(|item| item.file_name().to_string_lossy().into_owned());
+            name.is_ok_and(|name| !name.contains(".part") && !name.ends_with(".copy"))
+        };
+        if fs::read_dir(&folder).is_ok_and(|mut items| items.any(whole)) {
+            return Some(folder);
+        }
+        if let Ok(told) = fs::read_to_string(self.note_of(task)) {
+            let told = PathBuf::from(told.trim_end());
+            if told.exists() {
+                return Some(told);
+            }
+        }
+        self.shared(task)
+    }
+
+    /// A published archive in the folder of another task, where it holds the files of `task` too: it need not be there
+    /// once for each.
+    pub fn shared(&self, task: &dyn Task) -> Option<PathBuf> {
+        let own = self.raw(task);
+        let others = TASKS.iter().map(|other| self.raw(*other));
+        others
+            .filter(|folder| *folder != own)
+            .flat_map(|folder| {
+                task.remote()
+                    .iter()
+                    .map(move |remote| folder.join(remote.file))
+            })
+            .find(|path| path.is_file())
+    }
+
+    /// Remembers where published files of `task` lie, so that data of other options is built from the same.
+    pub(super) fn note(&self, task: &dyn Task, raw: &Path) -> Result<()> {
+        let note = self.note_of(task);
+        let folder = self.root.join("raw");
+        fs::create_dir_all(&folder).map_err(io("create", &folder))?;
+        let raw = raw.canonicalize().map_err(io("find", raw))?;
+        // A path that is not text is not worth a note.
+        match raw.to_str() {
+            Some(path) => {
+                files::replace(&note, format!("{path}\n").as_bytes()).map_err(io("write", &note))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn note_of(&self, task: &dyn Task) -> PathBuf {
+        self.root
+            .join("raw")
+            .join(format!("{}.from", task.about().name))
+    }
+}
