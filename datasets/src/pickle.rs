@@ -11,8 +11,8 @@ use std::ops::Range;
 /// Most instructions; a file of 10,000 pictures has 60,000.
 const MOST: usize = 2_000_000;
 
-/// A value's number.
-pub(crate) type Place = usize;
+/// Index of a value in [`Pickle::values`].
+pub(crate) type ValueIndex = usize;
 
 #[derive(Debug, Clone)]
 enum Value {
@@ -22,15 +22,15 @@ enum Value {
     /// Bytes or text, where they lie in the pickle.
     Bytes(Range<usize>),
     /// A list or a tuple.
-    List(Vec<Place>),
-    Dictionary(Vec<(Place, Place)>),
+    List(Vec<ValueIndex>),
+    Dictionary(Vec<(ValueIndex, ValueIndex)>),
     /// A function or class by name: `numpy.ndarray`.
     Global(String),
     /// A call of a function, and what its result was told to be.
     Call {
-        function: Place,
-        arguments: Place,
-        state: Option<Place>,
+        function: ValueIndex,
+        arguments: ValueIndex,
+        state: Option<ValueIndex>,
     },
 }
 
@@ -39,7 +39,7 @@ enum Value {
 pub(crate) struct Pickle<'a> {
     bytes: &'a [u8],
     values: Vec<Value>,
-    root: Place,
+    root: ValueIndex,
 }
 
 impl<'a> Pickle<'a> {
@@ -70,7 +70,7 @@ impl<'a> Pickle<'a> {
     }
 
     /// A value of the dictionary that the pickle is.
-    pub(crate) fn item(&self, key: &str) -> Option<Place> {
+    pub(crate) fn item(&self, key: &str) -> Option<ValueIndex> {
         let Value::Dictionary(items) = &self.values[self.root] else {
             return None;
         };
@@ -80,11 +80,11 @@ impl<'a> Pickle<'a> {
     }
 
     /// A list of whole numbers.
-    pub(crate) fn numbers(&self, place: Place) -> Option<Vec<i64>> {
+    pub(crate) fn numbers(&self, place: ValueIndex) -> Option<Vec<i64>> {
         let Value::List(items) = &self.values[place] else {
             return None;
         };
-        let number = |item: &Place| match self.values[*item] {
+        let number = |item: &ValueIndex| match self.values[*item] {
             Value::Int(number) => Some(number),
             _ => None,
         };
@@ -92,7 +92,7 @@ impl<'a> Pickle<'a> {
     }
 
     /// The shape and the values of one of NumPy's arrays of bytes, in the order of C.
-    pub(crate) fn byte_array(&self, place: Place) -> Option<(Vec<i64>, &'a [u8])> {
+    pub(crate) fn byte_array(&self, place: ValueIndex) -> Option<(Vec<i64>, &'a [u8])> {
         let (function, _, Some(state)) = self.call(place)? else {
             return None;
         };
@@ -119,7 +119,7 @@ impl<'a> Pickle<'a> {
     }
 
     /// Function, arguments and state of a call.
-    fn call(&self, place: Place) -> Option<(&str, Place, Option<Place>)> {
+    fn call(&self, place: ValueIndex) -> Option<(&str, ValueIndex, Option<ValueIndex>)> {
         let Value::Call {
             function,
             arguments,
@@ -134,7 +134,7 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    fn text(&self, place: Place) -> Option<&'a [u8]> {
+    fn text(&self, place: ValueIndex) -> Option<&'a [u8]> {
         match &self.values[place] {
             Value::Bytes(range) => Some(&self.bytes[range.clone()]),
             _ => None,
@@ -146,69 +146,92 @@ struct Machine<'a> {
     bytes: &'a [u8],
     next: usize,
     values: Vec<Value>,
-    stack: Vec<Place>,
+    stack: Vec<ValueIndex>,
     /// Heights of the stack.
     marks: Vec<usize>,
-    memo: HashMap<usize, Place>,
+    memo: HashMap<usize, ValueIndex>,
 }
 
 impl Machine<'_> {
-    /// One instruction; whether it was the last.
+    /// Runs one instruction, named here as in `pickletools`; returns whether it was the last.
     fn step(&mut self) -> Result<bool, String> {
-        let code = self.number(1)? as u8;
+        let code = self.read_uint(1)? as u8;
         match code {
+            // STOP
             b'.' => return Ok(true),
-            // The version, and the length of what follows.
+            // PROTO, with the version
             0x80 => {
-                self.take(1)?;
+                self.read(1)?;
             }
+            // FRAME, with its length
             0x95 => {
-                self.take(8)?;
+                self.read(8)?;
             }
+            // NONE
             b'N' => self.push(Value::None),
+            // NEWTRUE
             0x88 => self.push(Value::Bool(true)),
+            // NEWFALSE
             0x89 => self.push(Value::Bool(false)),
-            b'K' => self.push_number(1)?,
-            b'M' => self.push_number(2)?,
+            // BININT1
+            b'K' => self.push_int(1)?,
+            // BININT2
+            b'M' => self.push_int(2)?,
+            // BININT
             b'J' => {
-                let number = self.number(4)? as u32;
+                let number = self.read_uint(4)? as u32;
                 self.push(Value::Int(i64::from(number as i32)));
             }
+            // SHORT_BINSTRING, SHORT_BINBYTES, SHORT_BINUNICODE
             b'U' | b'C' | 0x8c => self.push_bytes(1)?,
+            // BINSTRING, BINUNICODE, BINBYTES
             b'T' | b'X' | b'B' => self.push_bytes(4)?,
+            // BINUNICODE8, BINBYTES8, BYTEARRAY8
             0x8d | 0x8e | 0x96 => self.push_bytes(8)?,
+            // EMPTY_LIST, EMPTY_TUPLE
             b']' | b')' => self.push(Value::List(Vec::new())),
+            // EMPTY_DICT
             b'}' => self.push(Value::Dictionary(Vec::new())),
+            // MARK
             b'(' => self.marks.push(self.stack.len()),
+            // TUPLE, LIST
             b't' | b'l' => {
-                let items = self.pop_marked()?;
+                let items = self.pop_mark()?;
                 self.push(Value::List(items));
             }
+            // TUPLE1, TUPLE2, TUPLE3
             0x85..=0x87 => {
-                let items = self.pop_some(usize::from(code - 0x84))?;
+                let items = self.pop_many(usize::from(code - 0x84))?;
                 self.push(Value::List(items));
             }
+            // APPEND
             b'a' => {
-                let items = self.pop_some(1)?;
-                self.append(items)?;
+                let items = self.pop_many(1)?;
+                self.append_items(items)?;
             }
+            // APPENDS
             b'e' => {
-                let items = self.pop_marked()?;
-                self.append(items)?;
+                let items = self.pop_mark()?;
+                self.append_items(items)?;
             }
+            // SETITEM
             b's' => {
-                let items = self.pop_some(2)?;
-                self.set(&items)?;
+                let items = self.pop_many(2)?;
+                self.set_items(&items)?;
             }
+            // SETITEMS
             b'u' => {
-                let items = self.pop_marked()?;
-                self.set(&items)?;
+                let items = self.pop_mark()?;
+                self.set_items(&items)?;
             }
+            // GLOBAL: module and name, a line each
             b'c' => {
-                let name = [self.line()?, self.line()?].join(".");
+                let name = [self.read_line()?, self.read_line()?].join(".");
                 self.push(Value::Global(name));
             }
+            // STACK_GLOBAL
             0x93 => self.push_global()?,
+            // REDUCE: a call
             b'R' => {
                 let arguments = self.pop()?;
                 let function = self.pop()?;
@@ -218,6 +241,7 @@ impl Machine<'_> {
                     state: None,
                 });
             }
+            // BUILD: the state of what a call made
             b'b' => {
                 let told = self.pop()?;
                 match self.top()? {
@@ -225,14 +249,19 @@ impl Machine<'_> {
                     _ => return Err("a state for what is no object".to_owned()),
                 }
             }
-            b'q' => self.remember(1)?,
-            b'r' => self.remember(4)?,
+            // BINPUT
+            b'q' => self.put(1)?,
+            // LONG_BINPUT
+            b'r' => self.put(4)?,
+            // MEMOIZE
             0x94 => {
                 let place = *self.stack.last().ok_or("an empty stack")?;
                 self.memo.insert(self.memo.len(), place);
             }
-            b'h' => self.recall(1)?,
-            b'j' => self.recall(4)?,
+            // BINGET
+            b'h' => self.get(1)?,
+            // LONG_BINGET
+            b'j' => self.get(4)?,
             other => {
                 return Err(format!(
                     "the instruction {other:#04x}, which data does not need"
@@ -242,7 +271,7 @@ impl Machine<'_> {
         Ok(false)
     }
 
-    fn take(&mut self, count: usize) -> Result<Range<usize>, String> {
+    fn read(&mut self, count: usize) -> Result<Range<usize>, String> {
         let end = self.next.checked_add(count);
         match end.filter(|end| *end <= self.bytes.len()) {
             Some(end) => Ok(std::mem::replace(&mut self.next, end)..end),
@@ -251,13 +280,13 @@ impl Machine<'_> {
     }
 
     /// A number of this many bytes, the lowest first.
-    fn number(&mut self, bytes: usize) -> Result<u64, String> {
-        let range = self.take(bytes)?;
+    fn read_uint(&mut self, bytes: usize) -> Result<u64, String> {
+        let range = self.read(bytes)?;
         let digits = self.bytes[range].iter().rev();
         Ok(digits.fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    fn line(&mut self) -> Result<String, String> {
+    fn read_line(&mut self) -> Result<String, String> {
         let rest = &self.bytes[self.next..];
         let end = rest.iter().take(256).position(|&byte| byte == b'\n');
         let end = end.ok_or("a name without an end")?;
@@ -271,23 +300,23 @@ impl Machine<'_> {
         self.values.push(value);
     }
 
-    fn push_number(&mut self, bytes: usize) -> Result<(), String> {
-        let number = self.number(bytes)? as i64;
+    fn push_int(&mut self, bytes: usize) -> Result<(), String> {
+        let number = self.read_uint(bytes)? as i64;
         self.push(Value::Int(number));
         Ok(())
     }
 
     /// Bytes behind their length, which has so many bytes itself.
     fn push_bytes(&mut self, bytes: usize) -> Result<(), String> {
-        let length = usize::try_from(self.number(bytes)?).map_err(|error| error.to_string())?;
-        let range = self.take(length)?;
+        let length = usize::try_from(self.read_uint(bytes)?).map_err(|error| error.to_string())?;
+        let range = self.read(length)?;
         self.push(Value::Bytes(range));
         Ok(())
     }
 
     fn push_global(&mut self) -> Result<(), String> {
-        let parts = self.pop_some(2)?;
-        let part = |place: &Place| match &self.values[*place] {
+        let parts = self.pop_many(2)?;
+        let part = |place: &ValueIndex| match &self.values[*place] {
             Value::Bytes(range) if range.len() <= 256 => {
                 Ok(String::from_utf8_lossy(&self.bytes[range.clone()]).into_owned())
             }
@@ -298,11 +327,11 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn pop(&mut self) -> Result<Place, String> {
-        Ok(self.pop_some(1)?[0])
+    fn pop(&mut self) -> Result<ValueIndex, String> {
+        Ok(self.pop_many(1)?[0])
     }
 
-    fn pop_some(&mut self, count: usize) -> Result<Vec<Place>, String> {
+    fn pop_many(&mut self, count: usize) -> Result<Vec<ValueIndex>, String> {
         let bottom = self.marks.last().copied().unwrap_or_default();
         match self.stack.len().checked_sub(count) {
             Some(start) if start >= bottom => Ok(self.stack.split_off(start)),
@@ -310,7 +339,7 @@ impl Machine<'_> {
         }
     }
 
-    fn pop_marked(&mut self) -> Result<Vec<Place>, String> {
+    fn pop_mark(&mut self) -> Result<Vec<ValueIndex>, String> {
         let mark = self.marks.pop().ok_or("an end without a beginning")?;
         Ok(self.stack.split_off(mark))
     }
@@ -320,7 +349,7 @@ impl Machine<'_> {
         Ok(&mut self.values[place])
     }
 
-    fn append(&mut self, mut more: Vec<Place>) -> Result<(), String> {
+    fn append_items(&mut self, mut more: Vec<ValueIndex>) -> Result<(), String> {
         match self.top()? {
             Value::List(items) => items.append(&mut more),
             _ => return Err("items for what is no list".to_owned()),
@@ -328,7 +357,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn set(&mut self, more: &[Place]) -> Result<(), String> {
+    fn set_items(&mut self, more: &[ValueIndex]) -> Result<(), String> {
         let pairs = more.chunks_exact(2).map(|pair| (pair[0], pair[1]));
         match self.top()? {
             Value::Dictionary(items) => items.extend(pairs),
@@ -337,15 +366,15 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn remember(&mut self, bytes: usize) -> Result<(), String> {
-        let key = self.number(bytes)? as usize;
+    fn put(&mut self, bytes: usize) -> Result<(), String> {
+        let key = self.read_uint(bytes)? as usize;
         let place = *self.stack.last().ok_or("an empty stack")?;
         self.memo.insert(key, place);
         Ok(())
     }
 
-    fn recall(&mut self, bytes: usize) -> Result<(), String> {
-        let key = self.number(bytes)? as usize;
+    fn get(&mut self, bytes: usize) -> Result<(), String> {
+        let key = self.read_uint(bytes)? as usize;
         let place = *self.memo.get(&key).ok_or("a value that was not kept")?;
         self.stack.push(place);
         Ok(())

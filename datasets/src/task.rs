@@ -220,9 +220,9 @@ pub trait Task: Sync {
     /// Missing or wrong raw data, a request that cannot be met, a full disk.
     fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()>;
 
-    /// One example for people. `towers` are stored bytes, as [`Split::tokens`](crate::Split::tokens) gives them;
+    /// One example as text for people. `towers` are stored bytes, as [`Split::tokens`](crate::Split::tokens) gives them;
     /// bytes that make no sense are described, never a panic.
-    fn draw(&self, towers: &[&[u8]], label: u8) -> String;
+    fn to_text(&self, towers: &[&[u8]], label: u8) -> String;
 
     /// Scores that need no model, fitted on train and measured on test.
     fn baselines(&self, splits: &Splits) -> Vec<Baseline> {

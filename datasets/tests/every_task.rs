@@ -96,13 +96,17 @@ fn entries_verify_draw_and_summarise() {
             let towers: Vec<_> = (0..split.towers())
                 .map(|tower| split.tokens(tower, 0))
                 .collect();
-            assert!(!task.draw(&towers, split.label(0)).is_empty());
+            assert!(!task.to_text(&towers, split.label(0)).is_empty());
         }
         // Bytes that no builder would write are described, not a panic.
         let hostile: Vec<u8> = (0..=255).collect();
         let towers = vec![&hostile[..]; task.about().towers];
-        assert!(!task.draw(&towers, 255).is_empty());
-        assert!(!task.draw(&vec![&[][..]; task.about().towers], 0).is_empty());
+        assert!(!task.to_text(&towers, 255).is_empty());
+        assert!(
+            !task
+                .to_text(&vec![&[][..]; task.about().towers], 0)
+                .is_empty()
+        );
 
         let summary = Summary::of(*task, &splits);
         assert!(

@@ -240,7 +240,7 @@ fn a_larger_set_begins_with_the_smaller_one() {
 fn drawn_as_a_tree() {
     // [MAX 2 9 [MIN 4 7 [SM 5 6 ] ] 0 [MED 2 5 ] ]
     let tokens = [11, 2, 9, 10, 4, 7, 13, 5, 6, 14, 14, 0, 12, 2, 5, 14, 14];
-    insta::assert_snapshot!(ListOps.draw(&[&tokens], 9), @"
+    insta::assert_snapshot!(ListOps.to_text(&[&tokens], 9), @"
     MAX = 9
     ├─ 2 9
     ├─ MIN = 1
@@ -252,16 +252,16 @@ fn drawn_as_a_tree() {
        └─ 2 5
     answer: 9
     ");
-    insta::assert_snapshot!(ListOps.draw(&[&[7]], 9), @"
+    insta::assert_snapshot!(ListOps.to_text(&[&[7]], 9), @"
     7
     answer: 7, but the label is 9
     ");
-    insta::assert_snapshot!(ListOps.draw(&[&[11, 2, 77]], 9), @"
+    insta::assert_snapshot!(ListOps.to_text(&[&[11, 2, 77]], 9), @"
     [MAX 2 ?
     not an expression: token 2 is unknown
     ");
     let nested: Vec<u8> = [vec![11; 20_000], vec![1], vec![14; 20_000]].concat();
-    let text = ListOps.draw(&[&nested], 1);
+    let text = ListOps.to_text(&[&nested], 1);
     assert!(
         text.ends_with("deeper than 64 is left out)\nanswer: 1\n"),
         "{}",
@@ -435,7 +435,7 @@ proptest! {
         if let Ok(value) = evaluate(&tokens) {
             prop_assert!(value < 10);
         }
-        prop_assert!(!ListOps.draw(&[&tokens], 3).is_empty());
+        prop_assert!(!ListOps.to_text(&[&tokens], 3).is_empty());
     }
 
     #[test]

@@ -386,7 +386,7 @@ impl Task for Pairs {
             _ => Ok(()),
         }
     }
-    fn draw(&self, _towers: &[&[u8]], _label: u8) -> String {
+    fn to_text(&self, _towers: &[&[u8]], _label: u8) -> String {
         String::new()
     }
 }

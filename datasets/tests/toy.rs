@@ -54,7 +54,7 @@ fn labels_lengths_and_baselines() {
 
 #[test]
 fn drawn_for_people() {
-    insta::assert_snapshot!(Toy.draw(&[&[4, 10, 2, 5, 0, 2]], 2), @"
+    insta::assert_snapshot!(Toy.to_text(&[&[4, 10, 2, 5, 0, 2]], 2), @"
     ··C·AC
     first marker: C
     ");

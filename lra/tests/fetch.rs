@@ -75,7 +75,7 @@ impl Task for Published {
     fn build(&self, _request: &Request<'_>, _writer: &mut SplitWriter) -> datasets::Result<()> {
         Ok(())
     }
-    fn draw(&self, _towers: &[&[u8]], _label: u8) -> String {
+    fn to_text(&self, _towers: &[&[u8]], _label: u8) -> String {
         String::new()
     }
     fn remote(&self) -> &'static [Remote] {

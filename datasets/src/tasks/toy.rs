@@ -109,7 +109,7 @@ impl Task for Toy {
         Ok(())
     }
 
-    fn draw(&self, towers: &[&[u8]], label: u8) -> String {
+    fn to_text(&self, towers: &[&[u8]], label: u8) -> String {
         let spell = |&token: &u8| match u32::from(token) {
             token if token < MARKERS => char::from(b'A' + token as u8),
             token if token < MARKERS + FILLERS => '·',

@@ -14,8 +14,8 @@
 //! one to the bright one, in ten sectors. All classes have the same grey values in the same number, and either
 //! disc alone is anywhere; the class lies in where they are to each other.
 
+mod checksums;
 mod grey;
-mod identity;
 mod membership;
 mod pickles;
 mod pictures;
@@ -152,7 +152,7 @@ impl Task for Image {
         }
     }
 
-    fn draw(&self, towers: &[&[u8]], label: u8) -> String {
+    fn to_text(&self, towers: &[&[u8]], label: u8) -> String {
         let mut text = String::new();
         for pixels in towers {
             let width = match pixels.len().isqrt() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::membership::{TRAIN, VALIDATES};
 use super::pictures::{self, Picture, Pictures};
 use super::records::{self, BATCHES, RECORDS};
-use super::{ABOUT, CLASSES, Options, grey, identity, pickles};
+use super::{ABOUT, CLASSES, Options, checksums, grey, pickles};
 use crate::archive::Raw;
 use crate::error::{Error, Result};
 use crate::locate::{Form, Wanted, locate};
@@ -16,7 +16,7 @@ pub(super) const ARCHIVE: &str = "cifar-10-binary.tar.gz";
 
 /// What the published files give.
 pub(super) fn known() -> Vec<Known> {
-    let mut known = identity::known();
+    let mut known = checksums::known();
     known.push(Known::whole(
         UNORDERED,
         format!("{:?}", [5000; CLASSES.len()]),
@@ -68,7 +68,7 @@ pub(super) fn build(
             request.progress.begin("reading pictures", None);
             pictures::read_parquet(&train, request.progress, &mut found.train)?;
             pictures::read_parquet(&test, request.progress, &mut found.test)?;
-            found.order = identity::put_in_order(&mut found.train);
+            found.order = checksums::put_in_order(&mut found.train);
             request.progress.finish();
             found
         }
@@ -89,7 +89,7 @@ fn describe(found: &mut Found, writer: &mut SplitWriter) {
             ));
         }
         for batch in 0..BATCHES {
-            identity::describe(&mut found.train, batch, writer);
+            checksums::describe(&mut found.train, batch, writer);
         }
     } else {
         let labels = found.train.labels(0..usize::MAX);
@@ -98,7 +98,7 @@ fn describe(found: &mut Found, writer: &mut SplitWriter) {
             "the files do not tell the published order: which pictures of train validate was decided by a hash of each",
         );
     }
-    identity::describe(&mut found.test, BATCHES, writer);
+    checksums::describe(&mut found.test, BATCHES, writer);
     for (ordered, pictures, split) in [
         (found.ordered, &found.train, "train"),
         (found.test_ordered, &found.test, "test"),
@@ -248,8 +248,8 @@ fn from_members(raw: &Raw, allow_partial: bool, request: &Request<'_>) -> Result
     let mut ordered = all_numbered[0] && train.len() == TRAIN && train.numbered();
     let mut order = None;
     if ordered {
-        order = identity::put_in_order(&mut train);
-        ordered = (0..BATCHES).all(|batch| identity::has_labels(&train, batch));
+        order = checksums::put_in_order(&mut train);
+        ordered = (0..BATCHES).all(|batch| checksums::has_labels(&train, batch));
     }
     if !ordered {
         train.number();

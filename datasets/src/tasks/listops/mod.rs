@@ -15,11 +15,11 @@ use crate::{
     SplitWriter, Splits, Task, remote,
 };
 
-mod draw;
 mod evaluate;
 mod generate;
 mod options;
 mod published;
+mod tree;
 mod vocabulary;
 
 pub use evaluate::{Malformed, Operator, evaluate, evaluate_text};
@@ -104,8 +104,8 @@ impl Task for ListOps {
         Ok(())
     }
 
-    fn draw(&self, towers: &[&[u8]], label: u8) -> String {
-        draw::draw(towers.first().copied().unwrap_or_default(), label)
+    fn to_text(&self, towers: &[&[u8]], label: u8) -> String {
+        tree::to_text(towers.first().copied().unwrap_or_default(), label)
     }
 
     fn baselines(&self, splits: &Splits) -> Vec<Baseline> {

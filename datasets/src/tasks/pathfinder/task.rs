@@ -97,7 +97,7 @@ impl Task for Contours {
         }
     }
 
-    fn draw(&self, towers: &[&[u8]], label: u8) -> String {
+    fn to_text(&self, towers: &[&[u8]], label: u8) -> String {
         picture::picture(towers.first().copied().unwrap_or_default(), label)
     }
 

@@ -117,7 +117,7 @@ impl Task for Retrieval {
         }
     }
 
-    fn draw(&self, towers: &[&[u8]], label: u8) -> String {
+    fn to_text(&self, towers: &[&[u8]], label: u8) -> String {
         let answer = match label {
             0 => "not linked",
             1 => "linked",

@@ -115,7 +115,7 @@ impl Task for Text {
         }
     }
 
-    fn draw(&self, towers: &[&[u8]], label: u8) -> String {
+    fn to_text(&self, towers: &[&[u8]], label: u8) -> String {
         let opinion = match label {
             0 => "negative",
             1 => "positive",

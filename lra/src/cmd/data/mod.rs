@@ -232,7 +232,7 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
     let towers: Vec<&[u8]> = (0..chosen.task.about().towers)
         .map(|tower| rows.tokens(tower, row))
         .collect();
-    let example = chosen.task.draw(&towers, rows.label(row));
+    let example = chosen.task.to_text(&towers, rows.label(row));
     let summary = Summary::of(chosen.task, &splits);
     if choice.json {
         let example = json!({ "split": part.name(), "row": row, "label": rows.label(row), "drawing": example });

@@ -9,7 +9,7 @@ use super::vocabulary::{TOKENS, Token};
 const DEEPEST: usize = 64;
 
 /// The tree, one operator a line, digits that follow each other on one line; below it the answer.
-pub(super) fn draw(tokens: &[u8], label: u8) -> String {
+pub(super) fn to_text(tokens: &[u8], label: u8) -> String {
     let mut values = HashMap::new();
     let remember = |position, value| {
         values.insert(position, value);
