@@ -1,4 +1,4 @@
-//! How long work reports itself and hears that it should end, without knowing about terminals or signals.
+//! Progress reports of long work, and requests to stop it, without knowing about terminals or signals.
 
 use crate::error::{Error, Result};
 

@@ -49,7 +49,7 @@ pub(crate) fn mark(manifest: &mut Manifest, known: &[Known]) {
 /// One check per fact of the manifest, and one per other reason for which the data is marked as altered. A fact with a
 /// known value has to have it, unless the data says that it is only part of what is published.
 pub(crate) fn check(manifest: &Manifest, known: &[Known]) -> Vec<Check> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut check = |fact: &Fact| {
         let name = format!("raw files: {}", fact.name);
         let found = &fact.value;
@@ -60,14 +60,17 @@ pub(crate) fn check(manifest: &Manifest, known: &[Known]) -> Vec<Check> {
                 Check::new(name, true, detail)
             }
             Verdict::Contradicts(published) => {
-                told.push(sentence(fact, published));
+                reported.push(sentence(fact, published));
                 Check::new(name, false, format!("{found}, instead of {published}"))
             }
             Verdict::Unknown => Check::new(name, true, found.clone()),
         }
     };
     let mut checks: Vec<Check> = manifest.facts.iter().map(&mut check).collect();
-    let others = manifest.altered.iter().filter(|how| !told.contains(how));
+    let others = manifest
+        .altered
+        .iter()
+        .filter(|how| !reported.contains(how));
     checks.extend(others.map(|how| Check::new("raw files: altered", false, how)));
     checks
 }

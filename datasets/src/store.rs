@@ -35,7 +35,7 @@ pub struct Entry {
     pub folder: PathBuf,
     /// Size of all its files.
     pub bytes: u64,
-    /// What it holds, or why that cannot be told.
+    /// What it holds, or why that is unknown.
     pub manifest: Result<Manifest>,
 }
 

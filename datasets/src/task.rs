@@ -1,4 +1,4 @@
-//! The seam between a task and everything else.
+//! The trait of a task, and the types in its methods.
 
 use std::fmt;
 use std::path::Path;

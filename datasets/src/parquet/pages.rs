@@ -1,4 +1,4 @@
-//! What a column's pages state about themselves, before anybody believes it.
+//! Checks of the page headers of a column: the `parquet` crate allocates what they state without asking.
 //!
 //! A column chunk is a run of pages, each a header in Thrift's compact protocol followed by its packed bytes. Of the
 //! header's fields these matter: 1 page type, 2 size unpacked, 3 size packed, and the structure of that type of page

@@ -1,5 +1,5 @@
 //! Folders and files that a build needs beside its entry: its lock, the folder it works in, and those of data that is only
-//! built to be compared. All are hidden; those of killed processes are told by a lock that nobody holds.
+//! built to be compared. All names are hidden; what a killed process left is recognized by a lock that nobody holds.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -98,7 +98,7 @@ pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
     Ok(file)
 }
 
-/// Waits for a lock as long as nobody asks for an end: a call that blocks could not be told.
+/// Polls for a lock until it is free or somebody asks to stop: a blocking call could not be interrupted.
 fn wait(file: &File, path: &Path, progress: &dyn Progress) -> Result<()> {
     loop {
         progress.check()?;

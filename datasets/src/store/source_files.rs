@@ -1,4 +1,4 @@
-//! Where the published files of tasks lie: `<data>/raw/<task>/`, or wherever a build was told.
+//! Where the published files of tasks lie: `<data>/raw/<task>/`, or the place that `--from` named.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ impl Store {
         self.root.join("raw").join(task.about().name)
     }
 
-    /// Where a build looks for published files of `task` that is not told: their folder, where the last build that
-    /// was told found them, or an archive in the folder of another task that is published in the same one. Nothing, if
+    /// Where a build without `--from` looks for published files of `task`: their folder, the place that the last build
+    /// with `--from` named, or an archive in the folder of another task that is published in the same one. Nothing, if
     /// they are in none of these places.
     pub fn found(&self, task: &dyn Task) -> Option<PathBuf> {
         let folder = self.raw(task);
@@ -27,10 +27,10 @@ impl Store {
         if fs::read_dir(&folder).is_ok_and(|mut items| items.any(whole)) {
             return Some(folder);
         }
-        if let Ok(told) = fs::read_to_string(self.note_of(task)) {
-            let told = PathBuf::from(told.trim_end());
-            if told.exists() {
-                return Some(told);
+        if let Ok(noted) = fs::read_to_string(self.note_of(task)) {
+            let noted = PathBuf::from(noted.trim_end());
+            if noted.exists() {
+                return Some(noted);
             }
         }
         self.shared(task)

@@ -1,5 +1,4 @@
-//! Whether pictures are the published ones, told by checksums that others published and by some computed from a copy of
-//! a part of them. All are of the binary files, and every form that keeps the published order gives the same
+//! Checksums of the published pictures: some that others published, some computed from a copy of a part of them. All are of the binary files, and every form that keeps the published order gives the same
 //! records: a picture's label, then its red, its green and its blue values.
 
 use sha1::{Digest as _, Sha1};

@@ -1,4 +1,4 @@
-//! Filling a store entry with our own images.
+//! Writes the rows of an entry with images of the generator, in chunks that an interrupted build can resume from.
 
 use super::generator::Generator;
 use super::options::Options;

@@ -1,4 +1,4 @@
-//! How far a rule gets that only looks at the distance between the two discs.
+//! A baseline that sees only the distance between the two discs: what the contours add has to be measured against it.
 //!
 //! Discs are found from pixels alone: for every pixel bright enough to lie inside a disc, the grey values under a
 //! disc centred there are added up; the largest sum is one disc, the largest sum whose centre lies outside that disc

@@ -1,4 +1,4 @@
-//! From a scene to grey values.
+//! Renders a scene: grey values 0..=255, row by row.
 
 use super::lanczos::{Lanczos, Patch};
 use super::parameters::{Parameters, Pixels};

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::ABOUT;
 use super::reviews::{self, Hash, Review, Reviews};
+use crate::digest::is_held_out;
 use crate::error::Result;
 use crate::locate::{Form, Wanted, locate};
 use crate::{Known, Protocol, Request, SplitName, SplitWriter};
@@ -140,11 +141,6 @@ pub(super) fn build(
         Protocol::Tay2021 => "validation is the test split, as in the 2021 code".to_owned(),
     });
     Ok(())
-}
-
-/// One text in ten, decided by its hash.
-fn is_held_out(hash: &Hash) -> bool {
-    hash[..8] < (u64::MAX / 10).to_be_bytes()[..]
 }
 
 fn record(reviews: &Reviews, split: &str, distinct: &HashSet<Hash>, writer: &mut SplitWriter) {

@@ -1,4 +1,4 @@
-//! The stand-in, as described in the module above.
+//! Draws the rows of the stand-in (`--source synthetic`); the header of `text/mod.rs` says what they look like.
 
 use rand_chacha::ChaCha8Rng;
 

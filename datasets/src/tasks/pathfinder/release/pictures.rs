@@ -1,4 +1,4 @@
-//! Where a published set is, and its files one by one.
+//! Finds a published set in a folder or archive, and reads its files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
