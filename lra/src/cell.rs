@@ -9,21 +9,21 @@ use models::{Classifier, Parameters};
 use results::record::{self, Outcome, Record};
 
 use crate::batch::Layout;
-use crate::ceiling::CeilingGuard;
 use crate::checkpoint::State;
 use crate::error::{Class, Classify, Error, Result};
-use crate::estimate::{Full, Work};
+use crate::estimate::{FullTask, Workload};
+use crate::memory_limit::OomGuard;
 use crate::progress::Reporter;
 use crate::run_folder::{Damaged, Found, RunFolder};
 use crate::signals::Stop;
 use crate::spec::Resolved;
 use crate::timing::Timings;
 use crate::train::{Ending, Fit};
-use crate::{banner, device, host, panics, process};
+use crate::{banner, device, host, panics, runtime};
 
-/// What to do with a folder that already holds a run.
+/// What to do with a run folder that already holds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Earlier {
+pub enum IfExists {
     /// Show a run that has ended, well or not; refuse to touch an unfinished one.
     Keep,
     /// Go on with a run that is unfinished or failed; show one whose record is final.
@@ -32,21 +32,21 @@ pub enum Earlier {
     Replace,
 }
 
-/// The surroundings of a run.
-pub struct Surroundings<'a> {
+/// Where a run takes place, and how.
+pub struct RunContext<'a> {
     /// Data directory.
     pub data: &'a Path,
     /// Folder that run folders are created in.
     pub out: &'a Path,
     /// Where tensors live.
     pub device: &'a Device,
-    /// What to do with an earlier run of the same id.
-    pub earlier: Earlier,
+    /// What to do if the run folder holds a run.
+    pub if_exists: IfExists,
     /// Whether to write event files for TensorBoard too.
     pub tensorboard: bool,
-    /// Most live bytes; by default nearly what the system allows.
+    /// Most live heap bytes; the default is 95 % of what the system allows.
     pub memory_limit: Option<usize>,
-    /// What the user sees.
+    /// Progress on standard error.
     pub reporter: &'a Reporter,
     /// Whether to stop early.
     pub stop: &'a Stop,
@@ -76,23 +76,23 @@ pub fn run_id(resolved: &Resolved, shape: &Shape) -> String {
 }
 
 /// Trains and scores a cell, or picks it up from where it was left.
-pub fn run(resolved: &Resolved, around: &Surroundings<'_>) -> Result<Finished> {
+pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     let spec = &resolved.spec;
-    device::set_precision(around.device, spec.train.precision)?;
+    device::set_precision(context.device, spec.train.precision)?;
     let shape = resolved.task.shape(&spec.data)?;
-    let folder = RunFolder::open(around.out, &run_id(resolved, &shape))?;
-    let found = match around.earlier {
-        Earlier::Replace => Found::Nothing,
-        Earlier::Keep | Earlier::Resume => folder.found()?,
+    let folder = RunFolder::open(context.out, &run_id(resolved, &shape))?;
+    let found = match context.if_exists {
+        IfExists::Replace => Found::Nothing,
+        IfExists::Keep | IfExists::Resume => folder.found()?,
     };
-    let resumes = match (found, around.earlier) {
-        (Found::Finished(record), _) | (Found::Failed(record), Earlier::Keep) => {
+    let resumes = match (found, context.if_exists) {
+        (Found::Finished(record), _) | (Found::Failed(record), IfExists::Keep) => {
             return Ok(Finished {
                 record: *record,
                 fresh: false,
             });
         }
-        (Found::Unfinished, Earlier::Keep) => {
+        (Found::Unfinished, IfExists::Keep) => {
             let place = folder.path().display();
             let message = format!(
                 "{place} holds an unfinished run; go on with --resume or start over with --force"
@@ -102,22 +102,22 @@ pub fn run(resolved: &Resolved, around: &Surroundings<'_>) -> Result<Finished> {
         (Found::Unfinished | Found::Failed(_), _) => folder.holds(spec)?,
         (Found::Nothing, _) => false,
     };
-    let mut draft = draft(resolved, around, &shape);
+    let mut draft = draft(resolved, context, &shape);
     // Data may have to be built, and memory may run out over it.
-    let guard = CeilingGuard::arm(&folder, &draft, around.memory_limit)?;
+    let guard = OomGuard::record_oom_for(&folder, &draft, context.memory_limit)?;
     let attempt = Attempt {
         resolved,
-        around,
+        context,
         shape: &shape,
         folder: &folder,
         guard: &guard,
     };
     let trained = panics::caught(|| attempt.train(&mut draft, resumes));
     drop(guard);
-    around.reporter.stop();
+    context.reporter.stop();
     let record = match trained {
         Ok(trained) => {
-            let record = completed(draft, resolved, &shape, &folder, &trained, around.device)?;
+            let record = completed(draft, resolved, &shape, &folder, &trained, context.device)?;
             write(&folder, &record)?;
             record
         }
@@ -135,13 +135,13 @@ pub fn run(resolved: &Resolved, around: &Surroundings<'_>) -> Result<Finished> {
 /// The part of a run that may fail and leave a record.
 struct Attempt<'a> {
     resolved: &'a Resolved,
-    around: &'a Surroundings<'a>,
+    context: &'a RunContext<'a>,
     shape: &'a Shape,
     folder: &'a RunFolder,
-    guard: &'a CeilingGuard,
+    guard: &'a OomGuard,
 }
 
-/// What training came to.
+/// The result of training.
 struct Trained {
     state: State,
     ending: Ending,
@@ -154,14 +154,15 @@ impl Attempt<'_> {
     fn train(&self, draft: &mut Record, resumes: bool) -> Result<Trained> {
         let Attempt {
             resolved,
-            around,
+            context,
             shape,
             folder,
             guard,
         } = *self;
         let spec = &resolved.spec;
-        let store = datasets::Store::new(around.data);
-        let splits = store.open_or_build(resolved.task, &spec.data_key(), None, around.reporter)?;
+        let store = datasets::Store::new(context.data);
+        let splits =
+            store.open_or_build(resolved.task, &spec.data_key(), None, context.reporter)?;
         let splits = Arc::new(splits);
         describe(&mut draft.task, &splits);
         guard.update(draft);
@@ -176,17 +177,17 @@ impl Attempt<'_> {
                 folder.save_spec(spec)?;
             }
         }
-        let work = Work::new(&spec.train, draft.task.rows);
+        let workload = Workload::new(&spec.train, draft.task.rows);
         let flops = blank.flops(1, shape.max_length);
-        let full = Full::of(resolved, &splits, work.passes() * flops as f64)?;
+        let full = FullTask::of(resolved, &splits, workload.passes() * flops as f64)?;
         for line in banner::lines(draft, resolved, shape, flops) {
-            around.reporter.say(&line);
+            context.reporter.say(&line);
         }
         for how in &splits.manifest.altered {
-            around.reporter.say(&format!("ALTERED    {how}"));
+            context.reporter.say(&format!("ALTERED    {how}"));
         }
-        device::reset_peak(around.device);
-        let parameters = Parameters::new(spec.cell.seed, around.device, DType::F32);
+        device::reset_peak(context.device);
+        let parameters = Parameters::new(spec.cell.seed, context.device, DType::F32);
         let (model_shape, options) = (resolved.model_shape(shape), resolved.model_options());
         let build = |parameters: &Parameters| {
             Classifier::new(resolved.model, &model_shape, &options, parameters).class(Class::Run)
@@ -198,12 +199,12 @@ impl Attempt<'_> {
             parameters: &parameters,
             classifier: &build(&parameters)?,
             scoring: &build(&parameters.detached())?,
-            device: around.device,
+            device: context.device,
             folder,
-            reporter: around.reporter,
-            stop: around.stop,
-            work,
-            tensorboard: around.tensorboard,
+            reporter: context.reporter,
+            stop: context.stop,
+            workload,
+            tensorboard: context.tensorboard,
             full,
         };
         let (state, ending) = fit.run(resumes).map_err(|cause| Error {
@@ -260,15 +261,15 @@ fn describe(task: &mut record::Task, splits: &Splits) {
 }
 
 /// The record as far as it is known before the data are open and the model is built.
-fn draft(resolved: &Resolved, around: &Surroundings<'_>, shape: &Shape) -> Record {
+fn draft(resolved: &Resolved, context: &RunContext<'_>, shape: &Shape) -> Record {
     let spec = &resolved.spec;
     let about = resolved.task.about();
-    let device = device::describe(around.device);
+    let device = device::describe(context.device);
     Record {
         schema: record::SCHEMA,
         id: run_id(resolved, shape),
         created: host::now(),
-        command: process::command_line(),
+        command: runtime::command_line(),
         outcome: Outcome::Interrupted { step: 0 },
         task: record::Task {
             name: spec.cell.task.clone(),
@@ -301,7 +302,7 @@ fn draft(resolved: &Resolved, around: &Surroundings<'_>, shape: &Shape) -> Recor
         speed: None,
         memory: None,
         host: record::Host {
-            driver: device::driver(around.device),
+            driver: device::driver(context.device),
             ..host::describe(&device)
         },
         versions: host::versions(),

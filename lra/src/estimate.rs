@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::error::Result;
 use crate::recipe::Recipe;
-use crate::spec::{Resolved, TrainOptions, Wish};
-use crate::timing::{StepTime, Timings, for_people};
+use crate::spec::{Resolved, RunRequest, TrainOptions};
+use crate::timing::{StepTime, Timings, human_duration};
 
 /// The amount of work in a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Work {
+pub struct Workload {
     /// Updates.
     pub steps: usize,
     /// Examples per update, on average over an epoch.
@@ -26,7 +26,7 @@ pub struct Work {
     pub scored: usize,
 }
 
-impl Work {
+impl Workload {
     /// The work of a run over splits of these sizes.
     pub fn new(options: &TrainOptions, rows: Rows) -> Self {
         let val = match options.eval_examples {
@@ -37,7 +37,7 @@ impl Work {
         // The selected weights are scored on the validation split once more, and on the test split.
         let scored = (evaluations + 1) * val + rows.test;
         let batches = rows.train.div_ceil(options.batch).max(1);
-        Work {
+        Workload {
             steps: options.steps,
             batch: rows.train as f64 / batches as f64,
             val,
@@ -48,7 +48,7 @@ impl Work {
 
     /// What is left after `step` updates.
     fn after(self, step: usize) -> Self {
-        Work {
+        Workload {
             steps: self.steps - step,
             scored: self.scored - step / self.eval_period * self.val,
             ..self
@@ -62,24 +62,24 @@ impl Work {
 }
 
 /// The full task beside a reduced one.
-pub struct Full {
+pub struct FullTask {
     /// The recipe that trains it.
     pub recipe: String,
     /// Its task label.
     pub label: String,
     /// Its FLOPs over this run's.
-    pub times: f64,
+    pub flops_ratio: f64,
 }
 
-impl Full {
-    /// How much more work the full recipe of a reduced one does; `flops` are those of the run. `None` if the recipe is not a
+impl FullTask {
+    /// Compares the FLOPs of the full recipe with `flops`, those of the run by a reduced recipe. `None` if the recipe is not a
     /// reduced one, the full one has no settings for the task, or the data is a stand-in.
-    pub fn of(resolved: &Resolved, splits: &Splits, flops: f64) -> Result<Option<Full>> {
+    pub fn of(resolved: &Resolved, splits: &Splits, flops: f64) -> Result<Option<FullTask>> {
         let Some(recipe) = &resolved.recipe.body.full else {
             return Ok(None);
         };
         let cell = &resolved.spec.cell;
-        let wish = Wish {
+        let request = RunRequest {
             task: &cell.task,
             model: &cell.model,
             recipe,
@@ -92,7 +92,7 @@ impl Full {
         if !known || cell.source == Source::Synthetic {
             return Ok(None);
         }
-        let full = wish.resolve()?;
+        let full = request.resolve()?;
         let shape = full.task.shape(&full.spec.data)?;
         // Drawn splits are as large as the recipe says; published ones are as large here as there.
         let drawn = cell.source == Source::Generated;
@@ -106,68 +106,71 @@ impl Full {
             val: rows("val", splits.val.len()),
             test: rows("test", splits.test.len()),
         };
-        let work = Work::new(&full.spec.train, rows);
+        let workload = Workload::new(&full.spec.train, rows);
         let per_example = full.blank()?.0.flops(1, shape.max_length);
-        Ok(Some(Full {
+        Ok(Some(FullTask {
             recipe: recipe.clone(),
             label: shape.label,
-            times: work.passes() * per_example as f64 / flops,
+            flops_ratio: workload.passes() * per_example as f64 / flops,
         }))
     }
 }
 
-/// Watches the first steps of a session.
+/// Estimates the duration of a run from its first timed steps, once.
 #[derive(Default)]
-pub struct Probe {
+pub struct RunEstimator {
     timings: Timings,
-    told: bool,
+    done: bool,
 }
 
 /// Steps timed before the duration of a run is estimated.
-const PROBED_STEPS: usize = 3;
+const TIMED_STEPS: usize = 3;
 
-impl Probe {
-    /// Hears of the step that brought a run to `step` updates. Once enough steps are timed, returns what to tell.
+impl RunEstimator {
+    /// Adds the time of the step that brought a run to `step` updates. Returns the lines to print once enough steps are
+    /// timed, and nothing before and after.
     pub fn add(
         &mut self,
         time: StepTime,
         warms_up: bool,
         step: usize,
-        work: &Work,
-        full: Option<&Full>,
+        workload: &Workload,
+        full: Option<&FullTask>,
     ) -> Vec<String> {
-        if self.told {
+        if self.done {
             return Vec::new();
         }
         self.timings.add(time, warms_up);
         let timed = self.timings.steps.len();
-        if timed < PROBED_STEPS {
+        if timed < TIMED_STEPS {
             return Vec::new();
         }
-        self.told = true;
+        self.done = true;
         let seconds = self.timings.steps.iter().sum::<f64>() / timed as f64;
-        let forward = self.timings.phases.forward / timed as f64 / work.batch;
-        let takes = |work: &Work| work.steps as f64 * seconds + work.scored as f64 * forward;
-        let (left, speed) = (takes(&work.after(step)), 1.0 / seconds);
+        let forward = self.timings.phases.forward / timed as f64 / workload.batch;
+        let takes = |workload: &Workload| {
+            workload.steps as f64 * seconds + workload.scored as f64 * forward
+        };
+        let (left, speed) = (takes(&workload.after(step)), 1.0 / seconds);
         let mut lines = vec![format!(
             "time       about {} to go, at {speed:.2} steps/s",
-            people(left)
+            in_words(left)
         )];
-        if let Some(Full {
+        if let Some(FullTask {
             recipe,
             label,
-            times,
+            flops_ratio,
         }) = full
         {
-            let whole = people(takes(work) * times);
+            let whole = in_words(takes(workload) * flops_ratio);
             lines.push(format!("full task  {label} by recipe {recipe} would take about {whole} here, judged by FLOPs"));
         }
         lines
     }
 }
 
-fn people(seconds: f64) -> String {
-    for_people(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+fn in_words(seconds: f64) -> String {
+    human_duration(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
 #[cfg(test)]
@@ -189,19 +192,19 @@ mod tests {
             val: 100,
             test: 200,
         };
-        let work = Work::new(&options, rows);
+        let workload = Workload::new(&options, rows);
         let small = Rows { train: 4, ..rows };
         assert_eq!(
-            [work.batch, Work::new(&options, small).batch],
+            [workload.batch, Workload::new(&options, small).batch],
             [10.0, 4.0],
             "no batch is larger than the data"
         );
         assert_eq!(
-            work.scored,
+            workload.scored,
             3 * 100 + 100 + 200,
             "three evaluations, the selected weights again, the test split"
         );
-        let mut probe = Probe::default();
+        let mut estimator = RunEstimator::default();
         let phases = Phases {
             forward: 1.0,
             ..Phases::default()
@@ -211,16 +214,20 @@ mod tests {
             phases,
         };
         for step in 1..=7 {
-            assert!(probe.add(time, step <= 5, step, &work, None).is_empty());
+            assert!(
+                estimator
+                    .add(time, step <= 5, step, &workload, None)
+                    .is_empty()
+            );
         }
         // 100 steps of 4 s and 600 examples of 0.1 s.
-        let lines = probe.add(time, false, 8, &work, None);
+        let lines = estimator.add(time, false, 8, &workload, None);
         assert_eq!(
             lines,
             ["time       about 7 min 40 s to go, at 0.25 steps/s"]
         );
         assert!(
-            probe.add(time, false, 9, &work, None).is_empty(),
+            estimator.add(time, false, 9, &workload, None).is_empty(),
             "said once"
         );
     }

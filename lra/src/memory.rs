@@ -1,5 +1,5 @@
-//! Heap accounting: a global allocator that counts live bytes exactly, keeps their high-water mark, and turns a lack of
-//! memory, by a ceiling of its own or because the system has no more to give, into a call that can record it.
+//! Heap accounting: a global allocator that counts live bytes exactly and keeps their high-water mark. When an allocation
+//! would exceed a limit, or the system refuses it, the allocator calls a handler, which can write a record.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -16,28 +16,28 @@ pub struct CountingAllocator;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static BASE: AtomicUsize = AtomicUsize::new(0);
-static CEILING: AtomicUsize = AtomicUsize::new(usize::MAX);
-static ON_LACK: OnceLock<Box<dyn Fn(Lack) + Send + Sync>> = OnceLock::new();
-static STATE: AtomicUsize = AtomicUsize::new(UNWATCHED);
-/// What is given back to the system's allocator when that has no more, so that the lack can be recorded.
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+static HANDLER: OnceLock<Box<dyn Fn(OutOfMemory) + Send + Sync>> = OnceLock::new();
+static STATE: AtomicUsize = AtomicUsize::new(DISARMED);
+/// Freed before the handler is called, so that it has memory to write a record with.
 static RESERVE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// A lack of memory is the caller's affair, is reported, or is being reported.
-const UNWATCHED: usize = 0;
-const WATCHED: usize = 1;
+/// Values of [`STATE`]: no handler is called; the handler is called at the next failure; it was called.
+const DISARMED: usize = 0;
+const ARMED: usize = 1;
 const REPORTED: usize = 2;
 
-/// Enough to write a record by.
+/// Enough to write a record with.
 const RESERVE_LAYOUT: Layout = match Layout::from_size_align(1 << 20, 16) {
     Ok(layout) => layout,
     Err(_) => unreachable!(),
 };
-/// How long other threads without memory wait for the report, which ends the process.
+/// How long other threads whose allocations fail wait for the handler, which ends the process.
 const REPORT_TIME: Duration = Duration::from_secs(60);
 
 thread_local! {
-    /// Whether this thread reports a lack of memory.
-    static REPORTS: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread runs the handler.
+    static IS_REPORTING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// How peaks of this module are described in records.
@@ -45,13 +45,13 @@ pub const METHOD: &str = "live heap bytes since the start, counting allocator";
 
 /// Why a request for memory cannot be met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lack {
+pub struct OutOfMemory {
     /// Bytes asked for.
     pub requested: usize,
     /// Bytes in use without them.
     pub live: usize,
-    /// The ceiling, if it is what refuses; else the system has no more.
-    pub ceiling: Option<usize>,
+    /// The limit in bytes, if it would be exceeded; none if the system refused.
+    pub limit: Option<usize>,
 }
 
 /// Bytes allocated at this moment.
@@ -76,41 +76,41 @@ pub fn peak() -> usize {
     PEAK.load(Relaxed).saturating_sub(base())
 }
 
-/// Calls `handler` when an allocation would lift the live bytes above `ceiling`, and when the system has no memory for
-/// one. The handler is expected to record the failure and end the process; the ceiling is lifted and a reserve given
-/// back first, so that it may allocate. A later call changes the ceiling and keeps the first handler.
-pub fn watch(ceiling: usize, handler: impl Fn(Lack) + Send + Sync + 'static) {
-    ON_LACK.get_or_init(|| Box::new(handler));
+/// Calls `handler` when an allocation would lift the live bytes above `limit`, and when the system refuses one. The
+/// handler is expected to record the failure and end the process; before it is called, the limit is lifted and a reserve
+/// freed, so that it can allocate. A later call changes the limit and keeps the first handler.
+pub fn set_limit(limit: usize, handler: impl Fn(OutOfMemory) + Send + Sync + 'static) {
+    HANDLER.get_or_init(|| Box::new(handler));
     if RESERVE.load(Relaxed).is_null() {
         // SAFETY: the layout has a size.
         let reserve = unsafe { System.alloc(RESERVE_LAYOUT) };
         RESERVE.store(reserve, Relaxed);
     }
-    CEILING.store(ceiling, Relaxed);
-    STATE.store(WATCHED, Ordering::Release);
+    LIMIT.store(limit, Relaxed);
+    STATE.store(ARMED, Ordering::Release);
 }
 
-/// From here on a lack of memory is the affair of whoever asks for it.
-pub fn unwatch() {
-    CEILING.store(usize::MAX, Relaxed);
-    STATE.store(UNWATCHED, Ordering::Release);
+/// Lifts the limit: a failed allocation is reported to its caller only.
+pub fn clear_limit() {
+    LIMIT.store(usize::MAX, Relaxed);
+    STATE.store(DISARMED, Ordering::Release);
 }
 
-/// Calls the handler, once. False if somebody else does or did, or nobody wants to know.
-fn report(lack: Lack) -> bool {
-    let first = STATE.compare_exchange(WATCHED, REPORTED, Ordering::AcqRel, Relaxed);
+/// Calls the handler, once. False if another thread does or did, or no handler is armed.
+fn report(cause: OutOfMemory) -> bool {
+    let first = STATE.compare_exchange(ARMED, REPORTED, Ordering::AcqRel, Relaxed);
     if first.is_err() {
         return false;
     }
-    REPORTS.set(true);
-    CEILING.store(usize::MAX, Relaxed);
+    IS_REPORTING.set(true);
+    LIMIT.store(usize::MAX, Relaxed);
     let reserve = RESERVE.swap(null_mut(), Relaxed);
     if !reserve.is_null() {
         // SAFETY: it came from this allocator with this layout, and nobody else has it any more.
         unsafe { System.dealloc(reserve, RESERVE_LAYOUT) };
     }
-    if let Some(handler) = ON_LACK.get() {
-        handler(lack);
+    if let Some(handler) = HANDLER.get() {
+        handler(cause);
     }
     true
 }
@@ -120,31 +120,31 @@ fn grow(bytes: usize) {
     if live > PEAK.load(Relaxed) {
         PEAK.fetch_max(live, Relaxed);
     }
-    if live > CEILING.load(Relaxed) {
-        ceiling_reached(bytes, live);
+    if live > LIMIT.load(Relaxed) {
+        limit_exceeded(bytes, live);
     }
 }
 
 #[cold]
-fn ceiling_reached(requested: usize, live: usize) {
-    report(Lack {
+fn limit_exceeded(requested: usize, live: usize) {
+    report(OutOfMemory {
         requested,
         live: live - requested,
-        ceiling: Some(CEILING.load(Relaxed)),
+        limit: Some(LIMIT.load(Relaxed)),
     });
 }
 
-/// What becomes of a request that the system cannot meet, `counted` bytes of which are among the live ones: it is tried
-/// once more when the lack has been reported, which ends the process unless nobody watches.
+/// Reports an allocation of `requested` bytes that the system refused, `counted` of which are among the live ones, and
+/// retries it: the handler ends the process, so it returns only where none is armed.
 #[cold]
 fn refused(requested: usize, counted: usize, retry: impl Fn() -> *mut u8) -> *mut u8 {
-    let lack = Lack {
+    let cause = OutOfMemory {
         requested,
         live: live().saturating_sub(counted),
-        ceiling: None,
+        limit: None,
     };
-    if !report(lack) && STATE.load(Ordering::Acquire) == REPORTED && !REPORTS.get() {
-        // To go on without memory would abort the process before the record is written.
+    if !report(cause) && STATE.load(Ordering::Acquire) == REPORTED && !IS_REPORTING.get() {
+        // Returning a null pointer would abort the process before the record is written.
         std::thread::sleep(REPORT_TIME);
     }
     retry()
@@ -191,7 +191,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 }
 
-/// What `allocate` gives; if that is nothing in the end, `counted` bytes are not live after all.
+/// Calls `allocate`; reports and retries on failure, and takes `counted` bytes off the live ones if that fails, too.
 fn or_refused(allocate: impl Fn() -> *mut u8, requested: usize, counted: usize) -> *mut u8 {
     let mut pointer = allocate();
     if pointer.is_null() {

@@ -1,17 +1,20 @@
-//! Laying settings over defaults. The defaults hold every key that exists, so an unknown key, or a value of another
+//! Merging settings into defaults. The defaults hold every key that exists, so an unknown key, or a value of another
 //! kind, is an error that names the nearest known key.
 
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
-use crate::names;
+use crate::suggest;
 
-/// Lays the sections of `over` upon `base`; `origin` says where `over` comes from, for messages.
-pub fn lay(base: &mut Value, over: &Value, origin: &str) -> Result<()> {
-    lay_at(base, over, origin, "")
+/// Replaces the values of `base` by those of `over`, section by section; `origin` says where `over` comes from, for messages.
+///
+/// # Errors
+/// A key that `base` lacks, or a value of another kind than the one it replaces.
+pub fn merge(base: &mut Value, over: &Value, origin: &str) -> Result<()> {
+    merge_at(base, over, origin, "")
 }
 
-fn lay_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<()> {
+fn merge_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<()> {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {
             for (key, value) in over {
@@ -21,13 +24,13 @@ fn lay_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<()
                     format!("{path}.{key}")
                 };
                 match base.get_mut(key) {
-                    Some(slot) => lay_at(slot, value, origin, &path)?,
+                    Some(slot) => merge_at(slot, value, origin, &path)?,
                     None => return Err(unknown_key(&path, base, origin)),
                 }
             }
             Ok(())
         }
-        (slot, value) if fits(slot, value) => {
+        (slot, value) if same_kind(slot, value) => {
             *slot = match (slot.is_f64(), value.as_f64()) {
                 // 0, 0.0 and -0.0 are one setting, and runs are named by the text of their settings.
                 (true, Some(number)) => Value::from(number + 0.0),
@@ -43,7 +46,7 @@ fn lay_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<()
 }
 
 /// Settings have a section and a name, and some room to grow.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// Parses `key=value` as given to `--set`; the value is read as TOML, and as plain text where it is none.
 pub fn parse_assignment(text: &str) -> Result<Value> {
@@ -56,7 +59,7 @@ pub fn parse_assignment(text: &str) -> Result<Value> {
             ))
         })?;
     let (key, value) = (key.trim(), value.trim());
-    if key.split('.').count() > DEEPEST {
+    if key.split('.').count() > MAX_DEPTH {
         let start: String = key.chars().take(40).collect();
         return Err(Error::usage(format!(
             "--set {start}...: no setting lies that deep"
@@ -87,11 +90,11 @@ fn unknown_key(path: &str, siblings: &Map<String, Value>, origin: &str) -> Error
         .keys()
         .map(|key| format!("{prefix}{key}"))
         .collect();
-    let message = names::unknown("setting", path, known.iter().map(String::as_str));
+    let message = suggest::unknown("setting", path, known.iter().map(String::as_str));
     Error::usage(format!("{origin}: {message}"))
 }
 
-fn fits(slot: &Value, value: &Value) -> bool {
+fn same_kind(slot: &Value, value: &Value) -> bool {
     match (slot, value) {
         // A whole number may stand for a real one, not the other way round.
         (Value::Number(slot), Value::Number(value)) => slot.is_f64() || !value.is_f64(),
@@ -126,15 +129,15 @@ mod tests {
 
     fn set(text: &str) -> Result<Value> {
         let mut base = base();
-        lay(&mut base, &parse_assignment(text)?, "--set")?;
+        merge(&mut base, &parse_assignment(text)?, "--set")?;
         Ok(base)
     }
 
     #[test]
     fn known_keys_are_replaced_and_the_others_stay() {
-        let laid = set("train.steps=20").unwrap();
-        assert_eq!(laid["train"]["steps"], 20);
-        assert_eq!(laid["train"]["rate"], 0.5);
+        let merged = set("train.steps=20").unwrap();
+        assert_eq!(merged["train"]["steps"], 20);
+        assert_eq!(merged["train"]["rate"], 0.5);
         assert_eq!(set("train.rate=1").unwrap()["train"]["rate"], 1.0);
         assert_eq!(set("train.rate=1e-3").unwrap()["train"]["rate"], 1e-3);
         assert_eq!(
@@ -150,8 +153,8 @@ mod tests {
     #[test]
     fn a_real_number_is_one_setting_however_it_is_spelt() {
         for text in ["0", "0.0", "0e0", "-0", "-0.0"] {
-            let laid = set(&format!("train.rate={text}")).unwrap();
-            assert_eq!(laid["train"]["rate"].to_string(), "0.0", "{text}");
+            let merged = set(&format!("train.rate={text}")).unwrap();
+            assert_eq!(merged["train"]["rate"].to_string(), "0.0", "{text}");
         }
         assert_eq!(set("train.rate=2").unwrap(), set("train.rate=2.0").unwrap());
     }

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::signals::Stop;
 use crate::stderr;
-use crate::timing::for_people;
+use crate::timing::human_duration;
 
 /// Shows the course of long work.
 pub struct Reporter {
@@ -39,8 +39,8 @@ impl Reporter {
         }
     }
 
-    /// The same for work that ends when it is asked to.
-    pub fn heeding(self, stop: &Stop) -> Self {
+    /// The same for work that ends on request: [`datasets::Progress::stopped`] tells it so.
+    pub fn with_stop(self, stop: &Stop) -> Self {
         Reporter {
             stop: Some(stop.clone()),
             ..self
@@ -145,7 +145,7 @@ fn left(elapsed: Duration, (found, at): (u64, u64), total: Option<u64>) -> Strin
     match total {
         Some(total) if at > found && at < total => {
             let share = (total - at) as f64 / (at - found) as f64;
-            format!("({} left)", for_people(elapsed.mul_f64(share)))
+            format!("({} left)", human_duration(elapsed.mul_f64(share)))
         }
         _ => String::new(),
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Class, Classify, Error, Result};
-use crate::names;
+use crate::suggest;
 
 /// The built-in recipes: name and text. The first one is the default.
 pub static RECIPES: &[(&str, &str)] = &[
@@ -82,7 +82,7 @@ impl Recipe {
         if name.ends_with(".toml") {
             return Recipe::of_file(Path::new(name));
         }
-        let (name, text) = names::find("recipe", name, RECIPES, |(name, _)| name)?;
+        let (name, text) = suggest::find("recipe", name, RECIPES, |(name, _)| name)?;
         Recipe::parse((*name).to_owned(), text)
     }
 
@@ -160,7 +160,7 @@ mod tests {
     use models::options::{Activation, Pooling};
 
     use super::*;
-    use crate::spec::{Resolved, Wish};
+    use crate::spec::{Resolved, RunRequest};
 
     #[test]
     fn a_file_is_known_by_what_it_holds_and_is_never_comparable() {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn resolved(recipe: &str, task: &str, model: &str) -> Resolved {
-        let wish = Wish {
+        let request = RunRequest {
             task,
             model,
             recipe,
@@ -203,7 +203,7 @@ mod tests {
             seed: 0,
             assignments: &[],
         };
-        wish.resolve().unwrap()
+        request.resolve().unwrap()
     }
 
     /// Every built-in recipe with every task that it has settings for and every model.

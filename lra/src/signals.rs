@@ -45,11 +45,11 @@ impl Stop {
             first: AtomicU64::new(NEVER),
         }));
         for signal in REQUESTS {
-            stop.heed(signal)?;
+            stop.register(signal)?;
         }
         #[cfg(unix)]
         if !ignored(consts::SIGHUP) {
-            stop.heed(consts::SIGHUP)?;
+            stop.register(consts::SIGHUP)?;
         }
         Ok(stop)
     }
@@ -79,7 +79,7 @@ impl Stop {
         self.0.requested.load(SeqCst)
     }
 
-    fn heed(&self, signal: i32) -> io::Result<()> {
+    fn register(&self, signal: i32) -> io::Result<()> {
         let flag = Arc::clone(&self.0);
         // SAFETY: the handler reads a clock, changes atomics or leaves the process: all of it may be done at any point of the
         // program, and nothing in it allocates, locks or panics.
@@ -92,7 +92,7 @@ impl Flag {
     fn signalled(&self) {
         let now = self.since.elapsed().as_millis() as u64;
         match self.first.compare_exchange(NEVER, now, SeqCst, SeqCst) {
-            Err(first) if insists(first, now) => {
+            Err(first) if is_repeated(first, now) => {
                 low_level::exit(i32::from(Class::Interrupted.code()))
             }
             _ => self.requested.store(true, SeqCst),
@@ -101,7 +101,7 @@ impl Flag {
 }
 
 /// Whether a signal at `now` is another request than the one at `first`, both in milliseconds.
-fn insists(first: u64, now: u64) -> bool {
+fn is_repeated(first: u64, now: u64) -> bool {
     now.saturating_sub(first) > ONE_REQUEST.as_millis() as u64
 }
 
@@ -122,9 +122,9 @@ mod tests {
     #[test]
     fn signals_that_follow_at_once_are_one_request() {
         for (first, now, another) in [(0, 0, false), (70, 2_070, false), (70, 2_071, true)] {
-            assert_eq!(insists(first, now), another, "{first} and {now}");
+            assert_eq!(is_repeated(first, now), another, "{first} and {now}");
         }
         // Threads may see their clocks a little apart.
-        assert!(!insists(71, 70));
+        assert!(!is_repeated(71, 70));
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-pub use self::resolve::{Resolved, Wish};
+pub use self::resolve::{Resolved, RunRequest};
 use crate::error::{Class, Classify, Error, Result};
 use crate::schedule::Schedule;
 
@@ -304,7 +304,7 @@ mod tests {
 
     fn digest(model: &str, assignments: &[&str]) -> String {
         let assignments: Vec<String> = assignments.iter().map(|&text| text.to_owned()).collect();
-        let wish = Wish {
+        let request = RunRequest {
             task: "toy",
             model,
             recipe: "smoke",
@@ -313,7 +313,7 @@ mod tests {
             seed: 0,
             assignments: &assignments,
         };
-        wish.resolve().unwrap().spec.digest()
+        request.resolve().unwrap().spec.digest()
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct Trainer<'a> {
 }
 
 /// A step whose results may still be under way on the device.
-pub struct Unread {
+pub struct PendingStep {
     /// Examples in its batch.
     pub rows: usize,
     /// Whether its time is left out of the speed figures.
@@ -53,7 +53,7 @@ struct Losses {
     aux: Vec<(&'static str, Tensor)>,
 }
 
-/// What a step came to.
+/// The results of a finished step.
 pub struct Step {
     /// Examples in its batch.
     pub rows: usize,
@@ -70,13 +70,13 @@ pub struct Step {
 }
 
 impl Trainer<'_> {
-    /// The update after `made` others. The time `next` takes to hand over the batch belongs to the step.
+    /// Makes update number `step`, counted from 0. The time that `next` takes to hand over the batch belongs to it.
     pub fn step(
         &mut self,
-        made: usize,
+        step: usize,
         warms_up: bool,
         next: impl FnOnce() -> anyhow::Result<HostBatch>,
-    ) -> anyhow::Result<Unread> {
+    ) -> anyhow::Result<PendingStep> {
         let options = self.options;
         let began = Instant::now();
         let mut clock = StepClock::start(self.device);
@@ -87,20 +87,20 @@ impl Trainer<'_> {
         let rows = host.len();
         for first in (0..rows).step_by(options.forward_examples()) {
             let last = (first + options.forward_examples()).min(rows);
-            let rng = RngKey::new(self.seed, made as u64, first as u64);
+            let rng = RngKey::new(self.seed, step as u64, first as u64);
             let pass = Pass::new(true, rng);
             let pass = pass.with_updates(&updates);
             losses.push(self.micro_batch(&mut clock, &pass, &host, first..last, &mut gradients)?);
         }
         let rate = options
             .schedule
-            .rate(options.rate, made, options.warmup, options.steps);
+            .rate(options.rate, step, options.warmup, options.steps);
         let gradient_norm = clock.phase(Phase::Optimizer, || {
-            let norm = self.optimizer.update(gradients, rate, made + 1)?;
+            let norm = self.optimizer.update(gradients, rate, step + 1)?;
             updates.commit(self.parameters)?;
             anyhow::Ok(norm)
         })?;
-        Ok(Unread {
+        Ok(PendingStep {
             rows,
             warms_up,
             losses,
@@ -110,10 +110,10 @@ impl Trainer<'_> {
         })
     }
 
-    /// Reads what some steps in a row came to, waiting for the device.
-    pub fn read(&self, unread: &[Unread]) -> anyhow::Result<Vec<Step>> {
+    /// Copies losses and gradient norms of consecutive steps to the host, waiting for the device.
+    pub fn collect(&self, pending: &[PendingStep]) -> anyhow::Result<Vec<Step>> {
         let mut sums = Vec::new();
-        for step in unread {
+        for step in pending {
             let mut loss = 0.0;
             let mut aux = BTreeMap::new();
             let number = |mean: &Tensor| mean.to_dtype(DType::F64)?.to_scalar::<f64>();
@@ -127,9 +127,9 @@ impl Trainer<'_> {
         }
         self.device.synchronize()?;
         // Steps that ran while the next ones were handed over have no times of their own, only an equal share.
-        let shared = unread.first().filter(|_| !self.device.is_cpu());
-        let share = shared.map(|first| first.began.elapsed().as_secs_f64() / unread.len() as f64);
-        let steps = unread.iter().zip(sums);
+        let shared = pending.first().filter(|_| !self.device.is_cpu());
+        let share = shared.map(|first| first.began.elapsed().as_secs_f64() / pending.len() as f64);
+        let steps = pending.iter().zip(sums);
         Ok(steps
             .map(|(step, (loss, aux, gradient_norm))| Step {
                 rows: step.rows,

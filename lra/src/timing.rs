@@ -172,7 +172,7 @@ fn add(sum: &mut Phases, more: &Phases) {
 }
 
 /// A duration for people: "48 s", "3 min 20 s", "5 h 10 min", "3.2 days".
-pub fn for_people(duration: Duration) -> String {
+pub fn human_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn durations_read_well() {
-        let text = |seconds| for_people(Duration::from_secs(seconds));
+        let text = |seconds| human_duration(Duration::from_secs(seconds));
         assert_eq!(
             [text(48), text(200), text(18_600), text(276_480)],
             ["48 s", "3 min 20 s", "5 h 10 min", "3.2 days"]

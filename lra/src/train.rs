@@ -13,14 +13,14 @@ use results::metrics::Line;
 use self::journal::Journal;
 use crate::batch::{Feed, Layout};
 use crate::checkpoint::{self, Evaluation, Interval, State};
-use crate::estimate::{Full, Probe, Work};
+use crate::estimate::{FullTask, RunEstimator, Workload};
 use crate::eval::{Score, Scorer};
 use crate::optim::AdamW;
 use crate::progress::Reporter;
 use crate::run_folder::RunFolder;
 use crate::signals::Stop;
 use crate::spec::{Select, Spec, TrainOptions};
-use crate::step::{Trainer, Unread};
+use crate::step::{PendingStep, Trainer};
 
 /// What a run works with.
 pub struct Fit<'a> {
@@ -40,16 +40,16 @@ pub struct Fit<'a> {
     pub device: &'a Device,
     /// Where logs and checkpoints go.
     pub folder: &'a RunFolder,
-    /// What the user sees.
+    /// Progress on standard error.
     pub reporter: &'a Reporter,
     /// Whether to stop early.
     pub stop: &'a Stop,
-    /// How much there is to do, for telling how long it takes.
-    pub work: Work,
+    /// Steps and scored examples of the whole run, from which its duration is estimated.
+    pub workload: Workload,
     /// Whether to write event files for TensorBoard too.
     pub tensorboard: bool,
     /// For a reduced recipe, how much more the full one does.
-    pub full: Option<Full>,
+    pub full: Option<FullTask>,
 }
 
 /// How a run ended.
@@ -99,10 +99,10 @@ impl Fit<'_> {
                 device: self.device,
             },
             state,
-            probe: Probe::default(),
-            unread: Vec::new(),
+            estimator: RunEstimator::default(),
+            pending: Vec::new(),
         };
-        let ending = session.go()?;
+        let ending = session.train()?;
         session.journal.write_timings(session.state.step)?;
         Ok((session.state, ending))
     }
@@ -132,12 +132,14 @@ struct Session<'a> {
     trainer: Trainer<'a>,
     state: State,
     journal: Journal<'a>,
-    probe: Probe,
-    unread: Vec<Unread>,
+    estimator: RunEstimator,
+    /// Steps whose results are not on the host yet.
+    pending: Vec<PendingStep>,
 }
 
 impl Session<'_> {
-    fn go(&mut self) -> anyhow::Result<Ending> {
+    /// The training loop.
+    fn train(&mut self) -> anyhow::Result<Ending> {
         let fit = self.fit;
         let options = fit.options();
         let first = self.state.step;
@@ -164,25 +166,17 @@ impl Session<'_> {
                 break;
             }
             if fit.stop.requested() {
-                if let Some(diverged) = self.settle()? {
+                if let Some(diverged) = self.collect()? {
                     return Ok(diverged);
                 }
                 return self.interrupt();
             }
             self.step(&feed, step - first < options.speed_warmup)?;
             let step = self.state.step;
-            // On the CPU a step is over when it returns. A GPU works on while the next steps are handed to it, and is
-            // waited for only where somebody looks.
-            let looked_at = [
-                options.log_every,
-                options.eval_period(),
-                options.checkpoint_period(),
-            ];
-            let looked_at = looked_at.iter().any(|period| step.is_multiple_of(*period))
-                || step == options.steps
-                || step - first == options.speed_warmup;
-            if (fit.device.is_cpu() || looked_at)
-                && let Some(diverged) = self.settle()?
+            // On the CPU a step is over when it returns. A GPU works asynchronously and is waited for only where the results
+            // of its steps are used.
+            if (fit.device.is_cpu() || self.results_due(first))
+                && let Some(diverged) = self.collect()?
             {
                 return Ok(diverged);
             }
@@ -193,6 +187,20 @@ impl Session<'_> {
         self.finish()
     }
 
+    /// Whether the results of the steps made so far are used before the next one: by the log, an evaluation, a checkpoint or
+    /// the end; or the timed steps begin, after `speed_warmup` ones from `first` on.
+    fn results_due(&self, first: usize) -> bool {
+        let (options, step) = (self.fit.options(), self.state.step);
+        let periods = [
+            options.log_every,
+            options.eval_period(),
+            options.checkpoint_period(),
+        ];
+        periods.iter().any(|period| step.is_multiple_of(*period))
+            || step == options.steps
+            || step - first == options.speed_warmup
+    }
+
     /// One update.
     fn step(&mut self, feed: &Feed, warms_up: bool) -> anyhow::Result<()> {
         let step = self.trainer.step(self.state.step, warms_up, || {
@@ -201,22 +209,23 @@ impl Session<'_> {
         })?;
         self.state.step += 1;
         self.state.examples += step.rows as u64;
-        self.unread.push(step);
+        self.pending.push(step);
         Ok(())
     }
 
-    /// Reads what the steps since the last call came to, waiting for the device. Something if one of them diverged.
-    fn settle(&mut self) -> anyhow::Result<Option<Ending>> {
+    /// Copies loss and gradient norm of the pending steps to the host, waiting for the device, and adds them to the log's
+    /// interval. Returns an ending if one of them diverged.
+    fn collect(&mut self) -> anyhow::Result<Option<Ending>> {
         let fit = self.fit;
-        let unread = std::mem::take(&mut self.unread);
-        for (index, step) in self.trainer.read(&unread)?.into_iter().enumerate() {
-            let number = self.state.step + 1 + index - unread.len();
+        let pending = std::mem::take(&mut self.pending);
+        for (index, step) in self.trainer.collect(&pending)?.into_iter().enumerate() {
+            let number = self.state.step + 1 + index - pending.len();
             let (time, warms_up) = (step.time, step.warms_up);
             self.journal.time(time, warms_up);
-            let told = self
-                .probe
-                .add(time, warms_up, number, &fit.work, fit.full.as_ref());
-            for line in told {
+            let lines =
+                self.estimator
+                    .add(time, warms_up, number, &fit.workload, fit.full.as_ref());
+            for line in lines {
                 fit.reporter.say(&line);
             }
             let interval = &mut self.state.interval;

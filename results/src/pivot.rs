@@ -147,14 +147,14 @@ impl<'a> Data<'a> {
         if !self.altered.is_empty() {
             known.push("altered".to_owned());
         }
-        let twins = || all.iter().filter(|data| data.label == self.label);
-        if self.source != "synthetic" && twins().any(|data| data.source != self.source) {
+        let same_label = || all.iter().filter(|data| data.label == self.label);
+        if self.source != "synthetic" && same_label().any(|data| data.source != self.source) {
             known.push(self.source.to_owned());
         }
-        if twins().any(|data| data.protocol != self.protocol) {
+        if same_label().any(|data| data.protocol != self.protocol) {
             known.push(self.protocol.to_owned());
         }
-        if twins().any(|data| {
+        if same_label().any(|data| {
             (data.source, data.partial, data.protocol) == (self.source, self.partial, self.protocol)
                 && data.altered.is_empty() == self.altered.is_empty()
                 && data.digest != self.digest

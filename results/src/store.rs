@@ -176,8 +176,8 @@ fn sort_out(
         match result {
             Ok(record) => {
                 let known = by_id.entry(record.id.clone()).or_default();
-                let twin = known.iter().find(|(at, _)| records[*at] == record);
-                if let Some((_, original)) = twin {
+                let copy = known.iter().find(|(at, _)| records[*at] == record);
+                if let Some((_, original)) = copy {
                     let reason = format!("copy of {}", files[*original].display());
                     skipped.push((files[index].clone(), reason));
                 } else {

@@ -1,15 +1,15 @@
-//! Measuring training steps without data: each measurement in a process of its own, so that a crash, a lack of memory or a
-//! time-out is a cell of the table and not its end.
+//! Measures training steps without data, each measurement in a process of its own: a crash, an out-of-memory error or a
+//! time-out then ends one cell of the table, not the session.
 //!
 //! ```text
 //! lra bench ──► session: rounds over lengths over models
-//!                 preflight: what shorter lengths say of the next one
-//!                 probe:     a Request to a fresh process, its Reply or what became of it
-//!                              └─► lra measure: worker, the same training step as `lra run`
+//!                 preflight:       skips lengths that cannot fit, judged by shorter ones
+//!                 measure_process: a Request to a fresh process, its Reply or how it ended
+//!                                    └─► lra measure: worker, the same training step as `lra run`
 //! ```
 
-pub mod entry;
+pub mod measure_process;
+pub mod model_choice;
 pub mod preflight;
-pub mod probe;
 pub mod session;
 pub mod worker;

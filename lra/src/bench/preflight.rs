@@ -1,36 +1,36 @@
-//! What shorter lengths of a model say of the next one.
+//! Extrapolates time and memory of a step from shorter lengths, to skip what cannot fit.
 
 use results::bench::Outcome;
 
-use crate::timing::for_people;
+use crate::timing::human_duration;
 
-/// What was seen at one length.
+/// A measured cell.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct Sample {
     /// Tokens per example.
     pub length: usize,
     /// Seconds per step.
     pub seconds: f64,
-    /// High-water mark of memory.
+    /// High-water mark of memory in bytes.
     pub peak_bytes: f64,
     /// FLOPs per step, by formula.
     pub flops: f64,
 }
 
-/// What a measurement may use.
+/// Limits of one measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Live heap bytes.
+    /// Most live heap bytes.
     pub memory: usize,
-    /// Seconds of one process.
+    /// Most time of one process.
     pub time: std::time::Duration,
-    /// Steps that a process makes at least.
+    /// Fewest steps that a process makes.
     pub steps: usize,
 }
 
-impl Seen {
+impl Sample {
     /// How many times a quantity grows up to `length`, if it goes on growing as it did from `before` to here.
-    fn growth(&self, before: &Seen, quantity: fn(&Seen) -> f64, length: usize) -> f64 {
+    fn growth(&self, before: &Sample, quantity: fn(&Sample) -> f64, length: usize) -> f64 {
         let lengths = |longer: usize, shorter: usize| longer as f64 / shorter as f64;
         let power =
             (quantity(self) / quantity(before)).ln() / lengths(self.length, before.length).ln();
@@ -38,13 +38,13 @@ impl Seen {
     }
 }
 
-/// Why a step of `flops` at `length` tokens cannot fit, if that is foreseeable. `seen` are shorter lengths, shortest first;
+/// Why a step of `flops` at `length` tokens cannot fit, if that is foreseeable. `samples` are shorter lengths, shortest first;
 /// `peak` is the most FLOPs per second that this machine reaches.
 ///
 /// Whatever is skipped would not have fitted: no step is faster than its FLOPs at the peak; and between the two longest
 /// lengths seen, fixed costs hide a part of the growth.
-pub fn foresee(
-    seen: &[Seen],
+pub fn predict_skip(
+    samples: &[Sample],
     length: usize,
     flops: f64,
     peak: Option<f64>,
@@ -52,8 +52,8 @@ pub fn foresee(
 ) -> Option<Outcome> {
     let mut seconds = peak.map_or(0.0, |peak| flops / peak);
     let mut known = "the speed of matrix products".to_owned();
-    if let [.., before, last] = seen {
-        let bytes = last.peak_bytes * last.growth(before, |seen| seen.peak_bytes, length);
+    if let [.., before, last] = samples {
+        let bytes = last.peak_bytes * last.growth(before, |sample| sample.peak_bytes, length);
         if bytes > limits.memory as f64 {
             let gib = |bytes: f64| bytes / (1u64 << 30) as f64;
             let reason = format!(
@@ -64,10 +64,10 @@ pub fn foresee(
             );
             return Some(Outcome::Skipped { reason });
         }
-        let growth = last.growth(before, |seen| seen.seconds, length);
-        let foreseen = last.seconds * growth.min(flops / last.flops);
-        if foreseen > seconds {
-            seconds = foreseen;
+        let growth = last.growth(before, |sample| sample.seconds, length);
+        let predicted = last.seconds * growth.min(flops / last.flops);
+        if predicted > seconds {
+            seconds = predicted;
             known = format!("its growth up to {}", last.length);
         }
     }
@@ -75,7 +75,7 @@ pub fn foresee(
         let reason = format!(
             "{} steps of about {seconds:.1} s by {known}, the limit is {}",
             limits.steps,
-            for_people(limits.time)
+            human_duration(limits.time)
         );
         return Some(Outcome::Skipped { reason });
     }
@@ -88,10 +88,10 @@ mod tests {
 
     use super::*;
 
-    fn seen(length: usize, seconds: f64, gib: f64) -> Seen {
+    fn sample(length: usize, seconds: f64, gib: f64) -> Sample {
         let flops = (length * length) as f64;
         let peak_bytes = gib * (1u64 << 30) as f64;
-        Seen {
+        Sample {
             length,
             seconds,
             peak_bytes,
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    fn reason(seen: &[Seen], length: usize) -> String {
+    fn reason(samples: &[Sample], length: usize) -> String {
         let limits = Limits {
             memory: 8 << 30,
             time: Duration::from_secs(60),
@@ -108,13 +108,13 @@ mod tests {
         let flops = (length * length) as f64;
         // The slope of these figures: a second for 2^20 FLOPs.
         let peak = Some(f64::from(1 << 20));
-        let outcome = foresee(seen, length, flops, peak, &limits);
+        let outcome = predict_skip(samples, length, flops, peak, &limits);
         outcome.map_or(String::new(), |outcome| outcome.reason().to_owned())
     }
 
     #[test]
-    fn memory_is_foreseen_from_two_lengths() {
-        let known = [seen(1024, 0.1, 1.0), seen(2048, 0.4, 4.0)];
+    fn memory_is_extrapolated_from_two_lengths() {
+        let known = [sample(1024, 0.1, 1.0), sample(2048, 0.4, 4.0)];
         let text = reason(&known, 4096);
         assert!(text.starts_with("about 16.0 GiB"), "{text}");
         assert_eq!(reason(&known[1..], 3000), "", "one length says nothing");
@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn time_is_foreseen_from_two_lengths_or_from_the_peak() {
-        let known = [seen(1024, 1.0, 0.1), seen(2048, 3.0, 0.1)];
+    fn time_is_extrapolated_from_two_lengths_or_from_the_peak() {
+        let known = [sample(1024, 1.0, 0.1), sample(2048, 3.0, 0.1)];
         let text = reason(&known, 8192);
         assert!(
             text.starts_with("4 steps of about 64.0 s by the speed"),
             "{text}"
         );
-        let known = [seen(1024, 10.0, 0.1), seen(2048, 20.0, 0.1)];
+        let known = [sample(1024, 10.0, 0.1), sample(2048, 20.0, 0.1)];
         let text = reason(&known, 4096);
         assert!(
             text.starts_with("4 steps of about 40.0 s by its growth"),

@@ -10,21 +10,21 @@ use results::bench::{Base, Bench, Outcome, Round, SCHEMA};
 use results::record::{Host, Recipe};
 use results::stats::quantile;
 
-use crate::bench::entry::Entry;
-use crate::bench::preflight::{Limits, Seen, foresee};
-use crate::bench::probe::{Answer, ask, ask_program};
-use crate::bench::worker::{Measured, Reply, Request, Steps, Work};
+use crate::bench::measure_process::{Answer, request, request_from};
+use crate::bench::model_choice::ModelChoice;
+use crate::bench::preflight::{Limits, Sample, predict_skip};
+use crate::bench::worker::{Measured, Measurement, Reply, Request, Steps};
 use crate::error::{Class, Classify, Result};
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::Resolved;
-use crate::timing::for_people;
-use crate::{host, process};
+use crate::timing::human_duration;
+use crate::{host, runtime};
 
 /// The task whose shape is measured: byte-level text, as in the published table.
 pub const TASK: &str = "text";
 
-/// Rows and columns of the matrices that the machine's speed is told by.
+/// Rows and columns of the matrices whose product measures the machine's speed.
 const PRODUCT: usize = 1024;
 /// Seconds of products per round.
 const PRODUCT_SECONDS: f64 = 0.5;
@@ -33,8 +33,8 @@ const PRODUCT_SECONDS: f64 = 0.5;
 pub struct Plan {
     /// Another build of this program, to be held against it.
     pub base: Option<PathBuf>,
-    /// Models.
-    pub entries: Vec<Entry>,
+    /// Models, each with options.
+    pub models: Vec<ModelChoice>,
     /// Lengths in tokens, shortest first.
     pub lengths: Vec<usize>,
     /// Recipe that sizes are taken from.
@@ -72,7 +72,7 @@ pub struct Session<'a> {
     path: PathBuf,
     reporter: &'a Reporter,
     stop: &'a Stop,
-    /// Per entry, per length.
+    /// Per model, per length.
     cells: Vec<Vec<(Steps, Bench)>>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Session<'a> {
             schema: SCHEMA,
             session: id.to_owned(),
             created: host::now(),
-            command: process::command_line(),
+            command: runtime::command_line(),
             base: plan.base.as_ref().map(|program| Base {
                 program: program.display().to_string(),
                 ..Base::default()
@@ -103,13 +103,13 @@ impl<'a> Session<'a> {
             revision: host::revision(),
             ..Bench::default()
         };
-        let of_entry = |entry: &Entry| -> Result<Vec<(Steps, Bench)>> {
+        let of_model = |model: &ModelChoice| -> Result<Vec<(Steps, Bench)>> {
             let lengths = plan.lengths.iter();
             lengths
-                .map(|length| cell(plan, &common, entry, *length))
+                .map(|length| cell(plan, &common, model, *length))
                 .collect()
         };
-        let cells = plan.entries.iter().map(of_entry).collect::<Result<_>>()?;
+        let cells = plan.models.iter().map(of_model).collect::<Result<_>>()?;
         Ok(Session {
             plan,
             path,
@@ -121,12 +121,12 @@ impl<'a> Session<'a> {
 
     /// Measures everything. False: stopped before the end.
     pub fn run(&mut self) -> Result<bool> {
-        let (rounds, lengths, entries) = (
+        let (rounds, lengths, models) = (
             self.plan.rounds,
             self.plan.lengths.len(),
-            self.plan.entries.len(),
+            self.plan.models.len(),
         );
-        let total = rounds * lengths * entries;
+        let total = rounds * lengths * models;
         self.reporter.start("bench", 0, Some(total as u64));
         let mut done = 0;
         for round in 0..rounds {
@@ -134,18 +134,18 @@ impl<'a> Session<'a> {
                 return self.end(false);
             }
             for length in 0..lengths {
-                for place in 0..entries {
+                for place in 0..models {
                     // Every other round backwards: a machine that warms up or cools down favours nobody.
-                    let entry = if round % 2 == 0 {
+                    let model = if round % 2 == 0 {
                         place
                     } else {
-                        entries - 1 - place
+                        models - 1 - place
                     };
-                    let (steps, bench) = &self.cells[entry][length];
+                    let (steps, bench) = &self.cells[model][length];
                     let what = format!("{} at {}", bench.label(), bench.length);
                     self.reporter.at(done, &what);
-                    let request = self.request(Work::Steps(Box::new(steps.clone())));
-                    if !self.measure(round, entry, length, &request)? {
+                    let request = self.with_limits(Measurement::Steps(Box::new(steps.clone())));
+                    if !self.measure(round, model, length, &request)? {
                         return self.end(false);
                     }
                     done += 1;
@@ -170,22 +170,26 @@ impl<'a> Session<'a> {
             .collect()
     }
 
-    fn request(&self, work: Work) -> Request {
+    fn with_limits(&self, measurement: Measurement) -> Request {
         Request {
             device: self.plan.device.clone(),
             threads: self.plan.threads,
             memory_limit: self.plan.heap_limit,
-            work,
+            measurement,
         }
     }
 
     /// How fast matrix products are on this machine now. False: asked to stop.
     fn matrix_products(&mut self) -> Result<bool> {
-        let work = Work::Products {
+        let products = Measurement::Products {
             size: PRODUCT,
             seconds: PRODUCT_SECONDS,
         };
-        let answer = ask(&self.request(work), self.plan.limits.time, self.stop)?;
+        let answer = request(
+            &self.with_limits(products),
+            self.plan.limits.time,
+            self.stop,
+        )?;
         match answer {
             Answer::Stopped => return Ok(false),
             Answer::Reply(Reply::Products { flops_per_second }) => {
@@ -204,19 +208,19 @@ impl<'a> Session<'a> {
     fn measure(
         &mut self,
         round: usize,
-        entry: usize,
+        model: usize,
         length: usize,
-        request: &Request,
+        wanted: &Request,
     ) -> Result<bool> {
-        let seen = self.seen(entry, length);
+        let samples = self.shorter(model, length);
         let limits = &self.plan.limits;
-        let bench = &mut self.cells[entry][length].1;
+        let bench = &mut self.cells[model][length].1;
         if bench.outcome != Outcome::Measured {
             return Ok(true);
         }
         let flops = bench.flops_per_step as f64;
         let peak = bench.matmul_flops_per_second;
-        let skipped = foresee(&seen, bench.length, flops, peak, limits);
+        let skipped = predict_skip(&samples, bench.length, flops, peak, limits);
         let skipped = skipped.filter(|_| bench.rounds.is_empty());
         match skipped {
             Some(skipped) => {
@@ -229,9 +233,9 @@ impl<'a> Session<'a> {
                 for &build in Build::turns(self.plan.base.is_some(), round) {
                     let answer = match (build, &self.plan.base) {
                         (Build::Base, Some(program)) => {
-                            ask_program(program, request, limits.time, self.stop)?
+                            request_from(program, wanted, limits.time, self.stop)?
                         }
-                        _ => ask(request, limits.time, self.stop)?,
+                        _ => request(wanted, limits.time, self.stop)?,
                     };
                     let (rounds, outcome) = match (build, &mut bench.base) {
                         (Build::Base, Some(base)) => (&mut base.rounds, &mut base.outcome),
@@ -255,8 +259,8 @@ impl<'a> Session<'a> {
     }
 
     /// What is known of the shorter lengths of a model.
-    fn seen(&self, entry: usize, length: usize) -> Vec<Seen> {
-        let shorter = self.cells[entry][..length].iter();
+    fn shorter(&self, model: usize, length: usize) -> Vec<Sample> {
+        let shorter = self.cells[model][..length].iter();
         shorter
             .filter_map(|(_, bench)| {
                 let seconds: Vec<f64> = bench
@@ -264,7 +268,7 @@ impl<'a> Session<'a> {
                     .iter()
                     .flat_map(|round| round.seconds.iter().copied())
                     .collect();
-                Some(Seen {
+                Some(Sample {
                     length: bench.length,
                     seconds: quantile(&seconds, 0.5)?,
                     peak_bytes: bench.peak_bytes()? as f64,
@@ -310,7 +314,7 @@ fn ended(answer: Answer, limit: Duration) -> Option<std::result::Result<Measured
             reason: "another question was answered".to_owned(),
         },
         Answer::TimedOut => Outcome::TimedOut {
-            reason: format!("the limit is {}", for_people(limit)),
+            reason: format!("the limit is {}", human_duration(limit)),
         },
     }))
 }
@@ -334,14 +338,14 @@ fn as_round(round: usize, measured: Measured) -> Round {
 }
 
 /// A cell before its first measurement.
-fn cell(plan: &Plan, common: &Bench, entry: &Entry, length: usize) -> Result<(Steps, Bench)> {
+fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Result<(Steps, Bench)> {
     let mut assignments = plan.assignments.clone();
     assignments.push(format!("data.max_length={length}"));
-    assignments.extend(entry.assignments());
+    assignments.extend(model.assignments());
     let steps = Steps {
         task: TASK.to_owned(),
         source: Source::Synthetic,
-        model: entry.model.to_owned(),
+        model: model.model.to_owned(),
         recipe: plan.recipe.clone(),
         assignments,
         warmup: plan.warmup,
@@ -352,8 +356,8 @@ fn cell(plan: &Plan, common: &Bench, entry: &Entry, length: usize) -> Result<(St
     let resolved = steps.resolve()?;
     let (flops, parameters) = cost(&resolved, length)?;
     let bench = Bench {
-        model: entry.model.to_owned(),
-        options: entry.options.clone(),
+        model: model.model.to_owned(),
+        options: model.options.clone(),
         length,
         batch: resolved.spec.train.batch,
         flops_per_step: flops,

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use crate::batch::{HostBatch, Layout};
 use crate::error::{Class, Classify, Error, Result};
 use crate::optim::AdamW;
-use crate::spec::{Resolved, Wish};
+use crate::spec::{Resolved, RunRequest};
 use crate::step::Trainer;
 use crate::timing::Timings;
-use crate::{ceiling, cmd, device, host, process};
+use crate::{cmd, device, host, memory_limit, runtime};
 
 /// What to measure, where.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,14 +28,15 @@ pub struct Request {
     pub threads: usize,
     /// Most live heap bytes, those at the start included.
     pub memory_limit: usize,
-    /// What.
-    pub work: Work,
+    /// What. On the wire `work`: a request may go to an older build.
+    #[serde(rename = "work")]
+    pub measurement: Measurement,
 }
 
 /// What a process measures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Work {
+pub enum Measurement {
     /// Training steps.
     Steps(Box<Steps>),
     /// How many floating point operations per second products of square matrices reach.
@@ -62,18 +63,18 @@ pub struct Steps {
     pub assignments: Vec<String>,
     /// Steps that are not timed.
     pub warmup: usize,
-    /// Time at least this many steps,
+    /// Fewest steps to time.
     pub least: usize,
-    /// and go on for this many seconds,
+    /// Seconds to go on timing steps for, once the fewest are made.
     pub seconds: f64,
-    /// but time no more steps than this.
+    /// Most steps to time.
     pub most: usize,
 }
 
 impl Steps {
     /// The settings that these steps follow.
     pub fn resolve(&self) -> Result<Resolved> {
-        let wish = Wish {
+        let request = RunRequest {
             task: &self.task,
             model: &self.model,
             recipe: &self.recipe,
@@ -82,11 +83,11 @@ impl Steps {
             seed: 0,
             assignments: &self.assignments,
         };
-        wish.resolve()
+        request.resolve()
     }
 }
 
-/// What came of it.
+/// The answer to a [`Request`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Reply {
@@ -109,7 +110,7 @@ pub enum Reply {
     },
 }
 
-/// The times and the memory of some steps. Another build of the program may answer: what it does not know is empty.
+/// Times and memory of some steps. Another build of the program may answer: fields that it does not know are empty.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measured {
@@ -117,11 +118,11 @@ pub struct Measured {
     pub seconds: Vec<f64>,
     /// Where their time went.
     pub phases: Phases,
-    /// High-water mark of memory, beyond what was held at the start.
+    /// High-water mark of memory in bytes, beyond what was held at the start.
     pub peak_bytes: u64,
-    /// What was held at the start.
+    /// Bytes that were held at the start.
     pub base_bytes: u64,
-    /// Resident size at the end.
+    /// Resident size at the end, in bytes.
     pub resident_bytes: u64,
 }
 
@@ -132,7 +133,7 @@ pub fn run() -> Result<()> {
         .read_to_string(&mut text)
         .during(Class::Usage, "reading the request")?;
     let request: Request = serde_json::from_str(&text).during(Class::Usage, "the request")?;
-    process::set_up(request.threads)?;
+    runtime::set_up(request.threads)?;
     cmd::print_json(&answer(&request).unwrap_or_else(|error| {
         let reason = error.to_string();
         match device::is_out_of_memory(&error.cause) {
@@ -143,16 +144,16 @@ pub fn run() -> Result<()> {
 }
 
 fn answer(request: &Request) -> Result<Reply> {
-    ceiling::check(request.memory_limit)?;
-    ceiling::watch(request.memory_limit, |reason| {
+    memory_limit::check(request.memory_limit)?;
+    memory_limit::set(request.memory_limit, |reason| {
         // The process ends here; a parent that is gone needs no answer.
         let _ = cmd::print_json(&Reply::OutOfMemory { reason });
         std::process::exit(i32::from(Class::Run.code()));
     });
     let device = device::select(&request.device)?;
-    match &request.work {
-        Work::Steps(steps) => measure(steps, &device).map(Reply::Steps),
-        Work::Products { size, seconds } => products(*size, *seconds, &device)
+    match &request.measurement {
+        Measurement::Steps(steps) => measure(steps, &device).map(Reply::Steps),
+        Measurement::Products { size, seconds } => products(*size, *seconds, &device)
             .map(|flops_per_second| Reply::Products { flops_per_second }),
     }
 }
@@ -192,29 +193,29 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
     // A GPU works on while the next steps are handed to it, so it is waited for after a group of them.
     let group = if device.is_cpu() { 1 } else { GROUP };
     let mut timings = Timings::default();
-    let (mut made, mut timed) = (0, 0.0);
+    let (mut step, mut timed) = (0, 0.0);
     let mut batches = batches.iter().cycle();
     loop {
         let done = timings.steps.len();
         if done >= steps.most || done >= steps.least && timed >= steps.seconds {
             break;
         }
-        let warms_up = made < steps.warmup;
+        let warms_up = step < steps.warmup;
         let count = if warms_up { 1 } else { group };
-        let mut unread = Vec::new();
+        let mut pending = Vec::new();
         for batch in batches.by_ref().take(count) {
-            let step = trainer.step(made, warms_up, || Ok(batch.clone()));
-            unread.push(step.class(Class::Run)?);
-            made += 1;
+            let made = trainer.step(step, warms_up, || Ok(batch.clone()));
+            pending.push(made.class(Class::Run)?);
+            step += 1;
         }
-        for step in trainer.read(&unread).class(Class::Run)? {
-            if !step.loss.is_finite() {
-                let message = format!("the loss of a step up to {made} is not finite");
+        for made in trainer.collect(&pending).class(Class::Run)? {
+            if !made.loss.is_finite() {
+                let message = format!("the loss of a step up to {step} is not finite");
                 return Err(Error::new(Class::Run, message));
             }
-            timings.add(step.time, warms_up);
+            timings.add(made.time, warms_up);
             if !warms_up {
-                timed += step.time.seconds;
+                timed += made.time.seconds;
             }
         }
     }

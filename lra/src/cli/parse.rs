@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::process::MOST_THREADS;
+use crate::runtime::MOST_THREADS;
 
 /// The largest seed: settings are kept as TOML, whose whole numbers end here.
 const LARGEST_SEED: u64 = i64::MAX as u64;

@@ -83,7 +83,7 @@ pub struct SweepArgs {
     pub shard: Option<Shard>,
     /// Run nothing: print a job script
     #[arg(long, value_enum, conflicts_with = "shard")]
-    pub emit: Option<Scheduler>,
+    pub emit: Option<BatchSystem>,
     /// Elements of the array job [default: one per cell]
     #[arg(long, requires = "emit", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub array: Option<u32>,
@@ -97,7 +97,7 @@ pub struct SweepArgs {
 
 /// A scheduler of clusters.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Scheduler {
+pub enum BatchSystem {
     /// An array job for sbatch
     Slurm,
 }

@@ -8,7 +8,7 @@ use results::bench::{Bench, Outcome, against_base};
 use results::published;
 use results::record::Host;
 
-use crate::bench::entry::Entry;
+use crate::bench::model_choice::ModelChoice;
 use crate::bench::preflight::Limits;
 use crate::bench::session::{LEAST, Plan, Session, TIME_LIMIT};
 use crate::bench::worker;
@@ -17,7 +17,7 @@ use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
 use crate::progress::Reporter;
 use crate::signals::Stop;
-use crate::{device, host, limits, process};
+use crate::{device, host, limits, runtime};
 
 /// What a session costs where the command line leaves it open.
 struct Effort {
@@ -91,11 +91,11 @@ pub fn measure() -> Result<ExitCode> {
 
 fn plan(arguments: &BenchArgs) -> Result<Plan> {
     let effort = if arguments.quick { QUICK } else { FULL };
-    let entries = match arguments.models.as_slice() {
-        [] => Entry::both_ways(),
+    let models = match arguments.models.as_slice() {
+        [] => ModelChoice::both_ways(),
         names => {
-            let entries = names.iter().map(|name| Entry::parse(name));
-            entries.collect::<Result<Vec<_>>>()?
+            let chosen = names.iter().map(|name| ModelChoice::parse(name));
+            chosen.collect::<Result<Vec<_>>>()?
         }
     };
     let mut lengths = arguments.lengths.clone();
@@ -139,7 +139,7 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
     let per_round = arguments.per_round.unwrap_or(effort.per_round);
     Ok(Plan {
         base,
-        entries,
+        models,
         lengths,
         recipe: arguments.recipe.clone(),
         assignments,
@@ -158,7 +158,7 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
         },
         memory_method: device::method(&device),
         device: arguments.device.clone(),
-        threads: process::threads(arguments.threads),
+        threads: runtime::threads(arguments.threads),
     })
 }
 

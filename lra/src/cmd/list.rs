@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{ListArgs, Registry};
 use crate::error::{Error, Result};
-use crate::names;
 use crate::recipe::{RECIPES, Recipe};
-use crate::spec::Wish;
+use crate::spec::RunRequest;
+use crate::suggest;
 use crate::{cmd, device};
 
 /// Runs the command.
@@ -48,7 +48,7 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
 fn documentation(what: Registry, name: &str) -> Result<String> {
     Ok(match what {
         Registry::Models => {
-            let model = names::find("model", name, models::MODELS, |model| model.name)?;
+            let model = suggest::find("model", name, models::MODELS, |model| model.name)?;
             let defaults = model.defaults();
             let options = defaults.as_object().into_iter().flatten();
             let options: String = options
@@ -65,7 +65,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
             format!("{}{options}", about(model))
         }
         Registry::Tasks => {
-            let task = names::find("task", name, datasets::TASKS, |task| task.about().name)?;
+            let task = suggest::find("task", name, datasets::TASKS, |task| task.about().name)?;
             let about = task.about();
             format!(
                 "{}\n{}\n{}\n\ndata options: {:#}",
@@ -75,7 +75,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
                 task.defaults()
             )
         }
-        Registry::Recipes => names::find("recipe", name, RECIPES, |(name, _)| name)?
+        Registry::Recipes => suggest::find("recipe", name, RECIPES, |(name, _)| name)?
             .1
             .to_owned(),
         Registry::Published | Registry::Devices | Registry::Axes => {
@@ -177,7 +177,7 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
     let mut rows = Vec::new();
     let mut label = String::new();
     for model in models::MODELS {
-        let resolved = Wish {
+        let resolved = RunRequest {
             task,
             model: model.name,
             recipe,

@@ -6,26 +6,26 @@ use results::summary::summary;
 use results::tables::Kind;
 use results::{Format, Outcome, Record, published};
 
-use crate::cell::{self, Earlier, Finished, Surroundings};
+use crate::cell::{self, Finished, IfExists, RunContext};
 use crate::cli::RunArgs;
 use crate::error::{Class, Classify, Result};
 use crate::progress::Reporter;
 use crate::signals::Stop;
-use crate::spec::Wish;
-use crate::{cmd, device, process, run_folder};
+use crate::spec::RunRequest;
+use crate::{cmd, device, run_folder, runtime};
 
 /// The published figures that a finished cell is set beside.
 const PUBLISHED: &str = "tay2021";
 
 /// Runs the command.
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
-    process::set_up(arguments.threads)?;
+    runtime::set_up(arguments.threads)?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     if arguments.stop_on_eof {
         let listening = stop.on_end_of_input();
         listening.during(Class::Run, "starting a thread that reads standard input")?;
     }
-    let reporter = Reporter::new(arguments.quiet).heeding(&stop);
+    let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
     let device = device::select(&arguments.device)?;
     let mut assignments = arguments.assignments.clone();
     assignments.extend(arguments.steps.map(|steps| format!("train.steps={steps}")));
@@ -39,14 +39,14 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let precision = arguments.precision.as_ref();
     assignments.extend(precision.map(|precision| format!("train.precision={precision}")));
     let data = arguments.place.path();
-    let surroundings = Surroundings {
+    let context = RunContext {
         data: &data,
         out: &arguments.out,
         device: &device,
-        earlier: match (arguments.resume, arguments.force) {
-            (true, _) => Earlier::Resume,
-            (_, true) => Earlier::Replace,
-            _ => Earlier::Keep,
+        if_exists: match (arguments.resume, arguments.force) {
+            (true, _) => IfExists::Resume,
+            (_, true) => IfExists::Replace,
+            _ => IfExists::Keep,
         },
         tensorboard: arguments.tensorboard,
         memory_limit: arguments.memory_limit,
@@ -60,7 +60,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let several = arguments.seeds.is_some();
     let mut records = Vec::new();
     for seed in seeds {
-        let wish = Wish {
+        let request = RunRequest {
             task: &arguments.task,
             model: &arguments.model,
             recipe: &arguments.recipe,
@@ -69,7 +69,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             seed,
             assignments: &assignments,
         };
-        let Finished { record, fresh } = cell::run(&wish.resolve()?, &surroundings)?;
+        let Finished { record, fresh } = cell::run(&request.resolve()?, &context)?;
         if !fresh {
             let (id, since) = (&record.id, &record.created);
             let remedy = match record.outcome.is_final() {

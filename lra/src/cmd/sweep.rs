@@ -8,19 +8,19 @@ use results::table::{Cell as TableCell, Column, Row, Table};
 use results::{Format, Record};
 use serde_json::{Value, json};
 
-use crate::cli::sweep::{Scheduler, SweepArgs};
+use crate::cli::sweep::{BatchSystem, SweepArgs};
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
 use crate::progress::Reporter;
 use crate::signals::Stop;
-use crate::sweep::board::{Board, LEGEND, grid};
-use crate::sweep::conductor::{Conductor, State};
-use crate::sweep::forecast::{Forecast, Oracle};
-use crate::sweep::job::{Common, LOG};
+use crate::sweep::estimator::{Estimate, Estimator};
+use crate::sweep::job::{JobOptions, LOG};
 use crate::sweep::plan::{self, Cell, Matrix};
+use crate::sweep::progress_display::{LEGEND, ProgressDisplay, grid};
+use crate::sweep::scheduler::{Scheduler, State};
 use crate::sweep::slurm;
-use crate::timing::for_people;
-use crate::{limits, process};
+use crate::timing::human_duration;
+use crate::{limits, runtime};
 
 /// Memory that a process holds beside what its allocator counts: freed blocks it keeps, code, stacks.
 const BESIDE_HEAP: f64 = 1.25;
@@ -28,44 +28,51 @@ const BESIDE_HEAP: f64 = 1.25;
 /// Runs the command.
 pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     let cells = cells(arguments)?;
-    if let Some(Scheduler::Slurm) = arguments.emit {
+    if let Some(BatchSystem::Slurm) = arguments.emit {
         cmd::print(&script(arguments, cells.len())?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let jobs = usize::from(arguments.jobs);
     let share = || limits::total_memory().map(|bytes| (bytes as f64 * 0.95) as usize / jobs);
-    let common = Common {
+    let options = JobOptions {
         data: arguments.place.path(),
         out: arguments.out.clone(),
         device: arguments.device.clone(),
-        threads: (process::threads(arguments.threads) / jobs).max(1),
+        threads: (runtime::threads(arguments.threads) / jobs).max(1),
         memory_limit: arguments.memory_limit.or_else(share),
     };
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet);
-    let on_file = on_file(&common, &reporter)?;
+    let on_file = on_file(&options, &reporter)?;
     if arguments.dry_run {
-        let mut oracle = Oracle::new(&common, &stop, &cells, &on_file);
-        return dry_run(arguments, &cells, &on_file, &mut oracle, &reporter, &stop);
+        let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
+        return dry_run(
+            arguments,
+            &cells,
+            &on_file,
+            &mut estimator,
+            &reporter,
+            &stop,
+        );
     }
-    let mut board = Board::new(arguments.quiet);
-    let mut conductor = Conductor {
+    let mut display = ProgressDisplay::new(arguments.quiet);
+    let mut scheduler = Scheduler {
         cells: &cells,
-        common: &common,
+        options: &options,
         jobs,
         retry: arguments.retry_failed,
         stop: &stop,
-        board: &mut board,
+        display: &mut display,
     };
-    let states = conductor.run(on_file)?;
+    let states = scheduler.run(on_file)?;
     if arguments.json {
-        let became = cells.iter().zip(&states);
-        let became: Vec<Value> = became
-            .map(|(cell, state)| as_json(cell, &common, state))
+        let pairs = cells.iter().zip(&states);
+        let cells: Vec<Value> = pairs
+            .map(|(cell, state)| as_json(cell, &options, state))
             .collect();
-        cmd::print_json(&became)?;
+        cmd::print_json(&cells)?;
     } else {
-        cmd::print(&outcome(&cells, &states, &common))?;
+        cmd::print(&outcome(&cells, &states, &options))?;
     }
     Ok(exit_code(&states, stop.requested()))
 }
@@ -89,11 +96,11 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
 }
 
 /// Finished runs in the sweep's folder. Whatever is damaged there is named and left out.
-fn on_file(common: &Common, reporter: &Reporter) -> Result<HashMap<String, Record>> {
-    if !common.out.exists() {
+fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<String, Record>> {
+    if !options.out.exists() {
         return Ok(HashMap::new());
     }
-    let loaded = results::store::load(&common.out).class(Class::Data)?;
+    let loaded = results::store::load(&options.out).class(Class::Data)?;
     for (path, reason) in &loaded.skipped {
         reporter.say(&format!("warning: {} left out: {reason}", path.display()));
     }
@@ -101,12 +108,12 @@ fn on_file(common: &Common, reporter: &Reporter) -> Result<HashMap<String, Recor
 }
 
 /// The states, and where to read on.
-fn outcome(cells: &[Cell], states: &[State], common: &Common) -> String {
+fn outcome(cells: &[Cell], states: &[State], options: &JobOptions) -> String {
     let mut lines = grid(cells, states);
     lines.extend([String::new(), LEGEND.to_owned()]);
     for (cell, state) in cells.iter().zip(states) {
         if let State::Failed(reason) = state {
-            let log = common.folder(cell).join(LOG);
+            let log = options.folder(cell).join(LOG);
             lines.push(format!("failed: {}: {reason}", cell.title()));
             lines.push(format!("        {}", log.display()));
         }
@@ -115,7 +122,7 @@ fn outcome(cells: &[Cell], states: &[State], common: &Common) -> String {
         .iter()
         .any(|state| matches!(state, State::Scored { .. }))
     {
-        lines.push(format!("tables: lra report {}", common.out.display()));
+        lines.push(format!("tables: lra report {}", options.out.display()));
     }
     lines.join("\n")
 }
@@ -131,7 +138,7 @@ fn exit_code(states: &[State], stopped: bool) -> ExitCode {
     }
 }
 
-fn as_json(cell: &Cell, common: &Common, state: &State) -> Value {
+fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
     let settings = &cell.resolved.spec.cell;
     let (word, detail) = match state {
         State::Pending => ("pending", Value::Null),
@@ -152,12 +159,12 @@ fn as_json(cell: &Cell, common: &Common, state: &State) -> Value {
         "id": cell.id,
         "task": settings.task,
         "source": settings.source,
-        "model": cell.entry.to_string(),
+        "model": cell.model.to_string(),
         "recipe": settings.recipe,
         "seed": settings.seed,
         "state": word,
         "detail": detail,
-        "folder": common.folder(cell),
+        "folder": options.folder(cell),
     })
 }
 
@@ -166,12 +173,12 @@ fn dry_run(
     arguments: &SweepArgs,
     cells: &[Cell],
     on_file: &HashMap<String, Record>,
-    oracle: &mut Oracle<'_>,
+    estimator: &mut Estimator<'_>,
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<ExitCode> {
     let mut lines = Vec::new();
-    reporter.start("forecast", 0, Some(cells.len() as u64));
+    reporter.start("estimate", 0, Some(cells.len() as u64));
     for (index, cell) in cells.iter().enumerate() {
         reporter.at(index as u64, &cell.title());
         let begun = arguments.out.join(&cell.id).join("spec.toml").exists();
@@ -184,7 +191,7 @@ fn dry_run(
         lines.push(Line {
             cell,
             state,
-            forecast: oracle.ask(cell)?,
+            estimate: estimator.estimate(cell)?,
         });
         if stop.requested() {
             reporter.stop();
@@ -204,24 +211,24 @@ fn dry_run(
 struct Line<'a> {
     cell: &'a Cell,
     state: &'static str,
-    forecast: Result<Forecast, String>,
+    estimate: Result<Estimate, String>,
 }
 
 impl Line<'_> {
     fn json(&self) -> Value {
         let settings = &self.cell.resolved.spec.cell;
-        let forecast = self.forecast.as_ref();
+        let estimate = self.estimate.as_ref();
         json!({
             "id": self.cell.id,
             "task": settings.task,
             "source": settings.source,
-            "model": self.cell.entry.to_string(),
+            "model": self.cell.model.to_string(),
             "recipe": settings.recipe,
             "seed": settings.seed,
             "state": self.state,
-            "seconds": forecast.ok().map(|it| it.time.as_secs_f64()),
-            "peak_bytes": forecast.ok().map(|it| it.peak_bytes),
-            "basis": forecast.map_or_else(Clone::clone, |it| it.basis.clone()),
+            "seconds": estimate.ok().map(|it| it.time.as_secs_f64()),
+            "peak_bytes": estimate.ok().map(|it| it.peak_bytes),
+            "basis": estimate.map_or_else(Clone::clone, |it| it.basis.clone()),
         })
     }
 
@@ -229,18 +236,18 @@ impl Line<'_> {
         let settings = &self.cell.resolved.spec.cell;
         let mut cells = vec![
             TableCell::text(self.cell.column()),
-            TableCell::text(self.cell.entry.to_string()),
+            TableCell::text(self.cell.model.to_string()),
             TableCell::text(settings.recipe.clone()),
             TableCell::text(settings.seed.to_string()),
             TableCell::text(self.state),
         ];
-        match &self.forecast {
-            Ok(forecast) => {
-                let mib = forecast.peak_bytes as f64 / (1u64 << 20) as f64;
+        match &self.estimate {
+            Ok(estimate) => {
+                let mib = estimate.peak_bytes as f64 / (1u64 << 20) as f64;
                 cells.extend([
-                    TableCell::text(for_people(forecast.time)),
+                    TableCell::text(human_duration(estimate.time)),
                     TableCell::text(format!("{mib:.0} MiB")),
-                    TableCell::text(forecast.basis.clone()),
+                    TableCell::text(estimate.basis.clone()),
                 ]);
             }
             Err(reason) => {
@@ -254,15 +261,15 @@ impl Line<'_> {
 
 fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
     let to_do = || lines.iter().filter(|line| line.state != "on file");
-    let times = to_do().filter_map(|line| line.forecast.as_ref().ok().map(|it| it.time));
+    let times = to_do().filter_map(|line| line.estimate.as_ref().ok().map(|it| it.time));
     let all: Duration = times.sum();
-    let unknown = to_do().filter(|line| line.forecast.is_err()).count();
+    let unknown = to_do().filter(|line| line.estimate.is_err()).count();
     let mut note = format!(
         "{} of {} cells to run, about {} with {jobs} at a time on cores of their own; runs that share \
          cores take longer",
         to_do().count(),
         lines.len(),
-        for_people(all / jobs as u32)
+        human_duration(all / jobs as u32)
     );
     if unknown > 0 {
         note += &format!("; {unknown} of them not counted, since nothing is known");

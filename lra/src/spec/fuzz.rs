@@ -7,7 +7,7 @@ use datasets::{Protocol, TASKS};
 use models::MODELS;
 use serde_json::{Value, json};
 
-use super::{Resolved, Spec, Wish};
+use super::{Resolved, RunRequest, Spec};
 use crate::bench::worker::{Steps, measure};
 use crate::error::{Class, Result};
 
@@ -115,8 +115,8 @@ impl Dice {
 }
 
 /// What a value came to; the error's class and words.
-fn outcome(wish: &Wish<'_>, trains: bool) -> Result<Option<bool>> {
-    let resolved = wish.resolve()?;
+fn outcome(request: &RunRequest<'_>, trains: bool) -> Result<Option<bool>> {
+    let resolved = request.resolve()?;
     let text = resolved.spec.to_toml()?;
     let again: Spec = toml::from_str(&text).unwrap();
     assert_eq!(
@@ -128,11 +128,11 @@ fn outcome(wish: &Wish<'_>, trains: bool) -> Result<Option<bool>> {
         return Ok(None);
     }
     let steps = Steps {
-        task: wish.task.to_owned(),
+        task: request.task.to_owned(),
         source: resolved.spec.cell.source,
-        model: wish.model.to_owned(),
-        recipe: wish.recipe.to_owned(),
-        assignments: wish.assignments.to_vec(),
+        model: request.model.to_owned(),
+        recipe: request.recipe.to_owned(),
+        assignments: request.assignments.to_vec(),
         warmup: 0,
         least: 1,
         seconds: 0.0,
@@ -162,7 +162,7 @@ fn every_setting_takes_any_value_or_refuses_it_by_name() {
             .iter()
             .flat_map(|task| MODELS.iter().map(move |model| (task, model)))
         {
-            let wish = Wish {
+            let request = RunRequest {
                 task: task.about().name,
                 model: model.name,
                 recipe: "smoke",
@@ -171,7 +171,7 @@ fn every_setting_takes_any_value_or_refuses_it_by_name() {
                 seed: 0,
                 assignments: &[],
             };
-            let settings = json!(wish.resolve().unwrap().spec);
+            let settings = json!(request.resolve().unwrap().spec);
             for (section, keys) in settings
                 .as_object()
                 .unwrap()
@@ -181,16 +181,16 @@ fn every_setting_takes_any_value_or_refuses_it_by_name() {
                 for (key, default) in keys.as_object().unwrap() {
                     cases += 1;
                     let assignment = [format!("{section}.{key}={}", dice.value(default))];
-                    let wish = Wish {
+                    let request = RunRequest {
                         assignments: &assignment,
-                        ..wish.clone()
+                        ..request.clone()
                     };
                     let trains = accepted % TRAINED == 0;
                     let name = format!(
                         "--task {} --model {} --set {:?}",
-                        wish.task, wish.model, assignment[0]
+                        request.task, request.model, assignment[0]
                     );
-                    match catch_unwind(AssertUnwindSafe(|| outcome(&wish, trains))) {
+                    match catch_unwind(AssertUnwindSafe(|| outcome(&request, trains))) {
                         Err(_) => panic!("{name} panics"),
                         Ok(Ok(step)) => {
                             accepted += 1;

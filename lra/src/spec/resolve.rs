@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::{Cell, Spec, TrainOptions};
 use crate::error::{Class, Classify, Error, Result};
 use crate::recipe::Recipe;
-use crate::{names, overlay};
+use crate::{overlay, suggest};
 
 /// What the command line asks for, before it is resolved.
 #[derive(Clone, Debug)]
-pub struct Wish<'a> {
+pub struct RunRequest<'a> {
     /// Task name.
     pub task: &'a str,
     /// Model name.
@@ -49,11 +49,11 @@ pub struct Resolved {
     pub overrides: Vec<String>,
 }
 
-impl Wish<'_> {
+impl RunRequest<'_> {
     /// Finds the names, overlays the settings and freezes them.
     pub fn resolve(&self) -> Result<Resolved> {
-        let task = *names::find("task", self.task, datasets::TASKS, |task| task.about().name)?;
-        let model = *names::find("model", self.model, models::MODELS, |model| model.name)?;
+        let task = *suggest::find("task", self.task, datasets::TASKS, |task| task.about().name)?;
+        let model = *suggest::find("model", self.model, models::MODELS, |model| model.name)?;
         let recipe = Recipe::load(self.recipe)?;
         let source = self.source.unwrap_or(task.about().sources[0]);
         if !task.about().sources.contains(&source) {
@@ -77,10 +77,10 @@ impl Wish<'_> {
         defaults["train"]["aux"] = json!(losses);
         let mut settings = defaults.clone();
         for layer in recipe.layers(self.task, self.model)? {
-            overlay::lay(&mut settings, &layer, &format!("recipe {}", recipe.name))?;
+            overlay::merge(&mut settings, &layer, &format!("recipe {}", recipe.name))?;
         }
         for assignment in self.assignments {
-            overlay::lay(
+            overlay::merge(
                 &mut settings,
                 &overlay::parse_assignment(assignment)?,
                 "--set",

@@ -10,14 +10,14 @@ use results::{Outcome, Record};
 
 use crate::error::{Class, Classify, Result};
 use crate::host;
-use crate::sweep::claim::Claim;
+use crate::sweep::cell_lock::CellLock;
 use crate::sweep::plan::Cell;
 
 /// Name of a cell's log within its run folder.
 pub const LOG: &str = "log.txt";
 
-/// What every run of a sweep is given.
-pub struct Common {
+/// Options that every run of a sweep is started with.
+pub struct JobOptions {
     /// Data directory.
     pub data: PathBuf,
     /// Folder of run folders.
@@ -30,7 +30,7 @@ pub struct Common {
     pub memory_limit: Option<usize>,
 }
 
-impl Common {
+impl JobOptions {
     /// The run folder of a cell.
     pub fn folder(&self, cell: &Cell) -> PathBuf {
         self.out.join(&cell.id)
@@ -42,13 +42,13 @@ pub struct Job {
     /// Index of its cell.
     pub cell: usize,
     child: Child,
-    /// Its standard input. The run stops when it is closed: when asked to, or because this process died.
-    leash: Option<ChildStdin>,
-    /// The record that was there when it began.
-    before: Option<Record>,
+    /// Its standard input. The run saves its state and stops when it is closed, also by the death of this process.
+    stdin: Option<ChildStdin>,
+    /// The record that its folder held when it began.
+    previous: Option<Record>,
     began: Instant,
     folder: PathBuf,
-    _claim: Claim,
+    _lock: CellLock,
 }
 
 /// How a run ended.
@@ -77,30 +77,30 @@ impl Job {
     pub fn start(
         index: usize,
         cell: &Cell,
-        common: &Common,
-        claim: Claim,
+        options: &JobOptions,
+        lock: CellLock,
         force: bool,
     ) -> Result<Job> {
-        let folder = common.folder(cell);
+        let folder = options.folder(cell);
         let doing = || format!("starting the run of {}", cell.id);
         let program = std::env::current_exe().during(Class::Run, doing())?;
         let mut command = Command::new(program);
-        command.args(arguments(cell, common));
+        command.args(arguments(cell, options));
         command.arg(if force { "--force" } else { "--resume" });
         let log = open_log(&folder, &command).during(Class::Run, doing())?;
         let errors = log.try_clone().during(Class::Run, doing())?;
         command.arg("--stop-on-eof");
         command.stdin(Stdio::piped()).stdout(log).stderr(errors);
-        let before = record(&folder);
+        let previous = record(&folder);
         let mut child = command.spawn().during(Class::Run, doing())?;
         Ok(Job {
             cell: index,
-            leash: child.stdin.take(),
+            stdin: child.stdin.take(),
             child,
-            before,
+            previous,
             began: Instant::now(),
             folder,
-            _claim: claim,
+            _lock: lock,
         })
     }
 
@@ -109,21 +109,21 @@ impl Job {
         self.child.id()
     }
 
-    /// Since when it has been at work.
+    /// How long it has been at work.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
     /// Asks it to save its state and end.
     pub fn interrupt(&mut self) {
-        self.leash = None;
+        self.stdin = None;
     }
 
     /// How it ended, once it has.
     pub fn poll(&mut self) -> Result<Option<Ended>> {
         let doing = || format!("waiting for {}", self.folder.display());
         let status = self.child.try_wait().during(Class::Run, doing())?;
-        Ok(status.map(|status| ended(&self.folder, status, self.before.as_ref())))
+        Ok(status.map(|status| ended(&self.folder, status, self.previous.as_ref())))
     }
 
     /// The last line of its log: how far it is.
@@ -132,7 +132,7 @@ impl Job {
     }
 }
 
-fn arguments(cell: &Cell, common: &Common) -> Vec<String> {
+fn arguments(cell: &Cell, options: &JobOptions) -> Vec<String> {
     let settings = &cell.resolved.spec.cell;
     let mut words: Vec<String> = vec!["run".to_owned()];
     let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
@@ -145,13 +145,13 @@ fn arguments(cell: &Cell, common: &Common) -> Vec<String> {
     for assignment in &cell.resolved.overrides {
         option("set", assignment.clone());
     }
-    option("device", common.device.clone());
-    option("threads", common.threads.to_string());
-    if let Some(bytes) = common.memory_limit {
+    option("device", options.device.clone());
+    option("threads", options.threads.to_string());
+    if let Some(bytes) = options.memory_limit {
         option("memory-limit", bytes.to_string());
     }
-    option("data", common.data.display().to_string());
-    option("out", common.out.display().to_string());
+    option("data", options.data.display().to_string());
+    option("out", options.out.display().to_string());
     words
 }
 
@@ -174,10 +174,10 @@ fn record(folder: &Path) -> Option<Record> {
     results::store::read(&folder.join(results::store::FILE)).ok()
 }
 
-/// What the run left, where `before` was its record.
-fn ended(folder: &Path, status: ExitStatus, before: Option<&Record>) -> Ended {
+/// How the run ended, by its exit status, its record and its log; `previous` is the record from before it began.
+fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended {
     // A run that ends before it can write a record leaves an older one, which says nothing of this end.
-    let record = record(folder).filter(|record| status.success() || before != Some(record));
+    let record = record(folder).filter(|record| status.success() || previous != Some(record));
     let interrupted = i32::from(Class::Interrupted.code());
     match (status.code(), record) {
         (Some(code), _) if code == interrupted => Ended::Interrupted,

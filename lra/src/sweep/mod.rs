@@ -1,19 +1,19 @@
 //! The matrix of tasks, models, seeds and recipes, each cell an `lra run` of its own.
 //!
 //! ```text
-//! plan       the cells, in an order that depends on the command line alone; shards of it
-//! forecast   what a cell will take: from a twin on file, else from two small steps
-//! claim      one sweep per cell at a time, by lock files
-//! job        the process of a cell, its log, what became of it
-//! conductor  starts jobs, reaps them, stops them
-//! board      what a person sees meanwhile
-//! slurm      the same as an array job
+//! plan              the cells, in an order that depends on the command line alone; shards of it
+//! estimator         a cell's time and memory: from a run with another seed on file, else measured in two small steps
+//! cell_lock         one sweep per cell at a time, by lock files
+//! job               the process of a cell, its log, how it ended
+//! scheduler         starts jobs, reaps them, stops them
+//! progress_display  the table of states on a terminal, lines elsewhere
+//! slurm             the same as an array job
 //! ```
 
-pub mod board;
-pub mod claim;
-pub mod conductor;
-pub mod forecast;
+pub mod cell_lock;
+pub mod estimator;
 pub mod job;
 pub mod plan;
+pub mod progress_display;
+pub mod scheduler;
 pub mod slurm;

@@ -7,17 +7,17 @@ use std::str::FromStr;
 use datasets::{Protocol, Source};
 use results::{Outcome, Record};
 
-use crate::bench::entry::Entry;
+use crate::bench::model_choice::ModelChoice;
 use crate::cell;
 use crate::error::{Error, Result};
-use crate::spec::{Resolved, Wish};
+use crate::spec::{Resolved, RunRequest};
 
-/// What the command line asks for.
+/// The product of tasks, models, recipes and seeds that the command line names.
 pub struct Matrix {
     /// Tasks, each with a source or its default one.
     pub tasks: Vec<TaskChoice>,
     /// Models.
-    pub models: Vec<Entry>,
+    pub models: Vec<ModelChoice>,
     /// Recipes.
     pub recipes: Vec<String>,
     /// Seeds.
@@ -84,7 +84,7 @@ pub struct Cell {
     /// Its settings, frozen.
     pub resolved: Resolved,
     /// The model with its options.
-    pub entry: Entry,
+    pub model: ModelChoice,
     /// What `--recipe` said: the name of a recipe, or the path of a file.
     pub recipe: String,
     /// The task's label.
@@ -99,7 +99,7 @@ impl Cell {
     /// What tables call it: `listops@256 performer, seed 2`.
     pub fn title(&self) -> String {
         let cell = &self.resolved.spec.cell;
-        format!("{} {}, seed {}", self.column(), self.entry, cell.seed)
+        format!("{} {}, seed {}", self.column(), self.model, cell.seed)
     }
 
     /// Task and source, for the head of a column.
@@ -118,9 +118,9 @@ impl Matrix {
         let mut known = HashSet::new();
         for recipe in &self.recipes {
             for task in &self.tasks {
-                for entry in &self.models {
+                for model in &self.models {
                     for seed in self.seeds.clone() {
-                        let cell = self.cell(recipe, task, entry, seed)?;
+                        let cell = self.cell(recipe, task, model, seed)?;
                         if known.insert(cell.digest.clone()) {
                             cells.push(cell);
                         }
@@ -131,25 +131,31 @@ impl Matrix {
         Ok(cells)
     }
 
-    fn cell(&self, recipe: &str, task: &TaskChoice, entry: &Entry, seed: u64) -> Result<Cell> {
+    fn cell(
+        &self,
+        recipe: &str,
+        task: &TaskChoice,
+        model: &ModelChoice,
+        seed: u64,
+    ) -> Result<Cell> {
         let mut assignments = self.assignments.clone();
-        assignments.extend(entry.assignments());
-        let wish = Wish {
+        assignments.extend(model.assignments());
+        let request = RunRequest {
             task: &task.name,
-            model: entry.model,
+            model: model.model,
             recipe,
             source: task.source,
             protocol: self.protocol,
             seed,
             assignments: &assignments,
         };
-        let resolved = wish.resolve()?;
+        let resolved = request.resolve()?;
         let shape = resolved.task.shape(&resolved.spec.data)?;
         Ok(Cell {
             id: cell::run_id(&resolved, &shape),
             digest: resolved.spec.digest(),
             label: shape.label,
-            entry: entry.clone(),
+            model: model.clone(),
             recipe: recipe.to_owned(),
             resolved,
         })
@@ -176,18 +182,18 @@ pub fn on_file(records: Vec<Record>) -> HashMap<String, Record> {
 }
 
 /// Parses `all` or a list of models with options.
-pub fn models(names: &[String]) -> Result<Vec<Entry>> {
+pub fn models(names: &[String]) -> Result<Vec<ModelChoice>> {
     if names.is_empty() {
         return Err(Error::usage("--models names no model"));
     }
-    let mut entries = Vec::new();
+    let mut choices = Vec::new();
     for name in names {
         match name.as_str() {
-            "all" => entries.extend(Entry::registered()),
-            name => entries.push(Entry::parse(name)?),
+            "all" => choices.extend(ModelChoice::registered()),
+            name => choices.push(ModelChoice::parse(name)?),
         }
     }
-    Ok(entries)
+    Ok(choices)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::baseline::{Baseline, Key, Row};
 use crate::format::grouped;
 use crate::stats::{binomial_error, t_quantile};
 
-/// How much worse counts as worse.
+/// From which difference on a cell counts as worse.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thresholds {
     /// Level of the one-sided test on accuracies, such as 0.99: the share of unchanged cells that pass it.
@@ -34,14 +34,14 @@ impl Default for Thresholds {
     }
 }
 
-/// What is judged.
+/// The aspects that are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aspect {
     /// Mean test accuracy over the seeds.
     Accuracy,
-    /// Every loss on the way.
+    /// Every logged training loss.
     Loss,
-    /// Every norm of the gradients.
+    /// Every logged norm of the gradient.
     Gradient,
     /// Peak memory.
     Memory,
@@ -159,7 +159,7 @@ impl Check {
     }
 }
 
-/// Holds every cell of a baseline against the cells that were run now.
+/// Compares every cell of a baseline with the cells that were run now.
 pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Check {
     let mut cells: Vec<Judged> = Vec::new();
     for before in &baseline.rows {
@@ -290,10 +290,10 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
         true => format!("{:.2}", 100.0 * is),
         false => format!("{:.2} → {:.2}", 100.0 * was, 100.0 * is),
     };
-    let (a, b) = (Error::of(before, was), Error::of(row, is));
+    let (a, b) = (Uncertainty::of(before, was), Uncertainty::of(row, is));
     let variance = a.variance + b.variance;
     // Welch and Satterthwaite's degrees of freedom.
-    let weight = |error: &Error| error.variance.powi(2) / error.freedom.max(1.0);
+    let weight = |of: &Uncertainty| of.variance.powi(2) / of.freedom.max(1.0);
     let freedom = (variance.powi(2) / (weight(&a) + weight(&b))).clamp(1.0, 1e6);
     let freedom = if freedom.is_finite() {
         freedom as u32
@@ -309,22 +309,24 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
 }
 
 /// The uncertainty of a mean accuracy.
-struct Error {
+struct Uncertainty {
+    /// Square of its standard error.
     variance: f64,
+    /// Degrees of freedom.
     freedom: f64,
 }
 
-impl Error {
-    fn of(row: &Row, accuracy: f64) -> Error {
+impl Uncertainty {
+    fn of(row: &Row, accuracy: f64) -> Uncertainty {
         let seeds = row.seeds.split_whitespace().count().max(1) as f64;
         let counting = binomial_error(accuracy, row.test_rows).powi(2) / seeds;
         match row.accuracy_deviation {
             // Seeds that happen to agree do not make the count of right answers exact.
-            Some(deviation) if deviation * deviation / seeds > counting => Error {
+            Some(deviation) if deviation * deviation / seeds > counting => Uncertainty {
                 variance: deviation * deviation / seeds,
                 freedom: seeds - 1.0,
             },
-            _ => Error {
+            _ => Uncertainty {
                 variance: counting,
                 freedom: (row.test_rows as f64 * seeds - 1.0).max(1.0),
             },
@@ -333,27 +335,27 @@ impl Error {
 }
 
 fn loss(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
-    let way = |row: &Row| (known(&row.trace).map(str::to_owned), row.loss);
+    let trace = |row: &Row| (known(&row.trace).map(str::to_owned), row.loss);
     let exact = exact(before, row);
     let decimals = if exact { 6 } else { 4 };
     let words = |was: f64, is: f64| format!("{was:.decimals$} → {is:.decimals$}");
-    same_way(way(before), way(row), exact, thresholds.loss, words)
+    same_trace(trace(before), trace(row), exact, thresholds.loss, words)
 }
 
 fn gradient(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
-    let way = |row: &Row| (known(&row.gradients).map(str::to_owned), row.gradient_norm);
+    let trace = |row: &Row| (known(&row.gradients).map(str::to_owned), row.gradient_norm);
     let exact = exact(before, row);
     let words = |was: f64, is: f64| format!("{:+.0e}", is / was - 1.0);
-    same_way(way(before), way(row), exact, thresholds.gradient, words)
+    same_trace(trace(before), trace(row), exact, thresholds.gradient, words)
 }
 
-/// The digest over all figures of a log, and one figure for them all.
-type Way = (Option<String>, Option<f64>);
+/// The digest over all figures of a kind in a log, and one figure that sums them up.
+type Trace = (Option<String>, Option<f64>);
 
-/// Bit for bit where that can be asked for; elsewhere rounding differs and the one figure may move by a share.
-fn same_way(
-    before: Way,
-    now: Way,
+/// Compares digests where runs are `exact`; elsewhere rounding differs, and the one figure may move by `share`.
+fn same_trace(
+    before: Trace,
+    now: Trace,
     exact: bool,
     share: f64,
     words: impl Fn(f64, f64) -> String,

@@ -7,7 +7,7 @@ use crate::table::{Cell, Column, Row, Table};
 /// A part of a key.
 type Part = fn(&Key) -> &str;
 
-/// What tells cells of the same task and model apart; a column only where it differs between them.
+/// Parts of a key besides task and model; each is a column only if cells of the same task and model differ in it.
 const DIMENSIONS: [(&str, Part); 7] = [
     ("source", |key| &key.source),
     ("protocol", |key| &key.protocol),
@@ -29,7 +29,7 @@ pub fn table(check: &Check) -> Table {
             .iter()
             .any(|cell| first.is_some_and(|first| of(first) != of(&cell.key)))
     };
-    let twins = |of: Part| {
+    let differs = |of: Part| {
         cells.iter().any(|a| {
             let mut others = cells.iter();
             others.any(|b| {
@@ -40,7 +40,7 @@ pub fn table(check: &Check) -> Table {
     };
     let varying: Vec<_> = DIMENSIONS
         .into_iter()
-        .filter(|(_, of)| twins(*of))
+        .filter(|(_, of)| differs(*of))
         .collect();
 
     let mut columns = vec![Column::key("task"), Column::key("model")];

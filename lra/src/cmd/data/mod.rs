@@ -15,11 +15,11 @@ use crate::fetch::Origin;
 use crate::progress::Reporter;
 use crate::recipe::Recipe;
 use crate::signals::Stop;
-use crate::{fetch, names, overlay, process};
+use crate::{fetch, overlay, runtime, suggest};
 
 /// Runs the command.
 pub fn run(verb: &DataVerb) -> Result<ExitCode> {
-    process::set_up(0)?;
+    runtime::set_up(0)?;
     match verb {
         DataVerb::List { place, json } => list::run(place, *json),
         DataVerb::Fetch {
@@ -63,7 +63,7 @@ fn fetch_files(
     mirror: Option<String>,
     place: &DataPlace,
 ) -> Result<ExitCode> {
-    let task = *names::find("task", task, datasets::TASKS, |task| task.about().name)?;
+    let task = *suggest::find("task", task, datasets::TASKS, |task| task.about().name)?;
     let store = Store::new(&place.path());
     let raw = store.raw(task);
     let mirror = mirror.or_else(|| std::env::var(MIRROR).ok().filter(|base| !base.is_empty()));
@@ -98,7 +98,7 @@ fn fetch_files(
 
 fn make(chosen: &Chosen, from: Option<&Path>, force: bool, json: bool) -> Result<ExitCode> {
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
-    let reporter = Reporter::new(false).heeding(&stop);
+    let reporter = Reporter::new(false).with_stop(&stop);
     let (task, key) = (chosen.task, &chosen.key);
     let splits = if force {
         chosen.store.rebuild(task, key, from, &reporter)?
@@ -143,7 +143,7 @@ struct Chosen {
 impl Chosen {
     /// `from` is where raw files are read from; only published files are read at all.
     fn resolve(choice: &DataChoice, from: Option<&Path>, allow_partial: bool) -> Result<Self> {
-        let task = *names::find("task", &choice.task, datasets::TASKS, |task| {
+        let task = *suggest::find("task", &choice.task, datasets::TASKS, |task| {
             task.about().name
         })?;
         let source = match (choice.source, from) {
@@ -161,10 +161,10 @@ impl Chosen {
         if let Some(recipe) = &choice.recipe {
             let recipe = Recipe::load(recipe)?;
             let data = recipe.data(&choice.task)?;
-            overlay::lay(&mut settings, &data, &format!("recipe {}", recipe.name))?;
+            overlay::merge(&mut settings, &data, &format!("recipe {}", recipe.name))?;
         }
         for assignment in choice.assignments.iter().map(String::as_str).chain(extra) {
-            overlay::lay(
+            overlay::merge(
                 &mut settings,
                 &overlay::parse_assignment(assignment)?,
                 "--set",

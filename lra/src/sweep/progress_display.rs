@@ -1,5 +1,5 @@
-//! What a person sees of a sweep: on a terminal a live table of states, elsewhere a line when a cell starts or ends.
-//! All of it goes to standard error.
+//! Progress of a sweep on standard error: on a terminal a live table of states, elsewhere a line when a cell starts or
+//! ends.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -7,39 +7,39 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::stderr;
-use crate::sweep::conductor::State;
 use crate::sweep::job::Job;
 use crate::sweep::plan::Cell;
-use crate::timing::for_people;
+use crate::sweep::scheduler::State;
+use crate::timing::human_duration;
 
 /// Shows the course of a sweep.
-pub struct Board {
+pub struct ProgressDisplay {
     live: Option<ProgressBar>,
     quiet: bool,
     drawn: Option<Instant>,
     began: Instant,
     announced: Vec<usize>,
     /// Cells that ran in this sweep, and how long they took together.
-    took: (u32, Duration),
+    finished: (u32, Duration),
 }
 
 /// Time between two drawings.
 const PERIOD: Duration = Duration::from_millis(500);
 
-impl Board {
-    /// A board; `quiet` shows nothing but failures.
-    pub fn new(quiet: bool) -> Board {
+impl ProgressDisplay {
+    /// A display; `quiet` shows nothing but failures.
+    pub fn new(quiet: bool) -> ProgressDisplay {
         let live = std::io::stderr().is_terminal() && !quiet;
         let style = || {
             ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar())
         };
-        Board {
+        ProgressDisplay {
             live: live.then(|| ProgressBar::new_spinner().with_style(style())),
             quiet,
             drawn: None,
             began: Instant::now(),
             announced: Vec::new(),
-            took: (0, Duration::ZERO),
+            finished: (0, Duration::ZERO),
         }
     }
 
@@ -62,10 +62,10 @@ impl Board {
         let place = format!("[{over}/{}]", cells.len());
         let title = cells[index].title();
         let time = took.map_or(" elsewhere".to_owned(), |took| {
-            format!(" in {}", for_people(took))
+            format!(" in {}", human_duration(took))
         });
         if let Some(took) = took {
-            self.took = (self.took.0 + 1, self.took.1 + took);
+            self.finished = (self.finished.0 + 1, self.finished.1 + took);
         }
         match &states[index] {
             State::Scored { accuracy, .. } => {
@@ -104,7 +104,7 @@ impl Board {
         let mut lines = grid(cells, states);
         lines.push(String::new());
         for job in running {
-            let time = for_people(job.elapsed());
+            let time = human_duration(job.elapsed());
             let title = cells[job.cell].title();
             lines.push(format!(
                 "{} {title}, {time}: {}",
@@ -126,13 +126,13 @@ impl Board {
 
     fn footer(&self, states: &[State], running: usize) -> String {
         let over = states.iter().filter(|state| state.is_over()).count();
-        let elapsed = for_people(self.began.elapsed());
+        let elapsed = human_duration(self.began.elapsed());
         let mut line = format!("{over} of {} cells, {elapsed}", states.len());
-        let (cells, took) = self.took;
+        let (cells, took) = self.finished;
         if cells > 0 && running > 0 {
             let left = (states.len() - over) as u32;
             let left = took / cells * left / running as u32;
-            line += &format!(", about {} left", for_people(left));
+            line += &format!(", about {} left", human_duration(left));
         }
         line
     }
@@ -181,7 +181,7 @@ pub fn grid(cells: &[Cell], states: &[State]) -> Vec<String> {
     };
     let (mut columns, mut models) = (Vec::new(), Vec::new());
     for cell in cells {
-        let (column, model) = (column(cell), cell.entry.to_string());
+        let (column, model) = (column(cell), cell.model.to_string());
         if !columns.contains(&column) {
             columns.push(column);
         }
@@ -191,7 +191,7 @@ pub fn grid(cells: &[Cell], states: &[State]) -> Vec<String> {
     }
     let signs = |model: &str, wanted: &str| -> String {
         let mine = cells.iter().zip(states);
-        mine.filter(|(cell, _)| cell.entry.to_string() == model && column(cell) == wanted)
+        mine.filter(|(cell, _)| cell.model.to_string() == model && column(cell) == wanted)
             .map(|(_, state)| sign(state))
             .collect()
     };
@@ -203,12 +203,12 @@ pub fn grid(cells: &[Cell], states: &[State]) -> Vec<String> {
         *row = format!("{row:first$}");
     }
     for column in &columns {
-        let entries: Vec<String> = models.iter().map(|model| signs(model, column)).collect();
-        let widest = entries.iter().map(|entry| width(entry)).max().unwrap_or(0);
+        let signs: Vec<String> = models.iter().map(|model| signs(model, column)).collect();
+        let widest = signs.iter().map(|signs| width(signs)).max().unwrap_or(0);
         let widest = widest.max(width(column));
         head += &format!("  {column:widest$}");
-        for (row, entry) in rows.iter_mut().zip(&entries) {
-            *row += &format!("  {entry:widest$}");
+        for (row, signs) in rows.iter_mut().zip(&signs) {
+            *row += &format!("  {signs:widest$}");
         }
     }
     let mut lines = vec![head];

@@ -5,11 +5,11 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::names;
+use crate::suggest;
 
 /// A model with some of its own options set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ModelChoice {
     /// Registry name.
     pub model: &'static str,
     /// Options, such as `attention=materialised`.
@@ -19,47 +19,47 @@ pub struct Entry {
 /// The option that says whether attention weights are kept in memory, and its value for the published way.
 const MATERIALISED: (&str, &str) = ("attention", "materialised");
 
-impl Entry {
+impl ModelChoice {
     /// Parses `model` or `model:key=value`, with as many options as are wanted.
-    pub fn parse(text: &str) -> Result<Entry> {
+    pub fn parse(text: &str) -> Result<ModelChoice> {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
-        let model = *names::find("model", name, models::MODELS, |model| model.name)?;
+        let model = *suggest::find("model", name, models::MODELS, |model| model.name)?;
         let options: Vec<String> = parts.map(str::to_owned).collect();
         if let Some(wrong) = options.iter().find(|option| !option.contains('=')) {
             return Err(Error::usage(format!(
                 "'{text}': '{wrong}' is not an option such as variant=tay2021"
             )));
         }
-        Ok(Entry {
+        Ok(ModelChoice {
             model: model.name,
             options,
         })
     }
 
     /// Every registered model.
-    pub fn registered() -> Vec<Entry> {
-        let entry = |model: &&'static models::Model| Entry {
+    pub fn registered() -> Vec<ModelChoice> {
+        let plain = |model: &&'static models::Model| ModelChoice {
             model: model.name,
             options: Vec::new(),
         };
-        models::MODELS.iter().map(entry).collect()
+        models::MODELS.iter().map(plain).collect()
     }
 
     /// Every registered model; one that can keep its attention weights in memory comes both ways.
-    pub fn both_ways() -> Vec<Entry> {
-        let mut entries = Vec::new();
+    pub fn both_ways() -> Vec<ModelChoice> {
+        let mut choices = Vec::new();
         let (key, value) = MATERIALISED;
-        for (model, entry) in models::MODELS.iter().zip(Entry::registered()) {
-            entries.push(entry.clone());
+        for (model, choice) in models::MODELS.iter().zip(ModelChoice::registered()) {
+            choices.push(choice.clone());
             if model.defaults().get(key).is_some_and(Value::is_string) {
-                entries.push(Entry {
+                choices.push(ModelChoice {
                     options: vec![format!("{key}={value}")],
-                    ..entry
+                    ..choice
                 });
             }
         }
-        entries
+        choices
     }
 
     /// The options as assignments to settings.
@@ -68,7 +68,7 @@ impl Entry {
     }
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for ModelChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.model)?;
         self.options
@@ -83,20 +83,20 @@ mod tests {
 
     #[test]
     fn models_come_with_options() {
-        let entry = Entry::parse("performer:variant=tay2021").unwrap();
-        assert_eq!(entry.model, "performer");
-        let assignments: Vec<_> = entry.assignments().collect();
+        let choice = ModelChoice::parse("performer:variant=tay2021").unwrap();
+        assert_eq!(choice.model, "performer");
+        let assignments: Vec<_> = choice.assignments().collect();
         assert_eq!(assignments, ["model.variant=tay2021"]);
-        assert!(Entry::parse("performer:fast").is_err());
-        assert!(Entry::parse("perfomer").is_err());
+        assert!(ModelChoice::parse("performer:fast").is_err());
+        assert!(ModelChoice::parse("perfomer").is_err());
     }
 
     #[test]
     fn softmax_attention_is_measured_both_ways_and_every_model_at_least_once() {
-        let all = Entry::both_ways();
-        assert!(all.contains(&Entry::parse("transformer:attention=materialised").unwrap()));
+        let all = ModelChoice::both_ways();
+        assert!(all.contains(&ModelChoice::parse("transformer:attention=materialised").unwrap()));
         for model in models::MODELS {
-            assert!(all.contains(&Entry::parse(model.name).unwrap()));
+            assert!(all.contains(&ModelChoice::parse(model.name).unwrap()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Starts the runs of a sweep, reaps them, and stops them when asked to.
+//! Starts the runs of a sweep, as many at a time as there are jobs, reaps them, and stops them on request.
 
 use std::collections::{HashMap, VecDeque};
 use std::thread;
@@ -8,10 +8,10 @@ use results::Record;
 
 use crate::error::Result;
 use crate::signals::Stop;
-use crate::sweep::board::Board;
-use crate::sweep::claim::Claim;
-use crate::sweep::job::{Common, Ended, Job};
+use crate::sweep::cell_lock::CellLock;
+use crate::sweep::job::{Ended, Job, JobOptions};
 use crate::sweep::plan::Cell;
+use crate::sweep::progress_display::ProgressDisplay;
 
 /// Where a cell stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub enum State {
 }
 
 impl State {
-    /// What a record on file makes of a cell; none if it can go on.
+    /// The state of a cell with this record on file; none if the run can go on.
     fn of(record: Record, fresh: bool) -> Option<State> {
         match Ended::of(record) {
             Ended::Scored(record) => Some(State::Scored {
@@ -55,27 +55,27 @@ impl State {
 }
 
 /// A sweep at work.
-pub struct Conductor<'a> {
+pub struct Scheduler<'a> {
     /// The cells.
     pub cells: &'a [Cell],
     /// What every run is given.
-    pub common: &'a Common,
+    pub options: &'a JobOptions,
     /// Runs at a time.
     pub jobs: usize,
     /// Whether failures on file are taken up again, from their last checkpoints.
     pub retry: bool,
     /// Whether to stop.
     pub stop: &'a Stop,
-    /// What a person sees.
-    pub board: &'a mut Board,
+    /// Progress on standard error.
+    pub display: &'a mut ProgressDisplay,
 }
 
-/// How often running jobs are looked at.
-const PERIOD: Duration = Duration::from_millis(50);
-/// How often cells at work elsewhere are.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two looks at the running jobs.
+const POLL_PERIOD: Duration = Duration::from_millis(50);
+/// Time between two attempts at cells that other processes work on.
+const RETRY_PERIOD: Duration = Duration::from_secs(1);
 
-impl Conductor<'_> {
+impl Scheduler<'_> {
     /// Runs every cell that is not on file. Returns where each one stands in the end.
     pub fn run(&mut self, on_file: HashMap<String, Record>) -> Result<Vec<State>> {
         let mut states: Vec<State> = Vec::new();
@@ -87,17 +87,17 @@ impl Conductor<'_> {
             let state = state.and_then(|record| State::of(record, false));
             states.push(state.unwrap_or(State::Pending));
         }
-        self.board.begin(self.cells, &states);
+        self.display.begin(self.cells, &states);
         let mut queue: VecDeque<usize> = (0..states.len())
             .filter(|index| states[*index] == State::Pending)
             .collect();
         let mut elsewhere: VecDeque<usize> = VecDeque::new();
-        let mut asked = Instant::now();
+        let mut retried = Instant::now();
         let mut running: Vec<Job> = Vec::new();
         while !self.stop.requested() {
             self.reap(&mut running, &mut states)?;
-            if asked.elapsed() >= PATIENCE {
-                asked = Instant::now();
+            if retried.elapsed() >= RETRY_PERIOD {
+                retried = Instant::now();
                 queue.extend(elsewhere.drain(..));
             }
             while running.len() < self.jobs
@@ -114,25 +114,25 @@ impl Conductor<'_> {
                     }
                     Start::OnFile(state) => {
                         states[index] = state;
-                        self.board.ended(self.cells, &states, index, None);
+                        self.display.ended(self.cells, &states, index, None);
                     }
                 }
             }
             if running.is_empty() && queue.is_empty() && elsewhere.is_empty() {
                 break;
             }
-            self.board.show(self.cells, &states, &running);
-            thread::sleep(PERIOD);
+            self.display.show(self.cells, &states, &running);
+            thread::sleep(POLL_PERIOD);
         }
-        self.wind_up(running, &mut states)?;
-        self.board.end();
+        self.stop_all(running, &mut states)?;
+        self.display.end();
         Ok(states)
     }
 
     fn start(&self, index: usize, again: bool) -> Result<Start> {
         let cell = &self.cells[index];
-        let folder = self.common.folder(cell);
-        let Some(claim) = Claim::take(&folder)? else {
+        let folder = self.options.folder(cell);
+        let Some(lock) = CellLock::try_acquire(&folder)? else {
             return Ok(Start::Taken);
         };
         // Since the sweep began, another one may have finished it.
@@ -149,11 +149,11 @@ impl Conductor<'_> {
         if let Some(state) = known {
             return Ok(Start::OnFile(state));
         }
-        let job = Job::start(index, cell, self.common, claim, force)?;
+        let job = Job::start(index, cell, self.options, lock, force)?;
         Ok(Start::Job(Box::new(job)))
     }
 
-    /// Takes leave of the jobs that have ended.
+    /// Reaps the jobs that have ended and keeps their states.
     fn reap(&mut self, running: &mut Vec<Job>, states: &mut [State]) -> Result<()> {
         let mut index = 0;
         while let Some(job) = running.get_mut(index) {
@@ -170,28 +170,28 @@ impl Conductor<'_> {
                 Ended::Failed(reason) => State::Failed(reason),
                 Ended::Interrupted => State::Interrupted,
             };
-            self.board
+            self.display
                 .ended(self.cells, states, job.cell, Some(job.elapsed()));
         }
         Ok(())
     }
 
-    /// Asks what still runs to save its state, and waits for it.
-    fn wind_up(&mut self, mut running: Vec<Job>, states: &mut [State]) -> Result<()> {
+    /// Stops all jobs: each saves its state. Waits for all of them.
+    fn stop_all(&mut self, mut running: Vec<Job>, states: &mut [State]) -> Result<()> {
         if !running.is_empty() {
-            self.board.stopping(running.len());
+            self.display.stopping(running.len());
         }
         running.iter_mut().for_each(Job::interrupt);
         while !running.is_empty() {
             self.reap(&mut running, states)?;
-            self.board.show(self.cells, states, &running);
-            thread::sleep(PERIOD);
+            self.display.show(self.cells, states, &running);
+            thread::sleep(POLL_PERIOD);
         }
         Ok(())
     }
 }
 
-/// What became of the attempt to start a cell.
+/// The outcome of starting a cell.
 enum Start {
     Job(Box<Job>),
     Taken,

@@ -1,4 +1,5 @@
-//! What a cell will take: from a twin with another seed on file, else from two small training steps.
+//! Estimates a cell's time and memory: from a finished run with another seed, else by a line through the measured steps of
+//! batches of one and of two examples.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,72 +10,73 @@ use results::record::Rows;
 use results::stats::quantile;
 use serde_json::Value;
 
-use crate::bench::probe::{Answer, ask};
-use crate::bench::worker::{Measured, Reply, Request, Steps, Work as Measurement};
+use crate::bench::measure_process::{Answer, request};
+use crate::bench::worker::{Measured, Measurement, Reply, Request, Steps};
 use crate::error::Result;
-use crate::estimate::Work;
+use crate::estimate::Workload;
 use crate::limits;
 use crate::signals::Stop;
 use crate::spec::{Resolved, Spec};
-use crate::sweep::job::Common;
+use crate::sweep::job::JobOptions;
 use crate::sweep::plan::Cell;
+use crate::timing::human_duration;
 
 /// The time and the memory of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Forecast {
+pub struct Estimate {
     /// From its start to its record.
     pub time: Duration,
-    /// Peak of memory, what a process holds from its start included.
+    /// Peak of memory in bytes, what a process holds from its start included.
     pub peak_bytes: u64,
     /// How this is known, and what it leaves out.
     pub basis: String,
 }
 
-/// Most time of one probe.
-const LIMIT: Duration = Duration::from_secs(120);
+/// Time limit of one measurement.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// Foretells cells, each kind once.
-pub struct Oracle<'a> {
-    common: &'a Common,
+/// Estimates cells; those that differ in the seed alone are measured once.
+pub struct Estimator<'a> {
+    options: &'a JobOptions,
     stop: &'a Stop,
     /// By settings without the seed.
-    known: HashMap<String, Result<Forecast, String>>,
+    known: HashMap<String, Result<Estimate, String>>,
 }
 
-impl<'a> Oracle<'a> {
-    /// An oracle that knows the finished runs on file among the cells of a sweep.
+impl<'a> Estimator<'a> {
+    /// An estimator that knows the finished runs on file among the cells of a sweep.
     pub fn new(
-        common: &'a Common,
+        options: &'a JobOptions,
         stop: &'a Stop,
         cells: &[Cell],
         on_file: &HashMap<String, Record>,
-    ) -> Oracle<'a> {
+    ) -> Estimator<'a> {
         let mut known = HashMap::new();
         for cell in cells {
-            if let Some(forecast) = on_file.get(&cell.digest).and_then(of_record) {
-                known.insert(kind(cell), Ok(forecast));
+            if let Some(estimate) = on_file.get(&cell.digest).and_then(of_record) {
+                known.insert(seedless_digest(cell), Ok(estimate));
             }
         }
-        Oracle {
-            common,
+        Estimator {
+            options,
             stop,
             known,
         }
     }
 
-    /// What a cell will take, or why that cannot be told.
-    pub fn ask(&mut self, cell: &Cell) -> Result<Result<Forecast, String>> {
-        let kind = kind(cell);
-        if let Some(known) = self.known.get(&kind) {
+    /// The estimate for a cell, or why there is none.
+    pub fn estimate(&mut self, cell: &Cell) -> Result<Result<Estimate, String>> {
+        let digest = seedless_digest(cell);
+        if let Some(known) = self.known.get(&digest) {
             return Ok(known.clone());
         }
-        let forecast = self.probe(cell)?;
-        self.known.insert(kind, forecast.clone());
-        Ok(forecast)
+        let estimate = self.measure(cell)?;
+        self.known.insert(digest, estimate.clone());
+        Ok(estimate)
     }
 
-    /// Measures steps of one and of two examples, and draws lines through them.
-    fn probe(&self, cell: &Cell) -> Result<Result<Forecast, String>> {
+    /// Measures steps of one and of two examples, and extends the line through them.
+    fn measure(&self, cell: &Cell) -> Result<Result<Estimate, String>> {
         let resolved = &cell.resolved;
         let one = match self.steps(cell, 1)? {
             Ok(one) => one,
@@ -86,10 +88,10 @@ impl<'a> Oracle<'a> {
         };
         let middle = |measured: &Measured| quantile(&measured.seconds, 0.5).unwrap_or(0.0);
         let per_example = middle(&two) / 2.0;
-        let (rows, complete) = rows(resolved, self.common);
-        let work = Work::new(&resolved.spec.train, rows);
+        let (rows, complete) = rows(resolved, self.options);
+        let workload = Workload::new(&resolved.spec.train, rows);
         // A training example passes through the model three times as often as one that is scored.
-        let seconds = work.passes() / 3.0 * per_example;
+        let seconds = workload.passes() / 3.0 * per_example;
         let examples = resolved.spec.train.forward_examples() as f64;
         let (first, second) = (one.peak_bytes as f64, two.peak_bytes as f64);
         let grown = first + (second - first).max(0.0) * (examples - 1.0);
@@ -98,7 +100,7 @@ impl<'a> Oracle<'a> {
         } else {
             ", evaluation left out"
         };
-        Ok(Ok(Forecast {
+        Ok(Ok(Estimate {
             time: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
             peak_bytes: one.base_bytes + grown as u64,
             basis: format!("two small steps{left_out}"),
@@ -123,42 +125,48 @@ impl<'a> Oracle<'a> {
             seconds: 0.05,
             most: 5,
         };
-        let request = Request {
-            device: self.common.device.clone(),
-            threads: self.common.threads,
+        let wanted = Request {
+            device: self.options.device.clone(),
+            threads: self.options.threads,
             memory_limit: self.memory_limit(),
-            work: Measurement::Steps(Box::new(steps)),
+            measurement: Measurement::Steps(Box::new(steps)),
         };
-        Ok(match ask(&request, LIMIT, self.stop)? {
+        Ok(match request(&wanted, TIME_LIMIT, self.stop)? {
             Answer::Reply(Reply::Steps(measured)) => Ok(measured),
             Answer::Reply(Reply::OutOfMemory { reason }) => Err(format!("out of memory: {reason}")),
             Answer::Reply(Reply::Failed { reason }) | Answer::Crashed(reason) => Err(reason),
             Answer::Reply(Reply::Products { .. }) => {
                 Err("another question was answered".to_owned())
             }
-            Answer::TimedOut => Err("a small step takes more than a minute".to_owned()),
+            Answer::TimedOut => Err(format!(
+                "a small step takes more than {}",
+                human_duration(TIME_LIMIT)
+            )),
             Answer::Stopped => Err("stopped".to_owned()),
         })
     }
 
     fn memory_limit(&self) -> usize {
         let free = || limits::free_memory().map(|bytes| (bytes as f64 * 0.9) as usize);
-        self.common.memory_limit.or_else(free).unwrap_or(usize::MAX)
+        self.options
+            .memory_limit
+            .or_else(free)
+            .unwrap_or(usize::MAX)
     }
 }
 
-/// What cells that differ in the seed alone have in common.
-fn kind(cell: &Cell) -> String {
+/// Digest of the settings but for the seed.
+fn seedless_digest(cell: &Cell) -> String {
     let spec = &cell.resolved.spec;
     let mut seedless: Spec = spec.clone();
     seedless.cell.seed = 0;
     seedless.digest()
 }
 
-fn of_record(record: &Record) -> Option<Forecast> {
+fn of_record(record: &Record) -> Option<Estimate> {
     let (speed, memory) = (record.speed.as_ref()?, record.memory.as_ref()?);
     let time = Duration::try_from_secs_f64(speed.wall_seconds).ok();
-    Some(Forecast {
+    Some(Estimate {
         time: time.filter(|time| !time.is_zero())?,
         peak_bytes: memory.base_bytes + memory.peak_bytes,
         basis: format!("seed {} on file", record.seed),
@@ -167,9 +175,9 @@ fn of_record(record: &Record) -> Option<Forecast> {
 
 /// Rows of the splits, and whether they are known: from the data if it is there, else from the settings if they say. Of
 /// unknown data, evaluation is left out, and batches are taken to be whole.
-fn rows(resolved: &Resolved, common: &Common) -> (Rows, bool) {
+fn rows(resolved: &Resolved, options: &JobOptions) -> (Rows, bool) {
     let spec = &resolved.spec;
-    if let Ok(splits) = Store::new(&common.data).open(resolved.task, &spec.data_key()) {
+    if let Ok(splits) = Store::new(&options.data).open(resolved.task, &spec.data_key()) {
         let rows = Rows {
             train: splits.train.len(),
             val: splits.val.len(),

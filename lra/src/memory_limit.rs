@@ -1,4 +1,5 @@
-//! Running out of memory as an outcome: by its own limit or the system's, the process ends with a record.
+//! Writes an out-of-memory record for the current run, and exits with the code of a failed run, when an allocation
+//! exceeds the memory limit or the system refuses one.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -6,63 +7,70 @@ use std::sync::{Mutex, PoisonError};
 use results::{Outcome, Record};
 
 use crate::error::{Class, Error, Result};
-use crate::memory::{self, Lack};
+use crate::memory::{self, OutOfMemory};
 use crate::run_folder::RunFolder;
 use crate::{host, limits, stderr};
 
-/// The run to blame if memory runs out, with its record's path.
-static ON_TRIAL: Mutex<Option<(PathBuf, Record)>> = Mutex::new(None);
+/// The run that is at work: where its record goes, and what is known of it.
+static CURRENT_RUN: Mutex<Option<(PathBuf, Record)>> = Mutex::new(None);
 
-/// What a run is given beyond what is held before it: less is no room for any.
-const ROOM: usize = 1 << 20;
+/// Fewest bytes that a limit must leave beyond those held before a run begins.
+const LEAST_HEADROOM: usize = 1 << 20;
 const MIB: usize = 1 << 20;
 
-/// While it lives, a lack of memory records the run as out of memory.
-pub struct CeilingGuard {
+/// While it lives, an allocation that fails ends the process with an out-of-memory record of the current run.
+pub struct OomGuard {
     path: PathBuf,
 }
 
-impl CeilingGuard {
-    /// Blames the run in `folder`, of which so much is known, from here on. `limit` are the live bytes it may reach,
-    /// those held already among them; by default nearly what the system allows.
+impl OomGuard {
+    /// From here on, running out of memory writes `draft` with the outcome `out_of_memory` into `folder`. `limit` is the
+    /// most live bytes of the process, those held already included; the default is 95 % of what the system allows.
     ///
     /// # Errors
     /// The limit leaves no room for any run.
-    pub fn arm(folder: &RunFolder, draft: &Record, limit: Option<usize>) -> Result<Self> {
+    pub fn record_oom_for(
+        folder: &RunFolder,
+        draft: &Record,
+        limit: Option<usize>,
+    ) -> Result<Self> {
         if let Some(limit) = limit {
             check(limit)?;
         }
         let path = folder.record();
-        let guard = CeilingGuard { path };
+        let guard = OomGuard { path };
         guard.update(draft);
         let most_of_it = || limits::total_memory().map(|bytes| (bytes as f64 * 0.95) as usize);
-        watch(limit.or_else(most_of_it).unwrap_or(usize::MAX), end);
+        set(
+            limit.or_else(most_of_it).unwrap_or(usize::MAX),
+            exit_with_record,
+        );
         Ok(guard)
     }
 
-    /// Blames the same run, of which more is known now.
+    /// Replaces what is known of the run.
     pub fn update(&self, draft: &Record) {
-        // Made before the lock is taken: who runs out of memory meanwhile finds the lock free.
-        let blamed = Some((self.path.clone(), draft.clone()));
-        put_on_trial(blamed);
+        // Cloned before the lock is taken: if the clone runs out of memory, the handler needs the lock.
+        let run = Some((self.path.clone(), draft.clone()));
+        set_current_run(run);
     }
 }
 
-impl Drop for CeilingGuard {
+impl Drop for OomGuard {
     fn drop(&mut self) {
-        memory::unwatch();
-        put_on_trial(None);
+        memory::clear_limit();
+        set_current_run(None);
     }
 }
 
-fn put_on_trial(run: Option<(PathBuf, Record)>) {
-    *ON_TRIAL.lock().unwrap_or_else(PoisonError::into_inner) = run;
+fn set_current_run(run: Option<(PathBuf, Record)>) {
+    *CURRENT_RUN.lock().unwrap_or_else(PoisonError::into_inner) = run;
 }
 
-/// Ends the process with a record.
-fn end(reason: String) {
-    let on_trial = ON_TRIAL.try_lock().ok().and_then(|mut run| run.take());
-    if let Some((path, record)) = on_trial {
+/// Writes the record of the current run and ends the process.
+fn exit_with_record(reason: String) {
+    let run = CURRENT_RUN.try_lock().ok().and_then(|mut run| run.take());
+    if let Some((path, record)) = run {
         let outcome = Outcome::OutOfMemory {
             reason: reason.clone(),
         };
@@ -80,18 +88,18 @@ fn end(reason: String) {
     std::process::exit(i32::from(Class::Run.code()));
 }
 
-/// Whether `limit` live bytes leave room for anything.
+/// Checks that `limit` live bytes leave room for a run.
 ///
 /// # Errors
-/// They do not: says how many would.
+/// They do not; the message says how many would.
 pub fn check(limit: usize) -> Result<()> {
     let held = memory::live();
-    if limit >= held + ROOM {
+    if limit >= held + LEAST_HEADROOM {
         return Ok(());
     }
     let mib = |bytes: usize| bytes as f64 / MIB as f64;
     // What is held differs by some bytes from process to process.
-    let least = (held + ROOM + ROOM / 16).div_ceil(MIB);
+    let least = (held + LEAST_HEADROOM + LEAST_HEADROOM / 16).div_ceil(MIB);
     Err(Error::usage(format!(
         "a memory limit of {:.2} MiB is too low: with --threads {} the program holds {:.2} MiB before a run begins, mostly \
          buffers of its threads; give --memory-limit {least}M at the least, or fewer threads",
@@ -101,23 +109,23 @@ pub fn check(limit: usize) -> Result<()> {
     )))
 }
 
-/// Calls `handler` with a sentence when an allocation would exceed `ceiling` bytes, or the system has no memory for one;
-/// it is expected to end the process.
-pub fn watch(ceiling: usize, handler: impl Fn(String) + Send + Sync + 'static) {
-    memory::watch(ceiling, move |lack| handler(in_words(lack)));
+/// Calls `handler` with a sentence when an allocation would lift the live bytes above `limit`, or the system refuses one;
+/// the handler is expected to end the process.
+pub fn set(limit: usize, handler: impl Fn(String) + Send + Sync + 'static) {
+    memory::set_limit(limit, move |cause| handler(describe(cause)));
 }
 
-fn in_words(lack: Lack) -> String {
-    let largest = lack.ceiling.unwrap_or(lack.live.max(lack.requested));
+fn describe(cause: OutOfMemory) -> String {
+    let largest = cause.limit.unwrap_or(cause.live.max(cause.requested));
     let (unit, size) = match largest {
         small if small < 1 << 30 => ("MiB", MIB),
         _ => ("GiB", 1 << 30),
     };
     let sized = |bytes: usize| format!("{:.2} {unit}", bytes as f64 / size as f64);
-    let (more, had) = (sized(lack.requested), sized(lack.live));
-    match (lack.ceiling, limits::address_space()) {
-        (Some(ceiling), _) => {
-            let limit = sized(ceiling);
+    let (more, had) = (sized(cause.requested), sized(cause.live));
+    match (cause.limit, limits::address_space()) {
+        (Some(bytes), _) => {
+            let limit = sized(bytes);
             format!("{more} more than the {had} in use would exceed the limit of {limit}")
         }
         (None, Some(bytes)) => {
@@ -135,17 +143,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lack_of_memory_in_words() {
-        let lack = |ceiling| Lack {
+    fn running_out_of_memory_in_words() {
+        let cause = |limit| OutOfMemory {
             requested: 3 << 20,
             live: 10 << 20,
-            ceiling,
+            limit,
         };
         assert_eq!(
-            in_words(lack(Some(12 << 20))),
+            describe(cause(Some(12 << 20))),
             "3.00 MiB more than the 10.00 MiB in use would exceed the limit of 12.00 MiB"
         );
-        let words = in_words(lack(None));
+        let words = describe(cause(None));
         let begins = "the system has no 3.00 MiB more than the 10.00 MiB in use";
         assert!(words.starts_with(begins), "{words}");
     }

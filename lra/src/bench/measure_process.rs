@@ -1,4 +1,4 @@
-//! Asking a fresh process for a measurement.
+//! Measurements in a fresh process: starts `lra measure`, hands it a [`Request`], returns its [`Reply`] or how it ended.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::signals::Stop;
 /// The hidden command that answers.
 pub const COMMAND: &str = "measure";
 
-/// What became of a request.
+/// How a request ended.
 pub enum Answer {
     /// The process answered.
     Reply(Reply),
@@ -29,15 +29,15 @@ pub enum Answer {
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// Starts this program again, to answer `request` within `limit`.
-pub fn ask(request: &Request, limit: Duration, stop: &Stop) -> Result<Answer> {
+pub fn request(request: &Request, limit: Duration, stop: &Stop) -> Result<Answer> {
     let program = std::env::current_exe().during(Class::Run, STARTING)?;
-    ask_program(&program, request, limit, stop)
+    request_from(&program, request, limit, stop)
 }
 
 const STARTING: &str = "starting a process to measure in";
 
 /// Starts a build of this program, to answer `request` within `limit`.
-pub fn ask_program(
+pub fn request_from(
     program: &Path,
     request: &Request,
     limit: Duration,
@@ -65,7 +65,7 @@ pub fn ask_program(
         Ended::Stopped => Answer::Stopped,
         Ended::Exited(status) => match serde_json::from_str(&output) {
             Ok(reply) => Answer::Reply(reply),
-            Err(_) => without_answer(status, &errors),
+            Err(_) => crash(status, &errors),
         },
     })
 }
@@ -108,10 +108,10 @@ fn wait(child: &mut Child, limit: Duration, stop: &Stop) -> io::Result<Ended> {
     }
 }
 
-/// The allocator of the standard library ends a process with these words.
+/// What the standard library prints when an allocation fails and it aborts.
 const NO_MEMORY: &str = "memory allocation of";
 
-fn without_answer(status: ExitStatus, errors: &str) -> Answer {
+fn crash(status: ExitStatus, errors: &str) -> Answer {
     let last = errors.lines().rev().find(|line| !line.trim().is_empty());
     let last = last.map_or(String::new(), |line| format!(": {}", line.trim()));
     if errors.contains(NO_MEMORY) {

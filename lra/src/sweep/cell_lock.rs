@@ -1,0 +1,66 @@
+//! A lock file per cell, beside the lock of the run itself: one sweep works on a cell at a time.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+
+use crate::error::{Class, Classify, Result};
+use crate::run_folder;
+
+/// Held while a sweep works on a cell; released when dropped, or when the process ends, however it does.
+pub struct CellLock(#[expect(dead_code, reason = "the lock lives as long as the file")] File);
+
+/// Name of the lock file. The run itself holds another one, so that a cell whose sweep was killed is not run twice.
+const FILE: &str = "sweep.lock";
+
+impl CellLock {
+    /// Locks the cell in `folder`, creating the folder. `None`: another process is at work there.
+    pub fn try_acquire(folder: &Path) -> Result<Option<CellLock>> {
+        let doing = || format!("locking {}", folder.display());
+        fs::create_dir_all(folder).during(Class::Usage, doing())?;
+        let Some(cell) = lock(&folder.join(FILE)).during(Class::Usage, doing())? else {
+            return Ok(None);
+        };
+        // Taken only to see that nobody holds it; the run will take it again.
+        let running = lock(&folder.join(run_folder::LOCK)).during(Class::Usage, doing())?;
+        Ok(running.map(|_| CellLock(cell)))
+    }
+}
+
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_locked_once() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("cell");
+        let held = CellLock::try_acquire(&folder).unwrap();
+        assert!(held.is_some());
+        assert!(
+            CellLock::try_acquire(&folder).unwrap().is_none(),
+            "by one sweep"
+        );
+        drop(held);
+        let run = lock(&folder.join(run_folder::LOCK)).unwrap();
+        assert!(
+            CellLock::try_acquire(&folder).unwrap().is_none(),
+            "not during a run"
+        );
+        drop(run);
+        assert!(CellLock::try_acquire(&folder).unwrap().is_some());
+    }
+}
