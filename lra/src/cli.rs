@@ -60,7 +60,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   lra run --task listops --model performer
   lra run --task listops --model transformer --recipe nystromformer --steps 200
-  lra run --task listops --model linear --seeds 0..3 --set train.rate=1e-3
+  lra run --task listops --model linear --seeds 0..3 --set train.learning_rate=1e-3
   lra run --task listops --model performer --resume       go on after an interruption or a failure
   lra run --task toy --model bag --recipe smoke --json | jq .scores";
 
@@ -88,7 +88,7 @@ pub struct RunArgs {
     /// Examples per forward pass; gradients are accumulated (the same as --set train.micro_batch=N)
     #[arg(long, value_name = "N")]
     pub micro_batch: Option<usize>,
-    /// Change any setting, such as train.rate=1e-3, block.layers=4 or data.max_length=512
+    /// Change any setting, such as train.learning_rate=1e-3, block.layers=4 or data.max_length=512
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
     /// Split rules: clean (validation held out of train) or tay2021 (as published)

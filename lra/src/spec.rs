@@ -10,6 +10,7 @@ use std::fmt::{self, Write as _};
 
 use datasets::{Protocol, Source};
 use models::options::{BlockOptions, EmbedOptions, HeadOptions, Range};
+use results::record::FORMER_SETTINGS;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -110,8 +111,9 @@ pub struct TrainOptions {
     pub batch: usize,
     /// Examples per forward pass; the gradients of a batch are accumulated. 0 means the whole batch at once.
     pub micro_batch: usize,
-    /// Base learning rate, scaled by the schedule.
-    pub rate: f64,
+    /// Base learning rate, scaled by the schedule. Saved settings of earlier versions call it `rate`.
+    #[serde(alias = "rate")]
+    pub learning_rate: f64,
     /// How the rate moves.
     pub schedule: Schedule,
     /// Updates of linear warm-up.
@@ -154,7 +156,7 @@ impl Default for TrainOptions {
             steps: 1000,
             batch: 32,
             micro_batch: 0,
-            rate: 1e-3,
+            learning_rate: 1e-3,
             schedule: Schedule::Cosine,
             warmup: 100,
             weight_decay: 0.01,
@@ -186,7 +188,7 @@ impl TrainOptions {
         Range::whole("steps", 1, MANY),
         Range::whole("batch", 1, LARGEST_BATCH),
         Range::whole("micro_batch", 0, LARGEST_BATCH),
-        Range::not_negative("rate"),
+        Range::not_negative("learning_rate"),
         Range::whole("warmup", 0, MANY),
         Range::not_negative("weight_decay"),
         Range::share("beta1"),
@@ -259,11 +261,21 @@ const ADDED: &[(&str, &str, &str)] = &[
     ("head", "layers", "\"last\""),
 ];
 
+/// Moves the value at the path `from` (`section.key`) to the path `to` in the same section.
+fn rename(settings: &mut Value, from: &str, to: &str) {
+    if let (Some((section, from)), Some((_, to))) = (from.split_once('.'), to.split_once('.'))
+        && let Some(section) = settings[section].as_object_mut()
+        && let Some(value) = section.remove(from)
+    {
+        section.insert(to.to_owned(), value);
+    }
+}
+
 impl Spec {
     /// SHA-256 over the settings, in hexadecimal. Equal digests mean runs that must agree bit for bit on one machine.
     ///
-    /// A setting that was added later is left out as long as it has the value that every earlier run had, so that runs
-    /// and records of earlier versions are still found.
+    /// So that runs and records of earlier versions are still found, a setting that was added later is left out as long as
+    /// it has the value that every earlier run had, and one that was renamed stands under its first name.
     pub fn digest(&self) -> String {
         let mut settings = json!(self);
         for (section, key, earlier) in ADDED {
@@ -272,6 +284,9 @@ impl Spec {
             {
                 section.remove(*key);
             }
+        }
+        for (former, current) in FORMER_SETTINGS {
+            rename(&mut settings, current, former);
         }
         let settings = datasets::canonical_json(&settings);
         Sha256::digest(settings.as_bytes())
@@ -300,6 +315,8 @@ impl Spec {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn digest(model: &str, assignments: &[&str]) -> String {
@@ -328,6 +345,31 @@ mod tests {
             digest("performer", &["model.epsilon=0"]),
             digest("performer", &[])
         );
+    }
+
+    #[test]
+    fn a_renamed_setting_leaves_the_digest_as_it_was() {
+        let with = |setting: &str| digest("bag", &["train.steps=1", setting]);
+        let former = with("train.rate=0.5");
+        assert_eq!(former, with("train.learning_rate=0.5"));
+        assert!(former.starts_with("7f02c4631f58f971"));
+        assert_ne!(former, with("train.learning_rate=0.25"));
+    }
+
+    #[test]
+    fn settings_that_earlier_versions_saved_are_read_and_keep_their_digests() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/records");
+        let loaded = results::store::load(&folder).unwrap();
+        let mut renamed = 0;
+        for (record, folder) in loaded.records.iter().zip(&loaded.folders) {
+            let text = std::fs::read_to_string(folder.join("spec.toml")).unwrap();
+            let spec: Spec = toml::from_str(&text).unwrap();
+            assert_eq!(spec.digest(), record.spec_digest, "{}", record.id);
+            let again: Spec = toml::from_str(&spec.to_toml().unwrap()).unwrap();
+            assert_eq!(again, spec);
+            renamed += usize::from(text.contains("\nrate = "));
+        }
+        assert!(renamed > 0, "none was saved before a setting was renamed");
     }
 
     /// Runs on file are found by it: a new setting must leave it as it is while it holds what earlier runs had.

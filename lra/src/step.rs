@@ -92,9 +92,10 @@ impl Trainer<'_> {
             let pass = pass.with_updates(&updates);
             losses.push(self.micro_batch(&mut clock, &pass, &host, first..last, &mut gradients)?);
         }
-        let rate = options
-            .schedule
-            .rate(options.rate, step, options.warmup, options.steps);
+        let rate =
+            options
+                .schedule
+                .rate(options.learning_rate, step, options.warmup, options.steps);
         let gradient_norm = clock.phase(Phase::Optimizer, || {
             let norm = self.optimizer.update(gradients, rate, step + 1)?;
             updates.commit(self.parameters)?;

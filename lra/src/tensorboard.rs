@@ -77,13 +77,13 @@ fn scalars(line: &Line) -> (usize, Vec<(String, f64)>) {
             loss,
             aux,
             gradient_norm,
-            rate,
+            learning_rate,
             ..
         } => {
             let values = [
                 ("train/loss", *loss),
                 ("train/gradient_norm", *gradient_norm),
-                ("train/rate", *rate),
+                ("train/rate", *learning_rate),
             ];
             let aux = aux
                 .iter()

@@ -273,9 +273,12 @@ impl Session<'_> {
                 .map(|(name, sum)| (name, sum / examples as f64))
                 .collect(),
             gradient_norm: gradient_norm / steps as f64,
-            rate: options
-                .schedule
-                .rate(options.rate, step - 1, options.warmup, options.steps),
+            learning_rate: options.schedule.rate(
+                options.learning_rate,
+                step - 1,
+                options.warmup,
+                options.steps,
+            ),
             examples: self.state.examples,
         })?;
         self.fit.reporter.at(step as u64, &self.message());

@@ -62,7 +62,7 @@ fn impossible_settings_are_usage_errors() {
         "train.steps=0",
         "train.batch=0",
         "train.beta2=1.0",
-        "train.rate=-1",
+        "train.learning_rate=-1",
         "train.micro_batch=99",
         "block.heads=3",
         "block.dropout=1.5",

@@ -128,7 +128,7 @@ fn a_full_disk_cuts_no_line_in_half_and_the_run_goes_on_without_it() {
 fn a_diverged_run_stays_diverged() {
     let place = Place::new();
     let settings = "--recipe smoke --set data.train=200 --set data.val=40 --set data.test=40 \
-        --set train.rate=1e30 --set train.clip=0.0 --set train.warmup=0 --set train.schedule=constant";
+        --set train.learning_rate=1e30 --set train.clip=0.0 --set train.warmup=0 --set train.schedule=constant";
     let sweep = format!("sweep --tasks listops --models transformer {settings}");
     place.fails(4, &sweep);
     let record = place.record("runs");

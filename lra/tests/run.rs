@@ -349,7 +349,7 @@ fn a_system_without_more_memory_is_a_record() {
 #[test]
 fn a_diverging_run_is_a_record() {
     let place = Place::new();
-    let settings = "--set train.rate=1e30 --set train.clip=0.0 --set train.warmup=0 --set train.schedule=constant";
+    let settings = "--set train.learning_rate=1e30 --set train.clip=0.0 --set train.warmup=0 --set train.schedule=constant";
     let output = place.lra(&format!("{TINY} --model transformer {settings}"));
     assert_eq!(output.status.code(), Some(4));
     assert_eq!(place.record("runs")["outcome"]["status"], "diverged");

@@ -27,8 +27,9 @@ pub enum Line {
         aux: BTreeMap<String, f64>,
         /// Mean norm of the gradient before clipping.
         gradient_norm: f64,
-        /// Learning rate of the last of them.
-        rate: f64,
+        /// Learning rate of the last of them; `rate` on disk.
+        #[serde(rename = "rate")]
+        learning_rate: f64,
         /// Examples seen so far.
         examples: u64,
     },
@@ -102,7 +103,7 @@ mod tests {
             loss,
             aux: BTreeMap::new(),
             gradient_norm: 1.0,
-            rate: 1e-3,
+            learning_rate: 1e-3,
             examples: 8,
         }
     }

@@ -29,7 +29,7 @@ fn write_logs(folder: &Path, records: &[Record], loss: f64, norm: f64) {
                 loss: loss / step as f64 + record.seed as f64,
                 aux: std::collections::BTreeMap::new(),
                 gradient_norm: norm,
-                rate: 1e-3,
+                learning_rate: 1e-3,
                 examples: 8,
             };
             serde_json::to_string(&line).unwrap() + "\n"

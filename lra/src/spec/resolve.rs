@@ -45,7 +45,7 @@ pub struct Resolved {
     pub variant: &'static Variant,
     /// The recipe, with where it comes from.
     pub recipe: Recipe,
-    /// What the recipe was overridden with.
+    /// Assignments over the recipe's settings, under the present names of these.
     pub overrides: Vec<String>,
 }
 
@@ -79,7 +79,8 @@ impl RunRequest<'_> {
         for layer in recipe.layers(self.task, self.model)? {
             overlay::merge(&mut settings, &layer, &format!("recipe {}", recipe.name))?;
         }
-        for assignment in self.assignments {
+        let overrides = overlay::current_assignments(self.assignments)?;
+        for assignment in &overrides {
             overlay::merge(
                 &mut settings,
                 &overlay::parse_assignment(assignment)?,
@@ -114,7 +115,7 @@ impl RunRequest<'_> {
             model,
             variant,
             recipe,
-            overrides: self.assignments.to_vec(),
+            overrides,
         };
         // What no model can be built with shows here, before anything is made or left behind.
         resolved.blank()?;

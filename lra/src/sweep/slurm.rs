@@ -95,7 +95,10 @@ mod tests {
 
     #[test]
     fn words_are_quoted_where_they_must_be() {
-        assert_eq!(quoted("train.rate=1e-3").unwrap(), "train.rate=1e-3");
+        assert_eq!(
+            quoted("train.learning_rate=1e-3").unwrap(),
+            "train.learning_rate=1e-3"
+        );
         assert_eq!(quoted("it's").unwrap(), r"'it'\''s'");
         assert_eq!(quoted("").unwrap(), "''");
         assert!(quoted("a\nb").is_err());
