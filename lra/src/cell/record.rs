@@ -1,0 +1,196 @@
+//! The record of a run: drafted before it begins, filled in as things become known, written at its end.
+
+use candle_core::Device;
+use datasets::{Shape, Splits};
+use results::record::{self, Outcome, Record};
+
+use super::{RunContext, Trained, run_id};
+use crate::error::{Class, Classify, Error, Result};
+use crate::run_folder::RunFolder;
+use crate::spec::Resolved;
+use crate::timing::Timings;
+use crate::train::Ending;
+use crate::{device, host, panics, runtime};
+
+/// The record as far as it is known before the data are open and the model is built.
+pub(super) fn draft(resolved: &Resolved, context: &RunContext<'_>, shape: &Shape) -> Record {
+    let spec = &resolved.spec;
+    let about = resolved.task.about();
+    let device = device::describe(context.device);
+    Record {
+        schema: record::SCHEMA,
+        id: run_id(resolved, shape),
+        created: host::now(),
+        command: runtime::command_line(),
+        outcome: Outcome::Interrupted { step: 0 },
+        task: record::Task {
+            name: spec.cell.task.clone(),
+            label: shape.label.clone(),
+            source: spec.cell.source.to_string(),
+            protocol: spec.cell.protocol.to_string(),
+            classes: about.classes,
+            ..record::Task::default()
+        },
+        model: record::Model {
+            name: spec.cell.model.clone(),
+            variant: resolved.variant.name.to_owned(),
+            parameters: 0,
+            masks_padding: resolved.variant.masks_padding,
+        },
+        recipe: record::Recipe {
+            name: spec.cell.recipe.clone(),
+            source: resolved.recipe.body.source.clone(),
+            published: resolved.recipe.body.published,
+            overrides: resolved.overrides.clone(),
+            departures: resolved.departures(),
+        },
+        seed: spec.cell.seed,
+        spec_digest: spec.digest(),
+        precision: spec.train.precision.to_string(),
+        device: device.clone(),
+        threads: rayon::current_num_threads(),
+        scores: None,
+        baselines: Vec::new(),
+        speed: None,
+        memory: None,
+        host: record::Host {
+            driver: device::driver(context.device),
+            ..host::describe(&device)
+        },
+        versions: host::versions(),
+        revision: host::revision(),
+    }
+}
+
+/// Fills in digest, rows and marks of the data.
+pub(super) fn describe(task: &mut record::Task, splits: &Splits) {
+    task.data_digest = splits.manifest.digest.clone();
+    task.rows = record::Rows {
+        train: splits.train.len(),
+        val: splits.val.len(),
+        test: splits.test.len(),
+    };
+    task.partial = splits.manifest.partial;
+    task.altered = splits.manifest.altered.clone();
+}
+
+/// Test accuracies of the task's trivial predictors.
+pub(super) fn baselines(resolved: &Resolved, splits: &Splits) -> Vec<record::Baseline> {
+    let scored = resolved.task.baselines(splits).into_iter();
+    scored
+        .map(|it| record::Baseline {
+            name: it.name,
+            accuracy: it.accuracy,
+        })
+        .collect()
+}
+
+/// Fills in scores, speed and memory of a run that ended in order, and writes the record.
+pub(super) fn complete(
+    draft: Record,
+    resolved: &Resolved,
+    shape: &Shape,
+    folder: &RunFolder,
+    trained: &Trained,
+    device: &Device,
+) -> Result<Record> {
+    let Trained { state, ending, .. } = trained;
+    let timings = Timings::read(&folder.timings()).class(Class::Run)?;
+    let mut scores = record::Scores {
+        val_accuracy: state.best.map(|best| best.accuracy),
+        val_loss: state.best.map(|best| best.loss),
+        train_loss: state.train_loss,
+        best_step: state.best.map(|best| best.step as u64),
+        steps: state.step as u64,
+        examples_seen: state.examples,
+        evaluations: state.evaluations as u64,
+        ..record::Scores::default()
+    };
+    let outcome = match ending {
+        Ending::Scored { val, test } => {
+            (scores.val_accuracy, scores.val_loss) = (Some(val.accuracy), Some(val.loss));
+            (scores.test_accuracy, scores.test_loss) = (Some(test.accuracy), Some(test.loss));
+            Outcome::Scored
+        }
+        Ending::Diverged { step, reason } => Outcome::Diverged {
+            step: *step as u64,
+            reason: reason.clone(),
+        },
+        Ending::Interrupted => Outcome::Interrupted {
+            step: state.step as u64,
+        },
+    };
+    let tokens = resolved.task.about().towers * shape.max_length;
+    let memory = record::Memory {
+        peak_bytes: timings.peak_bytes,
+        base_bytes: timings.base_bytes,
+        resident_bytes: timings.resident_bytes,
+        method: device::method(device).to_owned(),
+        driver_bytes: timings.driver_bytes,
+    };
+    let record = Record {
+        outcome,
+        scores: Some(scores),
+        speed: speed(&timings, trained, tokens),
+        memory: Some(memory),
+        created: host::now(),
+        ..draft
+    };
+    write(folder, &record)?;
+    Ok(record)
+}
+
+/// The speed of the timed steps; `tokens` are those of one example.
+fn speed(timings: &Timings, trained: &Trained, tokens: usize) -> Option<record::Speed> {
+    let Trained { state, flops, .. } = trained;
+    // Examples per step on average: the last batch of an epoch may be smaller, and no batch exceeds the data.
+    let examples = state.examples as f64 / state.step.max(1) as f64;
+    // Forward, and twice that backward.
+    let step_flops = 3.0 * *flops as f64 * examples;
+    timings.steps_per_second().map(|rate| record::Speed {
+        steps_per_second: rate,
+        examples_per_second: rate.median * examples,
+        tokens_per_second: rate.median * examples * tokens as f64,
+        flops_per_step: step_flops as u64,
+        achieved_flops_per_second: rate.median * step_flops,
+        timed_steps: timings.steps.len() as u64,
+        warmup_steps: timings.warmup.len() as u64,
+        phases: timings.phases,
+        overhead_share: timings.overhead_share(),
+        training_seconds: timings.steps.iter().chain(&timings.warmup).sum(),
+        wall_seconds: timings.wall,
+    })
+}
+
+/// Writes the record of a failed run: it has the first line of the error, a file beside it the rest.
+pub(super) fn fail(draft: Record, folder: &RunFolder, error: Error) -> Result<Record> {
+    let (message, full) = (error.to_string(), panics::in_full(&error));
+    let reason = message.lines().next().unwrap_or_default().to_owned();
+    let outcome = match device::is_out_of_memory(&error.cause) {
+        true => Outcome::OutOfMemory { reason },
+        false => Outcome::Failed { reason },
+    };
+    let record = Record {
+        outcome,
+        created: host::now(),
+        ..draft
+    };
+    // The failure may be the disk's: then the error itself is all there is to show.
+    write(folder, &record).map_err(|_| error)?;
+    if full.lines().count() > 1 {
+        folder.keep_error(Some(&full))?;
+    }
+    Ok(record)
+}
+
+fn write(folder: &RunFolder, record: &Record) -> Result<()> {
+    results::store::write(&folder.record(), record).class(Class::Run)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn tables_find_the_majority_baseline_by_the_name_that_tasks_give_it() {
+        assert_eq!(datasets::MAJORITY, results::record::MAJORITY);
+    }
+}
