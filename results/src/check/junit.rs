@@ -1,6 +1,7 @@
 //! A check as JUnit XML, which continuous integration servers show as tests.
 
-use super::judge::{Aspect, Check, Finding, State};
+use super::aspect::{Aspect, Finding};
+use super::judge::{Check, State};
 use crate::markup::escaped;
 
 /// One test case per cell: the class is the task, the name the model with whatever its runs were given.

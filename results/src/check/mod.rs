@@ -6,13 +6,15 @@
 //! of the row. What cannot be judged fairly (another processor, a baseline that lacks a column) is said to be so and never
 //! counts as passed or failed. What is missing is a failure: a cell of the baseline, or a figure that the baseline has.
 
+mod aspect;
 mod baseline;
 mod file;
 mod judge;
 mod junit;
 mod show;
 
+pub use aspect::{Aspect, Finding};
 pub use baseline::{Baseline, Key, Row};
-pub use judge::{Aspect, Check, Finding, Judged, State, Thresholds, judge};
+pub use judge::{Check, Judged, State, Thresholds, judge};
 pub use junit::junit;
 pub use show::table;

@@ -1,7 +1,8 @@
 //! The table of a check, fit for a terminal and for a pull request.
 
+use super::aspect::{Aspect, Finding};
 use super::baseline::Key;
-use super::judge::{Aspect, Check, Finding, State};
+use super::judge::{Check, State};
 use crate::table::{Cell, Column, Row, Table};
 
 /// A part of a key.

@@ -1,0 +1,278 @@
+//! The aspects in which a cell is compared: accuracy, losses, gradients, memory, speed.
+
+use super::baseline::{Baseline, Row};
+use super::judge::Thresholds;
+use crate::stats::{binomial_error, t_quantile};
+
+/// The aspects that are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aspect {
+    /// Mean test accuracy over the seeds.
+    Accuracy,
+    /// Every logged training loss.
+    Loss,
+    /// Every logged norm of the gradient.
+    Gradient,
+    /// Peak memory.
+    Memory,
+    /// Steps per second, as a ratio to the reference model.
+    Speed,
+}
+
+impl Aspect {
+    /// All of them, in the order they are shown in.
+    pub const ALL: [Aspect; 5] = [
+        Aspect::Accuracy,
+        Aspect::Loss,
+        Aspect::Gradient,
+        Aspect::Memory,
+        Aspect::Speed,
+    ];
+
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Aspect::Accuracy => "accuracy",
+            Aspect::Loss => "loss",
+            Aspect::Gradient => "gradient",
+            Aspect::Memory => "memory",
+            Aspect::Speed => "speed",
+        }
+    }
+}
+
+/// What was found in one aspect, with the words for its cell of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// Within the thresholds.
+    Same(String),
+    /// Better beyond them: no failure, but the baseline is out of date.
+    Better(String),
+    /// Worse beyond them.
+    Worse(String),
+    /// Not to be judged, and why not.
+    Unjudged(String),
+}
+
+impl Finding {
+    /// The words.
+    pub fn words(&self) -> &str {
+        match self {
+            Finding::Same(words)
+            | Finding::Better(words)
+            | Finding::Worse(words)
+            | Finding::Unjudged(words) => words,
+        }
+    }
+}
+
+/// Compares two rows of a cell in every aspect, in the order of [`Aspect::ALL`]; `sets` are the baselines that they are part
+/// of, which hold the reference models for speed.
+pub(super) fn findings(
+    before: &Row,
+    row: &Row,
+    sets: (&Baseline, &Baseline),
+    thresholds: &Thresholds,
+) -> Vec<Finding> {
+    let compare = |aspect: Aspect| match aspect {
+        Aspect::Accuracy => accuracy(before, row, thresholds),
+        Aspect::Loss => loss(before, row, thresholds),
+        Aspect::Gradient => gradient(before, row, thresholds),
+        Aspect::Memory => memory(before, row, thresholds),
+        Aspect::Speed => speed(before, row, sets, thresholds),
+    };
+    Aspect::ALL.map(compare).into()
+}
+
+/// Both figures, or what is to be said where one is missing: a figure that the baseline has is part of what must be shown.
+fn both<T>(before: Option<T>, now: Option<T>) -> Result<(T, T), Finding> {
+    match (before, now) {
+        (Some(was), Some(is)) => Ok((was, is)),
+        (Some(_), None) => Err(Finding::Worse("missing".to_owned())),
+        (None, Some(_)) => Err(Finding::Unjudged("not in the baseline".to_owned())),
+        (None, None) => Err(Finding::Unjudged("not measured".to_owned())),
+    }
+}
+
+/// A digest, unless it is empty.
+fn known(digest: &str) -> Option<&str> {
+    (!digest.is_empty()).then_some(digest)
+}
+
+/// Whether two cells must agree bit for bit: whatever the threads, but only on a CPU and on the same instructions.
+fn exact(before: &Row, row: &Row) -> bool {
+    let instructions = known(&before.instructions);
+    row.key.device == "cpu" && instructions.is_some_and(|known| known == row.instructions)
+}
+
+/// Welch's test over the seeds; for a single seed the error of counting right answers stands in for the seeds' spread.
+fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
+    let (was, is) = match both(before.accuracy, row.accuracy) {
+        Ok(pair) => pair,
+        Err(finding) => return finding,
+    };
+    let words = match was == is {
+        true => format!("{:.2}", 100.0 * is),
+        false => format!("{:.2} → {:.2}", 100.0 * was, 100.0 * is),
+    };
+    let (a, b) = (Uncertainty::of(before, was), Uncertainty::of(row, is));
+    let variance = a.variance + b.variance;
+    // Welch and Satterthwaite's degrees of freedom.
+    let weight = |of: &Uncertainty| of.variance.powi(2) / of.freedom.max(1.0);
+    let freedom = (variance.powi(2) / (weight(&a) + weight(&b))).clamp(1.0, 1e6);
+    let freedom = if freedom.is_finite() {
+        freedom as u32
+    } else {
+        1
+    };
+    let reach = t_quantile(thresholds.level, freedom) * variance.sqrt();
+    match is - was {
+        change if change < -reach => Finding::Worse(words),
+        change if change > reach => Finding::Better(words),
+        _ => Finding::Same(words),
+    }
+}
+
+/// The uncertainty of a mean accuracy.
+struct Uncertainty {
+    /// Square of its standard error.
+    variance: f64,
+    /// Degrees of freedom.
+    freedom: f64,
+}
+
+impl Uncertainty {
+    fn of(row: &Row, accuracy: f64) -> Uncertainty {
+        let seeds = row.seeds.split_whitespace().count().max(1) as f64;
+        let counting = binomial_error(accuracy, row.test_rows).powi(2) / seeds;
+        match row.accuracy_deviation {
+            // Seeds that happen to agree do not make the count of right answers exact.
+            Some(deviation) if deviation * deviation / seeds > counting => Uncertainty {
+                variance: deviation * deviation / seeds,
+                freedom: seeds - 1.0,
+            },
+            _ => Uncertainty {
+                variance: counting,
+                freedom: (row.test_rows as f64 * seeds - 1.0).max(1.0),
+            },
+        }
+    }
+}
+
+fn loss(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
+    let trace = |row: &Row| (known(&row.trace).map(str::to_owned), row.loss);
+    let exact = exact(before, row);
+    let decimals = if exact { 6 } else { 4 };
+    let words = |was: f64, is: f64| format!("{was:.decimals$} → {is:.decimals$}");
+    same_trace(trace(before), trace(row), exact, thresholds.loss, words)
+}
+
+fn gradient(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
+    let trace = |row: &Row| (known(&row.gradients).map(str::to_owned), row.gradient_norm);
+    let exact = exact(before, row);
+    let words = |was: f64, is: f64| format!("{:+.0e}", is / was - 1.0);
+    same_trace(trace(before), trace(row), exact, thresholds.gradient, words)
+}
+
+/// The digest over all figures of a kind in a log, and one figure that sums them up.
+type Trace = (Option<String>, Option<f64>);
+
+/// Compares digests where runs are `exact`; elsewhere rounding differs, and the one figure may move by `share`.
+fn same_trace(
+    before: Trace,
+    now: Trace,
+    exact: bool,
+    share: f64,
+    words: impl Fn(f64, f64) -> String,
+) -> Finding {
+    let digests = both(before.0, now.0);
+    let figures = both(before.1, now.1);
+    match (digests, figures) {
+        (Err(lost @ Finding::Worse(_)), _) | (_, Err(lost)) => lost,
+        (Ok((was, is)), _) if exact && was == is => Finding::Same("exact".to_owned()),
+        (Ok(_), Ok((was, is))) if exact => Finding::Worse(words(was, is)),
+        (_, Ok((was, is))) if (is - was).abs() <= share * was.abs() => {
+            Finding::Same(words(was, is))
+        }
+        (_, Ok((was, is))) => Finding::Worse(words(was, is)),
+    }
+}
+
+fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
+    let (was, is) = match both(before.peak_bytes, row.peak_bytes) {
+        Ok(pair) => pair,
+        Err(finding) => return finding,
+    };
+    if before.memory_method != row.memory_method {
+        return Finding::Unjudged("another method".to_owned());
+    }
+    // Products of matrices pack into blocks that are cut to the caches, on each thread.
+    if before.processor != row.processor {
+        return Finding::Unjudged("another processor".to_owned());
+    }
+    if before.threads != row.threads {
+        return Finding::Unjudged(format!("{} threads, was {}", row.threads, before.threads));
+    }
+    let ratio = is as f64 / was.max(1) as f64;
+    graded(
+        ratio - 1.0,
+        thresholds.memory,
+        format!("{:+.1} %", 100.0 * (ratio - 1.0)),
+    )
+}
+
+fn speed(
+    before: &Row,
+    row: &Row,
+    (baseline, now): (&Baseline, &Baseline),
+    thresholds: &Thresholds,
+) -> Finding {
+    if let Err(finding) = both(before.steps_per_second, row.steps_per_second) {
+        return finding;
+    }
+    if row.key.model == thresholds.reference {
+        return Finding::Unjudged("reference".to_owned());
+    }
+    if before.processor != row.processor || before.threads != row.threads {
+        return Finding::Unjudged("another machine".to_owned());
+    }
+    let (Some(was), Some(is)) = (
+        Ratio::of(before, baseline, thresholds),
+        Ratio::of(row, now, thresholds),
+    ) else {
+        return Finding::Unjudged(format!("no {} beside it", thresholds.reference));
+    };
+    let noise = (was.error.powi(2) + is.error.powi(2)).sqrt();
+    // In logarithms, as errors of timings multiply; slower is worse, so the sign is turned for the grading.
+    let slowdown = (was.value / is.value).ln();
+    let threshold = -(1.0 - thresholds.speed).ln() + 3.0 * noise;
+    let change = is.value / was.value - 1.0;
+    graded(slowdown, threshold, format!("{:+.0} %", 100.0 * change))
+}
+
+/// Worse if `growth` exceeds the threshold, better if it falls below it by as much.
+fn graded(growth: f64, threshold: f64, words: String) -> Finding {
+    match growth {
+        growth if growth > threshold => Finding::Worse(words),
+        growth if growth < -threshold => Finding::Better(words),
+        _ => Finding::Same(words),
+    }
+}
+
+/// A cell's speed as a multiple of the reference model's, with its relative error.
+struct Ratio {
+    value: f64,
+    error: f64,
+}
+
+impl Ratio {
+    fn of(row: &Row, set: &Baseline, thresholds: &Thresholds) -> Option<Ratio> {
+        let beside = |other: &&Row| {
+            other.key.model == thresholds.reference && other.key.same_but_for_the_model(&row.key)
+        };
+        let reference = set.rows.iter().find(beside)?;
+        let error = (row.speed_error?.powi(2) + reference.speed_error?.powi(2)).sqrt();
+        let value = row.steps_per_second? / reference.steps_per_second?;
+        (value.is_finite() && value > 0.0).then_some(Ratio { value, error })
+    }
+}

@@ -1,0 +1,139 @@
+//! What a run measured: scores, speed and memory.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// What a run scored. Each number is absent when the run did not get there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scores {
+    /// Accuracy on the test split, of the checkpoint that validation chose.
+    pub test_accuracy: Option<f64>,
+    /// Mean cross-entropy on the test split, in nats.
+    pub test_loss: Option<f64>,
+    /// Accuracy on the validation split at the chosen checkpoint.
+    pub val_accuracy: Option<f64>,
+    /// Mean cross-entropy on the validation split at the chosen checkpoint, in nats.
+    pub val_loss: Option<f64>,
+    /// The last smoothed training loss, in nats.
+    pub train_loss: Option<f64>,
+    /// The step of the chosen checkpoint.
+    pub best_step: Option<u64>,
+    /// Optimizer steps taken.
+    pub steps: u64,
+    /// Training examples seen.
+    pub examples_seen: u64,
+    /// How often the validation split was scored.
+    pub evaluations: u64,
+}
+
+/// A predictor that needs no model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Baseline {
+    /// Its name, such as `majority`, `first token`, `bag of tokens`.
+    pub name: String,
+    /// Its accuracy on the test split.
+    #[serde(deserialize_with = "number")]
+    pub accuracy: f64,
+}
+
+/// The baseline that always answers with the most frequent class of the training split.
+pub const MAJORITY: &str = "majority";
+
+/// A distribution in three numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spread {
+    /// The middle.
+    #[serde(deserialize_with = "number")]
+    pub median: f64,
+    /// One tenth lies below.
+    #[serde(deserialize_with = "number")]
+    pub p10: f64,
+    /// One tenth lies above.
+    #[serde(deserialize_with = "number")]
+    pub p90: f64,
+}
+
+/// Speed of training steps: transfer, forward, backward and update, after warm-up, device synchronised at both ends.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Speed {
+    /// Optimizer steps per second, over the timed steps.
+    pub steps_per_second: Spread,
+    /// Training examples per second, at the median.
+    #[serde(deserialize_with = "number")]
+    pub examples_per_second: f64,
+    /// Tokens per second at the median, padding included.
+    #[serde(deserialize_with = "number")]
+    pub tokens_per_second: f64,
+    /// Floating point operations of one step by formula, padding included; a multiply-add counts as two.
+    pub flops_per_step: u64,
+    /// `flops_per_step` times the median steps per second. Kernels pass over padding, so on padded data this can be more than
+    /// the device can do.
+    #[serde(deserialize_with = "number")]
+    pub achieved_flops_per_second: f64,
+    /// Steps that were timed.
+    pub timed_steps: u64,
+    /// Steps before them that were not.
+    pub warmup_steps: u64,
+    /// Where the time of the timed steps went.
+    pub phases: Phases,
+    /// Share of the timed steps' time, 0 to 1, that is none of the four phases: the harness's own.
+    #[serde(deserialize_with = "number")]
+    pub overhead_share: f64,
+    /// Seconds in training steps altogether, warm-up included.
+    #[serde(deserialize_with = "number")]
+    pub training_seconds: f64,
+    /// Seconds from the start of the run to its record.
+    #[serde(deserialize_with = "number")]
+    pub wall_seconds: f64,
+}
+
+/// Seconds per phase, summed over the timed steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Phases {
+    /// From rows to tensors on the device.
+    #[serde(deserialize_with = "number")]
+    pub transfer: f64,
+    /// Logits and loss.
+    #[serde(deserialize_with = "number")]
+    pub forward: f64,
+    /// Gradients.
+    #[serde(deserialize_with = "number")]
+    pub backward: f64,
+    /// Clipping and update.
+    #[serde(deserialize_with = "number")]
+    pub optimizer: f64,
+}
+
+/// Memory at its highest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    /// The high-water mark that the memory tables show, beyond the base.
+    pub peak_bytes: u64,
+    /// What the process held before it built the model, mostly buffers whose size depends on the processor and on the
+    /// number of threads; 0, and not written, where the method does not take it off.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub base_bytes: u64,
+    /// The process's resident size at its highest.
+    pub resident_bytes: u64,
+    /// How `peak_bytes` was measured, such as `live heap bytes since the start, counting allocator`.
+    /// Figures of different methods are not compared.
+    pub method: String,
+    /// What the device's driver said was in use at most, other programs included; on GPUs only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_bytes: Option<u64>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// JSON has no word for "not a number" and `serde_json` writes `null` instead: it is read back as what it was,
+/// so that one undefined figure never costs the whole record.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}

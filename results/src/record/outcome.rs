@@ -1,0 +1,87 @@
+//! How a run ended.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How a run ended. On disk: an object tagged by `status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// The test split was scored.
+    Scored,
+    /// An error stopped it.
+    Failed {
+        /// The error.
+        #[serde(default)]
+        reason: String,
+    },
+    /// The loss became infinite or not a number.
+    Diverged {
+        /// The step at which it was noticed.
+        #[serde(default)]
+        step: u64,
+        /// What was noticed.
+        #[serde(default)]
+        reason: String,
+    },
+    /// The memory did not suffice.
+    OutOfMemory {
+        /// What could not be allocated.
+        #[serde(default)]
+        reason: String,
+    },
+    /// A signal stopped it; it can be resumed.
+    Interrupted {
+        /// Steps taken until then.
+        #[serde(default)]
+        step: u64,
+    },
+    /// An ending that only a newer version has a name for.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Outcome {
+    /// Whether the same run would end the same way again. What was interrupted can go on, and so can what failed, once its
+    /// cause (a full disk, too low a limit) is gone.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Outcome::Scored | Outcome::Diverged { .. } | Outcome::Unknown => true,
+            Outcome::Failed { .. } | Outcome::OutOfMemory { .. } | Outcome::Interrupted { .. } => {
+                false
+            }
+        }
+    }
+
+    /// The word that stands in a table's cell.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Outcome::Scored => "scored",
+            Outcome::Failed { .. } => "failed",
+            Outcome::Diverged { .. } => "diverged",
+            Outcome::OutOfMemory { .. } => "out of memory",
+            Outcome::Interrupted { .. } => "interrupted",
+            Outcome::Unknown => "unknown outcome",
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())?;
+        match self {
+            Outcome::Scored | Outcome::Unknown => Ok(()),
+            Outcome::Failed { reason } | Outcome::OutOfMemory { reason } => {
+                write!(f, ": {}", first_line(reason))
+            }
+            Outcome::Diverged { step, reason } => write!(f, " at step {step}: {reason}"),
+            Outcome::Interrupted { step } => write!(f, " at step {step}"),
+        }
+    }
+}
+
+/// What a table has room for. Records of older versions hold backtraces, too.
+pub(crate) fn first_line(reason: &str) -> &str {
+    reason.lines().next().unwrap_or_default()
+}

@@ -1,0 +1,147 @@
+//! What was run: the task with its data, the model, the recipe with its overrides.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The task and the data it was learned from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Task {
+    /// Registry name, such as `listops`.
+    pub name: String,
+    /// The name as published, or with what was changed: `listops`, `listops@256`.
+    pub label: String,
+    /// `generated`, `official` or `synthetic`.
+    pub source: String,
+    /// `clean` or `tay2021`.
+    pub protocol: String,
+    /// Number of classes.
+    pub classes: usize,
+    /// Digest over the contents of the three splits.
+    pub data_digest: String,
+    /// Rows of each split.
+    pub rows: Rows,
+    /// Whether the splits hold only a part of the data that their source has.
+    pub partial: bool,
+    /// Which published facts about the data its contents contradict, a sentence each; empty where they hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub altered: Vec<String>,
+}
+
+impl Task {
+    /// Whether the data is a stand-in of the task's shape; its scores say nothing about the task.
+    pub fn synthetic(&self) -> bool {
+        self.source == "synthetic"
+    }
+
+    /// Whether the data was found to be other than what was published under its name.
+    pub fn altered(&self) -> bool {
+        !self.altered.is_empty()
+    }
+
+    /// Whether scores on this data are scores on the task, whatever they may be compared with otherwise.
+    pub fn genuine(&self) -> bool {
+        !self.synthetic() && !self.altered()
+    }
+
+    /// The label, with what the reader must not miss: `image (synthetic)`, `text (altered)`.
+    pub fn title(&self) -> String {
+        let marks = [(self.synthetic(), "synthetic"), (self.altered(), "altered")];
+        let marks: Vec<&str> = marks
+            .into_iter()
+            .filter_map(|(applies, mark)| applies.then_some(mark))
+            .collect();
+        match marks.is_empty() {
+            true => self.label.clone(),
+            false => format!("{} ({})", self.label, marks.join(", ")),
+        }
+    }
+}
+
+/// Rows per split.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rows {
+    /// Training rows.
+    pub train: usize,
+    /// Validation rows.
+    pub val: usize,
+    /// Test rows.
+    pub test: usize,
+}
+
+/// The model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Model {
+    /// Registry name, such as `performer`.
+    pub name: String,
+    /// Variant of the model; empty or `paper` for its default.
+    pub variant: String,
+    /// Trained parameters.
+    pub parameters: u64,
+    /// Whether padding is kept out of the model's mixing.
+    pub masks_padding: bool,
+}
+
+impl Model {
+    /// The variant, unless it is the default, what the model's paper says: records write that one as `paper` or leave it empty.
+    pub fn departure(&self) -> Option<&str> {
+        let variant = self.variant.as_str();
+        (!matches!(variant, "" | "paper")).then_some(variant)
+    }
+}
+
+/// The training recipe.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recipe {
+    /// Name, such as `laptop`.
+    pub name: String,
+    /// The paper or configuration file that it follows.
+    pub source: String,
+    /// Whether it is a published protocol in full, so that its scores may stand beside published ones.
+    pub published: bool,
+    /// What the command line changed, such as `train.steps=200`, under the present names of the settings.
+    #[serde(deserialize_with = "overrides")]
+    pub overrides: Vec<String>,
+    /// Where this program, following the recipe, departs from what the recipe's source did, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub departures: Vec<String>,
+}
+
+/// Settings that were renamed: their names in earlier versions, and those since. Records, saved settings, recipes and command
+/// lines may use either.
+pub const FORMER_SETTINGS: &[(&str, &str)] = &[("train.rate", "train.learning_rate")];
+
+/// An assignment `key=value` to a setting, under the setting's present name.
+pub fn current_assignment(text: &str) -> String {
+    let renamed = text.split_once('=').and_then(|(key, value)| {
+        let mut renamed = FORMER_SETTINGS.iter();
+        let (_, current) = renamed.find(|(former, _)| *former == key.trim())?;
+        Some(format!("{current}={value}"))
+    });
+    renamed.unwrap_or_else(|| text.to_owned())
+}
+
+fn overrides<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let overrides = Vec::<String>::deserialize(deserializer)?;
+    Ok(overrides
+        .iter()
+        .map(|text| current_assignment(text))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overrides_are_read_under_the_present_names_of_settings() {
+        let text = r#"{"overrides": ["train.rate=0.1", "train.steps=2", "model.rate=1"]}"#;
+        let recipe: Recipe = serde_json::from_str(text).unwrap();
+        let present = ["train.learning_rate=0.1", "train.steps=2", "model.rate=1"];
+        assert_eq!(recipe.overrides, present);
+        let again: Recipe = serde_json::from_str(&serde_json::to_string(&recipe).unwrap()).unwrap();
+        assert_eq!(again, recipe);
+    }
+}
