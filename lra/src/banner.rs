@@ -45,8 +45,8 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
                 " with overrides"
             },
             draft.seed,
-            draft.device,
-            draft.threads
+            draft.provenance.device,
+            draft.provenance.threads
         ),
     ];
     let departures = draft.recipe.departures.iter();

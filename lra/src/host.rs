@@ -1,11 +1,30 @@
-//! The machine and the versions a record was made with.
+//! The machine, the versions and the command line that figures come from.
 
 use std::time::{Duration, SystemTime};
 
-use results::record::{Host, Revision, Versions};
+use candle_core::Device;
+use results::record::{Host, Provenance, Revision, Versions};
 use sysinfo::System;
 
-use crate::limits;
+use crate::{device, limits, runtime};
+
+/// Where figures made by this process on `device` come from, but for the settings that they follow.
+pub fn provenance(device: &Device, threads: usize) -> Provenance {
+    let name = device::describe(device);
+    Provenance {
+        created: now(),
+        command: runtime::command_line(),
+        host: Host {
+            driver: device::driver(device),
+            ..describe(&name)
+        },
+        device: name,
+        threads,
+        versions: versions(),
+        revision: revision(),
+        ..Provenance::default()
+    }
+}
 
 /// The machine this process runs on. What the system does not tell is left empty or zero.
 pub fn describe(device: &str) -> Host {
@@ -36,7 +55,7 @@ pub fn resident_bytes() -> Option<u64> {
 }
 
 /// Versions of what computed the numbers.
-pub fn versions() -> Versions {
+fn versions() -> Versions {
     Versions {
         lra: env!("CARGO_PKG_VERSION").to_owned(),
         candle: env!("LRA_CANDLE_VERSION").to_owned(),
@@ -45,7 +64,7 @@ pub fn versions() -> Versions {
 }
 
 /// The git revision the binary was built from; `None` outside git.
-pub fn revision() -> Option<Revision> {
+fn revision() -> Option<Revision> {
     let commit = option_env!("LRA_COMMIT")?.to_owned();
     Some(Revision {
         commit,

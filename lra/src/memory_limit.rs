@@ -70,15 +70,11 @@ fn set_current_run(run: Option<(PathBuf, Record)>) {
 /// Writes the record of the current run and ends the process.
 fn exit_with_record(reason: String) {
     let run = CURRENT_RUN.try_lock().ok().and_then(|mut run| run.take());
-    if let Some((path, record)) = run {
-        let outcome = Outcome::OutOfMemory {
+    if let Some((path, mut record)) = run {
+        record.outcome = Outcome::OutOfMemory {
             reason: reason.clone(),
         };
-        let record = Record {
-            outcome,
-            created: host::now(),
-            ..record
-        };
+        record.provenance.created = host::now();
         if let Err(error) = results::store::write(&path, &record) {
             stderr::line(&format!("error: {error}"));
         }

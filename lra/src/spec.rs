@@ -364,7 +364,12 @@ mod tests {
         for (record, folder) in loaded.records.iter().zip(&loaded.folders) {
             let text = std::fs::read_to_string(folder.join("spec.toml")).unwrap();
             let spec: Spec = toml::from_str(&text).unwrap();
-            assert_eq!(spec.digest(), record.spec_digest, "{}", record.id);
+            assert_eq!(
+                spec.digest(),
+                record.provenance.spec_digest,
+                "{}",
+                record.id
+            );
             let again: Spec = toml::from_str(&spec.to_toml().unwrap()).unwrap();
             assert_eq!(again, spec);
             renamed += usize::from(text.contains("\nrate = "));

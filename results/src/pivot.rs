@@ -44,12 +44,12 @@ pub(crate) const TRAINING: &[Dimension] = &[
     Dimension {
         name: "precision",
         observed: false,
-        of: |record| record.precision.clone(),
+        of: |record| record.provenance.precision.clone(),
     },
     Dimension {
         name: "device",
         observed: false,
-        of: |record| record.device.clone(),
+        of: |record| record.provenance.device.clone(),
     },
 ];
 
@@ -58,12 +58,12 @@ pub(crate) const MACHINE: &[Dimension] = &[
     Dimension {
         name: "processor",
         observed: false,
-        of: |record| record.host.cpu.clone(),
+        of: |record| record.provenance.host.cpu.clone(),
     },
     Dimension {
         name: "threads",
         observed: false,
-        of: |record| record.threads.to_string(),
+        of: |record| record.provenance.threads.to_string(),
     },
 ];
 
@@ -250,7 +250,7 @@ impl<'a> Pivot<'a> {
             .flat_map(HashMap::values)
             .flat_map(BTreeMap::values);
         let revisions: BTreeSet<_> = runs
-            .filter_map(|run| run.revision.as_ref())
+            .filter_map(|run| run.provenance.revision.as_ref())
             .map(|revision| {
                 let sign = if revision.dirty { "+" } else { "" };
                 format!("{}{sign}", brief(&revision.commit))
@@ -295,5 +295,5 @@ fn enter<'a>(grid: &mut Grid<'a>, record: &'a Record, setting: Vec<String>) -> u
 /// Which of two runs of the same seed counts: the one that was scored, then the later one.
 fn weight(record: &Record) -> (bool, &str, &str) {
     let scored = record.outcome == Outcome::Scored;
-    (scored, &record.created, &record.id)
+    (scored, &record.provenance.created, &record.id)
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use self::measured::{Baseline, MAJORITY, Memory, Phases, Scores, Speed, Spread};
 pub use self::outcome::Outcome;
 pub(crate) use self::outcome::first_line;
-pub use self::provenance::{Host, Revision, Versions};
+pub use self::provenance::{Host, Provenance, Revision, Versions};
 pub use self::setting::{FORMER_SETTINGS, Model, Recipe, Rows, Task, current_assignment};
 
 /// The version written into new records. It grows when the meaning of a field changes, not when one is added.
@@ -30,12 +30,6 @@ pub struct Record {
     pub schema: u32,
     /// The run's id, which is also the name of its folder.
     pub id: String,
-    /// When the record was written, RFC 3339 in UTC.
-    #[serde(default)]
-    pub created: String,
-    /// The command line that started the run.
-    #[serde(default)]
-    pub command: String,
     /// How the run ended.
     pub outcome: Outcome,
     /// What was learned.
@@ -48,18 +42,6 @@ pub struct Record {
     /// The seed of parameters, batches and dropout.
     #[serde(default)]
     pub seed: u64,
-    /// Digest of the frozen spec that the run followed.
-    #[serde(default)]
-    pub spec_digest: String,
-    /// Number format of the training arithmetic, such as `f32`.
-    #[serde(default)]
-    pub precision: String,
-    /// Where it ran, such as `cpu` or `cuda:0 NVIDIA H100`.
-    #[serde(default)]
-    pub device: String,
-    /// CPU threads the run was allowed.
-    #[serde(default)]
-    pub threads: usize,
     /// What it scored; absent when the run ended before anything was.
     #[serde(default)]
     pub scores: Option<Scores>,
@@ -72,15 +54,9 @@ pub struct Record {
     /// What it held in memory.
     #[serde(default)]
     pub memory: Option<Memory>,
-    /// The machine.
-    #[serde(default)]
-    pub host: Host,
-    /// The programs.
-    #[serde(default)]
-    pub versions: Versions,
-    /// The source code's commit, where it is known.
-    #[serde(default)]
-    pub revision: Option<Revision>,
+    /// Where all this comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
 }
 
 impl Record {

@@ -260,13 +260,13 @@ fn provenance(record: &Record) -> Vec<(&'static str, String)> {
     let run = format!(
         "seed {}, {}, {}, {} threads, spec {}, id {}",
         record.seed,
-        record.precision,
-        record.device,
-        record.threads,
-        brief(&record.spec_digest),
+        record.provenance.precision,
+        record.provenance.device,
+        record.provenance.threads,
+        brief(&record.provenance.spec_digest),
         record.id,
     );
-    let host = &record.host;
+    let host = &record.provenance.host;
     let machine = format!(
         "{}{}, {} cores, {}, {}",
         host.cpu,
@@ -278,8 +278,9 @@ fn provenance(record: &Record) -> Vec<(&'static str, String)> {
         bytes(host.memory_bytes),
         host.os
     );
-    let versions = &record.versions;
+    let versions = &record.provenance.versions;
     let revision = record
+        .provenance
         .revision
         .as_ref()
         .map_or_else(String::new, |revision| {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use lra_results::bench::{self, Base, Bench, Outcome, Round, Verdict};
+use lra_results::record::Provenance;
 use lra_results::{Format, published};
 
 /// A cell whose steps took these seconds in two rounds.
@@ -23,14 +24,17 @@ fn cell(model: &str, options: &[&str], length: usize, seconds: [f64; 2], mib: u6
         flops_per_step: length as u64 * 1_000_000,
         matmul_flops_per_second: Some(100e9),
         parameters: 157_122,
-        precision: "f32".to_owned(),
-        device: "cpu".to_owned(),
-        threads: 2,
+        provenance: Provenance {
+            precision: "f32".to_owned(),
+            device: "cpu".to_owned(),
+            threads: 2,
+            ..Provenance::default()
+        },
         rounds: seconds.into_iter().enumerate().map(round).collect(),
         ..Bench::default()
     };
     cell.recipe.name = "nystromformer".to_owned();
-    cell.host.cpu = "Some CPU".to_owned();
+    cell.provenance.host.cpu = "Some CPU".to_owned();
     cell
 }
 

@@ -138,8 +138,8 @@ fn another_loss_is_caught_by_its_last_bit() {
 fn bits_hang_on_the_instruction_set_and_not_on_the_processors_name() {
     let elsewhere = |instructions: &str, loss: f64| {
         let move_to = |run: &mut Record| {
-            run.host.cpu = "Intel Xeon".to_owned();
-            run.host.instructions = instructions.to_owned();
+            run.provenance.host.cpu = "Intel Xeon".to_owned();
+            run.provenance.host.instructions = instructions.to_owned();
         };
         let mut moved = matrix();
         moved.iter_mut().for_each(move_to);
@@ -159,7 +159,7 @@ fn other_gradients_are_caught_where_losses_are_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let mut records = matrix();
         for run in &mut records {
-            run.host.instructions = instructions.to_owned();
+            run.provenance.host.instructions = instructions.to_owned();
         }
         write(folder.path(), &records, 2.5);
         records.retain(|run| run.model.name == "performer");
@@ -242,12 +242,12 @@ fn other_settings_or_another_size_are_another_cell() {
     };
     let text = remark(|run| run.model.parameters += 1);
     assert_eq!(text, "has 104,587 parameters, the baseline 104,586");
-    let text = remark(|run| run.spec_digest = "1".repeat(64));
+    let text = remark(|run| run.provenance.spec_digest = "1".repeat(64));
     assert!(
         text.starts_with("ran with settings 1111111111111111 "),
         "{text}"
     );
-    let text = remark(|run| run.spec_digest.clear());
+    let text = remark(|run| run.provenance.spec_digest.clear());
     assert!(text.contains("do not say with which settings"), "{text}");
 }
 

@@ -258,11 +258,11 @@ fn what_differs_is_named_and_never_averaged() {
 #[test]
 fn each_dimension_parts_the_rows() {
     let alter: [fn(&mut Record); 6] = [
-        |record| record.device = "cuda:0 NVIDIA H100".into(),
-        |record| record.precision = "bf16".into(),
+        |record| record.provenance.device = "cuda:0 NVIDIA H100".into(),
+        |record| record.provenance.precision = "bf16".into(),
         |record| record.recipe.name = "nystromformer".into(),
-        |record| record.threads = 8,
-        |record| record.host.cpu = "another".into(),
+        |record| record.provenance.threads = 8,
+        |record| record.provenance.host.cpu = "another".into(),
         |record| record.model.variant = "relu".into(),
     ];
     for (index, alter) in alter.into_iter().enumerate() {
@@ -296,14 +296,14 @@ fn each_dimension_parts_the_rows() {
 #[test]
 fn a_seed_that_was_run_again_counts_once() {
     let mut later = run("linear", 0, 0.40);
-    later.created = "2026-11-22T10:00:00Z".into();
+    later.provenance.created = "2026-11-22T10:00:00Z".into();
     let mut failed = ended(
         run("linear", 0, 0.0),
         Outcome::Failed {
             reason: "disk full".into(),
         },
     );
-    failed.created = "2026-11-23T10:00:00Z".into();
+    failed.provenance.created = "2026-11-23T10:00:00Z".into();
     let table = accuracy(&[
         later,
         failed,

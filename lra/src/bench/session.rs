@@ -7,7 +7,7 @@ use candle_core::{DType, Device};
 use datasets::Source;
 use models::{Classifier, Parameters};
 use results::bench::{Base, Bench, Outcome, Round, SCHEMA};
-use results::record::{Host, Recipe};
+use results::record::{Provenance, Recipe};
 use results::stats::quantile;
 
 use crate::bench::measure_process::{Answer, request, request_from};
@@ -15,11 +15,11 @@ use crate::bench::model_choice::ModelChoice;
 use crate::bench::preflight::{Limits, Sample, predict_skip};
 use crate::bench::worker::{Measured, Measurement, Reply, Request, Steps};
 use crate::error::{Class, Classify, Result};
+use crate::host;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::Resolved;
 use crate::timing::human_duration;
-use crate::{host, runtime};
 
 /// The task whose shape is measured: byte-level text, as in the published table.
 pub const TASK: &str = "text";
@@ -51,8 +51,8 @@ pub struct Plan {
     pub limits: Limits,
     /// Device.
     pub device: String,
-    /// The machine, and what records call the device.
-    pub host: Host,
+    /// Where the figures come from, but for the settings.
+    pub provenance: Provenance,
     /// How peaks of memory are measured there.
     pub memory_method: &'static str,
     /// Most live heap bytes of each process.
@@ -88,19 +88,13 @@ impl<'a> Session<'a> {
         let common = Bench {
             schema: SCHEMA,
             session: id.to_owned(),
-            created: host::now(),
-            command: runtime::command_line(),
             base: plan.base.as_ref().map(|program| Base {
                 program: program.display().to_string(),
                 ..Base::default()
             }),
             warmup_steps: plan.warmup,
             memory_method: plan.memory_method.to_owned(),
-            device: plan.host.device.clone(),
-            threads: plan.threads,
-            host: plan.host.clone(),
-            versions: host::versions(),
-            revision: host::revision(),
+            provenance: plan.provenance.clone(),
             ..Bench::default()
         };
         let of_model = |model: &ModelChoice| -> Result<Vec<(Steps, Bench)>> {
@@ -249,7 +243,7 @@ impl<'a> Session<'a> {
                 }
             }
         }
-        bench.created = host::now();
+        bench.provenance.created = host::now();
         if bench.outcome != Outcome::Measured {
             let line = format!("{} at {}: {}", bench.label(), bench.length, bench.outcome);
             self.reporter.say(&line);
@@ -369,8 +363,11 @@ fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Resu
             overrides: resolved.overrides.clone(),
             departures: resolved.departures(),
         },
-        spec_digest: resolved.spec.digest(),
-        precision: resolved.spec.train.precision.to_string(),
+        provenance: Provenance {
+            spec_digest: resolved.spec.digest(),
+            precision: resolved.spec.train.precision.to_string(),
+            ..common.provenance.clone()
+        },
         ..common.clone()
     };
     Ok((steps, bench))

@@ -2,7 +2,7 @@
 
 use candle_core::Device;
 use datasets::{Shape, Splits};
-use results::record::{self, Outcome, Record};
+use results::record::{self, Outcome, Provenance, Record};
 
 use super::{RunContext, Trained, run_id};
 use crate::error::{Class, Classify, Error, Result};
@@ -10,18 +10,15 @@ use crate::run_folder::RunFolder;
 use crate::spec::Resolved;
 use crate::timing::Timings;
 use crate::train::Ending;
-use crate::{device, host, panics, runtime};
+use crate::{device, host, panics};
 
 /// The record as far as it is known before the data are open and the model is built.
 pub(super) fn draft(resolved: &Resolved, context: &RunContext<'_>, shape: &Shape) -> Record {
     let spec = &resolved.spec;
     let about = resolved.task.about();
-    let device = device::describe(context.device);
     Record {
         schema: record::SCHEMA,
         id: run_id(resolved, shape),
-        created: host::now(),
-        command: runtime::command_line(),
         outcome: Outcome::Interrupted { step: 0 },
         task: record::Task {
             name: spec.cell.task.clone(),
@@ -45,20 +42,15 @@ pub(super) fn draft(resolved: &Resolved, context: &RunContext<'_>, shape: &Shape
             departures: resolved.departures(),
         },
         seed: spec.cell.seed,
-        spec_digest: spec.digest(),
-        precision: spec.train.precision.to_string(),
-        device: device.clone(),
-        threads: rayon::current_num_threads(),
         scores: None,
         baselines: Vec::new(),
         speed: None,
         memory: None,
-        host: record::Host {
-            driver: device::driver(context.device),
-            ..host::describe(&device)
+        provenance: Provenance {
+            spec_digest: spec.digest(),
+            precision: spec.train.precision.to_string(),
+            ..host::provenance(context.device, rayon::current_num_threads())
         },
-        versions: host::versions(),
-        revision: host::revision(),
     }
 }
 
@@ -133,7 +125,7 @@ pub(super) fn complete(
         scores: Some(scores),
         speed: speed(&timings, trained, tokens),
         memory: Some(memory),
-        created: host::now(),
+        provenance: now(draft.provenance),
         ..draft
     };
     write(folder, &record)?;
@@ -172,7 +164,7 @@ pub(super) fn fail(draft: Record, folder: &RunFolder, error: Error) -> Result<Re
     };
     let record = Record {
         outcome,
-        created: host::now(),
+        provenance: now(draft.provenance),
         ..draft
     };
     // The failure may be the disk's: then the error itself is all there is to show.
@@ -181,6 +173,13 @@ pub(super) fn fail(draft: Record, folder: &RunFolder, error: Error) -> Result<Re
         folder.keep_error(Some(&full))?;
     }
     Ok(record)
+}
+
+fn now(provenance: Provenance) -> Provenance {
+    Provenance {
+        created: host::now(),
+        ..provenance
+    }
 }
 
 fn write(folder: &RunFolder, record: &Record) -> Result<()> {

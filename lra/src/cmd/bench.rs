@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use results::bench::{Bench, Outcome, against_base};
 use results::published;
-use results::record::Host;
 
 use crate::bench::model_choice::ModelChoice;
 use crate::bench::preflight::Limits;
@@ -137,6 +136,7 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
         return Err(Error::usage(message));
     }
     let per_round = arguments.per_round.unwrap_or(effort.per_round);
+    let threads = runtime::threads(arguments.threads);
     Ok(Plan {
         base,
         models,
@@ -152,13 +152,10 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
             steps: effort.warmup + LEAST,
         },
         heap_limit: memory,
-        host: Host {
-            driver: device::driver(&device),
-            ..host::describe(&device::describe(&device))
-        },
+        provenance: host::provenance(&device, threads),
         memory_method: device::method(&device),
         device: arguments.device.clone(),
-        threads: runtime::threads(arguments.threads),
+        threads,
     })
 }
 

@@ -71,7 +71,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         };
         let Finished { record, fresh } = cell::run(&request.resolve()?, &context)?;
         if !fresh {
-            let (id, since) = (&record.id, &record.created);
+            let (id, since) = (&record.id, &record.provenance.created);
             let remedy = match record.outcome.is_final() {
                 true => "--force runs it again",
                 false => "--resume goes on from its last checkpoint, --force starts over",

@@ -177,7 +177,7 @@ pub fn on_file(records: Vec<Record>) -> HashMap<String, Record> {
         .into_iter()
         .filter(|record| !matches!(record.outcome, Outcome::Interrupted { .. }));
     finished
-        .map(|record| (record.spec_digest.clone(), record))
+        .map(|record| (record.provenance.spec_digest.clone(), record))
         .collect()
 }
 

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Host, Phases, Recipe, Revision, Spread, Versions};
+use crate::record::{Phases, Provenance, Recipe, Spread};
 use crate::stats::quantile;
 use crate::store::Schema;
 use crate::{Error, Result, atomic};
@@ -37,12 +37,6 @@ pub struct Bench {
     pub schema: u32,
     /// The session's id, which is also the name of its file.
     pub session: String,
-    /// When the line was last written, RFC 3339 in UTC.
-    #[serde(default)]
-    pub created: String,
-    /// The command line of the session.
-    #[serde(default)]
-    pub command: String,
     /// Registry name of the model.
     pub model: String,
     /// The model's own options, where they are not the defaults, such as `attention=materialised`.
@@ -79,27 +73,9 @@ pub struct Bench {
     /// The recipe that the sizes are taken from.
     #[serde(default)]
     pub recipe: Recipe,
-    /// Digest of the frozen spec.
-    #[serde(default)]
-    pub spec_digest: String,
-    /// Number format of the training arithmetic, such as `f32`.
-    #[serde(default)]
-    pub precision: String,
-    /// Where it ran.
-    #[serde(default)]
-    pub device: String,
-    /// CPU threads of the measuring process.
-    #[serde(default)]
-    pub threads: usize,
-    /// The machine.
-    #[serde(default)]
-    pub host: Host,
-    /// The programs.
-    #[serde(default)]
-    pub versions: Versions,
-    /// The source code's commit, where it is known.
-    #[serde(default)]
-    pub revision: Option<Revision>,
+    /// Where all this comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
 }
 
 /// The same cell, measured by another build of the program.

@@ -237,7 +237,12 @@ impl<'a> Grid<'a> {
         let (least, most) = (steps.clone().min(), steps.max());
         let mut notes = vec![format!(
             "Recipe {}, batch {}, {}, {} threads, {}; {}.",
-            cell.recipe.name, cell.batch, cell.device, cell.threads, cell.precision, cell.host.cpu
+            cell.recipe.name,
+            cell.batch,
+            cell.provenance.device,
+            cell.provenance.threads,
+            cell.provenance.precision,
+            cell.provenance.host.cpu
         )];
         if let (Some(rounds), Some(least), Some(most)) = (rounds, least, most) {
             let steps = match least == most {

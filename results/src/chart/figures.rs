@@ -16,7 +16,12 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
         records
             .iter()
             .filter(|record| record.outcome == Outcome::Scored),
-        |record| format!("{}, {}", record.device, record.host.cpu),
+        |record| {
+            format!(
+                "{}, {}",
+                record.provenance.device, record.provenance.host.cpu
+            )
+        },
     );
     let mut charts = Vec::new();
     for (group, models) in groups {

@@ -62,7 +62,7 @@ fn chart(
     let machine = cells.first().map(|cell| {
         format!(
             "{}, {} threads, batch {}.",
-            cell.host.cpu, cell.threads, cell.batch
+            cell.provenance.host.cpu, cell.provenance.threads, cell.batch
         )
     });
     Chart {

@@ -100,8 +100,8 @@ impl Baseline {
                 .or_default();
             let earlier = seeds
                 .get(&record.seed)
-                .map(|at| &loaded.records[*at].created);
-            if earlier.is_none_or(|created| *created <= record.created) {
+                .map(|at| &loaded.records[*at].provenance.created);
+            if earlier.is_none_or(|created| *created <= record.provenance.created) {
                 seeds.insert(record.seed, index);
             }
         }
@@ -128,8 +128,8 @@ impl Key {
             variant: record.model.variant.clone(),
             recipe: record.recipe.name.clone(),
             set: set.join(" "),
-            precision: record.precision.clone(),
-            device: record.device.clone(),
+            precision: record.provenance.precision.clone(),
+            device: record.provenance.device.clone(),
         }
     }
 
@@ -175,17 +175,19 @@ impl Row {
             let words: Vec<String> = records.iter().map(|record| of(record)).collect();
             words.join(" ")
         };
-        let unknown = |record: &&&Record| record.host.instructions != first.host.instructions;
+        let unknown = |record: &&&Record| {
+            record.provenance.host.instructions != first.provenance.host.instructions
+        };
         Ok(Row {
             key,
             data: first.task.data_digest.clone(),
-            processor: first.host.cpu.clone(),
+            processor: first.provenance.host.cpu.clone(),
             instructions: match records.iter().find(unknown) {
                 Some(_) => String::new(),
-                None => first.host.instructions.clone(),
+                None => first.provenance.host.instructions.clone(),
             },
-            threads: first.threads,
-            spec: joined(|record| record.spec_digest.chars().take(16).collect())
+            threads: first.provenance.threads,
+            spec: joined(|record| record.provenance.spec_digest.chars().take(16).collect())
                 .trim()
                 .to_owned(),
             parameters: Some(first.model.parameters).filter(|count| *count > 0),

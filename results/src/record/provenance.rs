@@ -1,6 +1,31 @@
-//! Where figures come from: the machine, the programs, the source code.
+//! Where figures come from: the command, the settings, the machine, the programs, the source code.
 
 use serde::{Deserialize, Serialize};
+
+/// Where the figures of a run, or of a cell of the benchmark, come from. On disk its fields stand among those of what it is
+/// part of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Provenance {
+    /// When the figures were written down, RFC 3339 in UTC.
+    pub created: String,
+    /// The command line that asked for them.
+    pub command: String,
+    /// Digest of the frozen spec that was followed.
+    pub spec_digest: String,
+    /// Number format of the training arithmetic, such as `f32`.
+    pub precision: String,
+    /// Where tensors lived, such as `cpu` or `cuda:0 NVIDIA H100`.
+    pub device: String,
+    /// CPU threads that the process was allowed.
+    pub threads: usize,
+    /// The machine.
+    pub host: Host,
+    /// The programs.
+    pub versions: Versions,
+    /// The source code's commit, where it is known.
+    pub revision: Option<Revision>,
+}
 
 /// The machine a run took place on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

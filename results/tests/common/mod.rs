@@ -11,8 +11,6 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
     Record {
         schema: SCHEMA,
         id: format!("listops-{model}-{seed}"),
-        created: "2026-11-21T10:00:00Z".to_owned(),
-        command: format!("lra run --task listops --model {model} --seed {seed}"),
         outcome: Outcome::Scored,
         task: Task {
             name: "listops".to_owned(),
@@ -43,10 +41,6 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             departures: Vec::new(),
         },
         seed,
-        spec_digest: "3f9c2a71d04b7e55".to_owned(),
-        precision: "f32".to_owned(),
-        device: "cpu".to_owned(),
-        threads: 2,
         scores: Some(Scores {
             test_accuracy: Some(accuracy),
             test_loss: Some(1.71),
@@ -92,24 +86,32 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             method: "live heap bytes since the start, counting allocator".to_owned(),
             driver_bytes: None,
         }),
-        host: Host {
-            cpu: "AMD EPYC 9V74".to_owned(),
-            instructions: "AVX-512".to_owned(),
-            cores: 2,
-            memory_bytes: 8 << 30,
-            os: "Linux 6.8".to_owned(),
-            device: String::new(),
-            driver: String::new(),
+        provenance: Provenance {
+            created: "2026-11-21T10:00:00Z".to_owned(),
+            command: format!("lra run --task listops --model {model} --seed {seed}"),
+            spec_digest: "3f9c2a71d04b7e55".to_owned(),
+            precision: "f32".to_owned(),
+            device: "cpu".to_owned(),
+            threads: 2,
+            host: Host {
+                cpu: "AMD EPYC 9V74".to_owned(),
+                instructions: "AVX-512".to_owned(),
+                cores: 2,
+                memory_bytes: 8 << 30,
+                os: "Linux 6.8".to_owned(),
+                device: String::new(),
+                driver: String::new(),
+            },
+            versions: Versions {
+                lra: "0.1.0".to_owned(),
+                candle: "0.11.1".to_owned(),
+                rustc: "1.95.0".to_owned(),
+            },
+            revision: Some(Revision {
+                commit: "ded051b0c4f1".to_owned(),
+                dirty: true,
+            }),
         },
-        versions: Versions {
-            lra: "0.1.0".to_owned(),
-            candle: "0.11.1".to_owned(),
-            rustc: "1.95.0".to_owned(),
-        },
-        revision: Some(Revision {
-            commit: "ded051b0c4f1".to_owned(),
-            dirty: true,
-        }),
     }
 }
 
