@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use datasets::{Protocol, Source};
 use results::Format;
-use results::tables::Kind;
+use results::tables::TableKind;
 
 use self::data::{DataPlace, DataVerb};
 
@@ -152,9 +152,9 @@ pub struct ReportArgs {
     /// Folder of run folders
     #[arg(default_value = "runs")]
     pub dir: PathBuf,
-    /// Which table: accuracy, speed, memory, averages or comparison [default: the first three]
-    #[arg(long, value_name = "NAME")]
-    pub table: Option<Kind>,
+    /// Which table [default: accuracy, speed and memory]
+    #[arg(long, value_name = "NAME", value_parser = parse::table())]
+    pub table: Option<&'static TableKind>,
     /// Published results to set beside ours (see `lra list published`)
     #[arg(long, default_value = "tay2021", value_name = "KEY")]
     pub against: String,

@@ -13,7 +13,7 @@ use lra_results::metrics::{self, Line};
 use lra_results::page::Page;
 use lra_results::published;
 use lra_results::store::{self, Loaded};
-use lra_results::tables::{Kind, table};
+use lra_results::tables::TABLES;
 
 /// Runs in a folder of their own, with logs of three validations each.
 fn loaded(folder: &Path) -> Loaded {
@@ -42,9 +42,10 @@ fn page(loaded: &Loaded) -> String {
     let page = Page {
         title: "Long <Range> Arena".to_owned(),
         made: "today".to_owned(),
-        tables: Kind::ALL
-            .map(|kind| table(kind, &loaded.records, Some(source)))
-            .to_vec(),
+        tables: TABLES
+            .iter()
+            .map(|kind| kind.make(&loaded.records, Some(source)))
+            .collect(),
         charts,
         records: &loaded.records,
     };
@@ -57,8 +58,9 @@ fn a_page_is_whole_and_asks_nothing_of_a_network() {
     let mut loaded = loaded(folder.path());
     loaded.records[0].id = "<script>alert(1)</script>".to_owned();
     let text = page(&loaded);
-    for kind in Kind::ALL {
-        assert!(text.contains(&format!("<table id=\"{kind}\">")), "{kind}");
+    for kind in TABLES {
+        let name = kind.name;
+        assert!(text.contains(&format!("<table id=\"{name}\">")), "{name}");
     }
     assert_eq!(
         text.matches("<svg").count(),

@@ -7,7 +7,7 @@ mod common;
 use common::{baseline, dozen, ended, on, run, small};
 use lra_results::published::{self, Source};
 use lra_results::table::{Cell, Column, Row, Table};
-use lra_results::tables::{Kind, table};
+use lra_results::tables::{self, TABLES};
 use lra_results::verdict::Verdict;
 use lra_results::{Format, Outcome, Record, WIDTH};
 
@@ -15,8 +15,12 @@ fn tay() -> &'static Source {
     published::source("tay2021").unwrap()
 }
 
+fn table(name: &str, records: &[Record], against: Option<&Source>) -> Table {
+    tables::find(name).unwrap().make(records, against)
+}
+
 fn accuracy(records: &[Record]) -> Table {
-    table(Kind::Accuracy, records, Some(tay()))
+    table("accuracy", records, Some(tay()))
 }
 
 fn text(table: Table) -> String {
@@ -55,7 +59,7 @@ fn accuracies_stand_between_published_figures_and_trivial_baselines() {
 fn comparisons_say_what_may_be_said() {
     let mut records = dozen();
     records.push(small(run("linear", 0, 0.35)));
-    insta::assert_snapshot!(text(table(Kind::Comparison, &records, Some(tay()))));
+    insta::assert_snapshot!(text(table("comparison", &records, Some(tay()))));
 }
 
 /// The verdict on Performer, published at 18.01 %.
@@ -68,7 +72,7 @@ fn verdict(accuracies: &[f64], alter: fn(&mut Record)) -> String {
             record
         })
         .collect();
-    let table = table(Kind::Comparison, &records, Some(tay()));
+    let table = table("comparison", &records, Some(tay()));
     table.rows[0].cells.last().unwrap().text.clone()
 }
 
@@ -116,7 +120,7 @@ fn altered_data_stands_beside_nothing_published() {
     let found = accuracy(&records);
     assert_eq!(found.columns[2].name, "listops (altered)");
     assert!(!text(found).contains("18.01"));
-    let found = text(table(Kind::Comparison, &records, Some(tay())));
+    let found = text(table("comparison", &records, Some(tay())));
     assert!(
         found.contains("not comparable") && !found.contains("18.01"),
         "{found}"
@@ -129,9 +133,9 @@ fn altered_data_stands_beside_nothing_published() {
 
     let tasks = ["listops", "text", "retrieval", "image", "pathfinder"];
     let mut all = tasks.map(|task| on(run("performer", 0, 0.4), task, "official", 2));
-    assert!(!table(Kind::Averages, &all, Some(tay())).rows.is_empty());
+    assert!(!table("averages", &all, Some(tay())).rows.is_empty());
     all[1].task.altered = vec!["one review is another".into()];
-    assert!(table(Kind::Averages, &all, Some(tay())).rows.is_empty());
+    assert!(table("averages", &all, Some(tay())).rows.is_empty());
 }
 
 #[test]
@@ -151,12 +155,12 @@ fn averages_by_every_convention() {
     for (task, accuracy) in tasks {
         records.push(on(run("performer", 0, accuracy), task, "synthetic", 2));
     }
-    insta::assert_snapshot!(text(table(Kind::Averages, &records, Some(tay()))));
+    insta::assert_snapshot!(text(table("averages", &records, Some(tay()))));
 }
 
 #[test]
 fn speeds() {
-    insta::assert_snapshot!(text(table(Kind::Speed, &dozen(), None)), @r#"
+    insta::assert_snapshot!(text(table("speed", &dozen(), None)), @r#"
     Training speed, steps/s
 
     model        from                       listops          image
@@ -176,7 +180,7 @@ fn speeds() {
 
 #[test]
 fn sizes_of_runs_that_got_nowhere_stay_in_their_row() {
-    insta::assert_snapshot!(text(table(Kind::Memory, &dozen(), None)), @r#"
+    insta::assert_snapshot!(text(table("memory", &dozen(), None)), @r#"
     Peak memory, MiB
 
     model        from                        listops           image
@@ -268,7 +272,7 @@ fn each_dimension_parts_the_rows() {
     for (index, alter) in alter.into_iter().enumerate() {
         let mut other = run("linear", 1, 0.5);
         alter(&mut other);
-        let speed = table(Kind::Speed, &[run("linear", 0, 0.4), other], None);
+        let speed = table("speed", &[run("linear", 0, 0.4), other], None);
         assert_eq!(speed.rows.len(), 2, "difference {index} was averaged over");
         assert_eq!(speed.columns.len(), 4, "difference {index} is not named");
     }
@@ -380,7 +384,7 @@ fn csv() {
 #[test]
 fn json() {
     let tables = [
-        table(Kind::Speed, &dozen()[..3], None),
+        table("speed", &dozen()[..3], None),
         accuracy(&dozen()[7..8]),
     ];
     insta::assert_snapshot!(Format::Json.render(&tables), @r#"
@@ -563,8 +567,8 @@ fn text_fits_a_hundred_columns() {
             });
         }
     }
-    for kind in Kind::USUAL {
-        let text = text(table(kind, &records, Some(tay())));
+    for kind in TABLES.iter().filter(|kind| kind.by_default) {
+        let text = text(kind.make(&records, Some(tay())));
         for line in text.lines() {
             let width = line.chars().count();
             assert!(width <= WIDTH, "{width} columns: {line}");
@@ -587,8 +591,8 @@ fn text_fits_a_hundred_columns() {
 #[test]
 fn nothing_on_file_is_a_table_all_the_same() {
     for format in Format::ALL {
-        for kind in Kind::ALL {
-            assert!(!format.render(&[table(kind, &[], Some(tay()))]).is_empty());
+        for kind in TABLES {
+            assert!(!format.render(&[kind.make(&[], Some(tay()))]).is_empty());
         }
     }
     assert_eq!(
@@ -602,15 +606,15 @@ fn names_are_parsed_and_unknown_ones_answered() {
     for format in Format::ALL {
         assert_eq!(format.to_string().parse::<Format>().unwrap(), format);
     }
-    for kind in Kind::ALL {
-        assert_eq!(kind.to_string().parse::<Kind>().unwrap(), kind);
+    for kind in TABLES {
+        assert_eq!(tables::find(kind.name).unwrap().name, kind.name);
     }
     let error = "pdf".parse::<Format>().unwrap_err().to_string();
     assert_eq!(
         error,
         "no format is called `pdf`; there are: text, markdown, csv, json, latex, html"
     );
-    let error = "size".parse::<Kind>().unwrap_err().to_string();
+    let error = tables::find("size").unwrap_err().to_string();
     assert_eq!(
         error,
         "no table is called `size`; there are: accuracy, speed, memory, averages, comparison"

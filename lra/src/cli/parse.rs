@@ -3,6 +3,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use results::tables::{self, TABLES, TableKind};
+
 use crate::runtime::MOST_THREADS;
 
 /// The largest seed: settings are kept as TOML, whose whole numbers end here.
@@ -28,6 +31,14 @@ pub fn seeds(text: &str) -> Result<Range<u64>, String> {
             "'{text}' are {count} seeds; a command takes {MOST_SEEDS} at most"
         )),
     }
+}
+
+/// The name of a table; help and error messages list them all.
+pub fn table() -> impl TypedValueParser<Value = &'static TableKind> {
+    let names = TABLES
+        .iter()
+        .map(|kind| PossibleValue::new(kind.name).help(kind.summary));
+    PossibleValuesParser::new(names).try_map(|name| tables::find(&name))
 }
 
 /// Worker threads; 0 stands for all cores.

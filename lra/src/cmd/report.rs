@@ -8,7 +8,7 @@ use results::chart::{self, Chart};
 use results::page::Page;
 use results::store::Loaded;
 use results::table::Table;
-use results::tables::{Kind, table};
+use results::tables::{TABLES, TableKind};
 use results::{Format, Record, published, splice};
 
 use crate::cli::ReportArgs;
@@ -26,15 +26,15 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
         splice_into(file, arguments, &loaded, &bench)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let usual = arguments
-        .table
-        .map_or(Kind::USUAL.to_vec(), |kind| vec![kind]);
-    let mut tables = make(&usual, &loaded.records, &arguments.against)?;
+    let page = arguments.format == Format::Html;
+    let wanted = |kind: &TableKind| match arguments.table {
+        Some(only) => kind.name == only.name,
+        None => kind.by_default || page,
+    };
+    let mut tables = make(wanted, &loaded.records, &arguments.against)?;
     let text = match arguments.format {
         Format::Html => {
             if arguments.table.is_none() {
-                let more = [Kind::Averages, Kind::Comparison];
-                tables.extend(make(&more, &loaded.records, &arguments.against)?);
                 tables.extend(bench_tables(&bench, &arguments.against)?);
                 tables.retain(|table| !table.rows.is_empty());
             }
@@ -68,10 +68,8 @@ fn splice_into(
     loaded: &Loaded,
     bench: &[Bench],
 ) -> Result<()> {
-    let kinds = arguments
-        .table
-        .map_or(Kind::ALL.to_vec(), |kind| vec![kind]);
-    let mut tables = make(&kinds, &loaded.records, &arguments.against)?;
+    let wanted = |kind: &TableKind| arguments.table.is_none_or(|only| kind.name == only.name);
+    let mut tables = make(wanted, &loaded.records, &arguments.against)?;
     if arguments.table.is_none() {
         tables.extend(bench_tables(bench, &arguments.against)?);
         let marked = splice::marked(file).class(Class::Data)?;
@@ -132,11 +130,13 @@ fn draw(charts: &[Chart], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The tables of these kinds, beside the published figures of `against`.
-pub fn make(kinds: &[Kind], records: &[Record], against: &str) -> Result<Vec<Table>> {
+/// The wanted tables, beside the published figures of `against`.
+pub fn make(
+    wanted: impl Fn(&TableKind) -> bool,
+    records: &[Record],
+    against: &str,
+) -> Result<Vec<Table>> {
     let source = published::source(against).class(Class::Usage)?;
-    Ok(kinds
-        .iter()
-        .map(|kind| table(*kind, records, Some(source)))
-        .collect())
+    let kinds = TABLES.iter().filter(|kind| wanted(kind));
+    Ok(kinds.map(|kind| kind.make(records, Some(source))).collect())
 }

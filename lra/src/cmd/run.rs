@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use results::summary::summary;
-use results::tables::Kind;
 use results::{Format, Outcome, Record, published};
 
 use crate::cell::{self, Finished, IfExists, RunContext};
@@ -100,7 +99,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             _ => cmd::print_json(&records)?,
         }
     } else if several {
-        let tables = cmd::report::make(&Kind::USUAL, &records, PUBLISHED)?;
+        let tables = cmd::report::make(|kind| kind.by_default, &records, PUBLISHED)?;
         cmd::print(&Format::Text.render(&tables))?;
     }
     Ok(exit_code(&records))

@@ -4,80 +4,81 @@ mod averages;
 mod comparison;
 mod grid;
 
-use std::fmt;
-use std::str::FromStr;
-
 use crate::published::Source;
 use crate::record::Record;
 use crate::table::Table;
 use crate::{Error, Result};
 use grid::Quantity;
 
-/// Which table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Test accuracy in percent, with the trivial baselines and published figures.
-    Accuracy,
-    /// Training steps per second.
-    Speed,
-    /// Peak memory.
-    Memory,
-    /// Mean accuracy over the tasks, by every convention in use.
-    Averages,
-    /// Each accuracy held against a published figure: difference, interval, verdict.
-    Comparison,
+/// A table that records make.
+#[derive(Debug)]
+pub struct TableKind {
+    /// Its name.
+    pub name: &'static str,
+    /// What it shows, in a line.
+    pub summary: &'static str,
+    /// Whether it is shown unless another one is asked for.
+    pub by_default: bool,
+    make: fn(&[Record], Option<&Source>) -> Table,
 }
 
-impl Kind {
-    /// All of them, in the order they are shown in.
-    pub const ALL: [Kind; 5] = [
-        Kind::Accuracy,
-        Kind::Speed,
-        Kind::Memory,
-        Kind::Averages,
-        Kind::Comparison,
-    ];
+/// All of them, in the order they are shown in.
+pub static TABLES: &[TableKind] = &[
+    TableKind {
+        name: "accuracy",
+        summary: "Test accuracy in percent, with the trivial baselines and published figures",
+        by_default: true,
+        make: |records, against| grid::table(Quantity::Accuracy, records, against),
+    },
+    TableKind {
+        name: "speed",
+        summary: "Training steps per second",
+        by_default: true,
+        make: |records, against| grid::table(Quantity::Speed, records, against),
+    },
+    TableKind {
+        name: "memory",
+        summary: "Peak memory",
+        by_default: true,
+        make: |records, against| grid::table(Quantity::Memory, records, against),
+    },
+    TableKind {
+        name: "averages",
+        summary: "Mean accuracy over the tasks, by every convention in use",
+        by_default: false,
+        make: averages::table,
+    },
+    TableKind {
+        name: "comparison",
+        summary: "Each accuracy beside a published figure: difference, interval, verdict",
+        by_default: false,
+        make: comparison::table,
+    },
+];
 
-    /// Those that are shown unless one is asked for.
-    pub const USUAL: [Kind; 3] = [Kind::Accuracy, Kind::Speed, Kind::Memory];
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Accuracy => "accuracy",
-            Kind::Speed => "speed",
-            Kind::Memory => "memory",
-            Kind::Averages => "averages",
-            Kind::Comparison => "comparison",
-        })
+impl TableKind {
+    /// Makes the table.
+    ///
+    /// Runs that differ in anything but the seed never share a cell. Published figures of `against` are set beside the
+    /// accuracies they may be compared with; a note says why others are not.
+    pub fn make(&self, records: &[Record], against: Option<&Source>) -> Table {
+        (self.make)(records, against)
     }
 }
 
-impl FromStr for Kind {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Kind> {
-        let found = Kind::ALL.into_iter().find(|kind| kind.to_string() == name);
-        found.ok_or_else(|| Error::UnknownTable {
-            name: name.to_owned(),
-            known: Kind::ALL.map(|kind| kind.to_string()).join(", "),
-        })
-    }
-}
-
-/// Makes a table.
+/// Finds a table by its name.
 ///
-/// Runs that differ in anything but the seed never share a cell. Published figures of `against` are
-/// set beside the accuracies they may be compared with; a note says why others are not.
-pub fn table(kind: Kind, records: &[Record], against: Option<&Source>) -> Table {
-    match kind {
-        Kind::Accuracy => grid::table(Quantity::Accuracy, records, against),
-        Kind::Speed => grid::table(Quantity::Speed, records, against),
-        Kind::Memory => grid::table(Quantity::Memory, records, against),
-        Kind::Averages => averages::table(records, against),
-        Kind::Comparison => comparison::table(records, against),
-    }
+/// # Errors
+/// There is none of this name.
+pub fn find(name: &str) -> Result<&'static TableKind> {
+    let found = TABLES.iter().find(|kind| kind.name == name);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = TABLES.iter().map(|kind| kind.name).collect();
+        Error::UnknownTable {
+            name: name.to_owned(),
+            known: known.join(", "),
+        }
+    })
 }
 
 /// Adds sentences, but not so many that nobody reads them.
