@@ -10,6 +10,7 @@ mod batch;
 mod bench;
 mod cell;
 mod checkpoint;
+mod child;
 mod cli;
 mod cmd;
 mod device;

@@ -3,11 +3,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::ExitStatus;
+use std::time::Duration;
 
 use results::{Outcome, Record};
 
+use crate::child::{self, Child};
 use crate::error::{Class, Classify, Result};
 use crate::host;
 use crate::sweep::cell_lock::CellLock;
@@ -42,11 +43,8 @@ pub struct Job {
     /// Index of its cell.
     pub cell: usize,
     child: Child,
-    /// Its standard input. The run saves its state and stops when it is closed, also by the death of this process.
-    stdin: Option<ChildStdin>,
     /// The record that its folder held when it began.
     previous: Option<Record>,
-    began: Instant,
     folder: PathBuf,
     _lock: CellLock,
 }
@@ -83,22 +81,17 @@ impl Job {
     ) -> Result<Job> {
         let folder = options.folder(cell);
         let doing = || format!("starting the run of {}", cell.id);
-        let program = std::env::current_exe().during(Class::Run, doing())?;
-        let mut command = Command::new(program);
-        command.args(arguments(cell, options));
-        command.arg(if force { "--force" } else { "--resume" });
-        let log = open_log(&folder, &command).during(Class::Run, doing())?;
+        let mut words = arguments(cell, options);
+        words.push(if force { "--force" } else { "--resume" }.to_owned());
+        let log = open_log(&folder, &words).during(Class::Run, doing())?;
         let errors = log.try_clone().during(Class::Run, doing())?;
-        command.arg("--stop-on-eof");
-        command.stdin(Stdio::piped()).stdout(log).stderr(errors);
+        words.push("--stop-on-eof".to_owned());
         let previous = record(&folder);
-        let mut child = command.spawn().during(Class::Run, doing())?;
+        let child = Child::start(&child::this_program()?, &words, log, errors);
         Ok(Job {
             cell: index,
-            stdin: child.stdin.take(),
-            child,
+            child: child.during(Class::Run, doing())?,
             previous,
-            began: Instant::now(),
             folder,
             _lock: lock,
         })
@@ -111,24 +104,24 @@ impl Job {
 
     /// How long it has been at work.
     pub fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+        self.child.elapsed()
     }
 
     /// Asks it to save its state and end.
     pub fn interrupt(&mut self) {
-        self.stdin = None;
+        self.child.close_stdin();
     }
 
     /// How it ended, once it has.
     pub fn poll(&mut self) -> Result<Option<Ended>> {
         let doing = || format!("waiting for {}", self.folder.display());
-        let status = self.child.try_wait().during(Class::Run, doing())?;
+        let status = self.child.poll().during(Class::Run, doing())?;
         Ok(status.map(|status| ended(&self.folder, status, self.previous.as_ref())))
     }
 
     /// The last line of its log: how far it is.
     pub fn progress(&self) -> String {
-        last_line(&self.folder.join(LOG)).unwrap_or_default()
+        last_line(&self.folder.join(LOG))
     }
 }
 
@@ -156,16 +149,12 @@ fn arguments(cell: &Cell, options: &JobOptions) -> Vec<String> {
 }
 
 /// Opens the log at its end and writes down what is started.
-fn open_log(folder: &Path, command: &Command) -> io::Result<File> {
+fn open_log(folder: &Path, words: &[String]) -> io::Result<File> {
     fs::create_dir_all(folder)?;
     let mut log = OpenOptions::new()
         .create(true)
         .append(true)
         .open(folder.join(LOG))?;
-    let words: Vec<_> = command
-        .get_args()
-        .map(|word| word.to_string_lossy())
-        .collect();
     writeln!(log, "--- {}: lra {}", host::now(), words.join(" "))?;
     Ok(log)
 }
@@ -184,22 +173,26 @@ fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended 
         (_, Some(record)) => Ended::of(record),
         (None, None) => Ended::Failed(status.to_string()),
         (Some(_), None) => {
-            let last = last_line(&folder.join(LOG)).unwrap_or_default();
+            let last = last_line(&folder.join(LOG));
             Ended::Failed(format!("{status}: {}", last.trim_start_matches("error: ")))
         }
     }
 }
 
-/// The last line of a text file that is not empty.
-fn last_line(path: &Path) -> Option<String> {
-    const TAIL: u64 = 4096;
-    let mut file = File::open(path).ok()?;
-    let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))
-        .ok()?;
+/// The last line of a log that is not blank; empty if there is none.
+fn last_line(path: &Path) -> String {
+    let text = tail(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    child::last_line(&text).unwrap_or_default().to_owned()
+}
+
+/// The end of a file.
+fn tail(path: &Path) -> io::Result<Vec<u8>> {
+    const BYTES: u64 = 4096;
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(BYTES)))?;
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
-    Some(line.trim().to_owned())
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
