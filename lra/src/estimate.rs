@@ -1,119 +1,28 @@
-//! How long a run will take here, and how long the full task would.
+//! Estimates of time and memory.
+//!
+//! ```text
+//! lra run      RunEstimator: its own first timed steps, for the work that is left
+//! lra sweep    sweep/estimator.rs: a record of another seed, else steps of one and of two examples and the line through them
+//! lra bench    bench/preflight.rs: steps at two shorter lengths and the power law through them
+//! ```
+//!
+//! The amount of work is a [`Workload`], what it costs a [`StepCost`] times it; lines and power laws are in [`extrapolate`].
+
+pub mod extrapolate;
+mod workload;
 
 use std::time::Duration;
 
-use datasets::{Source, Splits};
-use results::record::Rows;
-use serde_json::Value;
-
-use crate::error::Result;
-use crate::recipe::Recipe;
-use crate::spec::{Resolved, RunRequest, TrainOptions};
+pub use self::workload::{FullTask, Workload};
 use crate::timing::{StepTime, Timings, human_duration};
 
-/// The amount of work in a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Workload {
-    /// Updates.
-    pub steps: usize,
-    /// Examples per update, on average over an epoch.
-    pub batch: f64,
-    /// Examples scored at each evaluation.
-    pub val: usize,
-    /// Updates between evaluations.
-    pub eval_period: usize,
-    /// Examples scored over the whole run.
-    pub scored: usize,
-}
-
-impl Workload {
-    /// The work of a run over splits of these sizes.
-    pub fn new(options: &TrainOptions, rows: Rows) -> Self {
-        let val = match options.eval_examples {
-            0 => rows.val,
-            most => most.min(rows.val),
-        };
-        let evaluations = options.steps.div_ceil(options.eval_period());
-        // The selected weights are scored on the validation split once more, and on the test split.
-        let scored = (evaluations + 1) * val + rows.test;
-        let batches = rows.train.div_ceil(options.batch).max(1);
-        Workload {
-            steps: options.steps,
-            batch: rows.train as f64 / batches as f64,
-            val,
-            eval_period: options.eval_period(),
-            scored,
-        }
-    }
-
-    /// What is left after `step` updates.
-    fn after(self, step: usize) -> Self {
-        Workload {
-            steps: self.steps - step,
-            scored: self.scored - step / self.eval_period * self.val,
-            ..self
-        }
-    }
-
-    /// Examples that pass through the model, a training example counting three times: forward and twice that backward.
-    pub fn passes(self) -> f64 {
-        3.0 * self.steps as f64 * self.batch + self.scored as f64
-    }
-}
-
-/// The full task beside a reduced one.
-pub struct FullTask {
-    /// The recipe that trains it.
-    pub recipe: String,
-    /// Its task label.
-    pub label: String,
-    /// Its FLOPs over this run's.
-    pub flops_ratio: f64,
-}
-
-impl FullTask {
-    /// Compares the FLOPs of the full recipe with `flops`, those of the run by a reduced recipe. `None` if the recipe is not a
-    /// reduced one, the full one has no settings for the task, or the data is a stand-in.
-    pub fn of(resolved: &Resolved, splits: &Splits, flops: f64) -> Result<Option<FullTask>> {
-        let Some(recipe) = &resolved.recipe.body.full else {
-            return Ok(None);
-        };
-        let cell = &resolved.spec.cell;
-        let request = RunRequest {
-            task: &cell.task,
-            model: &cell.model,
-            recipe,
-            source: Some(cell.source),
-            protocol: cell.protocol,
-            seed: cell.seed,
-            assignments: &[],
-        };
-        let known = Recipe::load(recipe)?.body.tasks.contains_key(&cell.task);
-        if !known || cell.source == Source::Synthetic {
-            return Ok(None);
-        }
-        let full = request.resolve()?;
-        let shape = full.task.shape(&full.spec.data)?;
-        // Drawn splits are as large as the recipe says; published ones are as large here as there.
-        let drawn = cell.source == Source::Generated;
-        let rows = |name: &str, here: usize| {
-            let said = full.spec.data.get(name).filter(|_| drawn);
-            said.and_then(Value::as_u64)
-                .map_or(here, |rows| rows as usize)
-        };
-        let rows = Rows {
-            train: rows("train", splits.train.len()),
-            val: rows("val", splits.val.len()),
-            test: rows("test", splits.test.len()),
-        };
-        let workload = Workload::new(&full.spec.train, rows);
-        let per_example = full.blank()?.0.flops(1, shape.max_length);
-        Ok(Some(FullTask {
-            recipe: recipe.clone(),
-            label: shape.label,
-            flops_ratio: workload.passes() * per_example as f64 / flops,
-        }))
-    }
+/// What training costs, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct StepCost {
+    /// Per update.
+    pub update: f64,
+    /// Per example that is scored: a forward pass.
+    pub scored: f64,
 }
 
 /// Estimates the duration of a run from its first timed steps, once.
@@ -146,12 +55,11 @@ impl RunEstimator {
             return Vec::new();
         }
         self.done = true;
-        let seconds = self.timings.steps.iter().sum::<f64>() / timed as f64;
-        let forward = self.timings.phases.forward / timed as f64 / workload.batch;
-        let takes = |workload: &Workload| {
-            workload.steps as f64 * seconds + workload.scored as f64 * forward
+        let cost = StepCost {
+            update: self.timings.steps.iter().sum::<f64>() / timed as f64,
+            scored: self.timings.phases.forward / timed as f64 / workload.batch,
         };
-        let (left, speed) = (takes(&workload.after(step)), 1.0 / seconds);
+        let (left, speed) = (workload.after(step).seconds(cost), 1.0 / cost.update);
         let mut lines = vec![format!(
             "time       about {} to go, at {speed:.2} steps/s",
             in_words(left)
@@ -162,7 +70,7 @@ impl RunEstimator {
             flops_ratio,
         }) = full
         {
-            let whole = in_words(takes(workload) * flops_ratio);
+            let whole = in_words(workload.seconds(cost) * flops_ratio);
             lines.push(format!("full task  {label} by recipe {recipe} would take about {whole} here, judged by FLOPs"));
         }
         lines
@@ -175,8 +83,10 @@ fn in_words(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use results::record::{Phases, Rows};
+
     use super::*;
-    use results::record::Phases;
+    use crate::spec::TrainOptions;
 
     #[test]
     fn the_estimate_counts_steps_and_evaluations() {

@@ -2,6 +2,7 @@
 
 use results::bench::Outcome;
 
+use crate::estimate::extrapolate::{Point, power_law};
 use crate::timing::human_duration;
 
 /// A measured cell.
@@ -29,12 +30,8 @@ pub struct Limits {
 }
 
 impl Sample {
-    /// How many times a quantity grows up to `length`, if it goes on growing as it did from `before` to here.
-    fn growth(&self, before: &Sample, quantity: fn(&Sample) -> f64, length: usize) -> f64 {
-        let lengths = |longer: usize, shorter: usize| longer as f64 / shorter as f64;
-        let power =
-            (quantity(self) / quantity(before)).ln() / lengths(self.length, before.length).ln();
-        lengths(length, self.length).powf(power.clamp(0.0, 2.0))
+    fn at(&self, value: f64) -> Point {
+        (self.length as f64, value)
     }
 }
 
@@ -53,7 +50,11 @@ pub fn predict_skip(
     let mut seconds = peak.map_or(0.0, |peak| flops / peak);
     let mut known = "the speed of matrix products".to_owned();
     if let [.., before, last] = samples {
-        let bytes = last.peak_bytes * last.growth(before, |sample| sample.peak_bytes, length);
+        let extrapolate = |quantity: fn(&Sample) -> f64| {
+            let points = [before, last].map(|sample| sample.at(quantity(sample)));
+            power_law(points[0], points[1], length as f64)
+        };
+        let bytes = extrapolate(|sample| sample.peak_bytes);
         if bytes > limits.memory as f64 {
             let gib = |bytes: f64| bytes / (1u64 << 30) as f64;
             let reason = format!(
@@ -64,8 +65,9 @@ pub fn predict_skip(
             );
             return Some(Outcome::Skipped { reason });
         }
-        let growth = last.growth(before, |sample| sample.seconds, length);
-        let predicted = last.seconds * growth.min(flops / last.flops);
+        // Time grows no faster than FLOPs.
+        let most = last.seconds * (flops / last.flops);
+        let predicted = extrapolate(|sample| sample.seconds).min(most);
         if predicted > seconds {
             seconds = predicted;
             known = format!("its growth up to {}", last.length);

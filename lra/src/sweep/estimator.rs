@@ -13,7 +13,8 @@ use serde_json::Value;
 use crate::bench::measure_process::{Answer, request};
 use crate::bench::worker::{Measured, Measurement, Reply, Request, Steps};
 use crate::error::Result;
-use crate::estimate::Workload;
+use crate::estimate::extrapolate::line;
+use crate::estimate::{StepCost, Workload};
 use crate::limits;
 use crate::signals::Stop;
 use crate::spec::{Resolved, Spec};
@@ -86,15 +87,22 @@ impl<'a> Estimator<'a> {
             Ok(two) => two,
             Err(reason) => return Ok(Err(reason)),
         };
-        let middle = |measured: &Measured| quantile(&measured.seconds, 0.5).unwrap_or(0.0);
-        let per_example = middle(&two) / 2.0;
         let (rows, complete) = rows(resolved, self.options);
         let workload = Workload::new(&resolved.spec.train, rows);
-        // A training example passes through the model three times as often as one that is scored.
-        let seconds = workload.passes() / 3.0 * per_example;
+        let middle = |measured: &Measured| quantile(&measured.seconds, 0.5).unwrap_or(0.0);
+        let per_example = middle(&two) / 2.0;
+        let cost = StepCost {
+            update: per_example * workload.batch,
+            // A training example passes through the model three times as often as one that is scored.
+            scored: per_example / 3.0,
+        };
+        let seconds = workload.seconds(cost);
         let examples = resolved.spec.train.forward_examples() as f64;
-        let (first, second) = (one.peak_bytes as f64, two.peak_bytes as f64);
-        let grown = first + (second - first).max(0.0) * (examples - 1.0);
+        let peak = line(
+            (1.0, one.peak_bytes as f64),
+            (2.0, two.peak_bytes as f64),
+            examples,
+        );
         let left_out = if complete {
             ""
         } else {
@@ -102,7 +110,7 @@ impl<'a> Estimator<'a> {
         };
         Ok(Ok(Estimate {
             time: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
-            peak_bytes: one.base_bytes + grown as u64,
+            peak_bytes: one.base_bytes + peak as u64,
             basis: format!("two small steps{left_out}"),
         }))
     }
