@@ -1,4 +1,4 @@
-//! What a run says of itself before it starts.
+//! The lines that a run prints before it starts: its id, data, model and training.
 
 use datasets::Shape;
 use results::Record;

@@ -1,4 +1,4 @@
-//! What can go wrong, by the exit code it deserves. Libraries return errors; the binary words them once, here.
+//! Errors by class; the class is the exit code. Libraries return errors, and this program prints them here.
 
 use std::fmt;
 use std::process::ExitCode;

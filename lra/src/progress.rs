@@ -1,5 +1,4 @@
-//! What a person sees while a run is at work: bars on a terminal, a line now and then elsewhere. All of it goes to
-//! standard error.
+//! Progress on standard error: bars on a terminal, a line now and then elsewhere.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

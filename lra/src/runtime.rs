@@ -1,4 +1,4 @@
-//! Process-wide settings that decide speed: the allocator's thresholds and the size of the thread pools.
+//! Process-wide settings: the allocator's thresholds, the size of the thread pools, the command line.
 
 use candle_core::{DType, Device, Tensor};
 

@@ -1,4 +1,4 @@
-//! Being asked to stop, by signals or by the end of standard input, as a flag that long work looks at.
+//! Requests to stop, by signals or by the end of standard input, as a flag that long work polls.
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Looking names up in a registry, and offering the nearest one when the name is unknown.
+//! Looks names up in a registry, and suggests the nearest one for an unknown name.
 
 use crate::error::{Error, Result};
 

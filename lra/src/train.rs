@@ -1,4 +1,4 @@
-//! The training loop, plain.
+//! The training loop.
 
 mod journal;
 

@@ -1,4 +1,4 @@
-//! Writing a file so that no reader, and no power cut, ever sees half of it.
+//! Atomic writes: after a crash or a power cut, a file holds its old contents or its new ones.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

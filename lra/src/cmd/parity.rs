@@ -1,4 +1,4 @@
-//! `lra parity`: our mixers against implementations that nobody here wrote.
+//! `lra parity`: compares mixers with third-party implementations, by case files.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Published files onto this machine: whole or not at all, resumed where a connection broke, held against published sums.
+//! Downloads published files: whole or not at all, resumed where a connection broke, checked against published digests.
 //!
 //! A download grows in `<file>.part`, with its address and the server's word for this version of the file beside it
 //! (`<file>.part.from`), so that only the same file is ever continued. It gets its name when it is complete and its

@@ -1,4 +1,4 @@
-//! What has arrived of a file, and where it came from.
+//! A partial download: its bytes so far, and the address and version that they came from.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Seek, SeekFrom, Write};

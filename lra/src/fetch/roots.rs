@@ -1,4 +1,4 @@
-//! Whom a secure connection trusts: the certificates of the system, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, as
+//! Root certificates of TLS connections: the certificates of the system, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, as
 //! other programs do; where there are none, those of Mozilla that are built in.
 
 use std::env;

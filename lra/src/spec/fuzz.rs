@@ -1,4 +1,4 @@
-//! Values that nobody should give, for every setting that there is: each is refused with its name, or makes a run that works.
+//! Random values, sensible or not, for every setting: each is refused by an error that names it, or makes a run that works.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,4 @@
-//! The process of one cell.
+//! One run of a sweep: the process of `lra run`, its log, and how it ended.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

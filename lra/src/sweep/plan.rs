@@ -1,4 +1,4 @@
-//! The cells of a sweep.
+//! The cells of a sweep: tasks by models by recipes by seeds, each with its frozen settings.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

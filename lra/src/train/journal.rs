@@ -1,4 +1,4 @@
-//! What a run writes down as it goes: metrics, the same for TensorBoard, and how long things took.
+//! The logs of a run: metrics, the same for TensorBoard, and timings.
 
 use std::time::Instant;
 

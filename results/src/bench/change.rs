@@ -1,5 +1,5 @@
-//! Two builds of the program held against each other: every cell measured by both in turn, round by round. What slows the
-//! machine for a while slows both, so that a change shows that separate runs could not tell from noise.
+//! Compares two builds of the program: both measure every cell in turn, round by round. What slows the machine for a while
+//! slows both, so their ratio shows changes that are noise between separate runs.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The drawing itself, the same for every backend.
+//! Draws a chart on a backend of `plotters`, SVG or bitmap.
 
 use std::sync::Once;
 

@@ -1,4 +1,4 @@
-//! What a baseline holds of each cell.
+//! The rows of a baseline: what is kept of each cell, folded from the records of its seeds.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The three tables that people come for: accuracy, speed, memory.
+//! The tables of accuracy, speed and memory: models by tasks, each cell the mean over its seeds.
 
 use serde_json::json;
 

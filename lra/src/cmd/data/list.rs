@@ -1,4 +1,4 @@
-//! `lra data list`: what there is of every task, and the command for what is not.
+//! `lra data list`: the stored data of every task, and the commands that make what is missing.
 
 use std::process::ExitCode;
 
