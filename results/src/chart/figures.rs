@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Axis, Chart, Form, Scale, Series};
 use crate::metrics::{self, Line};
-use crate::published::{MODELS, model_rank, task_rank};
+use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::store::Loaded;
@@ -185,7 +185,7 @@ fn group<'a>(
 /// A model's place in the order of the 2021 tables, by the first word of its name here.
 fn rank(name: &str) -> usize {
     let model = name.split(' ').next().unwrap_or(name);
-    model_rank(model).min(MODELS.len())
+    model_rank(model)
 }
 
 /// A title as part of a file name.

@@ -1,4 +1,8 @@
-//! Names: short ones for sources, and what each source calls our models.
+//! Names: short ones for sources, and the order of tasks and models in tables.
+
+use std::sync::LazyLock;
+
+use super::{distinct, figures};
 
 /// The benchmark's tasks as published tables name and order them.
 pub const TASKS: &[&str] = &[
@@ -46,78 +50,6 @@ const ALIASES: &[(&str, &str)] = &[
     ("zhang2023cab", "cab"),
 ];
 
-/// Our models in the order of the 2021 tables, each with its label per source.
-/// Where a source prints a copied and a re-run row, its own re-run is meant.
-pub const MODELS: &[(&str, &[(&str, &str)])] = &[
-    (
-        "transformer",
-        &[
-            ("tay2021long", "Transformer"),
-            ("xiong2021nystromformer", "Standard (softmax)"),
-            ("chen2021skyformer", "Self-Attention"),
-            ("ma2022mega", "XFM (Mega authors' re-run)"),
-            ("dao2022flashattention", "Transformer"),
-        ],
-    ),
-    (
-        "local",
-        &[
-            ("tay2021long", "Local Attention"),
-            ("dao2022flashattention", "Local Attention"),
-        ],
-    ),
-    ("sparse", &[("tay2021long", "Sparse Trans.")]),
-    ("longformer", &[("tay2021long", "Longformer")]),
-    (
-        "linformer",
-        &[
-            ("tay2021long", "Linformer"),
-            ("xiong2021nystromformer", "Linformer"),
-            ("chen2021skyformer", "Linformer"),
-            ("ma2022mega", "Linformer"),
-            ("dao2022flashattention", "Linformer"),
-            ("msssm", "Linformer (as copied there)"),
-        ],
-    ),
-    (
-        "reformer",
-        &[
-            ("tay2021long", "Reformer"),
-            ("xiong2021nystromformer", "Reformer"),
-            ("chen2021skyformer", "Reformer"),
-            ("ma2022mega", "Reformer"),
-            ("dao2022flashattention", "Reformer"),
-        ],
-    ),
-    ("sinkhorn", &[("tay2021long", "Sinkhorn Trans.")]),
-    ("synthesizer", &[("tay2021long", "Synthesizer")]),
-    (
-        "bigbird",
-        &[
-            ("tay2021long", "BigBird"),
-            ("chen2021skyformer", "BigBird"),
-            ("ma2022mega", "BigBird"),
-        ],
-    ),
-    (
-        "linear",
-        &[
-            ("tay2021long", "Linear Trans."),
-            ("dao2022flashattention", "Linear Attention"),
-        ],
-    ),
-    (
-        "performer",
-        &[
-            ("tay2021long", "Performer"),
-            ("xiong2021nystromformer", "Performer"),
-            ("chen2021skyformer", "Performer"),
-            ("ma2022mega", "Performer"),
-            ("dao2022flashattention", "Performer"),
-        ],
-    ),
-];
-
 /// Recipes that follow a published protocol, with the source that published it.
 const RECIPES: &[(&str, &str)] = &[
     ("tay2021", "tay2021long"),
@@ -130,12 +62,6 @@ pub(super) fn alias(key: &'static str) -> &'static str {
     lookup(ALIASES, key).unwrap_or(key)
 }
 
-/// What a source calls one of our models.
-pub(super) fn label(model: &str, key: &str) -> Option<&'static str> {
-    let (_, labels) = MODELS.iter().find(|(name, _)| *name == model)?;
-    lookup(labels, key)
-}
-
 /// The source whose protocol a recipe follows.
 pub(super) fn protocol_of(recipe: &str) -> Option<&'static str> {
     lookup(RECIPES, recipe)
@@ -146,10 +72,19 @@ fn lookup(pairs: &[(&str, &'static str)], key: &str) -> Option<&'static str> {
     pair.map(|(_, value)| *value)
 }
 
+/// Our models that published figures exist for, in the order of the file.
+pub fn models() -> &'static [&'static str] {
+    static MODELS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+        let entries = figures().iter().map(|figure| figure.entry.as_str());
+        distinct(entries.filter(|entry| !entry.is_empty()))
+    });
+    &MODELS
+}
+
 /// Where a model stands in the order of the tables: as published, ours after that.
 pub(crate) fn model_rank(model: &str) -> usize {
-    let place = MODELS.iter().position(|(name, _)| *name == model);
-    place.unwrap_or(MODELS.len())
+    let place = models().iter().position(|name| *name == model);
+    place.unwrap_or(models().len())
 }
 
 /// Where a task stands in the order of the tables: as published, ours after that.
@@ -172,18 +107,22 @@ pub(crate) fn is_path_x(task: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::published::{figures, sources};
+    use crate::published::sources;
 
     #[test]
-    fn every_label_stands_in_the_file() {
-        for (model, labels) in MODELS {
-            for (key, label) in *labels {
-                let known = figures()
+    fn a_source_has_one_label_for_each_of_our_models() {
+        for source in sources() {
+            for model in models() {
+                let own = source
+                    .figures
                     .iter()
-                    .any(|figure| figure.key == *key && figure.model == *label);
-                assert!(known, "{model}: {key} has no {label}");
+                    .filter(|figure| figure.entry == *model);
+                let mut labels: Vec<&str> = own.map(|figure| figure.model.as_str()).collect();
+                labels.dedup();
+                assert!(labels.len() <= 1, "{}: {model} is {labels:?}", source.key);
             }
         }
+        assert_eq!(models()[..2], ["transformer", "local"]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Figures printed in papers, to be set beside ours and never averaged with them.
 //!
 //! `published.csv` holds one number per row with the document it was read in, how far that document can be
-//! trusted, and what is known to be wrong with the number. [`MODELS`] says which of its model names is ours.
+//! trusted, and what is known to be wrong with the number. Its column `entry` says which of
+//! our models a row is of: none where we have no such model, or where the source copies another one's figure beside its own.
 
 mod compare;
 mod labels;
@@ -11,7 +12,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 pub use compare::{Comparison, compare};
-pub use labels::{MODELS, TASKS};
+pub use labels::{TASKS, models};
 pub(crate) use labels::{is_path_x, model_rank, task_rank};
 
 use crate::table::{Cell, Column, Row, Table};
@@ -31,6 +32,8 @@ pub struct Figure {
     pub key: String,
     /// The model's name there.
     pub model: String,
+    /// Our name for it; empty if it is none of ours.
+    pub entry: String,
     /// Task, such as `listops`; also averages and tasks outside the benchmark.
     pub task: String,
     /// What was measured, such as `accuracy` (percent) or `steps_per_sec@4k`.
@@ -106,10 +109,9 @@ impl Source {
     ///
     /// Where a source prints two versions of a number, it is the first: the paper's before its README's.
     pub fn cell(&self, model: &str, task: &str, metric: &str) -> Option<&'static Figure> {
-        let label = labels::label(model, self.key)?;
         let mut figures = self.figures.iter().copied();
         figures
-            .find(|figure| figure.model == label && figure.task == task && figure.metric == metric)
+            .find(|figure| figure.entry == model && figure.task == task && figure.metric == metric)
     }
 
     /// Distinct tasks, in the order of the file.
