@@ -130,6 +130,9 @@ pub struct Shape {
     /// The task's name for its published parameters (whatever the seed), otherwise a name that cannot be
     /// mistaken for it, such as `listops@256`.
     pub label: String,
+    /// Height and width of the image whose pixels a sequence is, row by row; none where it is no image.
+    #[serde(skip)]
+    pub grid: Option<[usize; 2]>,
 }
 
 impl Shape {
@@ -145,7 +148,19 @@ impl Shape {
             true => about.name.to_owned(),
             false => format!("{}@{}", about.name, departures.join("-")),
         };
-        Shape { max_length, label }
+        Shape {
+            max_length,
+            label,
+            grid: None,
+        }
+    }
+
+    /// The same for sequences that are images of `height` by `width` pixels.
+    pub(crate) fn of_image(self, height: usize, width: usize) -> Shape {
+        Shape {
+            grid: Some([height, width]),
+            ..self
+        }
     }
 }
 

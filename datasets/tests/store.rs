@@ -354,6 +354,7 @@ impl Task for Pairs {
         Ok(Shape {
             max_length: 4,
             label: "pairs".to_owned(),
+            grid: None,
         })
     }
     fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {

@@ -28,7 +28,7 @@ fn merge_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<
             }
             Ok(())
         }
-        (slot, value) if same_kind(slot, value) => {
+        (slot, value) if same_kind(slot, value) || is_size(slot, value, path) => {
             *slot = match (slot.is_f64(), value.as_f64()) {
                 // 0, 0.0 and -0.0 are one setting, and runs are named by the text of their settings.
                 (true, Some(number)) => Value::from(number + 0.0),
@@ -151,6 +151,15 @@ fn same_kind(slot: &Value, value: &Value) -> bool {
         (Value::Null, value) => !value.is_object(),
         _ => false,
     }
+}
+
+/// Whether a model's whole number is given as a function of the length, such as `L/4`, to be evaluated when the length is known.
+fn is_size(slot: &Value, value: &Value, path: &str) -> bool {
+    let is_size = |value: &Value| {
+        let expression = value.as_str().is_some_and(models::size::is_expression);
+        value.is_u64() || expression
+    };
+    path.starts_with("model.") && is_size(slot) && is_size(value)
 }
 
 fn kind(value: &Value) -> &'static str {

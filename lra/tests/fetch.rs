@@ -70,6 +70,7 @@ impl Task for Published {
         Ok(Shape {
             max_length: 1,
             label: "published".to_owned(),
+            grid: None,
         })
     }
     fn build(&self, _request: &Request<'_>, _writer: &mut SplitWriter) -> datasets::Result<()> {

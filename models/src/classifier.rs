@@ -5,7 +5,7 @@ use candle_nn::Init;
 
 use crate::{
     Encoder, Error, Model, Options, Parameters, Pass, Result, VarBuilder,
-    context::ModelContext,
+    context::{Geometry, ModelContext},
     error::require,
     layers::{Embedding, Linear, activation::relu, pooling::pool},
     options::{Features, HeadOptions, Pooling},
@@ -25,6 +25,8 @@ pub struct Shape {
     pub max_length: usize,
     /// Whether sequences come padded, with masks.
     pub padding: bool,
+    /// Height and width of the image whose pixels a sequence is, row by row.
+    pub grid: Option<[usize; 2]>,
 }
 
 /// One batch, ready for the model.
@@ -90,6 +92,10 @@ impl Classifier {
             model: &options.model,
             max_length: shape.max_length + usize::from(cls),
             cls,
+            geometry: Geometry {
+                grid: shape.grid,
+                towers: shape.towers,
+            },
             positions: match options.embed.every_layer {
                 true => embedding.positions().cloned(),
                 false => None,

@@ -9,6 +9,24 @@ use crate::{
     options::{self, BlockOptions, Layers},
 };
 
+/// What the sequences of a task are, beside tokens in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Height and width of the image whose pixels they are, row by row, the CLS slot aside; none where they are no image.
+    pub grid: Option<[usize; 2]>,
+    /// How many of them an example has.
+    pub towers: usize,
+}
+
+impl Default for Geometry {
+    fn default() -> Self {
+        Self {
+            grid: None,
+            towers: 1,
+        }
+    }
+}
+
 /// What a model is built from.
 pub struct ModelContext<'a> {
     /// Where the parameters go.
@@ -21,6 +39,8 @@ pub struct ModelContext<'a> {
     pub max_length: usize,
     /// Whether position 0 is a CLS token.
     pub cls: bool,
+    /// What the task's sequences are.
+    pub geometry: Geometry,
     /// What is to be added to the input of every block but the first, (slots, D).
     pub positions: Option<Tensor>,
     /// Which hidden states are wanted.
@@ -56,6 +76,8 @@ pub struct LayerContext<'a> {
     pub max_length: usize,
     /// Whether position 0 is a CLS token.
     pub cls: bool,
+    /// What the task's sequences are.
+    pub geometry: Geometry,
     /// Index of the block, from 0.
     pub layer: usize,
 }

@@ -44,6 +44,7 @@ mod philox;
 mod range;
 pub mod reference;
 pub mod rng;
+pub mod size;
 
 pub use axes::{AXES, Axis};
 pub use classifier::{Classifier, Inputs, Shape, Tokens};
@@ -53,7 +54,7 @@ pub use error::{Error, Result};
 pub use mask::Mask;
 pub use mixer::Mixer;
 pub use mixers::MODELS;
-pub use model::{Model, Variant};
+pub use model::{Cost, Model, Reference, Variant};
 pub use options::Options;
 pub use params::{Parameters, VarBuilder};
 pub use pass::Pass;

@@ -1,5 +1,7 @@
 //! What an entry of the registry says: who the model is, what it computes, how it is built.
 
+use std::fmt;
+
 use serde_json::{Map, Value};
 
 use crate::{Encoder, Error, ModelContext, Result, options::Range};
@@ -17,15 +19,53 @@ pub struct Model {
     /// arXiv number; empty if it has none.
     pub arxiv: &'static str,
     /// Time per head over length L, for head width E.
-    pub time: &'static str,
+    pub time: Cost,
     /// Memory per head, parameters aside.
-    pub memory: &'static str,
+    pub memory: Cost,
+    /// Where its parity cases come from.
+    pub reference: Reference,
+    /// Settings of its own, laid over all defaults before the recipe: JSON, an object of sections as in a recipe. Empty for none.
+    pub settings: &'static str,
     /// What it can compute, by the values of its option `variant`; the first is the default.
     pub variants: &'static [Variant],
     /// The options of its own that all variants share, every key with its default.
     pub(crate) options: fn() -> Value,
     /// The range of every number among them.
     pub ranges: &'static [Range],
+}
+
+/// How a cost grows with the length L: the O() that a paper gives, with the symbols of the model's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// As L, or as L log L.
+    Linear(&'static str),
+    /// As L √L.
+    Sqrt(&'static str),
+    /// A linear and a quadratic part; which of them weighs more depends on the sizes.
+    Mixed(&'static str),
+    /// As L².
+    Quadratic(&'static str),
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Linear(text) | Self::Sqrt(text) | Self::Mixed(text) | Self::Quadratic(text)) =
+            self;
+        f.pad(text)
+    }
+}
+
+/// What a model's numbers are held against (`models/tests/parity`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// A package that somebody else wrote; at least three cases.
+    Package,
+    /// A float64 program of our own, written from the paper's equations where no package can be used; at least three cases.
+    Equations,
+    /// The cases of the model whose computation this is, with other settings.
+    Shared,
+    /// Nothing: no paper describes it.
+    None,
 }
 
 /// One computation of a model.
@@ -55,6 +95,20 @@ impl Model {
             all.extend(own);
         }
         Value::Object(all)
+    }
+
+    /// The settings that the model has in place of the defaults, by section.
+    ///
+    /// # Errors
+    /// [`Error::Options`] if they are no JSON.
+    pub fn settings(&self) -> Result<Value> {
+        if self.settings.is_empty() {
+            return Ok(Value::Object(Map::new()));
+        }
+        serde_json::from_str(self.settings).map_err(|error| Error::Options {
+            section: self.name.to_owned(),
+            reason: error.to_string(),
+        })
     }
 
     /// The variant that the model's own `options` ask for; the first if they name none.

@@ -27,6 +27,7 @@ fn shape() -> Shape {
         towers: 1,
         max_length: 23,
         padding: true,
+        grid: None,
     }
 }
 

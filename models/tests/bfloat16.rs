@@ -16,6 +16,7 @@ fn step(model: &Model) -> (f64, Vec<(String, f64)>) {
         towers: 1,
         max_length: 40,
         padding: true,
+        grid: None,
     };
     let mut options = Options::of(model);
     options.block.dim = 16;

@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
+use libtest_mimic::{Arguments, Trial};
 use lra_models::{
-    Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape, Tokens, Variant,
-    kernels, loss,
+    Classifier, Error, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape, Tokens,
+    Variant, kernels, loss,
     options::{Activation, Features, NormPlace, Pooling, Positions, Residual},
 };
 
@@ -25,6 +26,7 @@ fn shape(towers: usize) -> Shape {
         towers,
         max_length: 37,
         padding: true,
+        grid: None,
     }
 }
 
@@ -37,21 +39,18 @@ fn small(model: &Model) -> Options {
     options
 }
 
-/// Every variant of every model, with blocks so small that a short sequence has many.
-fn variants() -> impl Iterator<Item = (&'static Model, &'static Variant, Options)> {
-    let of = |model: &'static Model| {
-        model.variants.iter().map(move |variant| {
-            let mut options = small(model);
-            if model.variants.len() > 1 {
-                options.model["variant"] = variant.name.into();
-            }
-            if !options.model["block"].is_null() {
-                options.model["block"] = 4.into();
-            }
-            (model, variant, options)
-        })
-    };
-    MODELS.iter().copied().flat_map(of)
+/// Every variant of a model, with blocks so small that a short sequence has many.
+fn variants(model: &'static Model) -> impl Iterator<Item = (&'static Variant, Options)> {
+    model.variants.iter().map(move |variant| {
+        let mut options = small(model);
+        if model.variants.len() > 1 {
+            options.model["variant"] = variant.name.into();
+        }
+        if !options.model["block"].is_null() {
+            options.model["block"] = 4.into();
+        }
+        (variant, options)
+    })
 }
 
 fn subject(model: &Model, shape: &Shape, options: &Options, seed: u64) -> Subject {
@@ -114,97 +113,84 @@ fn largest_difference(one: &[f32], other: &[f32]) -> f32 {
     pairs.fold(0.0, |most, (a, b)| most.max((a - b).abs()))
 }
 
-#[test]
-fn matrices_decay_and_biases_norms_and_embeddings_do_not() {
-    for model in MODELS {
-        let subject = subject(model, &shape(1), &small(model), SEED);
-        for (path, var, attributes) in subject.parameters.with_attributes() {
-            let looked_up = path.starts_with("embed.");
-            let added = path.ends_with("bias") || path.contains("norm.");
-            let decays = var.rank() >= 2 && !looked_up && !added;
-            assert_eq!(attributes.decay, decays, "{}: {path}", model.name);
-        }
+fn matrices_decay_and_biases_norms_and_embeddings_do_not(model: &'static Model) {
+    let subject = subject(model, &shape(1), &small(model), SEED);
+    for (path, var, attributes) in subject.parameters.with_attributes() {
+        let looked_up = path.starts_with("embed.");
+        let added = path.ends_with("bias") || path.contains("norm.");
+        let decays = var.rank() >= 2 && !looked_up && !added;
+        assert_eq!(attributes.decay, decays, "{}: {path}", model.name);
     }
 }
 
-#[test]
-fn logits_are_finite_at_every_length_for_every_pooling() {
-    for model in MODELS {
-        for pooling in [
-            Pooling::Cls,
-            Pooling::First,
-            Pooling::Mean,
-            Pooling::Sum,
-            Pooling::Max,
-        ] {
-            let mut options = small(model);
-            options.head.pooling = pooling;
-            let subject = subject(model, &shape(1), &options, 1);
-            for length in [1, 2, 3, 5, 15, 16, 17, 31, 36, 37] {
-                let inputs = one(tokens(&[length, length.div_ceil(2)], length, 0));
-                let logits = subject
-                    .classifier
-                    .forward(&inputs, &training(0, 0))
-                    .unwrap();
-                assert_eq!(logits.dims(), [2, CLASSES]);
-                assert!(
-                    values(&logits).iter().all(|x| x.is_finite()),
-                    "{} {pooling:?} length {length}",
-                    model.name
-                );
-            }
-        }
-    }
-}
-
-#[test]
-fn every_parameter_has_a_finite_gradient_that_is_not_zero() {
-    for model in MODELS {
-        for positions in [Positions::Sinusoid, Positions::Learned] {
-            let mut options = small(model);
-            options.embed.positions = positions;
-            let subject = subject(model, &shape(1), &options, 2);
-            let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
+fn logits_are_finite_at_every_length_for_every_pooling(model: &'static Model) {
+    for pooling in [
+        Pooling::Cls,
+        Pooling::First,
+        Pooling::Mean,
+        Pooling::Sum,
+        Pooling::Max,
+    ] {
+        let mut options = small(model);
+        options.head.pooling = pooling;
+        let subject = subject(model, &shape(1), &options, 1);
+        for length in [1, 2, 3, 5, 15, 16, 17, 31, 36, 37] {
+            let inputs = one(tokens(&[length, length.div_ceil(2)], length, 0));
             let logits = subject
                 .classifier
                 .forward(&inputs, &training(0, 0))
                 .unwrap();
-            let loss = loss::cross_entropy(&logits, &labels(0..4)).unwrap();
-            let gradients = loss.backward().unwrap();
-            for (path, var) in subject.parameters.all() {
-                let gradient = gradients
-                    .get(&var)
-                    .unwrap_or_else(|| panic!("{}: {path} has no gradient", model.name));
-                let gradient = values(gradient);
-                assert!(
-                    gradient.iter().all(|x| x.is_finite()) && gradient.iter().any(|&x| x != 0.0),
-                    "{}: gradient of {path}",
-                    model.name
-                );
-            }
+            assert_eq!(logits.dims(), [2, CLASSES]);
+            assert!(
+                values(&logits).iter().all(|x| x.is_finite()),
+                "{} {pooling:?} length {length}",
+                model.name
+            );
         }
     }
 }
 
-#[test]
-fn the_seed_decides_every_bit() {
-    for model in MODELS {
-        let loss = |seed: u64, step: u64| {
-            let subject = subject(model, &shape(1), &small(model), seed);
-            let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
-            let pass = Pass::new(true, RngKey::new(seed, step, 0));
-            let logits = subject.classifier.forward(&inputs, &pass).unwrap();
-            scalar(&loss::cross_entropy(&logits, &labels(0..4)).unwrap()).to_bits()
-        };
-        assert_eq!(loss(3, 5), loss(3, 5), "{}", model.name);
-        assert_ne!(loss(3, 5), loss(4, 5), "{}: other seed", model.name);
-        assert_ne!(loss(3, 5), loss(3, 6), "{}: other step", model.name);
+fn every_parameter_has_a_finite_gradient_that_is_not_zero(model: &'static Model) {
+    for positions in [Positions::Sinusoid, Positions::Learned] {
+        let mut options = small(model);
+        options.embed.positions = positions;
+        let subject = subject(model, &shape(1), &options, 2);
+        let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
+        let logits = subject
+            .classifier
+            .forward(&inputs, &training(0, 0))
+            .unwrap();
+        let loss = loss::cross_entropy(&logits, &labels(0..4)).unwrap();
+        let gradients = loss.backward().unwrap();
+        for (path, var) in subject.parameters.all() {
+            let gradient = gradients
+                .get(&var)
+                .unwrap_or_else(|| panic!("{}: {path} has no gradient", model.name));
+            let gradient = values(gradient);
+            assert!(
+                gradient.iter().all(|x| x.is_finite()) && gradient.iter().any(|&x| x != 0.0),
+                "{}: gradient of {path}",
+                model.name
+            );
+        }
     }
 }
 
-#[test]
-fn padding_changes_no_logit() {
-    for (model, _, options) in variants().filter(|(_, variant, _)| variant.masks_padding) {
+fn the_seed_decides_every_bit(model: &'static Model) {
+    let loss = |seed: u64, step: u64| {
+        let subject = subject(model, &shape(1), &small(model), seed);
+        let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
+        let pass = Pass::new(true, RngKey::new(seed, step, 0));
+        let logits = subject.classifier.forward(&inputs, &pass).unwrap();
+        scalar(&loss::cross_entropy(&logits, &labels(0..4)).unwrap()).to_bits()
+    };
+    assert_eq!(loss(3, 5), loss(3, 5), "{}", model.name);
+    assert_ne!(loss(3, 5), loss(4, 5), "{}: other seed", model.name);
+    assert_ne!(loss(3, 5), loss(3, 6), "{}: other step", model.name);
+}
+
+fn padding_changes_no_logit(model: &'static Model) {
+    for (_, options) in variants(model).filter(|(variant, _)| variant.masks_padding) {
         for pooling in [Pooling::Cls, Pooling::Mean, Pooling::Sum, Pooling::Max] {
             let mut options = options.clone();
             options.head.pooling = pooling;
@@ -219,46 +205,40 @@ fn padding_changes_no_logit() {
     }
 }
 
-#[test]
-fn a_row_of_padding_only_is_finite_and_has_finite_gradients() {
-    for model in MODELS {
-        for pooling in [Pooling::Mean, Pooling::Max] {
-            let mut options = small(model);
-            options.head.pooling = pooling;
-            let subject = subject(model, &shape(1), &options, 6);
-            let inputs = one(tokens(&[0, 9], 12, 0));
-            let logits = subject
-                .classifier
-                .forward(&inputs, &training(0, 0))
-                .unwrap();
-            let gradients = logits.sum_all().unwrap().backward().unwrap();
-            for (path, var) in subject.parameters.all() {
-                let gradient = values(gradients.get(&var).unwrap());
-                assert!(
-                    gradient.iter().all(|x| x.is_finite()),
-                    "{}: {path}",
-                    model.name
-                );
-            }
+fn a_row_of_padding_only_is_finite_and_has_finite_gradients(model: &'static Model) {
+    for pooling in [Pooling::Mean, Pooling::Max] {
+        let mut options = small(model);
+        options.head.pooling = pooling;
+        let subject = subject(model, &shape(1), &options, 6);
+        let inputs = one(tokens(&[0, 9], 12, 0));
+        let logits = subject
+            .classifier
+            .forward(&inputs, &training(0, 0))
+            .unwrap();
+        let gradients = logits.sum_all().unwrap().backward().unwrap();
+        for (path, var) in subject.parameters.all() {
+            let gradient = values(gradients.get(&var).unwrap());
+            assert!(
+                gradient.iter().all(|x| x.is_finite()),
+                "{}: {path}",
+                model.name
+            );
         }
     }
 }
 
-#[test]
-fn the_first_loss_is_near_that_of_guessing() {
-    for model in MODELS {
-        let subject = subject(model, &shape(1), &Options::of(model), 8);
-        let lengths: Vec<usize> = (0..64).map(|row| 1 + row % 37).collect();
-        let inputs = one(tokens(&lengths, 37, 0));
-        let logits = subject.classifier.forward(&inputs, &evaluation()).unwrap();
-        let loss = scalar(&loss::cross_entropy(&logits, &labels(0..64)).unwrap());
-        let guess = (CLASSES as f32).ln();
-        assert!(
-            (loss - guess).abs() < 0.5,
-            "{}: {loss} vs {guess}",
-            model.name
-        );
-    }
+fn the_first_loss_is_near_that_of_guessing(model: &'static Model) {
+    let subject = subject(model, &shape(1), &Options::of(model), 8);
+    let lengths: Vec<usize> = (0..64).map(|row| 1 + row % 37).collect();
+    let inputs = one(tokens(&lengths, 37, 0));
+    let logits = subject.classifier.forward(&inputs, &evaluation()).unwrap();
+    let loss = scalar(&loss::cross_entropy(&logits, &labels(0..64)).unwrap());
+    let guess = (CLASSES as f32).ln();
+    assert!(
+        (loss - guess).abs() < 0.5,
+        "{}: {loss} vs {guess}",
+        model.name
+    );
 }
 
 /// Logits and gradients of one training pass, as f64.
@@ -283,53 +263,56 @@ fn pass(model: &Model, dtype: DType) -> Vec<(String, Vec<f64>)> {
 }
 
 /// In f64 every layer takes its composed form, in f32 its kernel where there is one.
-#[test]
-fn kernels_and_composed_layers_agree_in_every_model() {
-    for model in MODELS {
-        let (single, double) = (pass(model, DType::F32), pass(model, DType::F64));
-        for ((path, found), (_, wanted)) in single.iter().zip(&double) {
-            let scale = wanted.iter().fold(1e-3f64, |most, x| most.max(x.abs()));
-            let pairs = found.iter().zip(wanted);
-            let apart = pairs.fold(0f64, |most, (a, b)| most.max((a - b).abs()));
-            let name = model.name;
-            assert!(apart <= 1e-4 * scale, "{name}: {path}: {apart} of {scale}");
+fn kernels_and_composed_layers_agree_in_every_model(model: &'static Model) {
+    let (single, double) = (pass(model, DType::F32), pass(model, DType::F64));
+    for ((path, found), (_, wanted)) in single.iter().zip(&double) {
+        let scale = wanted.iter().fold(1e-3f64, |most, x| most.max(x.abs()));
+        let pairs = found.iter().zip(wanted);
+        let apart = pairs.fold(0f64, |most, (a, b)| most.max((a - b).abs()));
+        let name = model.name;
+        assert!(apart <= 1e-4 * scale, "{name}: {path}: {apart} of {scale}");
+    }
+}
+
+/// A model that a form contradicts says so when it is built.
+fn blocks_of_every_form_train_every_parameter(model: &'static Model) {
+    for (norm_place, activation, residual) in [
+        (NormPlace::Post, Activation::Relu, Residual::Plain),
+        (NormPlace::Pre, Activation::GeluErf, Residual::Plain),
+        (NormPlace::Pre, Activation::Gelu, Residual::Reversible),
+    ] {
+        let mut options = small(model);
+        options.block.norm_place = norm_place;
+        options.block.residual = residual;
+        options.block.activation = activation;
+        let parameters = Parameters::new(2, &Device::Cpu, DType::F32);
+        let classifier = match Classifier::new(model, &shape(1), &options, &parameters) {
+            Ok(classifier) => classifier,
+            Err(Error::Option { .. }) if !model.settings.is_empty() => continue,
+            Err(error) => panic!("{}: {error}", model.name),
+        };
+        let subject = Subject {
+            classifier,
+            parameters,
+        };
+        let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
+        let logits = subject
+            .classifier
+            .forward(&inputs, &training(0, 0))
+            .unwrap();
+        let loss = loss::cross_entropy(&logits, &labels(0..4)).unwrap();
+        let gradients = kernels::backward(&loss).unwrap();
+        for (path, var) in subject.parameters.all() {
+            let gradient = values(gradients.get(&var).unwrap());
+            let some = gradient.iter().any(|&x| x != 0.0);
+            let form = (norm_place, residual);
+            assert!(some, "{} {form:?}: {path}", model.name);
         }
     }
 }
 
-#[test]
-fn blocks_of_every_form_train_every_parameter() {
-    for model in MODELS {
-        for (norm_place, activation, residual) in [
-            (NormPlace::Post, Activation::Relu, Residual::Plain),
-            (NormPlace::Pre, Activation::GeluErf, Residual::Plain),
-            (NormPlace::Pre, Activation::Gelu, Residual::Reversible),
-        ] {
-            let mut options = small(model);
-            options.block.norm_place = norm_place;
-            options.block.residual = residual;
-            options.block.activation = activation;
-            let subject = subject(model, &shape(1), &options, 2);
-            let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
-            let logits = subject
-                .classifier
-                .forward(&inputs, &training(0, 0))
-                .unwrap();
-            let loss = loss::cross_entropy(&logits, &labels(0..4)).unwrap();
-            let gradients = kernels::backward(&loss).unwrap();
-            for (path, var) in subject.parameters.all() {
-                let gradient = values(gradients.get(&var).unwrap());
-                let some = gradient.iter().any(|&x| x != 0.0);
-                let form = (norm_place, residual);
-                assert!(some, "{} {form:?}: {path}", model.name);
-            }
-        }
-    }
-}
-
-#[test]
-fn padded_tokens_may_be_anything_where_a_variant_says_that_it_masks_them_and_only_there() {
-    for (model, variant, options) in variants() {
+fn padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_there(model: &'static Model) {
+    for (variant, options) in variants(model) {
         let subject = subject(model, &shape(1), &options, 6);
         let padded = tokens(&[9, 13], 37, 0);
         // The same real tokens with other ids under the mask.
@@ -350,70 +333,87 @@ fn padded_tokens_may_be_anything_where_a_variant_says_that_it_masks_them_and_onl
     }
 }
 
-#[test]
-fn inputs_that_do_not_fit_are_refused_with_a_reason() {
-    let model = MODELS[0];
-    let subject = subject(model, &shape(1), &small(model), 6);
-    let refusal = |inputs: Inputs| {
-        let error = subject.classifier.forward(&inputs, &evaluation());
-        error.unwrap_err().to_string()
+fn micro_batches_draw_what_the_whole_batch_draws(model: &'static Model) {
+    let subject = subject(model, &shape(1), &small(model), 9);
+    let loss = |rows: std::ops::Range<usize>| {
+        let whole = tokens(&[30, 17, 4, 37], 37, 0);
+        let part = |t: &Tensor| t.narrow(0, rows.start, rows.len()).unwrap();
+        let inputs = one(Tokens {
+            ids: part(&whole.ids),
+            mask: whole.mask.as_ref().map(part),
+        });
+        let pass = training(4, rows.start as u64);
+        let logits = subject.classifier.forward(&inputs, &pass).unwrap();
+        scalar(&loss::cross_entropy(&logits, &labels(rows.clone())).unwrap())
     };
-    assert!(refusal(one(tokens(&[38], 38, 0))).contains("38 tokens, the model takes 1 to 37"));
-    let mut wrong = tokens(&[5, 5], 5, 0);
-    wrong.mask = tokens(&[5], 5, 0).mask;
-    assert!(refusal(one(wrong)).contains("mask of shape [1, 5]"));
+    let (whole, parts) = (loss(0..4), (loss(0..2) + loss(2..4)) / 2.0);
+    assert!(
+        (whole - parts).abs() < 1e-6,
+        "{}: {whole} {parts}",
+        model.name
+    );
 }
 
-#[test]
-fn micro_batches_draw_what_the_whole_batch_draws() {
-    for model in MODELS {
-        let subject = subject(model, &shape(1), &small(model), 9);
-        let loss = |rows: std::ops::Range<usize>| {
-            let whole = tokens(&[30, 17, 4, 37], 37, 0);
-            let part = |t: &Tensor| t.narrow(0, rows.start, rows.len()).unwrap();
-            let inputs = one(Tokens {
-                ids: part(&whole.ids),
-                mask: whole.mask.as_ref().map(part),
-            });
-            let pass = training(4, rows.start as u64);
-            let logits = subject.classifier.forward(&inputs, &pass).unwrap();
-            scalar(&loss::cross_entropy(&logits, &labels(rows.clone())).unwrap())
+fn two_towers_share_weights_but_not_masks(model: &'static Model) {
+    for features in [Features::Concat, Features::Nli] {
+        let mut options = small(model);
+        options.head.features = features;
+        let subject = subject(model, &shape(2), &options, 10);
+        let inputs = Inputs {
+            towers: vec![tokens(&[12, 30], 37, 0), tokens(&[25, 3], 25, 4)],
         };
-        let (whole, parts) = (loss(0..4), (loss(0..2) + loss(2..4)) / 2.0);
-        assert!(
-            (whole - parts).abs() < 1e-6,
-            "{}: {whole} {parts}",
-            model.name
-        );
+        let pass = training(0, 0);
+        let logits = subject.classifier.forward(&inputs, &pass).unwrap();
+        assert_eq!(logits.dims(), [2, CLASSES]);
+        let loss = loss::cross_entropy(&logits, &labels(0..2)).unwrap();
+        let gradients = loss.backward().unwrap();
+        for (path, var) in subject.parameters.all() {
+            let gradient = values(gradients.get(&var).unwrap());
+            let name = model.name;
+            assert!(gradient.iter().any(|&x| x != 0.0), "{name}: {path}");
+        }
     }
+    assert!(
+        subject(model, &shape(2), &small(model), 10)
+            .classifier
+            .forward(&one(tokens(&[3], 3, 0)), &evaluation())
+            .is_err()
+    );
 }
 
-#[test]
-fn two_towers_share_weights_but_not_masks() {
-    for model in MODELS {
-        for features in [Features::Concat, Features::Nli] {
-            let mut options = small(model);
-            options.head.features = features;
-            let subject = subject(model, &shape(2), &options, 10);
-            let inputs = Inputs {
-                towers: vec![tokens(&[12, 30], 37, 0), tokens(&[25, 3], 25, 4)],
-            };
-            let pass = training(0, 0);
-            let logits = subject.classifier.forward(&inputs, &pass).unwrap();
-            assert_eq!(logits.dims(), [2, CLASSES]);
-            let loss = loss::cross_entropy(&logits, &labels(0..2)).unwrap();
-            let gradients = loss.backward().unwrap();
-            for (path, var) in subject.parameters.all() {
-                let gradient = values(gradients.get(&var).unwrap());
-                let name = model.name;
-                assert!(gradient.iter().any(|&x| x != 0.0), "{name}: {path}");
-            }
-        }
-        assert!(
-            subject(model, &shape(2), &small(model), 10)
-                .classifier
-                .forward(&one(tokens(&[3], 3, 0)), &evaluation())
-                .is_err()
-        );
-    }
+/// What is asked of every model.
+type Promise = (&'static str, fn(&'static Model));
+
+macro_rules! promises {
+    ($($name:ident),* $(,)?) => {
+        &[$((stringify!($name), $name)),*]
+    };
+}
+
+const PROMISES: &[Promise] = promises![
+    matrices_decay_and_biases_norms_and_embeddings_do_not,
+    logits_are_finite_at_every_length_for_every_pooling,
+    every_parameter_has_a_finite_gradient_that_is_not_zero,
+    the_seed_decides_every_bit,
+    a_row_of_padding_only_is_finite_and_has_finite_gradients,
+    the_first_loss_is_near_that_of_guessing,
+    kernels_and_composed_layers_agree_in_every_model,
+    blocks_of_every_form_train_every_parameter,
+    micro_batches_draw_what_the_whole_batch_draws,
+    two_towers_share_weights_but_not_masks,
+    padding_changes_no_logit,
+    padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_there,
+];
+
+/// One test per model and promise, such as `fnet::padding_changes_no_logit`, run in parallel like any others.
+fn main() {
+    let trials = MODELS.iter().copied().flat_map(|model| {
+        PROMISES.iter().map(move |(name, promise)| {
+            Trial::test(format!("{}::{name}", model.name), move || {
+                promise(model);
+                Ok(())
+            })
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
 }

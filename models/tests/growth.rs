@@ -9,7 +9,7 @@ use std::{
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    Encoder, MODELS, Parameters, Pass, RngKey,
+    Cost, Encoder, MODELS, Parameters, Pass, RngKey,
     context::ModelContext,
     mixers,
     options::{BlockOptions, Options, Residual},
@@ -39,22 +39,6 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// Models whose memory is linear in the length, with the options under which it is.
-const LINEAR: [(&str, &str); 5] = [
-    ("linear", "{}"),
-    ("performer", "{}"),
-    ("linformer", r#"{"rank": 64}"#),
-    ("reformer", "{}"),
-    ("transformer", r#"{"attention": "fused"}"#),
-];
-
-/// Models that hold L x L numbers, in the types in which they do.
-const QUADRATIC: [(&str, DType); 3] = [
-    ("transformer", DType::F64),
-    ("synthesizer", DType::F32),
-    ("synthesizer", DType::F64),
-];
 
 fn blocks(layers: usize, residual: Residual) -> BlockOptions {
     BlockOptions {
@@ -87,6 +71,7 @@ fn encoder(
         model: &values,
         max_length: length,
         cls: false,
+        geometry: lra_models::context::Geometry::default(),
         positions: None,
         layers: lra_models::options::Layers::Last,
         name: model.name,
@@ -124,51 +109,44 @@ fn memory_grows_as_claimed() {
     // What threads keep is no part of a pass, whichever of them take part in it.
     rayon::broadcast(|_| lra_models::kernels::fetch_buffers());
     lra_models::kernels::fetch_buffers();
-    memory_grows_with_the_square_of_the_length_in_few_models();
-    memory_of_linear_models_is_proportional_to_the_length();
+    memory_grows_as_each_card_says();
     memory_of_reversible_blocks_does_not_grow_with_their_number();
 }
 
-fn memory_of_linear_models_is_proportional_to_the_length() {
-    let block = blocks(1, Residual::Plain);
-    // The first pass also fills thread-local buffers, which stay.
-    for (name, options) in LINEAR {
-        peak(name, options, &block, 1024);
-        let [short, long] = [1024, 8192].map(|length| peak(name, options, &block, length));
-        let growth = long / short;
-        println!("{name}: {:.0} kB at 1K, {growth:.2}x at 8K", short / 1e3);
-        assert!(
-            growth < 8.0 * 1.15,
-            "{name}: {growth:.2}x for 8x the length"
-        );
-    }
-    // The counter sees a quadratic model for what it is.
-    let materialised = r#"{"attention": "materialised"}"#;
-    let [short, long] = [512, 1024].map(|length| peak("transformer", materialised, &block, length));
-    assert!(long / short > 3.0, "{short} {long}");
-}
-
-/// By kernels and by the tensor operations that compute other types and devices.
-fn memory_grows_with_the_square_of_the_length_in_few_models() {
+fn memory_grows_as_each_card_says() {
     let block = blocks(1, Residual::Plain);
     for model in MODELS {
         for dtype in [DType::F32, DType::F64] {
+            // The first pass also fills buffers that stay with their threads.
             peak_of(dtype, model.name, "{}", &block, 512);
             let [short, long] =
                 [512, 2048].map(|length| peak_of(dtype, model.name, "{}", &block, length));
-            let growth = long / short;
-            let name = model.name;
+            let (name, growth) = (model.name, long / short);
             println!(
                 "{name}, {dtype:?}: {:.0} kB at 512, {growth:.2}x at 2K",
                 short / 1e3
             );
+            // What f64 and GPUs run holds the weights of an attention that no block mask thins out.
+            let claimed = match (model.memory, model.time, dtype) {
+                (_, time @ Cost::Quadratic(_), DType::F64) => time,
+                (memory, ..) => memory,
+            };
             // Four times the length: 4 times the memory if it is linear, 8 if it is L √L, 16 if it is quadratic.
-            match QUADRATIC.contains(&(name, dtype)) {
-                true => assert!(growth > 12.0, "{name}, {dtype:?}: only {growth:.2}x"),
-                false => assert!(growth < 9.0, "{name}, {dtype:?}: {growth:.2}x"),
+            match claimed {
+                Cost::Quadratic(_) => {
+                    assert!(growth > 12.0, "{name}, {dtype:?}: only {growth:.2}x")
+                }
+                Cost::Linear(_) if dtype == DType::F32 => {
+                    assert!(growth < 4.0 * 1.5, "{name}, {dtype:?}: {growth:.2}x");
+                }
+                _ => assert!(growth < 9.0, "{name}, {dtype:?}: {growth:.2}x"),
             }
         }
     }
+    // The counter sees a quadratic computation for what it is.
+    let materialised = r#"{"attention": "materialised"}"#;
+    let [short, long] = [512, 1024].map(|length| peak("transformer", materialised, &block, length));
+    assert!(long / short > 3.0, "{short} {long}");
 }
 
 fn memory_of_reversible_blocks_does_not_grow_with_their_number() {

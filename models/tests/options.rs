@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    Classifier, Error, MODELS, Options, Parameters, Shape, mixers,
+    Classifier, Error, Inputs, MODELS, Options, Parameters, Pass, RngKey, Shape, Tokens, mixers,
     options::{BlockOptions, EmbedOptions, HeadOptions, NormPlace, Residual},
 };
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ fn build(name: &str, change: impl Fn(&mut Options)) -> Result<Classifier, Error>
         towers: 1,
         max_length: 9,
         padding: true,
+        grid: None,
     };
     let parameters = Parameters::blank(&Device::Cpu, DType::F32);
     Classifier::new(model, &shape, &options, &parameters)
@@ -152,9 +153,61 @@ fn sizes_at_the_end_of_their_ranges_are_counted_without_memory() {
             towers: 2,
             max_length: 1 << 16,
             padding: true,
+            grid: None,
         };
         let parameters = Parameters::blank(&Device::Cpu, DType::F32);
         Classifier::new(model, &shape, &options, &parameters).unwrap();
         assert!(parameters.elements() > 1 << 40, "{}", model.name);
+    }
+}
+
+#[test]
+fn inputs_that_do_not_fit_are_refused_with_a_reason() {
+    let classifier = build("transformer", |_| ()).unwrap();
+    let zeros = |shape: (usize, usize), dtype| Tensor::zeros(shape, dtype, &Device::Cpu).unwrap();
+    let refusal = |width: usize, mask: usize| {
+        let tokens = Tokens {
+            ids: zeros((1, width), DType::U32),
+            mask: Some(zeros((1, mask), DType::F32)),
+        };
+        let inputs = Inputs {
+            towers: vec![tokens],
+        };
+        let pass = Pass::new(false, RngKey::new(0, 0, 0));
+        classifier.forward(&inputs, &pass).unwrap_err().to_string()
+    };
+    assert!(refusal(10, 10).contains("10 tokens, the model takes 1 to 9"));
+    assert!(refusal(5, 4).contains("mask of shape [1, 4]"));
+}
+
+#[test]
+fn settings_of_every_entry_can_be_read() {
+    for model in MODELS {
+        let settings = model.settings().unwrap();
+        for section in settings.as_object().unwrap().keys() {
+            let known = ["embed", "block", "head", "model", "train"];
+            assert!(
+                known.contains(&section.as_str()),
+                "{}: {section}",
+                model.name
+            );
+        }
+        // What they say is what the options hold, and they say nothing that every model has anyway.
+        let options = serde_json::to_value(Options::of(model)).unwrap();
+        let plain = serde_json::to_value(Options::of(MODELS[0])).unwrap();
+        for section in ["embed", "block", "head"] {
+            for (key, value) in settings[section].as_object().into_iter().flatten() {
+                assert_eq!(
+                    options[section][key], *value,
+                    "{}: {section}.{key}",
+                    model.name
+                );
+                assert_ne!(
+                    plain[section][key], *value,
+                    "{}: {section}.{key}",
+                    model.name
+                );
+            }
+        }
     }
 }

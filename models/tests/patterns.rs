@@ -74,6 +74,7 @@ fn build(
         towers: 1,
         max_length: LONGEST,
         padding: true,
+        grid: None,
     };
     Classifier::new(mixers::find(model).unwrap(), &shape, options, parameters)
 }

@@ -4,7 +4,7 @@
 
 use candle_core::{DType, Device};
 use lra_models::{
-    Classifier, MODELS, Options, Parameters, Shape, mixers,
+    Classifier, Cost, MODELS, Options, Parameters, Shape, mixers,
     options::{Features, Pooling, Positions},
 };
 
@@ -39,6 +39,7 @@ const fn shape(vocabulary: usize, classes: usize, max_length: usize) -> Shape {
         towers: 1,
         max_length,
         padding: true,
+        grid: None,
     }
 }
 
@@ -201,15 +202,11 @@ fn operations_are_those_of_the_products() {
 fn cost_grows_as_claimed() {
     for model in MODELS {
         let ratio = flops(model.name, 4096) as f64 / flops(model.name, 2048) as f64;
-        let claimed = if model.time.contains(" + L") {
-            // A linear and a quadratic part (as many blocks or buckets as L/S); which weighs more depends on the widths.
-            2.1..4.1
-        } else if model.time.contains("L²") {
-            3.5..4.1
-        } else if model.time.contains("√L") {
-            2.1..2.9
-        } else {
-            1.9..2.1
+        let claimed = match model.time {
+            Cost::Linear(_) => 1.9..2.3,
+            Cost::Sqrt(_) => 2.1..2.9,
+            Cost::Mixed(_) => 2.1..4.1,
+            Cost::Quadratic(_) => 3.5..4.1,
         };
         assert!(claimed.contains(&ratio), "{}: {ratio}", model.name);
     }

@@ -20,6 +20,7 @@ fn fingerprint() -> String {
         towers: 1,
         max_length: length,
         padding: true,
+        grid: None,
     };
     let ids: Vec<u32> = (0..batch * length)
         .map(|i| (i * i % 16 + 1) as u32)

@@ -205,8 +205,8 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
             Cell::with(model.name, "name", model.name),
             Cell::with(model.year.to_string(), "year", model.year),
             Cell::with(model.arxiv, "paper", paper),
-            Cell::with(model.time, "time", model.time),
-            Cell::with(model.memory, "memory", model.memory),
+            Cell::with(model.time.to_string(), "time", model.time.to_string()),
+            Cell::with(model.memory.to_string(), "memory", model.memory.to_string()),
             Cell::with(masked, "masks_padding", masks),
             Cell::with(other.join(", "), "variants", json!(variants)),
             Cell::with(parameters.to_string(), "parameters", parameters),
@@ -274,6 +274,7 @@ fn combine(model: &Model, axis: &Axis, choice: &Choice) -> models::Result<()> {
         towers: 1,
         max_length: 64,
         padding: true,
+        grid: None,
     };
     let parameters = Parameters::blank(&candle_core::Device::Cpu, candle_core::DType::F32);
     models::Classifier::new(model, &shape, &options, &parameters).map(drop)

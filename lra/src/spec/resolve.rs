@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
 use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, LOSSES, Range};
-use models::{Classifier, Model, Parameters, Variant};
+use models::{Classifier, Model, Parameters, Variant, size};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -76,8 +76,16 @@ impl RunRequest<'_> {
         let losses: BTreeMap<&str, f64> = LOSSES.iter().copied().collect();
         defaults["train"]["aux"] = json!(losses);
         let mut settings = defaults.clone();
-        for layer in recipe.layers(self.task, self.model)? {
-            overlay::merge(&mut settings, &layer, &format!("recipe {}", recipe.name))?;
+        let mut layers = recipe.layers(self.task, self.model)?.into_iter();
+        let origin = format!("recipe {}", recipe.name);
+        if let Some(common) = layers.next() {
+            overlay::merge(&mut settings, &common, &origin)?;
+        }
+        // What makes the model what it is stands above a recipe's settings for all models, below those for this one.
+        let own = model.settings().class(Class::Usage)?;
+        overlay::merge(&mut settings, &own, &format!("model {}", self.model))?;
+        for layer in layers {
+            overlay::merge(&mut settings, &layer, &origin)?;
         }
         let overrides = overlay::current_assignments(self.assignments)?;
         for assignment in &overrides {
@@ -87,6 +95,8 @@ impl RunRequest<'_> {
                 "--set",
             )?;
         }
+        let length = task.shape(&settings["data"])?.max_length;
+        evaluate_sizes(&mut settings["model"], length)?;
         let section = Section(&settings, &defaults);
         let mut spec = Spec {
             cell: Cell {
@@ -107,7 +117,6 @@ impl RunRequest<'_> {
         };
         keep_losses(&mut spec)?;
         spec.train.check()?;
-        task.shape(&spec.data)?;
         let variant = model.variant(&spec.model).class(Class::Usage)?;
         let resolved = Resolved {
             spec,
@@ -121,6 +130,19 @@ impl RunRequest<'_> {
         resolved.blank()?;
         Ok(resolved)
     }
+}
+
+/// Replaces sizes that are given as functions of the length by their values.
+fn evaluate_sizes(model: &mut Value, length: usize) -> Result<()> {
+    for (key, value) in model.as_object_mut().into_iter().flatten() {
+        if let Some(text) = value.as_str().filter(|text| size::is_expression(text)) {
+            let evaluated = size::evaluate(text, length);
+            *value = evaluated
+                .during(Class::Usage, format!("model.{key}"))?
+                .into();
+        }
+    }
+    Ok(())
 }
 
 /// All settings, and their defaults.
@@ -220,6 +242,7 @@ impl Resolved {
             towers: about.towers,
             max_length: shape.max_length,
             padding: about.first_id > 0 || self.spec.embed.zero_is_padding,
+            grid: shape.grid,
         }
     }
 

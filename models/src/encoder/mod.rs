@@ -68,6 +68,7 @@ fn stack(
                 block,
                 max_length: context.max_length,
                 cls: context.cls,
+                geometry: context.geometry,
                 layer,
             };
             Block::new(&vb, block, layer, mixer(&at)?)

@@ -11,7 +11,7 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::ModelContext,
     encoder,
-    model::{Model, Variant},
+    model::{Cost, Model, Reference, Variant},
 };
 
 /// The registry's entry.
@@ -21,8 +21,10 @@ pub const MODEL: Model = Model {
     paper: "none: a Transformer's blocks without the mixing",
     year: 2026,
     arxiv: "",
-    time: "O(1)",
-    memory: "O(1)",
+    time: Cost::Linear("O(1)"),
+    memory: Cost::Linear("O(1)"),
+    reference: Reference::None,
+    settings: "",
     variants: &[Variant::paper(build, include_str!("bag.rs"))],
     options: || Value::Object(Map::new()),
     ranges: &[],

@@ -17,7 +17,7 @@ use crate::{
         linear_attention::{self, FeatureMap},
     },
     mixers::tay2021,
-    model::{Model, Variant},
+    model::{Cost, Model, Reference, Variant},
     options::to_json,
 };
 
@@ -28,8 +28,10 @@ pub const MODEL: Model = Model {
     paper: "Transformers are RNNs: Fast Autoregressive Transformers with Linear Attention",
     year: 2020,
     arxiv: "2006.16236",
-    time: "O(L·E²)",
-    memory: "O(L·E + E²)",
+    time: Cost::Linear("O(L·E²)"),
+    memory: Cost::Linear("O(L·E + E²)"),
+    reference: Reference::Package,
+    settings: "",
     variants: &[
         Variant::paper(build, include_str!("linear.rs")),
         tay2021::linear::VARIANT,

@@ -18,7 +18,7 @@ use crate::{
     kernels::{self, AttentionOptions},
     layers::{Dropout, Projections, matmul::matmul},
     mixers::tay2021,
-    model::{Model, Variant},
+    model::{Cost, Model, Reference, Variant},
     ops::attention,
     options::{LONGEST, Range, to_json},
 };
@@ -30,8 +30,10 @@ pub const MODEL: Model = Model {
     paper: "Linformer: Self-Attention with Linear Complexity",
     year: 2020,
     arxiv: "2006.04768",
-    time: "O(L·K·E)",
-    memory: "O(L·K)",
+    time: Cost::Linear("O(L·K·E)"),
+    memory: Cost::Linear("O(L·K)"),
+    reference: Reference::Package,
+    settings: "",
     variants: &[
         Variant::paper(build, include_str!("linformer.rs")),
         tay2021::linformer::VARIANT,

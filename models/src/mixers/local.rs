@@ -15,7 +15,7 @@ use crate::{
     kernels::BlockMasks,
     layers::{BlockLists, Dropout, Projections, partial_softmax},
     mixers::tay2021,
-    model::{Model, Variant},
+    model::{Cost, Model, Reference, Variant},
     options::{LONGEST, Range, to_json},
 };
 
@@ -26,8 +26,10 @@ pub const MODEL: Model = Model {
     paper: "Image Transformer",
     year: 2018,
     arxiv: "1802.05751",
-    time: "O(L·S·E)",
-    memory: "O(L·S)",
+    time: Cost::Linear("O(L·S·E)"),
+    memory: Cost::Linear("O(L·S)"),
+    reference: Reference::Package,
+    settings: "",
     variants: &[
         Variant::paper(build, include_str!("local.rs")),
         tay2021::local::VARIANT,

@@ -22,7 +22,7 @@ use crate::{
         linear_attention::{self, FeatureMap, LEAST},
     },
     mixers::tay2021,
-    model::{Model, Variant},
+    model::{Cost, Model, Reference, Variant},
     options::{Range, WIDEST, to_json},
     rng::StreamKey,
 };
@@ -34,8 +34,10 @@ pub const MODEL: Model = Model {
     paper: "Rethinking Attention with Performers",
     year: 2020,
     arxiv: "2009.14794",
-    time: "O(L·M·E)",
-    memory: "O(L·M + M·E)",
+    time: Cost::Linear("O(L·M·E)"),
+    memory: Cost::Linear("O(L·M + M·E)"),
+    reference: Reference::Package,
+    settings: "",
     variants: &[
         Variant::paper(build, include_str!("performer.rs")),
         tay2021::performer::VARIANT,

@@ -14,7 +14,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     layers::{Dropout, Projections},
-    model::{Model, Variant},
+    model::{Cost, Model, Reference, Variant},
     ops::attention,
     options::to_json,
 };
@@ -26,8 +26,10 @@ pub const MODEL: Model = Model {
     paper: "Attention Is All You Need",
     year: 2017,
     arxiv: "1706.03762",
-    time: "O(L²·E)",
-    memory: "O(L·E)",
+    time: Cost::Quadratic("O(L²·E)"),
+    memory: Cost::Linear("O(L·E)"),
+    reference: Reference::Package,
+    settings: "",
     // Both compute the same wherever anybody reads it.
     variants: &[
         PAPER,
@@ -137,6 +139,7 @@ mod tests {
             block: &block,
             max_length: 70,
             cls: false,
+            geometry: crate::context::Geometry::default(),
             layer: 0,
         };
         let mixer = Transformer::new(&at(parameters.builder()), attention).unwrap();

@@ -5,7 +5,7 @@ mod embed;
 mod head;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use self::block::{Activation, BlockOptions, ChannelKind, Gate, NormKind, NormPlace, Residual};
 pub use self::embed::{EmbedOptions, Positions};
@@ -34,12 +34,18 @@ impl Options {
     /// The defaults for `model`.
     #[must_use]
     pub fn of(model: &Model) -> Self {
-        Self {
-            embed: EmbedOptions::default(),
-            block: BlockOptions::default(),
-            head: HeadOptions::default(),
-            model: model.defaults(),
+        let mut settings = json!({
+            "embed": EmbedOptions::default(),
+            "block": BlockOptions::default(),
+            "head": HeadOptions::default(),
+            "model": model.defaults(),
+        });
+        if let Ok(Value::Object(mut own)) = model.settings() {
+            own.remove("train");
+            overlay(&mut settings, &Value::Object(own));
         }
+        // A test of the registry reads every entry's settings.
+        serde_json::from_value(settings).expect("settings of a registry's entry")
     }
 
     /// Checks every range except those of the mixer's own options, which its `build` checks.

@@ -2,18 +2,24 @@
 //!
 //! A case is one safetensors file, made by a script under `models/tests/parity`. Metadata: `mixer`, `options` (JSON, laid over the
 //! mixer's defaults), `heads`, `source` (package, version, class), `atol`, `rtol`, and where they are not D, L and false `qkv_dim`,
-//! `max_length` and `cls`. Tensors: `param/<path>`, `in/x` (B, L, D), optional `in/mask` (B, L; 1 = real), optional `draw/<name>` (used in place
+//! `max_length` and `cls`, and `grid` (JSON, `[height, width]`) for an image. Tensors: `param/<path>`, `in/x` (B, L, D), optional `in/mask` (B, L; 1 = real), optional `draw/<name>` (used in place
 //! of our own random numbers), `out/y`, and `grad/x` and `grad/param/<path>` of the loss `sum(y * seed)` with `out/seed`.
-//! `kind = training` marks the other form of case: see [`training`](self#training).
+//! `kind = encoder` and `kind = training` mark other forms of case: see [below](self#encoders).
 //!
 //! Outputs must agree within `atol`, gradients within `rtol` of the largest element of the tensor; where that is 0, within 1e-6 of the case's largest gradient. Outputs
 //! at padded positions are not compared: nobody reads them. A tensor that only one side has is a miss, and every number must be finite.
+//!
+//! # Encoders
+//! Everything between embedding and pooling: `options` are those of [`crate::Options`] (laid over the model's), `heads` and `qkv_dim` are not read.
+//! Parameters have their paths within the encoder, such as `0.mixer.query.weight`; `out/hidden` (B, L', D) stands in place of `out/y`, with `out/mask` (B, L') where it is not
+//! `in/mask`. Losses of the model are scalars `out/loss/<name>`, means over the rows of the batch, and their sum is part of the loss.
 //!
 //! # Training
 //! A whole classifier and an optimizer: `options` are those of [`crate::Options`] (laid over the defaults), `shape` (JSON) the task's, `optimizer` (JSON) the
 //! settings of AdamW. Tensors: `param/<path>`, `in/ids`, optional `in/mask`, `in/labels`, `out/logits` and `grad/param/<path>` before the
 //! first update, `out/losses` before each update.
 
+mod encoder;
 mod training;
 
 use std::{
@@ -23,13 +29,15 @@ use std::{
 
 use candle_core::{DType, Device, Tensor, Var};
 use safetensors::SafeTensors;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    Error, Mask, Model, Parameters, Pass, Result, RngKey,
-    context::ModelContext,
+    Encoded, Error, Mask, Model, Options, Parameters, Pass, Result, RngKey,
+    context::{Geometry, ModelContext},
+    loss::AuxLosses,
     mixers,
-    options::{BlockOptions, overlay},
+    options::{BlockOptions, Layers, overlay},
     rng::FixedDraws,
 };
 
@@ -148,10 +156,11 @@ impl Case {
         let (mut rows, inputs): (_, &[&str]) =
             match self.metadata.get("kind").map_or("mixer", String::as_str) {
                 "mixer" => (self.run_mixer()?, &["in/x", "in/mask", "out/seed"]),
+                "encoder" => (self.run_encoder()?, &["in/x", "in/mask", "out/seed"]),
                 "training" => (self.train(optimizer)?, &["in/ids", "in/mask", "in/labels"]),
                 other => {
                     return Err(Error::Case(format!(
-                        "kind {other} is neither mixer nor training"
+                        "kind {other} is none of mixer, encoder and training"
                     )));
                 }
             };
@@ -177,9 +186,7 @@ impl Case {
     }
 
     fn run_mixer(&self) -> Result<Vec<Row>> {
-        const SITE: &str = "0.mixer.";
-        let x = Var::from_tensor(self.tensor("in/x")?)?;
-        let (_, length, dim) = x.dims3()?;
+        let (_, length, dim) = self.tensor("in/x")?.dims3()?;
         let block = BlockOptions {
             layers: 1,
             dim,
@@ -198,9 +205,10 @@ impl Case {
             block: &block,
             model: &options,
             max_length: self.number("max_length", length)?,
-            cls: self.metadata.get("cls").is_some_and(|cls| cls == "true"),
+            cls: self.has_cls(),
+            geometry: self.geometry()?,
             positions: None,
-            layers: crate::options::Layers::Last,
+            layers: Layers::Last,
             name: self.model.name,
         })?;
         let mixers = encoder.mixers();
@@ -208,37 +216,90 @@ impl Case {
             let name = self.model.name;
             return Err(Error::Case(format!("{name} is not a stack of mixers")));
         };
+        self.compare_pass(&parameters, "0.mixer.", "out/y", |x, pass| {
+            Ok(Encoded {
+                hidden: mixer.forward(x, pass)?,
+                mask: pass.mask().cloned(),
+            })
+        })
+    }
+
+    /// One pass forward and back, by parameters whose paths start with `prefix`; hidden states are called `output` in the case.
+    fn compare_pass(
+        &self,
+        parameters: &Parameters,
+        prefix: &str,
+        output: &str,
+        forward: impl Fn(&Tensor, &Pass) -> Result<Encoded>,
+    ) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         let ours: Vec<(String, Var)> = parameters
             .all()
             .into_iter()
-            .filter_map(|(path, var)| Some((path.strip_prefix(SITE)?.to_owned(), var)))
+            .filter_map(|(path, var)| Some((path.strip_prefix(prefix)?.to_owned(), var)))
             .collect();
         if !self.set_parameters(&ours, &mut rows)? {
             return Ok(rows);
         }
+        let x = Var::from_tensor(self.tensor("in/x")?)?;
         let rng = FixedDraws::new(self.under("draw/"));
         let mask = self.tensors.get("in/mask");
         let mask = mask.map(Mask::new).transpose()?;
-        let pass = Pass::new(false, RngKey::new(0, 0, 0)).with_fixed_draws(&rng);
-        let y = mixer.forward(x.as_tensor(), &pass.with_mask(mask.as_ref()))?;
+        let losses = AuxLosses::default();
+        let pass = Pass::new(false, RngKey::new(0, 0, 0));
+        let pass = pass.with_fixed_draws(&rng).with_losses(&losses);
+        let y = forward(x.as_tensor(), &pass.with_mask(mask.as_ref()))?;
         let unread = rng.unread().into_iter();
         rows.extend(unread.map(|name| Row::bare(format!("draw/{name}"), Verdict::Unknown)));
-        let gradients = (&y * self.tensor("out/seed")?)?.sum_all()?.backward()?;
-        let wanted = self.tensor("out/y")?;
-        rows.push(match &mask {
-            Some(mask) => {
-                let real = mask.valid().unsqueeze(2)?;
-                let read = |y: &Tensor| y.broadcast_mul(&real);
-                self.compare("out/y", &read(&y)?, &read(wanted)?)?
+        let mut loss = (&y.hidden * self.tensor("out/seed")?)?.sum_all()?;
+        for (name, mean) in losses.means()? {
+            loss = (loss + &mean)?;
+            let name = format!("out/loss/{name}");
+            // A mixer's case need not know of losses beside its output.
+            if let Some(wanted) = self.tensors.get(&name) {
+                rows.push(self.compare(&name, &mean.reshape(wanted.dims())?, wanted)?);
             }
-            None => self.compare("out/y", &y, wanted)?,
+        }
+        let gradients = loss.backward()?;
+        if let (Some(wanted), Some(mask)) = (self.tensors.get("out/mask"), &y.mask) {
+            rows.push(self.compare("out/mask", mask.valid(), wanted)?);
+        }
+        let wanted = self.tensor(output)?;
+        rows.push(match &y.mask {
+            Some(mask) => {
+                let valid = mask.valid().unsqueeze(2)?;
+                let read = |y: &Tensor| y.broadcast_mul(&valid);
+                self.compare(output, &read(&y.hidden)?, &read(wanted)?)?
+            }
+            None => self.compare(output, &y.hidden, wanted)?,
         });
         rows.push(self.gradient("grad/x", gradients.get(&x))?);
         for (path, var) in &ours {
             rows.push(self.gradient(&format!("grad/param/{path}"), gradients.get(var))?);
         }
         Ok(rows)
+    }
+
+    /// The case's `options` as those of a whole classifier, over the model's own.
+    fn whole_options(&self) -> Result<Options> {
+        let typed = |error| Error::Case(format!("options: {error}"));
+        let mut options = serde_json::to_value(Options::of(self.model)).map_err(typed)?;
+        overlay(&mut options, &json(&self.metadata, "options")?);
+        Options::deserialize(options).map_err(typed)
+    }
+
+    /// `grid` (JSON, `[height, width]`) where the sequence is an image.
+    fn geometry(&self) -> Result<Geometry> {
+        let wrong = |error| Error::Case(format!("grid: {error}"));
+        let grid = match self.metadata.contains_key("grid") {
+            true => Some(Deserialize::deserialize(json(&self.metadata, "grid")?).map_err(wrong)?),
+            false => None,
+        };
+        Ok(Geometry { grid, towers: 1 })
+    }
+
+    fn has_cls(&self) -> bool {
+        self.metadata.get("cls").is_some_and(|cls| cls == "true")
     }
 
     /// Sets parameters from the case; false, with rows that say why, if the two sides do not have the same ones.

@@ -4,10 +4,7 @@ use candle_core::{DType, Tensor, backprop::GradStore};
 use serde::Deserialize;
 
 use super::{Case, Row, json};
-use crate::{
-    Classifier, Error, Inputs, Options, Parameters, Pass, Result, RngKey, Shape, Tokens, loss,
-    options::overlay,
-};
+use crate::{Classifier, Error, Inputs, Parameters, Pass, Result, RngKey, Shape, Tokens, loss};
 
 /// AdamW as the case ran it.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -53,10 +50,7 @@ impl Case {
         let settings = json(&self.metadata, "optimizer")?;
         let settings =
             Settings::deserialize(settings).map_err(|error| typed("optimizer", error))?;
-        let mut options = serde_json::to_value(Options::of(self.model))
-            .map_err(|error| typed("options", error))?;
-        overlay(&mut options, &json(&self.metadata, "options")?);
-        let options = Options::deserialize(options).map_err(|error| typed("options", error))?;
+        let options = self.whole_options()?;
         let mask = self.tensors.get("in/mask").cloned();
         let shape = Shape {
             vocabulary: task.vocabulary,
@@ -64,6 +58,7 @@ impl Case {
             towers: 1,
             max_length: task.max_length,
             padding: mask.is_some(),
+            grid: None,
         };
         let parameters = Parameters::new(0, &candle_core::Device::Cpu, DType::F32);
         let classifier = Classifier::new(self.model, &shape, &options, &parameters)?;

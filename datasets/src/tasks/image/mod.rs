@@ -123,9 +123,10 @@ impl Task for Image {
     }
 
     fn shape(&self, options: &Value) -> Result<Shape> {
-        let length = Options::read(options)?.max_length as usize;
+        let options = Options::read(options)?;
+        let (length, side) = (options.max_length as usize, options.side());
         let departures = [(length != PIXELS).then(|| length.to_string())];
-        Ok(Shape::new(&ABOUT, length, departures))
+        Ok(Shape::new(&ABOUT, length, departures).of_image(side, side))
     }
 
     /// Which pictures validate is part of the published task.

@@ -94,7 +94,8 @@ impl Set {
             (options.rows != PUBLISHED_ROWS).then(|| format!("n{}", options.rows[0])),
             (options.pixels != Pixels::default()).then(|| options.pixels.name().to_owned()),
         ];
-        Shape::new(about, options.length(), departures)
+        let side = size.side();
+        Shape::new(about, options.length(), departures).of_image(side, side)
     }
 }
 

@@ -136,6 +136,7 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
         block: &block,
         max_length: 10,
         cls: false,
+        geometry: crate::context::Geometry::default(),
         layer: 0,
     };
     let bigbird = BigBird::new(&at, &options, true).unwrap();

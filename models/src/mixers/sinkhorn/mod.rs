@@ -25,7 +25,7 @@ use crate::{
     layers::{Dropout, Projections, activation::relu, matmul::matmul, partial_softmax},
     mask::PADDED,
     mixers::tay2021,
-    model::{Model, Variant},
+    model::{Cost, Model, Reference, Variant},
     options::{LONGEST, Range, to_json},
     rng::StreamKey,
 };
@@ -37,8 +37,10 @@ pub const MODEL: Model = Model {
     paper: "Sparse Sinkhorn Attention",
     year: 2020,
     arxiv: "2002.11296",
-    time: "O(L·S·E + L²·E/S)",
-    memory: "O(L·S + L²/S²)",
+    time: Cost::Mixed("O(L·S·E + L²·E/S)"),
+    memory: Cost::Mixed("O(L·S + L²/S²)"),
+    reference: Reference::Package,
+    settings: "",
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),
         tay2021::sinkhorn::VARIANT,

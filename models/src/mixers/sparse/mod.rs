@@ -19,7 +19,7 @@ use crate::{
     error::require,
     layers::{Dropout, Projections, partial_softmax},
     mixers::tay2021,
-    model::{Model, Variant},
+    model::{Cost, Model, Reference, Variant},
     options::{LONGEST, Range, to_json},
 };
 
@@ -30,8 +30,10 @@ pub const MODEL: Model = Model {
     paper: "Generating Long Sequences with Sparse Transformers",
     year: 2019,
     arxiv: "1904.10509",
-    time: "O(L·√L·E)",
-    memory: "O(L·√L)",
+    time: Cost::Sqrt("O(L·√L·E)"),
+    memory: Cost::Sqrt("O(L·√L)"),
+    reference: Reference::Package,
+    settings: "",
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),
         tay2021::sparse::VARIANT,

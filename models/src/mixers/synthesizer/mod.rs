@@ -24,7 +24,7 @@ use crate::{
     kernels::{self, AttentionOptions},
     layers::{Dropout, Linear, matmul::matmul, partial_softmax::by_head, softmax},
     mixers::tay2021,
-    model::{Model, Variant},
+    model::{Cost, Model, Reference, Variant},
     options::{LONGEST, Range, to_json},
     params::xavier_uniform,
 };
@@ -36,8 +36,10 @@ pub const MODEL: Model = Model {
     paper: "Synthesizer: Rethinking Self-Attention in Transformer Models",
     year: 2020,
     arxiv: "2005.00743",
-    time: "O(L²·E)",
-    memory: "O(L²)",
+    time: Cost::Quadratic("O(L²·E)"),
+    memory: Cost::Quadratic("O(L²)"),
+    reference: Reference::Package,
+    settings: "",
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),
         tay2021::synthesizer::VARIANT,

@@ -28,6 +28,7 @@ fn mixer(parameters: &Parameters, options: &Options) -> Synthesizer {
         block: &block,
         max_length: LENGTH + 1,
         cls: false,
+        geometry: crate::context::Geometry::default(),
         layer: 0,
     };
     Synthesizer::new(&at, options, &PAPER).unwrap()

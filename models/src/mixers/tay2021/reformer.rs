@@ -174,6 +174,7 @@ mod tests {
             block: &block,
             max_length: 9,
             cls: false,
+            geometry: crate::context::Geometry::default(),
             layer: 0,
         };
         let mixer = Chunks::new(&at).unwrap();

@@ -145,6 +145,7 @@ mod tests {
             block: &block,
             max_length: 6,
             cls: false,
+            geometry: crate::context::Geometry::default(),
             layer: 0,
         };
         let mixer = Strided::new(&at, 2).unwrap(); // S = 2, n = 3

@@ -59,6 +59,7 @@ mod tests {
             model: &options,
             max_length: 100,
             cls: false,
+            geometry: crate::context::Geometry::default(),
             positions: None,
             layers: crate::options::Layers::Last,
             name: model.name,
