@@ -49,8 +49,8 @@ mod zero_rows;
 pub use activation::{Activation, activate};
 pub use adamw::{AdamW, sum_of_squares};
 pub use attention::{
-    AttentionDropout, AttentionOptions, BlockMask, BlockMasks, QueryRange, QueryRanges, attention,
-    attention_biased, attention_packed,
+    AttentionDropout, AttentionOptions, BlockMask, BlockMasks, QueryRange, QueryRanges,
+    RelativeScores, attention, attention_biased, attention_packed,
 };
 pub(crate) use attention::{BlockView, TileView, first_weight};
 pub use block_permutation::{permute_blocks, permute_blocks_packed};

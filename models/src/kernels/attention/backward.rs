@@ -7,6 +7,7 @@ use super::bias::BiasGradient;
 use super::dropout::{Tile, factors};
 use super::key_mask::KeyBlock;
 use super::problem::{Head, Problem};
+use super::relative::{Places, TableGradients};
 use crate::kernels::buffers::StridedRowsMut;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
@@ -23,6 +24,9 @@ const GROUP_FLOATS: usize = 32 * 1024;
 pub(super) struct BackwardTask<'a> {
     pub(super) problem: &'a Problem<'a>,
     pub(super) bias: Option<BiasGradient<'a>>,
+    pub(super) tables: Option<&'a TableGradients<'a>>,
+    /// Number of the part of the head's work.
+    pub(super) part: usize,
     pub(super) head: Head,
     pub(super) blocks: &'a [KeyBlock],
     /// The output of the forward pass, and its gradient.
@@ -200,7 +204,7 @@ impl BackwardTask<'_> {
         let wide = padded(width);
         let panels = slot * SIDE * width..(slot + 1) * SIDE * width;
         let rows = slot * SIDE * wide..(slot + 1) * SIDE * wide;
-        let keys = KeyTile {
+        let tile = KeyTile {
             key_panels: &group.key_panels[panels.clone()],
             key_rows: &group.key_rows[rows.clone()],
             value_panels: &group.value_panels[panels],
@@ -211,8 +215,20 @@ impl BackwardTask<'_> {
         };
         let drawn = |dropout| self.problem.tile(dropout, self.head, first, block.first);
         let drawn = self.problem.dropout.map(drawn);
+        if let Some(tables) = &self.problem.relative {
+            let keys = block.first..block.first + block.len();
+            let places = Places::new(tables, first..first + count, keys);
+            let add = |scores: &mut _| tables.add(&places, self.head, scores);
+            tiles.step(s, (queries, count), tile, add, drawn, (width, dqueries));
+            if let Some(gradients) = self.tables {
+                let task = (self.head, self.part);
+                // SAFETY: a task alone has its part of its head, and all of it where rows have gradients.
+                unsafe { gradients.add(tables, &places, task, &tiles.gradients) }
+            }
+            return 0.0;
+        }
         let Some(gradient) = self.bias else {
-            tiles.step(s, (queries, count), keys, |_| {}, drawn, (width, dqueries));
+            tiles.step(s, (queries, count), tile, |_| {}, drawn, (width, dqueries));
             return 0.0;
         };
         let (at, sizes) = ((first, block.first), (count, block.len()));
@@ -220,7 +236,7 @@ impl BackwardTask<'_> {
         let number = self.head.number;
         gradient.bias.load(number, at, sizes, &mut biases);
         let add = |scores: &mut _| gradient.bias.add(&biases, block.len(), scores);
-        tiles.step(s, (queries, count), keys, add, drawn, (width, dqueries));
+        tiles.step(s, (queries, count), tile, add, drawn, (width, dqueries));
         // SAFETY: one task has these keys of this head, of all examples.
         unsafe { gradient.add(number, at, sizes, [&biases, &tiles.gradients]) }
     }

@@ -176,7 +176,8 @@ impl CustomOp3 for Biased {
         });
         let gradient_of_bias = Some(BiasGradient { bias, to: &to });
         let sums = self.0.sums()?;
-        let dfactor = problem.dense_backward(sums, [&output, &doutput], targets, gradient_of_bias);
+        let dfactor =
+            problem.dense_backward(sums, [&output, &doutput], targets, (gradient_of_bias, None));
         Ok((
             Some(tensor(gradient, shape)?),
             Some(tensor(dbias, bias_shape)?),

@@ -6,6 +6,7 @@
 use super::dropout::{Tile, factors, row_length};
 use super::key_mask::KeyBlock;
 use super::problem::{Head, Problem};
+use super::relative::Places;
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
@@ -100,6 +101,11 @@ impl Kernel for ForwardTask<'_> {
                     let sizes = (count, block.len());
                     bias.load(head.number, (first, block.first), sizes, &mut biases);
                     bias.add(&biases, block.len(), &mut weights);
+                }
+                if let Some(tables) = &problem.relative {
+                    let keys = block.first..block.first + block.len();
+                    let places = Places::new(tables, first..first + count, keys);
+                    tables.add(&places, head, &mut weights);
                 }
                 hide_keys(block.bits, block.rows(), columns, &mut weights);
                 running.absorb(s, block.rows(), columns, &mut weights);

@@ -13,6 +13,7 @@ mod dropout;
 mod forward;
 mod key_mask;
 mod problem;
+mod relative;
 mod sparse;
 
 use std::sync::OnceLock;
@@ -23,6 +24,7 @@ pub use self::bias::attention_biased;
 pub use self::dropout::AttentionDropout;
 use self::key_mask::KeyMask;
 use self::problem::Problem;
+pub use self::relative::RelativeScores;
 pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
 pub(crate) use self::sparse::{BlockView, TileView, first_weight};
 use super::buffers::{StridedRowsMut, uninit};
@@ -44,6 +46,8 @@ pub struct AttentionOptions {
     pub dropout: Option<AttentionDropout>,
     /// Which keys each query sees; all if absent.
     pub block_masks: Option<BlockMasks>,
+    /// What is added to the scores by distance.
+    pub relative: Option<RelativeScores>,
 }
 
 impl AttentionOptions {
@@ -60,6 +64,9 @@ impl AttentionOptions {
         }
         if self.dropout.as_ref().is_some_and(|d| d.batch() != batch) {
             bail!("{NAME}: dropout needs one counter for each of {batch} examples");
+        }
+        if let Some(relative) = &self.relative {
+            relative.check((batch, heads), (queries, keys))?;
         }
         if let Some(block_masks) = &self.block_masks {
             block_masks.check((batch, heads), (queries, keys), self.dropout.is_some())?;
@@ -80,6 +87,9 @@ pub fn attention_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tens
     if width % 3 != 0 {
         bail!("{NAME}: width {width} is not three times that of the heads");
     }
+    if let Some(relative) = &options.relative {
+        return relative::attend(qkv, &[], op, relative);
+    }
     qkv.contiguous()?.apply_op1(Triple(op))
 }
 
@@ -95,6 +105,9 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions)
         );
     }
     let op = Attention::new(options, batch, (queries, keys), width)?;
+    if let Some(relative) = &options.relative {
+        return relative::attend(q, &[k, v], op, relative);
+    }
     q.contiguous()?
         .apply_op3(&k.contiguous()?, &v.contiguous()?, Triple(op))
 }
@@ -159,6 +172,7 @@ impl Attention {
             dropout: self.dropout.as_ref(),
             block_masks: self.block_masks.as_ref(),
             bias: None,
+            relative: None,
         }
     }
 
@@ -192,7 +206,7 @@ impl QkvOp for Attention {
         targets: [StridedRowsMut; 3],
     ) -> Result<()> {
         let problem = self.problem(sizes, operands);
-        problem.backward(self.sums()?, outputs, targets);
+        problem.backward(self.sums()?, outputs, targets, None);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use super::backward::BackwardTask;
 use super::bias::{Bias, BiasGradient};
 use super::forward::ForwardTask;
 use super::key_mask::{KeyBlock, KeyMask};
+use super::relative::{TableGradients, Tables};
 use super::sparse::BlockMasks;
 use crate::kernels::buffers::{Shared, StridedRowsMut, uninit};
 use crate::kernels::isa::Isa;
@@ -43,6 +44,8 @@ pub(super) struct Problem<'a> {
     pub(super) block_masks: Option<&'a BlockMasks>,
     /// What is added to the scores.
     pub(super) bias: Option<Bias<'a>>,
+    /// What is added to them by distance.
+    pub(super) relative: Option<Tables<'a>>,
 }
 
 impl<'a> Problem<'a> {
@@ -93,6 +96,11 @@ impl<'a> Problem<'a> {
         StridedRowsMut { start, ..target }
     }
 
+    /// Whether a head's work must be done by one task: it adds to gradients of rows that are of no part alone.
+    pub(super) fn undivided(&self) -> bool {
+        self.relative.is_some_and(|tables| tables.have_rows())
+    }
+
     /// Whether at most [`SIDE`] queries are known to be padding.
     pub(super) fn padding(&self, example: usize, queries: impl Iterator<Item = usize>) -> bool {
         self.within && self.real.bits(example, queries) == 0
@@ -123,11 +131,12 @@ impl<'a> Problem<'a> {
         sums: &[f32],
         outputs: [&[f32]; 2],
         targets: [StridedRowsMut; 3],
+        tables: Option<&TableGradients>,
     ) {
         match self.block_masks {
-            Some(block_masks) => self.sparse_backward(block_masks, sums, outputs, targets),
+            Some(block_masks) => self.sparse_backward(block_masks, sums, outputs, targets, tables),
             None => {
-                self.dense_backward(sums, outputs, targets, None);
+                self.dense_backward(sums, outputs, targets, (None, tables));
             }
         }
     }
@@ -164,16 +173,19 @@ impl<'a> Problem<'a> {
         sums: &[f32],
         [output, doutput]: [&[f32]; 2],
         targets: [StridedRowsMut; 3],
-        bias: Option<BiasGradient>,
+        (bias, tables): (Option<BiasGradient>, Option<&TableGradients>),
     ) -> f64 {
         let heads = self.batch * self.heads;
         let key_blocks = self.keys_len.div_ceil(SIDE);
         // The gradient of a bias is summed over examples: one task has the same keys of all of them.
         let apart = if bias.is_some() { self.heads } else { heads };
-        let parts = TASKS
-            .div_ceil(apart.max(1))
-            .min(key_blocks / LEAST_KEY_BLOCKS)
-            .max(1);
+        let parts = match self.undivided() {
+            true => 1,
+            false => TASKS
+                .div_ceil(apart.max(1))
+                .min(key_blocks / LEAST_KEY_BLOCKS)
+                .max(1),
+        };
         let blocks: Vec<Vec<KeyBlock>> = (0..self.batch)
             .map(|example| self.real.blocks(example).collect())
             .collect();
@@ -207,6 +219,8 @@ impl<'a> Problem<'a> {
             isa.run(BackwardTask {
                 problem: self,
                 bias,
+                tables,
+                part,
                 head,
                 blocks: &blocks[share(part)..share(part + 1)],
                 output: self.output_rows(output, head),

@@ -169,6 +169,68 @@ fn a_learned_bias_meets_its_twin() {
 }
 
 #[test]
+fn scores_by_distance_meet_their_twin() {
+    let mut sampler = Sampler::new(16);
+    // Without rows of queries and keys the work of a head is done in parts.
+    for (batch, length, heads, width, reach, rows) in [
+        (1, 6, 1, 4, 1, true),
+        (3, 9, 2, 5, 3, true),
+        (2, 150, 2, 8, 149, true),
+        (1, 300, 1, 8, 70, true),
+        (1, 1030, 1, 4, 70, false),
+    ] {
+        let columns = 2 * reach + 1;
+        let x = sampler.normal(&[batch, length, 3 * heads * width], 1.0);
+        let of_heads = sampler.normal(&[heads, columns], 1.0);
+        let mut inputs = vec![x, of_heads];
+        if rows {
+            let mut rows = || sampler.normal(&[batch, heads, length, columns], 1.0);
+            inputs.extend([rows(), rows()]);
+        }
+        let mask = mask(&mut sampler, batch, length, batch > 1);
+        let distances = (0..length).flat_map(|i| (0..length).map(move |j| (i, j)));
+        let columns: Vec<u32> = distances
+            .map(|(i, j)| (j + reach).saturating_sub(i).min(2 * reach) as u32)
+            .collect();
+        let columns = Tensor::from_vec(columns, (1, 1, length, length), &Device::Cpu).unwrap();
+        let columns = columns
+            .broadcast_as((batch, heads, length, length))
+            .unwrap();
+        let columns = columns.contiguous().unwrap();
+        agree(
+            "attention with scores by distance",
+            &inputs,
+            |x| {
+                let relative = RelativeScores {
+                    reach,
+                    keys: 0..length,
+                    of_heads: Some(x[1].clone()),
+                    of_queries: x.get(2).cloned(),
+                    of_keys: x.get(3).cloned(),
+                };
+                let options = AttentionOptions {
+                    relative: Some(relative),
+                    ..options(heads, Some(&mask))
+                };
+                attention_packed(&x[0], &options)
+            },
+            |x| {
+                let [q, k, v] = thirds(&x[0])?;
+                let of_heads = x[1].reshape((1, heads, 1, ()))?;
+                let of_heads = of_heads.broadcast_as((batch, heads, length, 2 * reach + 1))?;
+                let mut bias = of_heads.contiguous()?.gather(&columns, 3)?;
+                if rows {
+                    let of_keys = x[3].gather(&columns.t()?.contiguous()?, 3)?.t()?;
+                    bias = ((bias + x[2].gather(&columns, 3)?)? + of_keys)?;
+                }
+                let y = composed_with([&q, &k, &v], heads, Some(&bias), Some(&mask), None)?;
+                without_padding(&y, Some(&mask))
+            },
+        );
+    }
+}
+
+#[test]
 fn dropout_meets_its_twin() {
     let mut sampler = Sampler::new(11);
     let rng = crate::rng::RngKey::new(5, 6, 7);

@@ -110,6 +110,7 @@ impl Blocked {
                 mask: None,
                 dropout: dropout.clone(),
                 block_masks: Some(self.block_masks(rows, sortcut == 0)?),
+                ..AttentionOptions::default()
             })
         };
         let width = self.q.dim(2)? / self.heads;

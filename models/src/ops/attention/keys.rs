@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::{
     gather::{filled_up, gather},
+    relative::Pairs,
     sparse::{Group, Operands},
 };
 use crate::{
@@ -84,6 +85,24 @@ impl<'a> Keys<'a> {
         };
         let q = q.reshape((products.0, products.1, width))?;
         let scores = matmul(&q, &of(operands.k)?.t()?)?.reshape(shape)?;
+        let scores = match operands.relative {
+            Some(relative) => {
+                let pairs = Pairs {
+                    queries: group.positions(operands.q.dim(2)?),
+                    keys: positions.clone(),
+                    shape,
+                    plans: group.all_plans,
+                    numbers: group
+                        .block_masks
+                        .iter()
+                        .map(|(number, _)| *number)
+                        .collect(),
+                    lengths: (operands.q.dim(2)?, length),
+                };
+                pairs.add(relative, &scores)?
+            }
+            None => scores,
+        };
         let padding = self.padding(group, operands, &positions)?;
         let bias = match (self.hidden(group, operands.q)?, padding) {
             (Some(hidden), Some(padding)) => Some(hidden.broadcast_add(&padding)?),

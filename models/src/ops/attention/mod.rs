@@ -1,10 +1,11 @@
 //! Softmax attention, for every mixer that has one: the only place that asks whether the kernel can compute it.
-//!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(scale q_i·k_j) over the keys j that the options' block masks let query i see
+//!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(scale q_i·k_j + what `relative` adds by distance) over the keys j that the options' block masks let query i see
 //! B batch, H heads, Lq queries, Lk keys, E width of a head; q, y (B, Lq, H E), k, v (B, Lk, H E).
 //! The kernel and the tensor operations give the same numbers up to rounding, and drop the same weights.
 
 mod gather;
 mod keys;
+mod relative;
 mod sparse;
 
 use candle_core::Tensor;
@@ -12,7 +13,7 @@ use candle_core::Tensor;
 use self::sparse::Operands;
 use crate::{
     Mask, Result,
-    kernels::{self, AttentionDropout, AttentionOptions},
+    kernels::{self, AttentionDropout, AttentionOptions, RelativeScores},
     layers::{Linear, matmul::matmul, partial_softmax::by_head, softmax},
 };
 
@@ -57,8 +58,9 @@ pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) 
     let (q, k, v) = (split(&q.affine(scale, 0.0)?)?, split(k)?, split(v)?); // (B, H, L, E)
     let mask = options.mask.as_ref().map(Mask::new).transpose()?;
     let dropout = options.dropout.as_ref();
+    let relative = options.relative.as_ref();
     let y = match &options.block_masks {
-        None => dense(&q, &k, &v, mask.as_ref(), dropout)?,
+        None => dense(&q, &k, &v, mask.as_ref(), (dropout, relative))?,
         Some(block_masks) => {
             let (q, k, v) = (&q, &k, &v);
             let operands = Operands {
@@ -67,6 +69,7 @@ pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) 
                 v,
                 mask: mask.as_ref(),
                 dropout,
+                relative,
             };
             sparse::attend(&operands, block_masks.all())?
         }
@@ -80,10 +83,15 @@ fn dense(
     k: &Tensor,
     v: &Tensor,
     mask: Option<&Mask>,
-    dropout: Option<&AttentionDropout>,
+    (dropout, relative): (Option<&AttentionDropout>, Option<&RelativeScores>),
 ) -> Result<Tensor> {
     let (_, heads, queries, _) = q.dims4()?;
-    let weights = softmax::masked(&matmul(q, &k.t()?)?, mask)?; // (B, H, Lq, Lk)
+    let scores = matmul(q, &k.t()?)?; // (B, H, Lq, Lk)
+    let scores = match relative {
+        Some(relative) => relative::add(relative, &scores)?,
+        None => scores,
+    };
+    let weights = softmax::masked(&scores, mask)?;
     let weights = match dropout {
         Some(dropout) => {
             let factors = dropout.factors(heads, queries, k.dim(2)?, q.device())?;
@@ -96,3 +104,5 @@ fn dense(
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_relative;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Mask, Result,
-    kernels::{AttentionDropout, BlockMask, BlockView},
+    kernels::{AttentionDropout, BlockMask, BlockView, RelativeScores},
     layers::partial_softmax::PartialSoftmax,
 };
 
@@ -29,6 +29,7 @@ pub(super) struct Operands<'a> {
     pub(super) v: &'a Tensor,
     pub(super) mask: Option<&'a Mask>,
     pub(super) dropout: Option<&'a AttentionDropout>,
+    pub(super) relative: Option<&'a RelativeScores>,
 }
 
 impl Operands<'_> {
@@ -143,15 +144,19 @@ impl<'a> Group<'a> {
         self.block_masks.len() * self.count * self.queries
     }
 
-    /// What the queries of all blocks take from their keys, (G, P' M Q, ..).
-    fn attend(&self, operands: &Operands) -> Result<PartialSoftmax> {
-        let length = operands.q.dim(2)?;
+    /// Positions of the queries of M blocks of each block mask, for sequences of `length`.
+    pub(super) fn positions(&self, length: usize) -> Vec<u32> {
         let positions = self.block_masks.iter().flat_map(|(block_mask, blocks)| {
             let blocks = blocks.iter().map(|block| block.queries);
             filled_up(blocks, self.count, self.queries, block_mask * length)
         });
+        positions.collect()
+    }
+
+    /// What the queries of all blocks take from their keys, (G, P' M Q, ..).
+    fn attend(&self, operands: &Operands) -> Result<PartialSoftmax> {
         let q = Operands::by_plan(operands.q, self.all_plans)?;
-        let q = gather(&q, &positions.collect::<Vec<_>>())?; // (G, P' M Q, E)
+        let q = gather(&q, &self.positions(operands.q.dim(2)?))?; // (G, P' M Q, E)
         let parts = Keys::of(self)
             .iter()
             .map(|keys| keys.attend(self, &q, operands))

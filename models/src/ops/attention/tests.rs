@@ -40,7 +40,7 @@ fn irregular(length: usize, seed: usize) -> BlockMask {
 }
 
 /// Every kind of block masks that there is: one for all, for each head, for each head of each example.
-fn block_masks(length: usize, batch: usize) -> Vec<(&'static str, BlockMasks)> {
+pub(super) fn block_masks(length: usize, batch: usize) -> Vec<(&'static str, BlockMasks)> {
     let lists: Vec<Vec<usize>> = (0..HEADS * length.div_ceil(6))
         .map(|row| vec![0, (7 * row) % length.div_ceil(6).max(2), 1])
         .collect();

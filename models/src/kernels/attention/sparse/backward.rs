@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::super::backward::{KeyTile, Queries, Tiles, deltas};
 use super::super::problem::{Head, Problem};
+use super::super::relative::{Places, TableGradients};
 use super::block_mask::BlockMask;
 use super::{alter, drawn, indices};
 use crate::kernels::buffers::StridedRowsMut;
@@ -16,6 +17,9 @@ use crate::kernels::zero_rows::are_zero_rows;
 pub(super) struct BackwardTask<'a> {
     pub(super) problem: &'a Problem<'a>,
     pub(super) block_mask: &'a BlockMask,
+    pub(super) tables: Option<&'a TableGradients<'a>>,
+    /// Number of the part of the head's work.
+    pub(super) part: usize,
     pub(super) head: Head,
     pub(super) blocks: Range<usize>,
     /// Sums of weights of this head's queries.
@@ -62,7 +66,17 @@ impl Kernel for BackwardTask<'_> {
                 let drawn = problem
                     .dropout
                     .map(|dropout| drawn(problem, dropout, head, number));
-                let alter = |scores: &mut _| alter(s, block_mask, tile, columns, scores);
+                let places = problem.relative.as_ref().map(|tables| {
+                    let keys = block_mask.key_positions(&block_mask.key_blocks()[tile.keys]);
+                    let places = Places::new(tables, indices(positions), indices(keys));
+                    (tables, places)
+                });
+                let alter = |scores: &mut _| {
+                    if let Some((tables, places)) = &places {
+                        tables.add(places, head, scores);
+                    }
+                    alter(s, block_mask, tile, columns, scores);
+                };
                 tiles.step(
                     s,
                     (&queries, count),
@@ -71,6 +85,12 @@ impl Kernel for BackwardTask<'_> {
                     drawn,
                     (width, &mut dqueries),
                 );
+                if let (Some((tables, places)), Some(gradients)) = (&places, self.tables) {
+                    // SAFETY: a task alone has its part of its head, and all of it where rows have gradients.
+                    unsafe {
+                        gradients.add(tables, places, (head, self.part), &tiles.gradients);
+                    }
+                }
             }
             // SAFETY: this task alone has its head's columns of the rows of its queries.
             unsafe {

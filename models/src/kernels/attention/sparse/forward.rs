@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::super::dropout::factors;
 use super::super::forward::{Running, close, hide_keys};
 use super::super::problem::{Head, Problem};
+use super::super::relative::Places;
 use super::block_mask::BlockMask;
 use super::{alter, drawn, indices};
 use crate::kernels::buffers::Shared;
@@ -72,6 +73,11 @@ impl Kernel for ForwardTask<'_> {
                     (&mut weights, SIDE),
                     (rows, columns, width),
                 );
+                if let Some(tables) = &problem.relative {
+                    let keys = block_mask.key_positions(&block_mask.key_blocks()[tile.keys]);
+                    let places = Places::new(tables, indices(positions), indices(keys));
+                    tables.add(&places, head, &mut weights);
+                }
                 hide_keys(bits, rows, columns, &mut weights);
                 alter(s, block_mask, tile, columns, &mut weights);
                 running.absorb(s, rows, columns, &mut weights);

@@ -20,6 +20,7 @@ use self::forward::ForwardTask;
 use super::AttentionDropout;
 use super::dropout;
 use super::problem::{Head, Problem, TASKS};
+use super::relative::TableGradients;
 use crate::kernels::buffers::{Shared, StridedRowsMut};
 use crate::kernels::isa::{Isa, Lanes};
 use crate::kernels::tile::SIDE;
@@ -120,7 +121,7 @@ fn drawn<'a>(
 }
 
 /// Positions as indices.
-fn indices(positions: &[u32]) -> impl Iterator<Item = usize> {
+fn indices(positions: &[u32]) -> impl ExactSizeIterator<Item = usize> {
     positions.iter().map(|position| *position as usize)
 }
 
@@ -166,7 +167,7 @@ fn parts(problem: &Problem, block_mask: &BlockMask) -> Vec<Range<usize>> {
     let heads = problem.batch * problem.heads;
     let blocks = block_mask.query_blocks().len();
     // Queries that are in several blocks are summed up by one task.
-    let count = if block_mask.repeats_queries() {
+    let count = if block_mask.repeats_queries() || problem.undivided() {
         1
     } else {
         TASKS
@@ -179,15 +180,19 @@ fn parts(problem: &Problem, block_mask: &BlockMask) -> Vec<Range<usize>> {
 }
 
 impl Problem<'_> {
-    /// All tasks: heads, and parts of each.
-    fn tasks<'p>(&self, block_masks: &'p BlockMasks) -> Vec<(Head, &'p BlockMask, Range<usize>)> {
+    /// All tasks: heads, and parts of each, numbered.
+    fn tasks<'p>(
+        &self,
+        block_masks: &'p BlockMasks,
+    ) -> Vec<(Head, &'p BlockMask, Range<usize>, usize)> {
         let heads = 0..self.batch * self.heads;
         let tasks = heads.flat_map(|index| {
             let block_mask = block_masks.of(index);
             let head = self.head(index);
             parts(self, block_mask)
                 .into_iter()
-                .map(move |blocks| (head, block_mask, blocks))
+                .enumerate()
+                .map(move |(part, blocks)| (head, block_mask, blocks, part))
         });
         tasks.collect()
     }
@@ -199,7 +204,7 @@ impl Problem<'_> {
         let (shared_output, shared_sums) = (Shared::new(&mut output), Shared::new(&mut sums));
         let isa = Isa::current();
         let tasks = self.tasks(block_masks).into_par_iter();
-        tasks.for_each(|(head, block_mask, blocks)| {
+        tasks.for_each(|(head, block_mask, blocks, _)| {
             isa.run(ForwardTask {
                 problem: self,
                 block_mask,
@@ -219,16 +224,17 @@ impl Problem<'_> {
         sums: &[f32],
         [output, doutput]: [&[f32]; 2],
         targets: [StridedRowsMut; 3],
+        tables: Option<&TableGradients>,
     ) {
         let isa = Isa::current();
         let tasks = self.tasks(block_masks);
         // Gradients of keys and values from every part of a head but the first, (tasks, 2, Lk, E).
         let size = self.keys_len * self.width;
-        let is_first = |task: usize| task == 0 || tasks[task - 1].0 != tasks[task].0;
         let mut others = 0;
-        let numbers: Vec<Option<usize>> = (0..tasks.len())
-            .map(|task| {
-                let number = (!is_first(task)).then_some(others);
+        let numbers: Vec<Option<usize>> = tasks
+            .iter()
+            .map(|(.., part)| {
+                let number = (*part > 0).then_some(others);
                 others += usize::from(number.is_some());
                 number
             })
@@ -243,7 +249,7 @@ impl Problem<'_> {
         tasks
             .par_iter()
             .zip(&numbers)
-            .for_each(|((head, block_mask, blocks), number)| {
+            .for_each(|((head, block_mask, blocks, part), number)| {
                 let to = |which: usize| match number {
                     Some(number) => partial(*number, which - 1),
                     None => self.of_head(targets[which], self.keys_len, *head),
@@ -251,6 +257,8 @@ impl Problem<'_> {
                 isa.run(BackwardTask {
                     problem: self,
                     block_mask,
+                    tables,
+                    part: *part,
                     head: *head,
                     blocks: blocks.clone(),
                     sums: &sums[self.sum_index(*head, 0)..][..self.queries_len],
