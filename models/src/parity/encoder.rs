@@ -16,7 +16,7 @@ impl Case {
             block: &options.block,
             model: &options.model,
             max_length: self.number("max_length", length)?,
-            cls: self.has_cls(),
+            cls: self.flag("cls"),
             geometry: self.geometry()?,
             positions: None,
             layers: options.head.layers,

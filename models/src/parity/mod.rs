@@ -12,7 +12,8 @@
 //! # Encoders
 //! Everything between embedding and pooling: `options` are those of [`crate::Options`] (laid over the model's), `heads` and `qkv_dim` are not read.
 //! Parameters have their paths within the encoder, such as `0.mixer.query.weight`; `out/hidden` (B, L', D) stands in place of `out/y`, with `out/mask` (B, L') where it is not
-//! `in/mask`. Losses of the model are scalars `out/loss/<name>`, means over the rows of the batch, and their sum is part of the loss.
+//! `in/mask`. Losses of the model are scalars `out/loss/<name>`, means over the rows of the batch, and their sum is part of the loss. `train` = true: a pass in training,
+//! without dropout if `options` say so, where that computes something else.
 //!
 //! # Training
 //! A whole classifier and an optimizer: `options` are those of [`crate::Options`] (laid over the defaults), `shape` (JSON) the task's, `optimizer` (JSON) the
@@ -205,7 +206,7 @@ impl Case {
             block: &block,
             model: &options,
             max_length: self.number("max_length", length)?,
-            cls: self.has_cls(),
+            cls: self.flag("cls"),
             geometry: self.geometry()?,
             positions: None,
             layers: Layers::Last,
@@ -246,7 +247,7 @@ impl Case {
         let mask = self.tensors.get("in/mask");
         let mask = mask.map(Mask::new).transpose()?;
         let losses = AuxLosses::default();
-        let pass = Pass::new(false, RngKey::new(0, 0, 0));
+        let pass = Pass::new(self.flag("train"), RngKey::new(0, 0, 0));
         let pass = pass.with_fixed_draws(&rng).with_losses(&losses);
         let y = forward(x.as_tensor(), &pass.with_mask(mask.as_ref()))?;
         let unread = rng.unread().into_iter();
@@ -298,8 +299,8 @@ impl Case {
         Ok(Geometry { grid, towers: 1 })
     }
 
-    fn has_cls(&self) -> bool {
-        self.metadata.get("cls").is_some_and(|cls| cls == "true")
+    fn flag(&self, key: &str) -> bool {
+        self.metadata.get(key).is_some_and(|value| value == "true")
     }
 
     /// Sets parameters from the case; false, with rows that say why, if the two sides do not have the same ones.
@@ -327,6 +328,10 @@ impl Case {
         match (ours, self.tensors.get(name)) {
             (Some(ours), Some(wanted)) => self.compare(name, ours, wanted),
             (Some(_), None) => Ok(Row::bare(name.to_owned(), Verdict::NotInCase)),
+            // Such as an expert's that no token chose.
+            (None, Some(wanted)) if values(wanted)?.iter().all(|x| *x == 0.0) => {
+                self.compare(name, wanted, wanted)
+            }
             (None, _) => Ok(Row::bare(name.to_owned(), Verdict::Unknown)),
         }
     }

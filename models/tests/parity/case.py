@@ -33,24 +33,56 @@ def write(name, *, mixer, heads, source, params, x, forward, options=None, mask=
     draws: name -> random tensor that the mixer must use in place of its own.
     metadata: qkv_dim, max_length, cls where they are not D, L, false.
     """
-    leaves = {path: value.detach().clone().requires_grad_(True) for path, value in params.items()}
-    x = x.detach().clone().requires_grad_(True)
+    leaves, x = variables(params, x)
     y = forward(leaves, x)
-    out_seed = normal(seed, *y.shape)
-    if mask is not None:
-        out_seed = out_seed * mask[:, :, None]
-        y = torch.where(mask[:, :, None] > 0, y, torch.zeros_like(y))
-    (y * out_seed).sum().backward()
-    tensors = {"in/x": x, "out/y": y, "out/seed": out_seed, "grad/x": x.grad}
-    for path, leaf in leaves.items():
-        tensors[f"param/{path}"] = leaf
-        tensors[f"grad/param/{path}"] = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+    tensors = compared(leaves, x, y, mask, seed)
+    tensors["out/y"] = tensors.pop("out/hidden")
     if mask is not None:
         tensors["in/mask"] = mask
     for draw, value in (draws or {}).items():
         tensors[f"draw/{draw}"] = value
     save(name, tensors, mixer=mixer, heads=heads, options=json.dumps(options or {}), source=source,
          atol=atol, rtol=rtol, **metadata)
+
+
+def write_encoder(name, *, mixer, source, params, x, forward, options=None, mask=None, atol=1e-5, rtol=1e-4, seed=7, **metadata):
+    """One case of everything between embedding and pooling: forward(params, x) gives the hidden states, their mask (None where all are real) and
+    a dict of losses, which are part of what gradients are taken of.
+
+    options: of the whole classifier, laid over the model's; dropout is off.
+    metadata: max_length and cls where they are not L, false; train=True for a pass in training.
+    """
+    off = {"block": {"dropout": 0.0, "attention_dropout": 0.0}}
+    options = {**(options or {}), "block": {**off["block"], **(options or {}).get("block", {})}}
+    leaves, x = variables(params, x)
+    hidden, hidden_mask, losses = forward(leaves, x)
+    tensors = compared(leaves, x, hidden, hidden_mask, seed, sum(losses.values()))
+    if mask is not None:
+        tensors["in/mask"] = mask
+    if hidden_mask is not None and hidden_mask is not mask:
+        tensors["out/mask"] = hidden_mask
+    for loss, value in losses.items():
+        tensors[f"out/loss/{loss}"] = value
+    metadata = {key: str(value).lower() for key, value in metadata.items()}
+    save(name, tensors, kind="encoder", mixer=mixer, options=json.dumps(options), source=source, atol=atol, rtol=rtol, **metadata)
+
+
+def variables(params, x):
+    return {path: value.detach().clone().requires_grad_(True) for path, value in params.items()}, x.detach().clone().requires_grad_(True)
+
+
+def compared(leaves, x, y, mask, seed, losses=0.0):
+    """What every case has: input, output, parameters, and the gradients of sum(y * seed) + losses."""
+    out_seed = normal(seed, *y.shape)
+    if mask is not None:
+        out_seed = out_seed * mask[:, :, None]
+        y = torch.where(mask[:, :, None] > 0, y, torch.zeros_like(y))
+    ((y * out_seed).sum() + losses).backward()
+    tensors = {"in/x": x, "out/hidden": y, "out/seed": out_seed, "grad/x": x.grad}
+    for path, leaf in leaves.items():
+        tensors[f"param/{path}"] = leaf
+        tensors[f"grad/param/{path}"] = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+    return tensors
 
 
 def save(name, tensors, **metadata):
