@@ -32,6 +32,14 @@ pub enum Residual {
     Layerscale,
 }
 
+impl Residual {
+    /// Whether branches are multiplied by a number that is 0 at first: then it alone has a gradient in the first step.
+    #[must_use]
+    pub fn starts_at_zero(self) -> bool {
+        self == Self::Rezero
+    }
+}
+
 /// What normalises the rows of a block's input or output; the definitions are in [`crate::block::norm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -124,7 +132,7 @@ pub struct BlockOptions {
     /// Feed-forward networks to choose from, for ffn = switch and moe.
     #[serde(default = "neutral::experts")]
     pub experts: usize,
-    /// Every how many blocks have experts; the others have one network.
+    /// One block of so many has experts, the last of them; the last of all where there are fewer. The others have one network.
     #[serde(default = "neutral::expert_period")]
     pub expert_period: usize,
     /// Tokens that an expert takes in training, as a multiple of its even share of a sequence; 0 for any number.

@@ -120,13 +120,6 @@ impl Options {
             "wants a block.ffn that is not none",
         )?;
         require(
-            (1..=block.layers).contains(&block.expert_period)
-                || !matches!(block.ffn, ChannelKind::Switch | ChannelKind::Moe),
-            "block.expert_period",
-            block.expert_period,
-            format!("from 1 to block.layers = {}", block.layers),
-        )?;
-        require(
             !self.embed.every_layer || self.embed.positions != Positions::None,
             "embed.every_layer",
             true,

@@ -271,6 +271,15 @@ mod tests {
     }
 
     #[test]
+    fn of_equal_probabilities_the_lower_number_wins() {
+        let (_, experts) = experts(3, 2, 0.0);
+        let probabilities = [[[0.2, 0.4, 0.4], [0.3, 0.3, 0.4], [0.2, 0.2, 0.2f64]]];
+        let probabilities = Tensor::new(&probabilities, &Device::Cpu).unwrap();
+        let choices = experts.choices(&probabilities, None).unwrap();
+        assert_eq!(choices, [[[1, 2], [2, 0], [0, 1]]]);
+    }
+
+    #[test]
     fn one_expert_is_the_dense_network() {
         let x = normal("x", &[2, 7, 3]);
         let (_, experts) = experts(1, 1, 1.0);

@@ -37,7 +37,8 @@ impl Channel {
     /// # Errors
     /// If a path is taken by a parameter of another shape.
     pub fn new(vb: &VarBuilder, block: &BlockOptions, layer: usize) -> Result<Option<Self>> {
-        let sparse = (layer + 1).is_multiple_of(block.expert_period);
+        let period = block.expert_period.min(block.layers);
+        let sparse = (layer + 1).is_multiple_of(period);
         Ok(match block.ffn {
             ChannelKind::None => None,
             ChannelKind::Switch if sparse => {
