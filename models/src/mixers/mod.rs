@@ -1,4 +1,5 @@
-//! The registry. To add a model: one file here, its `mod` line, its entry in [`MODELS`]. To add a variant: its entry in the model's list.
+//! The registry. To add a model: one file here, its `mod` line, its entry in [`MODELS`]; parity cases and the count of its weights under
+//! `models/tests`. One that is another with settings of its own stands in `presets`. To add a variant: its entry in the model's list.
 
 use crate::Model;
 
@@ -10,6 +11,7 @@ mod linformer;
 mod local;
 mod longformer;
 mod performer;
+mod presets;
 mod reformer;
 mod sinkhorn;
 mod sparse;
@@ -31,6 +33,11 @@ pub static MODELS: &[&Model] = &[
     &linear::MODEL,
     &performer::MODEL,
     &fnet::MODEL,
+    &presets::switch::MODEL,
+    &presets::moe::MODEL,
+    &presets::gtrxl::MODEL,
+    &presets::rezero::MODEL,
+    &presets::admin::MODEL,
     &bag::MODEL,
 ];
 

@@ -42,7 +42,8 @@ pub const MODEL: Model = Model {
     ranges: &[],
 };
 
-const PAPER: Variant = Variant::paper(build, include_str!("transformer.rs"));
+/// The computation, for models that are a Transformer with settings of their own.
+pub const PAPER: Variant = Variant::paper(build, include_str!("transformer.rs"));
 
 /// How the weights are computed.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

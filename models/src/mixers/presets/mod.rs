@@ -1,0 +1,8 @@
+//! Models that are the Transformer with other axes: a card, its settings, no equations of their own. What an axis computes is said, and tested,
+//! where its code stands.
+
+pub mod admin;
+pub mod gtrxl;
+pub mod moe;
+pub mod rezero;
+pub mod switch;

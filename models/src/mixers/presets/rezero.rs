@@ -1,0 +1,26 @@
+//! ReZero. Bachlechner et al., 2020, "ReZero is All You Need: Fast Convergence at Large Depth", arXiv:2003.04887.
+//!     x ← x + α Attention(x),  x ← x + α FFN(x),  α = 0 at first
+//! x (B, L, D), α one number per block, for both sublayers. No norms.
+//! Time O(L²·E) per head, memory O(L·E). The stack begins as the identity: in the first step only α has a gradient, and nothing behind it.
+//! Equations and code: `models/src/block/residual.rs`.
+
+use crate::{
+    mixers::transformer,
+    model::{Model, Reference, Variant},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "rezero",
+    title: "ReZero",
+    paper: "ReZero is All You Need: Fast Convergence at Large Depth",
+    year: 2020,
+    arxiv: "2003.04887",
+    reference: Reference::Equations,
+    settings: r#"{"block": {"residual": "rezero", "norm": "none"}}"#,
+    variants: &[Variant {
+        source: include_str!("rezero.rs"),
+        ..transformer::PAPER
+    }],
+    ..transformer::MODEL
+};
