@@ -258,6 +258,10 @@ const ADDED: &[(&str, &str, &str)] = &[
     ("block", "expert_period", "2"),
     ("block", "expert_capacity", "1.25"),
     ("block", "share", "false"),
+    ("block", "bias", "\"none\""),
+    ("block", "bias_distance", "16"),
+    ("block", "rotary", "false"),
+    ("block", "memory", "0"),
     ("head", "layers", "\"last\""),
 ];
 

@@ -112,6 +112,35 @@ pub static AXES: &[Axis] = &[
         ],
     },
     Axis {
+        key: "block.bias",
+        values: &[
+            choice("none", "scores are products of query and key"),
+            choice("t5", "a learned number by bucket of distances (T5)"),
+            choice("alibi", "less by fixed steps with distance (ALiBi)"),
+            choice("gauss", "a Gaussian around the query, of learned width"),
+            choice("shaw", "the query times a vector by distance (Shaw)"),
+            choice("xl", "contents and sines of distances (Transformer-XL)"),
+            choice("deberta", "contents and distances, disentangled (DeBERTa)"),
+        ],
+    },
+    Axis {
+        key: "block.rotary",
+        values: &[
+            choice("false", "queries and keys as they are"),
+            choice("true", "rotated by position (RoFormer)"),
+        ],
+    },
+    Axis {
+        key: "block.memory",
+        values: &[
+            choice("0", "every key is a token's"),
+            choice(
+                "8",
+                "so many learned keys and values beside (all-attention)",
+            ),
+        ],
+    },
+    Axis {
         key: "embed.positions",
         values: &[
             choice("sinusoid", "sines and cosines"),
@@ -150,9 +179,8 @@ impl Axis {
             let Some((section, name)) = key.split_once('.') else {
                 return Err(Error::Input(format!("{key} is no key of an axis")));
             };
-            let value: Value = value
-                .parse::<bool>()
-                .map_or_else(|_| json!(value), Value::Bool);
+            // Numbers and truth values as such, names as text.
+            let value: Value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
             overlay(&mut settings, &json!({ section: { name: value } }));
         }
         serde_json::from_value(settings).map_err(|error| Error::Option {

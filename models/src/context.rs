@@ -70,6 +70,8 @@ impl ModelContext<'_> {
 pub struct LayerContext<'a> {
     /// Where the mixer's parameters go; its path names its random streams.
     pub vb: VarBuilder,
+    /// Where the parameters go that all layers have in common.
+    pub shared: VarBuilder,
     /// Widths, heads and dropout rates.
     pub block: &'a BlockOptions,
     /// Largest length it will meet, with the CLS slot.

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use crate::{Pass, Result};
+use crate::{Pass, Result, layers::Takes};
 
 /// Lets the positions of a sequence exchange information: (B, L, D) -> (B, L, D).
 ///
@@ -14,6 +14,11 @@ pub trait Mixer: Send + Sync {
     /// # Errors
     /// If a tensor operation fails, or the length is not one that this mixer can take.
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor>;
+
+    /// Which of the axes about queries, keys and scores it computes; what it cannot is refused where it is asked for.
+    fn takes(&self) -> Takes {
+        Takes::nothing("no form of this mixer is defined with it")
+    }
 
     /// Floating-point operations of a forward pass over one sequence of `length`: matrix products, a multiply-add being two.
     fn flops(&self, length: usize) -> u64;

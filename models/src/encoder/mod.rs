@@ -65,13 +65,16 @@ fn stack(
             let vb = context.vb.pp(if block.share { 0 } else { layer });
             let at = LayerContext {
                 vb: vb.pp("mixer"),
+                shared: context.vb.clone(),
                 block,
                 max_length: context.max_length,
                 cls: context.cls,
                 geometry: context.geometry,
                 layer,
             };
-            Block::new(&vb, block, layer, mixer(&at)?)
+            let mixer = mixer(&at)?;
+            mixer.takes().check(block)?;
+            Block::new(&vb, block, layer, mixer)
         })
         .collect::<Result<Vec<_>>>()?;
     let last_norm = match block.norm_place {

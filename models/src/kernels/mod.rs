@@ -36,6 +36,7 @@ mod norm;
 mod pooling;
 #[cfg(test)]
 pub(crate) mod reference;
+mod rotary;
 mod scan;
 mod scratch;
 mod sinkhorn_normalize;
@@ -72,6 +73,7 @@ pub use linear_attention::{
 pub use lsh::lsh;
 pub use norm::layer_norm;
 pub use pooling::weighted_sum;
+pub(crate) use rotary::rotate;
 pub(crate) use scan::scan;
 pub use scratch::fetch_buffers;
 pub use sinkhorn_normalize::sinkhorn_normalize;

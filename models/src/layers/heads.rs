@@ -3,29 +3,30 @@
 use candle_core::Tensor;
 
 use crate::{
-    Mask, Pass, Result, VarBuilder,
+    LayerContext, Mask, Pass, Result,
     kernels::{self, AttentionOptions, BlockMasks, FeatureMap, LinearAttentionOptions},
-    layers::{Dropout, Linear, linear_attention},
+    layers::{Dropout, Linear, Terms, linear_attention},
     ops::attention,
-    options::BlockOptions,
     params::xavier_uniform,
 };
 
-/// The four projections of multi-head attention, without biases, Xavier-uniform.
+/// The four projections of multi-head attention, without biases, Xavier-uniform; and what its scores have beside products.
 pub struct Projections {
     query: Linear,
     key: Linear,
     value: Linear,
     output: Linear,
+    terms: Terms,
     heads: usize,
 }
 
 impl Projections {
-    /// Parameters `query`, `key`, `value` (qkv_dim, D) and `output` (D, qkv_dim).
+    /// Parameters `query`, `key`, `value` (qkv_dim, D) and `output` (D, qkv_dim), and those of [`Terms`].
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
-    pub fn new(vb: &VarBuilder, block: &BlockOptions) -> Result<Self> {
+    pub fn new(at: &LayerContext) -> Result<Self> {
+        let (vb, block) = (&at.vb, at.block);
         let init = xavier_uniform(block.dim, block.qkv_dim);
         let inward = |name| Linear::new(&vb.pp(name), block.dim, block.qkv_dim, init, None);
         Ok(Self {
@@ -33,39 +34,60 @@ impl Projections {
             key: inward("key")?,
             value: inward("value")?,
             output: Linear::new(&vb.pp("output"), block.qkv_dim, block.dim, init, None)?,
+            terms: Terms::new(at)?,
             heads: block.heads,
         })
     }
 
-    /// (B, L, D) to queries, keys and values, each (B, L, H, E).
+    /// What the scores have beside products.
+    #[must_use]
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// (B, L, D) to queries, keys and values, each (B, L, H, E); queries and keys rotated, where that is asked for.
     ///
     /// # Errors
     /// If a tensor operation fails.
     pub fn split(&self, x: &Tensor) -> Result<[Tensor; 3]> {
-        let (batch, length, _) = x.dims3()?;
         let [q, k, v] = self.qkv(x)?;
-        let heads = |x: Tensor| -> Result<Tensor> {
-            let width = x.dim(2)? / self.heads;
-            Ok(x.reshape((batch, length, self.heads, width))?)
-        };
-        Ok([heads(q)?, heads(k)?, heads(v)?])
+        Ok([self.by_head(&q)?, self.by_head(&k)?, self.by_head(&v)?])
+    }
+
+    /// (B, L, H E) as (B, L, H, E).
+    fn by_head(&self, x: &Tensor) -> Result<Tensor> {
+        let (batch, length, row) = x.dims3()?;
+        Ok(x.reshape((batch, length, self.heads, row / self.heads))?)
     }
 
     /// (B, L, D) to queries, keys and values, each (B, L, H E), as attention takes them: every reshaping is a pass over the gradient.
+    /// Queries and keys are rotated, where that is asked for.
     ///
     /// # Errors
     /// If a tensor operation fails.
     pub fn qkv(&self, x: &Tensor) -> Result<[Tensor; 3]> {
+        let [q, k, v] = self.unrotated(x)?;
+        let rotate = |x: Tensor| self.terms.rotate(&x, x.dim(2)?);
+        Ok([rotate(q)?, rotate(k)?, v])
+    }
+
+    /// [`Projections::qkv`] of rows that stand for no position.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn unrotated(&self, x: &Tensor) -> Result<[Tensor; 3]> {
         let [q, k, v] = [&self.query, &self.key, &self.value].map(|linear| linear.forward(x));
         Ok([q?, k?, v?])
     }
 
     /// (B, L, D) to (B, L, 3 H E), queries first, then keys, then values: one product, for kernels that take heads side by side.
+    /// Queries and keys are rotated, where that is asked for.
     ///
     /// # Errors
     /// If a tensor operation fails.
     pub fn packed(&self, x: &Tensor) -> Result<Tensor> {
-        Linear::stacked(&[&self.query, &self.key, &self.value])?.forward(x)
+        let packed = Linear::stacked(&[&self.query, &self.key, &self.value])?.forward(x)?;
+        self.terms.rotate(&packed, packed.dim(2)? / 3 * 2)
     }
 
     /// Softmax attention of a sequence on itself, (B, L, D) to (B, L, H E); `block masks` say which keys each query sees, all if
@@ -80,11 +102,18 @@ impl Projections {
         dropout: &Dropout,
         block_masks: Option<BlockMasks>,
     ) -> Result<Tensor> {
+        let length = x.dim(1)?;
         let options = AttentionOptions {
             block_masks,
             ..self.options(x, pass, dropout)?
         };
-        attention::attend_within(x, [&self.query, &self.key, &self.value], &options)
+        if kernels::supports(x)
+            && let Some(options) = self.terms.without_contents(length, &options)?
+        {
+            return attention::attend_packed(&self.packed(x)?, &options);
+        }
+        let [q, k, v] = self.qkv(x)?;
+        self.terms.attend([&q, &k, &v], options, 0..length)
     }
 
     /// What attention on the positions of x (B, L, D) needs in this pass: heads, mask and dropout.
@@ -100,7 +129,7 @@ impl Projections {
         })
     }
 
-    /// Attention of a sequence on itself by a kernel that is a product of features, (B, L, D) to (B, L, H E) or (B, L, H, E);
+    /// Attention of a sequence on itself, and on keys that are of no token, by a kernel that is a product of features, (B, L, D) to (B, L, H E) or (B, L, H, E);
     /// for the arguments see [`linear_attention::attend`].
     ///
     /// # Errors
@@ -112,7 +141,7 @@ impl Projections {
         guard: f64,
         mask: Option<&Mask>,
     ) -> Result<Tensor> {
-        if kernels::supports(x) {
+        if kernels::supports(x) && self.terms.slots() == 0 {
             let options = LinearAttentionOptions {
                 heads: self.heads,
                 map,
@@ -122,8 +151,11 @@ impl Projections {
             let packed = self.packed(x)?;
             return Ok(kernels::linear_attention_packed(&packed, &options)?);
         }
-        let [q, k, v] = self.split(x)?;
-        linear_attention::attend(&q, &k, &v, map, guard, mask)
+        let [q, k, v] = self.qkv(x)?;
+        let (k, v, mask) = self.terms.remembered(&k, &v, mask.map(Mask::valid))?;
+        let mask = mask.as_ref().map(Mask::new).transpose()?;
+        let [q, k, v] = [&q, &k, &v].map(|x| self.by_head(x));
+        linear_attention::attend(&q?, &k?, &v?, map, guard, mask.as_ref())
     }
 
     /// (B, L, H, E) or (B, L, H E) to (B, L, D), through the output projection.
@@ -147,21 +179,36 @@ impl Projections {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::testing::{check_layer, close, normal, parameters};
+    use crate::{
+        Parameters,
+        context::Geometry,
+        layers::testing::{check_layer, close, normal, parameters},
+        options::BlockOptions,
+    };
 
-    fn block() -> BlockOptions {
-        BlockOptions {
+    fn projections(parameters: &Parameters) -> Projections {
+        let block = BlockOptions {
             dim: 3,
             qkv_dim: 4,
             heads: 2,
             ..BlockOptions::default()
-        }
+        };
+        let at = LayerContext {
+            vb: parameters.builder(),
+            shared: parameters.builder(),
+            block: &block,
+            max_length: 3,
+            cls: false,
+            geometry: Geometry::default(),
+            layer: 0,
+        };
+        Projections::new(&at).unwrap()
     }
 
     #[test]
     fn gradients_agree_with_differences() {
         let parameters = parameters();
-        let projections = Projections::new(&parameters.builder(), &block()).unwrap();
+        let projections = projections(&parameters);
         check_layer("projections", &parameters, &[2, 3, 3], |x| {
             let [q, k, v] = projections.split(x)?;
             projections.merge(&((q * k)? + v)?)
@@ -170,7 +217,7 @@ mod tests {
 
     #[test]
     fn packing_puts_the_three_projections_side_by_side() {
-        let projections = Projections::new(&parameters().builder(), &block()).unwrap();
+        let projections = projections(&parameters());
         let x = normal("x", &[2, 3, 3]);
         let packed = projections.packed(&x).unwrap();
         for (index, one) in projections.split(&x).unwrap().iter().enumerate() {

@@ -14,7 +14,7 @@ use crate::{
 /// Far from the ends of f32's range, so that gradients over it are finite.
 pub const LEAST: f64 = 1e-30;
 
-/// Queries and keys (B, L, H, M), or of the width that `map` takes, and values (B, L, H, E) to (B, L, H, E); φ is `map`.
+/// Queries (B, Lq, H, M) and keys (B, L, H, M), or of the width that `map` takes, and values (B, L, H, E) to (B, Lq, H, E); φ is `map`.
 ///
 /// Features must not be negative. Padded keys are left out of both sums; their features must be finite.
 /// `guard` is added to the denominator, so that a sequence with no real key gives zeros.
@@ -36,9 +36,10 @@ pub fn attend(
             guard,
             mask: mask.map(|mask| mask.valid().clone()),
         };
-        let [q, k, flat] = [q, k, v].map(|x| x.flatten_from(2));
-        let y = kernels::linear_attention(&q?, &k?, &flat?, &options)?;
-        return Ok(y.reshape(v.dims())?);
+        let (batch, queries, heads, width) = (q.dim(0)?, q.dim(1)?, v.dim(2)?, v.dim(3)?);
+        let [q, k, v] = [q, k, v].map(|x| x.flatten_from(2));
+        let y = kernels::linear_attention(&q?, &k?, &v?, &options)?;
+        return Ok(y.reshape((batch, queries, heads, width))?);
     }
     let heads = |x: &Tensor| x.transpose(1, 2)?.contiguous(); // (B, H, L, ..)
     let [q, k] = features(&map, q, k, mask)?;
@@ -118,8 +119,15 @@ pub(crate) fn exponential(projected: &Tensor, x: &Tensor, shift: &Tensor) -> Res
 /// Operations of [`attend`] for one sequence, all heads together: `features` per head, values `width` wide.
 #[must_use]
 pub fn flops(length: usize, heads: usize, features: usize, width: usize) -> u64 {
-    let products = 2 * width + 2; // S and its use, z and its use
+    let products = width + 1; // of S and z with features of queries
     2 * (length * heads * features * products) as u64
+        + flops_of_keys(length, heads, features, width)
+}
+
+/// Those of `count` keys: what S and z are sums of.
+#[must_use]
+pub fn flops_of_keys(count: usize, heads: usize, features: usize, width: usize) -> u64 {
+    2 * (count * heads * features * (width + 1)) as u64
 }
 
 #[cfg(test)]

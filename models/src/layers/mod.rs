@@ -22,6 +22,7 @@ pub mod partial_softmax;
 pub mod patterns;
 pub mod pooling;
 pub mod softmax;
+pub mod terms;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -37,3 +38,4 @@ pub use matmul::round_to_bfloat16;
 pub use norm::LayerNorm;
 pub use partial_softmax::WeightDropout;
 pub use patterns::StridedPositions;
+pub use terms::{Takes, Terms};

@@ -13,7 +13,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     layers::{
-        Projections,
+        Projections, Takes,
         linear_attention::{self, FeatureMap},
     },
     mixers::tay2021,
@@ -60,7 +60,7 @@ impl Linear {
     /// `masks`: whether padding is left out.
     pub(super) fn new(at: &LayerContext, masks: bool) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(&at.vb, at.block)?,
+            projections: Projections::new(at)?,
             masks,
             heads: at.block.heads,
             width: at.block.head_dim(),
@@ -76,9 +76,19 @@ impl Mixer for Linear {
         self.projections.merge(&y)
     }
 
+    fn takes(&self) -> Takes {
+        Takes::BY_FEATURES
+    }
+
     fn flops(&self, length: usize) -> u64 {
         self.projections.flops(length)
             + linear_attention::flops(length, self.heads, self.width, self.width)
+            + linear_attention::flops_of_keys(
+                self.projections.terms().slots(),
+                self.heads,
+                self.width,
+                self.width,
+            )
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder::blocks,
     kernels::{self, AttentionOptions},
-    layers::{Dropout, Projections, matmul::matmul},
+    layers::{Dropout, Projections, Takes, matmul::matmul},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::attention,
@@ -134,7 +134,7 @@ impl Linformer {
             Sharing::KeyValue | Sharing::Layerwise => key.clone(),
         };
         Ok(Self {
-            projections: Projections::new(&at.vb, at.block)?,
+            projections: Projections::new(at)?,
             key,
             value,
             dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
@@ -158,6 +158,7 @@ impl Mixer for Linformer {
         };
         let [q, k, v] = self.projections.qkv(x)?; // (B, L, H E)
         let (k, v) = (slots(&k, &self.key)?, slots(&v, &self.value)?); // (B, K, H E)
+        let (k, v, _) = self.projections.terms().remembered(&k, &v, None)?;
         let options = AttentionOptions {
             // Slots are of padded and real tokens alike.
             mask: None,
@@ -167,9 +168,17 @@ impl Mixer for Linformer {
         self.projections.merge(&y)
     }
 
+    fn takes(&self) -> Takes {
+        const REASON: &str = "its keys are mixtures of all positions";
+        Takes {
+            memory: Ok(()),
+            ..Takes::nothing(REASON)
+        }
+    }
+
     fn flops(&self, length: usize) -> u64 {
         let products = 4 * 2 * (length * self.rank * self.dim) as u64;
-        self.projections.flops(length) + products
+        self.projections.flops(length) + products + self.projections.terms().flops(length, 0)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     kernels::BlockMasks,
-    layers::{BlockLists, Dropout, Projections, partial_softmax},
+    layers::{BlockLists, Dropout, Projections, Takes, partial_softmax},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     options::{LONGEST, Range, to_json},
@@ -82,7 +82,7 @@ struct Contiguous {
 impl Local {
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(&at.vb, at.block)?,
+            projections: Projections::new(at)?,
             dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
             groups: Contiguous {
                 block: match options.block {
@@ -107,9 +107,15 @@ impl Mixer for Local {
         self.projections.merge(&y)
     }
 
+    fn takes(&self) -> Takes {
+        Takes::ALL
+    }
+
     fn flops(&self, length: usize) -> u64 {
         let pairs = self.groups.block_masks(length).pairs(self.heads);
-        self.projections.flops(length) + partial_softmax::flops(pairs, self.width)
+        self.projections.flops(length)
+            + partial_softmax::flops(pairs, self.width)
+            + self.projections.terms().flops(length, pairs)
     }
 }
 

@@ -16,10 +16,11 @@ use crate::{
     encoder,
     error::require,
     kernels::{AttentionOptions, BlockMask, BlockMasks},
-    layers::{BlockLists, Dropout, Linear, Projections, StridedPositions, partial_softmax},
+    layers::{
+        BlockLists, Dropout, Linear, Projections, StridedPositions, Takes, Terms, partial_softmax,
+    },
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
-    ops::attention,
     options::{LONGEST, Range, to_json},
     params::xavier_uniform,
 };
@@ -115,7 +116,7 @@ pub(super) struct Pattern {
 impl Longformer {
     pub(super) fn new(at: &LayerContext, pattern: Pattern) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(&at.vb, at.block)?,
+            projections: Projections::new(at)?,
             global: match pattern.global {
                 0 => None,
                 count => Some(Global::new(at, count)?),
@@ -136,11 +137,15 @@ impl Mixer for Longformer {
             .projections
             .attend(x, pass, &self.dropout, block_masks)?; // (B, L, H E)
         if let Some(global) = &self.global {
-            let first = global.forward(x, pass)?;
+            let first = global.forward(x, pass, self.projections.terms())?;
             let count = first.dim(1)?;
             y = Tensor::cat(&[first, y.narrow(1, count, length - count)?], 1)?;
         }
         self.projections.merge(&y)
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::ALL
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -149,7 +154,10 @@ impl Mixer for Longformer {
             None => 0,
         };
         let pairs = self.pattern.block_masks(length).pairs(self.heads);
-        self.projections.flops(length) + partial_softmax::flops(pairs, self.width) + global
+        self.projections.flops(length)
+            + partial_softmax::flops(pairs, self.width)
+            + self.projections.terms().flops(length, pairs)
+            + global
     }
 }
 
@@ -205,18 +213,21 @@ impl Global {
     }
 
     /// What the first positions of x (B, L, D) get, (B, min(g, L), H E).
-    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+    /// By the terms of the window's attention.
+    fn forward(&self, x: &Tensor, pass: &Pass, terms: &Terms) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
         let first = x.narrow(1, 0, self.count.min(length))?.contiguous()?;
         let q = self.query.forward(&first)?;
         let (k, v) = (self.key.forward(x)?, self.value.forward(x)?);
+        let rotate = |x: Tensor| terms.rotate(&x, x.dim(2)?);
+        let (q, k) = (rotate(q)?, rotate(k)?);
         let options = AttentionOptions {
             heads: self.heads,
             mask: pass.mask().map(|mask| mask.valid().clone()),
             dropout: self.dropout.of_attention(batch, pass),
             ..AttentionOptions::default()
         };
-        attention::attend(&q, &k, &v, &options)
+        terms.attend([&q, &k, &v], options, 0..length)
     }
 
     fn flops(&self, length: usize) -> u64 {

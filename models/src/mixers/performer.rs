@@ -18,7 +18,7 @@ use crate::{
     encoder,
     error::require,
     layers::{
-        Projections,
+        Projections, Takes,
         linear_attention::{self, FeatureMap, LEAST},
     },
     mixers::tay2021,
@@ -124,7 +124,7 @@ impl Performer {
             Kernel::Relu => Features::Relu,
         };
         Ok(Self {
-            projections: Projections::new(&at.vb, at.block)?,
+            projections: Projections::new(at)?,
             heads: at.block.heads,
             width,
             features,
@@ -143,13 +143,19 @@ impl Mixer for Performer {
         self.projections.merge(&y)
     }
 
+    fn takes(&self) -> Takes {
+        Takes::BY_FEATURES
+    }
+
     fn flops(&self, length: usize) -> u64 {
+        let slots = self.projections.terms().slots();
         let (count, map) = match &self.features {
-            Features::Favor(favor) => (favor.count, favor.flops(length)),
+            Features::Favor(favor) => (favor.count, favor.flops(length) + favor.flops(slots) / 2),
             Features::Relu => (self.width, 0),
         };
         self.projections.flops(length)
             + linear_attention::flops(length, self.heads, count, self.width)
+            + linear_attention::flops_of_keys(slots, self.heads, count, self.width)
             + map * self.heads as u64
     }
 }

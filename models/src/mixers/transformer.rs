@@ -13,7 +13,7 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Dropout, Projections},
+    layers::{Dropout, Projections, Takes},
     model::{Cost, Model, Reference, Variant},
     ops::attention,
     options::to_json,
@@ -71,15 +71,17 @@ struct Transformer {
     projections: Projections,
     dropout: Dropout,
     dim: usize,
+    heads: usize,
     attention: Attention,
 }
 
 impl Transformer {
     fn new(at: &LayerContext, attention: Attention) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(&at.vb, at.block)?,
+            projections: Projections::new(at)?,
             dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
             dim: at.block.qkv_dim,
+            heads: at.block.heads,
             attention,
         })
     }
@@ -92,15 +94,23 @@ impl Mixer for Transformer {
             Attention::Materialised => {
                 let [q, k, v] = self.projections.qkv(x)?; // (B, L, H E)
                 let options = self.projections.options(x, pass, &self.dropout)?;
-                attention::composed(&q, &k, &v, &options)?
+                let (terms, length) = (self.projections.terms(), x.dim(1)?);
+                terms.attend_by(attention::composed, [&q, &k, &v], options, 0..length)?
             }
         };
         self.projections.merge(&y)
     }
 
+    fn takes(&self) -> Takes {
+        Takes::ALL
+    }
+
     fn flops(&self, length: usize) -> u64 {
         let products = 2 * 2 * (length * length) as u64 * self.dim as u64;
-        self.projections.flops(length) + products
+        let terms = self.projections.terms();
+        self.projections.flops(length)
+            + products
+            + terms.flops(length, self.heads * length * length)
     }
 }
 
@@ -136,6 +146,7 @@ mod tests {
             ..BlockOptions::default()
         };
         let at = |vb: crate::VarBuilder| LayerContext {
+            shared: vb.clone(),
             vb,
             block: &block,
             max_length: 70,

@@ -1,8 +1,10 @@
 //! The residual blocks.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Range, WIDEST};
+use super::{LONGEST, Range, WIDEST};
 
 /// Where a block normalises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +102,40 @@ pub enum Activation {
     Identity,
 }
 
+/// What is added to the scores of pairs; the definitions are in `layers/terms/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PairBias {
+    /// Nothing.
+    None,
+    /// A learned number by head and bucket of distances, for all layers (T5).
+    T5,
+    /// Less by fixed steps with distance (ALiBi).
+    Alibi,
+    /// A Gaussian around the query, of learned width for each head.
+    Gauss,
+    /// The query times a learned vector by distance (Shaw et al., 2018).
+    Shaw,
+    /// Contents and sines of distances, with a bias each (Transformer-XL).
+    Xl,
+    /// Contents and distances of both, disentangled (DeBERTa).
+    Deberta,
+}
+
+impl fmt::Display for PairBias {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::T5 => "t5",
+            Self::Alibi => "alibi",
+            Self::Gauss => "gauss",
+            Self::Shaw => "shaw",
+            Self::Xl => "xl",
+            Self::Deberta => "deberta",
+        })
+    }
+}
+
 /// The residual blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -147,6 +183,18 @@ pub struct BlockOptions {
     pub dropout: f64,
     /// Dropout on attention weights, where the mixer has any, in [0, 1).
     pub attention_dropout: f64,
+    /// What is added to the scores of pairs.
+    #[serde(default = "neutral::bias")]
+    pub bias: PairBias,
+    /// K, the largest distance that bias = shaw and deberta tell apart; DeBERTa's paper has 512.
+    #[serde(default = "neutral::bias_distance")]
+    pub bias_distance: usize,
+    /// Whether queries and keys are rotated by position (RoFormer).
+    #[serde(default)]
+    pub rotary: bool,
+    /// Keys and values of each head that are of no token (all-attention).
+    #[serde(default)]
+    pub memory: usize,
 }
 
 impl BlockOptions {
@@ -163,12 +211,14 @@ impl BlockOptions {
         Range::not_negative("expert_capacity"),
         Range::share("dropout"),
         Range::share("attention_dropout"),
+        Range::whole("bias_distance", 1, LONGEST),
+        Range::whole("memory", 0, LONGEST),
     ];
 }
 
 /// What settings that were saved before an option existed stand for.
 mod neutral {
-    use super::{ChannelKind, Gate, NormKind};
+    use super::{ChannelKind, Gate, NormKind, PairBias};
 
     pub(super) fn norm() -> NormKind {
         NormKind::Layer
@@ -192,6 +242,14 @@ mod neutral {
 
     pub(super) fn gate() -> Gate {
         Gate::None
+    }
+
+    pub(super) fn bias() -> PairBias {
+        PairBias::None
+    }
+
+    pub(super) fn bias_distance() -> usize {
+        16
     }
 }
 
@@ -217,6 +275,10 @@ impl Default for BlockOptions {
             activation: Activation::Gelu,
             dropout: 0.1,
             attention_dropout: 0.1,
+            bias: PairBias::None,
+            bias_distance: neutral::bias_distance(),
+            rotary: false,
+            memory: 0,
         }
     }
 }

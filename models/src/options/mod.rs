@@ -7,7 +7,9 @@ mod head;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use self::block::{Activation, BlockOptions, ChannelKind, Gate, NormKind, NormPlace, Residual};
+pub use self::block::{
+    Activation, BlockOptions, ChannelKind, Gate, NormKind, NormPlace, PairBias, Residual,
+};
 pub use self::embed::{EmbedOptions, Positions};
 pub use self::head::{Features, HeadOptions, Layers, Pooling};
 pub use crate::range::{LONGEST, Range, WIDEST, read};

@@ -14,7 +14,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder::blocks,
     kernels::{AttentionOptions, BlockMasks},
-    layers::{BlockLists, Dropout, Projections, partial_softmax},
+    layers::{BlockLists, Dropout, Projections, Takes, partial_softmax},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::attention,
@@ -95,7 +95,7 @@ impl BigBird {
             false => at.block.attention_dropout,
         };
         Ok(Self {
-            projections: Projections::new(&at.vb, at.block)?,
+            projections: Projections::new(at)?,
             dropout: Dropout::new(&at.vb.pp("drop").pp("listed"), rate),
             pattern: Pattern {
                 size,
@@ -163,12 +163,21 @@ impl Mixer for BigBird {
         self.projections.merge(&y)
     }
 
+    fn takes(&self) -> Takes {
+        match self.pattern.tay2021 {
+            true => Takes::nothing("the 2021 code has zeros for keys, without positions"),
+            false => Takes::ALL,
+        }
+    }
+
     fn flops(&self, length: usize) -> u64 {
         let rng = RngKey::new(0, 0, 0);
         let rows = self.pattern.rows(self.heads, &rng, self.key);
         let block_masks = self.pattern.block_masks(self.heads, length, &rows);
+        let pairs = block_masks.pairs(self.heads);
         self.projections.flops(length)
-            + partial_softmax::flops(block_masks.pairs(self.heads), self.width)
+            + partial_softmax::flops(pairs, self.width)
+            + self.projections.terms().flops(length, pairs)
     }
 }
 

@@ -132,6 +132,7 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
     let vb = parameters().builder();
     let block = BlockOptions::default();
     let at = LayerContext {
+        shared: vb.clone(),
         vb,
         block: &block,
         max_length: 10,

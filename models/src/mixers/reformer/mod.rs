@@ -23,10 +23,9 @@ use crate::{
     encoder,
     error::require,
     kernels::{self, AttentionOptions},
-    layers::{Dropout, Linear, partial_softmax},
+    layers::{Dropout, Linear, Takes, Terms, partial_softmax},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
-    ops::attention,
     options::{BlockOptions, LONGEST, Range, to_json},
     params::xavier_uniform,
     rng::StreamKey,
@@ -95,6 +94,7 @@ struct Reformer {
     chunk: usize,
     across_buckets: bool,
     dropout: Dropout,
+    terms: Terms,
     heads: usize,
 }
 
@@ -117,6 +117,7 @@ impl Reformer {
             chunk: options.chunk,
             across_buckets: options.across_buckets,
             dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
+            terms: Terms::new(at)?,
             heads: block.heads,
         })
     }
@@ -149,14 +150,20 @@ impl Mixer for Reformer {
             chunk: self.chunk,
             across_buckets: self.across_buckets,
         };
+        // Buckets are of contents; what is rotated afterwards keeps its length.
         let buckets = self.hash.buckets(&q, &rotations)?;
+        let q = self.terms.rotate(&q, q.dim(2)?)?;
         let options = AttentionOptions {
             heads: self.heads,
             dropout: self.dropout.of_attention(x.dim(0)?, pass),
             ..AttentionOptions::default()
         };
-        let y = sorting.attend(&q, &v, &buckets, pass.mask(), options)?;
+        let y = sorting.attend(&self.terms, [&q, &v], &buckets, pass.mask(), options)?;
         self.output.forward(&y)
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::ALL
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -170,6 +177,7 @@ impl Mixer for Reformer {
             .map(|linear| linear.flops(length))
             .sum::<u64>()
             + partial_softmax::flops(pairs, self.hash.width)
+            + self.terms.flops(length, pairs)
             + 2 * hashing as u64
     }
 }
@@ -223,8 +231,8 @@ impl Sorting {
     /// q, v (B, L, H E) and buckets (B, H, T, L) to (B, L, H E).
     fn attend(
         &self,
-        q: &Tensor,
-        v: &Tensor,
+        terms: &Terms,
+        [q, v]: [&Tensor; 2],
         buckets: &[u32],
         mask: Option<&Mask>,
         options: AttentionOptions,
@@ -243,7 +251,7 @@ impl Sorting {
             )),
             ..options
         };
-        attention::attend(q, &unit(q, row / heads)?, v, &options)
+        terms.attend([q, &unit(q, row / heads)?, v], options, 0..length)
     }
 }
 

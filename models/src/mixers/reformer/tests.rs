@@ -30,7 +30,13 @@ fn attend(
         ..AttentionOptions::default()
     };
     let flat = |x: &Tensor| by_head(x)?.flatten_from(2);
-    let y = sorting.attend(&flat(q)?, &flat(v)?, buckets, mask, options)?;
+    let y = sorting.attend(
+        &Terms::default(),
+        [&flat(q)?, &flat(v)?],
+        buckets,
+        mask,
+        options,
+    )?;
     by_head(&y.reshape((batch, length, heads, width))?)
 }
 

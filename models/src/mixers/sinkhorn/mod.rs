@@ -22,7 +22,7 @@ use crate::{
     encoder,
     error::require,
     kernels,
-    layers::{Dropout, Projections, activation::relu, matmul::matmul, partial_softmax},
+    layers::{Dropout, Projections, Takes, activation::relu, matmul::matmul, partial_softmax},
     mask::PADDED,
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
@@ -143,7 +143,7 @@ impl Sinkhorn {
             up: bound,
         };
         Ok(Self {
-            projections: Projections::new(&at.vb, at.block)?,
+            projections: Projections::new(at)?,
             sorting: Sorting {
                 weight: vb.get_with_hints((heads, 2 * width, blocks), "weight", init)?,
                 block,
@@ -167,13 +167,23 @@ impl Mixer for Sinkhorn {
         let qkv = self.projections.qkv(x)?; // (B, L, H E)
         let blocked = Blocked::new(qkv, self.heads, self.sorting.block, pass.mask())?;
         // The projections have no biases, so those of sums are sums of those.
-        let [q, k, _] = self.projections.split(&blocked.sums(x)?)?; // (B, n, H, E)
-        let sums = Tensor::cat(&[q, k], 3)?.transpose(1, 2)?;
+        let [q, k, _] = self.projections.unrotated(&blocked.sums(x)?)?; // (B, n, H E)
+        let (batch, blocks, _) = q.dims3()?;
+        let by_head = |x: Tensor| x.reshape((batch, blocks, self.heads, self.width));
+        let sums = Tensor::cat(&[by_head(q)?, by_head(k)?], 3)?.transpose(1, 2)?;
         let in_use = blocked.in_use()?;
         let order = self.sorting.order(&sums, &in_use, noise.as_ref())?;
         let dropout = self.dropout.of_attention(x.dim(0)?, pass);
         let y = blocked.attend(&order, self.sortcut, dropout)?;
         self.projections.merge(&y)
+    }
+
+    fn takes(&self) -> Takes {
+        const REASON: &str = "half of its keys are mixtures of blocks, at no distance from a query";
+        Takes {
+            rotary: Ok(()),
+            ..Takes::nothing(REASON)
+        }
     }
 
     fn flops(&self, length: usize) -> u64 {

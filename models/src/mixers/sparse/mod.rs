@@ -17,7 +17,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Projections, partial_softmax},
+    layers::{Dropout, Projections, Takes, partial_softmax},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     options::{LONGEST, Range, to_json},
@@ -124,7 +124,7 @@ pub(super) struct Sparse {
 impl Sparse {
     pub(super) fn new(at: &LayerContext, pattern: Pattern) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(&at.vb, at.block)?,
+            projections: Projections::new(at)?,
             dropout: Dropout::new(&at.vb.pp("drop").pp("near"), at.block.attention_dropout),
             pattern,
             heads: at.block.heads,
@@ -142,12 +142,18 @@ impl Mixer for Sparse {
         self.projections.merge(&y)
     }
 
+    fn takes(&self) -> Takes {
+        Takes::ALL
+    }
+
     fn flops(&self, length: usize) -> u64 {
         let pairs = self
             .pattern
             .block_masks(length, self.heads)
             .pairs(self.heads);
-        self.projections.flops(length) + partial_softmax::flops(pairs, self.width)
+        self.projections.flops(length)
+            + partial_softmax::flops(pairs, self.width)
+            + self.projections.terms().flops(length, pairs)
     }
 }
 

@@ -22,7 +22,9 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder::blocks,
     kernels::{self, AttentionOptions},
-    layers::{Dropout, Linear, matmul::matmul, partial_softmax::by_head, softmax},
+    layers::{
+        Dropout, Linear, Takes, matmul::matmul, partial_softmax::by_head, softmax, terms::Rotary,
+    },
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     options::{LONGEST, Range, to_json},
@@ -109,6 +111,7 @@ pub(super) fn encoder(context: &ModelContext, form: Form) -> Result<Box<dyn Enco
 struct Synthesizer {
     scores: Synthetic,
     dot_product: Option<DotProduct>,
+    rotary: Option<Rotary>,
     value: Linear,
     output: Linear,
     dropout: Dropout,
@@ -145,6 +148,7 @@ impl Synthesizer {
         Ok(Self {
             scores: Synthetic::new(at, options, form)?,
             dot_product,
+            rotary: block.rotary.then(|| Rotary::new(block.head_dim())),
             value: inward("value")?,
             output: linear("output", block.qkv_dim, block.dim)?,
             dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
@@ -157,6 +161,14 @@ impl Synthesizer {
     fn heads(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, length, width) = x.dims3()?;
         by_head(&x.reshape((batch, length, self.heads, width / self.heads))?)
+    }
+
+    /// The first `columns` of x, queries or keys, rotated where that is asked for.
+    fn rotate(&self, x: Tensor, columns: usize) -> Result<Tensor> {
+        match &self.rotary {
+            Some(rotary) => rotary.forward(&x, columns),
+            None => Ok(x),
+        }
     }
 
     /// By the attention kernel, which takes scores S (H, N, N) as a bias: no weight is kept, and nothing else of the size of S but its gradient.
@@ -187,7 +199,8 @@ impl Synthesizer {
             dropout: self.dropout.of_attention(x.dim(0)?, pass),
             ..AttentionOptions::default()
         };
-        let y = kernels::attention_biased(&packed.forward(x)?, scores, &share, &options)?;
+        let packed = self.rotate(packed.forward(x)?, 2 * self.dim)?;
+        let y = kernels::attention_biased(&packed, scores, &share, &options)?;
         self.output.forward(&y)
     }
 
@@ -198,8 +211,8 @@ impl Synthesizer {
             return Ok(synthetic);
         };
         let (q, k) = (
-            self.heads(&dot.query.forward(x)?)?,
-            self.heads(&dot.key.forward(x)?)?,
+            self.heads(&self.rotate(dot.query.forward(x)?, self.dim)?)?,
+            self.heads(&self.rotate(dot.key.forward(x)?, self.dim)?)?,
         );
         let scale = (q.dim(D::Minus1)? as f64).powf(-0.5);
         let product = matmul(&q.affine(scale, 0.0)?, &k.t()?)?;
@@ -245,6 +258,17 @@ impl Mixer for Synthesizer {
         };
         let y = by_head(&matmul(&weights, &v)?)?; // (B, L, H, E)
         self.output.forward(&y.flatten_from(2)?)
+    }
+
+    fn takes(&self) -> Takes {
+        let rotary = match self.dot_product {
+            Some(_) => Ok(()),
+            None => Err("without dot_product nothing is rotated: there are no queries and keys"),
+        };
+        Takes {
+            rotary,
+            ..Takes::nothing("its scores are made for N positions, by pair, as they are")
+        }
     }
 
     fn flops(&self, length: usize) -> u64 {

@@ -24,6 +24,7 @@ fn block() -> BlockOptions {
 fn mixer(parameters: &Parameters, options: &Options) -> Synthesizer {
     let block = block();
     let at = LayerContext {
+        shared: parameters.builder(),
         vb: parameters.builder(),
         block: &block,
         max_length: LENGTH + 1,

@@ -57,7 +57,7 @@ struct Strided {
 impl Strided {
     fn new(at: &LayerContext, size: usize) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(&at.vb, at.block)?,
+            projections: Projections::new(at)?,
             dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
             groups: Groups {
                 size,

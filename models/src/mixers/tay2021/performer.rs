@@ -61,7 +61,7 @@ impl Performer {
             Kernel::Relu | Kernel::Auto => None,
         };
         Ok(Self {
-            projections: Projections::new(&at.vb, at.block)?,
+            projections: Projections::new(at)?,
             heads: at.block.heads,
             width: at.block.head_dim(),
             favor,

@@ -170,6 +170,7 @@ mod tests {
             ..BlockOptions::default()
         };
         let at = LayerContext {
+            shared: parameters().builder(),
             vb: parameters().builder(),
             block: &block,
             max_length: 9,

@@ -50,7 +50,7 @@ impl Strided {
     fn new(at: &LayerContext, block: usize) -> Result<Self> {
         let rate = at.block.attention_dropout;
         Ok(Self {
-            projections: Projections::new(&at.vb, at.block)?,
+            projections: Projections::new(at)?,
             group_drop: Dropout::new(&at.vb.pp("drop"), rate),
             summary_drop: Dropout::new(&at.vb.pp("summary_drop"), rate),
             block: match block {
@@ -141,6 +141,7 @@ mod tests {
             ..BlockOptions::default()
         };
         let at = LayerContext {
+            shared: parameters().builder(),
             vb: parameters().builder(),
             block: &block,
             max_length: 6,

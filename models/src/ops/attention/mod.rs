@@ -14,7 +14,7 @@ use self::sparse::Operands;
 use crate::{
     Mask, Result,
     kernels::{self, AttentionDropout, AttentionOptions, RelativeScores},
-    layers::{Linear, matmul::matmul, partial_softmax::by_head, softmax},
+    layers::{matmul::matmul, partial_softmax::by_head, softmax},
 };
 
 /// Attention of queries on keys and values.
@@ -28,20 +28,16 @@ pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) ->
     composed(q, k, v, options)
 }
 
-/// Attention of a sequence x (B, L, D) on itself, of the queries, keys and values that `projections` make of it.
+/// Attention of a sequence on itself, of queries, keys and values side by side (B, L, 3 H E).
 ///
 /// # Errors
 /// Those of [`attend`].
-pub fn attend_within(
-    x: &Tensor,
-    projections: [&Linear; 3],
-    options: &AttentionOptions,
-) -> Result<Tensor> {
-    if kernels::supports(x) {
-        let packed = Linear::stacked(&projections)?.forward(x)?; // (B, L, 3 H E)
-        return Ok(kernels::attention_packed(&packed, options)?);
+pub fn attend_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    if kernels::supports(qkv) {
+        return Ok(kernels::attention_packed(qkv, options)?);
     }
-    let [q, k, v] = projections.map(|linear| linear.forward(x));
+    let width = qkv.dim(2)? / 3;
+    let [q, k, v] = [0, 1, 2].map(|index: usize| qkv.narrow(2, index * width, width)?.contiguous());
     composed(&q?, &k?, &v?, options)
 }
 

@@ -1,5 +1,6 @@
 //! Which queries see which keys, cut in tiles of at most 64 keys by 64 queries.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::kernels::tile::{PANEL, SIDE};
@@ -185,6 +186,50 @@ impl BlockMask {
         let positions = self.add_positions(positions);
         let tiles = self.tiles.len()..self.tiles.len();
         self.queries.push(QueryBlock { positions, tiles });
+    }
+
+    /// The same where every query sees these keys too, once each; they are none that it names.
+    pub(super) fn beside(&self, keys: &[u32]) -> Self {
+        let mut mask = BlockMask {
+            queries: Vec::new(),
+            tiles: Vec::new(),
+            ..self.clone()
+        };
+        let added: Vec<usize> = mask
+            .key_blocks_of(keys)
+            .iter()
+            .map(|(keys, _)| *keys)
+            .collect();
+        for block in &self.queries {
+            let first = mask.tiles.len();
+            mask.tiles
+                .extend_from_slice(&self.tiles[block.tiles.clone()]);
+            if !self.repeats_queries {
+                let tile = |keys: &usize| Tile {
+                    keys: *keys,
+                    ranges: None,
+                };
+                mask.tiles.extend(added.iter().map(tile));
+            }
+            mask.queries.push(QueryBlock {
+                positions: block.positions.clone(),
+                tiles: first..mask.tiles.len(),
+            });
+        }
+        if self.repeats_queries {
+            // In blocks of their own, so that a query of several blocks sees them once.
+            let queries = self
+                .queries
+                .iter()
+                .flat_map(|block| self.query_positions(block));
+            let queries: BTreeSet<u32> = queries.copied().collect();
+            let queries: Vec<u32> = queries.into_iter().collect();
+            for queries in queries.chunks(SIDE) {
+                mask.query_block(queries.iter().copied());
+                added.iter().for_each(|keys| mask.allow(*keys, None));
+            }
+        }
+        mask
     }
 
     /// Keeps what is seen of the keys of a block, one entry per key.

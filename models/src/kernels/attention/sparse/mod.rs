@@ -45,6 +45,14 @@ impl BlockMasks {
         &self.0
     }
 
+    /// The same where every query sees the keys at these positions too, once each; they are none that these masks name.
+    #[must_use]
+    pub fn beside(&self, keys: Range<u32>) -> Self {
+        let keys: Vec<u32> = keys.collect();
+        let masks = self.0.iter().map(|mask| mask.beside(&keys));
+        BlockMasks::new(masks.collect())
+    }
+
     /// Pairs of query and key that one sequence with `heads` heads computes.
     #[must_use]
     pub fn pairs(&self, heads: usize) -> usize {

@@ -1,0 +1,76 @@
+//! Rotation of neighbouring columns by position, in one pass over the rows.
+
+use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
+use rayon::prelude::*;
+
+use super::buffers::{chunk_rows, floats, read, tensor};
+
+const NAME: &str = "rotary";
+/// Rows of a task, at least, and tasks, at most.
+const LEAST_ROWS: usize = 64;
+const TASKS: usize = 64;
+
+/// x (B, L, W) with columns 2c and 2c + 1 of each group of `width` among the first `columns` rotated by `angles` (L, width / 2).
+pub(crate) fn rotate(x: &Tensor, columns: usize, width: usize, angles: Vec<f64>) -> Result<Tensor> {
+    let turns = angles
+        .iter()
+        .map(|angle| [angle.cos() as f32, angle.sin() as f32]);
+    x.contiguous()?.apply_op1(Rotary {
+        turns: turns.collect(),
+        columns,
+        width,
+    })
+}
+
+struct Rotary {
+    /// Cosine and sine for each position and pair.
+    turns: Vec<[f32; 2]>,
+    columns: usize,
+    width: usize,
+}
+
+impl Rotary {
+    /// `direction` 1 as the angles say, -1 the other way.
+    fn run(&self, x: &[f32], (length, row): (usize, usize), direction: f32) -> Vec<f32> {
+        let mut y = x.to_vec();
+        let pairs = self.width / 2;
+        if row * pairs == 0 {
+            return y;
+        }
+        let rows = chunk_rows(y.len() / row, LEAST_ROWS, TASKS);
+        let chunks = y.par_chunks_mut(rows * row).enumerate();
+        chunks.for_each(|(chunk, y)| {
+            for (i, y) in y.chunks_exact_mut(row).enumerate() {
+                let position = (chunk * rows + i) % length;
+                let turns = &self.turns[position * pairs..][..pairs];
+                for group in y[..self.columns].chunks_exact_mut(self.width) {
+                    for (pair, [cosine, sine]) in group.chunks_exact_mut(2).zip(turns) {
+                        let (a, b, sine) = (pair[0], pair[1], direction * sine);
+                        pair[0] = a * cosine - b * sine;
+                        pair[1] = a * sine + b * cosine;
+                    }
+                }
+            }
+        });
+        y
+    }
+}
+
+impl CustomOp1 for Rotary {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (_, length, row) = layout.shape().dims3()?;
+        let y = self.run(floats(NAME, x, layout)?, (length, row), 1.0);
+        Ok((CpuStorage::F32(y), layout.shape().clone()))
+    }
+
+    fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
+        let (_, length, row) = x.dims3()?;
+        let dy = dy.contiguous()?;
+        let dx = self.run(&read(NAME, &dy)?, (length, row), -1.0);
+        tensor(dx, x.shape()).map(Some)
+    }
+}

@@ -1,0 +1,141 @@
+//! Scores of contents with distances that are told apart up to K, by a table for each query or key: time O(L·K·E) and memory
+//! O(L·K) per head, beside attention's own; nothing is kept for a pair.
+//!
+//! | value | z_ij | source |
+//! |---|---|---|
+//! | `shaw` | q_i·(k_j + a_δ) / √E, δ = clip(j - i, ±K), a shared by heads | Shaw, Uszkoreit, Vaswani, 2018, arXiv:1803.02155 |
+//! | `deberta` | (q_i·k_j + q_i·(W_K r_δ(i, j)) + k_j·(W_Q r_δ(j, i))) / √(3 E), δ(i, j) = i - j + K in [0, 2 K) | He et al., 2020, arXiv:2006.03654 |
+//!
+//! K is `block.bias_distance`. Shaw's second table, of values, is left out: the paper found no use in it (its table 3). DeBERTa's r (2 K, D) is
+//! shared by all layers, W_K and W_Q are each layer's own.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+
+use super::{Operands, by_head_times};
+use crate::{
+    LayerContext, Result, VarBuilder,
+    kernels::AttentionOptions,
+    layers::{Linear, matmul::matmul, partial_softmax::by_head},
+    options::BlockOptions,
+    params::xavier_uniform,
+};
+
+/// a.
+pub(super) struct Shaw {
+    /// (2 K + 1, E), from -K to K.
+    table: Tensor,
+    reach: usize,
+}
+
+impl Shaw {
+    /// Parameter `shaw` (2 K + 1, E), Xavier-uniform.
+    pub(super) fn new(vb: &VarBuilder, block: &BlockOptions, reach: usize) -> Result<Self> {
+        let (columns, width) = (2 * reach + 1, block.head_dim());
+        let init = xavier_uniform(columns, width);
+        Ok(Self {
+            table: vb.get_with_hints((columns, width), "shaw", init)?,
+            reach,
+        })
+    }
+
+    pub(super) fn apply(&self, operands: Operands) -> Result<Operands> {
+        let (batch, queries, row) = operands.q.dims3()?;
+        let (columns, width) = self.table.dims2()?;
+        let heads = row / width;
+        let q = operands.q.affine(operands.scale(width), 0.0)?;
+        let q = by_head(&q.reshape((batch, queries, heads, width))?)?; // (B, H, Lq, E)
+        let q = q.reshape((batch * heads * queries, width))?;
+        let scores = matmul(&q, &self.table.t()?)?.reshape((batch, heads, queries, columns))?;
+        let mut relative = operands.by_distance(self.reach);
+        relative.of_queries = Some(scores);
+        Ok(Operands {
+            options: AttentionOptions {
+                relative: Some(relative),
+                ..operands.options
+            },
+            ..operands
+        })
+    }
+
+    pub(super) fn flops(&self, length: usize, row: usize) -> u64 {
+        2 * (length * row * (2 * self.reach + 1)) as u64
+    }
+}
+
+/// r, W_K and W_Q.
+pub(super) struct Deberta {
+    /// r, (2 K, D).
+    distances: Tensor,
+    /// W_K and W_Q, (D to H E).
+    key: Linear,
+    query: Linear,
+    reach: usize,
+    width: usize,
+}
+
+impl Deberta {
+    /// Parameter `bias.deberta` (2 K, D) of the model, N(0, 0.02²), and `key` and `query` (H E, D), Xavier-uniform.
+    pub(super) fn new(at: &LayerContext, reach: usize) -> Result<Self> {
+        let (vb, block) = (at.vb.pp("bias"), at.block);
+        // At least one distance to either side.
+        let reach = reach.max(1);
+        let init = Init::Randn {
+            mean: 0.0,
+            stdev: 0.02,
+        };
+        let shared = at.shared.pp("bias");
+        let linear = |name| {
+            let init = xavier_uniform(block.dim, block.qkv_dim);
+            Linear::new(&vb.pp(name), block.dim, block.qkv_dim, init, None)
+        };
+        Ok(Self {
+            distances: shared.get_with_hints((2 * reach, block.dim), "deberta", init)?,
+            key: linear("key")?,
+            query: linear("query")?,
+            reach,
+            width: block.head_dim(),
+        })
+    }
+
+    pub(super) fn apply(&self, operands: Operands) -> Result<Operands> {
+        // Three terms of about the same size.
+        let scale = operands.scale(self.width) * 3f64.powf(-0.5);
+        let (reach, last) = (self.reach as i64, 2 * self.reach as i64 - 1);
+        // For each distance j - i the row of r whose number is δ: of the key from the query, and of the query from the key.
+        let numbers = |sign: i64| -> Result<Tensor> {
+            let numbers =
+                (-reach..=reach).map(|distance| (sign * distance + reach).clamp(0, last) as u32);
+            Ok(Tensor::new(
+                numbers.collect::<Vec<_>>(),
+                self.distances.device(),
+            )?)
+        };
+        let table = |linear: &Linear, sign: i64, x: &Tensor| -> Result<Tensor> {
+            let rows = linear.forward(&self.distances)?; // (2 K, H E)
+            let rows = rows.index_select(&numbers(sign)?, 0)?;
+            let rows = rows.reshape((rows.dim(0)?, (), self.width))?;
+            let rows = rows.permute((1, 2, 0))?.contiguous()?; // (H, E, 2 K + 1)
+            by_head_times(&x.affine(scale, 0.0)?, &rows)
+        };
+        let positions = &operands.positions;
+        let keys = operands.k.narrow(1, positions.start, positions.len())?;
+        let mut relative = operands.by_distance(self.reach);
+        relative.of_queries = Some(table(&self.key, -1, &operands.q)?);
+        relative.of_keys = Some(table(&self.query, 1, &keys)?);
+        Ok(Operands {
+            options: AttentionOptions {
+                scale: Some(scale),
+                relative: Some(relative),
+                ..operands.options
+            },
+            ..operands
+        })
+    }
+
+    pub(super) fn flops(&self, length: usize, row: usize) -> u64 {
+        let tables = 4 * length * row * (2 * self.reach + 1);
+        let projections = self.key.flops(2 * self.reach) + self.query.flops(2 * self.reach);
+        tables as u64 + projections
+    }
+}

@@ -1,0 +1,193 @@
+//! Scores by distance alone: z_ij += t_h[j - i].
+//!
+//! | value | t_h[δ] | source |
+//! |---|---|---|
+//! | `t5` | a learned number for each head and bucket of distances; products are not divided by √E | Raffel et al., 2019, arXiv:1910.10683 |
+//! | `alibi` | -s_h abs(δ), s_h = 2^(-8 h / H), both ways in time | Press et al., 2021, arXiv:2108.12409 |
+//! | `gauss` | -abs(w_h δ² + b_h), learned w_h >= 0 and b_h <= 0 | Guo, Zhang, Liu, 2019, "Gaussian Transformer", AAAI |
+//!
+//! No number of them is kept for a pair: O(L·H) memory, and one addition for each score.
+
+use std::ops::Range;
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::Init;
+
+use crate::{
+    LayerContext, Result, VarBuilder,
+    kernels::{AttentionOptions, RelativeScores},
+    options::BlockOptions,
+};
+
+/// One of the definitions above.
+pub(super) enum ByDistance {
+    /// Numbers by bucket (32, H), which all layers share.
+    T5 { buckets: Tensor },
+    /// s (H).
+    Alibi { slopes: Tensor },
+    /// What w and b are softplus of, each (H).
+    Gauss { width: Tensor, offset: Tensor },
+}
+
+/// T5's buckets: half for each sign.
+const BUCKETS: usize = 32;
+/// The distance from which on T5 has one bucket.
+const FARTHEST: usize = 128;
+
+impl ByDistance {
+    /// Parameter `bias.t5` (32, H) of the model, N(0, 1/D).
+    pub(super) fn t5(at: &LayerContext) -> Result<Self> {
+        let init = Init::Randn {
+            mean: 0.0,
+            stdev: (at.block.dim as f64).powf(-0.5),
+        };
+        let vb = at.shared.pp("bias");
+        Ok(Self::T5 {
+            buckets: vb.get_with_hints((BUCKETS, at.block.heads), "t5", init)?,
+        })
+    }
+
+    /// No parameters.
+    pub(super) fn alibi(at: &LayerContext) -> Result<Self> {
+        let slopes = tensor(slopes(at.block.heads), at.vb.dtype(), at.vb.device())?;
+        Ok(Self::Alibi { slopes })
+    }
+
+    /// Parameters `width` and `offset` (H); w is 0.01 at first and b -0.001.
+    pub(super) fn gauss(vb: &VarBuilder, block: &BlockOptions) -> Result<Self> {
+        // softplus(x) = y
+        let inverse = |y: f64| y.exp_m1().ln();
+        let parameter = |name, y| vb.get_with_hints(block.heads, name, Init::Const(inverse(y)));
+        Ok(Self::Gauss {
+            width: parameter("width", 1e-2)?,
+            offset: parameter("offset", 1e-3)?,
+        })
+    }
+
+    /// `options` with the scores of `queries` on keys that have `positions`.
+    pub(super) fn options(
+        &self,
+        options: AttentionOptions,
+        queries: usize,
+        positions: Range<usize>,
+    ) -> Result<AttentionOptions> {
+        let farthest = queries.max(positions.len()).saturating_sub(1);
+        let (reach, scale) = match self {
+            Self::T5 { .. } => (farthest.min(FARTHEST), Some(1.0)),
+            _ => (farthest, options.scale),
+        };
+        let relative = RelativeScores {
+            reach,
+            keys: positions,
+            of_heads: Some(self.table(reach)?),
+            of_queries: None,
+            of_keys: None,
+        };
+        Ok(AttentionOptions {
+            scale,
+            relative: Some(relative),
+            ..options
+        })
+    }
+
+    /// t for distances of up to `reach`, (H, 2 reach + 1).
+    fn table(&self, reach: usize) -> Result<Tensor> {
+        let reach = reach as i64;
+        let outer = |column: &Tensor, row: Vec<f64>| -> Result<Tensor> {
+            let row = tensor(row, column.dtype(), column.device())?.unsqueeze(0)?;
+            Ok(column.unsqueeze(1)?.broadcast_mul(&row)?)
+        };
+        match self {
+            Self::T5 { buckets } => {
+                let rows: Vec<u32> = (-reach..=reach)
+                    .map(|distance| bucket(distance) as u32)
+                    .collect();
+                let rows = Tensor::new(rows, buckets.device())?;
+                Ok(buckets.index_select(&rows, 0)?.t()?.contiguous()?)
+            }
+            Self::Alibi { slopes } => outer(
+                slopes,
+                (-reach..=reach).map(|d| -(d.abs() as f64)).collect(),
+            ),
+            Self::Gauss { width, offset } => {
+                let squares = (-reach..=reach).map(|d| (d * d) as f64).collect();
+                let softplus = |x: &Tensor| x.exp()?.affine(1.0, 1.0)?.log();
+                let sum = outer(&softplus(width)?, squares)?;
+                let sum = sum.broadcast_sub(&softplus(offset)?.unsqueeze(1)?)?;
+                Ok(sum.abs()?.neg()?)
+            }
+        }
+    }
+}
+
+/// On a tensor's device, of its type.
+fn tensor(values: Vec<f64>, dtype: DType, device: &Device) -> Result<Tensor> {
+    Ok(Tensor::new(values, &Device::Cpu)?
+        .to_dtype(dtype)?
+        .to_device(device)?)
+}
+
+/// T5's bucket of key minus query: 16 for each sign, each distance its own below 8, then in logarithmic steps up to 128.
+fn bucket(distance: i64) -> usize {
+    const EXACT: f64 = (BUCKETS / 4) as f64;
+    let (sign, apart) = (usize::from(distance > 0), distance.abs() as f64);
+    let bucket = match apart < EXACT {
+        true => apart,
+        false => {
+            let share = (apart / EXACT).ln() / (FARTHEST as f64 / EXACT).ln();
+            (EXACT + (share * EXACT).floor()).min(2.0 * EXACT - 1.0)
+        }
+    };
+    sign * BUCKETS / 2 + bucket as usize
+}
+
+/// ALiBi's slopes: a geometric sequence from 2^(-8 / H), for H a power of two; else those of the power of two below H, and then
+/// every second of the one above.
+fn slopes(heads: usize) -> Vec<f64> {
+    let of_power =
+        |heads: usize| (1..=heads).map(move |h| 2f64.powf(-8.0 * h as f64 / heads as f64));
+    let below = match heads.is_power_of_two() {
+        true => heads,
+        false => heads.next_power_of_two() / 2,
+    };
+    of_power(below)
+        .chain(of_power(2 * below).step_by(2))
+        .take(heads)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By transformers 4.40.2, `T5Attention._relative_position_bucket`, bidirectional.
+    #[test]
+    fn buckets_are_those_of_t5() {
+        for (distance, wanted) in [
+            (0, 0),
+            (-1, 1),
+            (-7, 7),
+            (-8, 8),
+            (-11, 8),
+            (-12, 9),
+            (-127, 15),
+            (-128, 15),
+            (-5000, 15),
+            (1, 17),
+            (7, 23),
+            (8, 24),
+            (300, 31),
+        ] {
+            assert_eq!(bucket(distance), wanted, "{distance}");
+        }
+    }
+
+    #[test]
+    fn slopes_are_those_of_the_paper() {
+        assert_eq!(slopes(2), [1.0 / 16.0, 1.0 / 256.0]);
+        assert_eq!(slopes(8)[0], 0.5);
+        let six = slopes(6);
+        assert_eq!(six[..4], slopes(4));
+        assert_eq!(six[4..], [slopes(8)[0], slopes(8)[2]]);
+    }
+}

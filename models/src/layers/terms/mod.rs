@@ -1,0 +1,266 @@
+//! What attention takes into its scores beside the product of query and key, and keys that are of no token: axes of the
+//! block around every mixer that can take them ([`Takes`]).
+//!
+//! ```text
+//! q, k ← rotated by position            block.rotary    RoFormer
+//! k, v ← [k ; M_k], [v ; M_v]           block.memory    all-attention
+//! z_ij ← z_ij + ..                      block.bias      T5, ALiBi, Gaussian, Shaw, Transformer-XL, DeBERTa
+//! ```
+//! Positions are those of the sequence as the mixer is given it, so that the CLS slot is one like any other, at 0. Hidden keys
+//! stay hidden whatever is added to their scores.
+
+mod content;
+mod distance;
+mod memory;
+mod rotary;
+mod takes;
+mod transformer_xl;
+
+use std::ops::Range;
+
+use candle_core::Tensor;
+
+use self::{
+    content::{Deberta, Shaw},
+    distance::ByDistance,
+    memory::Memory,
+    transformer_xl::TransformerXl,
+};
+pub use self::{rotary::Rotary, takes::Takes};
+use crate::{
+    LayerContext, Result,
+    kernels::{AttentionOptions, RelativeScores},
+    ops::attention,
+    options::PairBias,
+};
+
+/// A form of attention, such as [`attention::attend`].
+pub type Attend = fn(&Tensor, &Tensor, &Tensor, &AttentionOptions) -> Result<Tensor>;
+
+/// What the scores of one mixer's attention have beside products.
+#[derive(Default)]
+pub struct Terms {
+    bias: Option<Bias>,
+    rotary: Option<Rotary>,
+    memory: Option<Memory>,
+    heads: usize,
+    /// E.
+    width: usize,
+}
+
+/// What is added to scores.
+enum Bias {
+    /// By distance alone.
+    ByDistance(ByDistance),
+    Shaw(Shaw),
+    TransformerXl(TransformerXl),
+    Deberta(Deberta),
+}
+
+/// What attention is of: queries (B, Lq, H E), keys and values (B, Lk, H E), of which those in `positions` are tokens' in order.
+struct Operands {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    options: AttentionOptions,
+    positions: Range<usize>,
+}
+
+impl Operands {
+    /// The factor on products.
+    fn scale(&self, width: usize) -> f64 {
+        let usual = || (width as f64).powf(-0.5);
+        self.options.scale.unwrap_or_else(usual)
+    }
+
+    /// Scores by distances up to `reach`, nothing yet.
+    fn by_distance(&self, reach: usize) -> RelativeScores {
+        RelativeScores {
+            reach,
+            keys: self.positions.clone(),
+            of_heads: None,
+            of_queries: None,
+            of_keys: None,
+        }
+    }
+}
+
+impl Terms {
+    /// What the block's options ask for; parameters `bias.*` and `memory.*`, and where all layers have one, `bias` of the model.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn new(at: &LayerContext) -> Result<Self> {
+        let (block, vb) = (at.block, at.vb.pp("bias"));
+        // Distances that do not occur would be parameters that nothing trains.
+        let reach = block.bias_distance.min(at.max_length.saturating_sub(1));
+        let bias = match block.bias {
+            PairBias::None => None,
+            PairBias::T5 => Some(Bias::ByDistance(ByDistance::t5(at)?)),
+            PairBias::Alibi => Some(Bias::ByDistance(ByDistance::alibi(at)?)),
+            PairBias::Gauss => Some(Bias::ByDistance(ByDistance::gauss(&vb, block)?)),
+            PairBias::Shaw => Some(Bias::Shaw(Shaw::new(&vb, block, reach)?)),
+            PairBias::Xl => Some(Bias::TransformerXl(TransformerXl::new(at)?)),
+            PairBias::Deberta => Some(Bias::Deberta(Deberta::new(at, reach)?)),
+        };
+        let memory = match block.memory {
+            0 => None,
+            slots => Some(Memory::new(&at.vb.pp("memory"), block, slots)?),
+        };
+        Ok(Self {
+            bias,
+            rotary: block.rotary.then(|| Rotary::new(block.head_dim())),
+            memory,
+            heads: block.heads,
+            width: block.head_dim(),
+        })
+    }
+
+    /// Whether there are none but rotations, which are no matter of attention.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bias.is_none() && self.memory.is_none()
+    }
+
+    /// What attention within a sequence of `length` needs where nothing depends on contents: then it can take queries, keys and
+    /// values side by side.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn without_contents(
+        &self,
+        length: usize,
+        options: &AttentionOptions,
+    ) -> Result<Option<AttentionOptions>> {
+        Ok(match (&self.bias, &self.memory) {
+            (None, None) => Some(options.clone()),
+            (Some(Bias::ByDistance(bias)), None) => {
+                Some(bias.options(options.clone(), length, 0..length)?)
+            }
+            _ => None,
+        })
+    }
+
+    /// The first `columns` of x (B, L, W), queries or keys of all heads, rotated by position.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn rotate(&self, x: &Tensor, columns: usize) -> Result<Tensor> {
+        match &self.rotary {
+            Some(rotary) => rotary.forward(x, columns),
+            None => Ok(x.clone()),
+        }
+    }
+
+    /// Keys and values of tokens (B, L, H E) and then those of no token, and the mask over both.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn remembered(
+        &self,
+        k: &Tensor,
+        v: &Tensor,
+        mask: Option<&Tensor>,
+    ) -> Result<(Tensor, Tensor, Option<Tensor>)> {
+        match &self.memory {
+            Some(memory) => memory.beside(k, v, mask),
+            None => Ok((k.clone(), v.clone(), mask.cloned())),
+        }
+    }
+
+    /// Attention of queries (B, Lq, H E), rotated already, on keys and values (B, Lk, H E), of which those in `positions` are
+    /// tokens' in order, the first of them at the position of the first query. (B, Lq, H E).
+    ///
+    /// # Errors
+    /// Those of [`attention::attend`].
+    pub fn attend(
+        &self,
+        qkv: [&Tensor; 3],
+        options: AttentionOptions,
+        positions: Range<usize>,
+    ) -> Result<Tensor> {
+        self.attend_by(attention::attend, qkv, options, positions)
+    }
+
+    /// The same by one form of attention.
+    ///
+    /// # Errors
+    /// Those of `attend`.
+    pub fn attend_by(
+        &self,
+        attend: Attend,
+        [q, k, v]: [&Tensor; 3],
+        options: AttentionOptions,
+        positions: Range<usize>,
+    ) -> Result<Tensor> {
+        let (k, v, mask) = self.remembered(k, v, options.mask.as_ref())?;
+        let block_masks = match (&options.block_masks, &self.memory) {
+            (Some(block_masks), Some(memory)) => {
+                let first = k.dim(1)? - memory.slots();
+                Some(block_masks.beside(first as u32..k.dim(1)? as u32))
+            }
+            (block_masks, _) => block_masks.clone(),
+        };
+        let operands = Operands {
+            q: q.clone(),
+            k,
+            v,
+            options: AttentionOptions {
+                mask,
+                block_masks,
+                ..options
+            },
+            positions,
+        };
+        let Operands {
+            q, k, v, options, ..
+        } = match &self.bias {
+            None => operands,
+            Some(Bias::TransformerXl(bias)) => return bias.attend(attend, operands),
+            Some(Bias::ByDistance(bias)) => {
+                let (queries, positions) = (q.dim(1)?, operands.positions.clone());
+                Operands {
+                    options: bias.options(operands.options, queries, positions)?,
+                    ..operands
+                }
+            }
+            Some(Bias::Shaw(bias)) => bias.apply(operands)?,
+            Some(Bias::Deberta(bias)) => bias.apply(operands)?,
+        };
+        attend(&q, &k, &v, &options)
+    }
+
+    /// Operations for one sequence of `length`, and what `pairs` of query and key, over all heads, cost beside their product.
+    #[must_use]
+    pub fn flops(&self, length: usize, pairs: usize) -> u64 {
+        let bias = match &self.bias {
+            None | Some(Bias::ByDistance(_)) => 0,
+            Some(Bias::Shaw(bias)) => bias.flops(length, self.heads * self.width),
+            Some(Bias::Deberta(bias)) => bias.flops(length, self.heads * self.width),
+            Some(Bias::TransformerXl(bias)) => bias.flops(length, pairs),
+        };
+        let memory = self.slots() * length * self.heads * self.width;
+        bias + 4 * memory as u64
+    }
+
+    /// Keys that are of no token.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.memory.as_ref().map_or(0, Memory::slots)
+    }
+}
+
+/// x (B, L, H E) of each head, (B, H, L, E), times w (H, E, C): (B, H, L, C).
+fn by_head_times(x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    let ((batch, length, _), (heads, width, columns)) = (x.dims3()?, w.dims3()?);
+    let x = x.reshape((batch, length, heads, width))?;
+    // Examples side by side: one product for each head.
+    let x = x.permute((2, 0, 1, 3))?.contiguous()?;
+    let x = x.reshape((heads, batch * length, width))?;
+    let y = crate::layers::matmul::matmul(&x, w)?;
+    let y = y.reshape((heads, batch, length, columns))?;
+    Ok(y.transpose(0, 1)?.contiguous()?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! Rotary positions. Su et al., 2021, "RoFormer", arXiv:2104.09864.
+//!     (x_2c, x_2c+1) of position t ← the pair rotated by t·10000^{-2 c / E}, for queries and keys of each head
+//! so that q_i·k_j depends on contents and i - j. Neighbouring columns are a pair, as in the paper; a last one without a partner stays as it is.
+//! Mixers that take features of queries and keys rotate before the features, so that these stay positive and their sums the denominator's; the paper
+//! rotates features, in the numerator alone.
+
+use candle_core::Tensor;
+
+use crate::{Result, ops};
+
+/// Rotations of heads E wide.
+pub struct Rotary {
+    width: usize,
+}
+
+impl Rotary {
+    /// For heads of this width.
+    #[must_use]
+    pub fn new(width: usize) -> Self {
+        Self { width }
+    }
+
+    /// The first `columns` of x (B, L, W), heads side by side, rotated by position.
+    ///
+    /// # Errors
+    /// If `columns` is no multiple of the width or more than there are.
+    pub fn forward(&self, x: &Tensor, columns: usize) -> Result<Tensor> {
+        ops::rotary(x, columns, self.width)
+    }
+}

@@ -1,0 +1,78 @@
+//! Which of the axes about scores a mixer can take.
+
+use crate::{
+    Result,
+    error::require,
+    options::{BlockOptions, PairBias},
+};
+
+/// Which of the axes about queries, keys and scores a mixer can take; where it cannot, why.
+#[derive(Clone, Copy, Debug)]
+pub struct Takes {
+    /// `block.bias`.
+    pub bias: Result<(), &'static str>,
+    /// `block.rotary`.
+    pub rotary: Result<(), &'static str>,
+    /// `block.memory`.
+    pub memory: Result<(), &'static str>,
+}
+
+impl Takes {
+    /// Attention with a score for every pair that is computed.
+    pub const ALL: Self = Self {
+        bias: Ok(()),
+        rotary: Ok(()),
+        memory: Ok(()),
+    };
+
+    /// None of them, for this reason.
+    #[must_use]
+    pub const fn nothing(reason: &'static str) -> Self {
+        Self {
+            bias: Err(reason),
+            rotary: Err(reason),
+            memory: Err(reason),
+        }
+    }
+
+    /// Attention by features of queries and keys.
+    pub const BY_FEATURES: Self = Self {
+        bias: Err("queries and keys meet as features: there is no score of a pair to add to"),
+        ..Self::ALL
+    };
+
+    /// Refuses what `block` asks for and the mixer cannot take.
+    ///
+    /// # Errors
+    /// [`crate::Error::Option`] with the reason.
+    pub fn check(&self, block: &BlockOptions) -> Result<()> {
+        let refuse =
+            |asked: bool, takes: Result<(), &str>, key, value: String, usual: &str| match takes {
+                Err(reason) if asked => {
+                    require(false, key, value, format!("{usual}, because {reason}"))
+                }
+                _ => Ok(()),
+            };
+        refuse(
+            block.bias != PairBias::None,
+            self.bias,
+            "block.bias",
+            block.bias.to_string(),
+            "none",
+        )?;
+        refuse(
+            block.rotary,
+            self.rotary,
+            "block.rotary",
+            "true".to_owned(),
+            "false",
+        )?;
+        refuse(
+            block.memory > 0,
+            self.memory,
+            "block.memory",
+            block.memory.to_string(),
+            "0",
+        )
+    }
+}

@@ -1,0 +1,152 @@
+//! Rotation of neighbouring columns by position (RoFormer, arXiv:2104.09864).
+
+use candle_core::{Device, Tensor};
+
+use super::check;
+use crate::{Result, kernels};
+
+/// x (B, L, W) with its first `columns`, groups of `width` each, rotated: columns 2c and 2c + 1 of a group at position t by the angle
+/// t·10000^{-2 c / width}. A group's last column stays where it has no partner, as do all columns after the first `columns`.
+///
+/// Its gradient is the opposite rotation. O(B L W) time; nothing but angles is kept.
+///
+/// # Errors
+/// If `columns` is no multiple of `width` or more than W.
+pub fn rotary(x: &Tensor, columns: usize, width: usize) -> Result<Tensor> {
+    let (_, length, row) = x.dims3()?;
+    check(
+        width > 0 && columns.is_multiple_of(width) && columns <= row,
+        "rotary",
+        || format!("{columns} columns of {row} in groups of {width}"),
+    )?;
+    let angles = angles(length, width);
+    if kernels::supports(x) {
+        return Ok(kernels::rotate(x, columns, width, angles)?);
+    }
+    composed(x, columns, width, &angles)
+}
+
+/// t·10000^{-2 c / width} for each position t and pair c.
+fn angles(length: usize, width: usize) -> Vec<f64> {
+    let pairs = width / 2;
+    let rate: Vec<f64> = (0..pairs)
+        .map(|c| 10_000f64.powf(-2.0 * c as f64 / width as f64))
+        .collect();
+    (0..length)
+        .flat_map(|t| rate.iter().map(move |rate| t as f64 * rate))
+        .collect()
+}
+
+fn composed(x: &Tensor, columns: usize, width: usize, angles: &[f64]) -> Result<Tensor> {
+    let (batch, length, row) = x.dims3()?;
+    let pairs = width / 2;
+    if pairs * columns == 0 {
+        return Ok(x.clone());
+    }
+    let table = |f: fn(f64) -> f64| -> Result<Tensor> {
+        let values: Vec<f64> = angles.iter().map(|angle| f(*angle)).collect();
+        let shape = (1, length, 1, pairs, 1);
+        let table = Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(x.dtype())?;
+        Ok(table.to_device(x.device())?)
+    };
+    let (cosines, sines) = (table(f64::cos)?, table(f64::sin)?);
+    let heads = x.narrow(2, 0, columns)?.contiguous()?;
+    let heads = heads.reshape((batch, length, columns / width, width))?;
+    let paired = heads.narrow(3, 0, 2 * pairs)?.contiguous()?;
+    let paired = paired.reshape((batch, length, columns / width, pairs, 2))?;
+    let (a, b) = (paired.narrow(4, 0, 1)?, paired.narrow(4, 1, 1)?);
+    let rotated = Tensor::cat(
+        &[
+            (a.broadcast_mul(&cosines)? - b.broadcast_mul(&sines)?)?,
+            (a.broadcast_mul(&sines)? + b.broadcast_mul(&cosines)?)?,
+        ],
+        4,
+    )?;
+    let rotated = rotated.flatten_from(3)?; // (B, L, heads, 2 pairs)
+    let rotated = match width - 2 * pairs {
+        0 => rotated,
+        rest => Tensor::cat(&[&rotated, &heads.narrow(3, 2 * pairs, rest)?], 3)?,
+    };
+    let rotated = rotated.flatten_from(2)?;
+    Ok(match row - columns {
+        0 => rotated,
+        rest => Tensor::cat(&[&rotated, &x.narrow(2, columns, rest)?], 2)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers::testing::{check_gradient, close, normal};
+
+    #[test]
+    fn the_kernel_meets_the_composed_form() {
+        use crate::kernels::reference::{Sampler, agree};
+        for (batch, length, row, columns, width) in [
+            (1, 1, 4, 4, 4),
+            (2, 7, 18, 12, 6),
+            (3, 70, 11, 10, 5),
+            (2, 3, 3, 2, 1),
+        ] {
+            let x = Sampler::new(3).normal(&[batch, length, row], 1.0);
+            let angles = angles(length, width);
+            agree(
+                "rotary",
+                &[x],
+                |x| Ok(rotary(&x[0], columns, width)?),
+                |x| Ok(composed(&x[0], columns, width, &angles)?),
+            );
+        }
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        for (row, columns, width) in [(8, 8, 4), (11, 10, 5)] {
+            check_gradient("rotary", &[&[2, 3, row]], |x| rotary(&x[0], columns, width));
+        }
+    }
+
+    /// By complex numbers: a pair is one, and the rotation a product with e^{i angle}.
+    #[test]
+    fn products_depend_on_contents_and_distance() {
+        let (length, width) = (9, 6);
+        let [q, k] = ["q", "k"].map(|name| {
+            let one = normal(name, &[1, 1, width]);
+            let all = one
+                .broadcast_as((1, length, width))
+                .unwrap()
+                .contiguous()
+                .unwrap();
+            rotary(&all, width, width).unwrap().squeeze(0).unwrap()
+        });
+        let (one_q, one_k) = (q.get(0).unwrap(), k.get(0).unwrap());
+        let [one_q, one_k] = [one_q, one_k].map(|x| x.to_vec1::<f64>().unwrap());
+        let products = q.matmul(&k.t().unwrap()).unwrap();
+        let mut wanted = Vec::new();
+        for i in 0..length {
+            for j in 0..length {
+                let mut sum = 0.0;
+                for c in 0..width / 2 {
+                    let angle =
+                        (i as f64 - j as f64) / 10_000f64.powf(2.0 * c as f64 / width as f64);
+                    let (qr, qi) = (one_q[2 * c], one_q[2 * c + 1]);
+                    let (kr, ki) = (one_k[2 * c], one_k[2 * c + 1]);
+                    // Re(q e^{i angle} conj(k))
+                    let (re, im) = (qr * kr + qi * ki, qi * kr - qr * ki);
+                    sum += re * angle.cos() - im * angle.sin();
+                }
+                wanted.push(sum);
+            }
+        }
+        let wanted = Tensor::from_vec(wanted, (length, length), &Device::Cpu).unwrap();
+        close(&products, &wanted, 1e-12, "rotary");
+    }
+
+    #[test]
+    fn groups_that_do_not_fit_are_refused() {
+        let x = normal("x", &[1, 2, 8]);
+        for (columns, width) in [(12, 4), (6, 4), (4, 0)] {
+            assert!(rotary(&x, columns, width).is_err());
+        }
+    }
+}
