@@ -49,6 +49,8 @@ matrix:
 	rm -rf $(MATRIX)/runs
 	$(LRA) sweep --tasks listops,pathfinder,image:synthetic --models all --recipe smoke --threads 2 \
 		--data $(MATRIX)/data --out $(MATRIX)/runs
+	$(LRA) sweep --tasks listops --models transformer,performer,local --axes --set block.layers=2 --recipe smoke --threads 2 \
+		--data $(MATRIX)/data --out $(MATRIX)/runs
 
 ## The smoke matrix, all models on three tasks, held against its baseline: minutes
 regression: matrix

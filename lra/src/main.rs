@@ -22,6 +22,7 @@ mod host;
 mod limits;
 mod memory;
 mod memory_limit;
+mod model_choice;
 mod optim;
 mod overlay;
 mod panics;

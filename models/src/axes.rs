@@ -2,10 +2,11 @@
 //!
 //! What an axis does is said where it is computed; here is what there is, so that listings and tests need no list of their own.
 
+use candle_core::{DType, Device};
 use serde_json::{Value, json};
 
 use crate::{
-    Error, Options, Result,
+    Classifier, Error, Model, Options, Parameters, Result, Shape,
     options::{overlay, to_json},
 };
 
@@ -168,6 +169,24 @@ pub static AXES: &[Axis] = &[
 ];
 
 impl Axis {
+    /// Whether `model` can take `choice`: builds it, without memory for its weights.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with the reason why it cannot.
+    pub fn try_around(&self, model: &Model, choice: &Choice) -> Result<()> {
+        let options = self.set(&Options::of(model), choice)?;
+        let shape = Shape {
+            vocabulary: 16,
+            classes: 2,
+            towers: 1,
+            max_length: 64,
+            padding: true,
+            grid: None,
+        };
+        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        Classifier::new(model, &shape, &options, &parameters).map(drop)
+    }
+
     /// `options` with this axis at `choice`, and the others as it wants them.
     ///
     /// # Errors

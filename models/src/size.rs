@@ -33,7 +33,7 @@ pub fn evaluate(text: &str, length: usize) -> Result<usize> {
     }
     // What is left of a sum after rounding is no reason for another token.
     let size = (value - 1e-9).ceil().max(1.0);
-    if size.is_nan() || size > u32::MAX.into() {
+    if value.is_nan() || size > u32::MAX.into() {
         return Err(Error::Input(format!(
             "{text} is {value} for L = {length}, which is no size"
         )));
@@ -185,7 +185,16 @@ mod tests {
     #[test]
     fn what_is_none_says_where() {
         for text in [
-            "L/", "L/0", "sqrt(L", "min(L)", "foo(L)", "L L", "", "L*1e99", "é+L",
+            "L/",
+            "L/0",
+            "sqrt(L",
+            "min(L)",
+            "foo(L)",
+            "sqrt(0-L)",
+            "L L",
+            "",
+            "L*1e99",
+            "é+L",
         ] {
             let error = evaluate(text, 1024).unwrap_err().to_string();
             assert!(error.contains(text), "{error}");

@@ -9,7 +9,6 @@
 //! ```
 
 pub mod measure_process;
-pub mod model_choice;
 pub mod preflight;
 pub mod session;
 pub mod worker;

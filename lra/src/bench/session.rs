@@ -11,11 +11,11 @@ use results::record::{Provenance, Recipe};
 use results::stats::quantile;
 
 use crate::bench::measure_process::{Answer, request, request_from};
-use crate::bench::model_choice::ModelChoice;
 use crate::bench::preflight::{Limits, Sample, predict_skip};
 use crate::bench::worker::{Measured, Measurement, Reply, Request, Steps};
 use crate::error::{Class, Classify, Result};
 use crate::host;
+use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::Resolved;

@@ -15,6 +15,7 @@ Examples:
   lra sweep --tasks listops,pathfinder --dry-run                the plan, with time and memory per cell
   lra sweep --tasks listops,image:synthetic --seeds 0..3 --jobs 2
   lra sweep --tasks listops --models transformer,performer:variant=tay2021 --recipe nystromformer
+  lra sweep --tasks listops --models transformer,local --axes --recipe smoke    around each model, all axes
   lra sweep --tasks listops --shard 1/4                         a quarter of it, for one of four machines
   lra sweep --tasks listops --seeds 0..5 --emit slurm > job.sh && sbatch job.sh
 
@@ -26,7 +27,7 @@ pub struct SweepArgs {
     /// Tasks, as `task` or `task:source`
     #[arg(long, required = true, value_delimiter = ',', value_name = "LIST")]
     pub tasks: Vec<TaskChoice>,
-    /// Models, as `name` or `name:option=value`, or `all`
+    /// Models, as `name`, `name:option=value` or `name:block.norm=rms`, or `all`
     #[arg(
         long,
         value_delimiter = ',',
@@ -34,6 +35,9 @@ pub struct SweepArgs {
         value_name = "LIST"
     )]
     pub models: Vec<String>,
+    /// Each model also with each value of each axis (see `lra list axes`) that it can take, one at a time
+    #[arg(long)]
+    pub axes: bool,
     /// Seeds: FIRST..END, END not included
     #[arg(long, value_parser = parse::seeds, default_value = "0..1", value_name = "A..B")]
     pub seeds: Range<u64>,

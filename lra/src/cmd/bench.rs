@@ -7,13 +7,13 @@ use std::time::Duration;
 use results::bench::{Bench, Outcome, against_base};
 use results::published;
 
-use crate::bench::model_choice::ModelChoice;
 use crate::bench::preflight::Limits;
 use crate::bench::session::{LEAST, Plan, Session, TIME_LIMIT};
 use crate::bench::worker;
 use crate::cli::bench::BenchArgs;
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
+use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::{device, host, limits, runtime};

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use datasets::Protocol;
-use models::axes::{Axis, Choice};
-use models::{Model, Parameters};
+use models::Model;
 
 use results::table::{Align, Cell, Column, Row, Table};
 use results::{Format, published, wrap};
@@ -236,7 +235,7 @@ fn axes() -> Result<Table> {
         for (index, choice) in axis.values.iter().enumerate() {
             let mut without = Vec::new();
             for model in models::MODELS {
-                if let Err(error) = combine(model, axis, choice) {
+                if let Err(error) = axis.try_around(model, choice) {
                     without.push(model.name);
                     reasons.insert(format!("{}={}", axis.key, choice.value), error.to_string());
                 }
@@ -263,21 +262,6 @@ fn axes() -> Result<Table> {
         .notes
         .extend(told.map(|(setting, reason)| format!("{setting}: {reason}.")));
     Ok(table)
-}
-
-/// Builds a model, without memory for its weights, with one axis changed.
-fn combine(model: &Model, axis: &Axis, choice: &Choice) -> models::Result<()> {
-    let options = axis.set(&models::Options::of(model), choice)?;
-    let shape = models::Shape {
-        vocabulary: 16,
-        classes: 2,
-        towers: 1,
-        max_length: 64,
-        padding: true,
-        grid: None,
-    };
-    let parameters = Parameters::blank(&candle_core::Device::Cpu, candle_core::DType::F32);
-    models::Classifier::new(model, &shape, &options, &parameters).map(drop)
 }
 
 fn recipes() -> Result<Table> {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::cli::sweep::{BatchSystem, SweepArgs};
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
+use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::sweep::estimator::{Estimate, Estimator};
@@ -80,9 +81,17 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
 fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
     let mut assignments = arguments.assignments.clone();
     assignments.extend(arguments.steps.map(|steps| format!("train.steps={steps}")));
+    let mut models = plan::models(&arguments.models)?;
+    if arguments.axes {
+        let axes: Vec<_> = models
+            .iter()
+            .flat_map(ModelChoice::with_each_axis)
+            .collect();
+        models.extend(axes);
+    }
     let matrix = Matrix {
         tasks: arguments.tasks.clone(),
-        models: plan::models(&arguments.models)?,
+        models,
         recipes: arguments.recipe.clone(),
         seeds: arguments.seeds.clone(),
         protocol: arguments.protocol,

@@ -7,9 +7,9 @@ use std::str::FromStr;
 use datasets::{Protocol, Source};
 use results::{Outcome, Record};
 
-use crate::bench::model_choice::ModelChoice;
 use crate::cell;
 use crate::error::{Error, Result};
+use crate::model_choice::ModelChoice;
 use crate::spec::{Resolved, RunRequest};
 
 /// The product of tasks, models, recipes and seeds that the command line names.

@@ -1,4 +1,4 @@
-//! Which models a benchmark measures: registry entries, each with options of its own.
+//! Which models a benchmark or a sweep measures: registry entries, each with settings of its own.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::suggest;
 
-/// A model with some of its own options set.
+/// A model with some settings changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelChoice {
     /// Registry name.
     pub model: &'static str,
-    /// Options, such as `attention=materialised`.
+    /// Options of the model, such as `attention=materialised`, and settings with their section, such as `block.norm=rms`.
     pub options: Vec<String>,
 }
 
@@ -46,6 +46,28 @@ impl ModelChoice {
         models::MODELS.iter().map(plain).collect()
     }
 
+    /// This model with each value of each axis, one at a time, that it can take, the defaults aside.
+    pub fn with_each_axis(&self) -> Vec<ModelChoice> {
+        let mut choices = Vec::new();
+        let model = models::mixers::find(self.model);
+        for (model, axis) in model.iter().flat_map(|model| {
+            let axes = models::AXES.iter();
+            axes.map(move |axis| (model, axis))
+        }) {
+            let others = axis.values.iter().skip(1);
+            for choice in others.filter(|choice| axis.try_around(model, choice).is_ok()) {
+                let wanted = choice.wants.iter().copied();
+                let settings = wanted.chain([(axis.key, choice.value)]);
+                let settings = settings.map(|(key, value)| format!("{key}={value}"));
+                choices.push(ModelChoice {
+                    model: self.model,
+                    options: self.options.iter().cloned().chain(settings).collect(),
+                });
+            }
+        }
+        choices
+    }
+
     /// Every registered model; one that can keep its attention weights in memory comes both ways.
     pub fn both_ways() -> Vec<ModelChoice> {
         let mut choices = Vec::new();
@@ -64,7 +86,13 @@ impl ModelChoice {
 
     /// The options as assignments to settings.
     pub fn assignments(&self) -> impl Iterator<Item = String> + '_ {
-        self.options.iter().map(|option| format!("model.{option}"))
+        self.options.iter().map(|option| {
+            let key = option.split('=').next().unwrap_or_default();
+            match key.contains('.') {
+                true => option.clone(),
+                false => format!("model.{option}"),
+            }
+        })
     }
 }
 
@@ -87,8 +115,19 @@ mod tests {
         assert_eq!(choice.model, "performer");
         let assignments: Vec<_> = choice.assignments().collect();
         assert_eq!(assignments, ["model.variant=tay2021"]);
+        let choice = ModelChoice::parse("linear:block.norm=rms").unwrap();
+        assert_eq!(choice.assignments().collect::<Vec<_>>(), ["block.norm=rms"]);
         assert!(ModelChoice::parse("performer:fast").is_err());
         assert!(ModelChoice::parse("perfomer").is_err());
+    }
+
+    #[test]
+    fn axes_come_one_at_a_time_with_what_they_want() {
+        let choices = ModelChoice::parse("linear").unwrap().with_each_axis();
+        let names: Vec<String> = choices.iter().map(ModelChoice::to_string).collect();
+        let wanted = "linear:block.norm=none:block.residual=rezero".to_owned();
+        assert!(names.contains(&wanted), "{names:?}");
+        assert!(names.len() > 20 && !names.contains(&"linear:block.norm=layer".to_owned()));
     }
 
     #[test]
