@@ -13,7 +13,7 @@ use lra_models::kernels::{
     cross_entropy, embed, feed_forward, l2_normalize, layer_norm, linear, linear_attention, lsh,
     permute_blocks, weighted_sum,
 };
-use lra_models::layers::BlockLists;
+use lra_models::ops::attention::BlockLists;
 use lra_models::rng::{RngKey, StreamKey};
 
 /// Numbers in -1/2..1/2 without a pattern.

@@ -7,7 +7,8 @@ use crate::{
     Encoder, Error, Model, Options, Parameters, Pass, Result, VarBuilder,
     context::{Geometry, ModelContext},
     error::require,
-    layers::{Embedding, Linear, activation::relu, pooling::pool},
+    layers::{Embedding, Linear},
+    ops::{activation::relu, pooling::pool},
     options::{Features, HeadOptions, Pooling},
     params::LECUN_NORMAL,
 };

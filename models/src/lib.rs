@@ -45,6 +45,8 @@ mod range;
 pub mod reference;
 pub mod rng;
 pub mod size;
+#[cfg(test)]
+mod testing;
 
 pub use axes::{AXES, Axis};
 pub use classifier::{Classifier, Inputs, Shape, Tokens};

@@ -4,8 +4,8 @@
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape, Tokens,
-    layers::round_to_bfloat16, loss,
+    Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape, Tokens, loss,
+    ops::round_to_bfloat16,
 };
 
 /// Mean loss of a batch, and the largest gradient of every parameter. In f64, where every layer is composed.

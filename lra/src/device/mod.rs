@@ -63,7 +63,7 @@ pub fn set_precision(device: &Device, precision: Precision) -> Result<()> {
         )));
     }
     candle_core::cuda::set_gemm_reduced_precision_f32(precision == Precision::Tf32);
-    models::layers::round_to_bfloat16(precision == Precision::Bf16);
+    models::ops::round_to_bfloat16(precision == Precision::Bf16);
     Ok(())
 }
 

@@ -105,7 +105,7 @@ impl Norm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::testing::{check_layer, normal, parameters};
+    use crate::testing::{check_layer, normal, parameters};
 
     fn norm(kind: NormKind) -> (crate::Parameters, Norm) {
         let block = BlockOptions {

@@ -19,10 +19,8 @@ use candle_nn::Init;
 
 use crate::{
     Pass, Result, VarBuilder,
-    layers::{
-        Dropout, Linear,
-        activation::{relu, sigmoid},
-    },
+    layers::{Dropout, Linear},
+    ops::activation::{relu, sigmoid},
     options::{BlockOptions, Residual},
     params::xavier_uniform,
 };
@@ -142,7 +140,7 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        layers::testing::{check_layer, close, normal, parameters},
+        testing::{check_layer, close, normal, parameters},
     };
 
     fn join(residual: Residual) -> (crate::Parameters, Join, Dropout) {

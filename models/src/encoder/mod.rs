@@ -13,7 +13,7 @@ use candle_nn::Init;
 use crate::{
     LayerContext, Mask, Mixer, ModelContext, Pass, Result,
     block::{Block, norm::Norm},
-    layers::softmax,
+    ops::softmax,
     options::{Layers, NormPlace, Residual},
     pass::Carried,
 };

@@ -16,8 +16,7 @@ use candle_core::{Tensor, Var};
 use super::Block;
 use crate::{
     Mask, Pass, Result, RngKey,
-    kernels::Tied,
-    layers::checkpoint::{Checkpointed, note_variables, with_history},
+    ops::checkpoint::{Checkpointed, Tied, note_variables, with_history},
 };
 
 /// x (B, L, D) through all blocks, to (B, L, D).

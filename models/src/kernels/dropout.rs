@@ -152,35 +152,3 @@ impl CustomOp2 for Dropout {
 fn examples(dims: &[usize]) -> usize {
     dims.first().copied().unwrap_or(1)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kernels::reference::{Sampler, agree};
-    use crate::rng::{RngKey, StreamKey};
-
-    #[test]
-    fn dropout_meets_its_twin() {
-        let mut sampler = Sampler::new(14);
-        let stream = RngKey::new(1, 2, 3).per_example(StreamKey::new("drop"));
-        for shape in [vec![3, 7], vec![2, 40, 65], vec![2, SEGMENT + 100]] {
-            let inputs = [sampler.normal(&shape, 1.0), sampler.normal(&shape, 1.0)];
-            let mask = |x: &Tensor| {
-                let mask = stream.mask_tensor(x.shape(), 0.3, x.dtype(), x.device());
-                mask.map_err(candle_core::Error::wrap)
-            };
-            agree(
-                "dropout",
-                &inputs[..1],
-                |x| dropout(&x[0], &stream, 0.3),
-                |x| &x[0] * mask(&x[0])?,
-            );
-            agree(
-                "dropout and residual",
-                &inputs,
-                |x| add_dropped(&x[0], &x[1], &stream, 0.3),
-                |x| &x[0] + (&x[1] * mask(&x[1])?)?,
-            );
-        }
-    }
-}

@@ -83,37 +83,3 @@ impl CustomOp1 for WeightedSum {
         tensor(dx, x.shape()).map(Some)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kernels::reference::{Sampler, agree};
-
-    #[test]
-    fn weighted_sum_meets_its_twin() {
-        let mut sampler = Sampler::new(17);
-        for (batch, length, dim) in [(1, 1, 1), (3, 7, 5), (2, 1100, 33)] {
-            let x = [sampler.normal(&[batch, length, dim], 1.0)];
-            let weights = sampler.normal(&[batch, length], 1.0).relu().unwrap();
-            agree(
-                "weighted sum",
-                &x,
-                |x| weighted_sum(&x[0], &weights),
-                |x| {
-                    let weights = weights.to_dtype(x[0].dtype())?.unsqueeze(1)?;
-                    weights.matmul(&x[0])?.squeeze(1)
-                },
-            );
-        }
-    }
-
-    #[test]
-    fn weights_of_another_shape_are_an_error() {
-        let mut sampler = Sampler::new(18);
-        let (x, weights) = (
-            sampler.normal(&[2, 3, 4], 1.0),
-            sampler.normal(&[2, 4], 1.0),
-        );
-        assert!(weighted_sum(&x, &weights).is_err());
-    }
-}

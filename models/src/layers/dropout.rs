@@ -4,7 +4,11 @@ use candle_core::Tensor;
 
 use crate::{
     Pass, Result, VarBuilder,
-    kernels::{self, AttentionDropout},
+    ops::{
+        add_dropped,
+        attention::{AttentionDropout, WeightDropout},
+        dropout,
+    },
     rng::{Stream, StreamKey},
 };
 
@@ -27,14 +31,19 @@ impl Dropout {
     /// The dropout of attention weights in this pass; none in evaluation or at rate 0.
     #[must_use]
     pub fn of_attention(&self, batch: usize, pass: &Pass) -> Option<AttentionDropout> {
-        let stream = pass.rng.per_example(self.key);
-        (pass.train && self.rate > 0.0).then(|| AttentionDropout::new(&stream, batch, self.rate))
+        let (stream, rate) = self.rng(pass)?;
+        Some(AttentionDropout::new(&stream, batch, rate))
+    }
+
+    /// The dropout of weights of attention in one of its parts, for a batch of `examples`.
+    #[must_use]
+    pub fn of_weights(&self, examples: usize, pass: &Pass) -> WeightDropout {
+        WeightDropout::new(self.rng(pass), examples)
     }
 
     /// Stream and rate in this pass; none in evaluation or at rate 0.
     pub(crate) fn rng(&self, pass: &Pass) -> Option<(Stream, f64)> {
-        self.applies(pass)
-            .then(|| (pass.rng.per_example(self.key), self.rate))
+        (pass.train && self.rate > 0.0).then(|| (pass.rng.per_example(self.key), self.rate))
     }
 
     /// Same shape as `x`, whose first dimension is the batch.
@@ -42,15 +51,10 @@ impl Dropout {
     /// # Errors
     /// If a tensor operation fails.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        if !self.applies(pass) {
-            return Ok(x.clone());
+        match self.rng(pass) {
+            Some((stream, rate)) => dropout(x, &stream, rate),
+            None => Ok(x.clone()),
         }
-        let stream = pass.rng.per_example(self.key);
-        if kernels::supports(x) {
-            return Ok(kernels::dropout(x, &stream, self.rate)?);
-        }
-        let mask = stream.mask_tensor(x.shape(), self.rate, x.dtype(), x.device())?;
-        Ok((x * mask)?)
     }
 
     /// `residual` plus the dropped-out `x`, of the same shape.
@@ -58,15 +62,10 @@ impl Dropout {
     /// # Errors
     /// If the shapes differ or a tensor operation fails.
     pub fn add(&self, residual: &Tensor, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        if self.applies(pass) && kernels::supports(x) {
-            let stream = pass.rng.per_example(self.key);
-            return Ok(kernels::add_dropped(residual, x, &stream, self.rate)?);
+        match self.rng(pass) {
+            Some((stream, rate)) => add_dropped(residual, x, &stream, rate),
+            None => Ok((residual + x)?),
         }
-        Ok((residual + self.forward(x, pass)?)?)
-    }
-
-    fn applies(&self, pass: &Pass) -> bool {
-        pass.train && self.rate > 0.0
     }
 }
 
@@ -77,7 +76,7 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        layers::testing::{check_gradient, close, normal, parameters},
+        testing::{check_gradient, close, normal, parameters},
     };
 
     #[test]

@@ -4,8 +4,9 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::Init;
 
 use crate::{
-    Error, Mask, Pass, Result, VarBuilder, kernels,
+    Error, Mask, Pass, Result, VarBuilder,
     layers::Dropout,
+    ops::embed,
     options::{EmbedOptions, Positions},
     params::Attributes,
 };
@@ -84,11 +85,7 @@ impl Embedding {
             Some(table) => Some(table.narrow(0, 0, slots)?),
             None => None,
         };
-        let x = if kernels::supports(&self.tokens) {
-            kernels::embed(ids, &self.tokens, self.cls.as_ref(), positions.as_ref())?
-        } else {
-            self.embed(ids, positions.as_ref())?
-        };
+        let x = embed(ids, &self.tokens, self.cls.as_ref(), positions.as_ref())?;
         let black = match (mask, self.zero_is_padding) {
             (None, true) => Some(ids.ne(0u32)?),
             _ => None,
@@ -102,23 +99,6 @@ impl Embedding {
             None => None,
         };
         Ok((self.dropout.forward(&x, pass)?, mask))
-    }
-
-    /// Ids (B, L) to (B, L', D), without dropout.
-    fn embed(&self, ids: &Tensor, positions: Option<&Tensor>) -> Result<Tensor> {
-        let ((batch, length), (_, dim)) = (ids.dims2()?, self.tokens.dims2()?);
-        let x = self
-            .tokens
-            .index_select(&ids.flatten_all()?, 0)?
-            .reshape((batch, length, dim))?;
-        let x = match &self.cls {
-            Some(cls) => Tensor::cat(&[&cls.broadcast_as((batch, 1, dim))?, &x], 1)?,
-            None => x,
-        };
-        Ok(match positions {
-            Some(positions) => x.broadcast_add(positions)?,
-            None => x,
-        })
     }
 }
 
@@ -149,7 +129,7 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        layers::testing::{check_layer, parameters},
+        testing::{check_layer, parameters},
     };
 
     fn pass() -> Pass<'static> {

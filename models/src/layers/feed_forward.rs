@@ -8,8 +8,8 @@ use candle_nn::Init;
 
 use crate::{
     Pass, Result, VarBuilder,
-    kernels::{self, FeedForwardOptions},
-    layers::{Dropout, LayerNorm, Linear, activation},
+    layers::{Dropout, LayerNorm, Linear},
+    ops::{self, FeedForwardOptions},
     options::{Activation, BlockOptions, Gate},
     params::xavier_uniform,
 };
@@ -63,33 +63,15 @@ impl FeedForward {
     /// # Errors
     /// If a tensor operation fails.
     pub fn forward(&self, x: &Tensor, around: FusedSublayer, pass: &Pass) -> Result<Tensor> {
-        if kernels::supports(x)
-            && let (None, Some(activation)) = (&self.gate, self.activation.fused())
-            && let (Some(inner), Some(outer)) = (self.inner.affine(), self.outer.affine())
-        {
-            let options = FeedForwardOptions {
-                norm: around.norm.map(LayerNorm::operands),
-                activation,
-                inner_dropout: self.dropout.rng(pass),
-                outer_dropout: around.dropout.and_then(|dropout| dropout.rng(pass)),
-                residual: around.residual,
-            };
-            return Ok(kernels::feed_forward(x, inner, outer, &options)?);
-        }
-        let normal = around.norm.map(|norm| norm.forward(x)).transpose()?;
-        let normal = normal.as_ref().unwrap_or(x);
-        let hidden = activation::apply(self.activation, &self.inner.forward(normal)?)?; // (B, L, mlp_dim)
-        let hidden = match &self.gate {
-            Some(gate) => (hidden * gate.forward(normal)?)?,
-            None => hidden,
+        let options = FeedForwardOptions {
+            norm: around.norm.map(LayerNorm::operands),
+            activation: self.activation,
+            gate: self.gate.as_ref().map(Linear::operands),
+            inner_dropout: self.dropout.rng(pass),
+            outer_dropout: around.dropout.and_then(|dropout| dropout.rng(pass)),
+            residual: around.residual,
         };
-        let y = self.outer.forward(&self.dropout.forward(&hidden, pass)?)?;
-        match (around.dropout, around.residual) {
-            (Some(dropout), true) => dropout.add(x, &y, pass),
-            (Some(dropout), false) => dropout.forward(&y, pass),
-            (None, true) => Ok((x + y)?),
-            (None, false) => Ok(y),
-        }
+        ops::feed_forward(x, self.inner.operands(), self.outer.operands(), &options)
     }
 
     /// Operations for one sequence.
@@ -105,7 +87,7 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        layers::testing::{check_layer, parameters},
+        testing::{check_layer, parameters},
     };
 
     #[test]

@@ -4,9 +4,11 @@ use candle_core::Tensor;
 
 use crate::{
     LayerContext, Mask, Pass, Result,
-    kernels::{self, AttentionOptions, BlockMasks, FeatureMap, LinearAttentionOptions},
-    layers::{Dropout, Linear, Terms, linear_attention},
-    ops::attention,
+    layers::{Dropout, Linear, Terms},
+    ops::{
+        attention::{self, AttentionOptions, BlockMasks},
+        linear_attention::{self, FeatureMap},
+    },
     params::xavier_uniform,
 };
 
@@ -107,9 +109,7 @@ impl Projections {
             block_masks,
             ..self.options(x, pass, dropout)?
         };
-        if kernels::supports(x)
-            && let Some(options) = self.terms.without_contents(length, &options)?
-        {
+        if let Some(options) = self.terms.without_contents(length, &options)? {
             return attention::attend_packed(&self.packed(x)?, &options);
         }
         let [q, k, v] = self.qkv(x)?;
@@ -141,15 +141,9 @@ impl Projections {
         guard: f64,
         mask: Option<&Mask>,
     ) -> Result<Tensor> {
-        if kernels::supports(x) && self.terms.slots() == 0 {
-            let options = LinearAttentionOptions {
-                heads: self.heads,
-                map,
-                guard,
-                mask: mask.map(|mask| mask.valid().clone()),
-            };
+        if self.terms.slots() == 0 {
             let packed = self.packed(x)?;
-            return Ok(kernels::linear_attention_packed(&packed, &options)?);
+            return linear_attention::attend_packed(&packed, self.heads, map, guard, mask);
         }
         let [q, k, v] = self.qkv(x)?;
         let (k, v, mask) = self.terms.remembered(&k, &v, mask.map(Mask::valid))?;
@@ -182,8 +176,8 @@ mod tests {
     use crate::{
         Parameters,
         context::Geometry,
-        layers::testing::{check_layer, close, normal, parameters},
         options::BlockOptions,
+        testing::{check_layer, close, normal, parameters},
     };
 
     fn projections(parameters: &Parameters) -> Projections {

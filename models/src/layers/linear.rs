@@ -3,7 +3,10 @@
 use candle_core::Tensor;
 use candle_nn::Init;
 
-use crate::{Result, VarBuilder, kernels, layers::matmul::matmul};
+use crate::{
+    Result, VarBuilder,
+    ops::{Affine, linear},
+};
 
 /// A linear layer; the weight is (out, in), as PyTorch keeps it.
 #[derive(Clone)]
@@ -54,21 +57,15 @@ impl Linear {
 
     /// A layer of the same shape that puts out zeros.
     pub(crate) fn silenced(&self) -> Result<Self> {
-        Ok(Self::frozen(&self.weight.zeros_like()?))
-    }
-
-    /// A layer without bias whose weight (out, in) is not a parameter.
-    #[must_use]
-    pub fn frozen(weight: &Tensor) -> Self {
-        Self {
-            weight: weight.detach(),
+        Ok(Self {
+            weight: self.weight.zeros_like()?,
             bias: None,
-        }
+        })
     }
 
-    /// Weight and bias, for kernels that are more than this layer.
-    pub(crate) fn affine(&self) -> Option<[&Tensor; 2]> {
-        Some([&self.weight, self.bias.as_ref()?])
+    /// Weight and bias, for operations that are more than this layer.
+    pub(crate) fn operands(&self) -> Affine<'_> {
+        (&self.weight, self.bias.as_ref())
     }
 
     /// (.., in) -> (.., out).
@@ -76,22 +73,7 @@ impl Linear {
     /// # Errors
     /// If the last dimension is not `in`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if kernels::supports(x) {
-            return Ok(kernels::linear(x, &self.weight, self.bias.as_ref())?);
-        }
-        let (outputs, inputs) = self.weight.dims2()?;
-        let mut dims = x.dims().to_vec();
-        let rows = x.elem_count() / inputs.max(1);
-        if let Some(last) = dims.last_mut() {
-            *last = outputs;
-        }
-        // One tall product instead of one per example: the weight's gradient is then one product too.
-        let y = matmul(&x.reshape((rows, inputs))?, &self.weight.t()?)?;
-        let y = match &self.bias {
-            Some(bias) => y.broadcast_add(bias)?,
-            None => y,
-        };
-        Ok(y.reshape(dims)?)
+        linear(x, &self.weight, self.bias.as_ref())
     }
 
     /// Operations for `rows` rows.
@@ -105,8 +87,8 @@ impl Linear {
 mod tests {
     use super::*;
     use crate::{
-        layers::testing::{check_layer, parameters},
         params::xavier_uniform,
+        testing::{check_layer, parameters},
     };
 
     #[test]

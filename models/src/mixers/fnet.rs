@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        layers::testing::{check_gradient, close, normal},
+        testing::{check_gradient, close, normal},
     };
 
     fn mixer() -> FNet {

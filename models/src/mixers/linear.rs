@@ -12,12 +12,10 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{
-        Projections, Takes,
-        linear_attention::{self, FeatureMap},
-    },
+    layers::{Projections, Takes},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
+    ops::linear_attention::{self, FeatureMap},
     options::to_json,
 };
 
@@ -98,7 +96,7 @@ const GUARD: f64 = 1e-6;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{layers::testing::meets_reference, reference};
+    use crate::{reference, testing::meets_reference};
 
     #[test]
     fn is_attention_with_the_kernel_of_its_features() {

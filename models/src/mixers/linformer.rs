@@ -15,11 +15,13 @@ use crate::{
     Encoder, Mixer, Pass, Result, VarBuilder,
     context::{LayerContext, ModelContext},
     encoder::blocks,
-    kernels::{self, AttentionOptions},
-    layers::{Dropout, Projections, Takes, matmul::matmul},
+    layers::{Dropout, Projections, Takes},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
-    ops::attention,
+    ops::{
+        attention::{self, AttentionOptions},
+        project_length,
+    },
     options::{LONGEST, Range, to_json},
 };
 
@@ -182,34 +184,14 @@ impl Mixer for Linformer {
     }
 }
 
-/// x (B, L, H E) along the length by the first L rows of `matrix` (1 or H, N, K), to (B, K, H E).
-fn project_length(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tensor> {
-    if kernels::supports(x) {
-        return Ok(kernels::project_length(x, matrix, heads)?);
-    }
-    let (batch, length, row) = x.dims3()?;
-    let (copies, _, rank) = matrix.dims3()?;
-    let matrix = matrix.narrow(1, 0, length)?.t()?.contiguous()?; // (1 or H, K, L)
-    // The batch is moved beside the width: one product, and no copy of the matrix's gradient per example.
-    let width = row / copies;
-    let x = x
-        .reshape((batch, length, copies, width))?
-        .permute((2, 1, 0, 3))?;
-    let y = matmul(&matrix, &x.reshape((copies, length, batch * width))?)?;
-    let y = y
-        .reshape((copies, rank, batch, width))?
-        .permute((2, 1, 0, 3))?;
-    Ok(y.reshape((batch, rank, row))?)
-}
-
 #[cfg(test)]
 mod tests {
     use candle_core::{DType, Device};
 
     use super::*;
     use crate::{
-        layers::testing::{Twin, check_gradient},
         reference,
+        testing::{Twin, check_gradient},
     };
 
     /// Queries (B, L, H, E) on slots that `matrix` makes of keys and values, to (B, L, H, E).

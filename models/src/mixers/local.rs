@@ -12,10 +12,10 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    kernels::BlockMasks,
-    layers::{BlockLists, Dropout, Projections, Takes, partial_softmax},
+    layers::{Dropout, Projections, Takes},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
+    ops::attention::{BlockLists, BlockMasks, partial_softmax},
     options::{LONGEST, Range, to_json},
 };
 
@@ -135,7 +135,7 @@ impl Contiguous {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::testing_sparse::plans_meet_dense;
+    use crate::ops::attention::testing::plans_meet_dense;
 
     #[test]
     fn equals_dense_attention_under_the_mask_of_its_definition() {

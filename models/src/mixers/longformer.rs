@@ -15,12 +15,12 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    kernels::{AttentionOptions, BlockMask, BlockMasks},
-    layers::{
-        BlockLists, Dropout, Linear, Projections, StridedPositions, Takes, Terms, partial_softmax,
-    },
+    layers::{Dropout, Linear, Projections, Takes, Terms},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
+    ops::attention::{
+        AttentionOptions, BlockLists, BlockMask, BlockMasks, StridedPositions, partial_softmax,
+    },
     options::{LONGEST, Range, to_json},
     params::xavier_uniform,
 };
@@ -241,7 +241,7 @@ impl Global {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::testing_sparse::plans_meet_dense;
+    use crate::ops::attention::testing::plans_meet_dense;
 
     #[test]
     fn equals_dense_attention_under_the_mask_of_its_definition() {

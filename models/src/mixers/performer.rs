@@ -17,12 +17,10 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{
-        Projections, Takes,
-        linear_attention::{self, FeatureMap, LEAST},
-    },
+    layers::{Projections, Takes},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
+    ops::linear_attention::{self, FeatureMap, LEAST},
     options::{Range, WIDEST, to_json},
     rng::StreamKey,
 };
@@ -274,11 +272,9 @@ fn orthonormalize(block: &mut [f64], width: usize) {
 mod tests {
     use super::*;
     use crate::{
-        layers::{
-            linear_attention::exponential,
-            testing::{Twin, meets_reference, normal},
-        },
+        ops::linear_attention::exponential,
         reference,
+        testing::{Twin, meets_reference, normal},
     };
 
     fn favor(count: usize, width: usize, redraw: u64) -> Favor {

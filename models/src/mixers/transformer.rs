@@ -120,8 +120,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Mask, Parameters, RngKey, kernels::AttentionOptions, layers::testing::meets_reference,
-        options::BlockOptions, reference,
+        Mask, Parameters, RngKey, ops::attention::AttentionOptions, options::BlockOptions,
+        reference, testing::meets_reference,
     };
 
     #[test]

@@ -190,7 +190,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::reference::{Sampler, agree};
-    use crate::layers::testing::{check_gradient, close, normal};
+    use crate::testing::{check_gradient, close, normal};
 
     const PADDINGS: [Padding; 4] = [
         Padding::Same,

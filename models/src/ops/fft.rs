@@ -182,7 +182,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::reference::{Sampler, agree};
-    use crate::layers::testing::{self, check_gradient, close, normal};
+    use crate::testing::{self, check_gradient, close, normal};
 
     const LAGS: [Lags; 3] = [Lags::Causal, Lags::Bidirectional, Lags::Circular];
 

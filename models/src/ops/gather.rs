@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::reference::{Sampler, agree};
-    use crate::layers::testing::check_gradient;
+    use crate::testing::check_gradient;
 
     /// Indices below `bound`, one in eight NOWHERE.
     fn random(sampler: &mut Sampler, shape: &[usize], bound: usize) -> Tensor {

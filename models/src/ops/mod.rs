@@ -1,6 +1,7 @@
-//! Operations on tensors that candle lacks, or has without a gradient, one family per file.
+//! Operations on tensors that candle lacks, or has without a gradient, or computes slowly, one family per file.
 //!
-//! An operation says what it computes; where and how is decided here and nowhere else. Each has a composed form of
+//! An operation says what it computes; where and how is decided here and nowhere else: nothing beside this folder names the
+//! kernels. Each has a composed form of
 //! candle's own operations, which runs on any device and float type and whose gradient is exact, and hands f32
 //! tensors in main memory to a kernel ([`crate::kernels`]) where that pays. Kernel and composed form meet in the tests
 //! of each file, on every instruction set; the composed form meets plain loops in f64 and difference quotients.
@@ -8,22 +9,53 @@
 //! # Errors
 //! Shapes that do not fit are errors ([`crate::Error::Input`]) that name the operation and what it was given.
 
+pub mod activation;
 pub mod attention;
+mod block_permutation;
+pub mod checkpoint;
 pub mod complex;
 pub mod conv;
+mod cross_entropy;
+mod dropout;
+mod embedding;
+mod feed_forward;
 pub mod fft;
 pub mod gather;
+pub mod interleave;
+mod l2_normalize;
+mod length_projection;
+mod linear;
+pub mod linear_attention;
+mod lsh;
+mod matmul;
+mod norm;
+pub mod pooling;
 pub mod rotary;
 pub mod scan;
+mod sinkhorn_normalize;
+pub mod softmax;
 pub mod state_space;
 pub mod top_k;
 
+pub use block_permutation::{permute_blocks, permute_blocks_beside};
 pub use complex::Complex;
 pub use conv::{Padding, conv1d, depthwise_conv1d};
+pub use cross_entropy::cross_entropy;
+pub use dropout::{add_dropped, dropout};
+pub use embedding::embed;
+pub use feed_forward::{Affine, FeedForwardOptions, feed_forward};
 pub use fft::{Lags, fft_conv, fft2_real, irfft, rfft};
 pub use gather::{NOWHERE, segment_mean, segment_sizes, segment_sum, take};
+pub use l2_normalize::l2_normalize;
+pub use length_projection::project_length;
+pub use linear::linear;
+pub use lsh::lsh;
+pub(crate) use matmul::matmul;
+pub use matmul::round_to_bfloat16;
+pub use norm::{Normalised, layer_norm};
 pub use rotary::rotary;
 pub use scan::{ScanOptions, scan};
+pub use sinkhorn_normalize::sinkhorn_normalize;
 pub use state_space::{Modes, StateSpaceOptions, state_space};
 pub use top_k::{Order, top_k};
 

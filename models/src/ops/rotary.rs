@@ -77,7 +77,7 @@ fn composed(x: &Tensor, columns: usize, width: usize, angles: &[f64]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::testing::{check_gradient, close, normal};
+    use crate::testing::{check_gradient, close, normal};
 
     #[test]
     fn the_kernel_meets_the_composed_form() {

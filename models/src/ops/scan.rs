@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::reference::{Sampler, agree};
-    use crate::layers::testing::{check_gradient, close, normal};
+    use crate::testing::{check_gradient, close, normal};
 
     const ALL: [ScanOptions; 4] = [
         of(false, false),

@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::reference::{Sampler, agree};
-    use crate::layers::testing::{check_gradient, close, normal};
+    use crate::testing::{check_gradient, close, normal};
 
     const ALL: [StateSpaceOptions; 4] = [
         of(false, false),

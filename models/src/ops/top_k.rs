@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::reference::{Sampler, agree};
-    use crate::layers::testing::check_gradient;
+    use crate::testing::check_gradient;
 
     /// Indices by a stable sort of the whole row.
     fn sorted(row: &[f64], k: usize, order: Order) -> Vec<u32> {

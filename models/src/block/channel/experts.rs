@@ -15,7 +15,8 @@ use candle_core::{D, DType, Tensor};
 use super::ChannelMixer;
 use crate::{
     Mask, Pass, Result, VarBuilder,
-    layers::{FeedForward, FusedSublayer, Linear, softmax},
+    layers::{FeedForward, FusedSublayer, Linear},
+    ops::softmax,
     options::BlockOptions,
     params::xavier_uniform,
 };
@@ -205,8 +206,8 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        layers::testing::{close, normal, parameters},
         loss::AuxLosses,
+        testing::{close, normal, parameters},
     };
 
     fn experts(count: usize, chosen: usize, capacity: f64) -> (crate::Parameters, Experts) {
@@ -296,7 +297,7 @@ mod tests {
     fn gradients_agree_with_differences() {
         for chosen in [1, 2] {
             let (parameters, experts) = experts(3, chosen, 0.0);
-            crate::layers::testing::check_layer("experts", &parameters, &[2, 4, 3], |x| {
+            crate::testing::check_layer("experts", &parameters, &[2, 4, 3], |x| {
                 experts.forward(x, &pass(true))
             });
         }

@@ -5,9 +5,9 @@ use crate::{
     Mixer, Parameters,
     context::ModelContext,
     encoder::{Encoder, stack},
-    layers::testing::normal,
     mixers,
     options::{BlockOptions, Residual},
+    testing::normal,
 };
 
 const LENGTH: usize = 21;

@@ -33,6 +33,7 @@ const LEAST_ROWS: usize = 128;
 const TILE: usize = 128;
 
 /// LayerNorm before everything else.
+#[derive(Clone, Copy)]
 pub struct Normalised<'a> {
     /// (D).
     pub gain: &'a Tensor,
@@ -373,6 +374,3 @@ impl CustomOp2 for FeedForward {
         Ok((dx.transpose()?, Some(tie.zeros_like()?)))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -15,8 +15,11 @@ use candle_nn::Init;
 use super::{Operands, by_head_times};
 use crate::{
     LayerContext, Result, VarBuilder,
-    kernels::AttentionOptions,
-    layers::{Linear, matmul::matmul, partial_softmax::by_head},
+    layers::Linear,
+    ops::{
+        attention::{AttentionOptions, partial_softmax::by_head},
+        matmul,
+    },
     options::BlockOptions,
     params::xavier_uniform,
 };

@@ -15,7 +15,7 @@ use candle_nn::Init;
 
 use crate::{
     LayerContext, Result, VarBuilder,
-    kernels::{AttentionOptions, RelativeScores},
+    ops::attention::{AttentionOptions, RelativeScores},
     options::BlockOptions,
 };
 

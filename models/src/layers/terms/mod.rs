@@ -29,8 +29,7 @@ use self::{
 pub use self::{rotary::Rotary, takes::Takes};
 use crate::{
     LayerContext, Result,
-    kernels::{AttentionOptions, RelativeScores},
-    ops::attention,
+    ops::attention::{self, AttentionOptions, RelativeScores},
     options::PairBias,
 };
 
@@ -257,7 +256,7 @@ fn by_head_times(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     // Examples side by side: one product for each head.
     let x = x.permute((2, 0, 1, 3))?.contiguous()?;
     let x = x.reshape((heads, batch * length, width))?;
-    let y = crate::layers::matmul::matmul(&x, w)?;
+    let y = crate::ops::matmul(&x, w)?;
     let y = y.reshape((heads, batch, length, columns))?;
     Ok(y.transpose(0, 1)?.contiguous()?)
 }

@@ -8,11 +8,9 @@ use super::*;
 use crate::{
     Parameters,
     context::Geometry,
-    layers::{
-        BlockLists,
-        testing::{check_layer, close, normal, parameters},
-    },
+    ops::attention::BlockLists,
     options::BlockOptions,
+    testing::{check_layer, close, normal, parameters},
 };
 
 const HEADS: usize = 2;

@@ -11,7 +11,7 @@ use candle_core::{D, Device, Tensor};
 use candle_nn::Init;
 
 use super::{Attend, Operands, by_head_times};
-use crate::{LayerContext, Result, kernels::AttentionOptions, params::xavier_uniform};
+use crate::{LayerContext, Result, ops::attention::AttentionOptions, params::xavier_uniform};
 
 /// u, w and W_R.
 pub(super) struct TransformerXl {

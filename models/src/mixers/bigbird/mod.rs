@@ -13,11 +13,10 @@ use crate::{
     Encoder, Mixer, Pass, Result, RngKey,
     context::{LayerContext, ModelContext},
     encoder::blocks,
-    kernels::{AttentionOptions, BlockMasks},
-    layers::{BlockLists, Dropout, Projections, Takes, partial_softmax},
+    layers::{Dropout, Projections, Takes},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
-    ops::attention,
+    ops::attention::{self, AttentionOptions, BlockLists, BlockMasks, partial_softmax},
     options::{LONGEST, Range, to_json},
     rng::StreamKey,
 };

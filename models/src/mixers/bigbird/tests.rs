@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::{
-    layers::{partial_softmax::by_head, testing::parameters, testing_sparse::plans_meet_dense},
+    ops::attention::{partial_softmax::by_head, testing::plans_meet_dense},
     options::BlockOptions,
+    testing::parameters,
 };
 
 fn rows(pattern: &Pattern, heads: usize, seed: u64) -> Vec<Vec<usize>> {
@@ -143,7 +144,7 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
     let bigbird = BigBird::new(&at, &options, true).unwrap();
     assert_eq!(bigbird.pattern.blocks, 6);
     let drawn = rows(&bigbird.pattern, 2, 1);
-    let x = |name: &str| crate::layers::testing::normal(name, &[1, 2, 9, 3]);
+    let x = |name: &str| crate::testing::normal(name, &[1, 2, 9, 3]);
     let (q, k) = (x("q"), x("k"));
     let flat = |x: &Tensor| by_head(x).unwrap().flatten_from(2).unwrap(); // (B, L, H E)
     let options = AttentionOptions {

@@ -14,7 +14,7 @@ mod sort;
 
 use std::sync::{Mutex, PoisonError};
 
-use candle_core::{D, DType, Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -22,10 +22,13 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    kernels::{self, AttentionOptions},
-    layers::{Dropout, Linear, Takes, Terms, partial_softmax},
+    layers::{Dropout, Linear, Takes, Terms},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
+    ops::{
+        attention::{AttentionOptions, partial_softmax},
+        l2_normalize, lsh,
+    },
     options::{BlockOptions, LONGEST, Range, to_json},
     params::xavier_uniform,
     rng::StreamKey,
@@ -212,11 +215,9 @@ impl Hash {
         Ok(rotations)
     }
 
-    /// The bucket of every vector of `x` (B, L, H E) in every round, (B, H, T, L) flattened. Positions are sorted in main memory
-    /// in any case, and buckets have no gradient: they are found there, in f32.
+    /// The bucket of every vector of `x` (B, L, H E) in every round, (B, H, T, L) flattened.
     pub(super) fn buckets(&self, x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
-        let host = |x: &Tensor| x.detach().to_device(&Device::Cpu)?.to_dtype(DType::F32);
-        Ok(kernels::lsh(&host(x)?, &host(rotations)?)?)
+        lsh(x, rotations)
     }
 }
 
@@ -251,20 +252,8 @@ impl Sorting {
             )),
             ..options
         };
-        terms.attend([q, &unit(q, row / heads)?, v], options, 0..length)
+        terms.attend([q, &l2_normalize(q, row / heads)?, v], options, 0..length)
     }
-}
-
-/// Runs of `width` numbers of each row scaled to length 1; zeros stay zeros.
-fn unit(x: &Tensor, width: usize) -> Result<Tensor> {
-    if kernels::supports(x) {
-        return Ok(kernels::l2_normalize(x, width)?);
-    }
-    let vectors = x.reshape((x.elem_count() / width, width))?;
-    let squares = vectors.sqr()?.sum_keepdim(D::Minus1)?;
-    // A floor rather than a maximum: the gradient at zero must be finite.
-    let length = squares.affine(1.0, 1e-24)?.sqrt()?;
-    Ok(vectors.broadcast_div(&length)?.reshape(x.shape())?)
 }
 
 #[cfg(test)]

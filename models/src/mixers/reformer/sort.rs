@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::Sorting;
-use crate::kernels::{BlockMask, BlockMasks, QueryRange};
+use crate::ops::attention::{BlockMask, BlockMasks, QueryRange};
 
 /// Instead of the score of a position with itself: less than any other, more than what is hidden.
 const SELF: f32 = -1e3;

@@ -2,11 +2,9 @@ use candle_core::Var;
 
 use super::*;
 use crate::{
-    layers::{
-        partial_softmax::by_head,
-        testing::{agree, check_gradient, close, differences, normal},
-    },
+    ops::attention::partial_softmax::by_head,
     reference,
+    testing::{agree, check_gradient, close, differences, normal},
 };
 
 fn sorting(rounds: usize, chunk: usize, across_buckets: bool) -> Sorting {

@@ -5,14 +5,12 @@ use candle_core::Tensor;
 use super::SMALLEST;
 use crate::{
     Mask, Result,
-    kernels::{AttentionDropout, AttentionOptions, BlockMasks},
-    layers::{
-        BlockLists,
-        block_sort::{permute_blocks, permute_blocks_beside},
+    mask::PADDED,
+    ops::{
+        attention::{self, AttentionDropout, AttentionOptions, BlockLists, BlockMasks},
+        permute_blocks, permute_blocks_beside,
         pooling::weighted_sum,
     },
-    mask::PADDED,
-    ops::attention,
 };
 
 /// A sequence with its blocks: heads side by side, and filled up with zeros where it has to be.
@@ -84,11 +82,11 @@ impl Blocked {
         Ok(sums.reshape((batch, blocks, row))?)
     }
 
-    /// Which blocks have a real token, (B, 1, n, 1).
+    /// Which blocks have a real token, (B, n).
     pub(super) fn in_use(&self) -> Result<Tensor> {
         let (batch, blocks, _) = self.dims()?;
         let in_use = self.real.max_keepdim(1)?;
-        Ok(in_use.reshape((batch, 1, blocks, 1))?)
+        Ok(in_use.reshape((batch, blocks))?)
     }
 
     /// Attention on each block's own keys and on sorted ones. `order` is P, (B, H, n, n); (B, L, H E).

@@ -21,11 +21,10 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    kernels,
-    layers::{Dropout, Projections, Takes, activation::relu, matmul::matmul, partial_softmax},
-    mask::PADDED,
+    layers::{Dropout, Projections, Takes},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
+    ops::{activation::relu, attention::partial_softmax, matmul, sinkhorn_normalize},
     options::{LONGEST, Range, to_json},
     rng::StreamKey,
 };
@@ -226,7 +225,7 @@ impl Sorting {
     }
 
     /// P, (B, H, n, n): row u says which blocks are sorted to place u. From sums (B, H, n, 2E) of queries and keys, and which
-    /// blocks have a real token, (B, 1, n, 1).
+    /// blocks have a real token, (B, n).
     fn order(&self, sums: &Tensor, in_use: &Tensor, noise: Option<&Tensor>) -> Result<Tensor> {
         let (batch, heads, blocks, inputs) = sums.dims4()?;
         // The batch beside the blocks: one product per head.
@@ -244,33 +243,8 @@ impl Sorting {
         };
         let scores = scores.affine(self.temperature.recip(), 0.0)?;
         // Blocks without a real token take no part: neither as rows nor as columns.
-        if kernels::supports(&scores) {
-            let in_use = in_use.reshape((batch, blocks))?;
-            return Ok(kernels::sinkhorn_normalize(
-                &scores,
-                &in_use,
-                self.iterations,
-            )?);
-        }
-        let pairs = in_use.broadcast_mul(&in_use.t()?)?; // (B, 1, n, n)
-        sinkhorn(&scores, &pairs, self.iterations)
+        sinkhorn_normalize(&scores, in_use, self.iterations)
     }
-}
-
-/// Rows and columns of exp(scores) (B, H, n, n) divided by their sums in turn, only where `pairs` (B, 1, n, n) is 1.
-fn sinkhorn(scores: &Tensor, pairs: &Tensor, iterations: usize) -> Result<Tensor> {
-    let hidden = pairs.affine(PADDED, -PADDED)?;
-    let only =
-        |x: &Tensor| -> Result<Tensor> { Ok(x.broadcast_mul(pairs)?.broadcast_add(&hidden)?) };
-    let mut log = only(scores)?;
-    for _ in 0..iterations {
-        for axis in [3, 2] {
-            let max = log.detach().max_keepdim(axis)?;
-            let sum = log.broadcast_sub(&max)?.exp()?.sum_keepdim(axis)?;
-            log = only(&log.broadcast_sub(&(sum.log()? + max)?)?)?;
-        }
-    }
-    Ok(log.exp()?)
 }
 
 #[cfg(test)]

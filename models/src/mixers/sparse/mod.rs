@@ -17,9 +17,10 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Projections, Takes, partial_softmax},
+    layers::{Dropout, Projections, Takes},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
+    ops::attention::partial_softmax,
     options::{LONGEST, Range, to_json},
 };
 

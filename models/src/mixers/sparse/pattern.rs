@@ -1,10 +1,7 @@
 //! Which keys a query sees: the near set A and the far one, as block masks for attention.
 
 use super::{Heads, Kind};
-use crate::{
-    kernels::{BlockMask, BlockMasks, QueryRange},
-    layers::{BlockLists, StridedPositions},
-};
+use crate::ops::attention::{BlockLists, BlockMask, BlockMasks, QueryRange, StridedPositions};
 
 /// The settings of the two sets.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Tests of the Sparse Transformer.
 
 use super::*;
-use crate::layers::testing_sparse::plans_meet_dense;
+use crate::ops::attention::testing::plans_meet_dense;
 
 fn pattern(kind: Kind, heads: Heads, block: usize, summary: usize) -> Pattern {
     Pattern {

@@ -16,17 +16,18 @@ use candle_core::{D, Tensor};
 use candle_nn::Init;
 use serde::{Deserialize, Serialize};
 
-use self::scores::Synthetic;
+use self::scores::{Synthesised, Synthetic};
 use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder::blocks,
-    kernels::{self, AttentionOptions},
-    layers::{
-        Dropout, Linear, Takes, matmul::matmul, partial_softmax::by_head, softmax, terms::Rotary,
-    },
+    layers::{Dropout, Linear, Takes, terms::Rotary},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
+    ops::{
+        attention::{AttentionOptions, attend_biased, partial_softmax::by_head, weigh},
+        matmul, softmax,
+    },
     options::{LONGEST, Range, to_json},
     params::xavier_uniform,
 };
@@ -171,8 +172,8 @@ impl Synthesizer {
         }
     }
 
-    /// By the attention kernel, which takes scores S (H, N, N) as a bias: no weight is kept, and nothing else of the size of S but its gradient.
-    fn forward_fused(&self, x: &Tensor, scores: &Tensor, pass: &Pass) -> Result<Tensor> {
+    /// By scores S (H, N, N) that all examples share.
+    fn attend_fixed(&self, x: &Tensor, scores: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (packed, share) = match &self.dot_product {
             Some(dot) => {
                 let shares = dot.shares()?;
@@ -200,13 +201,12 @@ impl Synthesizer {
             ..AttentionOptions::default()
         };
         let packed = self.rotate(packed.forward(x)?, 2 * self.dim)?;
-        let y = kernels::attention_biased(&packed, scores, &share, &options)?;
+        let y = attend_biased(&packed, (scores, &share), &options)?;
         self.output.forward(&y)
     }
 
-    /// Scores (B or 1, H, L, L).
-    fn scores(&self, x: &Tensor) -> Result<Tensor> {
-        let synthetic = self.scores.forward(x)?;
+    /// `synthetic` scores (B, H, L, L), mixed with those of the dot product.
+    fn mixed(&self, x: &Tensor, synthetic: Tensor) -> Result<Tensor> {
         let Some(dot) = &self.dot_product else {
             return Ok(synthetic);
         };
@@ -238,25 +238,15 @@ impl DotProduct {
 
 impl Mixer for Synthesizer {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let (batch, length, _) = x.dims3()?;
-        if kernels::supports(x)
-            && let Some(scores) = self.scores.fixed(length)?
-        {
-            return self.forward_fused(x, &scores, pass);
-        }
-        let v = self.heads(&self.value.forward(x)?)?; // (B, H, L, E)
-        let scores = self.scores(x)?;
-        let shape = (batch, self.heads, length, length);
-        let scores = scores.broadcast_as(shape)?;
-        let weights = softmax::masked(&scores, pass.mask())?;
-        let weights = match self.dropout.of_attention(batch, pass) {
-            Some(dropout) => {
-                let factors = dropout.factors(self.heads, length, length, x.device())?;
-                (weights * factors.to_dtype(x.dtype())?)?
-            }
-            None => weights,
+        let (batch, _, _) = x.dims3()?;
+        let synthetic = match self.scores.forward(x)? {
+            Synthesised::Shared(scores) => return self.attend_fixed(x, &scores, pass),
+            Synthesised::ByQuery(scores) => scores,
         };
-        let y = by_head(&matmul(&weights, &v)?)?; // (B, L, H, E)
+        let v = self.heads(&self.value.forward(x)?)?; // (B, H, L, E)
+        let scores = self.mixed(x, synthetic)?;
+        let dropout = self.dropout.of_attention(batch, pass);
+        let y = by_head(&weigh(&scores, &v, pass.mask(), dropout.as_ref())?)?; // (B, L, H, E)
         self.output.forward(&y.flatten_from(2)?)
     }
 

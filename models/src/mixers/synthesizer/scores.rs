@@ -7,7 +7,8 @@ use super::{Form, Options, Scores};
 use crate::{
     Result, VarBuilder,
     context::LayerContext,
-    layers::{Linear, activation::relu, matmul::matmul},
+    layers::Linear,
+    ops::{activation::relu, matmul},
     params::{Attributes, xavier_uniform},
 };
 
@@ -17,6 +18,14 @@ pub(super) enum Synthetic {
     FactorisedRandom(Tensor, Tensor),
     Dense(Dense),
     FactorisedDense(Dense, Dense),
+}
+
+/// What they are for one input.
+pub(super) enum Synthesised {
+    /// The same for every input, (H, N, N) with N at least L.
+    Shared(Tensor),
+    /// Of each query, (B, H, L, L).
+    ByQuery(Tensor),
 }
 
 impl Synthetic {
@@ -50,21 +59,14 @@ impl Synthetic {
         })
     }
 
-    /// S where it is the same for every input, (H, N, N) with N at least `length`.
-    pub(super) fn fixed(&self, length: usize) -> Result<Option<Tensor>> {
-        Ok(match self {
-            Self::Random(scores) => Some(scores.clone()),
-            Self::FactorisedRandom(left, right) => Some(low_rank(left, right, length)?),
-            Self::Dense(_) | Self::FactorisedDense(..) => None,
-        })
-    }
-
-    /// S (B or 1, H, L, L).
-    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    /// S for x (B, L, D).
+    pub(super) fn forward(&self, x: &Tensor) -> Result<Synthesised> {
         let (_, length, _) = x.dims3()?;
         let scores = match self {
-            Self::Random(scores) => scores.narrow(1, 0, length)?.unsqueeze(0)?,
-            Self::FactorisedRandom(left, right) => low_rank(left, right, length)?.unsqueeze(0)?,
+            Self::Random(scores) => return Ok(Synthesised::Shared(scores.clone())),
+            Self::FactorisedRandom(left, right) => {
+                return Ok(Synthesised::Shared(low_rank(left, right, length)?));
+            }
             Self::Dense(dense) => dense.forward(x)?,
             Self::FactorisedDense(slow, fast) => {
                 let slow = slow.forward(x)?.unsqueeze(4)?; // (B, H, L, N / m, 1)
@@ -72,7 +74,7 @@ impl Synthetic {
                 slow.broadcast_mul(&fast)?.flatten_from(3)?
             }
         };
-        Ok(scores.narrow(3, 0, length)?)
+        Ok(Synthesised::ByQuery(scores.narrow(3, 0, length)?))
     }
 
     pub(super) fn flops(&self, length: usize) -> u64 {

@@ -5,9 +5,9 @@ use candle_core::{DType, Device};
 use super::{scores::factors, *};
 use crate::{
     Parameters, RngKey,
-    layers::testing::{check_layer, close, normal, parameters},
     options::BlockOptions,
     reference,
+    testing::{check_layer, close, normal, parameters},
 };
 
 const LENGTH: usize = 4;
@@ -100,6 +100,9 @@ fn two_factors_cover_every_length() {
     let mixer = mixer(&parameters, &options);
     for length in 1..=LENGTH + 1 {
         let x = Tensor::zeros((1, length, 3), DType::F32, &Device::Cpu).unwrap();
-        assert_eq!(mixer.scores(&x).unwrap().dims()[2..], [length, length]);
+        let Synthesised::ByQuery(scores) = mixer.scores.forward(&x).unwrap() else {
+            panic!("scores of queries")
+        };
+        assert_eq!(scores.dims()[2..], [length, length]);
     }
 }

@@ -15,13 +15,13 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{
-        Dropout, Projections,
-        interleave::{deinterleave, interleave},
-        partial_softmax::{self, by_head},
-    },
+    layers::{Dropout, Projections},
     mixers::local::Options,
     model::Variant,
+    ops::{
+        attention::partial_softmax::{self, by_head},
+        interleave::{deinterleave, interleave},
+    },
 };
 
 pub const VARIANT: Variant = Variant {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        layers::testing::{normal, parameters},
+        testing::{normal, parameters},
     };
 
     /// The 2021 code in loops: groups g + n·i, masks of g·S + i, filled-up positions with zeros and a mask of ones.

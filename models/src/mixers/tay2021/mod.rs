@@ -16,7 +16,8 @@ use candle_core::{D, Tensor};
 
 use crate::{
     Pass, Result,
-    layers::{Dropout, matmul::matmul, softmax},
+    layers::Dropout,
+    ops::{matmul, softmax},
 };
 
 /// Subtracted from scores of hidden pairs: so much that adding a score to it changes nothing, in f32 (where the 2021 code's 1e10 is enough) and in f64.

@@ -12,13 +12,14 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{
-        Linear, Projections,
-        linear_attention::{self, FeatureMap, LEAST, exponential},
-        matmul::matmul,
-    },
+    layers::Projections,
     mixers::performer::{Favor, Kernel, Options},
     model::Variant,
+    ops::{
+        linear,
+        linear_attention::{self, FeatureMap, LEAST, exponential},
+        matmul,
+    },
 };
 
 pub const VARIANT: Variant = Variant {
@@ -98,10 +99,10 @@ impl Mixer for Performer {
 /// Queries, keys and values (B, L, H, E) by the features of directions w (M, E), to (B, L, H, E).
 fn attend([q, k, v]: &[Tensor; 3], w: &Tensor, epsilon: f64) -> Result<Tensor> {
     let (count, width) = w.dims2()?;
-    let linear = Linear::frozen(&w.affine((width as f64).powf(-0.25), 0.0)?);
+    let directions = w.affine((width as f64).powf(-0.25), 0.0)?.detach();
     let ratio = (count as f64).powf(-0.5);
     let features = |x: &Tensor, whole: bool| -> Result<Tensor> {
-        let projected = linear.forward(x)?; // (B, L, H, M)
+        let projected = linear(x, &directions, None)?; // (B, L, H, M)
         let largest = projected.max_keepdim(D::Minus1)?;
         let largest = match whole {
             true => largest.max_keepdim(1)?,
@@ -126,7 +127,7 @@ fn attend([q, k, v]: &[Tensor; 3], w: &Tensor, epsilon: f64) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::testing::{check_gradient, normal};
+    use crate::testing::{check_gradient, normal};
 
     #[test]
     fn gradients_agree_with_differences_the_maxima_included() {

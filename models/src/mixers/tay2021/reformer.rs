@@ -16,12 +16,10 @@ use crate::{
     Encoder, Mixer, Pass, Result, RngKey,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{
-        Dropout, Linear, WeightDropout,
-        partial_softmax::{self, by_head},
-    },
+    layers::{Dropout, Linear},
     mixers::reformer::{Hash, Options, inward},
     model::Variant,
+    ops::attention::partial_softmax::{self, by_head},
     rng::StreamKey,
 };
 
@@ -130,7 +128,7 @@ impl Mixer for Chunks {
         };
         // `attend` divides by √E: times E makes it the multiplication by √E that the code does.
         let scaled = q.affine(width as f64, 0.0)?;
-        let dropout = WeightDropout::new(&self.no_dropout, pass, batch);
+        let dropout = self.no_dropout.of_weights(batch, pass);
         let part =
             partial_softmax::attend(&scaled, &look_back(&q)?, &look_back(&v)?, None, dropout)?;
         let y = rows(&partial_softmax::merge(&[part])?)?;
@@ -156,9 +154,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        layers::testing::{normal, parameters},
         options::BlockOptions,
         reference,
+        testing::{normal, parameters},
     };
 
     #[test]

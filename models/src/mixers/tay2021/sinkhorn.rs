@@ -15,13 +15,13 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{
-        Dropout, Projections,
-        interleave::{deinterleave, interleave},
-        partial_softmax::{self, by_head},
-    },
+    layers::{Dropout, Projections},
     mixers::sinkhorn::Options,
     model::Variant,
+    ops::{
+        attention::partial_softmax::{self, by_head},
+        interleave::{deinterleave, interleave},
+    },
 };
 
 pub const VARIANT: Variant = Variant {
@@ -127,9 +127,9 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        layers::testing::{close, normal, parameters},
         options::BlockOptions,
         reference,
+        testing::{close, normal, parameters},
     };
 
     #[test]

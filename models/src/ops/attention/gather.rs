@@ -77,7 +77,7 @@ mod tests {
     use candle_core::{DType, Device};
 
     use super::*;
-    use crate::layers::testing::check_gradient;
+    use crate::testing::check_gradient;
 
     #[test]
     fn rows_are_those_at_the_positions_whatever_runs_they_form() {

@@ -12,9 +12,12 @@ use super::{
 };
 use crate::{
     Result,
-    kernels::{AttentionDropout, BlockView, QueryRange, TileView, first_weight},
-    layers::{matmul::matmul, partial_softmax::PartialSoftmax},
+    kernels::{BlockView, TileView, first_weight},
     mask::PADDED,
+    ops::{
+        attention::{AttentionDropout, QueryRange, partial_softmax::PartialSoftmax},
+        matmul,
+    },
 };
 
 /// Keys of a group's blocks: those that all blocks of a block mask see, or those that each sees beside them.

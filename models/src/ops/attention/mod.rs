@@ -1,21 +1,32 @@
-//! Softmax attention, for every mixer that has one: the only place that asks whether the kernel can compute it.
+//! Softmax attention, for every mixer that has one.
 //!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(scale q_i·k_j + what `relative` adds by distance) over the keys j that the options' block masks let query i see
 //! B batch, H heads, Lq queries, Lk keys, E width of a head; q, y (B, Lq, H E), k, v (B, Lk, H E).
 //! The kernel and the tensor operations give the same numbers up to rounding, and drop the same weights.
 
+mod biased;
+mod block_lists;
 mod gather;
 mod keys;
+pub mod partial_softmax;
+mod patterns;
 mod relative;
 mod sparse;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use candle_core::Tensor;
 
-use self::sparse::Operands;
-use crate::{
-    Mask, Result,
-    kernels::{self, AttentionDropout, AttentionOptions, RelativeScores},
-    layers::{matmul::matmul, partial_softmax::by_head, softmax},
+pub use self::{
+    biased::attend_biased, block_lists::BlockLists, partial_softmax::WeightDropout,
+    patterns::StridedPositions,
 };
+use self::{partial_softmax::by_head, sparse::Operands};
+use super::{matmul, softmax};
+pub use crate::kernels::{
+    AttentionDropout, AttentionOptions, BlockMask, BlockMasks, QueryRange, QueryRanges,
+    RelativeScores,
+};
+use crate::{Mask, Result, kernels};
 
 /// Attention of queries on keys and values.
 ///
@@ -81,17 +92,30 @@ fn dense(
     mask: Option<&Mask>,
     (dropout, relative): (Option<&AttentionDropout>, Option<&RelativeScores>),
 ) -> Result<Tensor> {
-    let (_, heads, queries, _) = q.dims4()?;
     let scores = matmul(q, &k.t()?)?; // (B, H, Lq, Lk)
     let scores = match relative {
         Some(relative) => relative::add(relative, &scores)?,
         None => scores,
     };
-    let weights = softmax::masked(&scores, mask)?;
+    weigh(&scores, v, mask, dropout)
+}
+
+/// Values (B, H, Lk, E) by the softmax of scores (B, H, Lq, Lk), to (B, H, Lq, E).
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn weigh(
+    scores: &Tensor,
+    v: &Tensor,
+    mask: Option<&Mask>,
+    dropout: Option<&AttentionDropout>,
+) -> Result<Tensor> {
+    let weights = softmax::masked(scores, mask)?;
     let weights = match dropout {
         Some(dropout) => {
-            let factors = dropout.factors(heads, queries, k.dim(2)?, q.device())?;
-            (weights * factors.to_dtype(q.dtype())?)?
+            let (_, heads, queries, keys) = weights.dims4()?;
+            let factors = dropout.factors(heads, queries, keys, weights.device())?;
+            (&weights * factors.to_dtype(weights.dtype())?)?
         }
         None => weights,
     };

@@ -18,8 +18,10 @@ use super::{
 };
 use crate::{
     Mask, Result,
-    kernels::{AttentionDropout, BlockMask, BlockView, RelativeScores},
-    layers::partial_softmax::PartialSoftmax,
+    kernels::BlockView,
+    ops::attention::{
+        AttentionDropout, BlockMask, RelativeScores, partial_softmax::PartialSoftmax,
+    },
 };
 
 /// What attention is of: scaled queries (B, H, Lq, E), keys and values (B, H, Lk, E).

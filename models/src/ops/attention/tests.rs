@@ -5,12 +5,9 @@ use candle_core::{DType, Device, Tensor, Var};
 use super::*;
 use crate::{
     Result, RngKey,
-    kernels::{BlockMask, BlockMasks, QueryRange},
-    layers::{
-        BlockLists, StridedPositions,
-        testing::{agree, check_gradient, normal},
-    },
+    ops::attention::{BlockLists, BlockMask, BlockMasks, QueryRange, StridedPositions},
     rng::StreamKey,
+    testing::{agree, check_gradient, normal},
 };
 
 const HEADS: usize = 2;

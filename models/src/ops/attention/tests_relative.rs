@@ -7,11 +7,9 @@ use candle_core::{DType, Device, Tensor, Var};
 use super::*;
 use crate::{
     Result,
-    kernels::{BlockMasks, RelativeScores},
-    layers::{
-        BlockLists,
-        testing::{agree, check_gradient, close, normal},
-    },
+    kernels::RelativeScores,
+    ops::attention::{BlockLists, BlockMasks},
+    testing::{agree, check_gradient, close, normal},
 };
 
 const HEADS: usize = 2;

@@ -6,9 +6,10 @@
 use candle_core::{D, Tensor};
 
 use crate::{
-    Pass, Result,
-    layers::{Dropout, matmul::matmul},
+    Result,
     mask::PADDED,
+    ops::{dropout, matmul},
+    rng::Stream,
 };
 
 /// What queries take from one part of their keys.
@@ -117,26 +118,29 @@ impl PartialSoftmax {
 /// Dropout of attention weights. However the weights are arranged, an example keeps its own numbers, so
 /// `examples` is the batch size, which the weights' first dimension must be a multiple of.
 #[derive(Clone, Copy)]
-pub struct WeightDropout<'a> {
-    dropout: &'a Dropout,
-    pass: &'a Pass<'a>,
+pub struct WeightDropout {
+    /// Stream and rate in [0, 1).
+    dropout: Option<(Stream, f64)>,
     examples: usize,
 }
 
-impl<'a> WeightDropout<'a> {
-    /// Dropout for one part; parts that run in one forward pass need one `dropout` each.
+impl WeightDropout {
+    /// Dropout for one part; parts that run in one forward pass need one stream each.
     #[must_use]
-    pub fn new(dropout: &'a Dropout, pass: &'a Pass<'a>, examples: usize) -> Self {
-        Self {
-            dropout,
-            pass,
-            examples,
-        }
+    pub fn new(dropout: Option<(Stream, f64)>, examples: usize) -> Self {
+        Self { dropout, examples }
     }
 
-    fn apply(&self, weights: &Tensor) -> Result<Tensor> {
+    /// The factors' product with weights (.., K).
+    ///
+    /// # Errors
+    /// If the weights are not those of as many examples.
+    pub fn apply(&self, weights: &Tensor) -> Result<Tensor> {
+        let Some((stream, rate)) = &self.dropout else {
+            return Ok(weights.clone());
+        };
         let rows = weights.reshape((self.examples, ()))?;
-        let rows = self.dropout.forward(&rows, self.pass)?;
+        let rows = dropout(&rows, stream, *rate)?;
         Ok(rows.reshape(weights.dims())?)
     }
 }
@@ -203,10 +207,9 @@ mod tests {
     use super::*;
     use crate::{
         Mask, RngKey,
-        layers::{
-            testing::{check_gradient, normal, parameters},
-            testing_sparse::{meets_dense, undropped},
-        },
+        ops::attention::testing::{meets_dense, undropped},
+        rng::StreamKey,
+        testing::{check_gradient, normal},
     };
 
     /// Keys cut in three parts, the middle one a single key.
@@ -247,13 +250,13 @@ mod tests {
 
     #[test]
     fn dropped_weights_are_an_examples_own_and_keep_the_mean() {
-        let dropout = Dropout::new(&parameters().builder().pp("drop"), 0.25);
         let (q, k) = (normal("q", &[4, 2, 9, 3]), normal("k", &[4, 2, 9, 3]));
         let v = Tensor::ones((4, 2, 9, 1), q.dtype(), q.device()).unwrap();
         let run = |rows: std::ops::Range<usize>, step| -> Vec<f64> {
-            let pass = Pass::new(true, RngKey::new(5, step, rows.start as u64));
+            let rng = RngKey::new(5, step, rows.start as u64);
+            let stream = rng.per_example(StreamKey::new("drop"));
             let part = |x: &Tensor| x.narrow(0, rows.start, rows.len()).unwrap();
-            let drop = WeightDropout::new(&dropout, &pass, rows.len());
+            let drop = WeightDropout::new(Some((stream, 0.25)), rows.len());
             let part = attend(&part(&q), &part(&k), &part(&v), None, drop).unwrap();
             let y = merge(&[part]).unwrap();
             y.flatten_all().unwrap().to_vec1().unwrap()

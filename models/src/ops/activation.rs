@@ -102,12 +102,45 @@ mod tests {
     use candle_core::{Device, Tensor};
 
     use super::*;
-    use crate::layers::testing::check_gradient;
+    use crate::kernels::reference::{Sampler, agree};
+    use crate::testing::check_gradient;
+
+    #[test]
+    fn the_kernels_meet_their_composed_forms() {
+        let mut sampler = Sampler::new(1);
+        // The last has more elements than one task.
+        for shape in [vec![7], vec![3, 5], vec![2, 17, 31], vec![(1 << 14) + 77]] {
+            let x = [sampler.normal(&shape, 2.0)];
+            for (name, function) in FUSED {
+                let f = |x: &[Tensor]| Ok(function(&x[0])?);
+                agree(name, &x, f, f);
+            }
+        }
+    }
+
+    type Function = fn(&Tensor) -> Result<Tensor>;
+
+    const FUSED: [(&str, Function); 5] = [
+        ("gelu", gelu),
+        ("gelu_erf", gelu_erf),
+        ("relu", |x| relu(x, 0.0)),
+        ("relu, raised", |x| relu(x, 0.5)),
+        ("elu_plus_one", elu_plus_one),
+    ];
+
+    #[test]
+    fn what_is_not_a_number_stays_visible() {
+        let x = Tensor::new(&[f32::NAN, 1.0], &Device::Cpu).unwrap();
+        for (name, function) in FUSED {
+            let y = function(&x).unwrap().to_vec1::<f32>().unwrap();
+            assert!(y[0].is_nan(), "{name}");
+        }
+    }
 
     #[test]
     fn gradients_agree_with_differences() {
         for (name, function) in [
-            ("gelu", gelu as fn(&Tensor) -> Result<Tensor>),
+            ("gelu", gelu as Function),
             ("gelu_erf", gelu_erf),
             ("elu_plus_one", elu_plus_one),
             ("relu", |x| relu(x, 0.25)),

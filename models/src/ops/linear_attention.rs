@@ -3,11 +3,11 @@
 
 use candle_core::{D, Tensor};
 
+use super::{activation, linear, matmul};
 pub use crate::kernels::FeatureMap;
 use crate::{
     Mask, Result,
     kernels::{self, LinearAttentionOptions},
-    layers::{Linear, activation, matmul::matmul},
 };
 
 /// A guard for denominators that have none in the paper: it changes nothing but 0 / 0, which becomes 0.
@@ -67,6 +67,35 @@ pub fn attend(
     Ok(y.transpose(1, 2)?.contiguous()?)
 }
 
+/// The same of a sequence on itself, of queries, keys and values side by side (B, L, 3 H E); (B, L, H E).
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn attend_packed(
+    qkv: &Tensor,
+    heads: usize,
+    map: FeatureMap,
+    guard: f64,
+    mask: Option<&Mask>,
+) -> Result<Tensor> {
+    if kernels::supports(qkv) {
+        let options = LinearAttentionOptions {
+            heads,
+            map,
+            guard,
+            mask: mask.map(|mask| mask.valid().clone()),
+        };
+        return Ok(kernels::linear_attention_packed(qkv, &options)?);
+    }
+    let (batch, length, row) = qkv.dims3()?;
+    let part = |index: usize| -> Result<Tensor> {
+        let part = qkv.narrow(2, index * (row / 3), row / 3)?.contiguous()?;
+        Ok(part.reshape((batch, length, heads, ()))?)
+    };
+    let y = attend(&part(0)?, &part(1)?, &part(2)?, map, guard, mask)?;
+    Ok(y.flatten_from(2)?)
+}
+
 /// Features of queries and of keys, each (B, L, H, M).
 fn features(map: &FeatureMap, q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Result<[Tensor; 2]> {
     Ok(match map {
@@ -77,8 +106,9 @@ fn features(map: &FeatureMap, q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Re
             directions,
             epsilon,
         } => {
-            let linear = Linear::frozen(directions);
-            let (q_projected, mut k_projected) = (linear.forward(q)?, linear.forward(k)?);
+            let directions = directions.detach();
+            let project = |x: &Tensor| linear(x, &directions, None);
+            let (q_projected, mut k_projected) = (project(q)?, project(k)?);
             let mut k = k.clone();
             // Shifts are constants (they cancel but for ε), so no gradient has to pass through the maxima.
             let q_shift = q_projected.detach().max_keepdim(D::Minus1)?; // (B, L, H, 1)
@@ -135,7 +165,7 @@ mod tests {
     use candle_core::{DType, Device, Var};
 
     use super::*;
-    use crate::layers::testing::{check_gradient, normal};
+    use crate::testing::{check_gradient, normal};
 
     /// The shift shows where ε is large: with the largest w·k, though negative, as in the authors' code.
     #[test]

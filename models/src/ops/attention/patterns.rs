@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use crate::{
-    kernels::{BlockMask, BlockMasks, QueryRange, QueryRanges},
-    layers::BlockLists,
-};
+use crate::ops::attention::{BlockLists, BlockMask, BlockMasks, QueryRange, QueryRanges};
 
 /// Most positions on a side of a tile.
 const SIDE: usize = 64;
@@ -183,7 +180,7 @@ impl BlockLists {
                     .as_ref()
                     .is_none_or(|within| within[query * row + column])
         };
-        let mut layers: Vec<Vec<QueryRange>> = Vec::new();
+        let mut per_run: Vec<Vec<QueryRange>> = Vec::new();
         for (index, key) in keys.clone().enumerate() {
             let mut from = None;
             let mut runs = 0;
@@ -192,11 +189,11 @@ impl BlockLists {
                 match (from, seen) {
                     (None, true) => from = Some(query),
                     (Some(start), false) => {
-                        if layers.len() == runs {
-                            layers.push(vec![QueryRange::nothing(); keys.len()]);
+                        if per_run.len() == runs {
+                            per_run.push(vec![QueryRange::nothing(); keys.len()]);
                         }
                         let range = start - queries.start..query - queries.start;
-                        layers[runs][index] = QueryRange::new(range, None);
+                        per_run[runs][index] = QueryRange::new(range, None);
                         runs += 1;
                         from = None;
                     }
@@ -204,6 +201,6 @@ impl BlockLists {
                 }
             }
         }
-        layers
+        per_run
     }
 }

@@ -3,14 +3,9 @@
 use candle_core::{D, DType, Device, Tensor, Var};
 
 use crate::{
-    Mask, Pass, Result, RngKey,
-    kernels::{AttentionOptions, BlockMasks},
-    layers::{
-        Dropout, WeightDropout,
-        partial_softmax::by_head,
-        testing::{agree, normal, parameters},
-    },
-    ops::attention,
+    Mask, Result,
+    ops::attention::{self, AttentionOptions, BlockMasks, WeightDropout, partial_softmax::by_head},
+    testing::{agree, normal},
 };
 
 /// Runs `attend` with a dropout that drops nothing, for as many examples as `q` has.
@@ -18,9 +13,7 @@ pub(crate) fn undropped<T>(
     q: &Tensor,
     attend: impl FnOnce(WeightDropout) -> Result<T>,
 ) -> Result<T> {
-    let dropout = Dropout::new(&parameters().builder().pp("drop"), 0.0);
-    let pass = Pass::new(false, RngKey::new(0, 0, 0));
-    attend(WeightDropout::new(&dropout, &pass, q.dim(0)?))
+    attend(WeightDropout::new(None, q.dim(0)?))
 }
 
 /// Four sequences: complete, padded at the end, with holes, nothing but padding.

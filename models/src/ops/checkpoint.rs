@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Storage, Tensor, bail};
 
-use crate::kernels::Tied;
+pub use crate::kernels::Tied;
 
 /// Computes gradients from what is left of a stretch: its output.
 pub trait Checkpointed: Send + Sync + 'static {

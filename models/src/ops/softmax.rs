@@ -29,7 +29,7 @@ pub fn masked(scores: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::testing::{check_gradient, normal};
+    use crate::testing::{check_gradient, normal};
     use candle_core::Device;
 
     fn mask() -> Mask {

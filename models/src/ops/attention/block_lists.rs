@@ -86,7 +86,7 @@ impl BlockLists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::testing_sparse::plans_meet_dense;
+    use crate::ops::attention::testing::plans_meet_dense;
 
     #[test]
     fn windows_are_exact_at_every_length() {

@@ -1,0 +1,87 @@
+//! Who may name whom within the crate, read from its sources.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Every source file at or below `path`, which is relative to `models/src`.
+fn sources(path: &str) -> Vec<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(path);
+    if path.is_file() {
+        return vec![path];
+    }
+    let (mut files, mut folders) = (Vec::new(), vec![path]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false if path.extension().is_some_and(|kind| kind == "rs") => files.push(path),
+                false => {}
+            }
+        }
+    }
+    assert!(!files.is_empty());
+    files
+}
+
+/// Whether code in `line`, comments aside, has `word`.
+fn names(line: &str, word: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    code.split(|letter| !is_part(letter))
+        .any(|part| part == word)
+}
+
+/// Checks that no file below `paths` has `word` in its code.
+fn refuses(paths: &[&str], word: &str) {
+    for path in paths.iter().flat_map(|path| sources(path)) {
+        let text = fs::read_to_string(&path).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            let place = format!("{}:{}", path.display(), number + 1);
+            assert!(
+                !names(line, word),
+                "{place}: `{word}` is not for this file: {line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn only_operations_ask_where_they_run() {
+    let everything_above = [
+        "axes.rs",
+        "block",
+        "classifier.rs",
+        "encoder",
+        "layers",
+        "loss.rs",
+        "mask.rs",
+        "mixer.rs",
+        "mixers",
+        "pass.rs",
+    ];
+    refuses(&everything_above, "kernels");
+}
+
+#[test]
+fn mixers_know_nothing_of_the_cases_that_check_them() {
+    refuses(&["mixer.rs", "mixers", "pass.rs"], "parity");
+}
+
+#[test]
+fn operations_know_no_layers() {
+    refuses(&["ops", "kernels"], "layers");
+    refuses(&["ops", "kernels"], "mixers");
+}
+
+#[test]
+fn comments_and_longer_words_are_not_names() {
+    assert!(names("use crate::kernels::supports;", "kernels"));
+    assert!(names("    kernels::linear(x)", "kernels"));
+    assert!(!names("//! what crate::kernels computes", "kernels"));
+    assert!(!names("fn the_kernels_agree() {}", "kernels"));
+}
