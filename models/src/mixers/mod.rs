@@ -38,6 +38,11 @@ pub static MODELS: &[&Model] = &[
     &presets::gtrxl::MODEL,
     &presets::rezero::MODEL,
     &presets::admin::MODEL,
+    &presets::t5::MODEL,
+    &presets::alibi::MODEL,
+    &presets::roformer::MODEL,
+    &presets::deberta::MODEL,
+    &presets::all_attention::MODEL,
     &bag::MODEL,
 ];
 

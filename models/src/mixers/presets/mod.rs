@@ -2,7 +2,12 @@
 //! where its code stands.
 
 pub mod admin;
+pub mod alibi;
+pub mod all_attention;
+pub mod deberta;
 pub mod gtrxl;
 pub mod moe;
 pub mod rezero;
+pub mod roformer;
 pub mod switch;
+pub mod t5;

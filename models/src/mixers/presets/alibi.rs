@@ -1,0 +1,27 @@
+//! ALiBi. Press, Smith & Lewis, 2021, "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation", arXiv:2108.12409.
+//!     y_i = Σ_j softmax_j(q_i·k_j / √E - s_h |j - i|) v_j
+//! q, k, v (B, H, L, E); s_h = 2^(-8 h / H) for heads h = 1 … H (H no power of two: those of the next lower one, then every second of its double).
+//! Nothing is learned, and nothing else marks positions. Time O(L²·E) per head, memory O(L·E).
+//! Departure: the paper's model reads from left to right; here distance counts the same both ways, as its authors advise for encoders.
+//! Equations and code: `models/src/layers/terms/distance.rs`.
+
+use crate::{
+    mixers::transformer,
+    model::{Model, Reference, Variant},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "alibi",
+    title: "ALiBi",
+    paper: "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
+    year: 2021,
+    arxiv: "2108.12409",
+    reference: Reference::Shared,
+    settings: r#"{"embed": {"positions": "none"}, "block": {"bias": "alibi"}}"#,
+    variants: &[Variant {
+        source: include_str!("alibi.rs"),
+        ..transformer::PAPER
+    }],
+    ..transformer::MODEL
+};

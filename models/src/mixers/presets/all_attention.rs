@@ -1,0 +1,28 @@
+//! All-attention. Sukhbaatar et al., 2019, "Augmenting Self-attention with Persistent Memory", arXiv:1907.01470.
+//!     y_i = Σ_j softmax_j(q_i·[k ; M_k]_j / √E) [v ; M_v]_j
+//! q, k, v (B, H, L, E); M_k, M_v (H, n, E) learned keys and values that belong to no token, n = `block.memory`, in place of the feed-forward network.
+//! Time O(L·(L + n)·E) per head, memory O((L + n)·E).
+//! The paper has n = 1024 for width 512, twice it; here 64 for the default width 64, to be set with it. Departures: no adaptive span and no
+//! relative positions, which the paper adds; one softmax over tokens and memory as there. Equations and code: `models/src/layers/terms/memory.rs`.
+
+use crate::{
+    mixers::transformer,
+    model::{Cost, Model, Reference, Variant},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "all_attention",
+    title: "All-attention",
+    paper: "Augmenting Self-attention with Persistent Memory",
+    year: 2019,
+    arxiv: "1907.01470",
+    time: Cost::Quadratic("O(L·(L + n)·E)"),
+    reference: Reference::Shared,
+    settings: r#"{"block": {"memory": 64, "ffn": "none"}}"#,
+    variants: &[Variant {
+        source: include_str!("all_attention.rs"),
+        ..transformer::PAPER
+    }],
+    ..transformer::MODEL
+};

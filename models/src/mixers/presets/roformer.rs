@@ -1,0 +1,27 @@
+//! RoFormer. Su et al., 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864.
+//!     y_i = Σ_j softmax_j((R_i q_i)·(R_j k_j) / √E) v_j
+//! q, k, v (B, H, L, E); R_t rotates the columns 2 c and 2 c + 1 by t·10000^(-2 c / E), so that the product depends on j - i. Nothing is learned,
+//! and nothing else marks positions. Time O(L²·E) per head, memory O(L·E).
+//! Departure: pre-norm blocks, where the paper's are BERT's. Around a mixer of features (`linear`, `performer`), `block.rotary` rotates before the
+//! features. Equations and code: `models/src/layers/terms/rotary.rs`.
+
+use crate::{
+    mixers::transformer,
+    model::{Model, Reference, Variant},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "roformer",
+    title: "RoFormer",
+    paper: "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+    year: 2021,
+    arxiv: "2104.09864",
+    reference: Reference::Shared,
+    settings: r#"{"embed": {"positions": "none"}, "block": {"rotary": true}}"#,
+    variants: &[Variant {
+        source: include_str!("roformer.rs"),
+        ..transformer::PAPER
+    }],
+    ..transformer::MODEL
+};

@@ -1,0 +1,28 @@
+//! T5's encoder. Raffel et al., 2019, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer", arXiv:1910.10683.
+//!     y_i = Σ_j softmax_j(q_i·k_j + b_{h, bucket(j - i)}) v_j
+//! q, k, v (B, H, L, E); b (32, H), learned and shared by all layers: half of the buckets for each sign, one for each distance below 8, then by
+//! the logarithm of the distance up to 128. RMSNorm before each sublayer, relu between, no other mark of positions.
+//! Time O(L²·E) per head, memory O(L·E): the bias is looked up by distance, never held for a pair.
+//! Departures: feed-forward layers keep their biases; products are not scaled, as in T5, whose initial values make up for it with a
+//! narrower normal distribution of the queries' weights, where ours are Xavier's. Equations and code: `models/src/layers/terms/distance.rs`.
+
+use crate::{
+    mixers::transformer,
+    model::{Model, Reference, Variant},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "t5",
+    title: "T5 encoder",
+    paper: "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+    year: 2019,
+    arxiv: "1910.10683",
+    reference: Reference::Shared,
+    settings: r#"{"embed": {"positions": "none"}, "block": {"bias": "t5", "norm": "rms", "activation": "relu"}}"#,
+    variants: &[Variant {
+        source: include_str!("t5.rs"),
+        ..transformer::PAPER
+    }],
+    ..transformer::MODEL
+};
