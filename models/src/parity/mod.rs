@@ -2,7 +2,7 @@
 //!
 //! A case is one safetensors file, made by a script under `models/tests/parity`. Metadata: `mixer`, `options` (JSON, laid over the
 //! mixer's defaults), `heads`, `source` (package, version, class), `atol`, `rtol`, and where they are not D, L and false `qkv_dim`,
-//! `max_length` and `cls`, and `grid` (JSON, `[height, width]`) for an image. Tensors: `param/<path>`, `in/x` (B, L, D), optional `in/mask` (B, L; 1 = real), optional `draw/<name>` (used in place
+//! `max_length` and `cls`, `grid` (JSON, `[height, width]`) for an image, and `block` (JSON, laid over the block's usual options). Tensors: `param/<path>`, `in/x` (B, L, D), optional `in/mask` (B, L; 1 = real), optional `draw/<name>` (used in place
 //! of our own random numbers), `out/y`, and `grad/x` and `grad/param/<path>` of the loss `sum(y * seed)` with `out/seed`.
 //! `kind = encoder` and `kind = training` mark other forms of case: see [below](self#encoders).
 //!
@@ -47,6 +47,9 @@ pub use training::{MakeOptimizer, Optimizer, Settings};
 /// A gradient all of whose elements are below this, or below this times the largest element of the case's gradients, counts
 /// as zero: what is left of terms that cancel is measured by the size of the terms.
 const FLOOR: f64 = 1e-3;
+
+/// Where parameters are that all mixers of a stack share: they are a mixer's too, under their own paths.
+const SHARED: &str = "bias.";
 
 /// What may be found where a gradient of exactly 0 is wanted, over the largest element of the case's gradients.
 const NOISE: f64 = 1e-6;
@@ -188,7 +191,7 @@ impl Case {
 
     fn run_mixer(&self) -> Result<Vec<Row>> {
         let (_, length, dim) = self.tensor("in/x")?.dims3()?;
-        let block = BlockOptions {
+        let usual = BlockOptions {
             layers: 1,
             dim,
             qkv_dim: self.number("qkv_dim", dim)?,
@@ -198,6 +201,7 @@ impl Case {
             attention_dropout: 0.0,
             ..BlockOptions::default()
         };
+        let block = self.block_options(&usual)?;
         let parameters = Parameters::new(0, &Device::Cpu, DType::F32);
         let mut options = self.model.defaults();
         overlay(&mut options, &json(&self.metadata, "options")?);
@@ -237,7 +241,11 @@ impl Case {
         let ours: Vec<(String, Var)> = parameters
             .all()
             .into_iter()
-            .filter_map(|(path, var)| Some((path.strip_prefix(prefix)?.to_owned(), var)))
+            .filter_map(|(path, var)| {
+                let own = path.strip_prefix(prefix);
+                let shared = path.starts_with(SHARED).then_some(path.as_str());
+                Some((own.or(shared)?.to_owned(), var))
+            })
             .collect();
         if !self.set_parameters(&ours, &mut rows)? {
             return Ok(rows);
@@ -279,6 +287,17 @@ impl Case {
             rows.push(self.gradient(&format!("grad/param/{path}"), gradients.get(var))?);
         }
         Ok(rows)
+    }
+
+    /// `usual` with the case's `block` (JSON) laid over it.
+    fn block_options(&self, usual: &BlockOptions) -> Result<BlockOptions> {
+        if !self.metadata.contains_key("block") {
+            return Ok(usual.clone());
+        }
+        let wrong = |error| Error::Case(format!("block: {error}"));
+        let mut block = serde_json::to_value(usual).map_err(wrong)?;
+        overlay(&mut block, &json(&self.metadata, "block")?);
+        Deserialize::deserialize(block).map_err(wrong)
     }
 
     /// The case's `options` as those of a whole classifier, over the model's own.

@@ -31,7 +31,7 @@ def write(name, *, mixer, heads, source, params, x, forward, options=None, mask=
     params: our path -> tensor, the leaves that gradients are taken of. forward(params, x) must build on exactly these.
     mask: (B, L), 1 = real; the seed is zero at padded positions, which nobody reads.
     draws: name -> random tensor that the mixer must use in place of its own.
-    metadata: qkv_dim, max_length, cls where they are not D, L, false.
+    metadata: qkv_dim, max_length, cls where they are not D, L, false; block (JSON) for options of the block.
     """
     leaves, x = variables(params, x)
     y = forward(leaves, x)
