@@ -49,3 +49,14 @@ impl Mask {
         &self.any
     }
 }
+
+/// x (B, L, W) with zeros at the positions that `mask` says are padding.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn zero_padding(x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+    match mask {
+        Some(mask) => Ok(x.broadcast_mul(&mask.valid().unsqueeze(2)?)?),
+        None => Ok(x.clone()),
+    }
+}

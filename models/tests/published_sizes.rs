@@ -190,7 +190,10 @@ fn operations_are_those_of_the_products() {
 #[test]
 fn cost_grows_as_claimed() {
     for model in MODELS {
-        let ratio = flops(model.name, 4096) as f64 / flops(model.name, 2048) as f64;
+        let [short, long, longer] =
+            [2048, 4096, 8192].map(|length| flops(model.name, length) as f64);
+        // Differences: what a model computes at any length, such as products of landmarks, is no growth.
+        let ratio = (longer - long) / (long - short);
         let claimed = match model.time {
             Cost::Linear(_) => 1.9..2.3,
             Cost::Sqrt(_) => 2.1..2.9,

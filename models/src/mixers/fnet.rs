@@ -13,6 +13,7 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
+    mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops,
     options::{NormPlace, Range, to_json},
@@ -71,10 +72,7 @@ impl FNet {
 impl Mixer for FNet {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let length = x.dim(1)?;
-        let x = match pass.mask() {
-            Some(mask) => x.broadcast_mul(&mask.valid().unsqueeze(2)?)?,
-            None => x.clone(),
-        };
+        let x = zero_padding(x, pass.mask())?;
         let x = match self.length - length {
             0 => x,
             missing => x.pad_with_zeros(1, 0, missing)?, // (B, N, D)

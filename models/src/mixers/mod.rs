@@ -10,6 +10,7 @@ mod linear;
 mod linformer;
 mod local;
 mod longformer;
+mod nystromformer;
 mod performer;
 mod presets;
 mod reformer;
@@ -32,6 +33,7 @@ pub static MODELS: &[&Model] = &[
     &bigbird::MODEL,
     &linear::MODEL,
     &performer::MODEL,
+    &nystromformer::MODEL,
     &fnet::MODEL,
     &presets::switch::MODEL,
     &presets::moe::MODEL,

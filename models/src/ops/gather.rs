@@ -56,8 +56,9 @@ pub fn segment_sum(x: &Tensor, segments: &Tensor, count: usize) -> Result<Tensor
 /// As [`segment_sum`].
 pub fn segment_mean(x: &Tensor, segments: &Tensor, count: usize) -> Result<Tensor> {
     let sizes = segment_sizes(segments, count)?.to_device(x.device())?;
+    let sizes = sizes.to_dtype(x.dtype())?;
     let one = sizes.ones_like()?;
-    let share = one.div(&sizes.maximum(&one)?)?.to_dtype(x.dtype())?;
+    let share = one.div(&sizes.maximum(&one)?)?;
     Ok(segment_sum(x, segments, count)?.broadcast_mul(&share.unsqueeze(D::Minus1)?)?)
 }
 

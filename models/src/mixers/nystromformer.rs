@@ -1,0 +1,337 @@
+//! Nyströmformer. Xiong et al., 2021, "Nyströmformer: A Nyström-Based Algorithm for Approximating Self-Attention", arXiv:2102.03902.
+//!     Y = F Z (G V) + conv(V),  F = softmax(Q K̃ᵀ / √E),  G = softmax(Q̃ Kᵀ / √E),  A = softmax(Q̃ K̃ᵀ / √E),  Z ≈ A⁺
+//!     Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))), from Z = Aᵀ / (largest column sum of A), `iterations` times
+//! Landmarks q̃_s, k̃_s are the means of queries and keys over M segments of the sequence. conv: along the length, one kernel of w taps per head.
+//! B batch, H heads, L length, E width of a head; Q, K, V, Y (B, H, L, E), Q̃, K̃ (B, H, M, E), F (B, H, L, M), G (B, H, M, L), A, Z (B, H, M, M).
+//! Time O(L·M·E + M³·iterations) per head, memory O(L·M + M²). Options: `landmarks` M, `iterations` (6 do not converge; 25 do), `conv` w (odd; 0: none).
+//! Segments cut the real tokens of each sequence in parts as equal as can be; with fewer tokens than landmarks each token is one, and
+//! rows and columns of A beyond them are those of the identity. Padded keys and values count for nothing. No dropout on the weights.
+//! The first Z is scaled for every sequence and head by itself; the published code takes one number for the whole batch, and says that
+//! this one converges faster. Z is computed in 64-bit arithmetic. Projections have no biases.
+
+use candle_core::{DType, Tensor};
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mask, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    error::require,
+    layers::{Projections, Takes},
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::{
+        self, NOWHERE, Padding,
+        attention::{self, AttentionOptions, partial_softmax::by_head},
+        softmax,
+    },
+    options::{LONGEST, Range, to_json},
+};
+
+mod xiong2021;
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "nystromformer",
+    title: "Nyströmformer",
+    paper: "Nyströmformer: A Nyström-Based Algorithm for Approximating Self-Attention",
+    year: 2021,
+    arxiv: "2102.03902",
+    time: Cost::Linear("O(L·M·E + M³)"),
+    memory: Cost::Linear("O(L·M + M²)"),
+    reference: Reference::Package,
+    settings: "",
+    variants: &[
+        Variant::paper(build, include_str!("nystromformer.rs")),
+        xiong2021::VARIANT,
+    ],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("landmarks", 1, LONGEST),
+        Range::whole("iterations", 0, 100),
+        Range::whole("conv", 0, LONGEST),
+    ],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    landmarks: usize,
+    iterations: usize,
+    conv: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            landmarks: 64,
+            iterations: 6,
+            conv: 35,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    build_with(context, |_| Segments::OfReal)
+}
+
+/// The encoder whose sequences, of at most N tokens, are cut as `segments(N)` says.
+fn build_with(
+    context: &ModelContext,
+    segments: impl Fn(usize) -> Segments,
+) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    require(
+        options.conv == 0 || options.conv % 2 == 1,
+        "model.conv",
+        options.conv,
+        "0 or an odd number",
+    )?;
+    encoder::blocks(context, |at| {
+        let segments = segments(at.max_length);
+        Ok(Box::new(Nystromformer::new(at, &options, segments)?))
+    })
+}
+
+/// What is cut in segments.
+#[derive(Clone, Copy)]
+enum Segments {
+    /// The real tokens of each sequence.
+    OfReal,
+    /// This many positions, whatever they hold.
+    OfPositions(usize),
+}
+
+struct Nystromformer {
+    projections: Projections,
+    /// (H, w).
+    conv: Option<Tensor>,
+    segments: Segments,
+    landmarks: usize,
+    iterations: usize,
+    heads: usize,
+    dim: usize,
+}
+
+impl Nystromformer {
+    fn new(at: &LayerContext, options: &Options, segments: Segments) -> Result<Self> {
+        let heads = at.block.heads;
+        // PyTorch's bound for a kernel that reads w numbers.
+        let bound = (options.conv as f64).powf(-0.5);
+        let init = Init::Uniform {
+            lo: -bound,
+            up: bound,
+        };
+        let weight = || {
+            let shape = (heads, options.conv);
+            at.vb.pp("conv").get_with_hints(shape, "weight", init)
+        };
+        Ok(Self {
+            projections: Projections::new(at)?,
+            conv: (options.conv > 0).then(weight).transpose()?,
+            segments,
+            landmarks: options.landmarks,
+            iterations: options.iterations,
+            heads,
+            dim: at.block.qkv_dim,
+        })
+    }
+
+    /// Whether every position is to be a landmark of its own, in which case the published code computes softmax attention.
+    fn is_softmax_attention(&self) -> bool {
+        matches!(self.segments, Segments::OfPositions(positions) if positions <= self.landmarks)
+    }
+
+    /// F Z G V of queries, keys and values (B, L, H E).
+    fn attend(
+        &self,
+        (q, k, v): (&Tensor, &Tensor, &Tensor),
+        mask: Option<&Mask>,
+    ) -> Result<Tensor> {
+        let options = |mask| AttentionOptions {
+            heads: self.heads,
+            mask,
+            ..AttentionOptions::default()
+        };
+        if self.is_softmax_attention() {
+            return attention::attend(q, k, v, &options(mask.map(|mask| mask.valid().clone())));
+        }
+        let landmarks = self.segments.landmarks((q, k), mask, self.landmarks)?;
+        let (batch, slots, row) = landmarks.queries.dims3()?;
+        let real = options(mask.map(|mask| mask.valid().clone()));
+        let seen = attention::attend(&landmarks.queries, k, v, &real)?; // G V (B, M, H E)
+        let seen = by_head(&seen.reshape((batch, slots, self.heads, row / self.heads))?)?;
+        let values = self
+            .inverse(&landmarks)?
+            .matmul(&seen.to_dtype(DType::F64)?)?;
+        let values = by_head(&values.to_dtype(v.dtype())?)?.reshape((batch, slots, row))?; // Z G V
+        let real = landmarks.real.map(|real| real.to_dtype(v.dtype()));
+        attention::attend(q, &landmarks.keys, &values, &options(real.transpose()?))
+    }
+
+    /// Z (B, H, M, M) of the landmarks, of type f64: A can be nearly singular, and its products are few.
+    fn inverse(&self, landmarks: &Landmarks) -> Result<Tensor> {
+        let heads = |x: &Tensor| -> Result<Tensor> {
+            let (batch, slots, row) = x.dims3()?;
+            let x = x.reshape((batch, slots, self.heads, row / self.heads))?;
+            by_head(&x.to_dtype(DType::F64)?)
+        };
+        let (q, k) = (heads(&landmarks.queries)?, heads(&landmarks.keys)?); // (B, H, M, E)
+        let scale = (q.dim(3)? as f64).powf(-0.5);
+        let scores = q.affine(scale, 0.0)?.matmul(&k.t()?)?; // (B, H, M, M)
+        let Some(real) = &landmarks.real else {
+            return pseudo_inverse(&softmax::masked(&scores, None)?, self.iterations);
+        };
+        let mask = Mask::new(real)?;
+        let real = real.unsqueeze(1)?.unsqueeze(3)?; // (B, 1, M, 1)
+        let identity = Tensor::eye(scores.dim(3)?, DType::F64, scores.device())?;
+        let beyond = identity.broadcast_mul(&real.affine(-1.0, 1.0)?)?; // (B, 1, M, M)
+        let a = softmax::masked(&scores, Some(&mask))?;
+        let a = a.broadcast_mul(&real)?.broadcast_add(&beyond)?;
+        pseudo_inverse(&a, self.iterations)
+    }
+}
+
+impl Mixer for Nystromformer {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let [q, k, v] = self.projections.qkv(x)?; // (B, L, H E)
+        let mask = pass.mask();
+        let mut y = self.attend((&q, &k, &v), mask)?;
+        if let Some(conv) = &self.conv {
+            y = (y + convolve(&v, conv, mask)?)?;
+        }
+        self.projections.merge(&y)
+    }
+
+    fn takes(&self) -> Takes {
+        Takes {
+            rotary: Ok(()),
+            ..Takes::nothing("its queries and keys meet through landmarks, which are means")
+        }
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let slots = self.segments.slots(self.landmarks, length);
+        let taps = self.conv.as_ref().map_or(0, |conv| conv.dims()[1]);
+        let steps = 4 * self.iterations * self.heads * slots.pow(3);
+        let products = match self.is_softmax_attention() {
+            true => 2 * length * length * self.dim,
+            false => (4 * length + 2 * slots) * slots * self.dim + steps,
+        };
+        self.projections.flops(length) + 2 * (products + length * taps * self.dim) as u64
+    }
+}
+
+/// Means of queries and of keys, each (B, M, H E).
+struct Landmarks {
+    queries: Tensor,
+    keys: Tensor,
+    /// (B, M), f64: 1 for what is the mean of anything, 0 for what is not; none where all are.
+    real: Option<Tensor>,
+}
+
+impl Segments {
+    /// M for sequences of `length`.
+    fn slots(self, landmarks: usize, length: usize) -> usize {
+        match self {
+            Self::OfReal => landmarks.min(length),
+            Self::OfPositions(positions) => landmarks.min(positions),
+        }
+    }
+
+    /// The landmarks of queries and keys (B, L, H E).
+    fn landmarks(
+        self,
+        (q, k): (&Tensor, &Tensor),
+        mask: Option<&Mask>,
+        landmarks: usize,
+    ) -> Result<Landmarks> {
+        let (batch, length, _) = q.dims3()?;
+        let slots = self.slots(landmarks, length);
+        let mut segments = Vec::with_capacity(batch * length);
+        // How many segments have positions, row by row.
+        let mut counts = vec![slots; batch];
+        let mut sizes = vec![1.0; slots];
+        match (self, mask) {
+            (Self::OfPositions(positions), _) => {
+                let segment = |position: usize| position * slots / positions;
+                sizes.fill(0.0);
+                (0..positions).for_each(|position| sizes[segment(position)] += 1.0);
+                let row = (0..length).map(|position| segment(position) as u32);
+                (0..batch).for_each(|_| segments.extend(row.clone()));
+            }
+            (Self::OfReal, None) => {
+                let row = (0..length).map(|position| (position * slots / length) as u32);
+                (0..batch).for_each(|_| segments.extend(row.clone()));
+            }
+            (Self::OfReal, Some(mask)) => {
+                let real = mask.valid().to_dtype(DType::F32)?;
+                for (row, count) in real.to_vec2::<f32>()?.iter().zip(&mut counts) {
+                    let tokens = row.iter().filter(|real| **real > 0.0).count();
+                    *count = slots.min(tokens);
+                    let mut before = 0;
+                    segments.extend(row.iter().map(|real| match *real > 0.0 {
+                        true => {
+                            before += 1;
+                            ((before - 1) * *count / tokens) as u32
+                        }
+                        false => NOWHERE,
+                    }));
+                }
+            }
+        }
+        let segments = Tensor::from_vec(segments, (batch, length), q.device())?;
+        let mean = |x: &Tensor| match self {
+            Self::OfReal => ops::segment_mean(x, &segments, slots),
+            Self::OfPositions(_) => {
+                let sizes = Tensor::new(sizes.as_slice(), x.device())?.to_dtype(x.dtype())?;
+                let sums = ops::segment_sum(&zero_padding(x, mask)?, &segments, slots)?;
+                Ok(sums.broadcast_div(&sizes.unsqueeze(1)?)?)
+            }
+        };
+        let real = counts.iter().any(|count| *count < slots).then(|| {
+            let row = |count: usize| (0..slots).map(move |slot| f64::from(u8::from(slot < count)));
+            let real: Vec<f64> = counts.iter().copied().flat_map(row).collect();
+            Tensor::from_vec(real, (batch, slots), q.device())
+        });
+        Ok(Landmarks {
+            queries: mean(q)?,
+            keys: mean(k)?,
+            real: real.transpose()?,
+        })
+    }
+}
+
+/// Values (B, L, H E) along the length by `weight` (H, w), the same for all channels of a head.
+fn convolve(v: &Tensor, weight: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+    let (heads, taps) = weight.dims2()?;
+    let row = v.dim(2)?;
+    let weight = weight
+        .unsqueeze(1)?
+        .broadcast_as((heads, row / heads, taps))?
+        .reshape((row, taps))?;
+    ops::depthwise_conv1d(&zero_padding(v, mask)?, &weight, None, Padding::Same, 1)
+}
+
+/// An approximate pseudo-inverse of `a` (B, H, M, M), whose rows are positive and sum to 1. Razavi et al., 2014.
+fn pseudo_inverse(a: &Tensor, iterations: usize) -> Result<Tensor> {
+    let sums = a.sum_keepdim(2)?; // (B, H, 1, M)
+    // Of equal sums the gradient goes to the first, as PyTorch's does; candle's maximum hands it to each of them.
+    let largest = sums.gather(&sums.argmax_keepdim(3)?, 3)?; // (B, H, 1, 1)
+    let mut z = a.t()?.contiguous()?.broadcast_div(&largest)?;
+    let identity = Tensor::eye(a.dim(3)?, a.dtype(), a.device())?;
+    let less = |factor: f64, x: &Tensor| -> Result<Tensor> {
+        Ok(identity.affine(factor, 0.0)?.broadcast_sub(x)?)
+    };
+    for _ in 0..iterations {
+        let az = a.matmul(&z)?;
+        let inner = less(15.0, &az.matmul(&less(7.0, &az)?)?)?;
+        let outer = less(13.0, &az.matmul(&inner)?)?;
+        z = z.matmul(&outer)?.affine(0.25, 0.0)?;
+    }
+    Ok(z)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use candle_core::{DType, Device};
+
+use super::*;
+use crate::{
+    RngKey,
+    options::BlockOptions,
+    reference,
+    testing::{Twin, check_gradient, check_layer, close, normal, parameters},
+};
+
+fn mixer(heads: usize, landmarks: usize, iterations: usize, segments: Segments) -> Nystromformer {
+    let block = BlockOptions {
+        dim: 6,
+        qkv_dim: 6,
+        heads,
+        ..BlockOptions::default()
+    };
+    let parameters = parameters();
+    layer(&block, &parameters, (landmarks, iterations, 3), segments)
+}
+
+fn layer(
+    block: &BlockOptions,
+    parameters: &crate::Parameters,
+    (landmarks, iterations, conv): (usize, usize, usize),
+    segments: Segments,
+) -> Nystromformer {
+    let at = LayerContext {
+        vb: parameters.builder(),
+        shared: parameters.builder(),
+        block,
+        max_length: 8,
+        cls: false,
+        geometry: crate::context::Geometry::default(),
+        layer: 0,
+    };
+    let options = Options {
+        landmarks,
+        iterations,
+        conv,
+    };
+    Nystromformer::new(&at, &options, segments).unwrap()
+}
+
+/// F Z G V without projections, of (B, L, H, E).
+fn attend(
+    mixer: &Nystromformer,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    mask: Option<&Mask>,
+) -> Result<Tensor> {
+    let flat = |x: &Tensor| x.flatten_from(2);
+    let y = mixer.attend((&flat(q)?, &flat(k)?, &flat(v)?), mask)?;
+    Ok(y.reshape(q.dims())?)
+}
+
+#[test]
+fn with_a_landmark_per_token_it_is_softmax_attention() {
+    let twin = Twin::new(reference::softmax, 1.0);
+    let mixer = mixer(2, 5, 30, Segments::OfReal);
+    let apart = twin.compare(|q, k, v, mask| attend(&mixer, q, k, v, mask));
+    assert!(apart.output < 1e-7 && apart.gradient < 1e-6, "{apart:?}");
+}
+
+#[test]
+fn published_segments_of_one_position_are_softmax_attention() {
+    let twin = Twin::new(reference::softmax, 1.0);
+    let mixer = mixer(2, 5, 6, Segments::OfPositions(5));
+    let apart = twin.compare(|q, k, v, mask| attend(&mixer, q, k, v, mask));
+    assert!(apart.output < 1e-7 && apart.gradient < 1e-6, "{apart:?}");
+}
+
+#[test]
+fn the_iteration_finds_the_inverse() {
+    let scores = normal("scores", &[1, 2, 4, 4]);
+    let a = softmax::masked(&scores, None).unwrap();
+    let z = pseudo_inverse(&a, 30).unwrap();
+    let identity = Tensor::eye(4, DType::F64, &Device::Cpu).unwrap();
+    let identity = identity.broadcast_as((1, 2, 4, 4)).unwrap();
+    close(&a.matmul(&z).unwrap(), &identity, 1e-9, "A Z");
+}
+
+#[test]
+fn segments_are_as_equal_as_can_be_and_skip_padding() {
+    let real = [
+        [1.0, 1.0, 1.0, 1.0, 1.0],
+        [1.0, 0.0, 1.0, 1.0, 0.0],
+        [0.0, 1.0, 0.0, 0.0, 0.0],
+        [0.0; 5],
+    ];
+    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    let x: Vec<f64> = (0..20).map(f64::from).collect();
+    let x = Tensor::from_vec(x, (4, 5, 1), &Device::Cpu).unwrap();
+    let found = Segments::OfReal
+        .landmarks((&x, &x), Some(&mask), 2)
+        .unwrap();
+    let means: Vec<f64> = found.queries.flatten_all().unwrap().to_vec1().unwrap();
+    assert_eq!(means, [1.0, 3.5, 6.0, 8.0, 11.0, 0.0, 0.0, 0.0]);
+    let valid = found.real.unwrap().to_vec2::<f64>().unwrap();
+    assert_eq!(valid, [[1.0, 1.0], [1.0, 1.0], [1.0, 0.0], [0.0, 0.0]]);
+
+    let found = Segments::OfPositions(8)
+        .landmarks((&x, &x), Some(&mask), 3)
+        .unwrap();
+    // Segments 0, 0, 0, 1, 1, 1, 2, 2 of eight positions, three of which are not there.
+    let first: Vec<f64> = found
+        .keys
+        .get(0)
+        .unwrap()
+        .flatten_all()
+        .unwrap()
+        .to_vec1()
+        .unwrap();
+    assert_eq!(first, [1.0, 7.0 / 3.0, 0.0]);
+    assert!(found.real.is_none());
+}
+
+#[test]
+fn gradients_agree_with_differences() {
+    check_gradient("pseudo-inverse", &[&[2, 1, 3, 3]], |inputs| {
+        pseudo_inverse(&softmax::masked(&inputs[0], None)?, 4)
+    });
+    let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
+    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    for segments in [Segments::OfReal, Segments::OfPositions(8)] {
+        let parameters = parameters();
+        let block = BlockOptions {
+            dim: 4,
+            qkv_dim: 4,
+            heads: 2,
+            ..BlockOptions::default()
+        };
+        let mixer = layer(&block, &parameters, (3, 3, 3), segments);
+        check_layer("nystromformer", &parameters, &[3, 5, 4], |x| {
+            let pass = Pass::new(false, RngKey::new(1, 0, 0));
+            // What comes out at padded positions is nobody's business.
+            zero_padding(
+                &mixer.forward(x, &pass.with_mask(Some(&mask)))?,
+                Some(&mask),
+            )
+        });
+    }
+}
