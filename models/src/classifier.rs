@@ -7,8 +7,8 @@ use crate::{
     Encoder, Error, Model, Options, Parameters, Pass, Result, VarBuilder,
     context::{Geometry, ModelContext},
     error::require,
-    layers::{Embedding, Linear},
-    ops::{activation::relu, pooling::pool},
+    layers::{Embedding, Linear, Pool},
+    ops::activation::relu,
     options::{Features, HeadOptions, Pooling},
     params::LECUN_NORMAL,
 };
@@ -49,7 +49,8 @@ pub struct Classifier {
     embedding: Embedding,
     encoder: Box<dyn Encoder>,
     head: Head,
-    pooling: Pooling,
+    pool: Pool,
+    cls: bool,
     towers: usize,
     max_length: usize,
 }
@@ -104,11 +105,14 @@ impl Classifier {
             layers: options.head.layers,
             name: model.name,
         })?;
+        let pool = Pool::new(&vb.pp("pool"), options.head.pooling, &options.block)?;
+        let pooled = pool.width(&options.block);
         Ok(Self {
             embedding,
             encoder,
-            head: Head::new(&vb.pp("head"), &options.head, shape, dim)?,
-            pooling: options.head.pooling,
+            head: Head::new(&vb.pp("head"), &options.head, shape, pooled)?,
+            pool,
+            cls,
             towers: shape.towers,
             max_length: shape.max_length,
         })
@@ -130,9 +134,10 @@ impl Classifier {
                     .embedding
                     .forward(&tokens.ids, tokens.mask.as_ref(), &pass)?;
                 let encoded = self.encoder.forward(&x, &pass.with_mask(mask.as_ref()))?;
-                pool(self.pooling, &encoded.hidden, encoded.mask.as_ref())
+                self.pool
+                    .forward(&encoded.hidden, encoded.mask.as_ref(), &pass)
             })
-            .collect::<Result<Vec<_>>>()?; // each (B, D)
+            .collect::<Result<Vec<_>>>()?; // each (B, D), or as wide as the pooling makes it
         self.head.forward(&pooled)
     }
 
@@ -141,9 +146,11 @@ impl Classifier {
     /// three times as many.
     #[must_use]
     pub fn flops(&self, batch: usize, length: usize) -> u64 {
-        let slots = length + usize::from(self.pooling == Pooling::Cls);
-        let towers = self.encoder.flops(slots).saturating_mul(self.towers as u64);
-        towers
+        let slots = length + usize::from(self.cls);
+        self.encoder
+            .flops(slots)
+            .saturating_add(self.pool.flops(slots))
+            .saturating_mul(self.towers as u64)
             .saturating_add(self.head.flops())
             .saturating_mul(batch as u64)
     }

@@ -144,6 +144,7 @@ fn logits_are_finite_at_every_length_for_every_pooling(model: &'static Model) {
         Pooling::Mean,
         Pooling::Sum,
         Pooling::Max,
+        Pooling::Attention,
     ] {
         let mut options = small(model);
         options.head.pooling = pooling;
@@ -165,9 +166,13 @@ fn logits_are_finite_at_every_length_for_every_pooling(model: &'static Model) {
 }
 
 fn every_parameter_has_a_finite_gradient_that_is_not_zero(model: &'static Model) {
-    for positions in [Positions::Sinusoid, Positions::Learned] {
+    for (positions, pooling) in [
+        (Positions::Sinusoid, Pooling::Mean),
+        (Positions::Learned, Pooling::Attention),
+    ] {
         let mut options = small(model);
         options.embed.positions = positions;
+        options.head.pooling = pooling;
         let subject = subject(model, &shape(1), &options, 2);
         let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
         let gradients = gradients(&subject, &options, || {
@@ -203,7 +208,13 @@ fn the_seed_decides_every_bit(model: &'static Model) {
 
 fn padding_changes_no_logit(model: &'static Model) {
     for (_, options) in variants(model).filter(|(variant, _)| variant.masks_padding) {
-        for pooling in [Pooling::Cls, Pooling::Mean, Pooling::Sum, Pooling::Max] {
+        for pooling in [
+            Pooling::Cls,
+            Pooling::Mean,
+            Pooling::Sum,
+            Pooling::Max,
+            Pooling::Attention,
+        ] {
             let mut options = options.clone();
             options.head.pooling = pooling;
             let subject = subject(model, &shape(1), &options, 6);
@@ -218,7 +229,7 @@ fn padding_changes_no_logit(model: &'static Model) {
 }
 
 fn a_row_of_padding_only_is_finite_and_has_finite_gradients(model: &'static Model) {
-    for pooling in [Pooling::Mean, Pooling::Max] {
+    for pooling in [Pooling::Mean, Pooling::Max, Pooling::Attention] {
         let mut options = small(model);
         options.head.pooling = pooling;
         let subject = subject(model, &shape(1), &options, 6);

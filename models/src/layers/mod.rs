@@ -5,7 +5,9 @@ pub mod embedding;
 pub mod feed_forward;
 pub mod heads;
 pub mod linear;
+pub mod mab;
 pub mod norm;
+pub mod pooling;
 pub mod terms;
 
 pub use dropout::Dropout;
@@ -13,5 +15,7 @@ pub use embedding::Embedding;
 pub use feed_forward::{FeedForward, FusedSublayer};
 pub use heads::Projections;
 pub use linear::Linear;
+pub use mab::Mab;
 pub use norm::LayerNorm;
+pub use pooling::Pool;
 pub use terms::{Takes, Terms};

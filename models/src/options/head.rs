@@ -20,6 +20,8 @@ pub enum Pooling {
     Sum,
     /// Largest value of each channel over real tokens.
     Max,
+    /// What a learned vector gathers by attention: the Set Transformer's pooling by multihead attention, with one seed (arXiv:1810.00825). `block.qkv_dim` wide.
+    Attention,
 }
 
 /// How two towers' vectors are combined.
