@@ -14,6 +14,7 @@ mod nystromformer;
 mod performer;
 mod presets;
 mod reformer;
+mod set;
 mod sinkhorn;
 mod sparse;
 mod synthesizer;
@@ -45,6 +46,7 @@ pub static MODELS: &[&Model] = &[
     &presets::roformer::MODEL,
     &presets::deberta::MODEL,
     &presets::all_attention::MODEL,
+    &set::MODEL,
     &bag::MODEL,
 ];
 

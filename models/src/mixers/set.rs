@@ -1,0 +1,118 @@
+//! Set Transformer. Lee et al., 2018, "Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks", arXiv:1810.00825.
+//!     y = Attention(x, h),  h = MAB(I, x) = O + relu(O W + b),  O = I W_Q + softmax(I W_Q (x W_K)ᵀ / √E) x W_V
+//! The induced set attention block: m learned inducing points I gather from all positions, then every position attends to them. B batch, L length,
+//! H heads, E width of a head; x, y (B, L, D), I (m, D), O, h (B, m, H E), W (H E, H E).
+//! Time O(L·m·E) per head, memory O(L·E + m·E). Option: `points` m (32 in the paper's code).
+//! Padding is hidden from the inducing points; nothing else sees across positions, so the order of tokens is known from their embeddings alone.
+//! The second half's residual and feed-forward network are the block's. As in the authors' code the first half's residual is the projected
+//! query, without LayerNorm, which the paper has and the code leaves off; there the scale is 1/√(H E). Dropout on both kinds of weights is ours.
+//! The paper's pooling by attention, for any model: `head.pooling = attention`.
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::{Dropout, Linear, Mab},
+    model::{Cost, Model, Reference, Variant},
+    ops::attention::{self, AttentionOptions},
+    options::{LONGEST, Range, to_json},
+    params::xavier_uniform,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "set",
+    title: "Set Transformer",
+    paper: "Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks",
+    year: 2018,
+    arxiv: "1810.00825",
+    time: Cost::Linear("O(L·m·E)"),
+    memory: Cost::Linear("O(L·E)"),
+    reference: Reference::Equations,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("set.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[Range::whole("points", 1, LONGEST)],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// m.
+    points: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { points: 32 }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let Options { points } = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Set::new(at, points)?)))
+}
+
+struct Set {
+    /// I and the first half.
+    induce: Mab,
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+    dropout: Dropout,
+    points: usize,
+    heads: usize,
+    width: usize,
+}
+
+impl Set {
+    fn new(at: &LayerContext, points: usize) -> Result<Self> {
+        let (dim, width) = (at.block.dim, at.block.qkv_dim);
+        let linear = |name, inputs, outputs| {
+            let weight = xavier_uniform(inputs, outputs);
+            Linear::new(&at.vb.pp(name), inputs, outputs, weight, None)
+        };
+        let rate = at.block.attention_dropout;
+        Ok(Self {
+            induce: Mab::new(&at.vb.pp("induce"), at.block, points, rate)?,
+            query: linear("query", dim, width)?,
+            key: linear("key", width, width)?,
+            value: linear("value", width, width)?,
+            output: linear("output", width, dim)?,
+            dropout: Dropout::new(&at.vb.pp("drop"), rate),
+            points,
+            heads: at.block.heads,
+            width,
+        })
+    }
+}
+
+impl Mixer for Set {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let h = self.induce.forward(x, pass)?; // (B, m, H E)
+        let options = AttentionOptions {
+            heads: self.heads,
+            dropout: self.dropout.of_attention(x.dim(0)?, pass),
+            ..AttentionOptions::default()
+        };
+        let (q, k, v) = (
+            self.query.forward(x)?,
+            self.key.forward(&h)?,
+            self.value.forward(&h)?,
+        );
+        self.output
+            .forward(&attention::attend(&q, &k, &v, &options)?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let products = 2 * 2 * (length * self.points) as u64 * self.width as u64;
+        let outer = [&self.query, &self.output].map(|linear| linear.flops(length));
+        let inner = [&self.key, &self.value].map(|linear| linear.flops(self.points));
+        let linears: u64 = outer.iter().chain(&inner).sum();
+        self.induce.flops(length) + linears + products
+    }
+}
