@@ -5,7 +5,10 @@ use crate::Model;
 
 mod bag;
 mod bigbird;
+mod collaborative;
 mod fnet;
+mod hard_coded;
+mod lazyformer;
 mod linear;
 mod linformer;
 mod local;
@@ -13,11 +16,13 @@ mod longformer;
 mod nystromformer;
 mod performer;
 mod presets;
+mod realformer;
 mod reformer;
 mod set;
 mod sinkhorn;
 mod sparse;
 mod synthesizer;
+mod talking_heads;
 mod tay2021;
 mod transformer;
 
@@ -47,6 +52,11 @@ pub static MODELS: &[&Model] = &[
     &presets::deberta::MODEL,
     &presets::all_attention::MODEL,
     &set::MODEL,
+    &talking_heads::MODEL,
+    &realformer::MODEL,
+    &lazyformer::MODEL,
+    &collaborative::MODEL,
+    &hard_coded::MODEL,
     &bag::MODEL,
 ];
 

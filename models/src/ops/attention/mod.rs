@@ -100,6 +100,15 @@ fn dense(
     weigh(&scores, v, mask, dropout)
 }
 
+/// q_i·k_j / √E of queries and keys (B, L, H, E), to (B, H, L, L): for mixers that do more with scores than take their softmax.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn scores(q: &Tensor, k: &Tensor) -> Result<Tensor> {
+    let scale = (q.dim(3)? as f64).powf(-0.5);
+    matmul(&by_head(&q.affine(scale, 0.0)?)?, &by_head(k)?.t()?)
+}
+
 /// Values (B, H, Lk, E) by the softmax of scores (B, H, Lq, Lk), to (B, H, Lq, E).
 ///
 /// # Errors

@@ -1,0 +1,122 @@
+//! Collaborative attention. Cordonnier, Loukas & Jaggi, 2020, "Multi-Head Attention: Collaborate Instead of Concatenate", arXiv:2006.16362.
+//!     z_h = ((x W_Q) diag(m_h) (x W_K)ᵀ + 1 (x b_h)ᵀ) / √(K / H),  y_h = softmax(z_h) v_h
+//! x (B, L, D), W_Q and W_K (D, K) that all heads share, m (H, K) what each makes of them, b (D, H) a score of each key by itself, v (B, H, L, E),
+//! z (B, H, L, L). K: `shared` (0: qkv_dim). With K = H E, m the indicator of a head's own columns and b = 0 it is multi-head attention.
+//! Time O(L²·(K + E)) per head, memory O(L²): all weights are held. Fewer parameters than attention where K < H E.
+//! Padded keys are hidden, dropout on the weights, no biases. m begins uniform in [0, 2), as one on average; the authors convert trained heads.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::{Dropout, Linear},
+    model::{Cost, Model, Reference, Variant},
+    ops::{attention::weigh, matmul},
+    options::{Range, WIDEST, to_json},
+    params::xavier_uniform,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "collaborative",
+    title: "Collaborative Heads",
+    paper: "Multi-Head Attention: Collaborate Instead of Concatenate",
+    year: 2020,
+    arxiv: "2006.16362",
+    time: Cost::Quadratic("O(L²·(K + E))"),
+    memory: Cost::Quadratic("O(L²)"),
+    reference: Reference::Equations,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("collaborative.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[Range::whole("shared", 0, WIDEST)],
+};
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// K.
+    shared: usize,
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let Options { shared } = context.options()?;
+    let shared = match shared {
+        0 => context.block.qkv_dim,
+        shared => shared,
+    };
+    encoder::blocks(context, |at| Ok(Box::new(Collaborative::new(at, shared)?)))
+}
+
+struct Collaborative {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+    /// m (H, K).
+    mixing: Tensor,
+    /// b.
+    content: Linear,
+    dropout: Dropout,
+    heads: usize,
+    shared: usize,
+    width: usize,
+}
+
+impl Collaborative {
+    fn new(at: &LayerContext, shared: usize) -> Result<Self> {
+        let (vb, block) = (&at.vb, at.block);
+        let linear = |name, inputs, outputs| {
+            let init = xavier_uniform(inputs, outputs);
+            Linear::new(&vb.pp(name), inputs, outputs, init, None)
+        };
+        Ok(Self {
+            query: linear("query", block.dim, shared)?,
+            key: linear("key", block.dim, shared)?,
+            value: linear("value", block.dim, block.qkv_dim)?,
+            output: linear("output", block.qkv_dim, block.dim)?,
+            mixing: vb.get_with_hints(
+                (block.heads, shared),
+                "mixing",
+                Init::Uniform { lo: 0.0, up: 2.0 },
+            )?,
+            content: linear("content", block.dim, block.heads)?,
+            dropout: Dropout::new(&vb.pp("drop"), block.attention_dropout),
+            heads: block.heads,
+            shared,
+            width: block.head_dim(),
+        })
+    }
+}
+
+impl Mixer for Collaborative {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let (batch, length, _) = x.dims3()?;
+        let scale = (self.shared as f64 / self.heads as f64).powf(-0.5);
+        let q = self.query.forward(x)?.affine(scale, 0.0)?.unsqueeze(1)?;
+        let q = q.broadcast_mul(&self.mixing.unsqueeze(1)?.unsqueeze(0)?)?; // (B, H, L, K)
+        let q = q.reshape((batch, self.heads * length, self.shared))?;
+        let k = self.key.forward(x)?.t()?; // (B, K, L)
+        let z = matmul(&q, &k)?.reshape((batch, self.heads, length, length))?;
+        let content = self.content.forward(x)?.affine(scale, 0.0)?.t()?; // (B, H, L)
+        let z = z.broadcast_add(&content.unsqueeze(2)?)?;
+        let v = self.value.forward(x)?;
+        let v = v.reshape((batch, length, self.heads, self.width))?;
+        let dropout = self.dropout.of_attention(batch, pass);
+        let v = v.transpose(1, 2)?.contiguous()?;
+        let y = weigh(&z, &v, pass.mask(), dropout.as_ref())?; // (B, H, L, E)
+        let y = y.transpose(1, 2)?.contiguous()?;
+        self.output.forward(&y.flatten_from(2)?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let linears = [&self.query, &self.key, &self.value, &self.output];
+        let linears: u64 = linears.iter().map(|linear| linear.flops(length)).sum();
+        let pairs = (length * length * self.heads) as u64;
+        linears + self.content.flops(length) + 2 * pairs * (self.shared + self.width) as u64
+    }
+}

@@ -1,0 +1,126 @@
+//! Hard-coded Gaussian heads. You, Sun & Iyyer, 2020, "Hard-Coded Gaussian Attention for Neural Machine Translation", arXiv:2005.00742.
+//!     y_i = Σ_j N(j; i + o_h, s²) v_j,  N(j; c, s²) = exp(-(j - c)² / (2 s²)) / (s √(2π))
+//! v, y (B, H, L, E). Heads alternate between o_h = -`offset` and o_h = `offset` (1); s: `deviation` (1). There are no queries and no keys, and the
+//! density is not renormalised: positions near an end get less.
+//! Time O(L·s·E) per head, memory O(L·E): densities beyond 5 s, less than 2e-6, are left out, so that it is a convolution with fixed weights.
+//! Padded positions have v = 0. No dropout on weights, which are no choice of the model's; no biases.
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::Linear,
+    model::{Cost, Model, Reference, Variant},
+    ops::{Padding, depthwise_conv1d},
+    options::{Range, to_json},
+    params::xavier_uniform,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "hard_coded",
+    title: "Hard-Coded Gaussian",
+    paper: "Hard-Coded Gaussian Attention for Neural Machine Translation",
+    year: 2020,
+    arxiv: "2005.00742",
+    time: Cost::Linear("O(L·s·E)"),
+    memory: Cost::Linear("O(L·E)"),
+    reference: Reference::Equations,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("hard_coded.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("offset", 0, 1000),
+        Range::positive("deviation", 1000.0),
+    ],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// How far heads look, to the left or to the right.
+    offset: usize,
+    /// s, in positions.
+    deviation: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            offset: 1,
+            deviation: 1.0,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(HardCoded::new(at, &options)?)))
+}
+
+struct HardCoded {
+    value: Linear,
+    output: Linear,
+    /// Densities by head and distance from -`reach` to `reach`, one row per channel (H E, 2 `reach` + 1).
+    weights: Tensor,
+    reach: usize,
+    dim: usize,
+}
+
+impl HardCoded {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&at.vb, at.block);
+        let init = xavier_uniform(block.dim, block.qkv_dim);
+        let Options { offset, deviation } = *options;
+        // No further than there are positions.
+        let reach = (5.0 * deviation).ceil() as usize + offset;
+        let reach = reach.min(at.max_length);
+        let density = |distance: f64, head: usize| {
+            let centre = match head % 2 {
+                0 => -(offset as f64),
+                _ => offset as f64,
+            };
+            let x = (distance - centre) / deviation;
+            match x.abs() <= 5.0 {
+                true => (-0.5 * x * x).exp() / (deviation * std::f64::consts::TAU.sqrt()),
+                false => 0.0,
+            }
+        };
+        let mut weights = Vec::with_capacity(block.qkv_dim * (2 * reach + 1));
+        for channel in 0..block.qkv_dim {
+            let head = channel / block.head_dim();
+            weights.extend((0..=2 * reach).map(|tap| density(tap as f64 - reach as f64, head)));
+        }
+        let weights = Tensor::from_vec(weights, (block.qkv_dim, 2 * reach + 1), vb.device())?;
+        Ok(Self {
+            value: Linear::new(&vb.pp("value"), block.dim, block.qkv_dim, init, None)?,
+            output: Linear::new(&vb.pp("output"), block.qkv_dim, block.dim, init, None)?,
+            weights: weights.to_dtype(vb.dtype())?,
+            reach,
+            dim: block.qkv_dim,
+        })
+    }
+}
+
+impl Mixer for HardCoded {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let v = self.value.forward(x)?; // (B, L, H E)
+        let v = match pass.mask() {
+            Some(mask) => v.broadcast_mul(&mask.valid().unsqueeze(2)?)?,
+            None => v,
+        };
+        let (left, right) = (self.reach, self.reach);
+        let padding = Padding::Zeros { left, right };
+        let y = depthwise_conv1d(&v, &self.weights, None, padding, 1)?;
+        self.output.forward(&y)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let taps = 2 * self.reach + 1;
+        let linears = self.value.flops(length) + self.output.flops(length);
+        linears + 2 * (length * self.dim * taps) as u64
+    }
+}

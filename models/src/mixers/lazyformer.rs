@@ -1,0 +1,136 @@
+//! LazyFormer. Ying et al., 2021, "LazyFormer: Self Attention with Lazy Update", arXiv:2102.12702.
+//!     a = softmax(q kᵀ / √E) in the first of every m layers;  yˡ = a vˡ in all of them
+//! q, k, v, y (B, H, L, E), a (B, H, L, L). The others have values and an output projection, and neither queries nor keys. m: `reuse` (2).
+//! Time O(L²·E) per head, half of it for the weights, which only every m-th layer computes; memory O(L²): the weights are handed on.
+//! Padded keys are hidden. Dropout on the weights of the layer that computes them, none where they are reused, as in the paper. Post-norm, as the
+//! paper's BERT. No biases. Not with reversible blocks, which keep no weights.
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Error, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    error::require,
+    layers::{Dropout, Linear},
+    model::{Cost, Model, Reference, Variant},
+    ops::{attention::scores, matmul, softmax},
+    options::{Range, Residual, to_json},
+    params::xavier_uniform,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "lazyformer",
+    title: "LazyFormer",
+    paper: "LazyFormer: Self Attention with Lazy Update",
+    year: 2021,
+    arxiv: "2102.12702",
+    time: Cost::Quadratic("O(L²·E)"),
+    memory: Cost::Quadratic("O(L²)"),
+    reference: Reference::Equations,
+    settings: r#"{"block": {"norm_place": "post"}}"#,
+    variants: &[Variant::paper(build, include_str!("lazyformer.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[Range::whole("reuse", 1, 1000)],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// m.
+    reuse: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { reuse: 2 }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let Options { reuse } = context.options()?;
+    require(
+        context.block.residual != Residual::Reversible,
+        "block.residual",
+        "reversible",
+        "another one, because weights go from block to block and are not recomputed",
+    )?;
+    require(
+        !context.block.share || reuse == 1,
+        "block.share",
+        true,
+        "false, because layers that reuse weights have no queries; or model.reuse = 1",
+    )?;
+    encoder::blocks(context, |at| Ok(Box::new(LazyFormer::new(at, reuse)?)))
+}
+
+struct LazyFormer {
+    /// Queries and keys, in a layer that computes weights.
+    pair: Option<[Linear; 2]>,
+    value: Linear,
+    output: Linear,
+    dropout: Dropout,
+    heads: usize,
+    dim: usize,
+}
+
+impl LazyFormer {
+    fn new(at: &LayerContext, reuse: usize) -> Result<Self> {
+        let (vb, block) = (&at.vb, at.block);
+        let init = xavier_uniform(block.dim, block.qkv_dim);
+        let inward = |name| Linear::new(&vb.pp(name), block.dim, block.qkv_dim, init, None);
+        Ok(Self {
+            pair: match at.layer % reuse {
+                0 => Some([inward("query")?, inward("key")?]),
+                _ => None,
+            },
+            value: inward("value")?,
+            output: Linear::new(&vb.pp("output"), block.qkv_dim, block.dim, init, None)?,
+            dropout: Dropout::new(&vb.pp("drop"), block.attention_dropout),
+            heads: block.heads,
+            dim: block.qkv_dim,
+        })
+    }
+
+    /// (B, L, H E) as (B, L, H, E).
+    fn split(&self, x: &Tensor) -> Result<Tensor> {
+        let (batch, length, width) = x.dims3()?;
+        Ok(x.reshape((batch, length, self.heads, width / self.heads))?)
+    }
+
+    /// a before and after dropout, (B, H, L, L).
+    fn weights(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let Some([query, key]) = &self.pair else {
+            return pass.carried().ok_or_else(|| {
+                Error::Input("lazyformer: no block before has left its weights".to_owned())
+            });
+        };
+        let z = scores(
+            &self.split(&query.forward(x)?)?,
+            &self.split(&key.forward(x)?)?,
+        )?;
+        let weights = softmax::masked(&z, pass.mask())?;
+        pass.carry(&weights);
+        self.dropout.forward(&weights, pass)
+    }
+}
+
+impl Mixer for LazyFormer {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let weights = self.weights(x, pass)?;
+        let v = self.split(&self.value.forward(x)?)?.transpose(1, 2)?;
+        let y = matmul(&weights, &v.contiguous()?)?; // (B, H, L, E)
+        let y = y.transpose(1, 2)?.contiguous()?;
+        self.output.forward(&y.flatten_from(2)?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let product = 2 * (length * length * self.dim) as u64;
+        let pair = self.pair.iter().flatten();
+        let pair: u64 = pair.map(|linear| linear.flops(length)).sum();
+        let scores = if self.pair.is_some() { product } else { 0 };
+        pair + scores + self.value.flops(length) + product + self.output.flops(length)
+    }
+}

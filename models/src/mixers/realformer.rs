@@ -1,0 +1,85 @@
+//! RealFormer. He et al., 2020, "RealFormer: Transformer Likes Residual Attention", arXiv:2012.11747.
+//!     zˡ = qˡ kˡᵀ / √E + zˡ⁻¹,  yˡ = softmax(zˡ) vˡ
+//! q, k, v, y (B, H, L, E), z (B, H, L, L) of layer l, z⁰ = 0: scores are carried from block to block before masks and softmax. No further parameters.
+//! Time O(L²·E) per head, memory O(L²) in each layer: scores are the residual stream, so they are all held.
+//! Post-norm, as the paper's BERT. Padded keys are hidden, dropout on the weights, no biases. Not with reversible blocks, which keep no scores.
+
+use candle_core::Tensor;
+use serde_json::{Map, Value};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    error::require,
+    layers::{Dropout, Projections},
+    model::{Cost, Model, Reference, Variant},
+    ops::attention::{scores, weigh},
+    options::Residual,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "realformer",
+    title: "RealFormer",
+    paper: "RealFormer: Transformer Likes Residual Attention",
+    year: 2020,
+    arxiv: "2012.11747",
+    time: Cost::Quadratic("O(L²·E)"),
+    memory: Cost::Quadratic("O(L²)"),
+    reference: Reference::Equations,
+    settings: r#"{"block": {"norm_place": "post"}}"#,
+    variants: &[Variant::paper(build, include_str!("realformer.rs"))],
+    options: || Value::Object(Map::new()),
+    ranges: &[],
+};
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let Options {} = context.options()?;
+    require(
+        context.block.residual != Residual::Reversible,
+        "block.residual",
+        "reversible",
+        "another one, because scores go from block to block and are not recomputed",
+    )?;
+    encoder::blocks(context, |at| Ok(Box::new(RealFormer::new(at)?)))
+}
+
+struct RealFormer {
+    projections: Projections,
+    dropout: Dropout,
+    dim: usize,
+}
+
+impl RealFormer {
+    fn new(at: &LayerContext) -> Result<Self> {
+        Ok(Self {
+            projections: Projections::new(at)?,
+            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
+            dim: at.block.qkv_dim,
+        })
+    }
+}
+
+impl Mixer for RealFormer {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
+        let mut z = scores(&q, &k)?; // (B, H, L, L)
+        if let Some(before) = pass.carried() {
+            z = (z + before)?;
+        }
+        pass.carry(&z);
+        let dropout = self.dropout.of_attention(x.dim(0)?, pass);
+        let v = v.transpose(1, 2)?.contiguous()?;
+        let y = weigh(&z, &v, pass.mask(), dropout.as_ref())?; // (B, H, L, E)
+        self.projections.merge(&y.transpose(1, 2)?.contiguous()?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        self.projections.flops(length) + 4 * (length * length * self.dim) as u64
+    }
+}

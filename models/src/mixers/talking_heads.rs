@@ -1,0 +1,95 @@
+//! Talking-heads attention. Shazeer et al., 2020, "Talking-Heads Attention", arXiv:2003.02436.
+//!     z = q kᵀ / √E,  w = softmax(P z),  y = (R w) v
+//! q, k, v, y (B, H, L, E), z, w (B, H, L, L); P and R (H, H) mix the heads of scores and of weights: (P z)_h = Σ_g P_hg z_g. Parameters are
+//! P - 1 and R - 1, zero at first, so that the model begins as a Transformer. Time O(L²·(E + H)) per head, memory O(L²): all scores are held.
+//! Padded keys are hidden between the mixings. Dropout on w, as in the paper's code. No biases.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde_json::{Map, Value};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::{Dropout, Projections},
+    model::{Cost, Model, Reference, Variant},
+    ops::{attention::scores, matmul, softmax},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "talking_heads",
+    title: "Talking-Heads",
+    paper: "Talking-Heads Attention",
+    year: 2020,
+    arxiv: "2003.02436",
+    time: Cost::Quadratic("O(L²·(E + H))"),
+    memory: Cost::Quadratic("O(L²)"),
+    reference: Reference::Equations,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("talking_heads.rs"))],
+    options: || Value::Object(Map::new()),
+    ranges: &[],
+};
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let Options {} = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(TalkingHeads::new(at)?)))
+}
+
+struct TalkingHeads {
+    projections: Projections,
+    /// P less the identity, (H, H).
+    before: Tensor,
+    /// R less the identity, (H, H).
+    after: Tensor,
+    dropout: Dropout,
+    heads: usize,
+    width: usize,
+}
+
+impl TalkingHeads {
+    fn new(at: &LayerContext) -> Result<Self> {
+        let heads = at.block.heads;
+        let zeros = Init::Const(0.0);
+        let mixing = |name| at.vb.get_with_hints((heads, heads), name, zeros);
+        Ok(Self {
+            projections: Projections::new(at)?,
+            before: mixing("before")?,
+            after: mixing("after")?,
+            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
+            heads,
+            width: at.block.head_dim(),
+        })
+    }
+}
+
+/// x (B, H, L, L) and what `mixing` (H, H) makes of its heads.
+fn mix(mixing: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let (batch, heads, queries, keys) = x.dims4()?;
+    let flat = x.reshape((batch, heads, queries * keys))?;
+    let mixing = mixing.unsqueeze(0)?.broadcast_as((batch, heads, heads))?;
+    let mixed = matmul(&mixing.contiguous()?, &flat)?;
+    Ok((x + mixed.reshape(x.dims())?)?)
+}
+
+impl Mixer for TalkingHeads {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
+        let z = mix(&self.before, &scores(&q, &k)?)?; // (B, H, L, L)
+        let w = mix(&self.after, &softmax::masked(&z, pass.mask())?)?;
+        let w = self.dropout.forward(&w, pass)?;
+        let y = matmul(&w, &v.transpose(1, 2)?.contiguous()?)?; // (B, H, L, E)
+        self.projections.merge(&y.transpose(1, 2)?.contiguous()?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let pairs = (length * length * self.heads) as u64;
+        self.projections.flops(length) + 4 * pairs * (self.width + self.heads) as u64
+    }
+}
