@@ -65,12 +65,27 @@ impl Block {
     /// # Errors
     /// Those of the mixer.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let x = self
-            .mixing
-            .forward(x, pass, |x| self.mixer.forward(x, pass))?;
+        self.shorten(x, x, pass, pass)
+    }
+
+    /// (B, L, D) -> (B, L', D) around a mixer that gives L' positions, for which `residual` (B, L', D) stands; `after` is the pass over these.
+    ///
+    /// # Errors
+    /// Those of the mixer.
+    pub fn shorten(
+        &self,
+        x: &Tensor,
+        residual: &Tensor,
+        pass: &Pass,
+        after: &Pass,
+    ) -> Result<Tensor> {
+        let mix = |x: &Tensor| self.mixer.forward(x, pass);
+        let x = self.mixing.forward((x, residual), after, mix)?;
         match &self.channel {
-            Some((Channel::Dense(feed), sublayer)) => sublayer.feed(&x, feed, pass),
-            Some((channel, sublayer)) => sublayer.forward(&x, pass, |x| channel.forward(x, pass)),
+            Some((Channel::Dense(feed), sublayer)) => sublayer.feed(&x, feed, after),
+            Some((channel, sublayer)) => {
+                sublayer.forward((&x, &x), after, |x| channel.forward(x, after))
+            }
             None => Ok(x),
         }
     }
@@ -99,10 +114,16 @@ impl Block {
     /// Operations for one sequence.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
+        self.flops_to(length, length)
+    }
+
+    /// Operations for one sequence, of which the mixer leaves `short` positions.
+    #[must_use]
+    pub fn flops_to(&self, length: usize, short: usize) -> u64 {
         let channel = self.channel.as_ref().map_or(0, |(channel, sublayer)| {
-            channel.flops(length) + sublayer.join.flops(length)
+            channel.flops(short) + sublayer.join.flops(short)
         });
-        self.mixer.flops(length) + self.mixing.join.flops(length) + channel
+        self.mixer.flops(length) + self.mixing.join.flops(short) + channel
     }
 }
 
@@ -116,13 +137,14 @@ impl Sublayer {
         })
     }
 
+    /// Around `layer` of x, which joins `residual`.
     fn forward(
         &self,
-        x: &Tensor,
+        (x, residual): (&Tensor, &Tensor),
         pass: &Pass,
         layer: impl Fn(&Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        let joined = |y: &Tensor| self.join.forward(x, y, &self.dropout, pass);
+        let joined = |y: &Tensor| self.join.forward(residual, y, &self.dropout, pass);
         match self.place {
             NormPlace::Pre => joined(&layer(&self.norm.forward(x)?)?),
             NormPlace::Post => self.norm.forward(&joined(&layer(x)?)?),
@@ -147,7 +169,9 @@ impl Sublayer {
             (norm, Join::Plain, NormPlace::Post) => {
                 norm.forward(&feed.forward(x, self.around(true), pass)?)
             }
-            _ => self.forward(x, pass, |x| feed.forward(x, FusedSublayer::default(), pass)),
+            _ => self.forward((x, x), pass, |x| {
+                feed.forward(x, FusedSublayer::default(), pass)
+            }),
         }
     }
 

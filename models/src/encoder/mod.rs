@@ -54,12 +54,16 @@ pub fn blocks(
     Ok(Box::new(stack(context, mixer)?))
 }
 
-fn stack(
+/// The blocks of a stack, not yet in one: for encoders that run them in their own way.
+///
+/// # Errors
+/// Those of [`blocks`].
+pub fn residual_blocks(
     context: &ModelContext,
     mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
-) -> Result<Blocks> {
+) -> Result<Vec<Block>> {
     let block = context.block;
-    let blocks = (0..block.layers)
+    (0..block.layers)
         .map(|layer| {
             // Blocks that share weights are built at one place.
             let vb = context.vb.pp(if block.share { 0 } else { layer });
@@ -76,11 +80,26 @@ fn stack(
             mixer.takes().check(block)?;
             Block::new(&vb, block, layer, mixer)
         })
-        .collect::<Result<Vec<_>>>()?;
-    let last_norm = match block.norm_place {
-        NormPlace::Pre => Some(Norm::new(&context.vb.pp("last_norm"), block)?),
+        .collect()
+}
+
+/// The norm after the last block, where blocks are pre-norm.
+///
+/// # Errors
+/// If a path is taken by a parameter of another shape.
+pub fn last_norm(context: &ModelContext) -> Result<Option<Norm>> {
+    Ok(match context.block.norm_place {
+        NormPlace::Pre => Some(Norm::new(&context.vb.pp("last_norm"), context.block)?),
         NormPlace::Post => None,
-    };
+    })
+}
+
+fn stack(
+    context: &ModelContext,
+    mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
+) -> Result<Blocks> {
+    let block = context.block;
+    let blocks = residual_blocks(context, mixer)?;
     let mix = match context.layers {
         Layers::Mix => Some(context.vb.get_with_hints(
             block.layers + 1,
@@ -91,7 +110,7 @@ fn stack(
     };
     Ok(Blocks {
         blocks: Arc::new(blocks),
-        last_norm,
+        last_norm: last_norm(context)?,
         residual: block.residual,
         shared: block.share,
         positions: context.positions.clone(),

@@ -116,6 +116,26 @@ impl Projections {
         self.terms.attend([&q, &k, &v], options, 0..length)
     }
 
+    /// Softmax attention of `queries` (B, Lq, D) on x (B, L, D), whose mask the pass has, to (B, Lq, H E). Scores are products alone.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn attend_to(
+        &self,
+        queries: &Tensor,
+        x: &Tensor,
+        pass: &Pass,
+        dropout: &Dropout,
+    ) -> Result<Tensor> {
+        let options = self.options(x, pass, dropout)?;
+        let (q, k, v) = (
+            self.query.forward(queries)?,
+            self.key.forward(x)?,
+            self.value.forward(x)?,
+        );
+        attention::attend(&q, &k, &v, &options)
+    }
+
     /// What attention on the positions of x (B, L, D) needs in this pass: heads, mask and dropout.
     ///
     /// # Errors
@@ -163,10 +183,15 @@ impl Projections {
     /// Operations of all four for one sequence.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
-        [&self.query, &self.key, &self.value, &self.output]
-            .iter()
-            .map(|projection| projection.flops(length))
-            .sum()
+        self.flops_to(length, length)
+    }
+
+    /// Operations of all four where `queries` positions attend to `length` others.
+    #[must_use]
+    pub fn flops_to(&self, queries: usize, length: usize) -> u64 {
+        let outer = [&self.query, &self.output].map(|linear| linear.flops(queries));
+        let inner = [&self.key, &self.value].map(|linear| linear.flops(length));
+        outer.iter().chain(&inner).sum()
     }
 }
 
