@@ -7,6 +7,7 @@ mod bag;
 mod bigbird;
 mod collaborative;
 mod fnet;
+mod funnel;
 mod hard_coded;
 mod lazyformer;
 mod linear;
@@ -57,6 +58,7 @@ pub static MODELS: &[&Model] = &[
     &lazyformer::MODEL,
     &collaborative::MODEL,
     &hard_coded::MODEL,
+    &funnel::MODEL,
     &bag::MODEL,
 ];
 
