@@ -264,9 +264,10 @@ fn every_model_takes_an_axis_about_scores_or_says_why_not() {
         }
         taken.dedup();
         let wanted: &[&str] = match model.name {
-            "transformer" | "local" | "sparse" | "longformer" | "bigbird" | "reformer" => &all,
+            "transformer" | "local" | "sparse" | "longformer" | "bigbird" | "reformer"
+            | "sinkhorn" => &all,
             "linear" | "performer" => &all[1..],
-            "sinkhorn" | "synthesizer" => &all[1..2],
+            "synthesizer" => &all[1..2],
             "linformer" => &all[2..],
             _ => continue,
         };

@@ -95,7 +95,7 @@ impl Mixer for Transformer {
                 let [q, k, v] = self.projections.qkv(x)?; // (B, L, H E)
                 let options = self.projections.options(x, pass, &self.dropout)?;
                 let (terms, length) = (self.projections.terms(), x.dim(1)?);
-                terms.attend_by(attention::composed, [&q, &k, &v], options, 0..length)?
+                terms.attend_by(&attention::composed, [&q, &k, &v], options, 0..length)?
             }
         };
         self.projections.merge(&y)

@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// A form of attention, such as [`attention::attend`].
-pub type Attend = fn(&Tensor, &Tensor, &Tensor, &AttentionOptions) -> Result<Tensor>;
+pub type Attend<'a> = &'a dyn Fn(&Tensor, &Tensor, &Tensor, &AttentionOptions) -> Result<Tensor>;
 
 /// What the scores of one mixer's attention have beside products.
 #[derive(Default)]
@@ -178,16 +178,16 @@ impl Terms {
         options: AttentionOptions,
         positions: Range<usize>,
     ) -> Result<Tensor> {
-        self.attend_by(attention::attend, qkv, options, positions)
+        self.attend_by(&attention::attend, qkv, options, positions)
     }
 
-    /// The same by one form of attention.
+    /// The same by one form of attention, which may be given wider heads, and more keys after those that there are.
     ///
     /// # Errors
     /// Those of `attend`.
     pub fn attend_by(
         &self,
-        attend: Attend,
+        attend: Attend<'_>,
         [q, k, v]: [&Tensor; 3],
         options: AttentionOptions,
         positions: Range<usize>,

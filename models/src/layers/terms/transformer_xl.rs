@@ -46,7 +46,7 @@ impl TransformerXl {
         })
     }
 
-    pub(super) fn attend(&self, attend: Attend, operands: Operands) -> Result<Tensor> {
+    pub(super) fn attend(&self, attend: Attend<'_>, operands: Operands) -> Result<Tensor> {
         let scale = operands.scale(self.width);
         let Operands {
             q,

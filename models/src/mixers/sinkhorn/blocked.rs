@@ -5,6 +5,7 @@ use candle_core::Tensor;
 use super::SMALLEST;
 use crate::{
     Mask, Result,
+    layers::Terms,
     mask::PADDED,
     ops::{
         attention::{self, AttentionDropout, AttentionOptions, BlockLists, BlockMasks},
@@ -89,74 +90,75 @@ impl Blocked {
         Ok(in_use.reshape((batch, blocks))?)
     }
 
-    /// Attention on each block's own keys and on sorted ones. `order` is P, (B, H, n, n); (B, L, H E).
+    /// Attention on each block's own keys and on sorted ones, which have no position that `terms` could tell. `order` is P,
+    /// (B, H, n, n); (B, L, H E).
     pub(super) fn attend(
         &self,
         order: &Tensor,
         sortcut: usize,
         dropout: Option<AttentionDropout>,
+        terms: &Terms,
     ) -> Result<Tensor> {
         let order = match sortcut {
             0 => order.clone(),
             cut => order.narrow(2, 0, cut.min(order.dim(2)?))?,
         };
         let rows = order.dim(2)?;
-        let options = |width: usize| -> Result<AttentionOptions> {
-            Ok(AttentionOptions {
-                heads: self.heads,
-                scale: Some((width as f64).powf(-0.5)),
-                mask: None,
-                dropout: dropout.clone(),
-                block_masks: Some(self.block_masks(rows, sortcut == 0)?),
-                ..AttentionOptions::default()
-            })
+        let (heads, width) = (self.heads, self.q.dim(2)? / self.heads);
+        let options = AttentionOptions {
+            heads,
+            scale: Some((width as f64).powf(-0.5)),
+            mask: None,
+            dropout,
+            block_masks: Some(self.block_masks(rows, sortcut == 0)?),
+            ..AttentionOptions::default()
         };
-        let width = self.q.dim(2)? / self.heads;
+        let (others, length) = (rows * self.block, self.k.dim(1)?);
+        let positions = others..others + length;
         if self.whole {
             let beside = |x| permute_blocks_beside(&order, x, self.block);
             let (keys, values) = (beside(&self.k)?, beside(&self.v)?);
-            return attention::attend(&self.q, &keys, &values, &options(width)?);
+            return terms.attend([&self.q, &keys, &values], options, positions);
         }
         let sort = |x: &Tensor| permute_blocks(&order, x, self.block);
         let (keys, values) = (sort(&self.k)?, sort(&self.v)?); // (B, rows S, H E)
         let (share, bias) = self.shares(&order)?; // each (B, rows S, H, 1)
         let split = |x: &Tensor| -> Result<Tensor> {
-            let (batch, length, _) = x.dims3()?;
-            Ok(x.reshape((batch, length, self.heads, width))?)
+            let (batch, length, row) = x.dims3()?;
+            Ok(x.reshape((batch, length, heads, row / heads))?)
         };
-        let mean = |x: &Tensor| -> Result<Tensor> { Ok(split(x)?.broadcast_div(&share)?) };
-        // One more column takes the bias: queries have √E there, which the scale cancels.
-        let biased = |x: &Tensor, column: &Tensor| -> Result<Tensor> {
-            Ok(Tensor::cat(&[x, &column.contiguous()?], 3)?.flatten_from(2)?)
+        let mean = |x: &Tensor| -> Result<Tensor> {
+            Ok(split(x)?.broadcast_div(&share)?.flatten_from(2)?)
         };
-        let q = split(&self.q)?;
-        let (batch, length, _) = self.k.dims3()?;
-        let (queries, others) = (q.dim(1)?, rows * self.block);
-        let constant = |value: f64, length: usize| -> Result<Tensor> {
-            let zeros = Tensor::zeros((batch, length, self.heads, 1), q.dtype(), q.device())?;
+        let keys = Tensor::cat(&[&mean(&keys)?, &self.k], 1)?;
+        let values = Tensor::cat(&[&mean(&values)?, &self.v], 1)?;
+        let constant = |x: &Tensor, value: f64, length: usize| -> Result<Tensor> {
+            let shape = (x.dim(0)?, length, heads, 1);
+            let zeros = Tensor::zeros(shape, x.dtype(), x.device())?;
             Ok(zeros.affine(0.0, value)?)
         };
-        let q = biased(&q, &constant((width as f64).sqrt(), queries)?)?;
-        let (nothing, own) = (constant(0.0, others)?, constant(0.0, length)?);
-        let keys = [
-            biased(&mean(&keys)?, &bias)?,
-            biased(&split(&self.k)?, &own)?,
-        ];
-        let keys = Tensor::cat(&keys, 1)?;
-        let values = Tensor::cat(
-            &[
-                biased(&mean(&values)?, &nothing)?,
-                biased(&split(&self.v)?, &own)?,
-            ],
-            1,
-        )?;
+        let with_column = |x: &Tensor, column: &Tensor| -> Result<Tensor> {
+            Ok(Tensor::cat(&[&split(x)?, column], 3)?.flatten_from(2)?)
+        };
+        // One more column takes the bias: queries have there what the scale cancels.
+        let attend =
+            |q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions| -> Result<Tensor> {
+                let (queries, keys, width) = (q.dim(1)?, k.dim(1)?, q.dim(2)? / heads);
+                let scale = options.scale.unwrap_or_else(|| (width as f64).powf(-0.5));
+                let biases = Tensor::cat(&[&bias, &constant(k, 0.0, keys - others)?], 1)?;
+                let q = with_column(q, &constant(q, scale.recip(), queries)?)?;
+                let (k, v) = (
+                    with_column(k, &biases)?,
+                    with_column(v, &constant(v, 0.0, keys)?)?,
+                );
+                let y = split(&attention::attend(&q, &k, &v, options)?)?;
+                Ok(y.narrow(3, 0, width)?.flatten_from(2)?)
+            };
         let options = AttentionOptions {
             mask: Some(self.keys_in_use(rows)?),
-            ..options(width)?
+            ..options
         };
-        let y = attention::attend(&q, &keys, &values, &options)?;
-        let y = y.reshape((batch, queries, self.heads, width + 1))?;
-        Ok(y.narrow(3, 0, width)?.flatten_from(2)?)
+        terms.attend_by(&attend, [&self.q, &keys, &values], options, positions)
     }
 
     /// How much of each sorted key is real, and the bias that this makes, each (B, rows S, H, 1).

@@ -7,6 +7,7 @@
 //! training only), `sortcut` c: 0, or every block sees the first c sorted blocks and its own, for O(L·c·S).
 //! Padded keys are left out of sums, blocks and sorting: a block without a real token is not sorted, and a sorted key counts as much as the share of real keys in it.
 //! Departures: the sorting network is the one-layer one of the sinkhorn-transformer package, for each head; SortCut keeps a block's own keys, as there. Encoder only.
+//! A sorted key is a mixture of positions and has none: what `block.bias` adds by distance is for a block's own keys.
 //! Up to S tokens there is one block and this is softmax attention; W then has no effect.
 
 mod blocked;
@@ -173,16 +174,12 @@ impl Mixer for Sinkhorn {
         let in_use = blocked.in_use()?;
         let order = self.sorting.order(&sums, &in_use, noise.as_ref())?;
         let dropout = self.dropout.of_attention(x.dim(0)?, pass);
-        let y = blocked.attend(&order, self.sortcut, dropout)?;
+        let y = blocked.attend(&order, self.sortcut, dropout, self.projections.terms())?;
         self.projections.merge(&y)
     }
 
     fn takes(&self) -> Takes {
-        const REASON: &str = "half of its keys are mixtures of blocks, at no distance from a query";
-        Takes {
-            rotary: Ok(()),
-            ..Takes::nothing(REASON)
-        }
+        Takes::ALL
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -194,7 +191,10 @@ impl Mixer for Sinkhorn {
         };
         let pairs = blocks * block * seen * block * self.heads;
         let sorting = 2 * self.heads * blocks * blocks * (2 * width + 2 * block * width);
-        self.projections.flops(length) + partial_softmax::flops(pairs, width) + sorting as u64
+        self.projections.flops(length)
+            + partial_softmax::flops(pairs, width)
+            + self.projections.terms().flops(length, pairs)
+            + sorting as u64
     }
 }
 

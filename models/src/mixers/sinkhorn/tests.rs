@@ -2,7 +2,9 @@ use candle_core::{DType, Var};
 
 use super::*;
 use crate::{
-    Mask, reference,
+    Mask,
+    layers::Terms,
+    reference,
     testing::{agree, check_gradient, meets_reference, normal},
 };
 
@@ -39,7 +41,9 @@ fn attend(
     };
     let sums = Tensor::cat(&[sums(q)?, sums(k)?], 3)?.transpose(1, 2)?;
     let order = sorting(weight, block).order(&sums, &blocked.in_use()?, None)?;
-    Ok(blocked.attend(&order, sortcut, None)?.reshape(q.dims())?)
+    Ok(blocked
+        .attend(&order, sortcut, None, &Terms::default())?
+        .reshape(q.dims())?)
 }
 
 #[test]
@@ -83,7 +87,7 @@ fn a_sharp_order_moves_whole_blocks() {
     let mut reversal = vec![0.0; 16];
     (0..4).for_each(|row| reversal[row * 4 + 3 - row] = 1.0);
     let order = Tensor::from_vec(reversal, (1, 1, 4, 4), &Device::Cpu).unwrap();
-    let found = blocked.attend(&order, 0, None).unwrap();
+    let found = blocked.attend(&order, 0, None, &Terms::default()).unwrap();
     let found: Vec<f64> = found.flatten_all().unwrap().to_vec1().unwrap();
     let rows = |x: &Tensor| x.reshape((4, 2)).unwrap().to_vec2::<f64>().unwrap();
     let (q, k, v) = (rows(&q), rows(&k), rows(&v));
