@@ -47,6 +47,16 @@ impl Linear {
         })
     }
 
+    /// The same layer from the first `inputs` of its inputs to the first `outputs` of its outputs.
+    pub(crate) fn leading(&self, inputs: usize, outputs: usize) -> Result<Self> {
+        let weight = self.weight.narrow(0, 0, outputs)?.narrow(1, 0, inputs)?;
+        let bias = self.bias.as_ref();
+        Ok(Self {
+            weight: weight.contiguous()?,
+            bias: bias.map(|bias| bias.narrow(0, 0, outputs)).transpose()?,
+        })
+    }
+
     /// The same layer with its outputs times `factor`, a single number; the layer has no bias.
     pub(crate) fn times(&self, factor: &Tensor) -> Result<Self> {
         Ok(Self {

@@ -14,6 +14,7 @@ mod linear;
 mod linformer;
 mod local;
 mod longformer;
+mod mlp_mixer;
 mod nystromformer;
 mod performer;
 mod presets;
@@ -42,6 +43,7 @@ pub static MODELS: &[&Model] = &[
     &performer::MODEL,
     &nystromformer::MODEL,
     &fnet::MODEL,
+    &mlp_mixer::MODEL,
     &presets::switch::MODEL,
     &presets::moe::MODEL,
     &presets::gtrxl::MODEL,

@@ -1,0 +1,170 @@
+//! MLP-Mixer. Tolstikhin et al., 2021, "MLP-Mixer: An all-MLP Architecture for Vision", arXiv:2105.01601.
+//!     y = W₂ gelu(W₁ x + b₁) + b₂, along the length: a feed-forward network of positions, the same for every channel
+//! B batch, L length, D width, N longest length, T hidden width; x, y (B, L, D), W₁ (T, N), b₁ (T), W₂ (N, T), b₂ (N).
+//! Time O(L·T·D), memory O((L + T)·D). Option: `hidden` T (0: 256, at most N). A shorter sequence has the first L columns of W₁ and the
+//! first L rows of W₂ and b₂. GELU by the error function. The block's feed-forward is the paper's network of channels.
+//! Padded tokens are zeros before the sum, so that nothing of them is mixed in; the paper has no padding. There are 2·N·T weights per layer: at
+//! thousands of tokens far more than in the other models of that width.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::Linear,
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::activation::gelu_erf,
+    options::{Range, WIDEST, to_json},
+    params::LECUN_NORMAL,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "mlp_mixer",
+    title: "MLP-Mixer",
+    paper: "MLP-Mixer: An all-MLP Architecture for Vision",
+    year: 2021,
+    arxiv: "2105.01601",
+    time: Cost::Linear("O(L·T)"),
+    memory: Cost::Linear("O(L + T)"),
+    reference: Reference::Package,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("mlp_mixer.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[Range::whole("hidden", 0, WIDEST)],
+};
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// T; 0 for 256 or N, whichever is less.
+    hidden: usize,
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(MlpMixer::new(at, &options)?)))
+}
+
+struct MlpMixer {
+    /// W₁ and b₁.
+    inner: Linear,
+    /// W₂ and b₂.
+    outer: Linear,
+    hidden: usize,
+    dim: usize,
+}
+
+impl MlpMixer {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let hidden = match options.hidden {
+            0 => at.max_length.min(256),
+            hidden => hidden,
+        };
+        let linear = |name, inputs, outputs| {
+            let bias = Some(Init::Const(0.0));
+            Linear::new(&at.vb.pp(name), inputs, outputs, LECUN_NORMAL, bias)
+        };
+        Ok(Self {
+            inner: linear("inner", at.max_length, hidden)?,
+            outer: linear("outer", hidden, at.max_length)?,
+            hidden,
+            dim: at.block.dim,
+        })
+    }
+}
+
+impl Mixer for MlpMixer {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let length = x.dim(1)?;
+        let x = zero_padding(x, pass.mask())?;
+        let x = x.transpose(1, 2)?.contiguous()?; // (B, D, L)
+        let inner = self.inner.leading(length, self.hidden)?;
+        let hidden = gelu_erf(&inner.forward(&x)?)?; // (B, D, T)
+        let y = self.outer.leading(self.hidden, length)?.forward(&hidden)?;
+        Ok(y.transpose(1, 2)?.contiguous()?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        2 * 2 * (length * self.hidden * self.dim) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+    use crate::{
+        Mask, Parameters, RngKey,
+        options::BlockOptions,
+        testing::{check_layer, close, normal, parameters},
+    };
+
+    fn mixer(parameters: &Parameters) -> MlpMixer {
+        let block = BlockOptions {
+            dim: 3,
+            ..BlockOptions::default()
+        };
+        let at = LayerContext {
+            vb: parameters.builder(),
+            shared: parameters.builder(),
+            block: &block,
+            max_length: 6,
+            cls: false,
+            geometry: crate::context::Geometry::default(),
+            layer: 0,
+        };
+        MlpMixer::new(&at, &Options { hidden: 4 }).unwrap()
+    }
+
+    fn pass() -> Pass<'static> {
+        Pass::new(false, RngKey::new(1, 0, 0))
+    }
+
+    #[test]
+    fn positions_are_mixed_as_the_definition_says() {
+        let parameters = parameters();
+        let mixer = mixer(&parameters);
+        let saved = parameters.save().unwrap();
+        let matrix = |path: &str| saved[path].to_vec2::<f64>().unwrap();
+        let (inner, outer) = (matrix("inner.weight"), matrix("outer.weight"));
+        let x = normal("x", &[1, 5, 3]);
+        let real = Tensor::new(&[[1.0, 1.0, 1.0, 0.0, 1.0f64]], &Device::Cpu).unwrap();
+        let mask = Mask::new(&real).unwrap();
+        let y = mixer.forward(&x, &pass().with_mask(Some(&mask))).unwrap();
+        let rows = x.get(0).unwrap().to_vec2::<f64>().unwrap();
+        let mut wanted = vec![vec![0.0; 3]; 5];
+        for channel in 0..3 {
+            for hidden in 0..4 {
+                let column = [0, 1, 2, 4].map(|j| inner[hidden][j] * rows[j][channel]);
+                let sum = Tensor::new(&[column.iter().sum::<f64>()], &Device::Cpu).unwrap();
+                let active = gelu_erf(&sum).unwrap().to_vec1::<f64>().unwrap()[0];
+                for (i, row) in wanted.iter_mut().enumerate() {
+                    row[channel] += outer[i][hidden] * active;
+                }
+            }
+        }
+        let wanted = Tensor::new(wanted, &Device::Cpu)
+            .unwrap()
+            .unsqueeze(0)
+            .unwrap();
+        assert_eq!(wanted.dtype(), DType::F64);
+        close(&y, &wanted, 1e-12, "mlp_mixer");
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let parameters = parameters();
+        let mixer = mixer(&parameters);
+        for length in [6, 4] {
+            check_layer("mlp_mixer", &parameters, &[2, length, 3], |x| {
+                mixer.forward(x, &pass())
+            });
+        }
+    }
+}
