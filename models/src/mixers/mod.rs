@@ -8,6 +8,7 @@ mod bigbird;
 mod collaborative;
 mod fnet;
 mod funnel;
+mod gmlp;
 mod hard_coded;
 mod lazyformer;
 mod linear;
@@ -44,6 +45,7 @@ pub static MODELS: &[&Model] = &[
     &nystromformer::MODEL,
     &fnet::MODEL,
     &mlp_mixer::MODEL,
+    &gmlp::MODEL,
     &presets::switch::MODEL,
     &presets::moe::MODEL,
     &presets::gtrxl::MODEL,

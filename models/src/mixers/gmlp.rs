@@ -1,0 +1,348 @@
+//! gMLP. Liu et al., 2021, "Pay Attention to MLPs", arXiv:2105.08050.
+//!     y = (u ⊙ (W norm(v) + b + a)) W_out,  [u | v] = gelu(x W_in);  W along the length: the spatial gating unit
+//! B batch, L length, D width, N longest length, G width of u and of v; x, y (B, L, D), u, v, a (B, L, G), W (N, N), b (N), one number per position.
+//! Time O(L²·G), memory O(L·G + N²), the latter for the gradient of W. The block has no feed-forward (`block.ffn` = none): this is all there is.
+//! Options: `hidden` G (0: half of block.mlp_dim), `spatial`: `full` W, or `toeplitz` for W_ij = w_(i-j) with 2N - 1 weights and time O(L·log L·G),
+//! `attention` (0: a = 0): the width of a single head of softmax attention whose output is a (the paper's aMLP has 64).
+//! W starts near 0 and b at 1, so that a layer begins as a feed-forward network. A shorter sequence has the first L rows and columns.
+//! norm(v) is zero at padding; the paper pads to N and mixes padding in. The small attention has no biases, and dropout on its weights.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mask, Mixer, Pass, Result, VarBuilder,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::{Dropout, LayerNorm, Linear},
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::{
+        self, Lags,
+        activation::gelu_erf,
+        attention::{self, AttentionOptions},
+    },
+    options::{Range, WIDEST, to_json},
+    params::{LECUN_NORMAL, xavier_uniform},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "gmlp",
+    title: "gMLP",
+    paper: "Pay Attention to MLPs",
+    year: 2021,
+    arxiv: "2105.08050",
+    time: Cost::Quadratic("O(L²)"),
+    memory: Cost::Quadratic("O(L²)"),
+    reference: Reference::Package,
+    settings: r#"{"block": {"ffn": "none"}}"#,
+    variants: &[Variant::paper(build, include_str!("gmlp.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("hidden", 0, WIDEST),
+        Range::whole("attention", 0, WIDEST),
+    ],
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Spatial {
+    Full,
+    Toeplitz,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    hidden: usize,
+    spatial: Spatial,
+    attention: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            hidden: 0,
+            spatial: Spatial::Full,
+            attention: 0,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(GatedMlp::new(at, &options)?)))
+}
+
+struct GatedMlp {
+    /// W_in.
+    inner: Linear,
+    /// W_out.
+    outer: Linear,
+    norm: LayerNorm,
+    along: Along,
+    attention: Option<SmallAttention>,
+    hidden: usize,
+}
+
+/// W and b.
+enum Along {
+    Full(Linear),
+    Toeplitz {
+        /// w (2N - 1): weights of the position itself and of 1, 2, .. N - 1 positions before it, then of 1, 2, .. ahead.
+        weight: Tensor,
+        /// (N).
+        bias: Tensor,
+    },
+}
+
+impl GatedMlp {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let dim = at.block.dim;
+        let hidden = match options.hidden {
+            0 => (at.block.mlp_dim / 2).max(1),
+            hidden => hidden,
+        };
+        let linear = |name, inputs, outputs| {
+            let bias = Some(Init::Const(0.0));
+            Linear::new(&at.vb.pp(name), inputs, outputs, LECUN_NORMAL, bias)
+        };
+        let small = || SmallAttention::new(&at.vb.pp("attention"), at, options.attention, hidden);
+        Ok(Self {
+            inner: linear("inner", dim, 2 * hidden)?,
+            outer: linear("outer", hidden, dim)?,
+            norm: LayerNorm::new(&at.vb.pp("gate_norm"), hidden, at.block.norm_epsilon)?,
+            along: Along::new(&at.vb.pp("spatial"), options.spatial, at.max_length)?,
+            attention: (options.attention > 0).then(small).transpose()?,
+            hidden,
+        })
+    }
+}
+
+impl Mixer for GatedMlp {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let both = gelu_erf(&self.inner.forward(x)?)?;
+        let half = |start| both.narrow(2, start, self.hidden)?.contiguous();
+        let (u, v) = (half(0)?, half(self.hidden)?);
+        let v = zero_padding(&self.norm.forward(&v)?, pass.mask())?;
+        let mut gate = self.along.forward(&v)?;
+        if let Some(attention) = &self.attention {
+            gate = (gate + attention.forward(x, pass)?)?;
+        }
+        self.outer.forward(&(u * gate)?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let attention = self.attention.as_ref();
+        self.inner.flops(length)
+            + self.outer.flops(length)
+            + self.along.flops(length, self.hidden)
+            + attention.map_or(0, |attention| attention.flops(length))
+    }
+}
+
+impl Along {
+    fn new(vb: &VarBuilder, spatial: Spatial, longest: usize) -> Result<Self> {
+        let init = Init::Randn {
+            mean: 0.0,
+            stdev: 1e-6,
+        };
+        let bias = Init::Const(1.0);
+        Ok(match spatial {
+            Spatial::Full => Self::Full(Linear::new(vb, longest, longest, init, Some(bias))?),
+            Spatial::Toeplitz => Self::Toeplitz {
+                weight: vb.get_with_hints(2 * longest - 1, "weight", init)?,
+                bias: vb.get_with_hints(longest, "bias", bias)?,
+            },
+        })
+    }
+
+    /// W v + b for v (B, L, G).
+    fn forward(&self, v: &Tensor) -> Result<Tensor> {
+        let (_, length, width) = v.dims3()?;
+        match self {
+            Self::Full(linear) => {
+                let v = v.transpose(1, 2)?.contiguous()?; // (B, G, L)
+                let y = linear.leading(length, length)?.forward(&v)?;
+                Ok(y.transpose(1, 2)?.contiguous()?)
+            }
+            Self::Toeplitz { weight, bias } => {
+                let longest = bias.dim(0)?;
+                // The convolution wants as many taps ahead as behind; the last one meets nothing.
+                let taps = weight.pad_with_zeros(0, 0, 1)?.unsqueeze(0)?;
+                let taps = taps.broadcast_as((width, 2 * longest))?.contiguous()?;
+                let bias = bias.narrow(0, 0, length)?.unsqueeze(1)?; // (L, 1)
+                let y = ops::fft_conv(v, &taps, Lags::Bidirectional)?;
+                Ok(y.broadcast_add(&bias)?)
+            }
+        }
+    }
+
+    /// A transform is counted as 5 n log₂ n operations for n numbers; there are two of v and its product, each of 2L numbers.
+    fn flops(&self, length: usize, width: usize) -> u64 {
+        match self {
+            Self::Full(_) => 2 * (length * length * width) as u64,
+            Self::Toeplitz { .. } => {
+                let numbers = 2.0 * length as f64;
+                (2.0 * 2.5 * numbers * numbers.log2()) as u64 * width as u64
+            }
+        }
+    }
+}
+
+/// A single head beside W.
+struct SmallAttention {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+    dropout: Dropout,
+    width: usize,
+}
+
+impl SmallAttention {
+    fn new(vb: &VarBuilder, at: &LayerContext, width: usize, outputs: usize) -> Result<Self> {
+        let linear = |name, inputs, outputs| {
+            let init = xavier_uniform(inputs, outputs);
+            Linear::new(&vb.pp(name), inputs, outputs, init, None)
+        };
+        let dim = at.block.dim;
+        Ok(Self {
+            query: linear("query", dim, width)?,
+            key: linear("key", dim, width)?,
+            value: linear("value", dim, width)?,
+            output: linear("output", width, outputs)?,
+            dropout: Dropout::new(&vb.pp("drop"), at.block.attention_dropout),
+            width,
+        })
+    }
+
+    /// (B, L, D) to (B, L, G).
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let options = AttentionOptions {
+            heads: 1,
+            mask: pass.mask().map(Mask::valid).cloned(),
+            dropout: self.dropout.of_attention(x.dim(0)?, pass),
+            ..AttentionOptions::default()
+        };
+        let projections = Linear::stacked(&[&self.query, &self.key, &self.value])?;
+        let y = attention::attend_packed(&projections.forward(x)?, &options)?;
+        self.output.forward(&y)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let linears = [&self.query, &self.key, &self.value, &self.output];
+        let products = 2 * 2 * (length * length * self.width) as u64;
+        linears
+            .map(|linear| linear.flops(length))
+            .iter()
+            .sum::<u64>()
+            + products
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+    use crate::{
+        Parameters, RngKey,
+        options::BlockOptions,
+        testing::{check_layer, close, normal, parameters},
+    };
+
+    fn mixer(parameters: &Parameters, spatial: Spatial, attention: usize) -> GatedMlp {
+        let block = BlockOptions {
+            dim: 3,
+            ..BlockOptions::default()
+        };
+        let at = LayerContext {
+            vb: parameters.builder(),
+            shared: parameters.builder(),
+            block: &block,
+            max_length: 6,
+            cls: false,
+            geometry: crate::context::Geometry::default(),
+            layer: 0,
+        };
+        let options = Options {
+            hidden: 2,
+            spatial,
+            attention,
+        };
+        GatedMlp::new(&at, &options).unwrap()
+    }
+
+    fn pass() -> Pass<'static> {
+        Pass::new(false, RngKey::new(1, 0, 0))
+    }
+
+    #[test]
+    fn it_begins_as_a_feed_forward_network() {
+        let parameters = parameters();
+        let mixer = mixer(&parameters, Spatial::Full, 0);
+        let x = normal("x", &[2, 5, 3]);
+        let both = gelu_erf(&mixer.inner.forward(&x).unwrap()).unwrap();
+        let wanted = mixer
+            .outer
+            .forward(&both.narrow(2, 0, 2).unwrap().contiguous().unwrap());
+        let y = mixer.forward(&x, &pass()).unwrap();
+        close(&y, &wanted.unwrap(), 1e-4, "gmlp at its start");
+    }
+
+    #[test]
+    fn a_toeplitz_matrix_has_equal_weights_at_equal_distances() {
+        let weight = normal("w", &[11]);
+        let bias = normal("b", &[6]);
+        let w: Vec<f64> = weight.to_vec1().unwrap();
+        let matrix: Vec<f64> = (0..36)
+            .map(|place| match (place / 6, place % 6) {
+                (i, j) if j <= i => w[i - j],
+                (i, j) => w[5 + j - i],
+            })
+            .collect();
+        let matrix = Tensor::from_vec(matrix, (6, 6), &Device::Cpu).unwrap();
+        let toeplitz = Along::Toeplitz {
+            weight,
+            bias: bias.clone(),
+        };
+        for length in [1, 2, 5, 6] {
+            let v = normal("v", &[2, length, 3]);
+            let part = matrix
+                .narrow(0, 0, length)
+                .unwrap()
+                .narrow(1, 0, length)
+                .unwrap();
+            let part = part.contiguous().unwrap().broadcast_left(2).unwrap();
+            let wanted = part.contiguous().unwrap().matmul(&v).unwrap();
+            let bias = bias.narrow(0, 0, length).unwrap().unsqueeze(1).unwrap();
+            let wanted = wanted.broadcast_add(&bias).unwrap();
+            let y = toeplitz.forward(&v).unwrap();
+            assert_eq!(y.dtype(), DType::F64);
+            close(&y, &wanted, 1e-12, &format!("toeplitz, {length}"));
+        }
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let real = Tensor::new(
+            &[[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0f64]],
+            &Device::Cpu,
+        );
+        let mask = Mask::new(&real.unwrap()).unwrap();
+        for (spatial, attention) in [
+            (Spatial::Full, 0),
+            (Spatial::Toeplitz, 0),
+            (Spatial::Full, 2),
+        ] {
+            let parameters = parameters();
+            let mixer = mixer(&parameters, spatial, attention);
+            check_layer("gmlp", &parameters, &[2, 4, 3], |x| {
+                mixer.forward(x, &pass().with_mask(Some(&mask)))
+            });
+        }
+    }
+}
