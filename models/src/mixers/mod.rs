@@ -28,6 +28,7 @@ mod synthesizer;
 mod talking_heads;
 mod tay2021;
 mod transformer;
+mod xcit;
 
 /// Every model, in the order of the published tables.
 pub static MODELS: &[&Model] = &[
@@ -46,6 +47,7 @@ pub static MODELS: &[&Model] = &[
     &fnet::MODEL,
     &mlp_mixer::MODEL,
     &gmlp::MODEL,
+    &xcit::MODEL,
     &presets::switch::MODEL,
     &presets::moe::MODEL,
     &presets::gtrxl::MODEL,

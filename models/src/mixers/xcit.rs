@@ -1,0 +1,282 @@
+//! XCiT. El-Nouby et al., 2021, "XCiT: Cross-Covariance Image Transformers", arXiv:2106.09681.
+//!     Y = V Aᵀ,  A = softmax(τ Q̂ᵀ K̂),  columns of Q̂ and K̂ of length 1 over the positions: channels attend to channels, not positions to positions
+//!     y = x' + LPI(norm(h + x')),  LPI = conv(norm(gelu(conv(·)))),  x' the projection of Y, h the mixer's input
+//! B batch, H heads, L length, E width of a head; Q, K, V, Y (B, H, L, E), A (B, H, E, E), τ one number per head, 1 at first, that does not decay.
+//! Time O(L·E²) per head, memory O(L·E + E²). Options: `local` taps of LPI's depth-wise convolutions (odd; 0: no LPI). Attention alone is blind to
+//! the order of tokens. The block scales its branches channel by channel (`block.residual` = layerscale).
+//! Queries, keys and values are zeros at padding before the norms, and so is what the convolutions read.
+//! LPI is one-dimensional here (in the paper 3 x 3 pixels, which is knowledge of the image's shape), its batch norm is a LayerNorm, and it is part of this
+//! branch: in post-norm blocks the same sum as the paper's branch of its own, in pre-norm blocks with h in place of the stream. No class-attention layers.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mask, Mixer, Pass, Result, VarBuilder,
+    context::{LayerContext, ModelContext},
+    encoder,
+    error::require,
+    layers::{Dropout, LayerNorm, Projections},
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::{
+        self, Padding, activation::gelu_erf, attention::partial_softmax::by_head, matmul, softmax,
+    },
+    options::{LONGEST, Range, to_json},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "xcit",
+    title: "XCiT",
+    paper: "XCiT: Cross-Covariance Image Transformers",
+    year: 2021,
+    arxiv: "2106.09681",
+    time: Cost::Linear("O(L·E²)"),
+    memory: Cost::Linear("O(L·E + E²)"),
+    reference: Reference::Package,
+    settings: r#"{"block": {"residual": "layerscale"}}"#,
+    variants: &[Variant::paper(build, include_str!("xcit.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[Range::whole("local", 0, LONGEST)],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    local: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { local: 3 }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    require(
+        options.local == 0 || options.local % 2 == 1,
+        "model.local",
+        options.local,
+        "0 or an odd number",
+    )?;
+    encoder::blocks(context, |at| Ok(Box::new(Xcit::new(at, &options)?)))
+}
+
+struct Xcit {
+    projections: Projections,
+    /// τ (H).
+    temperature: Tensor,
+    dropout: Dropout,
+    local: Option<Local>,
+    heads: usize,
+    width: usize,
+}
+
+impl Xcit {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let block = at.block;
+        let local = || Local::new(&at.vb.pp("local"), at, options.local);
+        let one = Init::Const(1.0);
+        Ok(Self {
+            projections: Projections::new(at)?,
+            temperature: at.vb.get_with_hints(block.heads, "temperature", one)?,
+            dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
+            local: (options.local > 0).then(local).transpose()?,
+            heads: block.heads,
+            width: block.head_dim(),
+        })
+    }
+
+    /// Y of queries, keys and values (B, L, H E), zeros at padding, to the same shape.
+    fn attend(&self, qkv: [Tensor; 3], pass: &Pass) -> Result<Tensor> {
+        let (batch, length, row) = qkv[0].dims3()?;
+        let heads = |x: Tensor| by_head(&x.reshape((batch, length, self.heads, self.width))?);
+        let [q, k, v] = qkv.map(heads); // (B, H, L, E)
+        let (q, k) = (unit_columns(&q?)?, unit_columns(&k?)?);
+        let temperature = self.temperature.reshape((1, self.heads, 1, 1))?;
+        let scores = matmul(&q.t()?, &k)?.broadcast_mul(&temperature)?; // (B, H, E, E)
+        let weights = self
+            .dropout
+            .forward(&softmax::masked(&scores, None)?, pass)?;
+        let y = by_head(&matmul(&v?, &weights.t()?)?)?;
+        Ok(y.reshape((batch, length, row))?)
+    }
+}
+
+impl Mixer for Xcit {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let mask = pass.mask();
+        // Without biases, zeros project to zeros.
+        let qkv = self.projections.qkv(&zero_padding(x, mask)?)?;
+        let y = self.projections.merge(&self.attend(qkv, pass)?)?;
+        match &self.local {
+            Some(local) => Ok((&y + local.forward(&(x + &y)?, mask)?)?),
+            None => Ok(y),
+        }
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let products = 2 * 2 * (length * self.heads * self.width * self.width) as u64;
+        let local = self.local.as_ref().map_or(0, |local| local.flops(length));
+        self.projections.flops(length) + products + local
+    }
+}
+
+/// x (B, H, L, E) over the length of its columns; columns of zeros stay zeros.
+fn unit_columns(x: &Tensor) -> Result<Tensor> {
+    let squares = x.sqr()?.sum_keepdim(2)?; // (B, H, 1, E)
+    Ok(x.broadcast_div(&squares.affine(1.0, 1e-24)?.sqrt()?)?)
+}
+
+/// Local patch interaction, along the sequence.
+struct Local {
+    before: LayerNorm,
+    between: LayerNorm,
+    /// Weights (D, w) and biases (D).
+    first: [Tensor; 2],
+    second: [Tensor; 2],
+}
+
+impl Local {
+    fn new(vb: &VarBuilder, at: &LayerContext, taps: usize) -> Result<Self> {
+        let dim = at.block.dim;
+        // PyTorch's bound for a kernel that reads w numbers.
+        let bound = (taps as f64).powf(-0.5);
+        let init = Init::Uniform {
+            lo: -bound,
+            up: bound,
+        };
+        let conv = |name| -> Result<[Tensor; 2]> {
+            let vb = vb.pp(name);
+            Ok([
+                vb.get_with_hints((dim, taps), "weight", init)?,
+                vb.get_with_hints(dim, "bias", Init::Const(0.0))?,
+            ])
+        };
+        let norm = |name| LayerNorm::new(&vb.pp(name), dim, at.block.norm_epsilon);
+        Ok(Self {
+            before: norm("before_norm")?,
+            between: norm("between_norm")?,
+            first: conv("first")?,
+            second: conv("second")?,
+        })
+    }
+
+    /// (B, L, D) to (B, L, D).
+    fn forward(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+        let conv = |x: &Tensor, [weight, bias]: &[Tensor; 2]| {
+            ops::depthwise_conv1d(
+                &zero_padding(x, mask)?,
+                weight,
+                Some(bias),
+                Padding::Same,
+                1,
+            )
+        };
+        let hidden = gelu_erf(&conv(&self.before.forward(x)?, &self.first)?)?;
+        conv(&self.between.forward(&hidden)?, &self.second)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        2 * 2 * (length * self.first[0].elem_count()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::{
+        Parameters, RngKey,
+        options::BlockOptions,
+        testing::{check_layer, close, normal, parameters},
+    };
+
+    fn mixer(parameters: &Parameters, heads: usize, local: usize) -> Xcit {
+        let block = BlockOptions {
+            dim: 4,
+            qkv_dim: 6,
+            heads,
+            ..BlockOptions::default()
+        };
+        let at = LayerContext {
+            vb: parameters.builder(),
+            shared: parameters.builder(),
+            block: &block,
+            max_length: 9,
+            cls: false,
+            geometry: crate::context::Geometry::default(),
+            layer: 0,
+        };
+        Xcit::new(&at, &Options { local }).unwrap()
+    }
+
+    fn pass() -> Pass<'static> {
+        Pass::new(false, RngKey::new(1, 0, 0))
+    }
+
+    #[test]
+    fn heads_of_one_channel_return_their_values() {
+        let mixer = mixer(&parameters(), 6, 0);
+        let qkv = ["q", "k", "v"].map(|name| normal(name, &[2, 5, 6]));
+        let v = qkv[2].clone();
+        close(&mixer.attend(qkv, &pass()).unwrap(), &v, 1e-12, "values");
+    }
+
+    #[test]
+    fn channels_attend_as_the_definition_says() {
+        let parameters = parameters();
+        let mixer = mixer(&parameters, 2, 0);
+        let tau = [0.7, 1.9];
+        for (path, var) in parameters.all() {
+            if path == "temperature" {
+                var.set(&Tensor::new(&tau, &Device::Cpu).unwrap()).unwrap();
+            }
+        }
+        let qkv = ["q", "k", "v"].map(|name| normal(name, &[1, 5, 6]));
+        let rows = qkv
+            .clone()
+            .map(|x| x.get(0).unwrap().to_vec2::<f64>().unwrap());
+        let column =
+            |x: usize, c: usize| -> Vec<f64> { rows[x].iter().map(|row| row[c]).collect() };
+        let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
+        let mut wanted = vec![vec![0.0; 6]; 5];
+        for c in 0..6 {
+            let head = c / 3;
+            let others = head * 3..head * 3 + 3;
+            let weight = |d: usize| {
+                let (q, k) = (column(0, c), column(1, d));
+                (tau[head] * dot(&q, &k) / (dot(&q, &q) * dot(&k, &k)).sqrt()).exp()
+            };
+            let total: f64 = others.clone().map(weight).sum();
+            for (t, row) in wanted.iter_mut().enumerate() {
+                row[c] = others
+                    .clone()
+                    .map(|d| weight(d) / total * rows[2][t][d])
+                    .sum();
+            }
+        }
+        let wanted = Tensor::new(vec![wanted], &Device::Cpu).unwrap();
+        close(&mixer.attend(qkv, &pass()).unwrap(), &wanted, 1e-12, "xcit");
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let real = Tensor::new(
+            &[[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0f64]],
+            &Device::Cpu,
+        );
+        let mask = Mask::new(&real.unwrap()).unwrap();
+        for local in [0, 3] {
+            let parameters = parameters();
+            let mixer = mixer(&parameters, 2, local);
+            check_layer("xcit", &parameters, &[2, 4, 4], |x| {
+                mixer.forward(x, &pass().with_mask(Some(&mask)))
+            });
+        }
+    }
+}
