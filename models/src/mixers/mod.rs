@@ -14,6 +14,7 @@ mod lazyformer;
 mod linear;
 mod linformer;
 mod local;
+mod long_short;
 mod longformer;
 mod mlp_mixer;
 mod nystromformer;
@@ -44,6 +45,7 @@ pub static MODELS: &[&Model] = &[
     &linear::MODEL,
     &performer::MODEL,
     &nystromformer::MODEL,
+    &long_short::MODEL,
     &fnet::MODEL,
     &mlp_mixer::MODEL,
     &gmlp::MODEL,
