@@ -22,6 +22,7 @@ mod performer;
 mod presets;
 mod realformer;
 mod reformer;
+mod rfa;
 mod set;
 mod sinkhorn;
 mod sparse;
@@ -46,6 +47,7 @@ pub static MODELS: &[&Model] = &[
     &performer::MODEL,
     &nystromformer::MODEL,
     &long_short::MODEL,
+    &rfa::MODEL,
     &fnet::MODEL,
     &mlp_mixer::MODEL,
     &gmlp::MODEL,
