@@ -1,4 +1,4 @@
-//! Every value of every axis, around mixers of three kinds: softmax attention, linear attention, a sparse pattern.
+//! Every value of every axis, around mixers of four kinds: softmax attention, linear attention, a sparse pattern, sorted blocks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use lra_models::{
     loss, mixers,
 };
 
-const KINDS: [&str; 3] = ["transformer", "performer", "local"];
+const KINDS: [&str; 4] = ["transformer", "performer", "local", "sinkhorn"];
 
 fn small(model: &Model) -> Options {
     let mut options = Options::of(model);
