@@ -257,6 +257,8 @@ const ADDED: &[(&str, &str, &str)] = &[
     ("block", "experts", "4"),
     ("block", "expert_period", "2"),
     ("block", "expert_capacity", "1.25"),
+    ("block", "product_keys", "32"),
+    ("block", "product_top", "8"),
     ("block", "share", "false"),
     ("block", "bias", "\"none\""),
     ("block", "bias_distance", "16"),

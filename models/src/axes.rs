@@ -80,6 +80,8 @@ pub static AXES: &[Axis] = &[
             choice("dense", "two linear layers with an activation between"),
             choice("switch", "one of several experts per token (Switch)"),
             choice("moe", "two of several experts per token (GShard)"),
+            choice("product_keys", "a few values of a large memory (PKM)"),
+            choice("conv", "separable convolutions (Universal Transformer)"),
             choice("none", "positions are mixed and that is all"),
         ],
     },

@@ -62,6 +62,7 @@ pub static MODELS: &[&Model] = &[
     &presets::roformer::MODEL,
     &presets::deberta::MODEL,
     &presets::all_attention::MODEL,
+    &presets::product_keys::MODEL,
     &set::MODEL,
     &talking_heads::MODEL,
     &realformer::MODEL,

@@ -68,6 +68,10 @@ pub enum ChannelKind {
     Switch,
     /// Two of several, in every second block.
     Moe,
+    /// A large memory that each position reads a few values of, in every second block.
+    ProductKeys,
+    /// Separable convolutions, which see a few positions to each side.
+    Conv,
     /// Nothing: positions are mixed and that is all.
     None,
 }
@@ -174,6 +178,12 @@ pub struct BlockOptions {
     /// Tokens that an expert takes in training, as a multiple of its even share of a sequence; 0 for any number.
     #[serde(default = "neutral::expert_capacity")]
     pub expert_capacity: f64,
+    /// Sub-keys of each half of a query, for ffn = product_keys: the memory has as many values as their square. Where it stands, `expert_period` says.
+    #[serde(default = "neutral::product_keys")]
+    pub product_keys: usize,
+    /// Values that a head reads of it.
+    #[serde(default = "neutral::product_top")]
+    pub product_top: usize,
     /// Whether all blocks have the same weights.
     #[serde(default)]
     pub share: bool,
@@ -209,6 +219,8 @@ impl BlockOptions {
         Range::whole("experts", 1, 256),
         Range::whole("expert_period", 1, 1000),
         Range::not_negative("expert_capacity"),
+        Range::whole("product_keys", 1, 4096),
+        Range::whole("product_top", 1, 4096),
         Range::share("dropout"),
         Range::share("attention_dropout"),
         Range::whole("bias_distance", 1, LONGEST),
@@ -234,6 +246,14 @@ mod neutral {
 
     pub(super) fn expert_period() -> usize {
         2
+    }
+
+    pub(super) fn product_keys() -> usize {
+        32
+    }
+
+    pub(super) fn product_top() -> usize {
+        8
     }
 
     pub(super) fn expert_capacity() -> f64 {
@@ -271,6 +291,8 @@ impl Default for BlockOptions {
             experts: neutral::experts(),
             expert_period: neutral::expert_period(),
             expert_capacity: neutral::expert_capacity(),
+            product_keys: neutral::product_keys(),
+            product_top: neutral::product_top(),
             share: false,
             activation: Activation::Gelu,
             dropout: 0.1,

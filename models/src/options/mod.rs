@@ -78,7 +78,10 @@ impl Options {
     pub fn losses(&self) -> &'static [(&'static str, f64)] {
         match self.block.ffn {
             ChannelKind::Switch | ChannelKind::Moe => LOSSES,
-            ChannelKind::Dense | ChannelKind::None => &[],
+            ChannelKind::Dense
+            | ChannelKind::ProductKeys
+            | ChannelKind::Conv
+            | ChannelKind::None => &[],
         }
     }
 
@@ -116,10 +119,16 @@ impl Options {
             "wants block.dim of at least 2",
         )?;
         require(
-            block.gate == Gate::None || block.ffn != ChannelKind::None,
+            block.gate == Gate::None || !matches!(block.ffn, ChannelKind::None | ChannelKind::Conv),
             "block.gate",
             "glu",
-            "wants a block.ffn that is not none",
+            "wants a block.ffn that is not none and not conv",
+        )?;
+        require(
+            block.ffn != ChannelKind::ProductKeys || block.product_top <= block.product_keys,
+            "block.product_top",
+            block.product_top,
+            format!("at most block.product_keys = {}", block.product_keys),
         )?;
         require(
             !self.embed.every_layer || self.embed.positions != Positions::None,

@@ -1,10 +1,12 @@
 //! What a block does to each position by itself (`block.ffn`): mixing of channels, (B, L, D) -> (B, L, D).
 
+mod conv;
 mod experts;
+mod product_keys;
 
 use candle_core::Tensor;
 
-pub use self::experts::Experts;
+pub use self::{conv::SeparableConv, experts::Experts, product_keys::ProductKeys};
 use crate::{
     Pass, Result, VarBuilder,
     layers::{FeedForward, FusedSublayer},
@@ -45,9 +47,14 @@ impl Channel {
                 Some(Self::Other(Box::new(Experts::new(vb, block, 1)?)))
             }
             ChannelKind::Moe if sparse => Some(Self::Other(Box::new(Experts::new(vb, block, 2)?))),
-            ChannelKind::Dense | ChannelKind::Switch | ChannelKind::Moe => {
-                Some(Self::Dense(FeedForward::new(vb, block)?))
+            ChannelKind::ProductKeys if sparse => {
+                Some(Self::Other(Box::new(ProductKeys::new(vb, block)?)))
             }
+            ChannelKind::Conv => Some(Self::Other(Box::new(SeparableConv::new(vb, block)?))),
+            ChannelKind::Dense
+            | ChannelKind::Switch
+            | ChannelKind::Moe
+            | ChannelKind::ProductKeys => Some(Self::Dense(FeedForward::new(vb, block)?)),
         })
     }
 

@@ -7,6 +7,7 @@ pub mod all_attention;
 pub mod deberta;
 pub mod gtrxl;
 pub mod moe;
+pub mod product_keys;
 pub mod rezero;
 pub mod roformer;
 pub mod switch;
