@@ -1,9 +1,10 @@
 //! Elementwise activations: y = f(x) and dx = dy f'(x), one pass each, nothing kept but x.
 
-use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
+use candle_core::{Result, Shape, Tensor};
 use rayon::prelude::*;
 
-use super::buffers::{floats, read, tensor, uninit};
+use super::buffers::uninit;
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 use super::math::{exp, normal, sigmoid};
 
@@ -29,7 +30,7 @@ pub enum Activation {
 
 /// Applies `activation` to every element of a tensor of any shape.
 pub fn activate(x: &Tensor, activation: Activation) -> Result<Tensor> {
-    x.contiguous()?.apply_op1(activation)
+    apply(activation, [x])
 }
 
 impl Activation {
@@ -171,31 +172,27 @@ impl UnaryFunction for Identity {
     }
 }
 
-impl CustomOp1 for Activation {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl CustomOp<1> for Activation {
+    const NAME: &'static str = NAME;
+    type Saved = ();
 
-    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let x = floats(NAME, storage, layout)?;
+    fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let isa = Isa::current();
-        let mut y = uninit(x.len());
-        let chunks = y.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK));
+        let mut y = uninit(x.data.len());
+        let chunks = y.par_chunks_mut(CHUNK).zip(x.data.par_chunks(CHUNK));
         chunks.for_each(|(y, x)| self.values(isa, x, y));
-        Ok((CpuStorage::F32(y), layout.shape().clone()))
+        Ok((y, x.shape, ()))
     }
 
-    fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
-        let dy = dy.contiguous()?;
-        let (shape, x, dy) = (x.shape(), read(NAME, x)?, read(NAME, &dy)?);
+    fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
         let isa = Isa::current();
-        let mut dx = uninit(x.len());
+        let mut dx = uninit(x.data.len());
         let chunks = dx
             .par_chunks_mut(CHUNK)
-            .zip(x.par_chunks(CHUNK))
-            .zip(dy.par_chunks(CHUNK));
+            .zip(x.data.par_chunks(CHUNK))
+            .zip(pass.dy.par_chunks(CHUNK));
         chunks.for_each(|((dx, x), dy)| self.gradients(isa, x, dy, dx));
-        tensor(dx, shape).map(Some)
+        Ok([dx.into()])
     }
 }
 

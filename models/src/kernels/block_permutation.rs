@@ -3,10 +3,11 @@
 //!
 //! dx_bwsh = Σ_u P_bhuw dy_bush and dP_bhuw = Σ_s dy_bush·x_bwsh.
 
-use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, floats, read, tensor};
+use super::buffers::Shared;
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::gemm::{Matrix, multiply};
 use super::isa::Isa;
 use super::scratch::Scratch;
@@ -35,8 +36,7 @@ fn mix(weights: &Tensor, x: &Tensor, block: usize, beside: bool) -> Result<Tenso
         let (weights, x) = (weights.shape(), x.shape());
         bail!("{NAME}: weights {weights:?} and x {x:?} in blocks of {block} do not fit");
     }
-    let op = Mixing { block, beside };
-    weights.contiguous()?.apply_op2(&x.contiguous()?, op)
+    apply(Mixing { block, beside }, [weights, x])
 }
 
 struct Mixing {
@@ -141,23 +141,13 @@ struct Blocks<'a> {
     total: usize,
 }
 
-impl CustomOp2 for Mixing {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl CustomOp<2> for Mixing {
+    const NAME: &'static str = NAME;
+    type Saved = ();
 
-    fn cpu_fwd(
-        &self,
-        weights: &CpuStorage,
-        weights_layout: &Layout,
-        x: &CpuStorage,
-        x_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let sizes = self.sizes(weights_layout.shape(), x_layout.shape())?;
-        let (weights, x) = (
-            floats(NAME, weights, weights_layout)?,
-            floats(NAME, x, x_layout)?,
-        );
+    fn forward(&self, [weights, x]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let sizes = self.sizes(&weights.shape, &x.shape)?;
+        let (weights, x) = (weights.data, x.data);
         let (outputs, inputs) = (sizes.outputs, sizes.inputs);
         let matrix = |head: usize| {
             let weights = &weights[head * outputs * inputs..][..outputs * inputs];
@@ -178,22 +168,16 @@ impl CustomOp2 for Mixing {
         };
         sizes.mix(matrix, (from, inputs), (&mut y, outputs, total));
         let row = sizes.heads * sizes.width;
-        let shape = (sizes.batch, total * sizes.block, row);
-        Ok((CpuStorage::F32(y), shape.into()))
+        Ok((y, (sizes.batch, total * sizes.block, row).into(), ()))
     }
 
-    fn bwd(
+    fn backward(
         &self,
-        weights: &Tensor,
-        x: &Tensor,
-        _: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let dy = dy.contiguous()?;
-        let shapes = (weights.shape(), x.shape());
-        let sizes = self.sizes(shapes.0, shapes.1)?;
-        let (weights, x, dy) = (read(NAME, weights)?, read(NAME, x)?, read(NAME, &dy)?);
-        let (weights, x, dy) = (&*weights, &*x, &*dy);
+        [weights, x]: [View; 2],
+        pass: BackwardPass<(), 2>,
+    ) -> Result<[Gradient; 2]> {
+        let sizes = self.sizes(&weights.shape, &x.shape)?;
+        let (weights, x, dy) = (weights.data, x.data, pass.dy);
         let (outputs, inputs, width) = (sizes.outputs, sizes.inputs, sizes.width);
         let transposed = |head: usize| {
             let weights = &weights[head * outputs * inputs..][..outputs * inputs];
@@ -232,9 +216,6 @@ impl CustomOp2 for Mixing {
                 );
             });
         }
-        Ok((
-            Some(tensor(dweights, shapes.0)?),
-            Some(tensor(dx, shapes.1)?),
-        ))
+        Ok([dweights.into(), dx.into()])
     }
 }

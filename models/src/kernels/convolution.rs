@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
-use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, floats, read, sum_partials, tensor, uninit};
+use super::buffers::{Shared, sum_partials, uninit};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "depthwise convolution";
@@ -30,12 +31,7 @@ pub(crate) fn depthwise_conv1d(
     left: usize,
     outputs: usize,
 ) -> Result<Tensor> {
-    let bias = match bias {
-        Some(bias) => bias.contiguous()?,
-        None => Tensor::zeros(weight.dim(0)?, x.dtype(), x.device())?,
-    };
-    let op = Convolution { left, outputs };
-    x.contiguous()?.apply_op3(&weight.contiguous()?, &bias, op)
+    apply(Convolution { left, outputs }, [Some(x), Some(weight), bias])
 }
 
 struct Convolution {
@@ -53,9 +49,11 @@ struct Sizes {
 }
 
 impl Convolution {
-    fn sizes(&self, x: &Shape, weight: &Shape, bias: &Shape) -> Result<Sizes> {
-        let ((batch, length, channels), (rows, width)) = (x.dims3()?, weight.dims2()?);
-        if rows != channels || bias.dims() != [channels] || channels * width == 0 {
+    fn sizes(&self, [x, weight, bias]: &[View; 3]) -> Result<Sizes> {
+        let ((batch, length, channels), (rows, width)) = (x.shape.dims3()?, weight.shape.dims2()?);
+        let fits = bias.given().is_none_or(|bias| bias.len() == channels);
+        if rows != channels || !fits || channels * width == 0 {
+            let (x, weight, bias) = (&x.shape, &weight.shape, &bias.shape);
             bail!("{NAME}: x {x:?}, weight {weight:?} and bias {bias:?} do not fit");
         }
         Ok(Sizes {
@@ -67,60 +65,32 @@ impl Convolution {
     }
 }
 
-impl CustomOp3 for Convolution {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl CustomOp<3> for Convolution {
+    const NAME: &'static str = NAME;
+    type Saved = ();
 
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        weight: &CpuStorage,
-        weight_layout: &Layout,
-        bias: &CpuStorage,
-        bias_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (shape, rows) = (x_layout.shape(), weight_layout.shape());
-        let sizes = self.sizes(shape, rows, bias_layout.shape())?;
-        let x = floats(NAME, x, x_layout)?;
-        let weight = floats(NAME, weight, weight_layout)?;
-        let bias = floats(NAME, bias, bias_layout)?;
-        let taps = by_tap(weight, sizes, |tap| tap);
+    fn forward(&self, operands: [View; 3], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let sizes = self.sizes(&operands)?;
+        let [x, weight, bias] = operands;
+        let taps = by_tap(weight.data, sizes, |tap| tap);
         let left = self.left as isize;
-        let y = convolve(
-            (x, sizes.length),
-            &taps,
-            Some(bias),
-            left,
-            self.outputs,
-            sizes,
-        );
-        let shape = (sizes.batch, self.outputs, sizes.channels);
-        Ok((CpuStorage::F32(y), shape.into()))
+        let x = (x.data, sizes.length);
+        let y = convolve(x, &taps, bias.given(), left, self.outputs, sizes);
+        Ok((y, (sizes.batch, self.outputs, sizes.channels).into(), ()))
     }
 
-    fn bwd(
-        &self,
-        x: &Tensor,
-        weight: &Tensor,
-        bias: &Tensor,
-        _: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let sizes = self.sizes(x.shape(), weight.shape(), bias.shape())?;
+    fn backward(&self, operands: [View; 3], pass: BackwardPass<(), 3>) -> Result<[Gradient; 3]> {
+        let sizes = self.sizes(&operands)?;
         let Sizes {
             batch,
             length,
             channels,
             width,
         } = sizes;
-        let dy = dy.contiguous()?;
-        let (x_shape, weight_shape, wants_x) = (x.shape(), weight.shape(), x.track_op());
-        let (x, weight, dy) = (read(NAME, x)?, read(NAME, weight)?, read(NAME, &dy)?);
-        let (x, weight, dy) = (&*x, &*weight, &*dy);
-        let dx = wants_x.then(|| {
-            let taps = by_tap(weight, sizes, |tap| width - 1 - tap);
+        let [x, weight, _] = operands;
+        let (x, dy) = (x.data, pass.dy);
+        let dx = pass.wanted[0].then(|| {
+            let taps = by_tap(weight.data, sizes, |tap| width - 1 - tap);
             let left = width as isize - 1 - self.left as isize;
             convolve((dy, self.outputs), &taps, None, left, length, sizes)
         });
@@ -150,12 +120,7 @@ impl CustomOp3 for Convolution {
                 *gradient = sums[tap * channels + channel];
             }
         }
-        let dx = dx.map(|dx| tensor(dx, x_shape)).transpose()?;
-        Ok((
-            dx,
-            Some(tensor(dweight, weight_shape)?),
-            Some(tensor(dbias, channels)?),
-        ))
+        Ok([dx.into(), dweight.into(), dbias.into()])
     }
 }
 

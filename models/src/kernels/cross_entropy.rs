@@ -3,11 +3,9 @@
 //! The softmax is kept for the backward pass, dx_bc = dL / B (softmax(x_b)_c - [c = label]). Sums are in f64: there are
 //! few numbers, and their digits are what a loss curve is made of.
 
-use std::sync::OnceLock;
+use candle_core::{Result, Shape, Tensor, bail};
 
-use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
-
-use super::buffers::{floats, read, tensor};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "cross-entropy";
 
@@ -24,27 +22,21 @@ pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     if let Some(label) = labels.iter().find(|label| **label as usize >= classes) {
         bail!("{NAME}: label {label} among {classes} classes");
     }
-    logits.contiguous()?.apply_op1(CrossEntropy {
-        labels,
-        classes,
-        softmax: OnceLock::new(),
-    })
+    apply(CrossEntropy { labels, classes }, [logits])
 }
 
 struct CrossEntropy {
     labels: Vec<u32>,
     classes: usize,
-    /// From the forward pass to the backward pass.
-    softmax: OnceLock<Vec<f32>>,
 }
 
-impl CustomOp1 for CrossEntropy {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl CustomOp<1> for CrossEntropy {
+    const NAME: &'static str = NAME;
+    /// The softmax.
+    type Saved = Vec<f32>;
 
-    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let logits = floats(NAME, storage, layout)?;
+    fn forward(&self, [logits]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
+        let logits = logits.data;
         let mut softmax = Vec::with_capacity(logits.len());
         let mut total = 0.0;
         for (row, label) in logits.chunks_exact(self.classes).zip(&self.labels) {
@@ -54,21 +46,17 @@ impl CustomOp1 for CrossEntropy {
             softmax.extend(row.iter().map(|x| (below(x).exp() / sum) as f32));
             total += sum.ln() - below(&row[*label as usize]);
         }
-        // The operation runs once: each call makes its own.
-        let _ = self.softmax.set(softmax);
         let mean = total / self.labels.len() as f64;
-        Ok((CpuStorage::F32(vec![mean as f32]), Shape::from(())))
+        Ok((vec![mean as f32], Shape::from(()), softmax))
     }
 
-    fn bwd(&self, logits: &Tensor, _: &Tensor, dloss: &Tensor) -> Result<Option<Tensor>> {
-        let Some(softmax) = self.softmax.get() else {
-            bail!("{NAME}: backward before forward");
-        };
-        let share = read(NAME, dloss)?[0] / self.labels.len() as f32;
-        let mut gradient: Vec<f32> = softmax.iter().map(|p| p * share).collect();
+    fn backward(&self, _: [View; 1], pass: BackwardPass<Vec<f32>, 1>) -> Result<[Gradient; 1]> {
+        let share = pass.dy[0] / self.labels.len() as f32;
+        let mut gradient = pass.saved;
+        gradient.iter_mut().for_each(|p| *p *= share);
         for (row, label) in gradient.chunks_exact_mut(self.classes).zip(&self.labels) {
             row[*label as usize] -= share;
         }
-        tensor(gradient, logits.shape()).map(Some)
+        Ok([gradient.into()])
     }
 }

@@ -4,10 +4,11 @@
 //! probability `rate` and 1 / (1 - rate) otherwise. The first dimension is the batch: element i of an example
 //! takes word i of that example's row of the stream, exactly as [`Stream::mask`] does.
 
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, read, tensor, uninit};
+use super::buffers::uninit;
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use crate::philox;
 use crate::rng::{Stream, mask_constants};
 
@@ -18,7 +19,7 @@ const WORDS: usize = 1024;
 
 /// Zeroes elements of x (B, ...) with probability `rate`, in [0, 1), and scales the others by 1 / (1 - rate).
 pub fn dropout(x: &Tensor, stream: &Stream, rate: f64) -> Result<Tensor> {
-    x.contiguous()?.apply_op1(Dropout::new(stream, rate))
+    apply(Dropout::new(stream, rate), [None, Some(x)])
 }
 
 /// `residual + dropout(x)`.
@@ -30,9 +31,7 @@ pub fn add_dropped(residual: &Tensor, x: &Tensor, stream: &Stream, rate: f64) ->
             x.shape()
         );
     }
-    residual
-        .contiguous()?
-        .apply_op2(&x.contiguous()?, Dropout::new(stream, rate))
+    apply(Dropout::new(stream, rate), [residual, x])
 }
 
 #[derive(Clone, Copy)]
@@ -100,51 +99,19 @@ impl Dropout {
     }
 }
 
-impl CustomOp1 for Dropout {
-    fn name(&self) -> &'static str {
-        NAME
+/// Of a residual, where there is one, and x.
+impl CustomOp<2> for Dropout {
+    const NAME: &'static str = NAME;
+    type Saved = ();
+
+    fn forward(&self, [residual, x]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let y = self.apply(x.data, residual.given(), examples(x.shape.dims()));
+        Ok((y, x.shape, ()))
     }
 
-    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let y = self.apply(floats(NAME, x, layout)?, None, examples(layout.dims()));
-        Ok((CpuStorage::F32(y), layout.shape().clone()))
-    }
-
-    fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
-        let dy = dy.contiguous()?;
-        let dx = self.apply(&read(NAME, &dy)?, None, examples(x.dims()));
-        tensor(dx, x.shape()).map(Some)
-    }
-}
-
-impl CustomOp2 for Dropout {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn cpu_fwd(
-        &self,
-        residual: &CpuStorage,
-        residual_layout: &Layout,
-        x: &CpuStorage,
-        layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (residual, x) = (
-            floats(NAME, residual, residual_layout)?,
-            floats(NAME, x, layout)?,
-        );
-        let y = self.apply(x, Some(residual), examples(layout.dims()));
-        Ok((CpuStorage::F32(y), layout.shape().clone()))
-    }
-
-    fn bwd(
-        &self,
-        _: &Tensor,
-        x: &Tensor,
-        y: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        Ok((Some(dy.clone()), CustomOp1::bwd(self, x, y, dy)?))
+    fn backward(&self, [_, x]: [View; 2], pass: BackwardPass<(), 2>) -> Result<[Gradient; 2]> {
+        let dx = pass.wanted[1].then(|| self.apply(pass.dy, None, examples(x.shape.dims())));
+        Ok([Gradient::OfOutput, dx.into()])
     }
 }
 

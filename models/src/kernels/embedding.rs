@@ -3,11 +3,11 @@
 //! The gradient of the table is summed by columns: each task owns a few columns of the whole table and walks
 //! all tokens in order, so neither atomics nor partial sums are needed.
 
-use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor, bail};
+use candle_core::{DType, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, read, tensor, uninit};
-use super::variable_gradients::deliver;
+use super::buffers::uninit;
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "embedding";
 /// Columns of the table that one task sums: a cache line.
@@ -40,20 +40,13 @@ pub fn embed(
             table.shape()
         );
     }
-    // What is absent is an operand without rows.
-    let absent = Tensor::zeros((0, dim), table.dtype(), table.device())?;
-    let first = first.unwrap_or(&absent).contiguous()?;
-    let positions = positions.unwrap_or(&absent).contiguous()?;
-    table.contiguous()?.apply_op3(
-        &first,
-        &positions,
-        Embedding {
-            ids,
-            batch,
-            length,
-            slots,
-        },
-    )
+    let op = Embedding {
+        ids,
+        batch,
+        length,
+        slots,
+    };
+    apply(op, [Some(table), first, positions])
 }
 
 struct Embedding {
@@ -114,24 +107,17 @@ impl Embedding {
     }
 }
 
-impl CustomOp3 for Embedding {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+/// Of the table, the first row and the positions.
+impl CustomOp<3> for Embedding {
+    const NAME: &'static str = NAME;
+    type Saved = ();
 
-    fn cpu_fwd(
+    fn forward(
         &self,
-        table: &CpuStorage,
-        table_layout: &Layout,
-        first: &CpuStorage,
-        first_layout: &Layout,
-        positions: &CpuStorage,
-        positions_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let table = floats(NAME, table, table_layout)?;
-        let first = floats(NAME, first, first_layout)?;
-        let positions = floats(NAME, positions, positions_layout)?;
-        let dim = table_layout.shape().dims2()?.1;
+        [table, first, positions]: [View; 3],
+        _: bool,
+    ) -> Result<(Vec<f32>, Shape, ())> {
+        let dim = table.shape.dims2()?.1;
         let offset = self.slots - self.length;
         let mut y = uninit(self.batch * self.slots * dim);
         y.par_chunks_mut(dim)
@@ -141,47 +127,36 @@ impl CustomOp3 for Embedding {
                 let (example, slot) = (row / self.slots, row % self.slots);
                 let x = match slot.checked_sub(offset) {
                     Some(token) => {
-                        &table[self.ids[example * self.length + token] as usize * dim..][..dim]
+                        let id = self.ids[example * self.length + token] as usize;
+                        &table.data[id * dim..][..dim]
                     }
-                    None => first,
+                    None => first.data,
                 };
-                if positions.is_empty() {
-                    y.copy_from_slice(x);
-                } else {
-                    let positions = &positions[slot * dim..][..dim];
-                    for ((y, x), p) in y.iter_mut().zip(x).zip(positions) {
-                        *y = x + p;
-                    }
+                let Some(positions) = positions.given() else {
+                    return y.copy_from_slice(x);
+                };
+                let positions = &positions[slot * dim..][..dim];
+                for ((y, x), p) in y.iter_mut().zip(x).zip(positions) {
+                    *y = x + p;
                 }
             });
-        Ok((CpuStorage::F32(y), (self.batch, self.slots, dim).into()))
+        Ok((y, (self.batch, self.slots, dim).into(), ()))
     }
 
-    fn bwd(
+    fn backward(
         &self,
-        table: &Tensor,
-        first: &Tensor,
-        positions: &Tensor,
-        _: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let dy = dy.contiguous()?;
-        let dy = read(NAME, &dy)?;
-        let (vocabulary, dim) = table.dims2()?;
-        let slots = |rows: &Tensor, count: usize| -> Result<Option<Tensor>> {
-            if !rows.track_op() {
-                return Ok(None);
-            }
-            let gradient = self.slot_gradient(&dy, dim, rows.dim(0)?, count);
-            deliver(rows, tensor(gradient, rows.shape())?)
+        [table, first, positions]: [View; 3],
+        pass: BackwardPass<(), 3>,
+    ) -> Result<[Gradient; 3]> {
+        let sizes = table.shape.dims2()?;
+        let slots = |rows: &View, count: usize| {
+            self.slot_gradient(pass.dy, sizes.1, rows.data.len() / sizes.1, count)
         };
-        let dtable = match table.track_op() {
-            true => {
-                let gradient = self.table_gradient(&dy, (vocabulary, dim));
-                deliver(table, tensor(gradient, (vocabulary, dim))?)?
-            }
-            false => None,
-        };
-        Ok((dtable, slots(first, 1)?, slots(positions, self.slots)?))
+        let [of_table, of_first, of_positions] = pass.wanted;
+        Ok([
+            of_table.then(|| self.table_gradient(pass.dy, sizes)).into(),
+            of_first.then(|| slots(&first, 1)).into(),
+            of_positions.then(|| slots(&positions, self.slots)).into(),
+        ])
     }
 }

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, floats, read, tensor, uninit};
+use super::buffers::{chunk_rows, uninit};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 /// Chunks of the rows of a result, and the fewest rows of one.
 const CHUNKS: usize = 64;
@@ -18,7 +19,7 @@ const LEAST_ROWS: usize = 64;
 /// If shapes do not fit.
 pub(crate) fn take_rows(x: &Tensor, indices: &Arc<[u32]>, places: usize) -> Result<Tensor> {
     let indices = indices.clone();
-    x.contiguous()?.apply_op1(TakeRows { indices, places })
+    apply(TakeRows { indices, places }, [x])
 }
 
 /// x (G, M, E) to y (G, L, E), `y_gl = Σ x_gm` over `i_gm = l`; rows whose i is not below L are left out.
@@ -27,7 +28,7 @@ pub(crate) fn take_rows(x: &Tensor, indices: &Arc<[u32]>, places: usize) -> Resu
 /// If shapes do not fit.
 pub(crate) fn add_rows(x: &Tensor, indices: &Arc<[u32]>, length: usize) -> Result<Tensor> {
     let indices = indices.clone();
-    x.contiguous()?.apply_op1(AddRows { indices, length })
+    apply(AddRows { indices, length }, [x])
 }
 
 struct TakeRows {
@@ -42,51 +43,43 @@ struct AddRows {
     length: usize,
 }
 
-impl CustomOp1 for TakeRows {
-    fn name(&self) -> &'static str {
-        "take-rows"
-    }
+impl CustomOp<1> for TakeRows {
+    const NAME: &'static str = "take-rows";
+    type Saved = ();
 
-    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (groups, length, width) = layout.shape().dims3()?;
+    fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let (groups, length, width) = x.shape.dims3()?;
         if groups * self.places != self.indices.len() {
-            bail!("take-rows: x {:?} has other indices", layout.shape());
+            bail!("{}: x {:?} has other indices", Self::NAME, x.shape);
         }
-        let x = floats("take-rows", x, layout)?;
-        let y = taken(x, &self.indices, (length, self.places, width));
-        Ok((CpuStorage::F32(y), (groups, self.places, width).into()))
+        let y = taken(x.data, &self.indices, (length, self.places, width));
+        Ok((y, (groups, self.places, width).into(), ()))
     }
 
-    fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
-        let (_, length, width) = x.dims3()?;
-        let dy = dy.contiguous()?;
-        let dy = read("take-rows", &dy)?;
-        let dx = added(&dy, &self.indices, (length, self.places, width));
-        Ok(Some(tensor(dx, x.shape())?))
+    fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
+        let (_, length, width) = x.shape.dims3()?;
+        let dx = added(pass.dy, &self.indices, (length, self.places, width));
+        Ok([dx.into()])
     }
 }
 
-impl CustomOp1 for AddRows {
-    fn name(&self) -> &'static str {
-        "add-rows"
-    }
+impl CustomOp<1> for AddRows {
+    const NAME: &'static str = "add-rows";
+    type Saved = ();
 
-    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (groups, places, width) = layout.shape().dims3()?;
+    fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let (groups, places, width) = x.shape.dims3()?;
         if groups * places != self.indices.len() {
-            bail!("add-rows: x {:?} has other indices", layout.shape());
+            bail!("{}: x {:?} has other indices", Self::NAME, x.shape);
         }
-        let x = floats("add-rows", x, layout)?;
-        let y = added(x, &self.indices, (self.length, places, width));
-        Ok((CpuStorage::F32(y), (groups, self.length, width).into()))
+        let y = added(x.data, &self.indices, (self.length, places, width));
+        Ok((y, (groups, self.length, width).into(), ()))
     }
 
-    fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
-        let (_, places, width) = x.dims3()?;
-        let dy = dy.contiguous()?;
-        let dy = read("add-rows", &dy)?;
-        let dx = taken(&dy, &self.indices, (self.length, places, width));
-        Ok(Some(tensor(dx, x.shape())?))
+    fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
+        let (_, places, width) = x.shape.dims3()?;
+        let dx = taken(pass.dy, &self.indices, (self.length, places, width));
+        Ok([dx.into()])
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! The gradient is dx = (dy - (y·dy) y) / √(|x|² + tiny); the length is computed again.
 
-use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, read, tensor, uninit};
+use super::buffers::uninit;
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "l2_normalize";
@@ -20,7 +21,7 @@ pub fn l2_normalize(x: &Tensor, width: usize) -> Result<Tensor> {
     if width == 0 || last % width != 0 {
         bail!("{NAME}: vectors of {width} in rows of {last}");
     }
-    x.contiguous()?.apply_op1(Unit { width })
+    apply(Unit { width }, [x])
 }
 
 struct Unit {
@@ -33,33 +34,29 @@ impl Unit {
     }
 }
 
-impl CustomOp1 for Unit {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl CustomOp<1> for Unit {
+    const NAME: &'static str = NAME;
+    type Saved = ();
 
-    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let x = floats(NAME, storage, layout)?;
+    fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let isa = Isa::current();
-        let mut y = uninit(x.len());
+        let mut y = uninit(x.data.len());
         let chunks = y
             .par_chunks_mut(self.chunk())
-            .zip(x.par_chunks(self.chunk()));
+            .zip(x.data.par_chunks(self.chunk()));
         chunks.for_each(|(y, x)| isa.run(Forward(self.width, x, y)));
-        Ok((CpuStorage::F32(y), layout.shape().clone()))
+        Ok((y, x.shape, ()))
     }
 
-    fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
-        let dy = dy.contiguous()?;
-        let (shape, x, dy) = (x.shape(), read(NAME, x)?, read(NAME, &dy)?);
+    fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
         let isa = Isa::current();
-        let mut dx = uninit(x.len());
+        let mut dx = uninit(x.data.len());
         let chunks = dx
             .par_chunks_mut(self.chunk())
-            .zip(x.par_chunks(self.chunk()))
-            .zip(dy.par_chunks(self.chunk()));
+            .zip(x.data.par_chunks(self.chunk()))
+            .zip(pass.dy.par_chunks(self.chunk()));
         chunks.for_each(|((dx, x), dy)| isa.run(Backward(self.width, [x, dy], dx)));
-        tensor(dx, shape).map(Some)
+        Ok([dx.into()])
     }
 }
 

@@ -3,10 +3,11 @@
 //!
 //! dx_blhe = Σ_k A_hlk dy_bkhe, and dA_hlk = Σ_b Σ_e x_blhe dy_bkhe, summed over examples in order.
 
-use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, read, tensor, uninit};
+use super::buffers::uninit;
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::gemm::{Matrix, multiply_into};
 use super::isa::Isa;
 
@@ -25,7 +26,7 @@ pub fn project_length(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tenso
         let (x, matrix) = (x.shape(), matrix.shape());
         bail!("{NAME}: x {x:?} and matrix {matrix:?} do not fit for {heads} heads");
     }
-    x.contiguous()?.apply_op2(&matrix.contiguous()?, Shortening)
+    apply(Shortening, [x, matrix])
 }
 
 struct Shortening;
@@ -80,23 +81,13 @@ impl Sizes {
     }
 }
 
-impl CustomOp2 for Shortening {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl CustomOp<2> for Shortening {
+    const NAME: &'static str = NAME;
+    type Saved = ();
 
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        matrix: &CpuStorage,
-        matrix_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let sizes = Sizes::new(x_layout.shape(), matrix_layout.shape())?;
-        let (x, matrix) = (
-            floats(NAME, x, x_layout)?,
-            floats(NAME, matrix, matrix_layout)?,
-        );
+    fn forward(&self, [x, matrix]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let sizes = Sizes::new(&x.shape, &matrix.shape)?;
+        let (x, matrix) = (x.data, matrix.data);
         let Sizes {
             length, row, width, ..
         } = sizes;
@@ -117,22 +108,12 @@ impl CustomOp2 for Shortening {
                 );
             }
         });
-        let shape = (sizes.batch, sizes.rank, row);
-        Ok((CpuStorage::F32(y), shape.into()))
+        Ok((y, (sizes.batch, sizes.rank, row).into(), ()))
     }
 
-    fn bwd(
-        &self,
-        x: &Tensor,
-        matrix: &Tensor,
-        _: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let dy = dy.contiguous()?;
-        let shapes = (x.shape(), matrix.shape());
-        let sizes = Sizes::new(shapes.0, shapes.1)?;
-        let (x, matrix, dy) = (read(NAME, x)?, read(NAME, matrix)?, read(NAME, &dy)?);
-        let (x, matrix, dy) = (&*x, &*matrix, &*dy);
+    fn backward(&self, [x, matrix]: [View; 2], pass: BackwardPass<(), 2>) -> Result<[Gradient; 2]> {
+        let sizes = Sizes::new(&x.shape, &matrix.shape)?;
+        let (x, matrix, dy) = (x.data, matrix.data, pass.dy);
         let Sizes {
             length,
             row,
@@ -178,9 +159,6 @@ impl CustomOp2 for Shortening {
                 );
             }
         });
-        Ok((
-            Some(tensor(dx, shapes.0)?),
-            Some(tensor(dmatrix, shapes.1)?),
-        ))
+        Ok([dx.into(), dmatrix.into()])
     }
 }

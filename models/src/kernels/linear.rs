@@ -5,13 +5,13 @@
 //! wide and a very tall matrix, is split by rows as well (one partial sum per chunk) where W is
 //! small, and by rows of W where partial sums of that size would cost more than they save.
 
-use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, floats, read, split_mut, sum_partials, tensor, uninit};
+use super::buffers::{chunk_rows, split_mut, sum_partials, uninit};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::gemm::{Matrix, Packed, multiply, multiply_packed};
 use super::isa::Isa;
-use super::variable_gradients::deliver;
 use super::zero_rows;
 
 const NAME: &str = "linear";
@@ -28,104 +28,45 @@ const STRIP: usize = 64;
 
 /// x Wᵀ + b for x (..., K), weight (N, K), bias (N).
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    let (x, weight) = (x.contiguous()?, weight.contiguous()?);
-    match bias {
-        Some(bias) => x.apply_op3(&weight, &bias.contiguous()?, Linear),
-        None => x.apply_op2(&weight, Linear),
-    }
+    apply(Linear, [Some(x), Some(weight), bias])
 }
 
 struct Linear;
 
 /// (rows M, outputs N, inputs K), and the shape of y.
-fn sizes(
-    x: &Layout,
-    weight: &Layout,
-    bias: Option<&Layout>,
-) -> Result<(usize, usize, usize, Shape)> {
-    let (n, k) = weight.shape().dims2()?;
-    let mut dims = x.dims().to_vec();
-    let fits = bias.is_none_or(|bias| bias.dims() == [n]);
+fn sizes([x, weight, bias]: &[View; 3]) -> Result<(usize, usize, usize, Shape)> {
+    let (n, k) = weight.shape.dims2()?;
+    let mut dims = x.shape.dims().to_vec();
+    let fits = bias.given().is_none_or(|_| bias.shape.dims() == [n]);
     match dims.last_mut() {
         Some(last) if *last == k && n * k > 0 && fits => *last = n,
-        _ => bail!(
-            "{NAME}: x {:?}, weight {:?} and bias {:?} do not fit",
-            x.shape(),
-            weight.shape(),
-            bias.map(Layout::shape)
-        ),
+        _ => {
+            let (x, weight, bias) = (&x.shape, &weight.shape, &bias.shape);
+            bail!("{NAME}: x {x:?}, weight {weight:?} and bias {bias:?} do not fit")
+        }
     }
     let m = dims[..dims.len() - 1].iter().product();
     Ok((m, n, k, dims.into()))
 }
 
-impl CustomOp2 for Linear {
-    fn name(&self) -> &'static str {
-        NAME
+/// Of x, W and, where there is one, b.
+impl CustomOp<3> for Linear {
+    const NAME: &'static str = NAME;
+    type Saved = ();
+
+    fn forward(&self, operands: [View; 3], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let (m, n, k, shape) = sizes(&operands)?;
+        let [x, weight, bias] = operands;
+        let y = forward(x.data, weight.data, bias.given(), (m, n, k));
+        Ok((y, shape, ()))
     }
 
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        weight: &CpuStorage,
-        weight_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (m, n, k, shape) = sizes(x_layout, weight_layout, None)?;
-        let (x, weight) = (
-            floats(NAME, x, x_layout)?,
-            floats(NAME, weight, weight_layout)?,
-        );
-        Ok((CpuStorage::F32(forward(x, weight, None, (m, n, k))), shape))
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        weight: &Tensor,
-        _: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let (dx, dweight, _) = backward(x, weight, None, dy)?;
-        Ok((dx, dweight))
-    }
-}
-
-impl CustomOp3 for Linear {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        weight: &CpuStorage,
-        weight_layout: &Layout,
-        bias: &CpuStorage,
-        bias_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (m, n, k, shape) = sizes(x_layout, weight_layout, Some(bias_layout))?;
-        let (x, weight) = (
-            floats(NAME, x, x_layout)?,
-            floats(NAME, weight, weight_layout)?,
-        );
-        let bias = floats(NAME, bias, bias_layout)?;
-        Ok((
-            CpuStorage::F32(forward(x, weight, Some(bias), (m, n, k))),
-            shape,
-        ))
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        weight: &Tensor,
-        bias: &Tensor,
-        _: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        backward(x, weight, Some(bias), dy)
+    fn backward(&self, operands: [View; 3], pass: BackwardPass<(), 3>) -> Result<[Gradient; 3]> {
+        let (m, n, k, _) = sizes(&operands)?;
+        let [x, weight, bias] = operands;
+        let bias = bias.given().is_some();
+        let [x, weight] = [x.data, weight.data];
+        Ok(backward(x, weight, bias, pass.dy, (m, n, k), pass.wanted))
     }
 }
 
@@ -150,23 +91,21 @@ fn forward(
     y
 }
 
-type Gradients = (Option<Tensor>, Option<Tensor>, Option<Tensor>);
-
-fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> Result<Gradients> {
-    let dy = dy.contiguous()?;
-    let (m, n, k, _) = sizes(x.layout(), weight.layout(), bias.map(Tensor::layout))?;
-    let (wants_x, wants_weight) = (x.track_op(), weight.track_op());
-    let (x_shape, weight_shape, variable) = (x.shape(), weight.shape(), weight);
-    let (x, weight, dy) = (read(NAME, x)?, read(NAME, weight)?, read(NAME, &dy)?);
-    let (x, weight, dy) = (&*x, &*weight, &*dy);
-
+fn backward(
+    x: &[f32],
+    weight: &[f32],
+    bias: bool,
+    dy: &[f32],
+    (m, n, k): (usize, usize, usize),
+    [wants_x, wants_weight, _]: [bool; 3],
+) -> [Gradient; 3] {
     let rows = chunk_rows(m, LEAST_PARTIAL_ROWS, PARTIALS);
     let chunks = m.div_ceil(rows);
     let by_rows_of_x = wants_weight && n * k <= LARGEST_PARTIAL;
     // A gradient that nobody wants, or that is computed below, has pieces without elements here.
     let dx_width = if wants_x { k } else { 0 };
     let dweight_len = if by_rows_of_x { n * k } else { 0 };
-    let dbias_len = if bias.is_some() { n } else { 0 };
+    let dbias_len = if bias { n } else { 0 };
 
     let isa = Isa::current();
     let packed = wants_x.then(|| Packed::new(isa, Matrix::rows(weight, k), (n, k)));
@@ -209,16 +148,11 @@ fn backward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, dy: &Tensor) -> 
     if wants_weight && !by_rows_of_x {
         dweight = by_rows_of_weight(isa, x, dy, (m, n, k));
     }
-    let dx = wants_x.then(|| tensor(dx, x_shape)).transpose()?;
-    let dweight = match wants_weight {
-        true => deliver(variable, tensor(dweight, weight_shape)?)?,
-        false => None,
-    };
-    let dbias = match bias {
-        Some(bias) => deliver(bias, tensor(dbias, n)?)?,
-        None => None,
-    };
-    Ok((dx, dweight, dbias))
+    [
+        wants_x.then_some(dx).into(),
+        wants_weight.then_some(dweight).into(),
+        bias.then_some(dbias).into(),
+    ]
 }
 
 /// dW of a large weight, a strip of its rows per task, from one run of rows after the other that have a gradient.

@@ -7,10 +7,11 @@
 //!
 //! Three rules hold for all of them. Work is split by shape and never by the number of threads, and
 //! partial sums are added in index order, so a result has the same bits on any number of threads. The
-//! instruction set is chosen at run time (`isa.rs`). Every kernel meets its composed twin, made of
-//! plain candle operations in f64, in outputs and gradients (tests in each file).
+//! instruction set is chosen at run time (`isa.rs`). Every kernel meets its composed form, made of
+//! candle's operations in f64, in outputs and gradients (tests in `ops/`). What is between a kernel and
+//! candle's graph is in `custom_op/`.
 //!
-//! `layers` calls these for f32 tensors in main memory, and the composed form elsewhere.
+//! [`crate::ops`] calls these for f32 tensors in main memory, and the composed form elsewhere.
 
 mod activation;
 mod adamw;
@@ -19,6 +20,7 @@ mod block_permutation;
 mod buffers;
 mod convolution;
 mod cross_entropy;
+mod custom_op;
 mod dropout;
 mod embedding;
 mod feed_forward;
@@ -41,7 +43,6 @@ mod scan;
 mod scratch;
 mod sinkhorn_normalize;
 mod state_space;
-mod tied;
 mod tile;
 mod triple;
 mod variable_gradients;
@@ -57,6 +58,7 @@ pub(crate) use attention::{BlockView, TileView, first_weight};
 pub use block_permutation::{permute_blocks, permute_blocks_packed};
 pub(crate) use convolution::depthwise_conv1d;
 pub use cross_entropy::cross_entropy;
+pub use custom_op::Tied;
 pub use dropout::{add_dropped, dropout};
 pub use embedding::embed;
 pub use feed_forward::{FeedForwardOptions, Normalised, feed_forward};
@@ -78,7 +80,6 @@ pub(crate) use scan::scan;
 pub use scratch::fetch_buffers;
 pub use sinkhorn_normalize::sinkhorn_normalize;
 pub(crate) use state_space::{StateSpace, state_space};
-pub use tied::Tied;
 pub use variable_gradients::backward;
 
 /// Whether the kernels can take this tensor: f32, in main memory.

@@ -4,12 +4,11 @@
 //! n = (x - mean) / deviation and g = dy gain, the input gradient is
 //! dx = (g - mean(g) - n mean(g n)) / deviation (arXiv 1607.06450).
 
-use std::sync::OnceLock;
-
-use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, floats, read, split_mut, sum_partials, tensor, uninit};
+use super::buffers::{chunk_rows, split_mut, sum_partials, uninit};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "layer-norm";
@@ -19,42 +18,30 @@ const LEAST_ROWS: usize = 64;
 
 /// LayerNorm of x (..., D) with gain and offset (D).
 pub fn layer_norm(x: &Tensor, gain: &Tensor, offset: &Tensor, epsilon: f64) -> Result<Tensor> {
-    let op = LayerNorm {
-        epsilon: epsilon as f32,
-        statistics: OnceLock::new(),
-    };
-    x.contiguous()?
-        .apply_op3(&gain.contiguous()?, &offset.contiguous()?, op)
+    let epsilon = epsilon as f32;
+    apply(LayerNorm { epsilon }, [x, gain, offset])
 }
 
 struct LayerNorm {
     epsilon: f32,
-    /// Mean and reciprocal deviation of each row.
-    statistics: OnceLock<Vec<[f32; 2]>>,
 }
 
-impl CustomOp3 for LayerNorm {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl CustomOp<3> for LayerNorm {
+    const NAME: &'static str = NAME;
+    /// Mean and reciprocal deviation of each row.
+    type Saved = Vec<[f32; 2]>;
 
-    fn cpu_fwd(
+    fn forward(
         &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        gain: &CpuStorage,
-        gain_layout: &Layout,
-        offset: &CpuStorage,
-        offset_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let width = gain_layout.shape().dims1()?;
-        if width == 0 || x_layout.dims().last() != Some(&width) || offset_layout.dims() != [width] {
-            let (x, gain, offset) = (x_layout.shape(), gain_layout.shape(), offset_layout.shape());
+        [x, gain, offset]: [View; 3],
+        _: bool,
+    ) -> Result<(Vec<f32>, Shape, Self::Saved)> {
+        let width = gain.shape.dims1()?;
+        if width == 0 || x.shape.dims().last() != Some(&width) || offset.shape != gain.shape {
+            let (x, gain, offset) = (x.shape, gain.shape, offset.shape);
             bail!("{NAME}: x {x:?}, gain {gain:?} and offset {offset:?} do not fit");
         }
-        let x = floats(NAME, x, x_layout)?;
-        let gain = floats(NAME, gain, gain_layout)?;
-        let offset = floats(NAME, offset, offset_layout)?;
+        let (shape, x, gain, offset) = (x.shape, x.data, gain.data, offset.data);
         let isa = Isa::current();
         let rows = chunk_rows(x.len() / width, LEAST_ROWS, CHUNKS);
         let mut y = uninit(x.len());
@@ -74,26 +61,16 @@ impl CustomOp3 for LayerNorm {
                     statistics,
                 });
             });
-        // The operation runs once: each call of `layer_norm` makes its own.
-        let _ = self.statistics.set(statistics);
-        Ok((CpuStorage::F32(y), x_layout.shape().clone()))
+        Ok((y, shape, statistics))
     }
 
-    fn bwd(
+    fn backward(
         &self,
-        x: &Tensor,
-        gain: &Tensor,
-        _: &Tensor,
-        _: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let Some(statistics) = self.statistics.get() else {
-            bail!("{NAME}: backward before forward");
-        };
-        let dy = dy.contiguous()?;
-        let (shape, width) = (x.shape(), gain.elem_count());
-        let (x, gain, dy) = (read(NAME, x)?, read(NAME, gain)?, read(NAME, &dy)?);
-        let (x, gain, dy) = (&*x, &*gain, &*dy);
+        [x, gain, _]: [View; 3],
+        pass: BackwardPass<Self::Saved, 3>,
+    ) -> Result<[Gradient; 3]> {
+        let (x, gain, dy, statistics) = (x.data, gain.data, pass.dy, pass.saved);
+        let width = gain.len();
         let isa = Isa::current();
         let rows = chunk_rows(statistics.len(), LEAST_ROWS, CHUNKS);
         let chunks = statistics.len().div_ceil(rows);
@@ -121,11 +98,7 @@ impl CustomOp3 for LayerNorm {
         });
         let mut dgain = sum_partials(&partials, 2 * width);
         let doffset = dgain.split_off(width);
-        Ok((
-            Some(tensor(dx, shape)?),
-            Some(tensor(dgain, width)?),
-            Some(tensor(doffset, width)?),
-        ))
+        Ok([dx.into(), dgain.into(), doffset.into()])
     }
 }
 

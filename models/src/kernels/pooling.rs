@@ -1,9 +1,10 @@
 //! Weighted sum over positions: y_b = Σ_l w_bl x_bl, for mean and sum pooling with padding left out.
 
-use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, read, split_mut, sum_partials, tensor, uninit};
+use super::buffers::{read, split_mut, sum_partials, uninit};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "weighted sum";
 /// Positions summed by one task.
@@ -20,21 +21,20 @@ pub fn weighted_sum(x: &Tensor, weights: &Tensor) -> Result<Tensor> {
         );
     }
     let weights = read(NAME, &weights.contiguous()?)?.to_vec();
-    x.contiguous()?.apply_op1(WeightedSum { weights })
+    apply(WeightedSum { weights }, [x])
 }
 
 struct WeightedSum {
     weights: Vec<f32>,
 }
 
-impl CustomOp1 for WeightedSum {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl CustomOp<1> for WeightedSum {
+    const NAME: &'static str = NAME;
+    type Saved = ();
 
-    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (batch, length, dim) = layout.shape().dims3()?;
-        let x = floats(NAME, x, layout)?;
+    fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let (batch, length, dim) = x.shape.dims3()?;
+        let x = x.data;
         let parts = length.div_ceil(POSITIONS);
         let mut partials = vec![0.0; batch * parts * dim];
         let tasks = split_mut(&mut partials, dim, batch * parts);
@@ -63,23 +63,21 @@ impl CustomOp1 for WeightedSum {
         } else {
             y
         };
-        Ok((CpuStorage::F32(y), (batch, dim).into()))
+        Ok((y, (batch, dim).into(), ()))
     }
 
-    fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
-        let dy = dy.contiguous()?;
-        let dy = read(NAME, &dy)?;
-        let (_, length, dim) = x.dims3()?;
-        let mut dx = uninit(x.elem_count());
+    fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
+        let (_, length, dim) = x.shape.dims3()?;
+        let mut dx = uninit(x.data.len());
         dx.par_chunks_mut(dim.max(1))
             .with_min_len(POSITIONS)
             .enumerate()
             .for_each(|(row, dx)| {
-                let dy = &dy[row / length * dim..][..dim];
+                let dy = &pass.dy[row / length * dim..][..dim];
                 dx.iter_mut()
                     .zip(dy)
                     .for_each(|(dx, dy)| *dx = self.weights[row] * dy);
             });
-        tensor(dx, x.shape()).map(Some)
+        Ok([dx.into()])
     }
 }

@@ -1,11 +1,11 @@
 //! Rotation of neighbouring columns by position, in one pass over the rows.
 
-use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
+use candle_core::{Result, Shape, Tensor};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, floats, read, tensor};
+use super::buffers::chunk_rows;
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
-const NAME: &str = "rotary";
 /// Rows of a task, at least, and tasks, at most.
 const LEAST_ROWS: usize = 64;
 const TASKS: usize = 64;
@@ -15,11 +15,12 @@ pub(crate) fn rotate(x: &Tensor, columns: usize, width: usize, angles: Vec<f64>)
     let turns = angles
         .iter()
         .map(|angle| [angle.cos() as f32, angle.sin() as f32]);
-    x.contiguous()?.apply_op1(Rotary {
+    let op = Rotary {
         turns: turns.collect(),
         columns,
         width,
-    })
+    };
+    apply(op, [x])
 }
 
 struct Rotary {
@@ -56,21 +57,17 @@ impl Rotary {
     }
 }
 
-impl CustomOp1 for Rotary {
-    fn name(&self) -> &'static str {
-        NAME
+impl CustomOp<1> for Rotary {
+    const NAME: &'static str = "rotary";
+    type Saved = ();
+
+    fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let (_, length, row) = x.shape.dims3()?;
+        Ok((self.run(x.data, (length, row), 1.0), x.shape, ()))
     }
 
-    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (_, length, row) = layout.shape().dims3()?;
-        let y = self.run(floats(NAME, x, layout)?, (length, row), 1.0);
-        Ok((CpuStorage::F32(y), layout.shape().clone()))
-    }
-
-    fn bwd(&self, x: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
-        let (_, length, row) = x.dims3()?;
-        let dy = dy.contiguous()?;
-        let dx = self.run(&read(NAME, &dy)?, (length, row), -1.0);
-        tensor(dx, x.shape()).map(Some)
+    fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
+        let (_, length, row) = x.shape.dims3()?;
+        Ok([self.run(pass.dy, (length, row), -1.0).into()])
     }
 }

@@ -7,10 +7,11 @@
 
 use std::ops::Range;
 
-use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, floats, read, sum_partials, tensor, uninit};
+use super::buffers::{Shared, sum_partials, uninit};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "scan";
@@ -22,8 +23,7 @@ const COLUMNS: usize = 16;
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn scan(x: &Tensor, a: &Tensor, complex: bool, reverse: bool) -> Result<Tensor> {
-    let op = Scan { complex, reverse };
-    x.contiguous()?.apply_op2(&a.contiguous()?, op)
+    apply(Scan { complex, reverse }, [x, a])
 }
 
 #[derive(Clone, Copy)]
@@ -79,20 +79,13 @@ impl Scan {
     }
 }
 
-impl CustomOp2 for Scan {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl CustomOp<2> for Scan {
+    const NAME: &'static str = NAME;
+    type Saved = ();
 
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        a: &CpuStorage,
-        a_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let sizes = self.sizes(x_layout.shape(), a_layout.shape())?;
-        let (x, a) = (floats(NAME, x, x_layout)?, floats(NAME, a, a_layout)?);
+    fn forward(&self, [x, a]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let sizes = self.sizes(&x.shape, &a.shape)?;
+        let (shape, x, a) = (x.shape, x.data, a.data);
         let isa = Isa::current();
         let mut h = uninit(x.len());
         let out = Shared::new(&mut h);
@@ -110,21 +103,12 @@ impl CustomOp2 for Scan {
                 h: &out,
             }),
         });
-        Ok((CpuStorage::F32(h), x_layout.shape().clone()))
+        Ok((h, shape, ()))
     }
 
-    fn bwd(
-        &self,
-        x: &Tensor,
-        a: &Tensor,
-        h: &Tensor,
-        dh: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let sizes = self.sizes(x.shape(), a.shape())?;
-        let dh = dh.contiguous()?;
-        let (x_shape, a_shape) = (x.shape(), a.shape());
-        let (a, h, dh) = (read(NAME, a)?, read(NAME, h)?, read(NAME, &dh)?);
-        let (a, h, dh) = (&*a, &*h, &*dh);
+    fn backward(&self, [x, a]: [View; 2], pass: BackwardPass<(), 2>) -> Result<[Gradient; 2]> {
+        let sizes = self.sizes(&x.shape, &a.shape)?;
+        let (a, h, dh) = (a.data, pass.y, pass.dy);
         let isa = Isa::current();
         let mut dx = uninit(h.len());
         // Where a does not vary, one partial sum for each example.
@@ -157,7 +141,7 @@ impl CustomOp2 for Scan {
         if !sizes.varies {
             da = sum_partials(&da, sizes.width);
         }
-        Ok((Some(tensor(dx, x_shape)?), Some(tensor(da, a_shape)?)))
+        Ok([dx.into(), da.into()])
     }
 }
 

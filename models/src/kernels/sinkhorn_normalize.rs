@@ -4,10 +4,11 @@
 //! A step takes from every entry the logarithm of its row's or column's sum; its gradient takes from every entry of d its
 //! share e^x of the sum of d over that row or column. The states between steps are computed again in the backward pass.
 
-use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, read, tensor, uninit};
+use super::buffers::{read, uninit};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 use super::math::exp;
 use super::scratch::Scratch;
@@ -35,7 +36,7 @@ pub fn sinkhorn_normalize(scores: &Tensor, in_use: &Tensor, iterations: usize) -
         places: marks.chunks(side.max(1)).map(places).collect(),
         iterations,
     };
-    scores.contiguous()?.apply_op1(op)
+    apply(op, [scores])
 }
 
 struct Balance {
@@ -208,14 +209,12 @@ impl Kernel for Exp<'_> {
     }
 }
 
-impl CustomOp1 for Balance {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl CustomOp<1> for Balance {
+    const NAME: &'static str = NAME;
+    type Saved = ();
 
-    fn cpu_fwd(&self, scores: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let scores = floats(NAME, scores, layout)?;
-        let shape = layout.shape();
+    fn forward(&self, [scores]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let (shape, scores) = (&scores.shape, scores.data);
         let isa = Isa::current();
         let y = self.each(shape, |matrix, places, y| {
             let scores = &scores[matrix * y.len()..][..y.len()];
@@ -227,14 +226,11 @@ impl CustomOp1 for Balance {
             });
             scatter(&weights, places, y);
         })?;
-        Ok((CpuStorage::F32(y), shape.clone()))
+        Ok((y, shape.clone(), ()))
     }
 
-    fn bwd(&self, scores: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
-        let dy = dy.contiguous()?;
-        let shape = scores.shape();
-        let (scores, dy) = (read(NAME, scores)?, read(NAME, &dy)?);
-        let (scores, dy) = (&*scores, &*dy);
+    fn backward(&self, [scores]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
+        let (shape, scores, dy) = (&scores.shape, scores.data, pass.dy);
         let isa = Isa::current();
         let dx = self.each(shape, |matrix, places, dx| {
             let of = matrix * dx.len()..(matrix + 1) * dx.len();
@@ -256,7 +252,7 @@ impl CustomOp1 for Balance {
             }
             scatter(&gradient, places, dx);
         })?;
-        tensor(dx, shape).map(Some)
+        Ok([dx.into()])
     }
 }
 

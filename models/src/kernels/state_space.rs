@@ -7,12 +7,11 @@
 //! With r_t the gradient of h_t as a whole: r_t = ā r_{t+1} + c̄ dy_t, dx_t = Re r_t + skip dy_t, da = Σ r_t h̄_{t-1}
 //! and dc = Σ dy_t h̄_t; gradients are those of the real plus i times those of the imaginary part.
 
-use std::sync::OnceLock;
-
-use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, floats, read, split_mut, sum_partials, tensor, uninit};
+use super::buffers::{Shared, split_mut, sum_partials, uninit};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "state-space";
@@ -42,20 +41,7 @@ pub(crate) struct StateSpace {
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn state_space(x: &Tensor, parameters: &Tensor, options: StateSpace) -> Result<Tensor> {
-    let op = Operation {
-        options,
-        // A pass without gradients keeps nothing.
-        keeps: x.track_op() || parameters.track_op(),
-        states: OnceLock::new(),
-    };
-    x.contiguous()?.apply_op2(&parameters.contiguous()?, op)
-}
-
-struct Operation {
-    options: StateSpace,
-    keeps: bool,
-    /// (B, groups, tiles, N, 1 or 2, CHANNELS): before the first row of each tile.
-    states: OnceLock<Vec<f32>>,
+    apply(options, [x, parameters])
 }
 
 #[derive(Clone, Copy)]
@@ -68,10 +54,10 @@ struct Sizes {
     kept: usize,
 }
 
-impl Operation {
+impl StateSpace {
     fn sizes(&self, x: &Shape, parameters: &Shape) -> Result<Sizes> {
         let (batch, length, width) = x.dims3()?;
-        let StateSpace { modes, .. } = self.options;
+        let modes = self.modes;
         let rows = 2 * self.parts() * modes + 1;
         if parameters.dims() != [rows, width] || modes == 0 {
             bail!("{NAME}: x {x:?} and parameters {parameters:?} do not fit {modes} modes");
@@ -87,35 +73,32 @@ impl Operation {
 
     /// Numbers in an element of a or c.
     fn parts(&self) -> usize {
-        1 + usize::from(self.options.complex)
+        1 + usize::from(self.complex)
     }
 }
 
-impl CustomOp2 for Operation {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl CustomOp<2> for StateSpace {
+    const NAME: &'static str = NAME;
+    /// States (B, groups, tiles, N, 1 or 2, CHANNELS) before the first row of each tile.
+    type Saved = Vec<f32>;
 
-    fn cpu_fwd(
+    fn forward(
         &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        parameters: &CpuStorage,
-        parameters_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let sizes = self.sizes(x_layout.shape(), parameters_layout.shape())?;
-        let x = floats(NAME, x, x_layout)?;
-        let parameters = floats(NAME, parameters, parameters_layout)?;
+        [x, parameters]: [View; 2],
+        keeps: bool,
+    ) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
+        let sizes = self.sizes(&x.shape, &parameters.shape)?;
+        let (shape, x, parameters) = (x.shape, x.data, parameters.data);
         let isa = Isa::current();
         let tasks = sizes.batch * sizes.groups;
         let mut y = uninit(x.len());
         let out = Shared::new(&mut y);
-        let mut states = uninit(if self.keeps { tasks * sizes.kept } else { 0 });
+        let mut states = uninit(if keeps { tasks * sizes.kept } else { 0 });
         let kept = split_mut(&mut states, sizes.kept, tasks);
         kept.into_par_iter().enumerate().for_each(|(task, states)| {
-            let place = Place::new(self.options, sizes, task, parameters);
+            let place = Place::new(*self, sizes, task, parameters);
             let y = &out;
-            match self.options.complex {
+            match self.complex {
                 true => isa.run(Forward::<true> {
                     place,
                     x,
@@ -130,36 +113,26 @@ impl CustomOp2 for Operation {
                 }),
             }
         });
-        // The operation runs once: each call of `state_space` makes its own.
-        let _ = self.states.set(states);
-        Ok((CpuStorage::F32(y), x_layout.shape().clone()))
+        Ok((y, shape, states))
     }
 
-    fn bwd(
+    fn backward(
         &self,
-        x: &Tensor,
-        parameters: &Tensor,
-        _: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let sizes = self.sizes(x.shape(), parameters.shape())?;
-        let Some(states) = self.states.get() else {
-            bail!("{NAME}: backward before forward");
-        };
-        let dy = dy.contiguous()?;
-        let (x_shape, parameters_shape) = (x.shape(), parameters.shape());
-        let (x, parameters, dy) = (read(NAME, x)?, read(NAME, parameters)?, read(NAME, &dy)?);
-        let (x, parameters, dy) = (&*x, &*parameters, &*dy);
+        [x, parameters]: [View; 2],
+        pass: BackwardPass<Vec<f32>, 2>,
+    ) -> Result<[Gradient; 2]> {
+        let sizes = self.sizes(&x.shape, &parameters.shape)?;
+        let (x, parameters, dy, states) = (x.data, parameters.data, pass.dy, pass.saved);
         let isa = Isa::current();
         let mut dx = uninit(x.len());
         let mut partials = vec![0.0; sizes.batch * parameters.len()];
         let (dx_out, partials_out) = (Shared::new(&mut dx), Shared::new(&mut partials));
         let tasks = 0..sizes.batch * sizes.groups;
         tasks.into_par_iter().for_each(|task| {
-            let place = Place::new(self.options, sizes, task, parameters);
+            let place = Place::new(*self, sizes, task, parameters);
             let states = &states[task * sizes.kept..][..sizes.kept];
             let (dx, gradients) = (&dx_out, &partials_out);
-            match self.options.complex {
+            match self.complex {
                 true => isa.run(Backward::<true> {
                     place,
                     x,
@@ -179,8 +152,7 @@ impl CustomOp2 for Operation {
             }
         });
         let gradient = sum_partials(&partials, parameters.len());
-        let gradient = tensor(gradient, parameters_shape)?;
-        Ok((Some(tensor(dx, x_shape)?), Some(gradient)))
+        Ok([dx.into(), gradient.into()])
     }
 }
 

@@ -61,12 +61,14 @@ mod tests {
         let var = |x: Tensor| Var::from_tensor(&x).unwrap();
         let x = sampler.normal(&[5, 4], 1.0);
         let [weight, other] = [(); 2].map(|()| var(sampler.normal(&[4, 4], 1.0)));
-        // Used twice by a kernel and once by candle.
-        let y = linear(&linear(&x, &weight, None).unwrap(), &weight, None).unwrap();
-        let y = linear(&(y * 0.1).unwrap(), &other, None).unwrap();
-        let loss = (y.sqr().unwrap().sum_all().unwrap() + weight.sqr().unwrap().sum_all().unwrap())
-            .unwrap();
-        let (fast, plain) = (backward(&loss).unwrap(), loss.backward().unwrap());
+        let loss = || {
+            // Used twice by a kernel and once by candle.
+            let y = linear(&linear(&x, &weight, None)?, &weight, None)?;
+            let y = linear(&(y * 0.1)?, &other, None)?;
+            y.sqr()?.sum_all()? + weight.sqr()?.sum_all()?
+        };
+        let fast = backward(&loss().unwrap()).unwrap();
+        let plain = loss().unwrap().backward().unwrap();
         for variable in [&weight, &other] {
             let [fast, plain] = [&fast, &plain].map(|gradients| {
                 let gradient = gradients.get(variable).unwrap();

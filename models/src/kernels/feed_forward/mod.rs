@@ -7,21 +7,19 @@
 
 mod operands;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
 use self::operands::{Normal, Operands, add, affine, sum_rows};
 use super::activation::Activation;
-use super::buffers::{chunk_rows, floats, read, split_mut, sum_partials, tensor, uninit};
+use super::buffers::{chunk_rows, split_mut, sum_partials, uninit};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::dropout::Dropout;
 use super::gemm::{Matrix, Packed, multiply, multiply_packed};
 use super::isa::Isa;
 use super::linear::{LARGEST_PARTIAL, by_rows_of_weight};
 use super::norm;
 use super::scratch::Scratch;
-use super::tied::Tied;
 use super::zero_rows::is_zero_row;
 use crate::rng::Stream;
 
@@ -67,14 +65,14 @@ pub fn feed_forward(
     [w2, b2]: [&Tensor; 2],
     options: &FeedForwardOptions,
 ) -> Result<Tensor> {
-    let mut operands = vec![w1, b1, w2, b2];
-    if let Some(norm) = &options.norm {
-        operands.extend([norm.gain, norm.offset]);
-    }
-    let x = x.contiguous()?;
+    let norm = options.norm.as_ref();
+    let (gain, offset) = (norm.map(|norm| norm.gain), norm.map(|norm| norm.offset));
     let fits = match (w1.dims(), x.dims().last()) {
         (&[f, d], Some(&last)) => {
-            let vectors = operands[4..].iter().all(|vector| vector.dims() == [d]);
+            let vectors = [gain, offset]
+                .into_iter()
+                .flatten()
+                .all(|x| x.dims() == [d]);
             last == d
                 && d * f > 0
                 && vectors
@@ -85,14 +83,12 @@ pub fn feed_forward(
         _ => false,
     };
     if !fits {
-        let shapes: Vec<_> = operands.iter().map(|operand| operand.dims()).collect();
-        bail!(
-            "{NAME}: x {:?} and operands {shapes:?} do not fit",
-            x.dims()
-        );
+        let operands = [w1, b1, w2, b2].into_iter().map(Some);
+        let operands = operands.chain([gain, offset]).flatten();
+        let shapes: Vec<_> = operands.map(Tensor::dims).collect();
+        let x = x.dims();
+        bail!("{NAME}: x {x:?} and operands {shapes:?} do not fit");
     }
-    let operands = operands.into_iter().map(Tensor::contiguous);
-    let tied = Tied::new(operands.collect::<Result<_>>()?);
     let dropout = |given: Option<(Stream, f64)>| given.map(|(s, rate)| Dropout::new(&s, rate));
     let op = FeedForward {
         activation: options.activation,
@@ -100,11 +96,9 @@ pub fn feed_forward(
         inner_dropout: dropout(options.inner_dropout),
         outer_dropout: dropout(options.outer_dropout),
         residual: options.residual,
-        keeps: x.track_op() || tied.operands().iter().any(Tensor::track_op),
-        hidden: Mutex::new(None),
-        tied: tied.clone(),
     };
-    x.apply_op2(&tied.tie(x.dtype())?, op)
+    let [x, w1, b1, w2, b2] = [x, w1, b1, w2, b2].map(Some);
+    apply(op, [x, w1, b1, w2, b2, gain, offset])
 }
 
 struct FeedForward {
@@ -114,48 +108,38 @@ struct FeedForward {
     inner_dropout: Option<Dropout>,
     outer_dropout: Option<Dropout>,
     residual: bool,
-    /// Whether there will be a backward pass.
-    keeps: bool,
-    /// h, from the forward pass to the backward pass.
-    hidden: Mutex<Option<Vec<f32>>>,
-    tied: Arc<Tied>,
 }
 
 impl FeedForward {
-    /// A panicking thread leaves it whole.
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<f32>>> {
-        self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Calls `f` with the operands for x of this shape.
-    fn with_operands<T>(&self, dims: &[usize], f: impl FnOnce(Operands) -> T) -> Result<T> {
-        let all = self.tied.operands();
-        let (inner, width) = all[0].dims2()?;
-        let readings = all.iter().map(|operand| read(NAME, operand));
-        let readings = readings.collect::<Result<Vec<_>>>()?;
-        let operand = |index: usize| &*readings[index];
-        let examples = dims.first().copied().unwrap_or(1).max(1);
-        Ok(f(Operands {
+    /// The operands behind x, for x of this shape.
+    fn operands<'a>(
+        &self,
+        x: &Shape,
+        [w1, b1, w2, b2, gain, offset]: [View<'a>; 6],
+    ) -> Result<Operands<'a>> {
+        let (inner, width) = w1.shape.dims2()?;
+        let examples = x.dims().first().copied().unwrap_or(1).max(1);
+        Ok(Operands {
             isa: Isa::current(),
-            w1: operand(0),
-            b1: operand(1),
-            w2: operand(2),
-            b2: operand(3),
-            norm: self.epsilon.map(|e| (operand(4), operand(5), e)),
+            w1: w1.data,
+            b1: b1.data,
+            w2: w2.data,
+            b2: b2.data,
+            norm: self.epsilon.map(|e| (gain.data, offset.data, e)),
             width,
             inner,
-            length: (dims.iter().product::<usize>() / width / examples).max(1),
-        }))
+            length: (x.elem_count() / width / examples).max(1),
+        })
     }
 
     /// y, and h if it is kept.
-    fn forward(&self, x: &[f32], op: Operands) -> (Vec<f32>, Vec<f32>) {
+    fn run(&self, x: &[f32], op: Operands, keeps: bool) -> (Vec<f32>, Vec<f32>) {
         let (d, f) = (op.width, op.inner);
         let m = x.len() / d;
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
         let mut y = uninit(m * d);
-        let mut hidden = uninit(if self.keeps { m * f } else { 0 });
-        let kept = if self.keeps { rows * f } else { 0 };
+        let mut hidden = uninit(if keeps { m * f } else { 0 });
+        let kept = if keeps { rows * f } else { 0 };
         let kept = split_mut(&mut hidden, kept, m.div_ceil(rows));
         let w1 = Packed::new(op.isa, Matrix::columns(op.w1, d), (d, f));
         let w2 = Packed::new(op.isa, Matrix::columns(op.w2, f), (f, d));
@@ -163,7 +147,7 @@ impl FeedForward {
         chunks.enumerate().for_each(|(chunk, (y, kept))| {
             let mut normal = Normal::default();
             let side = TILE.min(rows);
-            let mut hidden = Scratch::zeros(if self.keeps { 0 } else { side * f });
+            let mut hidden = Scratch::zeros(if keeps { 0 } else { side * f });
             let mut active = Scratch::zeros(side * f);
             for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
                 let (start, count) = (tile * TILE, y.len() / d);
@@ -171,7 +155,7 @@ impl FeedForward {
                 let x = &x[first * d..][..y.len()];
                 let normal = op.normalise(x, &mut normal);
                 let active = &mut active[..count * f];
-                let hidden = match self.keeps {
+                let hidden = match keeps {
                     true => &mut kept[start * f..][..count * f],
                     false => &mut hidden[..count * f],
                 };
@@ -188,8 +172,8 @@ impl FeedForward {
         (y, hidden)
     }
 
-    /// dx and the gradients of the operands.
-    fn backward(&self, x: &[f32], hidden: &[f32], dy: &[f32], op: Operands) -> Gradients {
+    /// The gradients of x and the operands.
+    fn run_back(&self, x: &[f32], hidden: &[f32], dy: &[f32], op: Operands) -> [Gradient; 7] {
         let (d, f) = (op.width, op.inner);
         let m = x.len() / d;
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
@@ -318,59 +302,32 @@ impl FeedForward {
             let dw2 = sums.split_off(weights);
             (sums, dw2)
         };
-        Gradients {
-            dx,
-            operands: [dw1, db1, dw2, db2, dgain, doffset],
-        }
+        [dx, dw1, db1, dw2, db2, dgain, doffset].map(Gradient::Of)
     }
 }
 
-/// dx, and what belongs to the operands, in their order.
-struct Gradients {
-    dx: Vec<f32>,
-    operands: [Vec<f32>; 6],
-}
+/// Of x, weight and bias, weight and bias, and where there is a norm its gain and offset.
+impl CustomOp<7> for FeedForward {
+    const NAME: &'static str = NAME;
+    /// h.
+    type Saved = Vec<f32>;
 
-impl CustomOp2 for FeedForward {
-    fn name(&self) -> &'static str {
-        NAME
+    fn forward(
+        &self,
+        [x, operands @ ..]: [View; 7],
+        keeps: bool,
+    ) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
+        let op = self.operands(&x.shape, operands)?;
+        let (y, hidden) = self.run(x.data, op, keeps);
+        Ok((y, x.shape, hidden))
     }
 
-    fn cpu_fwd(
+    fn backward(
         &self,
-        x: &CpuStorage,
-        layout: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let x = floats(NAME, x, layout)?;
-        let (y, hidden) = self.with_operands(layout.dims(), |op| self.forward(x, op))?;
-        // The operation runs once: each call of `feed_forward` makes its own.
-        *self.lock() = Some(hidden);
-        Ok((CpuStorage::F32(y), layout.shape().clone()))
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        tie: &Tensor,
-        _: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let Some(hidden) = self.lock().take() else {
-            bail!("{NAME}: one backward pass after one forward pass");
-        };
-        let dy = dy.contiguous()?;
-        let (elements, dy) = (read(NAME, x)?, read(NAME, &dy)?);
-        let gradients =
-            self.with_operands(x.dims(), |op| self.backward(&elements, &hidden, &dy, op))?;
-        let operands = self.tied.operands().iter().zip(gradients.operands);
-        for (index, (operand, gradient)) in operands.enumerate() {
-            if operand.track_op() {
-                self.tied.leave(index, tensor(gradient, operand.shape())?)?;
-            }
-        }
-        let dx = x.track_op().then(|| tensor(gradients.dx, x.shape()));
-        Ok((dx.transpose()?, Some(tie.zeros_like()?)))
+        [x, operands @ ..]: [View; 7],
+        pass: BackwardPass<Vec<f32>, 7>,
+    ) -> Result<[Gradient; 7]> {
+        let op = self.operands(&x.shape, operands)?;
+        Ok(self.run_back(x.data, &pass.saved, pass.dy, op))
     }
 }

@@ -3,15 +3,14 @@
 //! With û, k̂ and d̂ the spectra of x, kernel and dy: y = û k̂, dx = d̂ conj(k̂), and dk = Σ conj(û) d̂ over examples, summed
 //! as spectra and in order. Nothing but x and kernel is kept.
 
-use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, CustomOp2, Device, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 use realfft::num_complex::Complex;
 
-use super::super::buffers::Shared;
-use super::{
-    APART, CHANNELS, Columns, NAME, Real, Room, Transform, elements, number, reading, typed,
-};
+use super::transform::{APART, CHANNELS, Columns, Room, Transform};
+use super::{NAME, Real, apply, number};
+use crate::kernels::buffers::Shared;
+use crate::kernels::custom_op::{BackwardPass, CustomOp, Gradient, View};
 
 /// Tasks that the backward pass is split into at least, if there are as many examples.
 const LEAST_TASKS: usize = 16;
@@ -33,8 +32,7 @@ pub enum Lags {
 /// # Errors
 /// If shapes do not fit, or the type is neither f32 nor f64.
 pub(crate) fn long_convolution(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
-    x.contiguous()?
-        .apply_op2(&kernel.contiguous()?, Convolution(lags))
+    apply(Convolution(lags), [x, kernel])
 }
 
 struct Convolution(Lags);
@@ -109,43 +107,30 @@ fn fast_length(least: usize) -> usize {
     all.find(|n| smooth(*n)).unwrap_or(least)
 }
 
-impl CustomOp2 for Convolution {
-    fn name(&self) -> &'static str {
-        "long convolution"
+impl<T: Real> CustomOp<2, T> for Convolution {
+    const NAME: &'static str = "long convolution";
+    type Saved = ();
+
+    fn forward(&self, [x, kernel]: [View<T>; 2], _: bool) -> Result<(Vec<T>, Shape, ())> {
+        let sizes = Sizes::new(self.0, &x.shape, &kernel.shape)?;
+        let y = match x.data.is_empty() {
+            true => Vec::new(),
+            false => forward(sizes, x.data, kernel.data)?,
+        };
+        Ok((y, x.shape, ()))
     }
 
-    fn cpu_fwd(
+    fn backward(
         &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        kernel: &CpuStorage,
-        kernel_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let sizes = Sizes::new(self.0, x_layout.shape(), kernel_layout.shape())?;
-        if sizes.length * sizes.batch * sizes.width == 0 {
-            return Ok((x.clone(), x_layout.shape().clone()));
-        }
-        let y = typed!(
-            x.dtype(),
-            forward(sizes, (x, x_layout), (kernel, kernel_layout))
-        )?;
-        Ok((y, x_layout.shape().clone()))
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        kernel: &Tensor,
-        _: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let sizes = Sizes::new(self.0, x.shape(), kernel.shape())?;
-        if x.elem_count() == 0 {
-            return Ok((Some(x.zeros_like()?), Some(kernel.zeros_like()?)));
-        }
-        let dy = dy.contiguous()?;
-        let (dx, dkernel) = typed!(x.dtype(), backward(sizes, x, kernel, &dy))?;
-        Ok((Some(dx), Some(dkernel)))
+        [x, kernel]: [View<T>; 2],
+        pass: BackwardPass<(), 2, T>,
+    ) -> Result<[Gradient<T>; 2]> {
+        let sizes = Sizes::new(self.0, &x.shape, &kernel.shape)?;
+        let (dx, dkernel) = match x.data.is_empty() {
+            true => (Vec::new(), vec![number(0.0); kernel.data.len()]),
+            false => gradients(sizes, x.data, kernel.data, pass.dy)?,
+        };
+        Ok([dx.into(), dkernel.into()])
     }
 }
 
@@ -183,20 +168,15 @@ fn transformed<T: Real>(transform: &Transform<T>, room: &mut Room<T>, run: &[T])
     transform.forward(room)
 }
 
-fn forward<T: Real>(
-    sizes: Sizes,
-    (x, x_layout): (&CpuStorage, &Layout),
-    (kernel, kernel_layout): (&CpuStorage, &Layout),
-) -> Result<CpuStorage> {
+fn forward<T: Real>(sizes: Sizes, x: &[T], kernel: &[T]) -> Result<Vec<T>> {
     let Sizes {
         batch,
         length,
         width,
         ..
     } = sizes;
-    let x = elements::<T>(x, x_layout)?;
     let transform = Transform::<T>::new(sizes.n);
-    let spectra = spectra(sizes, &transform, elements(kernel, kernel_layout)?)?;
+    let spectra = spectra(sizes, &transform, kernel)?;
     let (bins, groups, stride) = (transform.bins(), Columns::groups(width), length + APART);
     let mut y = vec![number::<T>(0.0); x.len()];
     let out = Shared::new(&mut y);
@@ -222,25 +202,7 @@ fn forward<T: Real>(
         unsafe { place.store(&out, start, 0..length, |c, t| columns[c * stride + t]) };
         Ok::<_, candle_core::Error>(())
     })?;
-    Ok(T::to_cpu_storage_owned(y))
-}
-
-fn backward<T: Real>(
-    sizes: Sizes,
-    x: &Tensor,
-    kernel: &Tensor,
-    dy: &Tensor,
-) -> Result<(Tensor, Tensor)> {
-    let (shape, kernel_shape) = (x.shape(), kernel.shape());
-    let (dx, dkernel) = reading::<T, _>(x, |x| {
-        reading::<T, _>(kernel, |kernel| {
-            reading::<T, _>(dy, |dy| gradients(sizes, x, kernel, dy))
-        })
-    })?;
-    Ok((
-        Tensor::from_vec(dx, shape.clone(), &Device::Cpu)?,
-        Tensor::from_vec(dkernel, kernel_shape.clone(), &Device::Cpu)?,
-    ))
+    Ok(y)
 }
 
 /// Gradients of x and kernel.

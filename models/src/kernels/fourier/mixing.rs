@@ -5,12 +5,13 @@
 
 use std::sync::PoisonError;
 
-use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
+use candle_core::{Result, Shape, Tensor};
 use rayon::prelude::*;
 use realfft::num_complex::Complex;
 
-use super::{NAME, Real, Transform, elements, number, typed};
+use super::transform::Transform;
+use super::{Real, apply, number};
+use crate::kernels::custom_op::{BackwardPass, CustomOp, Gradient, View};
 
 /// Rows or columns of one task.
 const TOGETHER: usize = 8;
@@ -20,36 +21,37 @@ const TOGETHER: usize = 8;
 /// # Errors
 /// If x has not three axes, or the type is neither f32 nor f64.
 pub(crate) fn mix_tokens(x: &Tensor) -> Result<Tensor> {
-    x.contiguous()?.apply_op1(Mixing)
+    apply(Mixing, [x])
 }
 
 struct Mixing;
 
-impl CustomOp1 for Mixing {
-    fn name(&self) -> &'static str {
-        "fourier mixing"
+impl<T: Real> CustomOp<1, T> for Mixing {
+    const NAME: &'static str = "fourier mixing";
+    type Saved = ();
+
+    fn forward(&self, [x]: [View<T>; 1], _: bool) -> Result<(Vec<T>, Shape, ())> {
+        let y = mix(x.data, x.shape.dims3()?)?;
+        Ok((y, x.shape, ()))
     }
 
-    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let y = typed!(x.dtype(), mix(x, layout))?;
-        Ok((y, layout.shape().clone()))
-    }
-
-    fn bwd(&self, _: &Tensor, _: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
-        Ok(Some(dy.contiguous()?.apply_op1_no_bwd(&Mixing)?))
+    fn backward(
+        &self,
+        [x]: [View<T>; 1],
+        pass: BackwardPass<(), 1, T>,
+    ) -> Result<[Gradient<T>; 1]> {
+        Ok([mix(pass.dy, x.shape.dims3()?)?.into()])
     }
 }
 
-fn mix<T: Real>(x: &CpuStorage, layout: &Layout) -> Result<CpuStorage> {
-    let (_, length, width) = layout.shape().dims3()?;
-    let x = elements::<T>(x, layout)?;
+fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize)) -> Result<Vec<T>> {
     let mut y = vec![number::<T>(0.0); x.len()];
     if x.is_empty() {
-        return Ok(T::to_cpu_storage_owned(y));
+        return Ok(y);
     }
     let along_width = Transform::<T>::new(width);
     let along_length = {
-        // BlockMasks are whole, whatever thread has panicked beside them.
+        // Plans are whole, whatever thread has panicked beside them.
         let planner = T::complex().lock();
         planner
             .unwrap_or_else(PoisonError::into_inner)
@@ -105,5 +107,5 @@ fn mix<T: Real>(x: &CpuStorage, layout: &Layout) -> Result<CpuStorage> {
         });
         Ok::<_, candle_core::Error>(())
     })?;
-    Ok(T::to_cpu_storage_owned(y))
+    Ok(y)
 }

@@ -9,17 +9,14 @@ mod features;
 mod passes;
 mod problem;
 
-use std::sync::OnceLock;
-
-use candle_core::{Result, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 
 use self::blocks::Sizes;
 use self::features::{Directions, Elementwise, Favor, Shift};
 use self::problem::{Part, Problem};
 use super::activation::{EluPlusOne, Identity, Relu};
 use super::buffers::{StridedRowsMut, read, uninit};
-use super::tile::Operand;
-use super::triple::{self, QkvOp, Triple};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
 
 const NAME: &str = "kernel attention";
 
@@ -76,8 +73,7 @@ pub fn linear_attention(
         );
     }
     let op = LinearAttention::new(options, (batch, keys), (features, values), false)?;
-    q.contiguous()?
-        .apply_op3(&k.contiguous()?, &v.contiguous()?, Triple(op))
+    apply(op, [q, k, v])
 }
 
 /// Kernel attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
@@ -88,7 +84,7 @@ pub fn linear_attention_packed(qkv: &Tensor, options: &LinearAttentionOptions) -
         bail!("{NAME}: width {width} is not three times that of the heads");
     }
     let op = LinearAttention::new(options, (batch, length), (width / 3, width / 3), true)?;
-    qkv.contiguous()?.apply_op1(Triple(op))
+    apply(op, Input::side_by_side(qkv))
 }
 
 /// A [`FeatureMap`], made ready.
@@ -107,8 +103,6 @@ struct LinearAttention {
     real: Option<Vec<f32>>,
     /// Whether queries and keys are those of one sequence, so that `real` tells of both.
     within: bool,
-    /// S and z of each head, and the shift of its keys where the map has one.
-    states: OnceLock<(Vec<f32>, Vec<f32>)>,
 }
 
 impl LinearAttention {
@@ -159,15 +153,13 @@ impl LinearAttention {
             guard: options.guard as f32,
             real,
             within,
-            states: OnceLock::new(),
         })
     }
 
-    fn problem<'a>(
-        &'a self,
-        [(batch, queries_len, features), _, (_, keys_len, values)]: triple::Sizes,
-        [q, k, v]: [Operand<'a>; 3],
-    ) -> Problem<'a> {
+    fn problem<'a>(&'a self, operands: &[View<'a>; 3]) -> Result<Problem<'a>> {
+        let [q, k, v] = operands.each_ref().map(View::rows);
+        let (batch, queries_len, features) = operands[0].shape.dims3()?;
+        let (_, keys_len, values) = operands[2].shape.dims3()?;
         let inputs = features / self.heads;
         let sizes = Sizes {
             features: match &self.map {
@@ -176,7 +168,7 @@ impl LinearAttention {
             },
             values: values / self.heads,
         };
-        Problem {
+        Ok(Problem {
             inputs,
             op: self,
             batch,
@@ -186,15 +178,17 @@ impl LinearAttention {
             q,
             k,
             v,
-        }
+        })
     }
 }
 
-impl QkvOp for LinearAttention {
+impl CustomOp<3> for LinearAttention {
     const NAME: &'static str = NAME;
+    /// S and z of each head, and the shift of its keys where the map has one.
+    type Saved = (Vec<f32>, Vec<f32>);
 
-    fn forward(&self, sizes: triple::Sizes, operands: [Operand; 3]) -> Result<Vec<f32>> {
-        let problem = self.problem(sizes, operands);
+    fn forward(&self, operands: [View; 3], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
+        let problem = self.problem(&operands)?;
         let (output, states, shifts) = match &self.map {
             Map::Given => problem.forward_by(Elementwise(Identity)),
             Map::EluPlusOne => problem.forward_by(Elementwise(EluPlusOne)),
@@ -206,22 +200,32 @@ impl QkvOp for LinearAttention {
                 (output, states, shifts)
             }
         };
-        // The operation runs once: each call of kernel attention makes its own.
-        let _ = self.states.set((states, shifts));
-        Ok(output)
+        let row = operands[2].shape.dims3()?.2;
+        let shape = (problem.batch, problem.queries_len, row).into();
+        Ok((output, shape, (states, shifts)))
     }
 
     fn backward(
         &self,
-        sizes: triple::Sizes,
-        operands: [Operand; 3],
-        outputs: [&[f32]; 2],
+        operands: [View; 3],
+        pass: BackwardPass<Self::Saved, 3>,
+    ) -> Result<[Gradient; 3]> {
+        let problem = self.problem(&operands)?;
+        let mut gradients = GradientRows::new(&operands, uninit);
+        gradients.write(|targets| self.write_gradients(&problem, &pass, targets));
+        Ok(gradients.into_gradients())
+    }
+}
+
+impl LinearAttention {
+    /// Writes the gradients of queries, keys and values.
+    fn write_gradients(
+        &self,
+        problem: &Problem,
+        pass: &BackwardPass<(Vec<f32>, Vec<f32>), 3>,
         targets: [StridedRowsMut; 3],
-    ) -> Result<()> {
-        let Some((states, shifts)) = self.states.get() else {
-            bail!("{NAME}: backward before forward");
-        };
-        let problem = self.problem(sizes, operands);
+    ) {
+        let ((states, shifts), outputs) = (&pass.saved, [pass.y, pass.dy]);
         match &self.map {
             Map::Given => problem.backward_by(Elementwise(Identity), states, outputs, targets),
             Map::EluPlusOne => {
@@ -240,11 +244,6 @@ impl QkvOp for LinearAttention {
                 problem.backward(favor_query(directions), key, states, outputs, targets);
             }
         }
-        Ok(())
-    }
-
-    fn start(&self, len: usize) -> Vec<f32> {
-        uninit(len)
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) use self::tile::Places;
 use super::problem::{Head, Problem, TASKS};
 use super::{Attention, NAME};
 use crate::kernels::buffers::{Shared, StridedRowsMut, floats, read, tensor};
-use crate::kernels::tied::Tied;
+use crate::kernels::custom_op::Tied;
 use crate::kernels::tile::Operand;
 use crate::kernels::triple::{QkvOp, Sizes, packed};
 

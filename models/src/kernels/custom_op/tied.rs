@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use candle_core::backprop::GradStore;
 use candle_core::{CpuStorage, CustomOp2, DType, Device, Layout, Result, Shape, Tensor};
 
-use super::variable_gradients::deliver;
+use crate::kernels::variable_gradients::deliver;
 
 /// Operands of one operation, and their gradients on the way from its backward pass to the graph.
 pub struct Tied {
