@@ -298,6 +298,12 @@ mod tests {
                 [0.9, 0.999, 1e-6]
             );
             assert_eq!(head.pooling, Pooling::PaddedMean);
+            if cell.model.name == "nystromformer" {
+                let wanted = serde_json::json!({
+                    "variant": "xiong2021", "landmarks": 64, "iterations": 6, "conv": 35,
+                });
+                assert_eq!(cell.spec.model, wanted);
+            }
             // What makes a model what it is stands above a recipe.
             if cell.model.settings().unwrap()["block"]["activation"].is_null() {
                 assert_eq!(cell.spec.block.activation, Activation::GeluErf);
