@@ -19,7 +19,7 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// RngKey from the stream named by `vb`'s path; `rate` is in [0, 1).
+    /// Draws from the stream named by `vb`'s path; `rate` is in [0, 1).
     #[must_use]
     pub fn new(vb: &VarBuilder, rate: f64) -> Self {
         Self {

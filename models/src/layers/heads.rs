@@ -92,7 +92,7 @@ impl Projections {
         self.terms.rotate(&packed, packed.dim(2)? / 3 * 2)
     }
 
-    /// Softmax attention of a sequence on itself, (B, L, D) to (B, L, H E); `block masks` say which keys each query sees, all if
+    /// Softmax attention of a sequence on itself, (B, L, D) to (B, L, H E); `block_masks` say which keys each query sees, all if
     /// there are none.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 struct Bag;
 
 impl Mixer for Bag {
-    fn forward(&self, x: &Tensor, _context: &Pass) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, _pass: &Pass) -> Result<Tensor> {
         Ok(x.clone())
     }
 

@@ -68,9 +68,9 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     if record.task.protocol != "tay2021" {
         caveats.push(format!("protocol {}", record.task.protocol));
     }
-    // A variant named after the source computes what the source computed.
+    // A variant named after the source (author and year, with which its key begins) computes what the source computed.
     let variant = record.model.departure();
-    if let Some(variant) = variant.filter(|variant| *variant != source.alias) {
+    if let Some(variant) = variant.filter(|variant| !source.key.starts_with(variant)) {
         caveats.push(format!("variant {variant}"));
     }
     if !figure.defect.is_empty() {

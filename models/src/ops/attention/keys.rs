@@ -71,7 +71,7 @@ impl<'a> Keys<'a> {
         let (batch, heads, length, width) = operands.k.dims4()?;
         let (blocks, queries, keys) = (group.count, group.queries, self.count);
         // A block mask for all leaves examples and heads apart, which its mask needs.
-        let (outer, inner) = match group.all_plans {
+        let (outer, inner) = match group.mask_count {
             1 => (batch, heads),
             block_masks => (batch * heads / block_masks, group.block_masks.len()),
         };
@@ -83,7 +83,7 @@ impl<'a> Keys<'a> {
         };
         let positions = self.positions(group, length);
         let of = |x: &Tensor| -> Result<Tensor> {
-            let x = Operands::by_plan(x, group.all_plans)?;
+            let x = Operands::by_block_mask(x, group.mask_count)?;
             Ok(gather(&x, &positions)?.reshape((products.0, keys, width))?)
         };
         let q = q.reshape((products.0, products.1, width))?;
@@ -94,7 +94,7 @@ impl<'a> Keys<'a> {
                     queries: group.positions(operands.q.dim(2)?),
                     keys: positions.clone(),
                     shape,
-                    plans: group.all_plans,
+                    plans: group.mask_count,
                     numbers: group
                         .block_masks
                         .iter()
@@ -128,7 +128,7 @@ impl<'a> Keys<'a> {
             let y = matmul(&weights.reshape(products)?, &of(operands.v)?)?;
             Ok(y.reshape((outer, inner, blocks, queries, width))?)
         })?;
-        let shared = batch * heads / group.all_plans;
+        let shared = batch * heads / group.mask_count;
         part.arranged(|x| Ok(x.reshape((shared, group.rows(), ()))?))
     }
 
@@ -158,10 +158,13 @@ impl<'a> Keys<'a> {
             return Ok(None);
         };
         let (batch, heads, length, _) = operands.k.dims4()?;
-        let heads = if group.all_plans == 1 { 1 } else { heads };
+        let heads = if group.mask_count == 1 { 1 } else { heads };
         let bias = mask.additive().reshape((batch, 1, length, 1))?;
         let bias = bias.broadcast_as((batch, heads, length, 1))?.contiguous()?;
-        let bias = gather(&Operands::by_plan(&bias, group.all_plans)?, positions)?;
+        let bias = gather(
+            &Operands::by_block_mask(&bias, group.mask_count)?,
+            positions,
+        )?;
         let shape = (bias.dim(0)?, group.block_masks.len(), (), 1, self.count);
         Ok(Some(bias.reshape(shape)?))
     }
@@ -235,7 +238,7 @@ impl<'a> Keys<'a> {
         (batch, heads): (usize, usize),
     ) -> Vec<f32> {
         let block = group.queries * self.count;
-        let shared = batch * heads / group.all_plans;
+        let shared = batch * heads / group.mask_count;
         let mut factors = vec![0.0; shared * group.block_masks.len() * group.count * block];
         let each = factors.par_chunks_mut(block).enumerate();
         each.for_each(|(index, factors)| {
@@ -245,7 +248,7 @@ impl<'a> Keys<'a> {
                 position % group.block_masks.len(),
             );
             let (block_mask, blocks) = &group.block_masks[index];
-            let head = turn * group.all_plans + block_mask;
+            let head = turn * group.mask_count + block_mask;
             let Some(block) = blocks.get(number) else {
                 return;
             };

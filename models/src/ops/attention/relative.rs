@@ -116,7 +116,7 @@ impl Pairs {
             more(term.reshape((1, inner, blocks, queries, keys))?)?;
         }
         if let Some(table) = &relative.of_queries {
-            let rows = gather(&Operands::by_plan(table, self.plans)?, &self.queries)?;
+            let rows = gather(&Operands::by_block_mask(table, self.plans)?, &self.queries)?;
             let rows = rows.reshape((outer, inner, blocks, queries, relative.columns()))?;
             more(rows.contiguous()?.gather(&full, 4)?)?;
         }
@@ -126,7 +126,7 @@ impl Pairs {
             let after = self.lengths.1 - relative.keys.start - count;
             let table = table.pad_with_zeros(2, relative.keys.start, after)?;
             debug_assert_eq!(table.dims(), [batch, heads, self.lengths.1, width]);
-            let rows = gather(&Operands::by_plan(&table, self.plans)?, &self.keys)?;
+            let rows = gather(&Operands::by_block_mask(&table, self.plans)?, &self.keys)?;
             let rows = rows.reshape((outer, inner, (), keys, width))?;
             let rows = rows.broadcast_as((outer, inner, blocks, keys, width))?;
             let columns = full.t()?.contiguous()?;

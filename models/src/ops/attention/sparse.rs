@@ -36,13 +36,13 @@ pub(super) struct Operands<'a> {
 
 impl Operands<'_> {
     /// x (B, H, L, W) as (G, P L, W).
-    pub(super) fn by_plan(x: &Tensor, block_masks: usize) -> Result<Tensor> {
+    pub(super) fn by_block_mask(x: &Tensor, block_masks: usize) -> Result<Tensor> {
         let (batch, heads, length, width) = x.dims4()?;
         Ok(x.reshape((batch * heads / block_masks, block_masks * length, width))?)
     }
 }
 
-/// Attention as `block masks` say, (B, H, Lq, E); a query that sees no key gets zeros.
+/// Attention as `block_masks` say, (B, H, Lq, E); a query that sees no key gets zeros.
 pub(super) fn attend(operands: &Operands, block_masks: &[BlockMask]) -> Result<Tensor> {
     let (batch, heads, length, width) = operands.q.dims4()?;
     let groups = Group::all(block_masks);
@@ -95,7 +95,7 @@ fn passes(groups: &[Group], block_masks: usize, length: usize) -> (Vec<Vec<u32>>
 /// Blocks of queries that see about as many keys.
 pub(super) struct Group<'a> {
     /// P.
-    pub(super) all_plans: usize,
+    pub(super) mask_count: usize,
     /// The P' block masks that have such blocks: number and blocks of each.
     pub(super) block_masks: Vec<(usize, Vec<BlockView<'a>>)>,
     /// M, the most blocks that a block mask has here.
@@ -114,7 +114,7 @@ impl<'a> Group<'a> {
             for block in block_mask.blocks().filter(|block| block.keys() > 0) {
                 let group = groups.entry(block.keys().next_power_of_two());
                 let group = group.or_insert_with(|| Self {
-                    all_plans: block_masks.len(),
+                    mask_count: block_masks.len(),
                     block_masks: Vec::new(),
                     count: 0,
                     queries: 0,
@@ -157,7 +157,7 @@ impl<'a> Group<'a> {
 
     /// What the queries of all blocks take from their keys, (G, P' M Q, ..).
     fn attend(&self, operands: &Operands) -> Result<PartialSoftmax> {
-        let q = Operands::by_plan(operands.q, self.all_plans)?;
+        let q = Operands::by_block_mask(operands.q, self.mask_count)?;
         let q = gather(&q, &self.positions(operands.q.dim(2)?))?; // (G, P' M Q, E)
         let parts = Keys::of(self)
             .iter()

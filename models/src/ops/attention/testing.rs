@@ -28,7 +28,7 @@ fn real(length: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Checks outputs and gradients of attention under `block masks`, by tensor operations in f64 and by the kernel, against softmax
+/// Checks outputs and gradients of attention under `block_masks`, by tensor operations in f64 and by the kernel, against softmax
 /// attention of query i of a head on the real keys j for which `sees(head, i, j)`, with and without mask.
 pub(crate) fn plans_meet_dense(
     name: &str,
