@@ -49,6 +49,8 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
             draft.provenance.threads
         ),
     ];
+    let forbidden = draft.model.against_rules.iter();
+    lines.extend(forbidden.map(|what| format!("forbidden  {what}")));
     let departures = draft.recipe.departures.iter();
     lines.extend(departures.map(|what| format!("departs    {what}")));
     lines

@@ -155,6 +155,12 @@ impl Classifier {
             .saturating_mul(batch as u64)
     }
 
+    /// What the benchmark's rules forbid and this model does, in words; none where it keeps to them.
+    #[must_use]
+    pub fn against_rules(&self) -> Option<&'static str> {
+        self.encoder.against_rules()
+    }
+
     fn check(&self, inputs: &Inputs) -> Result<()> {
         let refuse = |reason: String| Err(Error::Input(reason));
         let (found, wanted) = (inputs.towers.len(), self.towers);

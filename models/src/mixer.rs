@@ -20,6 +20,11 @@ pub trait Mixer: Send + Sync {
         Takes::nothing("no form of this mixer is defined with it")
     }
 
+    /// What this mixer is told that the benchmark's rules forbid, in words; none where it keeps to them. Scores then stand beside no others.
+    fn against_rules(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Floating-point operations of a forward pass over one sequence of `length`: matrix products, a multiply-add being two.
     fn flops(&self, length: usize) -> u64;
 }

@@ -33,6 +33,7 @@ pub(super) fn draft(resolved: &Resolved, context: &RunContext<'_>, shape: &Shape
             variant: resolved.variant.name.to_owned(),
             parameters: 0,
             masks_padding: resolved.variant.masks_padding,
+            against_rules: resolved.against_rules.map(str::to_owned),
         },
         recipe: record::Recipe {
             name: spec.cell.recipe.clone(),

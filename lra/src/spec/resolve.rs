@@ -47,6 +47,8 @@ pub struct Resolved {
     pub recipe: Recipe,
     /// Assignments over the recipe's settings, under the present names of these.
     pub overrides: Vec<String>,
+    /// What the benchmark's rules forbid and the model does with these settings, in words.
+    pub against_rules: Option<&'static str>,
 }
 
 impl RunRequest<'_> {
@@ -118,16 +120,18 @@ impl RunRequest<'_> {
         keep_losses(&mut spec)?;
         spec.train.check()?;
         let variant = model.variant(&spec.model).class(Class::Usage)?;
-        let resolved = Resolved {
+        let mut resolved = Resolved {
             spec,
             task,
             model,
             variant,
             recipe,
             overrides,
+            against_rules: None,
         };
         // What no model can be built with shows here, before anything is made or left behind.
-        resolved.blank()?;
+        let (classifier, _) = resolved.blank()?;
+        resolved.against_rules = classifier.against_rules();
         Ok(resolved)
     }
 }

@@ -33,6 +33,11 @@ pub trait Encoder: Send + Sync {
     fn mixers(&self) -> Vec<&dyn Mixer> {
         Vec::new()
     }
+
+    /// What the benchmark's rules forbid and this encoder does, in words (see [`Mixer::against_rules`]).
+    fn against_rules(&self) -> Option<&'static str> {
+        self.mixers().iter().find_map(|mixer| mixer.against_rules())
+    }
 }
 
 /// What an encoder returns.

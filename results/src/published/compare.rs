@@ -47,6 +47,9 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     if record.task.altered() {
         reasons.push(format!("altered data: {}", record.task.altered.join("; ")));
     }
+    if let Some(what) = &record.model.against_rules {
+        reasons.push(what.clone());
+    }
     if !record.recipe.published {
         reasons.push(format!("recipe {} is not published", record.recipe.name));
     }

@@ -81,6 +81,9 @@ pub struct Model {
     pub parameters: u64,
     /// Whether padding is kept out of the model's mixing.
     pub masks_padding: bool,
+    /// What the benchmark's rules forbid and the model does, in words: its scores stand beside no others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against_rules: Option<String>,
 }
 
 impl Model {

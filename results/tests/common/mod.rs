@@ -32,6 +32,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             variant: String::new(),
             parameters: 104_586,
             masks_padding: true,
+            against_rules: None,
         },
         recipe: Recipe {
             name: "tay2021".to_owned(),
