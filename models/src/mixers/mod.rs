@@ -6,6 +6,7 @@ use crate::Model;
 mod bag;
 mod bigbird;
 mod collaborative;
+mod compressed;
 mod fnet;
 mod funnel;
 mod gmlp;
@@ -70,6 +71,7 @@ pub static MODELS: &[&Model] = &[
     &collaborative::MODEL,
     &hard_coded::MODEL,
     &funnel::MODEL,
+    &compressed::MODEL,
     &bag::MODEL,
 ];
 

@@ -1,0 +1,358 @@
+//! Memory-compressed attention. Liu et al., 2018, "Generating Wikipedia by Summarizing Long Sequences", arXiv:1801.10198.
+//!     y_i = Σ_u a_iu V'_u, a_i = softmax_u(q_i·K'_u / √E),  K'_u = Σ_{t < c} C_t K_{c u + t}, V' likewise with the same C
+//! A convolution with kernel and stride c shortens keys and values before softmax attention. B batch, H heads, L length, E width of a head,
+//! T = L / c groups; q, y (B, H, L, E), K', V' (B, H, T, E), C (H E, E or H E, c). Time O(L²/c·E) per head, memory O(L·E).
+//! Options: `factor` c; `convolve`: `heads`, a kernel for each head, as in the memory-compressed-attention package, `all`, one kernel over all channels, or
+//! `input`, one kernel over x (D, D, c), from which keys and values are then projected, as in tensor2tensor; `local` S: layers 0, 2, .. are attention
+//! within blocks of S instead, as in the paper, where S = 256 (0: no such layers).
+//! Padded positions are zeros in their group, as are those that the last group lacks; a group without a real token is hidden. Dropout on the weights.
+//! The key and value of no token that the package adds are `block.memory = 1`; an encoder needs none. Not here: biases, the causal form.
+
+use candle_core::{D, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mask, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::{Dropout, Linear, Takes, Terms},
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::{
+        Padding,
+        attention::{AttentionOptions, BlockLists, partial_softmax},
+        conv1d, matmul,
+    },
+    options::{LONGEST, Range, to_json},
+    params::xavier_uniform,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "compressed",
+    title: "Memory-Compressed Attention",
+    paper: "Generating Wikipedia by Summarizing Long Sequences",
+    year: 2018,
+    arxiv: "1801.10198",
+    time: Cost::Quadratic("O(L²/c·E)"),
+    memory: Cost::Linear("O(L·E)"),
+    reference: Reference::Package,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("compressed.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("factor", 1, LONGEST),
+        Range::whole("local", 0, LONGEST),
+    ],
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Convolve {
+    Heads,
+    All,
+    Input,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    factor: usize,
+    convolve: Convolve,
+    local: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            factor: 3,
+            convolve: Convolve::Heads,
+            local: 0,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Compressed::new(at, &options)?)))
+}
+
+struct Compressed {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+    keys: Keys,
+    terms: Terms,
+    dropout: Dropout,
+    heads: usize,
+    width: usize,
+}
+
+/// What the queries of a layer see.
+enum Keys {
+    /// Those of their block of this length.
+    Local(usize),
+    /// Groups, of keys and values.
+    Projected(Compression),
+    /// Groups, from which keys and values are projected.
+    Input(Compression),
+}
+
+/// A convolution without overlap.
+struct Compression {
+    /// C (G · O, I, c) for G groups of channels, as in PyTorch.
+    kernel: Tensor,
+}
+
+impl Compressed {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let (block, vb) = (at.block, at.vb.pp("compress"));
+        let init = xavier_uniform(block.dim, block.qkv_dim);
+        let inward = |name| Linear::new(&at.vb.pp(name), block.dim, block.qkv_dim, init, None);
+        let compression = |channels: usize, of_group: usize| {
+            let init = xavier_uniform(options.factor * of_group, of_group);
+            let shape = (channels, of_group, options.factor);
+            let kernel = vb.get_with_hints(shape, "weight", init)?;
+            Ok::<_, crate::Error>(Compression { kernel })
+        };
+        let row = block.qkv_dim;
+        let keys = match options.convolve {
+            _ if options.local > 0 && at.layer.is_multiple_of(2) => Keys::Local(options.local),
+            Convolve::Heads => Keys::Projected(compression(row, block.head_dim())?),
+            Convolve::All => Keys::Projected(compression(row, row)?),
+            Convolve::Input => Keys::Input(compression(block.dim, block.dim)?),
+        };
+        Ok(Self {
+            query: inward("query")?,
+            key: inward("key")?,
+            value: inward("value")?,
+            output: Linear::new(&at.vb.pp("output"), row, block.dim, init, None)?,
+            keys,
+            terms: Terms::new(at)?,
+            dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
+            heads: block.heads,
+            width: block.head_dim(),
+        })
+    }
+}
+
+impl Mixer for Compressed {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let (batch, length, _) = x.dims3()?;
+        let mask = pass.mask();
+        let q = self.query.forward(x)?; // (B, L, H E)
+        let projected =
+            |x: &Tensor| Ok::<_, crate::Error>((self.key.forward(x)?, self.value.forward(x)?));
+        let mut options = AttentionOptions {
+            heads: self.heads,
+            mask: mask.map(|mask| mask.valid().clone()),
+            dropout: self.dropout.of_attention(batch, pass),
+            ..AttentionOptions::default()
+        };
+        let (k, v) = match &self.keys {
+            Keys::Local(size) => {
+                let lists = BlockLists::around(length, *size, (0, 0), |_, _| true);
+                options.block_masks = Some(lists.block_masks(length));
+                projected(x)?
+            }
+            Keys::Projected(compression) => {
+                options.mask = compression.mask(mask)?;
+                let (k, v) = projected(&zero_padding(x, mask)?)?;
+                (compression.forward(&k)?, compression.forward(&v)?)
+            }
+            Keys::Input(compression) => {
+                options.mask = compression.mask(mask)?;
+                projected(&compression.forward(&zero_padding(x, mask)?)?)?
+            }
+        };
+        let keys = k.dim(1)?;
+        self.output
+            .forward(&self.terms.attend([&q, &k, &v], options, 0..keys)?)
+    }
+
+    fn takes(&self) -> Takes {
+        const REASON: &str = "a key is of several positions";
+        Takes {
+            bias: Err(REASON),
+            rotary: Err(REASON),
+            ..Takes::ALL
+        }
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let outer = self.query.flops(length) + self.output.flops(length);
+        let (inner, pairs, convolutions) = match &self.keys {
+            Keys::Local(size) => (length, length * *size.min(&length), 0),
+            Keys::Projected(it) => (length, length * it.groups(length), 2 * it.flops(length)),
+            Keys::Input(it) => (
+                it.groups(length),
+                length * it.groups(length),
+                it.flops(length),
+            ),
+        };
+        let inner = self.key.flops(inner) + self.value.flops(inner);
+        let mixing = partial_softmax::flops(self.heads * pairs, self.width);
+        outer + inner + convolutions + mixing + self.terms.flops(length, self.heads * pairs)
+    }
+}
+
+impl Compression {
+    /// c.
+    fn factor(&self) -> usize {
+        self.kernel.dims()[2]
+    }
+
+    /// T.
+    fn groups(&self, length: usize) -> usize {
+        length.div_ceil(self.factor())
+    }
+
+    /// (B, L, W) to (B, T, W).
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let ((batch, length, row), (_, width, factor)) = (x.dims3()?, self.kernel.dims3()?);
+        let groups = self.groups(length);
+        let right = groups * factor - length;
+        if width == row {
+            let padding = Padding::Zeros { left: 0, right };
+            return conv1d(x, &self.kernel, None, padding, factor);
+        }
+        // One product for each head, of its c E numbers of every group.
+        let heads = row / width;
+        let x = x.pad_with_zeros(1, 0, right)?;
+        let x = x.reshape((batch * groups, factor, heads, width))?;
+        let x = x.permute((2, 0, 1, 3))?.contiguous()?;
+        let x = x.reshape((heads, batch * groups, factor * width))?;
+        let kernel = self.kernel.reshape((heads, width, width, factor))?;
+        let kernel = kernel.permute((0, 3, 2, 1))?.contiguous()?;
+        let y = matmul(&x, &kernel.reshape((heads, factor * width, width))?)?;
+        Ok(y.transpose(0, 1)?
+            .contiguous()?
+            .reshape((batch, groups, row))?)
+    }
+
+    /// (B, T), 1 for groups with a real token.
+    fn mask(&self, mask: Option<&Mask>) -> Result<Option<Tensor>> {
+        let Some(mask) = mask else { return Ok(None) };
+        let (batch, length) = mask.valid().dims2()?;
+        let groups = self.groups(length);
+        let missing = groups * self.factor() - length;
+        let valid = mask.valid().pad_with_zeros(1, 0, missing)?;
+        let valid = valid.reshape((batch, groups, self.factor()))?;
+        Ok(Some(valid.max(D::Minus1)?))
+    }
+
+    /// Operations for one sequence.
+    fn flops(&self, length: usize) -> u64 {
+        2 * self.groups(length) as u64 * self.kernel.elem_count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+    use crate::{
+        RngKey,
+        context::Geometry,
+        ops::attention,
+        options::BlockOptions,
+        reference,
+        testing::{check_layer, meets_reference, normal, parameters},
+    };
+
+    /// The kernel that leaves (.., W) as it is.
+    fn identity(channels: usize, of_group: usize) -> Compression {
+        let eye = Tensor::eye(of_group, DType::F64, &Device::Cpu).unwrap();
+        let eye = eye.repeat((channels / of_group, 1)).unwrap();
+        Compression {
+            kernel: eye.unsqueeze(2).unwrap(),
+        }
+    }
+
+    #[test]
+    fn groups_of_one_left_as_they_are_give_softmax_attention() {
+        for of_group in [3, 6] {
+            let compression = identity(6, of_group);
+            meets_reference("compressed", 1e-7, reference::softmax, |q, k, v, mask| {
+                let options = AttentionOptions {
+                    heads: 2,
+                    mask: compression.mask(mask)?,
+                    ..AttentionOptions::default()
+                };
+                let flat = |x: &Tensor| x.flatten_from(2);
+                let (k, v) = (
+                    compression.forward(&flat(k)?)?,
+                    compression.forward(&flat(v)?)?,
+                );
+                let y = attention::attend(&flat(q)?, &k, &v, &options)?;
+                Ok(y.reshape(q.dims())?)
+            });
+        }
+    }
+
+    #[test]
+    fn groups_are_sums_of_what_their_places_weigh() {
+        let kernel = normal("kernel", &[4, 2, 3]);
+        let x = normal("x", &[1, 7, 4]);
+        let y = Compression {
+            kernel: kernel.clone(),
+        };
+        let y: Vec<Vec<f64>> = y.forward(&x).unwrap().get(0).unwrap().to_vec2().unwrap();
+        let (kernel, x) = (kernel.to_vec3::<f64>().unwrap(), x.get(0).unwrap());
+        let x = x.to_vec2::<f64>().unwrap();
+        assert_eq!(y.len(), 3);
+        for (group, row) in y.iter().enumerate() {
+            for (channel, found) in row.iter().enumerate() {
+                let mut sum = 0.0;
+                for (input, place) in (0..2).flat_map(|i| (0..3).map(move |place| (i, place))) {
+                    let x = x.get(3 * group + place);
+                    let x = x.map_or(0.0, |x| x[channel / 2 * 2 + input]);
+                    sum += kernel[channel][input][place] * x;
+                }
+                assert!((found - sum).abs() < 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
+        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let block = BlockOptions {
+            dim: 3,
+            qkv_dim: 4,
+            heads: 2,
+            memory: 1,
+            ..BlockOptions::default()
+        };
+        for (convolve, local) in [
+            (Convolve::Heads, 0),
+            (Convolve::All, 0),
+            (Convolve::Input, 0),
+            (Convolve::Heads, 2),
+        ] {
+            let parameters = parameters();
+            let at = LayerContext {
+                vb: parameters.builder(),
+                shared: parameters.builder(),
+                block: &block,
+                max_length: 5,
+                cls: false,
+                geometry: Geometry::default(),
+                layer: 0,
+            };
+            let options = Options {
+                factor: 2,
+                convolve,
+                local,
+            };
+            let mixer = Compressed::new(&at, &options).unwrap();
+            check_layer("compressed", &parameters, &[3, 5, 3], |x| {
+                let pass = Pass::new(false, RngKey::new(1, 0, 0));
+                mixer.forward(x, &pass.with_mask(Some(&mask)))
+            });
+        }
+    }
+}
