@@ -339,6 +339,29 @@ mod tests {
         request.resolve().unwrap().spec.digest()
     }
 
+    /// Where a model is told rows and columns of an image, its record says so.
+    #[test]
+    fn what_the_rules_forbid_is_known_before_the_run() {
+        let resolve = |task: &str, assignments: &[&str]| {
+            let assignments: Vec<String> = assignments.iter().map(|&it| it.to_owned()).collect();
+            let request = RunRequest {
+                task,
+                model: "image",
+                recipe: "smoke",
+                source: None,
+                protocol: Protocol::Clean,
+                seed: 0,
+                assignments: &assignments,
+            };
+            request.resolve().map(|resolved| resolved.against_rules)
+        };
+        assert_eq!(resolve("image", &[]).unwrap(), None);
+        let forbidden = resolve("image", &["model.shape=2d"]).unwrap();
+        assert!(forbidden.is_some_and(|what| what.contains("rules forbid")));
+        let error = resolve("text", &["model.shape=2d"]).err().unwrap();
+        assert!(error.to_string().contains("model.shape = 2d"), "{error}");
+    }
+
     #[test]
     fn one_setting_has_one_digest_however_it_is_spelt() {
         for [one, other] in [

@@ -11,6 +11,7 @@ mod fnet;
 mod funnel;
 mod gmlp;
 mod hard_coded;
+mod image;
 mod lazyformer;
 mod linear;
 mod linformer;
@@ -72,6 +73,7 @@ pub static MODELS: &[&Model] = &[
     &hard_coded::MODEL,
     &funnel::MODEL,
     &compressed::MODEL,
+    &image::MODEL,
     &bag::MODEL,
 ];
 
