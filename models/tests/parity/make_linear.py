@@ -1,35 +1,11 @@
 """Linear attention: LinearAttention of fast-transformers, whose compiled parts (other attentions') do not build on current PyTorch and are not needed here."""
 
-import importlib.abc
-import importlib.machinery
-import sys
-from types import ModuleType
-
 import torch
 
+import fast_transformers_python  # noqa: F401
 from case import lengths_mask, normal, projections, write
-
-
-class Compiled(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Stands in for fast_transformers' extension modules: anything can be imported from them, nothing called."""
-
-    def find_spec(self, name, path, target=None):
-        if name.startswith("fast_transformers.") and name.endswith(("_cpu", "_cuda")):
-            return importlib.machinery.ModuleSpec(name, self)
-
-    def create_module(self, spec):
-        module = ModuleType(spec.name)
-        module.__getattr__ = lambda name: None
-        return module
-
-    def exec_module(self, module):
-        pass
-
-
-sys.meta_path.append(Compiled())
-
-from fast_transformers.attention.linear_attention import LinearAttention  # noqa: E402
-from fast_transformers.masking import FullMask, LengthMask  # noqa: E402
+from fast_transformers.attention.linear_attention import LinearAttention
+from fast_transformers.masking import FullMask, LengthMask
 
 SOURCE = "pytorch-fast-transformers 0.4.0, LinearAttention"
 
