@@ -5,6 +5,7 @@ use crate::Model;
 
 mod bag;
 mod bigbird;
+mod clustered;
 mod collaborative;
 mod compressed;
 mod fnet;
@@ -74,6 +75,7 @@ pub static MODELS: &[&Model] = &[
     &funnel::MODEL,
     &compressed::MODEL,
     &image::MODEL,
+    &clustered::MODEL,
     &bag::MODEL,
 ];
 
