@@ -16,6 +16,7 @@ mod image;
 mod lazyformer;
 mod linear;
 mod linformer;
+mod lite;
 mod local;
 mod long_short;
 mod longformer;
@@ -76,6 +77,7 @@ pub static MODELS: &[&Model] = &[
     &compressed::MODEL,
     &image::MODEL,
     &clustered::MODEL,
+    &lite::MODEL,
     &bag::MODEL,
 ];
 

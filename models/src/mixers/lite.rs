@@ -1,0 +1,414 @@
+//! Lite Transformer. Wu et al., 2020, "Lite Transformer with Long-Short Range Attention", arXiv:2004.11886.
+//!     y = [MultiHeadAttention(x_1) ; W_O conv(g)],  x = [x_1 ; x_2] halves of the channels,  g = u ⊙ σ(u'),  [u ; u'] = W_I x_2
+//!     `light`: conv(g)_i = Σ_t softmax_t(w_h)_t g_{i + t - r},  `dynamic`: conv(g)_i = Σ_t softmax_t(W_h g_i)_t g_{i + t - r}
+//! Half the channels attend over all distances, the other half is convolved with what is near. B batch, L length, D width; x, y (B, L, D), x_1, x_2, g, u, u'
+//! (B, L, D/2), W_I (D, D/2), W_O (D/2, D/2); kernels of w taps, r = (w - 1) / 2, h the group of a channel, G groups: w_h (w) or W_h (w, D/2).
+//! Time O(L²·E + L·w·E) per head, memory O(L·E + L·w). Options: `conv`, `kernel` w (0: 3, 7, 15, then 31, from layer to layer), `groups` G (0: as many as heads).
+//! Padded positions are zeros in the convolution, which its weights count, and hidden keys. Dropout on the weights of attention and, at the same rate, of kernels.
+//! The paper's experiments are with `dynamic`, a feed-forward network as wide as the block (`block.mlp_dim = D`, which depends on D: not set here), and post-norm. Its code has biases,
+//! and no gate before light convolutions. No projection joins the halves.
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    error::require,
+    layers::{Dropout, Linear, Projections, Takes},
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::{
+        Padding, activation,
+        attention::{self, AttentionOptions, BlockLists, RelativeScores, partial_softmax},
+        depthwise_conv1d, softmax,
+    },
+    options::{BlockOptions, LONGEST, Range, to_json},
+    params::xavier_uniform,
+    rng::StreamKey,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "lite",
+    title: "Lite Transformer",
+    paper: "Lite Transformer with Long-Short Range Attention",
+    year: 2020,
+    arxiv: "2004.11886",
+    time: Cost::Quadratic("O(L²·E + L·w·E)"),
+    memory: Cost::Linear("O(L·E + L·w)"),
+    reference: Reference::Equations,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("lite.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("kernel", 0, LONGEST),
+        Range::whole("groups", 0, LONGEST),
+    ],
+};
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Conv {
+    #[default]
+    Light,
+    Dynamic,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    conv: Conv,
+    kernel: usize,
+    groups: usize,
+}
+
+/// Taps of a kernel by layer; the last is that of all further layers.
+const KERNELS: [usize; 4] = [3, 7, 15, 31];
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    let block = context.block;
+    require(
+        block.dim.is_multiple_of(2),
+        "block.dim",
+        block.dim,
+        "even, as half of it attends",
+    )?;
+    require(
+        block.qkv_dim.is_multiple_of(2 * block.heads),
+        "block.qkv_dim",
+        block.qkv_dim,
+        format!(
+            "a multiple of twice block.heads = {}, as half of it attends",
+            block.heads
+        ),
+    )?;
+    let (half, groups) = (block.dim / 2, options.groups(block));
+    require(
+        half.is_multiple_of(groups),
+        "model.groups",
+        groups,
+        format!("what divides the {half} channels of the convolution"),
+    )?;
+    require(
+        options.kernel > 0 || !block.share,
+        "model.kernel",
+        0,
+        "at least 1 where block.share = true: all layers then have one kernel",
+    )?;
+    encoder::blocks(context, |at| Ok(Box::new(Lite::new(at, &options)?)))
+}
+
+impl Options {
+    fn groups(&self, block: &BlockOptions) -> usize {
+        match self.groups {
+            0 => block.heads,
+            groups => groups,
+        }
+    }
+}
+
+struct Lite {
+    attention: Projections,
+    dropout: Dropout,
+    /// W_I.
+    gate: Linear,
+    kernel: Kernel,
+    /// W_O.
+    output: Linear,
+    groups: usize,
+    /// w.
+    taps: usize,
+    /// D / 2.
+    half: usize,
+    /// Width of a head of attention.
+    width: usize,
+    heads: usize,
+}
+
+/// Where the weights of the taps come from.
+enum Kernel {
+    /// (G, w), and their dropout, one number for all examples and positions.
+    Light(Tensor, StreamKey, f64),
+    /// To G w, and their dropout.
+    Dynamic(Linear, Dropout),
+}
+
+impl Lite {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let block = at.block;
+        let half = block.dim / 2;
+        let attending = BlockOptions {
+            dim: half,
+            qkv_dim: block.qkv_dim / 2,
+            ..block.clone()
+        };
+        let attention_at = LayerContext {
+            vb: at.vb.pp("attention"),
+            shared: at.shared.clone(),
+            block: &attending,
+            ..*at
+        };
+        let (vb, rate) = (at.vb.pp("conv"), block.attention_dropout);
+        let linear = |name: &str, outputs: usize| {
+            let init = xavier_uniform(half, outputs);
+            Linear::new(&vb.pp(name), half, outputs, init, None)
+        };
+        let (groups, drop) = (options.groups(block), vb.pp("drop"));
+        let taps = match options.kernel {
+            0 => KERNELS[at.layer.min(KERNELS.len() - 1)],
+            taps => taps,
+        };
+        let kernel = match options.conv {
+            Conv::Light => {
+                let init = xavier_uniform(taps, groups * taps);
+                let weights = vb
+                    .pp("kernel")
+                    .get_with_hints((groups, taps), "weight", init)?;
+                Kernel::Light(weights, StreamKey::new(&drop.prefix()), rate)
+            }
+            Conv::Dynamic => {
+                Kernel::Dynamic(linear("kernel", groups * taps)?, Dropout::new(&drop, rate))
+            }
+        };
+        Ok(Self {
+            attention: Projections::new(&attention_at)?,
+            dropout: Dropout::new(&at.vb.pp("attention").pp("drop"), rate),
+            gate: linear("gate", 2 * half)?,
+            kernel,
+            output: linear("output", half)?,
+            groups,
+            taps,
+            half,
+            width: attending.head_dim(),
+            heads: block.heads,
+        })
+    }
+
+    /// g, (B, L, D/2) to (B, L, D/2).
+    fn gated(&self, x: &Tensor) -> Result<Tensor> {
+        let both = self.gate.forward(x)?;
+        let half = |index: usize| both.narrow(2, index * self.half, self.half)?.contiguous();
+        Ok((half(0)? * activation::sigmoid(&half(1)?)?)?)
+    }
+
+    fn convolve(&self, g: &Tensor, pass: &Pass) -> Result<Tensor> {
+        match &self.kernel {
+            Kernel::Light(scores, key, rate) => {
+                let mut weights = softmax::masked(scores, None)?; // (G, w)
+                if pass.train && *rate > 0.0 {
+                    let stream = pass.rng.shared(*key);
+                    let (dtype, device) = (weights.dtype(), weights.device());
+                    let kept = stream.mask_tensor(weights.shape(), *rate, dtype, device)?;
+                    weights = (weights * kept)?;
+                }
+                let of_group = (self.groups, self.half / self.groups, self.taps);
+                let weights = weights.unsqueeze(1)?.broadcast_as(of_group)?;
+                let weights = weights.contiguous()?.reshape((self.half, self.taps))?;
+                depthwise_conv1d(g, &weights, None, Padding::Same, 1)
+            }
+            Kernel::Dynamic(scores, dropout) => {
+                self.convolve_dynamically(g, &scores.forward(g)?, dropout, pass)
+            }
+        }
+    }
+
+    /// As attention whose scores are those of distances: the softmax over taps is one over the window around a query, of zeros where it leaves the sequence.
+    fn convolve_dynamically(
+        &self,
+        g: &Tensor,
+        scores: &Tensor,
+        dropout: &Dropout,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let (batch, length, _) = g.dims3()?;
+        let (before, after) = ((self.taps - 1) / 2, self.taps / 2);
+        let wider = before + length + after;
+        let scores = scores.reshape((batch, length, self.groups, self.taps))?;
+        let scores = scores.transpose(1, 2)?.contiguous()?; // (B, G, L, w)
+        let scores =
+            scores
+                .pad_with_zeros(2, before, after)?
+                .pad_with_zeros(3, after - before, 0)?;
+        let options = AttentionOptions {
+            heads: self.groups,
+            dropout: dropout.of_attention(batch, pass),
+            block_masks: Some(BlockLists::window(wider, before, after).block_masks(wider)),
+            relative: Some(RelativeScores {
+                reach: after,
+                keys: 0..wider,
+                of_heads: None,
+                of_queries: Some(scores),
+                of_keys: None,
+            }),
+            ..AttentionOptions::default()
+        };
+        let values = g.pad_with_zeros(1, before, after)?;
+        let nothing = values.zeros_like()?;
+        let y = attention::attend(&nothing, &nothing, &values, &options)?;
+        Ok(y.narrow(1, before, length)?)
+    }
+}
+
+impl Mixer for Lite {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let far = x.narrow(2, 0, self.half)?.contiguous()?;
+        let far = self.attention.attend(&far, pass, &self.dropout, None)?;
+        let near = x.narrow(2, self.half, self.half)?.contiguous()?;
+        let near = self.gated(&zero_padding(&near, pass.mask())?)?;
+        let near = self.output.forward(&self.convolve(&near, pass)?)?;
+        Ok(Tensor::cat(&[self.attention.merge(&far)?, near], 2)?)
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::ALL
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let pairs = self.heads * length * length;
+        let weights = match &self.kernel {
+            Kernel::Light(..) => 0,
+            Kernel::Dynamic(scores, _) => scores.flops(length),
+        };
+        self.attention.flops(length)
+            + partial_softmax::flops(pairs, self.width)
+            + self.attention.terms().flops(length, pairs)
+            + self.gate.flops(length)
+            + self.output.flops(length)
+            + weights
+            + 2 * (length * self.half * self.taps) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device, Var};
+
+    use super::*;
+    use crate::{
+        Mask, Parameters, RngKey,
+        context::Geometry,
+        testing::{check_layer, close, normal, parameters},
+    };
+
+    fn mixer(parameters: &Parameters, conv: Conv, kernel: usize) -> Lite {
+        let block = BlockOptions {
+            dim: 8,
+            qkv_dim: 8,
+            heads: 2,
+            attention_dropout: 0.3,
+            ..BlockOptions::default()
+        };
+        let at = LayerContext {
+            vb: parameters.builder(),
+            shared: parameters.builder(),
+            block: &block,
+            max_length: 5,
+            cls: false,
+            geometry: Geometry::default(),
+            layer: 0,
+        };
+        let options = Options {
+            conv,
+            kernel,
+            groups: 2,
+        };
+        Lite::new(&at, &options).unwrap()
+    }
+
+    fn pass() -> Pass<'static> {
+        Pass::new(false, RngKey::new(1, 0, 0))
+    }
+
+    /// Every kernel's weights, (L, G, w), of a sequence.
+    fn weights(mixer: &Lite, g: &Tensor) -> Vec<Vec<Vec<f64>>> {
+        let length = g.dim(1).unwrap();
+        let scores = match &mixer.kernel {
+            Kernel::Light(scores, ..) => scores.unsqueeze(0).unwrap().repeat((length, 1, 1)),
+            Kernel::Dynamic(linear, _) => {
+                let scores = linear.forward(&g.get(0).unwrap()).unwrap();
+                scores.reshape((length, mixer.groups, mixer.taps))
+            }
+        };
+        let weights = softmax::masked(&scores.unwrap(), None).unwrap();
+        weights.to_vec3().unwrap()
+    }
+
+    #[test]
+    fn kernels_are_softmaxes_over_taps() {
+        for (conv, taps) in [Conv::Light, Conv::Dynamic]
+            .into_iter()
+            .flat_map(|conv| [1, 2, 3, 5, 8, 31].map(|taps| (conv, taps)))
+        {
+            let mixer = mixer(&parameters(), conv, taps);
+            let g = normal("g", &[1, 6, 4]);
+            let found = mixer.convolve(&g, &pass()).unwrap().get(0).unwrap();
+            let found: Vec<Vec<f64>> = found.to_vec2().unwrap();
+            let weights = weights(&mixer, &g);
+            let g: Vec<Vec<f64>> = g.get(0).unwrap().to_vec2().unwrap();
+            for (i, row) in found.iter().enumerate() {
+                for (channel, found) in row.iter().enumerate() {
+                    let taps = weights[i][channel / 2].iter().enumerate();
+                    let near = |tap: usize| g.get((i + tap).wrapping_sub((mixer.taps - 1) / 2));
+                    let sum: f64 = taps
+                        .map(|(tap, weight)| weight * near(tap).map_or(0.0, |g| g[channel]))
+                        .sum();
+                    assert!(
+                        (found - sum).abs() < 1e-12,
+                        "{taps}: {found} {sum}",
+                        taps = mixer.taps
+                    );
+                }
+            }
+        }
+    }
+
+    /// All weight on the middle tap: the convolution leaves things as they are.
+    #[test]
+    fn a_kernel_of_one_tap_is_the_identity() {
+        let g = normal("g", &[2, 5, 4]);
+        for conv in [Conv::Light, Conv::Dynamic] {
+            let mixer = mixer(&parameters(), conv, 1);
+            close(&mixer.convolve(&g, &pass()).unwrap(), &g, 1e-14, "one tap");
+        }
+        let mut mixer = mixer(&parameters(), Conv::Light, 3);
+        let peak = Tensor::new(&[[0.0, 99.0, 0.0], [0.0, 99.0, 0.0]], &Device::Cpu).unwrap();
+        mixer.kernel = Kernel::Light(peak, StreamKey::new("drop"), 0.0);
+        close(&mixer.convolve(&g, &pass()).unwrap(), &g, 1e-12, "peak");
+    }
+
+    #[test]
+    fn the_kernel_and_the_composed_form_agree_in_training() {
+        let g = normal("g", &[2, 70, 4]);
+        for (conv, taps) in [(Conv::Light, 7), (Conv::Dynamic, 7), (Conv::Dynamic, 4)] {
+            let found = [DType::F32, DType::F64].map(|dtype| {
+                let parameters = Parameters::new(3, &Device::Cpu, dtype);
+                let mixer = mixer(&parameters, conv, taps);
+                let g = Var::from_tensor(&g.to_dtype(dtype).unwrap()).unwrap();
+                let pass = Pass::new(true, RngKey::new(1, 0, 0));
+                let y = mixer.convolve(&g, &pass).unwrap();
+                let gradients = y.sqr().unwrap().sum_all().unwrap().backward().unwrap();
+                let gradient = gradients.get(&g).unwrap();
+                [y.detach(), gradient.clone()].map(|x| x.to_dtype(DType::F64).unwrap())
+            });
+            let [[y, gradient], [wanted, wanted_gradient]] = &found;
+            close(y, wanted, 1e-5, "training");
+            close(gradient, wanted_gradient, 1e-4, "gradients in training");
+        }
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
+        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        for (conv, kernel) in [(Conv::Light, 3), (Conv::Dynamic, 3), (Conv::Dynamic, 4)] {
+            let parameters = parameters();
+            let mixer = mixer(&parameters, conv, kernel);
+            check_layer("lite", &parameters, &[3, 5, 8], |x| {
+                mixer.forward(x, &pass().with_mask(Some(&mask)))
+            });
+        }
+    }
+}
