@@ -14,6 +14,24 @@ const LONGEST: usize = 37;
 /// Model and its options.
 fn forms() -> Vec<(&'static str, Value)> {
     vec![
+        ("image", json!({"block": 4, "memory": 2})),
+        ("image", json!({"block": 3, "memory": 0})),
+        ("clustered", json!({"clusters": 4, "bits": 7})),
+        (
+            "clustered",
+            json!({"clusters": 4, "improved": true, "topk": 5}),
+        ),
+        (
+            "clustered",
+            json!({"clusters": 3, "improved": true, "topk": 100, "iterations": 1, "hash_bias": false}),
+        ),
+        ("compressed", json!({"factor": 4, "convolve": "all"})),
+        ("compressed", json!({"factor": 4, "convolve": "input"})),
+        ("compressed", json!({"factor": 5, "local": 4})),
+        ("compressed", json!({"factor": 1})),
+        ("lite", json!({"conv": "dynamic"})),
+        ("lite", json!({"conv": "dynamic", "kernel": 8})),
+        ("lite", json!({"conv": "light", "kernel": 31, "groups": 1})),
         ("local", json!({"block": 4})),
         ("local", json!({"block": 4, "neighbours": 1})),
         (
