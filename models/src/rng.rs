@@ -100,6 +100,15 @@ impl RngKey {
         self.fold_in(self.branch + 2 * index)
     }
 
+    /// The same place for a batch each of whose examples is cut in `count` rows, one after the other.
+    #[must_use]
+    pub fn of_parts(&self, count: usize) -> Self {
+        Self {
+            first_row: self.first_row * count as u64,
+            ..*self
+        }
+    }
+
     /// Stream `key`, one row per example: use it for tensors whose first dimension is the batch.
     #[must_use]
     pub fn per_example(&self, key: StreamKey) -> Stream {
@@ -318,6 +327,15 @@ mod tests {
         let whole = stream(5, 0).uniform(4, width);
         assert_eq!(stream(5, 2).uniform(2, width), whole[2 * width..]);
         assert_ne!(stream(6, 0).uniform(4, width), whole);
+    }
+
+    #[test]
+    fn parts_of_examples_draw_the_same_in_a_later_micro_batch() {
+        let parts = |first_row: u64, rows| {
+            let rng = RngKey::new(11, 5, first_row).of_parts(3);
+            rng.per_example(StreamKey::new("drop")).uniform(rows, 8)
+        };
+        assert_eq!(parts(2, 6), parts(0, 12)[6 * 8..]);
     }
 
     #[test]
