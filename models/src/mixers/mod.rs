@@ -12,6 +12,7 @@ mod fnet;
 mod funnel;
 mod gmlp;
 mod hard_coded;
+mod hierarchical;
 mod image;
 mod lazyformer;
 mod linear;
@@ -78,6 +79,7 @@ pub static MODELS: &[&Model] = &[
     &image::MODEL,
     &clustered::MODEL,
     &lite::MODEL,
+    &hierarchical::MODEL,
     &bag::MODEL,
 ];
 

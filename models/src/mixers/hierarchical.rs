@@ -1,0 +1,363 @@
+//! Hierarchical Transformer. Zhang et al., 2019, "HIBERT", arXiv:1905.06566; with learned queries for a segment's vector Liu & Lapata, 2019,
+//! "Hierarchical Transformers for Multi-Document Summarization", arXiv:1905.13164.
+//!     h_s = lower(x_s),  v_s = aggregate(h_s),  y = upper(v + p)
+//! x_s (B, S, D) segment s of the sequence, B batch, S its length, v, y (B, ⌈L/S⌉, D) a vector for each segment, which are what is pooled;
+//! p sines and cosines of s. The lower blocks are the same for all segments, which do not see each other; the upper ones are softmax attention.
+//! Time O(L·S·E + (L/S)²·E) per head of width E, with S = √L both halves of a line; memory O(L·E). Options: `segment` S (0: ⌈√N⌉, N the longest
+//! length); `lower` blocks (0: half of `block.layers`, rounded up); `upper` blocks (0: as many as are left of `block.layers`); `mixer` of the lower
+//! blocks, any model that has no settings of its own; `aggregate`: `mean` over real positions, `first` position (HIBERT has the last), or
+//! `attention`, W_O MAB(z, h) with one learned vector z (see `head.pooling = attention`).
+//! A segment without a real token is hidden from the upper blocks. Tokens are marked by their place in the sequence, where the papers have that in
+//! the segment. A CLS token is the first one of the first segment, whose vector `head.pooling = cls` and `first` read.
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoded, Encoder, Error, Mask, Pass, Result,
+    context::{Geometry, ModelContext},
+    error::require,
+    layers::{Linear, Pool, embedding::sinusoid},
+    mixers::{self, MODELS, transformer},
+    model::{Cost, Model, Reference, Variant},
+    options::{BlockOptions, ChannelKind, LONGEST, Layers, Pooling, Range, to_json},
+    params::xavier_uniform,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "hierarchical",
+    title: "Hierarchical Transformer",
+    paper: "HIBERT: Document Level Pre-training of Hierarchical Bidirectional Transformers for Document Summarization",
+    year: 2019,
+    arxiv: "1905.06566",
+    time: Cost::Sqrt("O(L·√L·E)"),
+    memory: Cost::Linear("O(L·E)"),
+    reference: Reference::Equations,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("hierarchical.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("segment", 0, LONGEST),
+        Range::whole("lower", 0, 1000),
+        Range::whole("upper", 0, 1000),
+    ],
+};
+
+/// How a segment becomes a vector.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Aggregate {
+    Mean,
+    First,
+    Attention,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// S.
+    segment: usize,
+    lower: usize,
+    upper: usize,
+    mixer: String,
+    aggregate: Aggregate,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment: 0,
+            lower: 0,
+            upper: 0,
+            mixer: transformer::MODEL.name.to_owned(),
+            aggregate: Aggregate::Mean,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    let block = context.block;
+    const REASON: &str = "because blocks differ in length";
+    require(
+        context.layers == Layers::Last,
+        "head.layers",
+        "mix",
+        format!("last, {REASON}"),
+    )?;
+    require(
+        context.positions.is_none(),
+        "embed.every_layer",
+        true,
+        format!("false, {REASON}"),
+    )?;
+    require(
+        !matches!(block.ffn, ChannelKind::Switch | ChannelKind::Moe),
+        "block.ffn",
+        "switch or moe",
+        "another one, because experts are balanced over sequences, not over segments",
+    )?;
+    let plain = |model: &&&Model| model.settings.is_empty();
+    let model = mixers::find(&options.mixer);
+    let model = model.filter(|model| plain(&model)).ok_or_else(|| {
+        let names = MODELS.iter().filter(plain).map(|model| model.name);
+        Error::Option {
+            key: "model.mixer".to_owned(),
+            value: options.mixer.clone(),
+            allowed: names.collect::<Vec<_>>().join(" or "),
+        }
+    })?;
+    let lower = match options.lower {
+        0 => block.layers.div_ceil(2),
+        lower => lower,
+    };
+    let upper = match options.upper {
+        0 => block.layers.saturating_sub(lower),
+        upper => upper,
+    };
+    let segment = match options.segment {
+        0 => (context.max_length as f64).sqrt().ceil() as usize,
+        segment => segment.min(context.max_length),
+    };
+    let segments = context.max_length.div_ceil(segment);
+    let stack = |name, layers, max_length, model: &Model| {
+        let block = BlockOptions {
+            layers,
+            ..block.clone()
+        };
+        model.build(&ModelContext {
+            vb: context.vb.pp(name),
+            block: &block,
+            model: &model.defaults(),
+            max_length,
+            cls: false,
+            geometry: Geometry {
+                grid: None,
+                ..context.geometry
+            },
+            positions: None,
+            layers: Layers::Last,
+            name: model.name,
+        })
+    };
+    let vb = context.vb.pp("aggregate");
+    let (pooling, output) = match options.aggregate {
+        Aggregate::Mean => (Pooling::Mean, None),
+        Aggregate::First => (Pooling::First, None),
+        Aggregate::Attention => {
+            let (inputs, outputs) = (block.qkv_dim, block.dim);
+            let init = xavier_uniform(inputs, outputs);
+            let output = Linear::new(&vb.pp("output"), inputs, outputs, init, None)?;
+            (Pooling::Attention, Some(output))
+        }
+    };
+    Ok(Box::new(Hierarchical {
+        segment,
+        lower: stack("lower", lower, segment, model)?,
+        pool: Pool::new(&vb, pooling, block)?,
+        output,
+        upper: match upper {
+            0 => None,
+            _ => Some(stack("upper", upper, segments, &transformer::MODEL)?),
+        },
+    }))
+}
+
+struct Hierarchical {
+    segment: usize,
+    lower: Box<dyn Encoder>,
+    pool: Pool,
+    /// W_O, for aggregate = attention.
+    output: Option<Linear>,
+    /// The blocks over segments, if there are any.
+    upper: Option<Box<dyn Encoder>>,
+}
+
+impl Encoder for Hierarchical {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded> {
+        let (batch, length, dim) = x.dims3()?;
+        let size = self.segment.min(length);
+        let segments = length.div_ceil(size);
+        let missing = segments * size - length;
+        let real = match (pass.mask(), missing) {
+            (Some(mask), _) => Some(mask.valid().clone()),
+            (None, 0) => None,
+            (None, _) => Some(Tensor::ones((batch, length), x.dtype(), x.device())?),
+        };
+        // Segments are rows of a batch.
+        let x = x.pad_with_zeros(1, 0, missing)?;
+        let x = x.reshape((batch * segments, size, dim))?;
+        let mask = match &real {
+            Some(real) => {
+                let real = real.pad_with_zeros(1, 0, missing)?;
+                Some(Mask::new(&real.reshape((batch * segments, size))?)?)
+            }
+            None => None,
+        };
+        let within = pass.with_rng(pass.rng.of_parts(segments));
+        let within = within.with_mask(mask.as_ref());
+        let encoded = self.lower.forward(&x, &within)?;
+        let (hidden, real) = (&encoded.hidden, encoded.mask.as_ref());
+        let v = self.pool.forward(hidden, real, &within)?;
+        let v = match &self.output {
+            Some(output) => output.forward(&v)?,
+            None => v,
+        };
+        let v = v.reshape((batch, segments, dim))?;
+        let mask = match mask {
+            Some(mask) => Some(Mask::new(&mask.has_valid().reshape((batch, segments))?)?),
+            None => None,
+        };
+        match &self.upper {
+            Some(upper) => {
+                let positions = sinusoid(segments, dim, v.dtype(), v.device())?;
+                let v = v.broadcast_add(&positions)?;
+                upper.forward(&v, &pass.with_mask(mask.as_ref()))
+            }
+            None => Ok(Encoded { hidden: v, mask }),
+        }
+    }
+
+    fn against_rules(&self) -> Option<&'static str> {
+        self.lower.against_rules()
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let size = self.segment.min(length);
+        let segments = length.div_ceil(size);
+        let output = self.output.as_ref().map_or(0, |output| output.flops(1));
+        let segment = self.lower.flops(size) + self.pool.flops(size) + output;
+        let upper = self.upper.as_ref();
+        (segments as u64)
+            .saturating_mul(segment)
+            .saturating_add(upper.map_or(0, |upper| upper.flops(segments)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        Parameters, RngKey,
+        mask::zero_padding,
+        options::{NormKind, overlay},
+        testing::{check_layer, close, normal, parameters},
+    };
+
+    fn encoder(
+        model: &'static Model,
+        options: serde_json::Value,
+        parameters: &Parameters,
+        path: &str,
+    ) -> Box<dyn Encoder> {
+        let block = BlockOptions {
+            // Differences are too coarse where a norm stretches a short row.
+            norm: NormKind::None,
+            layers: 2,
+            dim: 4,
+            qkv_dim: 6,
+            heads: 2,
+            mlp_dim: 5,
+            ..BlockOptions::default()
+        };
+        let mut own = model.defaults();
+        overlay(&mut own, &options);
+        let vb = parameters.builder();
+        let context = ModelContext {
+            vb: if path.is_empty() { vb } else { vb.pp(path) },
+            block: &block,
+            model: &own,
+            max_length: 7,
+            cls: false,
+            geometry: Geometry::default(),
+            positions: None,
+            layers: Layers::Last,
+            name: model.name,
+        };
+        model.build(&context).unwrap()
+    }
+
+    fn mask() -> Mask {
+        let real = [[1.0; 7], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 7]];
+        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+    }
+
+    fn pass() -> Pass<'static> {
+        Pass::new(false, RngKey::new(1, 0, 0))
+    }
+
+    #[test]
+    fn one_segment_with_mean_is_a_transformer_whose_states_are_averaged() {
+        let parameters = parameters();
+        let options = json!({"segment": 7, "lower": 2});
+        let hierarchical = encoder(&MODEL, options, &parameters, "");
+        let transformer = encoder(&transformer::MODEL, json!({}), &parameters, "lower");
+        let (x, mask) = (normal("x", &[3, 7, 4]), mask());
+        for mask in [None, Some(&mask)] {
+            let pass = pass().with_mask(mask);
+            let found = hierarchical.forward(&x, &pass).unwrap();
+            let wanted = transformer.forward(&x, &pass).unwrap();
+            let mean = Pool::Mean.forward(&wanted.hidden, mask, &pass).unwrap();
+            close(&found.hidden, &mean.unsqueeze(1).unwrap(), 1e-12, "mean");
+        }
+    }
+
+    /// Without upper blocks a segment's vector is that of the segment alone, whatever stands beside it.
+    #[test]
+    fn segments_meet_in_the_upper_blocks_alone() {
+        let parameters = parameters();
+        for (lower, apart) in [(2, true), (1, false)] {
+            let options = json!({"segment": 3, "lower": lower, "aggregate": "first"});
+            let path = format!("of {lower}");
+            let encoder = encoder(&MODEL, options, &parameters, &path);
+            let x = normal("x", &[1, 7, 4]);
+            let alone = encoder.forward(&x.narrow(1, 3, 3).unwrap(), &pass());
+            let all = encoder.forward(&x, &pass()).unwrap().hidden;
+            let second = all.narrow(1, 1, 1).unwrap();
+            let difference = (second - alone.unwrap().hidden).unwrap().abs().unwrap();
+            let most = difference.max_all().unwrap().to_scalar::<f64>().unwrap();
+            assert_eq!(most < 1e-12, apart, "{most}");
+        }
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let mask = mask();
+        for aggregate in ["mean", "first", "attention"] {
+            let parameters = parameters();
+            let options = json!({"segment": 3, "aggregate": aggregate});
+            let encoder = encoder(&MODEL, options, &parameters, "");
+            check_layer(aggregate, &parameters, &[3, 7, 4], |x| {
+                let y = encoder.forward(x, &pass().with_mask(Some(&mask)))?;
+                zero_padding(&y.hidden, y.mask.as_ref())
+            });
+        }
+    }
+
+    #[test]
+    fn a_mixer_that_does_not_fit_is_refused_with_those_that_do() {
+        let parameters = parameters();
+        let mut own = MODEL.defaults();
+        for name in ["gtrxl", "wings"] {
+            overlay(&mut own, &json!({"mixer": name}));
+            let block = BlockOptions::default();
+            let built = MODEL.build(&ModelContext {
+                vb: parameters.builder(),
+                block: &block,
+                model: &own,
+                max_length: 7,
+                cls: false,
+                geometry: Geometry::default(),
+                positions: None,
+                layers: Layers::Last,
+                name: MODEL.name,
+            });
+            let error = built.err().unwrap().to_string();
+            assert!(error.contains(name) && error.contains("linear"), "{error}");
+        }
+    }
+}
