@@ -53,6 +53,8 @@ pub struct Classifier {
     cls: bool,
     towers: usize,
     max_length: usize,
+    /// Losses that the blocks' options bring with them.
+    block_losses: &'static [&'static str],
 }
 
 impl Classifier {
@@ -115,7 +117,14 @@ impl Classifier {
             cls,
             towers: shape.towers,
             max_length: shape.max_length,
+            block_losses: options.losses(),
         })
+    }
+
+    /// Names of the losses that a pass adds to the cross-entropy, of those in [`crate::options::LOSSES`].
+    #[must_use]
+    pub fn losses(&self) -> Vec<&'static str> {
+        [self.block_losses, self.encoder.losses()].concat()
     }
 
     /// Logits (B, C).

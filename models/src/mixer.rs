@@ -25,6 +25,11 @@ pub trait Mixer: Send + Sync {
         None
     }
 
+    /// Names of the losses that it adds to the cross-entropy, of those in [`crate::options::LOSSES`].
+    fn losses(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Floating-point operations of a forward pass over one sequence of `length`: matrix products, a multiply-add being two.
     fn flops(&self, length: usize) -> u64;
 }

@@ -7,7 +7,7 @@ use libtest_mimic::{Arguments, Trial};
 use lra_models::{
     Classifier, Error, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape, Tokens,
     Variant, kernels, loss,
-    options::{Activation, Features, NormPlace, Pooling, Positions, Residual},
+    options::{Activation, Features, LOSSES, NormPlace, Pooling, Positions, Residual},
 };
 
 const CLASSES: usize = 5;
@@ -103,6 +103,20 @@ fn values(tensor: &Tensor) -> Vec<f32> {
     tensor.flatten_all().unwrap().to_vec1().unwrap()
 }
 
+/// Cross-entropy, and the model's losses with their usual weights, of one pass.
+fn whole_loss(classifier: &Classifier, inputs: &Inputs, labels: &Tensor, pass: &Pass) -> Tensor {
+    let aux = loss::AuxLosses::default();
+    let logits = classifier.forward(inputs, &pass.with_losses(&aux)).unwrap();
+    let mut sum = loss::cross_entropy(&logits, labels).unwrap();
+    for (name, mean) in aux.means().unwrap() {
+        assert!(classifier.losses().contains(&name), "{name}");
+        let (_, weight) = LOSSES.iter().find(|(known, _)| *known == name).unwrap();
+        let mean = mean.to_dtype(sum.dtype()).unwrap();
+        sum = (sum + (mean * *weight).unwrap()).unwrap();
+    }
+    sum
+}
+
 fn scalar(tensor: &Tensor) -> f32 {
     tensor.to_scalar().unwrap()
 }
@@ -176,8 +190,7 @@ fn every_parameter_has_a_finite_gradient_that_is_not_zero(model: &'static Model)
         let subject = subject(model, &shape(1), &options, 2);
         let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
         let gradients = gradients(&subject, &options, || {
-            let logits = subject.classifier.forward(&inputs, &training(0, 0));
-            loss::cross_entropy(&logits.unwrap(), &labels(0..4)).unwrap()
+            whole_loss(&subject.classifier, &inputs, &labels(0..4), &training(0, 0))
         });
         for (path, var) in subject.parameters.all() {
             let gradient = gradients
@@ -275,7 +288,7 @@ fn pass(model: &Model, dtype: DType) -> Vec<(String, Vec<f64>)> {
     let classifier = Classifier::new(model, &shape(1), &options, &parameters).unwrap();
     let inputs = one(tokens(&[30, 17, 4, 37], 37, 0));
     let logits = classifier.forward(&inputs, &training(4, 0)).unwrap();
-    let loss = loss::cross_entropy(&logits, &labels(0..4)).unwrap();
+    let loss = whole_loss(&classifier, &inputs, &labels(0..4), &training(4, 0));
     let gradients = kernels::backward(&loss).unwrap();
     let values = |tensor: &Tensor| {
         let tensor = tensor.to_dtype(DType::F64).unwrap();
@@ -322,11 +335,8 @@ fn blocks_of_every_form_train_every_parameter(model: &'static Model) {
             parameters,
         };
         let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
-        let logits = subject
-            .classifier
-            .forward(&inputs, &training(0, 0))
-            .unwrap();
-        let loss = loss::cross_entropy(&logits, &labels(0..4)).unwrap();
+        let pass = training(0, 0);
+        let loss = whole_loss(&subject.classifier, &inputs, &labels(0..4), &pass);
         let gradients = kernels::backward(&loss).unwrap();
         for (path, var) in subject.parameters.all() {
             let gradient = values(gradients.get(&var).unwrap());
@@ -392,8 +402,7 @@ fn two_towers_share_weights_but_not_masks(model: &'static Model) {
         let logits = subject.classifier.forward(&inputs, &pass).unwrap();
         assert_eq!(logits.dims(), [2, CLASSES]);
         let gradients = gradients(&subject, &options, || {
-            let logits = subject.classifier.forward(&inputs, &pass).unwrap();
-            loss::cross_entropy(&logits, &labels(0..2)).unwrap()
+            whole_loss(&subject.classifier, &inputs, &labels(0..2), &pass)
         });
         for (path, var) in subject.parameters.all() {
             let gradient = values(gradients.get(&var).unwrap());

@@ -100,7 +100,7 @@ impl RunRequest<'_> {
         let length = task.shape(&settings["data"])?.max_length;
         evaluate_sizes(&mut settings["model"], length)?;
         let section = Section(&settings, &defaults);
-        let mut spec = Spec {
+        let spec = Spec {
             cell: Cell {
                 task: self.task.to_owned(),
                 task_version: task.about().version,
@@ -117,7 +117,6 @@ impl RunRequest<'_> {
             data: settings["data"].take(),
             model: settings["model"].take(),
         };
-        keep_losses(&mut spec)?;
         spec.train.check()?;
         let variant = model.variant(&spec.model).class(Class::Usage)?;
         let mut resolved = Resolved {
@@ -132,6 +131,7 @@ impl RunRequest<'_> {
         // What no model can be built with shows here, before anything is made or left behind.
         let (classifier, _) = resolved.blank()?;
         resolved.against_rules = classifier.against_rules();
+        keep_losses(&mut resolved.spec, &classifier.losses())?;
         Ok(resolved)
     }
 }
@@ -162,11 +162,10 @@ impl Section<'_> {
 /// products of sizes would leave the range of integers.
 const MOST_NUMBERS: u64 = 1 << 40;
 
-/// Keeps the weights of losses that the model has; one for another loss, unless it is the default, is a mistake.
-fn keep_losses(spec: &mut Spec) -> Result<()> {
-    let has = models::Options::from(&*spec).losses();
+/// Keeps the weights of the losses `has` that the model has; one for another loss, unless it is the default, is a mistake.
+fn keep_losses(spec: &mut Spec, has: &[&str]) -> Result<()> {
     for (name, usual) in LOSSES {
-        if has.iter().any(|(known, _)| known == name) {
+        if has.contains(name) {
             continue;
         }
         if spec

@@ -38,6 +38,12 @@ pub trait Encoder: Send + Sync {
     fn against_rules(&self) -> Option<&'static str> {
         self.mixers().iter().find_map(|mixer| mixer.against_rules())
     }
+
+    /// Names of the losses that it adds to the cross-entropy, those of the blocks' options aside: what its mixers say.
+    fn losses(&self) -> &'static [&'static str] {
+        let mixers = self.mixers();
+        mixers.first().map_or(&[], |mixer| mixer.losses())
+    }
 }
 
 /// What an encoder returns.

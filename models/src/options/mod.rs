@@ -15,8 +15,11 @@ pub use self::head::{Features, HeadOptions, Layers, Pooling};
 pub use crate::range::{LONGEST, Range, WIDEST, read};
 use crate::{Model, Result, error::require};
 
-/// The losses that axes of the block add to the cross-entropy, with the weights that they usually have.
+/// The losses that models and axes of the block add to the cross-entropy, with the weights that they usually have.
 pub const LOSSES: &[(&str, f64)] = &[("balance", 0.01), ("router_z", 0.0)];
+
+/// Those of experts.
+const EXPERTS: &[&str] = &["balance", "router_z"];
 
 /// All options of a classifier: what surrounds the mixer, and the mixer's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,11 +76,11 @@ impl Options {
         self.check_block()
     }
 
-    /// Those of [`LOSSES`] that these options bring with them.
+    /// Those of [`LOSSES`] that the axes of the block bring with them; the model may have others (see [`crate::Classifier::losses`]).
     #[must_use]
-    pub fn losses(&self) -> &'static [(&'static str, f64)] {
+    pub fn losses(&self) -> &'static [&'static str] {
         match self.block.ffn {
-            ChannelKind::Switch | ChannelKind::Moe => LOSSES,
+            ChannelKind::Switch | ChannelKind::Moe => EXPERTS,
             ChannelKind::Dense
             | ChannelKind::ProductKeys
             | ChannelKind::Conv
