@@ -82,6 +82,14 @@ impl Projections {
         Ok([q?, k?, v?])
     }
 
+    /// Keys and values alone, not rotated, each (B, L, H E).
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn keys_and_values(&self, x: &Tensor) -> Result<[Tensor; 2]> {
+        Ok([self.key.forward(x)?, self.value.forward(x)?])
+    }
+
     /// (B, L, D) to (B, L, 3 H E), queries first, then keys, then values: one product, for kernels that take heads side by side.
     /// Queries and keys are rotated, where that is asked for.
     ///

@@ -18,4 +18,4 @@ pub use linear::Linear;
 pub use mab::Mab;
 pub use norm::LayerNorm;
 pub use pooling::Pool;
-pub use terms::{Takes, Terms};
+pub use terms::{Takes, Terms, TransformerXl};

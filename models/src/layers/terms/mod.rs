@@ -24,9 +24,8 @@ use self::{
     content::{Deberta, Shaw},
     distance::ByDistance,
     memory::Memory,
-    transformer_xl::TransformerXl,
 };
-pub use self::{rotary::Rotary, takes::Takes};
+pub use self::{rotary::Rotary, takes::Takes, transformer_xl::TransformerXl};
 use crate::{
     LayerContext, Result,
     ops::attention::{self, AttentionOptions, RelativeScores},
@@ -99,7 +98,7 @@ impl Terms {
             PairBias::Alibi => Some(Bias::ByDistance(ByDistance::alibi(at)?)),
             PairBias::Gauss => Some(Bias::ByDistance(ByDistance::gauss(&vb, block)?)),
             PairBias::Shaw => Some(Bias::Shaw(Shaw::new(&vb, block, reach)?)),
-            PairBias::Xl => Some(Bias::TransformerXl(TransformerXl::new(at)?)),
+            PairBias::Xl => Some(Bias::TransformerXl(TransformerXl::new(&vb, &vb, block)?)),
             PairBias::Deberta => Some(Bias::Deberta(Deberta::new(at, reach)?)),
         };
         let memory = match block.memory {
@@ -215,7 +214,19 @@ impl Terms {
             q, k, v, options, ..
         } = match &self.bias {
             None => operands,
-            Some(Bias::TransformerXl(bias)) => return bias.attend(attend, operands),
+            Some(Bias::TransformerXl(bias)) => {
+                let Operands {
+                    q,
+                    k,
+                    v,
+                    options,
+                    positions,
+                } = operands;
+                let token = |key| positions.contains(&key).then(|| key - positions.start);
+                let keys = (0..k.dim(1)?).map(|key| token(key).map(|at| at as i64));
+                let places = bias.places(keys, &k)?;
+                return bias.attend(attend, [&q, &k, &v], options, &places);
+            }
             Some(Bias::ByDistance(bias)) => {
                 let (queries, positions) = (q.dim(1)?, operands.positions.clone());
                 Operands {

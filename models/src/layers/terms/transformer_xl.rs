@@ -1,6 +1,6 @@
 //! Transformer-XL's scores. Dai et al., 2019, arXiv:1901.02860, both ways in time as in XLNet (Yang et al., 2019, arXiv:1906.08237).
 //!     z_ij = ((q_i + u)·k_j + (q_i + w)·W_R r_{i - j}) / √E,  r_δ = [sin(ω_c δ) ; cos(ω_c δ)],  ω_c = 10000^{-2 c / D}
-//! u, w (H, E) and W_R (D to H E) are each layer's own (`untie_r`). Distances are not clipped.
+//! u, w (H, E) are each layer's own (`untie_r`) or those of all, W_R (D to H E) is each layer's own. Distances are not clipped.
 //!
 //! r_{i - j} is a rotation of r_{-j} by i, so that with g_i = W_Rᵀ (q_i + w) = [g^s ; g^c] of each head
 //!     g_i·r_{i - j} = [g^c sin ωi - g^s cos ωi ; g^s sin ωi + g^c cos ωi]·[sin ωj ; cos ωj]
@@ -10,11 +10,14 @@
 use candle_core::{D, Device, Tensor};
 use candle_nn::Init;
 
-use super::{Attend, Operands, by_head_times};
-use crate::{LayerContext, Result, ops::attention::AttentionOptions, params::xavier_uniform};
+use super::{Attend, by_head_times};
+use crate::{
+    Result, VarBuilder, ops::attention::AttentionOptions, options::BlockOptions,
+    params::xavier_uniform,
+};
 
 /// u, w and W_R.
-pub(super) struct TransformerXl {
+pub struct TransformerXl {
     content: Tensor,
     position: Tensor,
     /// W_R, (H E, D).
@@ -26,9 +29,11 @@ pub(super) struct TransformerXl {
 }
 
 impl TransformerXl {
-    /// Parameters `content` and `position` (H, E), N(0, 0.02²), and `relative` (H E, D), Xavier-uniform.
-    pub(super) fn new(at: &LayerContext) -> Result<Self> {
-        let (vb, block) = (at.vb.pp("bias"), at.block);
+    /// Parameters `content` and `position` (H, E), N(0, 0.02²), of `biases`, and `relative` (H E, D), Xavier-uniform, of `vb`.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn new(vb: &VarBuilder, biases: &VarBuilder, block: &BlockOptions) -> Result<Self> {
         let (heads, width) = (block.heads, block.head_dim());
         let small = Init::Randn {
             mean: 0.0,
@@ -37,8 +42,8 @@ impl TransformerXl {
         let frequencies = block.dim / 2;
         let init = xavier_uniform(block.dim, block.qkv_dim);
         Ok(Self {
-            content: vb.get_with_hints((heads, width), "content", small)?,
-            position: vb.get_with_hints((heads, width), "position", small)?,
+            content: biases.get_with_hints((heads, width), "content", small)?,
+            position: biases.get_with_hints((heads, width), "position", small)?,
             relative: vb.get_with_hints((block.qkv_dim, 2 * frequencies), "relative", init)?,
             heads,
             width,
@@ -46,40 +51,27 @@ impl TransformerXl {
         })
     }
 
-    pub(super) fn attend(&self, attend: Attend<'_>, operands: Operands) -> Result<Tensor> {
-        let scale = operands.scale(self.width);
-        let Operands {
-            q,
-            k,
-            v,
-            options,
-            positions,
-        } = operands;
+    /// Attention of queries (B, Lq, H E) at positions 0, 1, .. on keys and values (B, Lk, H E), whose `places` are those of
+    /// [`TransformerXl::places`]; (B, Lq, H E). `attend` is given wider heads.
+    ///
+    /// # Errors
+    /// Those of `attend`.
+    pub fn attend(
+        &self,
+        attend: Attend<'_>,
+        [q, k, v]: [&Tensor; 3],
+        options: AttentionOptions,
+        places: &Tensor,
+    ) -> Result<Tensor> {
         let (batch, queries, _) = q.dims3()?;
-        let keys = k.dim(1)?;
-        let split = |x: &Tensor| x.reshape((batch, x.dim(1)?, self.heads, self.width));
-        let content = split(&q)?.broadcast_add(&self.content)?;
-        let relative = self.relative.reshape((self.heads, self.width, ()))?;
-        let shifted = split(&q)?.broadcast_add(&self.position)?.flatten_from(2)?;
-        let g = by_head_times(&shifted, &relative)?.transpose(1, 2)?; // (B, Lq, H, D)
-        let [sines, cosines] = self.angles(queries, &q)?;
-        let (of_sines, of_cosines) = (
-            g.narrow(D::Minus1, 0, self.frequencies)?,
-            g.narrow(D::Minus1, self.frequencies, self.frequencies)?,
-        );
-        let turned = [
-            (of_cosines.broadcast_mul(&sines)? - of_sines.broadcast_mul(&cosines)?)?,
-            (of_sines.broadcast_mul(&sines)? + of_cosines.broadcast_mul(&cosines)?)?,
-        ];
-        let q = Tensor::cat(&[&content, &turned[0], &turned[1]], 3)?.flatten_from(2)?;
-        let places = Tensor::cat(&self.angles(positions.len(), &k)?, 2)?; // (n, 1, D)
-        let places = places.pad_with_zeros(0, positions.start, keys - positions.end)?;
-        let shape = (batch, keys, self.heads, 2 * self.frequencies);
-        let places = places.unsqueeze(0)?.broadcast_as(shape)?;
-        let k = Tensor::cat(&[&split(&k)?, &places.contiguous()?], 3)?.flatten_from(2)?;
-        let v = split(&v)?.pad_with_zeros(3, 0, 2 * self.frequencies)?;
+        let first = self.places((0..queries as i64).map(Some), q)?;
+        let q = self.queries(q, &first)?;
+        let k = self.keys(k, places)?;
+        let v = v.reshape((batch, v.dim(1)?, self.heads, self.width))?;
+        let v = v.pad_with_zeros(3, 0, 2 * self.frequencies)?;
+        let usual = || (self.width as f64).powf(-0.5);
         let options = AttentionOptions {
-            scale: Some(scale),
+            scale: Some(options.scale.unwrap_or_else(usual)),
             ..options
         };
         let y = attend(&q, &k, &v.flatten_from(2)?, &options)?;
@@ -87,24 +79,73 @@ impl TransformerXl {
         Ok(y.narrow(3, 0, self.width)?.flatten_from(2)?)
     }
 
-    /// Sines and cosines of the first `length` positions, each (length, 1, ⌊D / 2⌋); rounded only in the end.
-    fn angles(&self, length: usize, like: &Tensor) -> Result<[Tensor; 2]> {
-        let wide = 2.0 * self.frequencies as f64;
-        let angle = |i: usize| {
-            let (position, c) = (i / self.frequencies, i % self.frequencies);
-            position as f64 * 10_000f64.powf(-2.0 * c as f64 / wide)
-        };
-        let count = length * self.frequencies;
-        let table = |f: fn(f64) -> f64| -> Result<Tensor> {
-            let values: Vec<f64> = (0..count).map(|i| f(angle(i))).collect();
-            let shape = (length, 1, self.frequencies);
-            let table = Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(like.dtype())?;
-            Ok(table.to_device(like.device())?)
-        };
-        Ok([table(f64::sin)?, table(f64::cos)?])
+    /// Queries (B, Lq, H E) at `places` (Lq, 1, D) as (B, Lq, H (E + D)), whose products with [`TransformerXl::keys`] are √E z.
+    ///
+    /// # Errors
+    /// If shapes do not fit.
+    pub fn queries(&self, q: &Tensor, places: &Tensor) -> Result<Tensor> {
+        let q = q.reshape((q.dim(0)?, q.dim(1)?, self.heads, self.width))?;
+        let content = q.broadcast_add(&self.content)?;
+        let relative = self.relative.reshape((self.heads, self.width, ()))?;
+        let shifted = q.broadcast_add(&self.position)?.flatten_from(2)?;
+        let g = by_head_times(&shifted, &relative)?.transpose(1, 2)?; // (B, Lq, H, D)
+        let [sines, cosines] = self.halves(places)?;
+        let [of_sines, of_cosines] = self.halves(&g)?;
+        let turned = [
+            (of_cosines.broadcast_mul(&sines)? - of_sines.broadcast_mul(&cosines)?)?,
+            (of_sines.broadcast_mul(&sines)? + of_cosines.broadcast_mul(&cosines)?)?,
+        ];
+        Ok(Tensor::cat(&[&content, &turned[0], &turned[1]], 3)?.flatten_from(2)?)
     }
 
-    pub(super) fn flops(&self, length: usize, pairs: usize) -> u64 {
+    /// Keys (B, Lk, H E) at `places` (Lk, 1, D) as (B, Lk, H (E + D)).
+    ///
+    /// # Errors
+    /// If shapes do not fit.
+    pub fn keys(&self, k: &Tensor, places: &Tensor) -> Result<Tensor> {
+        let (batch, keys, _) = k.dims3()?;
+        let shape = (batch, keys, self.heads, 2 * self.frequencies);
+        let places = places.unsqueeze(0)?.broadcast_as(shape)?.contiguous()?;
+        let k = k.reshape((batch, keys, self.heads, self.width))?;
+        Ok(Tensor::cat(&[&k, &places], 3)?.flatten_from(2)?)
+    }
+
+    /// [sin ωi ; cos ωi] of each position i, (n, 1, D), rounded only in the end; zeros for none, which adds nothing to scores.
+    ///
+    /// # Errors
+    /// If the device refuses the table.
+    pub fn places(
+        &self,
+        positions: impl Iterator<Item = Option<i64>>,
+        like: &Tensor,
+    ) -> Result<Tensor> {
+        let wide = 2.0 * self.frequencies as f64;
+        let rates = (0..self.frequencies).map(|c| 10_000f64.powf(-2.0 * c as f64 / wide));
+        let rates: Vec<f64> = rates.collect();
+        let (mut table, mut count) = (Vec::new(), 0);
+        for position in positions {
+            for f in [f64::sin, f64::cos] {
+                let place = |rate| position.map_or(0.0, |position| f(position as f64 * rate));
+                table.extend(rates.iter().map(place));
+            }
+            count += 1;
+        }
+        let table = Tensor::from_vec(table, (count, 1, 2 * self.frequencies), &Device::Cpu)?;
+        Ok(table.to_dtype(like.dtype())?.to_device(like.device())?)
+    }
+
+    /// Sines and cosines, or what belongs to them.
+    fn halves(&self, x: &Tensor) -> Result<[Tensor; 2]> {
+        let count = self.frequencies;
+        Ok([
+            x.narrow(D::Minus1, 0, count)?,
+            x.narrow(D::Minus1, count, count)?,
+        ])
+    }
+
+    /// Operations for `length` queries, and what `pairs` of query and key, over all heads, cost beside their product.
+    #[must_use]
+    pub fn flops(&self, length: usize, pairs: usize) -> u64 {
         let wide = 2 * self.frequencies;
         2 * (length * self.heads * self.width * wide + 2 * pairs * wide) as u64
     }
