@@ -35,6 +35,7 @@ mod synthesizer;
 mod talking_heads;
 mod tay2021;
 mod transformer;
+mod transformer_xl;
 mod xcit;
 
 /// Every model, in the order of the published tables.
@@ -80,6 +81,7 @@ pub static MODELS: &[&Model] = &[
     &clustered::MODEL,
     &lite::MODEL,
     &hierarchical::MODEL,
+    &transformer_xl::MODEL,
     &bag::MODEL,
 ];
 

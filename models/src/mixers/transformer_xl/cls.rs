@@ -1,0 +1,70 @@
+//! A CLS token in a row that information goes through from front to back: at the front it would see nothing of what follows its segment.
+
+use candle_core::{DType, Tensor};
+
+use crate::{Encoded, Encoder, Mask, Mixer, Pass, Result, ops::take};
+
+/// `encoder` with the token at position 0 moved behind the last real one of its row, if that is a CLS token; hidden states are in the order of
+/// the input.
+pub(super) fn with_cls_last(encoder: Box<dyn Encoder>, cls: bool) -> Box<dyn Encoder> {
+    match cls {
+        true => Box::new(ClsLast(encoder)),
+        false => encoder,
+    }
+}
+
+struct ClsLast(Box<dyn Encoder>);
+
+impl Encoder for ClsLast {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded> {
+        let (batch, length, _) = x.dims3()?;
+        let last = last_real(batch, length, pass.mask())?;
+        let indices = |place: fn(u32, u32) -> u32| -> Result<Tensor> {
+            let row = |last: u32| (0..length as u32).map(move |i| place(i, last));
+            let all: Vec<u32> = last.iter().copied().flat_map(row).collect();
+            Ok(Tensor::from_vec(all, (batch, length), x.device())?)
+        };
+        // Rows up to the last real one go round by one, to the front and back.
+        let moved = indices(|i, last| match i {
+            i if i > last => i,
+            i if i == last => 0,
+            i => i + 1,
+        })?;
+        let back = indices(|i, last| match i {
+            i if i > last => i,
+            0 => last,
+            i => i - 1,
+        })?;
+        let mask = match pass.mask() {
+            Some(mask) => {
+                let real = take(&mask.valid().unsqueeze(2)?, &moved)?;
+                Some(Mask::new(&real.squeeze(2)?)?)
+            }
+            None => None,
+        };
+        let pass_moved = pass.with_mask(mask.as_ref());
+        let encoded = self.0.forward(&take(x, &moved)?, &pass_moved)?;
+        Ok(Encoded {
+            hidden: take(&encoded.hidden, &back)?,
+            mask: pass.mask().cloned(),
+        })
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        self.0.flops(length)
+    }
+
+    fn mixers(&self) -> Vec<&dyn Mixer> {
+        self.0.mixers()
+    }
+}
+
+/// The last real position of each row; 0 where there is none.
+fn last_real(batch: usize, length: usize, mask: Option<&Mask>) -> Result<Vec<u32>> {
+    let Some(mask) = mask else {
+        return Ok(vec![length as u32 - 1; batch]);
+    };
+    let real = mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>()?;
+    let last = |row: &Vec<f32>| row.iter().rposition(|real| *real > 0.0).unwrap_or(0);
+    Ok(real.iter().map(|row| last(row) as u32).collect())
+}

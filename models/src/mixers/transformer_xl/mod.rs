@@ -1,0 +1,287 @@
+//! Transformer-XL. Dai et al., 2019, "Transformer-XL: Attentive Language Models beyond a Fixed-Length Context", arXiv:1901.02860; both ways in
+//! time within a segment as in XLNet, Yang et al., 2019, arXiv:1906.08237.
+//!     y_i = Σ_j softmax_j(((q_i + u)·k_j + (q_i + w)·W_R r_{i - j}) / √E) v_j over the keys j of i's segment and of the M positions before it
+//! x, y (B, L, D) in segments of S positions, q = x W_Q; k, v of x within the segment and of SG(x) before it, SG passing no gradient; u, w (H, E)
+//! the same in all layers, W_R (D to H E) each layer's; r_δ = [sin ω_c δ ; cos ω_c δ], ω_c = 10000^{-2 c / D}. B batch, H heads, E width of a head.
+//! What the paper keeps from segment to segment, the inputs of each layer, are here all at hand: a layer computes all segments at once.
+//! Time O(L·(S + M)·(E + D)) per head, memory O(L·(E + D)). Options: `segment` S (0: ⌈N/4⌉, at most 256; N the longest length), `memory` M (0: S), `causal`:
+//! keys up to i alone, as published; `detach`: without it gradients go through the memory, which is ours; `untie`: u and w of each layer's own.
+//! Padding is hidden, in segments and in memory. Information goes forward in time alone, so a CLS token stands behind a row's last real token while
+//! blocks run, and comes back to the front; `head.pooling = first` reads a position that has seen its own segment alone.
+//! Post-norm blocks and no other positions, as published; with pre-norm ones the gradient of a norm's own weights stops at the memory too. Dropout on the weights.
+
+mod cls;
+
+use std::ops::Range;
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use self::cls::with_cls_last;
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::{Dropout, Projections, Takes, TransformerXl},
+    model::{Cost, Model, Reference, Variant},
+    ops::attention::{self, AttentionOptions, BlockMask, BlockMasks, QueryRange, partial_softmax},
+    options::{LONGEST, Range as Allowed, to_json},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "transformer_xl",
+    title: "Transformer-XL",
+    paper: "Transformer-XL: Attentive Language Models beyond a Fixed-Length Context",
+    year: 2019,
+    arxiv: "1901.02860",
+    time: Cost::Linear("O(L·(S + M)·(E + D))"),
+    memory: Cost::Linear("O(L·(E + D))"),
+    reference: Reference::Package,
+    settings: SETTINGS,
+    variants: &[Variant::paper(build, include_str!("mod.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: RANGES,
+};
+
+/// Those of all models with recurrence.
+const SETTINGS: &str = r#"{"block": {"norm_place": "post"}, "embed": {"positions": "none"}}"#;
+
+const RANGES: &[Allowed] = &[
+    Allowed::whole("segment", 0, LONGEST),
+    Allowed::whole("memory", 0, LONGEST),
+];
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// S.
+    segment: usize,
+    /// M.
+    memory: usize,
+    causal: bool,
+    detach: bool,
+    untie: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment: 0,
+            memory: 0,
+            causal: false,
+            detach: true,
+            untie: false,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    let stack = encoder::blocks(context, |at| {
+        Ok(Box::new(Plain(Recurrence::new(at, &options)?)))
+    })?;
+    Ok(with_cls_last(stack, context.cls))
+}
+
+/// Attention whose memory is that of positions alone.
+struct Plain(Recurrence);
+
+impl Mixer for Plain {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.0.attend(x, pass)
+    }
+
+    fn takes(&self) -> Takes {
+        TAKES
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        self.0.flops(length)
+    }
+}
+
+const TAKES: Takes =
+    Takes::nothing("scores and memory are what make this model, and are part of it already");
+
+/// Attention of segments on themselves and on what was before them.
+struct Recurrence {
+    projections: Projections,
+    relative: TransformerXl,
+    dropout: Dropout,
+    /// S.
+    segment: usize,
+    /// M.
+    memory: usize,
+    causal: bool,
+    detach: bool,
+    heads: usize,
+    width: usize,
+}
+
+impl Recurrence {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let (block, vb) = (at.block, at.vb.pp("bias"));
+        let biases = match options.untie {
+            true => vb.clone(),
+            false => at.shared.pp("bias"),
+        };
+        let segment = match options.segment {
+            0 => at.max_length.div_ceil(4).min(256),
+            segment => segment.min(at.max_length),
+        };
+        Ok(Self {
+            projections: Projections::new(at)?,
+            relative: TransformerXl::new(&vb, &biases, block)?,
+            dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
+            segment,
+            memory: match options.memory {
+                0 => segment,
+                memory => memory.min(at.max_length),
+            },
+            causal: options.causal,
+            detach: options.detach,
+            heads: block.heads,
+            width: block.head_dim(),
+        })
+    }
+
+    /// ⌈L/S⌉.
+    fn segments(&self, length: usize) -> usize {
+        length.div_ceil(self.segment)
+    }
+
+    /// (B, L, D) -> (B, L, D).
+    fn attend(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let (batch, length, _) = x.dims3()?;
+        let keys = self.keys(length);
+        let [q, k, v] = self.projections.unrotated(x)?; // (B, L, H E)
+        let (mut k, mut v) = (vec![k], vec![v]);
+        let mut real = vec![match pass.mask() {
+            Some(mask) => mask.valid().clone(),
+            None => Tensor::ones((batch, length), x.dtype(), x.device())?,
+        }];
+        if keys.memory > 0 {
+            let [more_k, more_v] = self.projections.keys_and_values(&x.detach())?;
+            k.push(more_k);
+            v.push(more_v);
+            real.push(real[0].clone());
+        }
+        let options = AttentionOptions {
+            heads: self.heads,
+            mask: match pass.mask().is_some() {
+                true => Some(Tensor::cat(&real, 1)?),
+                false => None,
+            },
+            dropout: self.dropout.of_attention(batch, pass),
+            block_masks: Some(keys.block_masks),
+            ..AttentionOptions::default()
+        };
+        let (k, v) = (Tensor::cat(&k, 1)?, Tensor::cat(&v, 1)?);
+        let places = keys.positions.iter().map(|position| Some(*position));
+        let places = self.relative.places(places, x)?;
+        let y = self
+            .relative
+            .attend(&attention::attend, [&q, &k, &v], options, &places)?;
+        self.projections.merge(&y)
+    }
+
+    /// How many positions have keys once more, which pass no gradient.
+    fn copies(&self, length: usize) -> usize {
+        match self.detach && length > self.segment {
+            true => length,
+            false => 0,
+        }
+    }
+
+    /// The keys of a sequence of `length`.
+    fn keys(&self, length: usize) -> Keys {
+        let memory = self.copies(length);
+        let mut positions: Vec<i64> = (0..length as i64).collect();
+        positions.extend_from_within(..memory);
+        let mut block_mask = BlockMask::new(0.0);
+        for segment in 0..self.segments(length) {
+            let start = segment * self.segment;
+            let end = (start + self.segment).min(length);
+            let before = start.saturating_sub(self.memory) + memory..start + memory;
+            let past = pieces(&mut block_mask, before);
+            let own = pieces(&mut block_mask, start..end);
+            for queries in cut(start..end) {
+                block_mask.query_block(queries.clone().map(|query| query as u32));
+                for (keys, _) in &past {
+                    block_mask.allow(*keys, None);
+                }
+                for (keys, places) in &own {
+                    if !self.causal || places.end <= queries.start + 1 {
+                        block_mask.allow(*keys, None);
+                    } else if places.start < queries.end {
+                        let later = |key: usize| key.saturating_sub(queries.start);
+                        let ranges = places.clone().map(|key| {
+                            QueryRange::new(later(key).min(queries.len())..queries.len(), None)
+                        });
+                        let ranges = block_mask.ranges(ranges);
+                        block_mask.allow(*keys, Some(&ranges));
+                    }
+                }
+            }
+        }
+        Keys {
+            block_masks: BlockMasks::new(vec![block_mask]),
+            positions,
+            memory,
+        }
+    }
+
+    /// Operations for one sequence.
+    fn flops(&self, length: usize) -> u64 {
+        let pairs = |segment: usize| {
+            let start = segment * self.segment;
+            let own = start..(start + self.segment).min(length);
+            let past = own.len() * start.min(self.memory);
+            past + match self.causal {
+                false => own.len().pow(2),
+                // Tiles that the last query of a block sees nothing of are left out.
+                true => cut(own)
+                    .map(|queries| queries.len() * (queries.end - start))
+                    .sum(),
+            }
+        };
+        let pairs: usize = (0..self.segments(length)).map(pairs).sum();
+        let pairs = pairs * self.heads;
+        self.projections
+            .flops_to(length, length + self.copies(length))
+            + partial_softmax::flops(pairs, self.width)
+            + self.relative.flops(length, pairs)
+    }
+}
+
+/// Keys of tokens, and of tokens as memory behind them.
+struct Keys {
+    block_masks: BlockMasks,
+    /// Of all of them.
+    positions: Vec<i64>,
+    /// How many keys are of tokens as memory.
+    memory: usize,
+}
+
+/// Equal parts of `range`, of at most 64 positions.
+fn cut(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let size = range.len().div_ceil(range.len().div_ceil(64).max(1)).max(1);
+    let end = range.end;
+    range
+        .step_by(size)
+        .map(move |start| start..(start + size).min(end))
+}
+
+/// Blocks of the keys of `range`: the number of each, and its keys.
+fn pieces(block_mask: &mut BlockMask, range: Range<usize>) -> Vec<(usize, Range<usize>)> {
+    cut(range)
+        .map(|keys| {
+            let block = block_mask.key_block(keys.clone().map(|key| key as u32));
+            (block, keys)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+use candle_core::{Device, Var};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    Encoded, Mask, Parameters, RngKey,
+    context::Geometry,
+    mask::zero_padding,
+    mixers::transformer,
+    options::{BlockOptions, Layers, NormKind, PairBias, overlay},
+    testing::{check_layer, close, normal, parameters},
+};
+
+const DIM: usize = 4;
+
+/// Two blocks for sequences of up to 9.
+fn encoder(
+    model: &'static Model,
+    options: &Value,
+    bias: PairBias,
+    parameters: &Parameters,
+) -> Box<dyn Encoder> {
+    let block = BlockOptions {
+        // Differences are too coarse where a norm stretches a short row.
+        norm: NormKind::None,
+        dim: DIM,
+        qkv_dim: 6,
+        heads: 2,
+        mlp_dim: 5,
+        bias,
+        ..BlockOptions::default()
+    };
+    let mut own = model.defaults();
+    overlay(&mut own, options);
+    let context = ModelContext {
+        vb: parameters.builder(),
+        block: &block,
+        model: &own,
+        max_length: 9,
+        cls: false,
+        geometry: Geometry::default(),
+        positions: None,
+        layers: Layers::Last,
+        name: model.name,
+    };
+    model.build(&context).unwrap()
+}
+
+fn recurrent(options: &Value, parameters: &Parameters) -> Box<dyn Encoder> {
+    encoder(&MODEL, options, PairBias::None, parameters)
+}
+
+fn mask() -> Mask {
+    let real = [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    let real = [[1.0; 9], real, [0.0; 9]];
+    Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+}
+
+fn pass() -> Pass<'static> {
+    Pass::new(false, RngKey::new(1, 0, 0))
+}
+
+#[test]
+fn one_segment_is_a_transformer_with_relative_positions() {
+    let parameters = parameters();
+    let options = json!({"segment": 9, "untie": true});
+    let one = recurrent(&options, &parameters);
+    let other = encoder(&transformer::MODEL, &json!({}), PairBias::Xl, &parameters);
+    let (x, mask) = (normal("x", &[3, 9, DIM]), mask());
+    for mask in [None, Some(&mask)] {
+        let pass = pass().with_mask(mask);
+        let read = |encoder: &dyn Encoder| {
+            let hidden = encoder.forward(&x, &pass).unwrap().hidden;
+            zero_padding(&hidden, mask).unwrap()
+        };
+        close(&read(&*one), &read(&*other), 1e-12, "one segment");
+    }
+}
+
+#[test]
+fn without_relative_positions_one_segment_is_softmax_attention() {
+    let parameters = parameters();
+    let one = recurrent(&json!({"segment": 9}), &parameters);
+    for (path, var) in parameters.all() {
+        if path.contains("bias.") {
+            var.set(&var.zeros_like().unwrap()).unwrap();
+        }
+    }
+    let other = encoder(&transformer::MODEL, &json!({}), PairBias::None, &parameters);
+    let x = normal("x", &[3, 9, DIM]);
+    let [one, other] = [one, other].map(|encoder| encoder.forward(&x, &pass()).unwrap().hidden);
+    close(&one, &other, 1e-12, "softmax attention");
+}
+
+/// The largest absolute number of x (1, L, D) at each position.
+fn by_position(x: &Tensor) -> Vec<f64> {
+    let x = x.abs().unwrap().max(2).unwrap();
+    x.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+#[test]
+fn a_position_reaches_its_segment_and_as_many_positions_after_it_as_memory_has() {
+    for (memory, causal, wanted) in [
+        (3, false, [0, 0, 0, 1, 1, 1, 1, 1, 1]),
+        (1, false, [0, 0, 0, 1, 1, 1, 0, 0, 0]),
+        (3, true, [0, 0, 0, 0, 1, 1, 1, 1, 1]),
+    ] {
+        let parameters = parameters();
+        let block = BlockOptions {
+            dim: DIM,
+            qkv_dim: DIM,
+            ..BlockOptions::default()
+        };
+        let at = LayerContext {
+            vb: parameters.builder().pp("mixer"),
+            shared: parameters.builder(),
+            block: &block,
+            max_length: 9,
+            cls: false,
+            geometry: Geometry::default(),
+            layer: 0,
+        };
+        let options = Options {
+            segment: 3,
+            memory,
+            causal,
+            ..Options::default()
+        };
+        let mixer = Plain(Recurrence::new(&at, &options).unwrap());
+        let x = normal("x", &[1, 9, DIM]);
+        let mut moved = x.to_vec3::<f64>().unwrap();
+        moved[0][4][1] += 1.0;
+        let moved = Tensor::new(moved, &Device::Cpu).unwrap();
+        let [one, other] = [x, moved].map(|x| mixer.forward(&x, &pass()).unwrap());
+        let found = by_position(&(one - other).unwrap());
+        let found: Vec<usize> = found.iter().map(|x| usize::from(*x > 1e-12)).collect();
+        assert_eq!(found, wanted, "memory {memory}, causal {causal}");
+    }
+}
+
+#[test]
+fn gradients_cross_segments_only_if_they_are_let() {
+    for detach in [true, false] {
+        let parameters = parameters();
+        let options = json!({"segment": 3, "detach": detach});
+        let encoder = recurrent(&options, &parameters);
+        let x = Var::from_tensor(&normal("x", &[1, 9, DIM])).unwrap();
+        let hidden = encoder.forward(&x, &pass()).unwrap().hidden;
+        let last = hidden.narrow(1, 6, 3).unwrap() * normal("weights", &[1, 3, DIM]);
+        let gradients = last.unwrap().sum_all().unwrap().backward().unwrap();
+        let found = by_position(gradients.get(&x).unwrap());
+        assert!(found[6..].iter().all(|x| *x > 0.0));
+        assert!(
+            found[..6].iter().all(|x| (*x == 0.0) == detach),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn gradients_agree_with_differences() {
+    let mask = mask();
+    for (segment, memory, causal) in [(4, 4, false), (2, 5, true), (9, 1, false)] {
+        let parameters = parameters();
+        let options =
+            json!({"segment": segment, "memory": memory, "causal": causal, "detach": false});
+        let encoder = recurrent(&options, &parameters);
+        check_layer("transformer_xl", &parameters, &[3, 9, DIM], |x| {
+            let y = encoder.forward(x, &pass().with_mask(Some(&mask)))?;
+            zero_padding(&y.hidden, Some(&mask))
+        });
+    }
+}
+
+/// Adds to each position its number.
+struct Numbers;
+
+impl Encoder for Numbers {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded> {
+        let numbers = Tensor::arange(0.0, x.dim(1)? as f64, x.device())?;
+        Ok(Encoded {
+            hidden: x.broadcast_add(&numbers.reshape((1, (), 1))?)?,
+            mask: pass.mask().cloned(),
+        })
+    }
+
+    fn flops(&self, _: usize) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_cls_token_runs_behind_the_last_real_token_and_comes_back() {
+    let x = normal("x", &[3, 9, 1]);
+    let numbers = |mask: Option<&Mask>| -> Vec<Vec<f64>> {
+        let encoder = with_cls_last(Box::new(Numbers), true);
+        let hidden = encoder.forward(&x, &pass().with_mask(mask)).unwrap().hidden;
+        let added = (hidden - &x).unwrap().squeeze(2).unwrap();
+        let added = added.round().unwrap();
+        added.to_vec2().unwrap()
+    };
+    let whole = [8.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
+    assert_eq!(numbers(None), [whole; 3]);
+    let padded = [3.0, 0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+    assert_eq!(numbers(Some(&mask()))[..2], [whole, padded]);
+}
