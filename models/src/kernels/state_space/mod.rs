@@ -1,0 +1,153 @@
+//! A diagonal state space, every channel with states of its own that stay in registers:
+//! h_t = a h_{t-1} + x_t for each of N modes, y_t = Re Σ_n c_n h_t + skip x_t (S4D, arXiv 2206.11893; Mega's moving
+//! average, arXiv 2209.10655). `exclusive` reads h_{t-1} instead of h_t.
+//!
+//! A sequence is walked in tiles of [`TILE`] rows, all modes of a group of channels within a tile before the next tile.
+//! The states at the start of each tile are kept for the backward pass, which computes those within a tile again.
+//! With r_t the gradient of h_t as a whole: r_t = ā r_{t+1} + c̄ dy_t, dx_t = Re r_t + skip dy_t, da = Σ r_t h̄_{t-1}
+//! and dc = Σ dy_t h̄_t; gradients are those of the real plus i times those of the imaginary part.
+
+mod backward;
+mod forward;
+mod task;
+
+use candle_core::{Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use self::backward::Backward;
+use self::forward::Forward;
+use self::task::Task;
+use super::buffers::{Shared, split_mut, sum_partials, uninit};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
+use super::isa::Isa;
+
+const NAME: &str = "state-space";
+/// Rows between two states that are kept.
+const TILE: usize = 64;
+/// Channels of one task: a cache line of each row.
+const CHANNELS: usize = 16;
+/// What [`state_space`] computes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StateSpace {
+    /// N.
+    pub(crate) modes: usize,
+    /// Whether a and c are complex.
+    pub(crate) complex: bool,
+    /// From the last row to the first.
+    pub(crate) reverse: bool,
+    /// The output of a row does not see the row itself.
+    pub(crate) exclusive: bool,
+}
+
+/// x (B, L, D) to y (B, L, D). Rows of `parameters` are the real parts of a (N, D), their imaginary parts if complex,
+/// c likewise, and skip (D).
+///
+/// # Errors
+/// If shapes do not fit.
+pub(crate) fn state_space(x: &Tensor, parameters: &Tensor, options: StateSpace) -> Result<Tensor> {
+    apply(options, [x, parameters])
+}
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    length: usize,
+    width: usize,
+    groups: usize,
+    /// Kept numbers of one task.
+    kept: usize,
+}
+
+impl StateSpace {
+    fn sizes(&self, x: &Shape, parameters: &Shape) -> Result<Sizes> {
+        let (batch, length, width) = x.dims3()?;
+        let modes = self.modes;
+        let rows = 2 * self.parts() * modes + 1;
+        if parameters.dims() != [rows, width] || modes == 0 {
+            bail!("{NAME}: x {x:?} and parameters {parameters:?} do not fit {modes} modes");
+        }
+        Ok(Sizes {
+            batch,
+            length,
+            width,
+            groups: width.div_ceil(CHANNELS),
+            kept: length.div_ceil(TILE) * modes * self.parts() * CHANNELS,
+        })
+    }
+
+    /// Numbers in an element of a or c.
+    fn parts(&self) -> usize {
+        1 + usize::from(self.complex)
+    }
+}
+
+impl CustomOp<2> for StateSpace {
+    const NAME: &'static str = NAME;
+    /// States (B, groups, tiles, N, 1 or 2, CHANNELS) before the first row of each tile.
+    type Saved = Vec<f32>;
+
+    fn forward(
+        &self,
+        [x, parameters]: [View; 2],
+        keeps: bool,
+    ) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
+        let sizes = self.sizes(&x.shape, &parameters.shape)?;
+        let (shape, x, parameters) = (x.shape, x.data, parameters.data);
+        let isa = Isa::current();
+        let tasks = sizes.batch * sizes.groups;
+        let mut y = uninit(x.len());
+        let out = Shared::new(&mut y);
+        let mut states = uninit(if keeps { tasks * sizes.kept } else { 0 });
+        let kept = split_mut(&mut states, sizes.kept, tasks);
+        kept.into_par_iter()
+            .enumerate()
+            .for_each(|(index, states)| {
+                let task = Task::new(*self, sizes, index, parameters);
+                let y = &out;
+                match self.complex {
+                    true => isa.run(Forward::<true> { task, x, y, states }),
+                    false => isa.run(Forward::<false> { task, x, y, states }),
+                }
+            });
+        Ok((y, shape, states))
+    }
+
+    fn backward(
+        &self,
+        [x, parameters]: [View; 2],
+        pass: BackwardPass<Vec<f32>, 2>,
+    ) -> Result<[Gradient; 2]> {
+        let sizes = self.sizes(&x.shape, &parameters.shape)?;
+        let (x, parameters, dy, states) = (x.data, parameters.data, pass.dy, pass.saved);
+        let isa = Isa::current();
+        let mut dx = uninit(x.len());
+        let mut partials = vec![0.0; sizes.batch * parameters.len()];
+        let (dx_out, partials_out) = (Shared::new(&mut dx), Shared::new(&mut partials));
+        let tasks = 0..sizes.batch * sizes.groups;
+        tasks.into_par_iter().for_each(|index| {
+            let task = Task::new(*self, sizes, index, parameters);
+            let states = &states[index * sizes.kept..][..sizes.kept];
+            let (dx, gradients) = (&dx_out, &partials_out);
+            match self.complex {
+                true => isa.run(Backward::<true> {
+                    task,
+                    x,
+                    dy,
+                    states,
+                    dx,
+                    gradients,
+                }),
+                false => isa.run(Backward::<false> {
+                    task,
+                    x,
+                    dy,
+                    states,
+                    dx,
+                    gradients,
+                }),
+            }
+        });
+        let gradient = sum_partials(&partials, parameters.len());
+        Ok([dx.into(), gradient.into()])
+    }
+}

@@ -1,0 +1,195 @@
+//! One task: some channels of one example, its modes in registers, and the arithmetic of one row.
+
+use super::{CHANNELS, Sizes, StateSpace};
+use crate::kernels::isa::Lanes;
+
+/// One task: some channels of one example.
+#[derive(Clone, Copy)]
+pub(super) struct Task<'a> {
+    pub(super) options: StateSpace,
+    pub(super) sizes: Sizes,
+    pub(super) example: usize,
+    pub(super) first: usize,
+    pub(super) end: usize,
+    pub(super) parameters: &'a [f32],
+}
+
+/// Real and imaginary parts in one register each; real numbers have no others.
+pub(super) type Pair<S> = [<S as pulp::Simd>::f32s; 2];
+
+/// a and c of one mode.
+#[derive(Clone, Copy)]
+pub(super) struct Mode<S: Lanes> {
+    pub(super) a: Pair<S>,
+    pub(super) c: Pair<S>,
+}
+
+impl<'a> Task<'a> {
+    pub(super) fn new(
+        options: StateSpace,
+        sizes: Sizes,
+        task: usize,
+        parameters: &'a [f32],
+    ) -> Self {
+        let first = task % sizes.groups * CHANNELS;
+        Self {
+            options,
+            sizes,
+            example: task / sizes.groups,
+            first,
+            end: (first + CHANNELS).min(sizes.width),
+            parameters,
+        }
+    }
+
+    /// Registers of channels: where they start, and how many channels they hold.
+    pub(super) fn lanes(&self, lanes: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let end = self.end;
+        let starts = (self.first..end).step_by(lanes);
+        starts.map(move |start| (start, lanes.min(end - start)))
+    }
+
+    /// Where row number `step` of the walk starts.
+    #[inline(always)]
+    pub(super) fn row(&self, step: usize) -> usize {
+        let Sizes { length, width, .. } = self.sizes;
+        let row = match self.options.reverse {
+            true => length - 1 - step,
+            false => step,
+        };
+        (self.example * length + row) * width
+    }
+
+    /// Row of the parameters.
+    #[inline(always)]
+    pub(super) fn parameter<S: Lanes>(
+        &self,
+        s: S,
+        row: usize,
+        first: usize,
+        count: usize,
+    ) -> S::f32s {
+        s.partial_load_f32s(&self.parameters[row * self.sizes.width + first..][..count])
+    }
+
+    #[inline(always)]
+    pub(super) fn mode<S: Lanes, const COMPLEX: bool>(
+        &self,
+        s: S,
+        mode: usize,
+        first: usize,
+        count: usize,
+    ) -> Mode<S> {
+        let modes = self.options.modes;
+        let row = |row: usize| self.parameter(s, row * modes + mode, first, count);
+        let zero = s.splat_f32s(0.0);
+        match COMPLEX {
+            true => Mode {
+                a: [row(0), row(1)],
+                c: [row(2), row(3)],
+            },
+            false => Mode {
+                a: [row(0), zero],
+                c: [row(1), zero],
+            },
+        }
+    }
+}
+
+/// Where the state of a mode at the start of a tile is kept: for registers that start `offset` channels into a task.
+#[inline(always)]
+pub(super) fn kept<const COMPLEX: bool>(
+    tile: usize,
+    modes: usize,
+    mode: usize,
+    offset: usize,
+) -> [usize; 2] {
+    let parts = 1 + usize::from(COMPLEX);
+    let at = (tile * modes + mode) * parts * CHANNELS + offset;
+    [at, at + (parts - 1) * CHANNELS]
+}
+
+/// a h + x.
+#[inline(always)]
+pub(super) fn advance<S: Lanes, const COMPLEX: bool>(
+    s: S,
+    a: Pair<S>,
+    h: Pair<S>,
+    x: S::f32s,
+) -> Pair<S> {
+    let re = s.fma(a[0], h[0], x);
+    match COMPLEX {
+        true => [
+            s.fma(s.neg_f32s(a[1]), h[1], re),
+            s.fma(a[1], h[0], s.mul_f32s(a[0], h[1])),
+        ],
+        false => [re, h[1]],
+    }
+}
+
+/// Re(c h) + y.
+#[inline(always)]
+pub(super) fn read_out<S: Lanes, const COMPLEX: bool>(
+    s: S,
+    c: Pair<S>,
+    h: Pair<S>,
+    y: S::f32s,
+) -> S::f32s {
+    let y = s.fma(c[0], h[0], y);
+    match COMPLEX {
+        true => s.fma(s.neg_f32s(c[1]), h[1], y),
+        false => y,
+    }
+}
+
+/// ā r + c̄ dy.
+#[inline(always)]
+pub(super) fn retreat<S: Lanes, const COMPLEX: bool>(
+    s: S,
+    mode: Mode<S>,
+    r: Pair<S>,
+    dy: S::f32s,
+) -> Pair<S> {
+    let Mode { a, c } = mode;
+    let re = s.fma(a[0], r[0], s.mul_f32s(c[0], dy));
+    match COMPLEX {
+        true => {
+            let im = s.fma(a[0], r[1], s.mul_f32s(s.neg_f32s(c[1]), dy));
+            [s.fma(a[1], r[1], re), s.fma(s.neg_f32s(a[1]), r[0], im)]
+        }
+        false => [re, r[1]],
+    }
+}
+
+/// dy h̄ + sum.
+#[inline(always)]
+pub(super) fn add_read_out<S: Lanes, const COMPLEX: bool>(
+    s: S,
+    dy: S::f32s,
+    h: Pair<S>,
+    sum: Pair<S>,
+) -> Pair<S> {
+    let re = s.fma(dy, h[0], sum[0]);
+    match COMPLEX {
+        true => [re, s.fma(s.neg_f32s(dy), h[1], sum[1])],
+        false => [re, sum[1]],
+    }
+}
+
+/// r h̄ + sum.
+#[inline(always)]
+pub(super) fn add_product<S: Lanes, const COMPLEX: bool>(
+    s: S,
+    r: Pair<S>,
+    h: Pair<S>,
+    sum: Pair<S>,
+) -> Pair<S> {
+    let re = s.fma(r[0], h[0], sum[0]);
+    match COMPLEX {
+        true => [
+            s.fma(r[1], h[1], re),
+            s.fma(s.neg_f32s(r[0]), h[1], s.fma(r[1], h[0], sum[1])),
+        ],
+        false => [re, sum[1]],
+    }
+}
