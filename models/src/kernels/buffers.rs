@@ -4,9 +4,7 @@
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
-use candle_core::{
-    CpuStorage, Device, Layout, Result, Shape, Storage, StorageRef, Tensor, WithDType, bail,
-};
+use candle_core::{CpuStorage, Layout, Result, Storage, StorageRef, Tensor, WithDType, bail};
 use rayon::prelude::*;
 
 /// The elements of a contiguous operand of `op`.
@@ -90,11 +88,6 @@ pub(super) fn uninit(len: usize) -> Vec<f32> {
         buffer.set_len(len);
     }
     buffer
-}
-
-/// Wraps the result of a kernel.
-pub(super) fn tensor(data: Vec<f32>, shape: impl Into<Shape>) -> Result<Tensor> {
-    Tensor::from_vec(data, shape.into(), &Device::Cpu)
 }
 
 /// Rows per chunk when `rows` rows are split into at most `most` chunks of at least `least` rows.

@@ -44,7 +44,6 @@ mod scratch;
 mod sinkhorn_normalize;
 mod state_space;
 mod tile;
-mod triple;
 mod variable_gradients;
 mod zero_rows;
 

@@ -2,12 +2,15 @@
 //!
 //! Gradients dS = factor Σ_b dscores and dfactor = Σ dscores S: only the gradient itself has the size of S.
 
-use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 
+use super::problem::Problem;
 use super::{Attention, AttentionOptions, NAME};
-use crate::kernels::buffers::{Shared, StridedRowsMut, floats, read, tensor};
+use crate::kernels::buffers::Shared;
+use crate::kernels::custom_op::{
+    BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply,
+};
 use crate::kernels::tile::{PAD, Rows, SIDE, pack_columns};
-use crate::kernels::triple::packed;
 
 /// Attention within a sequence from packed projections (B, L, 3 H E) with scores q·k · scale + factor · bias, for `bias` (H, N, N) with
 /// N at least L and a single number `factor`; yields (B, L, H E).
@@ -21,13 +24,13 @@ pub fn attention_biased(
     let (batch, length, width) = qkv.dims3()?;
     let (heads, rows, columns) = bias.dims3()?;
     let fits = heads == options.heads && rows == columns && rows >= length;
-    if width % 3 != 0 || !fits || factor.elem_count() != 1 || options.block_masks.is_some() {
+    if !fits || factor.elem_count() != 1 || options.block_masks.is_some() {
         let (qkv, bias, factor) = (qkv.shape(), bias.shape(), factor.shape());
         bail!("{NAME}: projections {qkv:?}, bias {bias:?} and factor {factor:?} do not fit");
     }
     let op = Attention::new(options, batch, (length, length), width / 3)?.within();
-    let (bias, factor) = (bias.contiguous()?, factor.contiguous()?);
-    qkv.contiguous()?.apply_op3(&bias, &factor, Biased(op))
+    let [q, k, v] = Input::side_by_side(qkv);
+    apply(Biased(op), [q, k, v, bias.into(), factor.into()])
 }
 
 struct Biased(Attention);
@@ -122,66 +125,49 @@ impl BiasGradient<'_> {
     }
 }
 
-impl CustomOp3 for Biased {
-    fn name(&self) -> &'static str {
-        NAME
+/// The operands are queries, keys, values, S and its factor.
+impl CustomOp<5> for Biased {
+    const NAME: &'static str = NAME;
+    /// Base-2 logarithm of the sum of weights of each query, (B, H, L).
+    type Saved = Vec<f32>;
+
+    fn forward(&self, operands: [View; 5], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
+        let (problem, _) = self.problem(&operands)?;
+        let (output, sums) = problem.forward();
+        Ok((output, problem.output_shape(), sums))
     }
 
-    fn cpu_fwd(
+    fn backward(
         &self,
-        qkv: &CpuStorage,
-        qkv_layout: &Layout,
-        bias: &CpuStorage,
-        bias_layout: &Layout,
-        factor: &CpuStorage,
-        factor_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (sizes, operands) = packed(qkv_layout.shape(), floats(NAME, qkv, qkv_layout)?)?;
-        let mut problem = self.0.problem(sizes, operands);
-        problem.bias = Some(Bias {
-            data: floats(NAME, bias, bias_layout)?,
-            length: bias_layout.shape().dims3()?.1,
-            factor: floats(NAME, factor, factor_layout)?[0],
+        operands: [View; 5],
+        pass: BackwardPass<Self::Saved, 5>,
+    ) -> Result<[Gradient; 5]> {
+        let (problem, bias) = self.problem(&operands)?;
+        let [q, k, v, ..] = operands;
+        let mut gradients = GradientRows::new(&[q, k, v], |len| vec![0.0; len]);
+        let mut dbias = vec![0.0; bias.data.len()];
+        let to = Shared::new(&mut dbias);
+        let dfactor = gradients.write(|targets| {
+            let of_bias = Some(BiasGradient { bias, to: &to });
+            problem.dense_backward(&pass.saved, [pass.y, pass.dy], targets, (of_bias, None))
         });
-        let shape = (problem.batch, problem.queries_len, problem.row()).into();
-        Ok((CpuStorage::F32(self.0.attend(&problem)), shape))
+        let [dq, dk, dv] = gradients.into_gradients();
+        Ok([dq, dk, dv, dbias.into(), vec![dfactor as f32].into()])
     }
+}
 
-    fn bwd(
-        &self,
-        qkv: &Tensor,
-        bias: &Tensor,
-        factor: &Tensor,
-        output: &Tensor,
-        doutput: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let doutput = doutput.contiguous()?;
-        let (shape, bias_shape, factor_shape) = (qkv.shape(), bias.shape(), factor.shape());
-        let (qkv, bias, factor) = (read(NAME, qkv)?, read(NAME, bias)?, read(NAME, factor)?);
-        let (output, doutput) = (read(NAME, output)?, read(NAME, &doutput)?);
-        let (sizes, operands) = packed(shape, &qkv)?;
-        let mut problem = self.0.problem(sizes, operands);
+impl Biased {
+    fn problem<'a>(
+        &'a self,
+        [q, k, v, bias, factor]: &[View<'a>; 5],
+    ) -> Result<(Problem<'a>, Bias<'a>)> {
         let bias = Bias {
-            data: &bias,
-            length: bias_shape.dims3()?.1,
-            factor: factor[0],
+            data: bias.data,
+            length: bias.shape.dims3()?.1,
+            factor: factor.data[0],
         };
+        let mut problem = self.0.problem([q, k, v])?;
         problem.bias = Some(bias);
-        let (mut gradient, mut dbias) = (vec![0.0; qkv.len()], vec![0.0; bias.data.len()]);
-        let (shared, to) = (Shared::new(&mut gradient), Shared::new(&mut dbias));
-        let targets = operands.map(|operand| StridedRowsMut {
-            buffer: &shared,
-            start: operand.start,
-            stride: operand.row,
-        });
-        let gradient_of_bias = Some(BiasGradient { bias, to: &to });
-        let sums = self.0.sums()?;
-        let dfactor =
-            problem.dense_backward(sums, [&output, &doutput], targets, (gradient_of_bias, None));
-        Ok((
-            Some(tensor(gradient, shape)?),
-            Some(tensor(dbias, bias_shape)?),
-            Some(tensor(vec![dfactor as f32], factor_shape)?),
-        ))
+        Ok((problem, bias))
     }
 }

@@ -16,20 +16,21 @@ mod problem;
 mod relative;
 mod sparse;
 
-use std::sync::OnceLock;
+use std::ops::Range;
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, bail};
 
 pub use self::bias::attention_biased;
 pub use self::dropout::AttentionDropout;
 use self::key_mask::KeyMask;
 use self::problem::Problem;
 pub use self::relative::RelativeScores;
+use self::relative::Tables;
 pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
 pub(crate) use self::sparse::{BlockView, TileView, first_weight};
-use super::buffers::{StridedRowsMut, uninit};
-use super::tile::{Operand, SIDE};
-use super::triple::{QkvOp, Sizes, Triple};
+use super::buffers::uninit;
+use super::custom_op::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
+use super::tile::SIDE;
 
 const NAME: &str = "attention";
 
@@ -84,13 +85,7 @@ impl AttentionOptions {
 pub fn attention_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let (batch, length, width) = qkv.dims3()?;
     let op = Attention::new(options, batch, (length, length), width / 3)?.within();
-    if width % 3 != 0 {
-        bail!("{NAME}: width {width} is not three times that of the heads");
-    }
-    if let Some(relative) = &options.relative {
-        return relative::attend(qkv, &[], op, relative);
-    }
-    qkv.contiguous()?.apply_op1(Triple(op))
+    attend(op, Input::side_by_side(qkv), options)
 }
 
 /// Attention of queries (B, Lq, H E) on keys and values (B, Lk, H E); yields (B, Lq, H E).
@@ -105,13 +100,18 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions)
         );
     }
     let op = Attention::new(options, batch, (queries, keys), width)?;
-    if let Some(relative) = &options.relative {
-        return relative::attend(q, &[k, v], op, relative);
-    }
-    q.contiguous()?
-        .apply_op3(&k.contiguous()?, &v.contiguous()?, Triple(op))
+    attend(op, [q, k, v].map(Input::from), options)
 }
 
+fn attend(op: Attention, [q, k, v]: [Input; 3], options: &AttentionOptions) -> Result<Tensor> {
+    let [of_heads, of_queries, of_keys] = match &options.relative {
+        Some(relative) => relative.tables().map(Input::from),
+        None => [Input::Absent; 3],
+    };
+    apply(op, [q, k, v, of_heads, of_queries, of_keys])
+}
+
+/// The operands are queries, keys, values and the three tables of scores by distance, which may be absent.
 struct Attention {
     heads: usize,
     scale: f32,
@@ -120,8 +120,8 @@ struct Attention {
     within: bool,
     dropout: Option<AttentionDropout>,
     block_masks: Option<BlockMasks>,
-    /// Base-2 logarithm of the sum of weights of each query, (B, H, Lq).
-    sums: OnceLock<Vec<f32>>,
+    /// The largest distance in the tables, and the keys that have a position.
+    distances: Option<(usize, Range<usize>)>,
 }
 
 impl Attention {
@@ -133,6 +133,7 @@ impl Attention {
     ) -> Result<Self> {
         options.check(batch, (queries, keys), width)?;
         let heads = options.heads;
+        let relative = options.relative.as_ref();
         Ok(Attention {
             heads,
             scale: options
@@ -142,7 +143,7 @@ impl Attention {
             within: false,
             dropout: options.dropout.clone(),
             block_masks: options.block_masks.clone(),
-            sums: OnceLock::new(),
+            distances: relative.map(|relative| (relative.reach, relative.keys.clone())),
         })
     }
 
@@ -154,68 +155,82 @@ impl Attention {
         }
     }
 
-    fn problem<'a>(
-        &'a self,
-        [(batch, queries_len, width), (_, keys_len, _), _]: Sizes,
-        operands: [Operand<'a>; 3],
-    ) -> Problem<'a> {
-        Problem {
+    /// This call on queries, keys and values, without what is added to the scores.
+    fn problem<'a>(&'a self, [q, k, v]: [&View<'a>; 3]) -> Result<Problem<'a>> {
+        let (batch, queries_len, width) = q.shape.dims3()?;
+        Ok(Problem {
             batch,
             heads: self.heads,
             queries_len,
-            keys_len,
+            keys_len: k.shape.dims3()?.1,
             width: width / self.heads,
             scale: self.scale,
-            operands,
+            operands: [q, k, v].map(View::rows),
             real: &self.real,
             within: self.within,
             dropout: self.dropout.as_ref(),
             block_masks: self.block_masks.as_ref(),
             bias: None,
             relative: None,
-        }
+        })
     }
 
-    fn attend(&self, problem: &Problem) -> Vec<f32> {
-        let (output, sums) = problem.forward();
-        // The operation runs once: each call of attention makes its own.
-        let _ = self.sums.set(sums);
-        output
+    fn problem_with_tables<'a>(
+        &'a self,
+        [q, k, v, of_heads, of_queries, of_keys]: &[View<'a>; 6],
+    ) -> Result<Problem<'a>> {
+        let mut problem = self.problem([q, k, v])?;
+        problem.relative = self.distances.as_ref().map(|(reach, keys)| Tables {
+            reach: *reach,
+            keys: (keys.start, keys.len()),
+            queries: problem.queries_len,
+            heads: self.heads,
+            of_heads: of_heads.given(),
+            of_queries: of_queries.given(),
+            of_keys: of_keys.given(),
+        });
+        Ok(problem)
     }
 
-    fn sums(&self) -> Result<&[f32]> {
-        match self.sums.get() {
-            Some(sums) => Ok(sums),
-            None => bail!("{NAME}: backward before forward"),
-        }
-    }
-}
-
-impl QkvOp for Attention {
-    const NAME: &'static str = NAME;
-
-    fn forward(&self, sizes: Sizes, operands: [Operand; 3]) -> Result<Vec<f32>> {
-        Ok(self.attend(&self.problem(sizes, operands)))
-    }
-
-    fn backward(
-        &self,
-        sizes: Sizes,
-        operands: [Operand; 3],
-        outputs: [&[f32]; 2],
-        targets: [StridedRowsMut; 3],
-    ) -> Result<()> {
-        let problem = self.problem(sizes, operands);
-        problem.backward(self.sums()?, outputs, targets, None);
-        Ok(())
-    }
-
+    /// What gradients of `len` elements are before they are written.
     fn start(&self, len: usize) -> Vec<f32> {
         // Blocks of keys that are hidden, or that no block mask names, are not written.
         match self.block_masks.is_none() && self.real.all() {
             true => uninit(len),
             false => vec![0.0; len],
         }
+    }
+}
+
+impl CustomOp<6> for Attention {
+    const NAME: &'static str = NAME;
+    /// Base-2 logarithm of the sum of weights of each query, (B, H, Lq).
+    type Saved = Vec<f32>;
+
+    fn forward(&self, operands: [View; 6], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
+        let problem = self.problem_with_tables(&operands)?;
+        let (output, sums) = problem.forward();
+        Ok((output, problem.output_shape(), sums))
+    }
+
+    fn backward(
+        &self,
+        operands: [View; 6],
+        pass: BackwardPass<Self::Saved, 6>,
+    ) -> Result<[Gradient; 6]> {
+        let problem = self.problem_with_tables(&operands)?;
+        let [q, k, v, tables @ ..] = operands;
+        let mut gradients = GradientRows::new(&[q, k, v], |len| self.start(len));
+        let [.., of_heads, of_queries, of_keys] = pass.wanted;
+        let mut of_tables =
+            relative::Buffers::new(&problem, [of_heads, of_queries, of_keys], &tables);
+        gradients.write(|targets| {
+            let outputs = [pass.y, pass.dy];
+            problem.backward(&pass.saved, outputs, targets, of_tables.targets().as_ref());
+        });
+        let [dq, dk, dv] = gradients.into_gradients();
+        let [of_heads, of_queries, of_keys] = of_tables.into_gradients(&problem);
+        Ok([dq, dk, dv, of_heads, of_queries, of_keys])
     }
 }
 

@@ -1,5 +1,6 @@
 //! One call of attention: where its operands lie, and how its work is shared out.
 
+use candle_core::Shape;
 use rayon::prelude::*;
 
 use super::AttentionDropout;
@@ -52,6 +53,11 @@ impl<'a> Problem<'a> {
     /// Elements of a row of the output: all heads.
     pub(super) fn row(&self) -> usize {
         self.heads * self.width
+    }
+
+    /// (B, Lq, H E).
+    pub(super) fn output_shape(&self) -> Shape {
+        (self.batch, self.queries_len, self.row()).into()
     }
 
     pub(super) fn operand(&self, which: usize, length: usize, head: Head) -> Rows<'a> {

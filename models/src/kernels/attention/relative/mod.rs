@@ -6,17 +6,14 @@
 mod tile;
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Result, Tensor, bail};
 
 pub(super) use self::tile::Places;
+use super::NAME;
 use super::problem::{Head, Problem, TASKS};
-use super::{Attention, NAME};
-use crate::kernels::buffers::{Shared, StridedRowsMut, floats, read, tensor};
-use crate::kernels::custom_op::Tied;
-use crate::kernels::tile::Operand;
-use crate::kernels::triple::{QkvOp, Sizes, packed};
+use crate::kernels::buffers::Shared;
+use crate::kernels::custom_op::{Gradient, View};
 
 /// What is added to scores by the distance of key from query. Queries are at 0, 1, .., keys too, from the first of `keys` on.
 ///
@@ -67,197 +64,8 @@ impl RelativeScores {
         )
     }
 
-    fn tables(&self) -> [Option<&Tensor>; 3] {
+    pub(super) fn tables(&self) -> [Option<&Tensor>; 3] {
         [&self.of_heads, &self.of_queries, &self.of_keys].map(Option::as_ref)
-    }
-}
-
-/// Attention with scores by distance, of `first`: packed projections where there are no `others`, else queries, the others being
-/// keys and values.
-pub(super) fn attend(
-    first: &Tensor,
-    others: &[&Tensor],
-    attention: Attention,
-    scores: &RelativeScores,
-) -> Result<Tensor> {
-    let tables = scores.tables();
-    let all = others.iter().copied().chain(tables.into_iter().flatten());
-    let tied = Tied::new(all.map(Tensor::contiguous).collect::<Result<_>>()?);
-    let first = first.contiguous()?;
-    let tie = tied.tie(first.dtype())?;
-    let mut index = others.len();
-    let places = tables.map(|table| {
-        let place = table.map(|_| index);
-        index += usize::from(place.is_some());
-        place
-    });
-    let op = Relative {
-        attention,
-        reach: scores.reach,
-        keys: scores.keys.clone(),
-        others: others.len(),
-        places,
-        tied,
-    };
-    first.apply_op2(&tie, op)
-}
-
-/// Attention with [`RelativeScores`]. The operands but the first are tied.
-struct Relative {
-    attention: Attention,
-    reach: usize,
-    keys: Range<usize>,
-    /// Tied operands that are keys and values: two or none.
-    others: usize,
-    /// Where the tables are among the tied operands.
-    places: [Option<usize>; 3],
-    tied: Arc<Tied>,
-}
-
-impl Relative {
-    /// Calls `f` with the problem whose first operand is this.
-    fn with_problem<T>(
-        &self,
-        shape: &Shape,
-        first: &[f32],
-        f: impl FnOnce(Sizes, Problem) -> T,
-    ) -> Result<T> {
-        let tied = self.tied.operands();
-        let readings = tied.iter().map(|operand| read(NAME, operand));
-        let readings = readings.collect::<Result<Vec<_>>>()?;
-        let (sizes, operands) = match self.others {
-            0 => packed(shape, first)?,
-            _ => {
-                let sizes = [shape.dims3()?, tied[0].dims3()?, tied[1].dims3()?];
-                let data = [first, &*readings[0], &*readings[1]];
-                let operand = |which: usize| Operand::whole(data[which], sizes[which].2);
-                (sizes, [operand(0), operand(1), operand(2)])
-            }
-        };
-        let [of_heads, of_queries, of_keys] =
-            self.places.map(|place| place.map(|at| &*readings[at]));
-        let mut problem = self.attention.problem(sizes, operands);
-        problem.relative = Some(Tables {
-            reach: self.reach,
-            keys: (self.keys.start, self.keys.len()),
-            queries: sizes[0].1,
-            heads: self.attention.heads,
-            of_heads,
-            of_queries,
-            of_keys,
-        });
-        Ok(f(sizes, problem))
-    }
-
-    /// The shape of a table whose gradient somebody wants.
-    fn wanted(&self, table: usize) -> Option<(usize, &Shape)> {
-        let place = self.places[table]?;
-        let operand = &self.tied.operands()[place];
-        operand.track_op().then(|| (place, operand.shape()))
-    }
-}
-
-impl CustomOp2 for Relative {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn cpu_fwd(
-        &self,
-        first: &CpuStorage,
-        layout: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let first = floats(NAME, first, layout)?;
-        self.with_problem(layout.shape(), first, |sizes, problem| {
-            let (batch, queries, _) = sizes[0];
-            let output = self.attention.attend(&problem);
-            (
-                CpuStorage::F32(output),
-                (batch, queries, problem.row()).into(),
-            )
-        })
-    }
-
-    fn bwd(
-        &self,
-        first: &Tensor,
-        tie: &Tensor,
-        output: &Tensor,
-        doutput: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let doutput = doutput.contiguous()?;
-        let shape = first.shape();
-        let first = read(NAME, first)?;
-        let (output, doutput) = (read(NAME, output)?, read(NAME, &doutput)?);
-        let sums = self.attention.sums()?;
-        let start = |len: usize| self.attention.start(len);
-        let tied = self.tied.operands();
-        let mut dfirst = start(first.len());
-        let [mut dkeys, mut dvalues] = [0, 1].map(|which| match self.others {
-            0 => Vec::new(),
-            _ => start(tied[which].elem_count()),
-        });
-        let mut dtables: [Option<Vec<f32>>; 3] = [0, 1, 2].map(|table| {
-            let (_, shape) = self.wanted(table)?;
-            Some(vec![0.0; shape.elem_count()])
-        });
-        self.with_problem(shape, &first, |_, problem| {
-            let shared = [&mut dfirst, &mut dkeys, &mut dvalues].map(|buffer| Shared::new(buffer));
-            let targets = [0, 1, 2].map(|which| {
-                let operand = problem.operands[which];
-                let (buffer, start) = match self.others {
-                    0 => (&shared[0], operand.start),
-                    _ => (&shared[which], 0),
-                };
-                StridedRowsMut {
-                    buffer,
-                    start,
-                    stride: operand.row,
-                }
-            });
-            let [of_heads, of_queries, of_keys] = &mut dtables;
-            let heads = problem.batch * problem.heads;
-            let parts = most_parts(heads);
-            let columns = 2 * self.reach + 1;
-            let mut sums_of_heads = match of_heads {
-                Some(_) => vec![0.0; heads * parts * columns],
-                None => Vec::new(),
-            };
-            {
-                let gradients = TableGradients {
-                    parts,
-                    of_heads: of_heads.is_some().then(|| Shared::new(&mut sums_of_heads)),
-                    of_queries: of_queries.as_mut().map(|buffer| Shared::new(buffer)),
-                    of_keys: of_keys.as_mut().map(|buffer| Shared::new(buffer)),
-                };
-                problem.backward(sums, [&output, &doutput], targets, Some(&gradients));
-            }
-            if let Some(of_heads) = of_heads {
-                // Examples and parts in order, in f64: a column is a sum over up to L² scores.
-                let mut totals = vec![0.0; of_heads.len()];
-                let rows = sums_of_heads.chunks_exact(parts * columns).enumerate();
-                for (index, rows) in rows {
-                    let total = &mut totals[index % problem.heads * columns..][..columns];
-                    for row in rows.chunks_exact(columns) {
-                        total.iter_mut().zip(row).for_each(|(x, y)| *x += y);
-                    }
-                }
-                let narrow = of_heads.iter_mut().zip(totals);
-                narrow.for_each(|(x, total)| *x = total as f32);
-            }
-        })?;
-        for (which, gradient) in [dkeys, dvalues].into_iter().take(self.others).enumerate() {
-            self.tied
-                .leave(which, tensor(gradient, tied[which].shape())?)?;
-        }
-        for (table, gradient) in dtables.into_iter().enumerate() {
-            if let (Some((place, shape)), Some(gradient)) = (self.wanted(table), gradient) {
-                self.tied.leave(place, tensor(gradient, shape)?)?;
-            }
-        }
-        Ok((Some(tensor(dfirst, shape)?), Some(tie.zeros_like()?)))
     }
 }
 
@@ -269,14 +77,14 @@ fn most_parts(heads: usize) -> usize {
 /// The tables of one call of attention.
 #[derive(Clone, Copy)]
 pub(super) struct Tables<'a> {
-    reach: usize,
+    pub(super) reach: usize,
     /// The first key with a position, and how many there are.
-    keys: (usize, usize),
-    queries: usize,
-    heads: usize,
-    of_heads: Option<&'a [f32]>,
-    of_queries: Option<&'a [f32]>,
-    of_keys: Option<&'a [f32]>,
+    pub(super) keys: (usize, usize),
+    pub(super) queries: usize,
+    pub(super) heads: usize,
+    pub(super) of_heads: Option<&'a [f32]>,
+    pub(super) of_queries: Option<&'a [f32]>,
+    pub(super) of_keys: Option<&'a [f32]>,
 }
 
 impl Tables<'_> {
@@ -318,4 +126,65 @@ pub(super) struct TableGradients<'a> {
     of_heads: Option<Shared<'a, f64>>,
     of_queries: Option<Shared<'a>>,
     of_keys: Option<Shared<'a>>,
+}
+
+/// Room for the gradients of the tables that somebody wants.
+pub(super) struct Buffers {
+    /// 2 K + 1.
+    columns: usize,
+    parts: usize,
+    /// (B, H, parts, 2 K + 1).
+    of_heads: Option<Vec<f64>>,
+    of_queries: Option<Vec<f32>>,
+    of_keys: Option<Vec<f32>>,
+}
+
+impl Buffers {
+    pub(super) fn new(problem: &Problem, wanted: [bool; 3], tables: &[View; 3]) -> Self {
+        let columns = problem.relative.map_or(0, |tables| tables.columns());
+        let heads = problem.batch * problem.heads;
+        let parts = most_parts(heads);
+        let [of_heads, of_queries, of_keys] = wanted;
+        let row_gradients = |wanted: bool, table: &View| {
+            let len = table.shape.elem_count();
+            wanted.then(|| vec![0.0; len])
+        };
+        Self {
+            columns,
+            parts,
+            of_heads: of_heads.then(|| vec![0.0; heads * parts * columns]),
+            of_queries: row_gradients(of_queries, &tables[1]),
+            of_keys: row_gradients(of_keys, &tables[2]),
+        }
+    }
+
+    /// Where the gradients go, if there are tables.
+    pub(super) fn targets(&mut self) -> Option<TableGradients<'_>> {
+        (self.columns > 0).then(|| TableGradients {
+            parts: self.parts,
+            of_heads: self.of_heads.as_mut().map(|buffer| Shared::new(buffer)),
+            of_queries: self.of_queries.as_mut().map(|buffer| Shared::new(buffer)),
+            of_keys: self.of_keys.as_mut().map(|buffer| Shared::new(buffer)),
+        })
+    }
+
+    /// The gradients, those of the heads' table summed over examples and parts in order, in f64: a column is a sum over up to L²
+    /// scores.
+    pub(super) fn into_gradients(self, problem: &Problem) -> [Gradient; 3] {
+        let of_heads = self.of_heads.map(|partials| {
+            let mut totals = vec![0.0; problem.heads * self.columns];
+            let rows = partials.chunks_exact(self.parts * self.columns);
+            for (index, rows) in rows.enumerate() {
+                let total = &mut totals[index % problem.heads * self.columns..][..self.columns];
+                for row in rows.chunks_exact(self.columns) {
+                    total.iter_mut().zip(row).for_each(|(x, y)| *x += y);
+                }
+            }
+            totals
+                .iter()
+                .map(|total: &f64| *total as f32)
+                .collect::<Vec<_>>()
+        });
+        [of_heads, self.of_queries, self.of_keys].map(Gradient::from)
+    }
 }
