@@ -148,6 +148,11 @@ pub static AXES: &[Axis] = &[
         values: &[
             choice("sinusoid", "sines and cosines"),
             choice("learned", "a learned vector per position"),
+            choice("complex", "token vectors that turn with the position"),
+            choice(
+                "conditional",
+                "by a convolution after the first block (CPVT)",
+            ),
             choice("none", "not marked"),
         ],
     },

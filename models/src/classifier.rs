@@ -9,7 +9,7 @@ use crate::{
     error::require,
     layers::{Embedding, Linear, Pool},
     ops::activation::relu,
-    options::{Features, HeadOptions, Pooling},
+    options::{Features, HeadOptions, Pooling, Positions},
     params::LECUN_NORMAL,
 };
 
@@ -104,6 +104,7 @@ impl Classifier {
                 true => embedding.positions().cloned(),
                 false => None,
             },
+            conditional: options.embed.positions == Positions::Conditional,
             layers: options.head.layers,
             name: model.name,
         })?;

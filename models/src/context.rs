@@ -43,6 +43,8 @@ pub struct ModelContext<'a> {
     pub geometry: Geometry,
     /// What is to be added to the input of every block but the first, (slots, D).
     pub positions: Option<Tensor>,
+    /// Whether the first block is to be followed by [`crate::layers::ConditionalPositions`].
+    pub conditional: bool,
     /// Which hidden states are wanted.
     pub layers: Layers,
     /// Name of the model in the registry.

@@ -73,6 +73,7 @@ fn encoder(
         cls: false,
         geometry: lra_models::context::Geometry::default(),
         positions: None,
+        conditional: false,
         layers: lra_models::options::Layers::Last,
         name: model.name,
     };

@@ -7,9 +7,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 use candle_core::{Tensor, backprop::GradStore};
 use candle_nn::{AdamW, Optimizer as _, ParamsAdamW};
 use lra_models::{
-    MODELS, Parameters, Reference, Result,
+    AXES, MODELS, Options, Parameters, Reference, Result, mixers,
     parity::{Case, Optimizer, Row, Settings, Verdict},
 };
+use serde_json::{Value, json};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/parity")
@@ -69,6 +70,58 @@ fn every_committed_case_agrees() {
             Reference::Shared | Reference::None => 0,
         };
         assert!(count >= wanted, "{} has only {count} cases", model.name);
+    }
+}
+
+/// What a committed case says of an axis: a number, a truth value or a name as it is written on the command line.
+fn setting(bytes: &[u8], key: &str) -> Option<String> {
+    let (_, header) = safetensors::SafeTensors::read_metadata(bytes).unwrap();
+    let metadata = header.metadata().clone().unwrap();
+    let read = |name: &str| -> Value {
+        let text = metadata.get(name).map_or("{}", String::as_str);
+        serde_json::from_str(text).unwrap()
+    };
+    let options = match metadata.contains_key("kind") {
+        true => [
+            read("options"),
+            serde_json::to_value(Options::of(mixers::find(&metadata["mixer"]).unwrap())).unwrap(),
+        ],
+        // A mixer alone: what surrounds it has no part in the case.
+        false => [json!({ "block": read("block") }), Value::Null],
+    };
+    let pointer = format!("/{}", key.replace('.', "/"));
+    let value = options
+        .iter()
+        .find_map(|options| options.pointer(&pointer))?;
+    Some(
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned),
+    )
+}
+
+#[test]
+fn every_value_of_every_axis_has_a_case() {
+    let cases: Vec<Vec<u8>> = files()
+        .iter()
+        .map(|file| std::fs::read(file).unwrap())
+        .collect();
+    for axis in AXES {
+        let mut found: Vec<String> = cases
+            .iter()
+            .filter_map(|case| setting(case, axis.key))
+            .collect();
+        if axis.key == "block.memory" {
+            // A number: any but 0 is the other value.
+            found
+                .iter_mut()
+                .filter(|value| *value != "0")
+                .for_each(|value| *value = "8".to_owned());
+        }
+        for choice in axis.values {
+            let known = found.iter().any(|value| value == choice.value);
+            assert!(known, "no case of {} = {}", axis.key, choice.value);
+        }
     }
 }
 

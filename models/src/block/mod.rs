@@ -17,8 +17,8 @@ use candle_core::Tensor;
 
 use self::{channel::Channel, norm::Norm, residual::Join};
 use crate::{
-    Mixer, Pass, Result, VarBuilder,
-    layers::{Dropout, FeedForward, FusedSublayer},
+    Mixer, ModelContext, Pass, Result, VarBuilder,
+    layers::{ConditionalPositions, Dropout, FeedForward, FusedSublayer},
     options::{BlockOptions, NormPlace},
 };
 
@@ -28,6 +28,8 @@ pub struct Block {
     mixing: Sublayer,
     /// None where positions are mixed and nothing else.
     channel: Option<(Channel, Sublayer)>,
+    /// Behind both, where positions are marked here.
+    positions: Option<ConditionalPositions>,
 }
 
 /// What surrounds a layer: norm, dropout, residual.
@@ -57,6 +59,27 @@ impl Block {
             mixer,
             mixing: Sublayer::new(vb, "mixer", block)?,
             channel,
+            positions: None,
+        })
+    }
+
+    /// The same block with marks of positions behind it.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub(crate) fn followed_by_positions(
+        self,
+        vb: &VarBuilder,
+        context: &ModelContext,
+    ) -> Result<Self> {
+        let vb = vb.pp("positions");
+        Ok(Self {
+            positions: Some(ConditionalPositions::new(
+                &vb,
+                context.block.dim,
+                context.cls,
+            )?),
+            ..self
         })
     }
 
@@ -81,11 +104,15 @@ impl Block {
     ) -> Result<Tensor> {
         let mix = |x: &Tensor| self.mixer.forward(x, pass);
         let x = self.mixing.forward((x, residual), after, mix)?;
-        match &self.channel {
-            Some((Channel::Dense(feed), sublayer)) => sublayer.feed(&x, feed, after),
+        let x = match &self.channel {
+            Some((Channel::Dense(feed), sublayer)) => sublayer.feed(&x, feed, after)?,
             Some((channel, sublayer)) => {
-                sublayer.forward((&x, &x), after, |x| channel.forward(x, after))
+                sublayer.forward((&x, &x), after, |x| channel.forward(x, after))?
             }
+            None => x,
+        };
+        match &self.positions {
+            Some(positions) => positions.forward(&x, after.mask()),
             None => Ok(x),
         }
     }
@@ -123,7 +150,9 @@ impl Block {
         let channel = self.channel.as_ref().map_or(0, |(channel, sublayer)| {
             channel.flops(short) + sublayer.join.flops(short)
         });
-        self.mixer.flops(length) + self.mixing.join.flops(short) + channel
+        let positions = self.positions.as_ref();
+        let positions = positions.map_or(0, |positions| positions.flops(short));
+        self.mixer.flops(length) + self.mixing.join.flops(short) + channel + positions
     }
 }
 

@@ -89,7 +89,11 @@ pub fn residual_blocks(
             };
             let mixer = mixer(&at)?;
             mixer.takes().check(block)?;
-            Block::new(&vb, block, layer, mixer)
+            let block = Block::new(&vb, block, layer, mixer)?;
+            if context.conditional && layer == 0 {
+                return block.followed_by_positions(&vb, context);
+            }
+            Ok(block)
         })
         .collect()
 }

@@ -5,7 +5,7 @@ use candle_nn::Init;
 
 use crate::{
     Error, Mask, Pass, Result, VarBuilder,
-    layers::Dropout,
+    layers::{ComplexEmbedding, Dropout},
     ops::embed,
     options::{EmbedOptions, Positions},
     params::Attributes,
@@ -13,15 +13,23 @@ use crate::{
 
 /// Token embedding, an optional CLS token put before the sequence, positions, dropout.
 pub struct Embedding {
-    tokens: Tensor,
+    tokens: Table,
     cls: Option<Tensor>,
     positions: Option<Tensor>,
     dropout: Dropout,
     zero_is_padding: bool,
 }
 
+/// What ids are looked up in.
+enum Table {
+    /// One vector each, (V, D).
+    Rows(Tensor),
+    /// One that turns with the position.
+    Complex(ComplexEmbedding),
+}
+
 impl Embedding {
-    /// Parameters `tokens` (V, D) N(0, 1), `cls` (1, D) zeros (if `cls`), `positions` (slots, D) N(0, 0.02²) (if learned). `max_length` does not count the CLS slot.
+    /// Parameters `tokens` (V, D) N(0, 1) (or those of [`ComplexEmbedding`]), `cls` (1, D) zeros (if `cls`), `positions` (slots, D) N(0, 0.02²) (if learned). `max_length` does not count the CLS slot.
     /// Sines are left out of a `blank` model, which is never run: they are no parameters, but take memory.
     ///
     /// # Errors
@@ -40,12 +48,17 @@ impl Embedding {
         let table = |rows, name, init| {
             vb.get_with_attributes((rows, dim), name, init, Attributes::NO_DECAY)
         };
-        let tokens = table(vocabulary, "tokens", normal(1.0))?;
+        let tokens = match options.positions {
+            Positions::Complex => {
+                Table::Complex(ComplexEmbedding::new(&vb.pp("tokens"), vocabulary, dim)?)
+            }
+            _ => Table::Rows(table(vocabulary, "tokens", normal(1.0))?),
+        };
         let positions = match options.positions {
             Positions::Learned => Some(table(slots, "positions", normal(0.02))?),
             Positions::Sinusoid if blank => None,
             Positions::Sinusoid => Some(sinusoid(slots, dim, vb.dtype(), vb.device())?),
-            Positions::None => None,
+            Positions::Complex | Positions::Conditional | Positions::None => None,
         };
         let cls = cls.then(|| table(1, "cls", Init::Const(0.0))).transpose()?;
         Ok(Self {
@@ -85,7 +98,19 @@ impl Embedding {
             Some(table) => Some(table.narrow(0, 0, slots)?),
             None => None,
         };
-        let x = embed(ids, &self.tokens, self.cls.as_ref(), positions.as_ref())?;
+        let x = match &self.tokens {
+            Table::Rows(tokens) => embed(ids, tokens, self.cls.as_ref(), positions.as_ref())?,
+            Table::Complex(tokens) => {
+                let x = tokens.forward(ids, slots - length)?;
+                match &self.cls {
+                    Some(cls) => {
+                        let cls = cls.broadcast_as((batch, 1, cls.dim(1)?))?;
+                        Tensor::cat(&[&cls, &x], 1)?
+                    }
+                    None => x,
+                }
+            }
+        };
         let black = match (mask, self.zero_is_padding) {
             (None, true) => Some(ids.ne(0u32)?),
             _ => None,

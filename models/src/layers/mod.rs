@@ -1,5 +1,7 @@
 //! Modules with parameters, one per file: each keeps its weights and calls [`crate::ops`].
 
+pub mod complex_embedding;
+pub mod conditional_positions;
 pub mod dropout;
 pub mod embedding;
 pub mod feed_forward;
@@ -10,6 +12,8 @@ pub mod norm;
 pub mod pooling;
 pub mod terms;
 
+pub use complex_embedding::ComplexEmbedding;
+pub use conditional_positions::ConditionalPositions;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use feed_forward::{FeedForward, FusedSublayer};

@@ -121,7 +121,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         segment => segment.min(context.max_length),
     };
     let segments = context.max_length.div_ceil(segment);
-    let stack = |name, layers, max_length, model: &Model| {
+    let stack = |name, layers, max_length, model: &Model, conditional| {
         let block = BlockOptions {
             layers,
             ..block.clone()
@@ -137,6 +137,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
                 ..context.geometry
             },
             positions: None,
+            conditional,
             layers: Layers::Last,
             name: model.name,
         })
@@ -154,12 +155,12 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     };
     Ok(Box::new(Hierarchical {
         segment,
-        lower: stack("lower", lower, segment, model)?,
+        lower: stack("lower", lower, segment, model, context.conditional)?,
         pool: Pool::new(&vb, pooling, block)?,
         output,
         upper: match upper {
             0 => None,
-            _ => Some(stack("upper", upper, segments, &transformer::MODEL)?),
+            _ => Some(stack("upper", upper, segments, &transformer::MODEL, false)?),
         },
     }))
 }
@@ -275,6 +276,7 @@ mod tests {
             cls: false,
             geometry: Geometry::default(),
             positions: None,
+            conditional: false,
             layers: Layers::Last,
             name: model.name,
         };
@@ -353,6 +355,7 @@ mod tests {
                 cls: false,
                 geometry: Geometry::default(),
                 positions: None,
+                conditional: false,
                 layers: Layers::Last,
                 name: MODEL.name,
             });

@@ -259,6 +259,7 @@ mod tests {
                 cls: false,
                 geometry: Geometry { grid, towers: 1 },
                 positions: None,
+                conditional: false,
                 layers: options::Layers::Last,
                 name: MODEL.name,
             };

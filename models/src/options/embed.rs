@@ -12,6 +12,10 @@ pub enum Positions {
     Sinusoid,
     /// A learned vector per position, initially N(0, 0.02^2).
     Learned,
+    /// By complex token vectors that turn with the position, see [`crate::layers::ComplexEmbedding`].
+    Complex,
+    /// By a convolution after the first block, see [`crate::layers::ConditionalPositions`].
+    Conditional,
     /// Not at all.
     None,
 }

@@ -111,6 +111,10 @@ impl Options {
                     "plain where embed.every_layer = true or head.layers = mix, which need every block's state",
                 )
             }
+            Residual::Reversible if self.embed.positions == Positions::Conditional => refuse(
+                "reversible",
+                "plain where embed.positions = conditional, which cannot be undone",
+            ),
             Residual::Admin if !post => refuse("admin", "wants block.norm_place = post"),
             Residual::Rezero if !bare => refuse("rezero", "wants block.norm = none"),
             _ => Ok(()),
@@ -133,11 +137,21 @@ impl Options {
             block.product_top,
             format!("at most block.product_keys = {}", block.product_keys),
         )?;
+        let table = matches!(
+            self.embed.positions,
+            Positions::Sinusoid | Positions::Learned
+        );
         require(
-            !self.embed.every_layer || self.embed.positions != Positions::None,
+            !self.embed.every_layer || table,
             "embed.every_layer",
             true,
-            "false where embed.positions = none",
+            "false where embed.positions is not sinusoid and not learned",
+        )?;
+        require(
+            self.embed.positions != Positions::Complex || block.dim.is_multiple_of(2),
+            "embed.positions",
+            "complex",
+            "wants an even block.dim",
         )
     }
 }

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device};
 
 use super::{Case, Row};
-use crate::{Parameters, Result, context::ModelContext};
+use crate::{Parameters, Result, context::ModelContext, options::Positions};
 
 impl Case {
     pub(super) fn run_encoder(&self) -> Result<Vec<Row>> {
@@ -19,6 +19,7 @@ impl Case {
             cls: self.flag("cls"),
             geometry: self.geometry()?,
             positions: None,
+            conditional: options.embed.positions == Positions::Conditional,
             layers: options.head.layers,
             name: self.model.name,
         })?;

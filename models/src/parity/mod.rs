@@ -213,6 +213,7 @@ impl Case {
             cls: self.flag("cls"),
             geometry: self.geometry()?,
             positions: None,
+            conditional: false,
             layers: Layers::Last,
             name: self.model.name,
         })?;

@@ -72,6 +72,7 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
         cls: false,
         geometry: crate::context::Geometry::default(),
         positions: None,
+        conditional: false,
         layers: crate::options::Layers::Last,
         name: model.name,
     };
@@ -145,6 +146,7 @@ fn evaluation_keeps_no_history() {
                 cls: false,
                 geometry: crate::context::Geometry::default(),
                 positions: None,
+                conditional: false,
                 layers: crate::options::Layers::Last,
                 name: model.name,
             })

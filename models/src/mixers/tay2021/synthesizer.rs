@@ -61,6 +61,7 @@ mod tests {
             cls: false,
             geometry: crate::context::Geometry::default(),
             positions: None,
+            conditional: false,
             layers: crate::options::Layers::Last,
             name: model.name,
         };

@@ -40,6 +40,7 @@ fn encoder(
         cls: false,
         geometry: Geometry::default(),
         positions: None,
+        conditional: false,
         layers: Layers::Last,
         name: model.name,
     };
