@@ -3,7 +3,8 @@
 //!     `fixed`: A(i) = i's block of l, and the last c positions of every block; `strided`: |i - j| <= l, and j with l | i - j
 //! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E). Time O(L·(l + c·L / l)·E) per head, memory the same without E:
 //! O(L·√L·E) with l = √L. Options: `pattern`, `block` l (0: √(longest length), rounded up to a multiple of 8), `summary` c (0: 8),
-//! `heads`: `merged`, every head sees both sets in one softmax, or `split`, the first half sees the first set and the others the second.
+//! `heads`: `merged`, every head sees both sets in one softmax, `split`, the first half sees the first set and the others the second, or `alternate`, layers 0, 2, ..
+//! see the first set and layers 1, 3, .. the second.
 //! Padded keys get weight zero. Dropout on the weights. Not as in the paper: all heads share one c; no recomputation, no causal form.
 
 pub(super) mod pattern;
@@ -60,6 +61,7 @@ pub(super) enum Heads {
     #[default]
     Merged,
     Split,
+    Alternate,
 }
 
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -82,10 +84,10 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         "false unless model.variant = tay2021",
     )?;
     require(
-        options.heads == Heads::Merged || context.block.heads >= 2,
+        options.heads != Heads::Split || context.block.heads >= 2,
         "model.heads",
         "split",
-        "merged where block.heads = 1",
+        "merged or alternate where block.heads = 1",
     )?;
     let root = (context.max_length as f64).sqrt().ceil() as usize;
     let pattern = options.pattern((root.next_multiple_of(8), 8), false)?;
@@ -110,6 +112,7 @@ impl Options {
             summary: or(self.summary, defaults.1).min(block),
             causal,
             hub: false,
+            layer: 0,
         })
     }
 }
@@ -127,7 +130,7 @@ impl Sparse {
         Ok(Self {
             projections: Projections::new(at)?,
             dropout: Dropout::new(&at.vb.pp("drop").pp("near"), at.block.attention_dropout),
-            pattern,
+            pattern: pattern.at_layer(at.layer),
             heads: at.block.heads,
             width: at.block.head_dim(),
         })

@@ -16,12 +16,19 @@ pub struct Pattern {
     pub(super) causal: bool,
     /// Position 0 sees all and is seen by all, and the sets are counted from position 1: the 2021 code with a CLS token.
     pub(super) hub: bool,
+    /// Index of the block, from 0.
+    pub(super) layer: usize,
 }
 
 impl Pattern {
     /// The same pattern with or without position 0 as hub.
     pub(in crate::mixers) fn with_hub(self, hub: bool) -> Self {
         Self { hub, ..self }
+    }
+
+    /// The same pattern in the block of this index.
+    pub(super) fn at_layer(self, layer: usize) -> Self {
+        Self { layer, ..self }
     }
 
     /// The block, or the window; without what the far set has too where one softmax takes both.
@@ -42,6 +49,10 @@ impl Pattern {
     pub(super) fn block_masks(&self, length: usize, heads: usize) -> BlockMasks {
         match self.heads {
             Heads::Merged => BlockMasks::new(vec![self.block_mask(length, true, true)]),
+            Heads::Alternate => {
+                let near = self.layer.is_multiple_of(2);
+                BlockMasks::new(vec![self.block_mask(length, near, !near)])
+            }
             Heads::Split => {
                 let near = |head| head < heads.div_ceil(2);
                 let block_mask = |head| self.block_mask(length, near(head), !near(head));

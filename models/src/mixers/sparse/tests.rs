@@ -11,6 +11,7 @@ fn pattern(kind: Kind, heads: Heads, block: usize, summary: usize) -> Pattern {
         summary,
         causal: false,
         hub: false,
+        layer: 0,
     }
 }
 
@@ -22,17 +23,17 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
     let near = |i: usize, j: usize| i.abs_diff(j) <= block;
     let stride = |i: usize, j: usize| i.abs_diff(j).is_multiple_of(block);
     type Sees<'a> = &'a dyn Fn(usize, usize, usize) -> bool;
-    let all: [(Kind, Heads, bool, Sees); 5] = [
-        (Kind::Fixed, Heads::Merged, false, &|_, i, j| {
+    let all: [(Kind, Heads, bool, usize, Sees); 9] = [
+        (Kind::Fixed, Heads::Merged, false, 0, &|_, i, j| {
             own(i, j) || column(j)
         }),
-        (Kind::Fixed, Heads::Merged, true, &|_, i, j| {
+        (Kind::Fixed, Heads::Merged, true, 0, &|_, i, j| {
             j <= i && (own(i, j) || column(j) || j % block == 0)
         }),
-        (Kind::Strided, Heads::Merged, false, &|_, i, j| {
+        (Kind::Strided, Heads::Merged, false, 0, &|_, i, j| {
             near(i, j) || stride(i, j)
         }),
-        (Kind::Fixed, Heads::Split, false, &|head, i, j| match head {
+        (Kind::Fixed, Heads::Split, false, 0, &|head, i, j| match head {
             2 => column(j),
             _ => own(i, j),
         }),
@@ -40,16 +41,22 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
             Kind::Strided,
             Heads::Split,
             false,
+            0,
             &|head, i, j| match head {
                 2 => stride(i, j),
                 _ => near(i, j),
             },
         ),
+        (Kind::Fixed, Heads::Alternate, false, 2, &|_, i, j| own(i, j)),
+        (Kind::Fixed, Heads::Alternate, false, 1, &|_, _, j| column(j)),
+        (Kind::Strided, Heads::Alternate, false, 0, &|_, i, j| near(i, j)),
+        (Kind::Strided, Heads::Alternate, false, 3, &|_, i, j| stride(i, j)),
     ];
-    for (kind, heads, causal, sees) in all {
+    for (kind, heads, causal, layer, sees) in all {
         for length in [1, 3, 4, 5, 14, 140] {
             let pattern = Pattern {
                 causal,
+                layer,
                 ..pattern(kind, heads, block, summary)
             };
             // Too short for a summary there is nothing to differentiate in the far head.

@@ -29,7 +29,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     require(
         options.heads == Heads::Merged,
         "model.heads",
-        "split",
+        "split or alternate",
         "merged with model.variant = tay2021",
     )?;
     let hub = context.cls || options.first;
