@@ -44,6 +44,10 @@ fn forms() -> Vec<(&'static str, Value)> {
             "sparse",
             json!({"block": 4, "summary": 2, "heads": "split"}),
         ),
+        (
+            "sparse",
+            json!({"block": 4, "summary": 2, "heads": "alternate"}),
+        ),
         ("sparse", json!({"pattern": "strided"})),
         ("sparse", json!({"pattern": "strided", "heads": "split"})),
         (

@@ -2,7 +2,8 @@
 
 import torch
 
-from case import lengths_mask, merge, normal, projections, split, write
+import blocks
+from case import lengths_mask, merge, normal, projections, split, write, write_encoder
 
 SOURCE = "arXiv:1904.10509, sections 4.2 and 4.3, in torch operations"
 
@@ -43,3 +44,17 @@ for index, (heads, pattern, form, block, summary, (batch, length, dim), lengths)
           options={"pattern": pattern, "heads": form, "block": block, "summary": summary},
           params=projections(10 * index, dim, dim), x=normal(index, batch, length, dim),
           forward=equation(heads, pattern, form, block, summary, mask), mask=mask)
+
+# Sets that alternate from block to block.
+for index, (pattern, layers, batch, length, lengths) in enumerate([("fixed", 3, 2, 17, [17, 9]), ("strided", 2, 2, 13, None)], len(CASES) + 1):
+    mask = None if lengths is None else lengths_mask(lengths, length)
+
+    def weights(params, block, x, before):
+        sees = sets(pattern, x.shape[1], 4, 1)[block % 2]
+        scores = blocks.pair(params, f"{block}.mixer", x).masked_fill(~sees, -1e30)
+        return torch.softmax(blocks.hidden(scores, mask), -1), None
+
+    write_encoder(f"sparse-{index}", mixer="sparse", source=SOURCE,
+                  options={"block": blocks.sizes(layers) | {"norm_place": "post"}, "model": {"pattern": pattern, "heads": "alternate", "block": 4, "summary": 1}},
+                  params=blocks.parameters(700 + index, layers), x=normal(index, batch, length, blocks.DIM), mask=mask,
+                  forward=blocks.stack(layers, mask, weights))

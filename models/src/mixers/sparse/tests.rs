@@ -33,10 +33,16 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
         (Kind::Strided, Heads::Merged, false, 0, &|_, i, j| {
             near(i, j) || stride(i, j)
         }),
-        (Kind::Fixed, Heads::Split, false, 0, &|head, i, j| match head {
-            2 => column(j),
-            _ => own(i, j),
-        }),
+        (
+            Kind::Fixed,
+            Heads::Split,
+            false,
+            0,
+            &|head, i, j| match head {
+                2 => column(j),
+                _ => own(i, j),
+            },
+        ),
         (
             Kind::Strided,
             Heads::Split,
@@ -47,10 +53,18 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
                 _ => near(i, j),
             },
         ),
-        (Kind::Fixed, Heads::Alternate, false, 2, &|_, i, j| own(i, j)),
-        (Kind::Fixed, Heads::Alternate, false, 1, &|_, _, j| column(j)),
-        (Kind::Strided, Heads::Alternate, false, 0, &|_, i, j| near(i, j)),
-        (Kind::Strided, Heads::Alternate, false, 3, &|_, i, j| stride(i, j)),
+        (Kind::Fixed, Heads::Alternate, false, 2, &|_, i, j| {
+            own(i, j)
+        }),
+        (Kind::Fixed, Heads::Alternate, false, 1, &|_, _, j| {
+            column(j)
+        }),
+        (Kind::Strided, Heads::Alternate, false, 0, &|_, i, j| {
+            near(i, j)
+        }),
+        (Kind::Strided, Heads::Alternate, false, 3, &|_, i, j| {
+            stride(i, j)
+        }),
     ];
     for (kind, heads, causal, layer, sees) in all {
         for length in [1, 3, 4, 5, 14, 140] {
