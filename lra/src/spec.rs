@@ -265,6 +265,7 @@ const ADDED: &[(&str, &str, &str)] = &[
     ("block", "rotary", "false"),
     ("block", "memory", "0"),
     ("head", "layers", "\"last\""),
+    ("model", "dilated_heads", "0"),
 ];
 
 /// Moves the value at the path `from` (`section.key`) to the path `to` in the same section.

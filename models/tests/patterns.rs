@@ -63,6 +63,10 @@ fn forms() -> Vec<(&'static str, Value)> {
             "longformer",
             json!({"window": 4, "dilation": 3, "global": 2}),
         ),
+        (
+            "longformer",
+            json!({"window": 4, "dilation": 3, "dilated_heads": 1}),
+        ),
         ("longformer", json!({"window": 4, "global": 0})),
         ("longformer", json!({"window": 6, "variant": "tay2021"})),
         ("bigbird", json!({"block": 3})),

@@ -3,8 +3,8 @@
 //!     y_i = Σ_j b_ij v'_j, b_i = softmax(q'_i·k'_j / √E) over all j, for the global positions i < g
 //! B batch, H heads, L length, E width of a head; q, k, v and, from projections of their own, q', k', v' (B, H, L, E).
 //! Time O(L·(w + g)·E) per head, memory O(L·(w + g)). Padded keys get weight zero. Dropout on the weights.
-//! Options: `window` w, even; `dilation` d of every head and layer (the paper dilates some heads of upper layers); `global` g, the first g positions: the CLS
-//! token where there is one, else the first token. Without global positions their projections do not exist. Not as in the paper: no biases, as in the rest of the benchmark.
+//! Options: `window` w, even; `dilation` d of the first `dilated_heads` heads, the others having d = 1 (0: of every head; the paper dilates two heads of upper
+//! layers, here all layers are alike); `global` g, the first g positions: the CLS token where there is one, else the first token. Without global positions their projections do not exist. Not as in the paper: no biases, as in the rest of the benchmark.
 //! Pooled by the CLS token, the last layer is read at a global position alone: its q, k and v influence nothing, and their projections in that layer stay as they were drawn.
 
 use candle_core::Tensor;
@@ -21,7 +21,7 @@ use crate::{
     ops::attention::{
         AttentionOptions, BlockLists, BlockMask, BlockMasks, StridedPositions, partial_softmax,
     },
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, Range, WIDEST, to_json},
     params::xavier_uniform,
 };
 
@@ -44,6 +44,7 @@ pub const MODEL: Model = Model {
     ranges: &[
         Range::whole("window", 2, 2 * LONGEST),
         Range::whole("dilation", 1, LONGEST),
+        Range::whole("dilated_heads", 0, WIDEST),
         Range::whole("global", 0, LONGEST),
     ],
 };
@@ -53,6 +54,7 @@ pub const MODEL: Model = Model {
 pub(super) struct Options {
     pub(super) window: usize,
     pub(super) dilation: usize,
+    pub(super) dilated_heads: usize,
     global: usize,
 }
 
@@ -61,6 +63,7 @@ impl Default for Options {
         Self {
             window: 512,
             dilation: 1,
+            dilated_heads: 0,
             global: 1,
         }
     }
@@ -86,10 +89,21 @@ impl Options {
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
     options.check()?;
+    let heads = context.block.heads;
+    require(
+        options.dilated_heads <= heads,
+        "model.dilated_heads",
+        options.dilated_heads,
+        format!("at most block.heads = {heads}"),
+    )?;
     let pattern = Pattern {
         before: options.window / 2,
         after: options.window / 2,
         dilation: options.dilation,
+        dilated_heads: match options.dilated_heads {
+            0 => heads,
+            count => count,
+        },
         global: options.global,
     };
     encoder::blocks(context, |at| Ok(Box::new(Longformer::new(at, pattern)?)))
@@ -110,6 +124,8 @@ pub(super) struct Pattern {
     pub(super) before: usize,
     pub(super) after: usize,
     pub(super) dilation: usize,
+    /// How many heads have it, the first ones; the others have none.
+    pub(super) dilated_heads: usize,
     pub(super) global: usize,
 }
 
@@ -132,7 +148,7 @@ impl Longformer {
 impl Mixer for Longformer {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let length = x.dim(1)?;
-        let block_masks = Some(self.pattern.block_masks(length));
+        let block_masks = Some(self.pattern.block_masks(length, self.heads));
         let mut y = self
             .projections
             .attend(x, pass, &self.dropout, block_masks)?; // (B, L, H E)
@@ -153,7 +169,8 @@ impl Mixer for Longformer {
             Some(global) => global.flops(length),
             None => 0,
         };
-        let pairs = self.pattern.block_masks(length).pairs(self.heads);
+        let block_masks = self.pattern.block_masks(length, self.heads);
+        let pairs = block_masks.pairs(self.heads);
         self.projections.flops(length)
             + partial_softmax::flops(pairs, self.width)
             + self.projections.terms().flops(length, pairs)
@@ -162,14 +179,24 @@ impl Mixer for Longformer {
 }
 
 impl Pattern {
-    /// Window and global keys in one block mask, which all heads share.
-    fn block_masks(&self, length: usize) -> BlockMasks {
+    /// Window and global keys in one block mask, which all heads of one dilation share.
+    fn block_masks(&self, length: usize, heads: usize) -> BlockMasks {
+        let dilated = self.block_mask(length, self.dilation);
+        if self.dilated_heads >= heads || self.dilation == 1 {
+            return BlockMasks::new(vec![dilated]);
+        }
+        let mut all = vec![dilated; self.dilated_heads];
+        all.resize(heads, self.block_mask(length, 1));
+        BlockMasks::new(all)
+    }
+
+    fn block_mask(&self, length: usize, dilation: usize) -> BlockMask {
         let mut block_mask = BlockMask::new(0.0);
         let first: Vec<u32> = (0..self.global.min(length) as u32).collect();
         let first = block_mask.key_blocks_of(&first);
-        let lists = self.lists(length);
-        for start in 0..self.dilation.min(length) {
-            let queries = StridedPositions::every(self.dilation, start, length);
+        let lists = BlockLists::window(length.div_ceil(dilation), self.before, self.after);
+        for start in 0..dilation.min(length) {
+            let queries = StridedPositions::every(dilation, start, length);
             let keys = queries.without(self.global);
             lists.add_to(&mut block_mask, 0, (queries, keys), |block_mask, _| {
                 first
@@ -177,11 +204,7 @@ impl Pattern {
                     .for_each(|(keys, _)| block_mask.allow(*keys, None));
             });
         }
-        BlockMasks::new(vec![block_mask])
-    }
-
-    fn lists(&self, length: usize) -> BlockLists {
-        BlockLists::window(length.div_ceil(self.dilation), self.before, self.after)
+        block_mask
     }
 }
 
@@ -245,23 +268,27 @@ mod tests {
 
     #[test]
     fn equals_dense_attention_under_the_mask_of_its_definition() {
-        for (before, after, dilation, global) in [
-            (2, 2, 1, 0),
-            (1, 2, 1, 0),
-            (2, 2, 1, 2),
-            (1, 1, 3, 0),
-            (2, 2, 2, 1),
-            (1, 1, 1, 5),
-            (13, 13, 1, 0),
+        for (before, after, dilation, dilated_heads, global) in [
+            (2, 2, 1, 2, 0),
+            (1, 2, 1, 2, 0),
+            (2, 2, 1, 1, 2),
+            (1, 1, 3, 2, 0),
+            (1, 1, 3, 1, 0),
+            (2, 2, 2, 2, 1),
+            (2, 2, 2, 1, 1),
+            (1, 1, 1, 2, 5),
+            (13, 13, 1, 2, 0),
         ] {
             let pattern = Pattern {
                 before,
                 after,
                 dilation,
+                dilated_heads,
                 global,
             };
             for length in [1, 2, 3, 4, 5, 8, 13] {
-                let sees = |_, i: usize, j: usize| {
+                let sees = |head: usize, i: usize, j: usize| {
+                    let dilation = if head < dilated_heads { dilation } else { 1 };
                     let near = if j <= i {
                         (i - j).is_multiple_of(dilation) && (i - j) / dilation <= before
                     } else {
@@ -269,7 +296,13 @@ mod tests {
                     };
                     near || j < global
                 };
-                plans_meet_dense("longformer", length, 2, &pattern.block_masks(length), sees);
+                plans_meet_dense(
+                    "longformer",
+                    length,
+                    2,
+                    &pattern.block_masks(length, 2),
+                    sees,
+                );
             }
         }
     }

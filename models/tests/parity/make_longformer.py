@@ -39,13 +39,18 @@ def package(dim, heads, window, count, mask):
     return forward
 
 
-def equation(heads, window, dilation):
+def equation(heads, window, dilation, dilated=None, mask=None):
+    """The first `dilated` heads have the dilation, all if it is None."""
+    dilations = torch.tensor([dilation if dilated is None or head < dilated else 1 for head in range(heads)])[:, None, None]
+
     def forward(params, x):
         q, k, v = (split(x @ params[f"{name}.weight"].T, heads) for name in ("query", "key", "value"))
         place = torch.arange(x.shape[1])
         gap = (place[:, None] - place[None, :]).abs()
-        sees = (gap % dilation == 0) & (gap // dilation <= window // 2)
-        scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(~sees, -torch.inf)
+        sees = (gap % dilations == 0) & (gap // dilations <= window // 2)
+        if mask is not None:
+            sees = sees & mask[:, None, None, :].bool()
+        scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(~sees, -1e30)
         return merge(scores.softmax(-1) @ v) @ params["output.weight"].T
 
     return forward
@@ -70,3 +75,7 @@ for index, (heads, window, count, (batch, length, dim), lengths) in enumerate(CA
 write("longformer-6", mixer="longformer", heads=2, source="arXiv:2004.05150, section 3.1, in torch operations",
       options={"window": 4, "global": 0, "dilation": 3}, params=projections(200, 12, 12), x=normal(6, 2, 25, 12),
       forward=equation(2, 4, 3))
+mask = lengths_mask([23, 10], 23)
+write("longformer-7", mixer="longformer", heads=4, source="arXiv:2004.05150, section 3.1, in torch operations",
+      options={"window": 4, "global": 0, "dilation": 3, "dilated_heads": 2}, params=projections(300, 12, 12), x=normal(7, 2, 23, 12),
+      forward=equation(4, 4, 3, 2, mask), mask=mask)

@@ -26,10 +26,17 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         options.dilation,
         "1 with model.variant = tay2021",
     )?;
+    require(
+        options.dilated_heads == 0,
+        "model.dilated_heads",
+        options.dilated_heads,
+        "0 with model.variant = tay2021",
+    )?;
     let pattern = Pattern {
         before: options.window / 2 - 1,
         after: options.window / 2,
         dilation: 1,
+        dilated_heads: context.block.heads,
         global: 0,
     };
     encoder::blocks(context, |at| Ok(Box::new(Longformer::new(at, pattern)?)))
