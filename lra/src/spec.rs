@@ -266,6 +266,7 @@ const ADDED: &[(&str, &str, &str)] = &[
     ("block", "memory", "0"),
     ("head", "layers", "\"last\""),
     ("model", "dilated_heads", "0"),
+    ("model", "global_extra", "0"),
 ];
 
 /// Moves the value at the path `from` (`section.key`) to the path `to` in the same section.

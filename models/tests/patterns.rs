@@ -70,6 +70,7 @@ fn forms() -> Vec<(&'static str, Value)> {
         ("longformer", json!({"window": 4, "global": 0})),
         ("longformer", json!({"window": 6, "variant": "tay2021"})),
         ("bigbird", json!({"block": 3})),
+        ("bigbird", json!({"block": 3, "global_extra": 2})),
         ("bigbird", json!({"block": 4, "random": 1})),
         ("bigbird", json!({"block": 3, "variant": "tay2021"})),
     ]

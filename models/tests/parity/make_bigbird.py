@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from case import lengths_mask, normal, projections, write
+from blocks import DIM, hidden, pair, parameters, sizes, stack
+from case import lengths_mask, normal, projections, write, write_encoder
 
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention, BigBirdModel
 
@@ -54,3 +55,32 @@ for index, (heads, block, count, blocks, (batch, length, dim), lengths) in enume
     write(f"bigbird-{index}", mixer="bigbird", heads=heads, source=VERSION, options={"block": block, "random": count},
           params=projections(10 * index, dim, dim), x=normal(index, batch, length, dim), max_length=block * blocks,
           forward=package(dim, heads, block, random, block * blocks, mask), mask=mask, draws={"blocks": torch.tensor(random)})
+
+
+def external(layers, count, size, mask):
+    """Tokens before the sequence that see everything and are seen by everything, and blocks that see their neighbours: section 2 of arXiv:2007.14062, ETC."""
+
+    def forward(params, x):
+        batch, length, _ = x.shape
+        x = torch.cat([params["extra"].expand(batch, -1, -1), x], 1)
+        place = (torch.arange(length) // size)[:, None]
+        sees = torch.ones(count + length, count + length, dtype=torch.bool)
+        sees[count:, count:] = (place - place.T).abs() <= 1
+        real = None if mask is None else torch.nn.functional.pad(mask, (count, 0), value=1.0)
+
+        def weights(params, block, x, before):
+            scores = pair(params, f"{block}.mixer", x).masked_fill(~sees, -1e30)
+            return torch.softmax(hidden(scores, real), -1), None
+
+        y, _, losses = stack(layers, real, weights)(params, x)
+        return y[:, count:], mask, losses
+
+    return forward
+
+
+for index, (layers, count, batch, length, lengths) in enumerate([(2, 3, 2, 14, None), (3, 1, 3, 19, [19, 8, 1])], len(CASES) + 1):
+    mask = None if lengths is None else lengths_mask(lengths, length)
+    params = parameters(800 + index, layers) | {"extra": normal(80 + index, count, DIM)}
+    write_encoder(f"bigbird-{index}", mixer="bigbird", source="arXiv:2007.14062, section 2, in torch operations",
+                  options={"block": sizes(layers) | {"norm_place": "post"}, "model": {"block": 4, "random": 0, "global_extra": count}},
+                  params=params, x=normal(index, batch, length, DIM), mask=mask, forward=external(layers, count, 4, mask))

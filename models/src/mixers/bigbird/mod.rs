@@ -2,9 +2,13 @@
 //!     y_i = Σ_j a_ij v_j, a_i = softmax(q_i·k_j / √E) over keys j in the listed blocks: i's block and its neighbours (window),
 //!     the first and the last (global, which see all themselves), and r random others, drawn per head and block of queries
 //! B batch, H heads, L length, E width of a head, S block length; q, k, v (B, H, L, E). Time O(L·(5 + r)·S·E) per head, memory O(L·(5 + r)·S).
-//! The paper's ITC form: global tokens are tokens of the sequence; none are added (ETC). Options: `block` S, `random` r. Padded keys get weight zero. Dropout on the weights.
+//! The paper's ITC form: global tokens are tokens of the sequence. Its ETC form adds `global_extra` g learned tokens (0: none), which pass through all layers before
+//! the sequence and are dropped behind the last: they see everything and everything sees them, and no block of the sequence is global.
+//! Options beside it: `block` S, `random` r. Padded keys get weight zero. Dropout on the weights.
 //! Random blocks depend on seed and layer only. Blocks are counted on the longest length, as if every sequence were padded to it: how far a batch is padded then
 //! changes nothing, but a short sequence has no last block and fewer random ones; so it was in 2021. Position 0 (the CLS token where there is one) is in the first block.
+
+mod external;
 
 use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
@@ -13,10 +17,14 @@ use crate::{
     Encoder, Mixer, Pass, Result, RngKey,
     context::{LayerContext, ModelContext},
     encoder::blocks,
+    error::require,
     layers::{Dropout, Projections, Takes},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
-    ops::attention::{self, AttentionOptions, BlockLists, BlockMasks, partial_softmax},
+    ops::attention::{
+        self, AttentionOptions, BlockLists, BlockMask, BlockMasks, StridedPositions,
+        partial_softmax,
+    },
     options::{LONGEST, Range, to_json},
     rng::StreamKey,
 };
@@ -40,8 +48,12 @@ pub const MODEL: Model = Model {
     ranges: &[
         Range::whole("block", 1, LONGEST),
         Range::whole("random", 0, LONGEST),
+        Range::whole("global_extra", 0, LONGEST),
     ],
 };
+
+/// Most queries of a block of attention.
+const SIDE: usize = 64;
 
 /// Positions from which the 2021 code draws random blocks.
 const POOL_2021: usize = 1024;
@@ -51,6 +63,8 @@ const POOL_2021: usize = 1024;
 pub(super) struct Options {
     block: usize,
     random: usize,
+    /// g.
+    global_extra: usize,
 }
 
 impl Default for Options {
@@ -58,6 +72,7 @@ impl Default for Options {
         Self {
             block: 64,
             random: 3,
+            global_extra: 0,
         }
     }
 }
@@ -69,8 +84,17 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 /// The encoder of the paper's form, or of `tay2021`.
 pub(super) fn encoder(context: &ModelContext, tay2021: bool) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks(context, |at| {
-        Ok(Box::new(BigBird::new(at, &options, tay2021)?))
+    let extra = options.global_extra;
+    require(
+        extra == 0 || !tay2021,
+        "model.global_extra",
+        extra,
+        "0 with model.variant = tay2021",
+    )?;
+    external::around(context, extra, |context| {
+        blocks(context, |at| {
+            Ok(Box::new(BigBird::new(at, &options, tay2021)?))
+        })
     })
 }
 
@@ -88,7 +112,7 @@ struct BigBird {
 
 impl BigBird {
     fn new(at: &LayerContext, options: &Options, tay2021: bool) -> Result<Self> {
-        let (size, max_length) = (options.block, at.max_length);
+        let (size, max_length) = (options.block, at.max_length - options.global_extra);
         let rate = match tay2021 {
             true => 0.0,
             false => at.block.attention_dropout,
@@ -104,6 +128,7 @@ impl BigBird {
                     false => max_length.div_ceil(size),
                 },
                 random: options.random,
+                extra: options.global_extra,
                 tay2021,
             },
             key: StreamKey::new(&at.vb.pp("blocks").prefix()),
@@ -187,13 +212,15 @@ struct Pattern {
     blocks: usize,
     /// r.
     random: usize,
+    /// g, tokens before the sequence: with any, no block of it is global.
+    extra: usize,
     tay2021: bool,
 }
 
 impl Pattern {
     /// Whether the block sees everything.
     fn is_global(&self, block: usize) -> bool {
-        block == 0 || block + 1 == self.blocks
+        self.extra == 0 && (block == 0 || block + 1 == self.blocks)
     }
 
     /// Blocks that each block of queries sees, in the order (head, block); empty for global ones, which see all.
@@ -212,11 +239,12 @@ impl Pattern {
         })
     }
 
-    /// The same with random blocks from elsewhere, (H, N - 2, r): a row for each block that is not global.
+    /// The same with random blocks from elsewhere, (H, N - 2, r) or, where no block is global, (H, N, r): a row for each block that is not.
     fn given_rows(&self, heads: usize, random: &Tensor) -> Result<Vec<Vec<usize>>> {
         let blocks = self.blocks;
         let random = random.to_dtype(DType::U32)?.to_vec3::<u32>()?;
-        let row = |index: usize| random.get(index / blocks)?.get(index % blocks - 1);
+        let first = usize::from(self.is_global(0));
+        let row = |index: usize| random.get(index / blocks)?.get(index % blocks - first);
         Ok(self.with_random(heads, |index, _| {
             let row = row(index).map(Vec::as_slice).unwrap_or_default();
             row.iter().map(|&block| block as usize).collect()
@@ -235,7 +263,11 @@ impl Pattern {
             if self.is_global(block) {
                 return Vec::new();
             }
-            let mut listed = vec![0, block - 1, block, block + 1, blocks - 1];
+            let mut listed: Vec<usize> =
+                (block.saturating_sub(1)..(block + 2).min(blocks)).collect();
+            if self.is_global(0) {
+                listed.extend([0, blocks - 1]);
+            }
             listed.sort_unstable();
             listed.dedup();
             let random = random(index, &listed);
@@ -262,6 +294,7 @@ impl Pattern {
 
     /// A block mask for each head; global blocks list all.
     fn block_masks(&self, heads: usize, length: usize, rows: &[Vec<usize>]) -> BlockMasks {
+        let (extra, length) = (self.extra, length - self.extra);
         let keys = match self.tay2021 {
             true => self.blocks * self.size,
             false => length,
@@ -281,7 +314,39 @@ impl Pattern {
             .filter(|index| index % self.blocks < present)
             .map(row)
             .collect();
-        BlockLists::new(self.size, heads, &rows).plans_between(length, keys)
+        let lists = BlockLists::new(self.size, heads, &rows);
+        if extra == 0 {
+            return lists.plans_between(length, keys);
+        }
+        let block_mask = |head| Self::beside_extra(&lists, head, extra, length);
+        BlockMasks::new((0..heads).map(block_mask).collect())
+    }
+
+    /// What `head` sees of `length` tokens behind `extra` that see everything and that everything sees.
+    fn beside_extra(lists: &BlockLists, head: usize, extra: usize, length: usize) -> BlockMask {
+        let mut block_mask = BlockMask::new(0.0);
+        let first: Vec<u32> = (0..extra as u32).collect();
+        let tokens: Vec<u32> = (extra as u32..(extra + length) as u32).collect();
+        let (first_keys, keys) = (
+            block_mask.key_blocks_of(&first),
+            block_mask.key_blocks_of(&tokens),
+        );
+        for queries in first.chunks(SIDE) {
+            block_mask.query_block(queries.iter().copied());
+            for (keys, _) in first_keys.iter().chain(&keys) {
+                block_mask.allow(*keys, None);
+            }
+        }
+        let positions = StridedPositions {
+            first: extra,
+            ..StridedPositions::all(length)
+        };
+        lists.add_to(&mut block_mask, head, (positions, positions), |mask, _| {
+            first_keys
+                .iter()
+                .for_each(|(keys, _)| mask.allow(*keys, None));
+        });
+        block_mask
     }
 }
 

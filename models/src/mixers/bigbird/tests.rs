@@ -16,7 +16,30 @@ fn paper(size: usize, blocks: usize, random: usize) -> Pattern {
         size,
         blocks,
         random,
+        extra: 0,
         tay2021: false,
+    }
+}
+
+#[test]
+fn external_tokens_see_everything_and_are_seen_by_everything() {
+    for extra in [1, 3, 70] {
+        let pattern = Pattern {
+            extra,
+            ..paper(2, 9, 2)
+        };
+        let drawn = rows(&pattern, 2, 1);
+        for length in [1, 2, 5, 17, 18] {
+            let sees = |head: usize, i: usize, j: usize| {
+                let (Some(i), Some(j)) = (i.checked_sub(extra), j.checked_sub(extra)) else {
+                    return true;
+                };
+                let (i, j) = (i / 2, j / 2);
+                i.abs_diff(j) <= 1 || drawn[head * 9 + i].contains(&j)
+            };
+            let block_masks = pattern.block_masks(2, extra + length, &drawn);
+            plans_meet_dense("external", extra + length, 2, &block_masks, sees);
+        }
     }
 }
 
@@ -112,6 +135,7 @@ fn the_2021_variant_draws_from_the_2021_pools() {
             size: 64,
             blocks,
             random: 3,
+            extra: 0,
             tay2021: true,
         };
         for block in 1..blocks - 1 {
@@ -129,6 +153,7 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
     let options = Options {
         block: 2,
         random: 1,
+        global_extra: 0,
     };
     let vb = parameters().builder();
     let block = BlockOptions::default();
