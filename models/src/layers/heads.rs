@@ -41,6 +41,19 @@ impl Projections {
         })
     }
 
+    /// The same with weights that get no gradient, and scores that are products alone.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self {
+            query: self.query.detached(),
+            key: self.key.detached(),
+            value: self.value.detached(),
+            output: self.output.detached(),
+            terms: Terms::default(),
+            heads: self.heads,
+        }
+    }
+
     /// What the scores have beside products.
     #[must_use]
     pub fn terms(&self) -> &Terms {

@@ -65,6 +65,14 @@ impl Linear {
         })
     }
 
+    /// The same layer with weights that get no gradient.
+    pub(crate) fn detached(&self) -> Self {
+        Self {
+            weight: self.weight.detach(),
+            bias: self.bias.as_ref().map(Tensor::detach),
+        }
+    }
+
     /// A layer of the same shape that puts out zeros.
     pub(crate) fn silenced(&self) -> Result<Self> {
         Ok(Self {
