@@ -8,6 +8,7 @@ mod bigbird;
 mod clustered;
 mod collaborative;
 mod compressed;
+mod compressive;
 mod fnet;
 mod funnel;
 mod gmlp;
@@ -82,6 +83,7 @@ pub static MODELS: &[&Model] = &[
     &lite::MODEL,
     &hierarchical::MODEL,
     &transformer_xl::MODEL,
+    &compressive::MODEL,
     &bag::MODEL,
 ];
 

@@ -6,7 +6,7 @@ use crate::{Encoded, Encoder, Mask, Mixer, Pass, Result, ops::take};
 
 /// `encoder` with the token at position 0 moved behind the last real one of its row, if that is a CLS token; hidden states are in the order of
 /// the input.
-pub(super) fn with_cls_last(encoder: Box<dyn Encoder>, cls: bool) -> Box<dyn Encoder> {
+pub(in crate::mixers) fn with_cls_last(encoder: Box<dyn Encoder>, cls: bool) -> Box<dyn Encoder> {
     match cls {
         true => Box::new(ClsLast(encoder)),
         false => encoder,

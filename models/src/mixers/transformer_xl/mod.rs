@@ -17,14 +17,17 @@ use std::ops::Range;
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
-use self::cls::with_cls_last;
+pub(super) use self::cls::with_cls_last;
 use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
     layers::{Dropout, Projections, Takes, TransformerXl},
     model::{Cost, Model, Reference, Variant},
-    ops::attention::{self, AttentionOptions, BlockMask, BlockMasks, QueryRange, partial_softmax},
+    ops::{
+        attention::{self, AttentionOptions, BlockMask, BlockMasks, QueryRange, partial_softmax},
+        take,
+    },
     options::{LONGEST, Range as Allowed, to_json},
 };
 
@@ -45,23 +48,24 @@ pub const MODEL: Model = Model {
 };
 
 /// Those of all models with recurrence.
-const SETTINGS: &str = r#"{"block": {"norm_place": "post"}, "embed": {"positions": "none"}}"#;
+pub(super) const SETTINGS: &str =
+    r#"{"block": {"norm_place": "post"}, "embed": {"positions": "none"}}"#;
 
-const RANGES: &[Allowed] = &[
+pub(super) const RANGES: &[Allowed] = &[
     Allowed::whole("segment", 0, LONGEST),
     Allowed::whole("memory", 0, LONGEST),
 ];
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
+pub(super) struct Options {
     /// S.
-    segment: usize,
+    pub(super) segment: usize,
     /// M.
-    memory: usize,
-    causal: bool,
-    detach: bool,
-    untie: bool,
+    pub(super) memory: usize,
+    pub(super) causal: bool,
+    pub(super) detach: bool,
+    pub(super) untie: bool,
 }
 
 impl Default for Options {
@@ -89,7 +93,7 @@ struct Plain(Recurrence);
 
 impl Mixer for Plain {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        self.0.attend(x, pass)
+        self.0.attend(x, pass, None)
     }
 
     fn takes(&self) -> Takes {
@@ -97,30 +101,40 @@ impl Mixer for Plain {
     }
 
     fn flops(&self, length: usize) -> u64 {
-        self.0.flops(length)
+        self.0.flops(length, &[])
     }
 }
 
-const TAKES: Takes =
+pub(super) const TAKES: Takes =
     Takes::nothing("scores and memory are what make this model, and are part of it already");
 
 /// Attention of segments on themselves and on what was before them.
-struct Recurrence {
-    projections: Projections,
-    relative: TransformerXl,
+pub(super) struct Recurrence {
+    pub(super) projections: Projections,
+    pub(super) relative: TransformerXl,
     dropout: Dropout,
     /// S.
-    segment: usize,
+    pub(super) segment: usize,
     /// M.
-    memory: usize,
-    causal: bool,
-    detach: bool,
-    heads: usize,
+    pub(super) memory: usize,
+    pub(super) causal: bool,
+    pub(super) detach: bool,
+    pub(super) heads: usize,
     width: usize,
 }
 
+/// What segments see beside positions: rows of a sequence of its own.
+pub(super) struct Older {
+    /// (B, n, D).
+    pub(super) rows: Tensor,
+    /// (B, n), 1 for rows that stand for something.
+    pub(super) real: Tensor,
+    /// For each segment those it sees; they are at the distances that they would have if they were what comes before its memory.
+    pub(super) seen: Vec<Range<usize>>,
+}
+
 impl Recurrence {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    pub(super) fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (block, vb) = (at.block, at.vb.pp("bias"));
         let biases = match options.untie {
             true => vb.clone(),
@@ -147,14 +161,23 @@ impl Recurrence {
     }
 
     /// ⌈L/S⌉.
-    fn segments(&self, length: usize) -> usize {
+    pub(super) fn segments(&self, length: usize) -> usize {
         length.div_ceil(self.segment)
     }
 
+    /// x as memory has it.
+    pub(super) fn remembered(&self, x: &Tensor) -> Tensor {
+        match self.detach {
+            true => x.detach(),
+            false => x.clone(),
+        }
+    }
+
     /// (B, L, D) -> (B, L, D).
-    fn attend(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+    pub(super) fn attend(&self, x: &Tensor, pass: &Pass, older: Option<&Older>) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
-        let keys = self.keys(length);
+        let seen = older.map_or(&[][..], |older| &older.seen);
+        let keys = self.keys(length, seen);
         let [q, k, v] = self.projections.unrotated(x)?; // (B, L, H E)
         let (mut k, mut v) = (vec![k], vec![v]);
         let mut real = vec![match pass.mask() {
@@ -162,14 +185,24 @@ impl Recurrence {
             None => Tensor::ones((batch, length), x.dtype(), x.device())?,
         }];
         if keys.memory > 0 {
-            let [more_k, more_v] = self.projections.keys_and_values(&x.detach())?;
+            let [more_k, more_v] = self.projections.keys_and_values(&self.remembered(x))?;
             k.push(more_k);
             v.push(more_v);
             real.push(real[0].clone());
         }
+        if let Some(older) = older {
+            let rows = older.seen.iter().cloned().flatten();
+            let rows: Vec<u32> = rows.map(|row| row as u32).collect();
+            let rows = Tensor::new(rows, x.device())?.broadcast_left(batch)?;
+            let rows = rows.contiguous()?;
+            let [more_k, more_v] = self.projections.keys_and_values(&older.rows)?;
+            k.push(take(&more_k, &rows)?);
+            v.push(take(&more_v, &rows)?);
+            real.push(take(&older.real.unsqueeze(2)?, &rows)?.squeeze(2)?);
+        }
         let options = AttentionOptions {
             heads: self.heads,
-            mask: match pass.mask().is_some() {
+            mask: match pass.mask().is_some() || older.is_some() {
                 true => Some(Tensor::cat(&real, 1)?),
                 false => None,
             },
@@ -194,8 +227,8 @@ impl Recurrence {
         }
     }
 
-    /// The keys of a sequence of `length`.
-    fn keys(&self, length: usize) -> Keys {
+    /// The keys of a sequence of `length`, its segments seeing `older` rows.
+    fn keys(&self, length: usize, older: &[Range<usize>]) -> Keys {
         let memory = self.copies(length);
         let mut positions: Vec<i64> = (0..length as i64).collect();
         positions.extend_from_within(..memory);
@@ -204,8 +237,14 @@ impl Recurrence {
             let start = segment * self.segment;
             let end = (start + self.segment).min(length);
             let before = start.saturating_sub(self.memory) + memory..start + memory;
-            let past = pieces(&mut block_mask, before);
+            let mut past = pieces(&mut block_mask, before);
             let own = pieces(&mut block_mask, start..end);
+            if let Some(seen) = older.get(segment) {
+                let first = positions.len();
+                let last = start as i64 - self.memory as i64;
+                positions.extend(last - seen.len() as i64..last);
+                past.extend(pieces(&mut block_mask, first..positions.len()));
+            }
             for queries in cut(start..end) {
                 block_mask.query_block(queries.clone().map(|query| query as u32));
                 for (keys, _) in &past {
@@ -233,11 +272,12 @@ impl Recurrence {
     }
 
     /// Operations for one sequence.
-    fn flops(&self, length: usize) -> u64 {
+    pub(super) fn flops(&self, length: usize, older: &[Range<usize>]) -> u64 {
         let pairs = |segment: usize| {
             let start = segment * self.segment;
             let own = start..(start + self.segment).min(length);
-            let past = own.len() * start.min(self.memory);
+            let seen = older.get(segment).map_or(0, Range::len);
+            let past = own.len() * (start.min(self.memory) + seen);
             past + match self.causal {
                 false => own.len().pow(2),
                 // Tiles that the last query of a block sees nothing of are left out.
@@ -248,14 +288,15 @@ impl Recurrence {
         };
         let pairs: usize = (0..self.segments(length)).map(pairs).sum();
         let pairs = pairs * self.heads;
+        let rows = older.last().map_or(0, |seen| seen.end);
         self.projections
-            .flops_to(length, length + self.copies(length))
+            .flops_to(length, length + self.copies(length) + rows)
             + partial_softmax::flops(pairs, self.width)
             + self.relative.flops(length, pairs)
     }
 }
 
-/// Keys of tokens, and of tokens as memory behind them.
+/// Keys of tokens, of tokens as memory and of older rows, one after the other.
 struct Keys {
     block_masks: BlockMasks,
     /// Of all of them.

@@ -1,0 +1,309 @@
+//! Compressive Transformer. Rae et al., 2019, "Compressive Transformers for Long-Range Sequence Modelling", arXiv:1911.05507: Transformer-XL, see
+//! there, with a second, coarser memory.
+//!     y_i = attention of position i on [z_τ ; x of the M positions before i's segment τ ; x of segment τ],  z_τ = the last C rows of f(o_1), f(o_2), ..
+//! After each segment of S positions the S that fall out of memory, o (S, D), become f(o) (⌈S/c⌉, D). B batch, L length, H heads, E width of a
+//! head, D width. A row of z is at the distance that it would have if z were what comes before the memory, one position a row, as in the paper.
+//! Time O(L·(S + M + C)·(E + D)) per head, memory O(L·(E + D)·(2 + C/S)). Options: `segment` S, `memory` M, `causal`, `detach` and `untie` as in
+//! Transformer-XL; `compressed` C (0: S), `rate` c, `compression` f: `conv` of width and stride c, `mean` or `max` of c rows, `most_used`, the ⌈S/c⌉ rows with
+//! the largest mean attention from the last segment that had them in memory, `dilated`: x ← x + relu(conv₃(x)) at distances 1, 2, 4, .. below c, then `conv`
+//! (the paper does not say which stack it has), or `none`, which is Transformer-XL.
+//! Loss `reconstruct`, weight 1, in each layer with weights in f: mean over positions of the squared difference per channel between attention on o and on
+//! f(o), of scores without positions, from the segment that pushed o out; W_Q, W_K, W_V, x and o are constants there, and z is one elsewhere, so that f
+//! learns from this loss alone (`detach` = false: from both, ours). The paper's other loss, a decoder of f(o), was the worse one and is left out.
+//! Padding is zeros to f and counts in no mean; a row of z that is made of nothing else is hidden.
+
+mod compression;
+mod most_used;
+
+use std::ops::Range;
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use self::compression::{Compression, Kind};
+use super::transformer_xl::{self, Older, Recurrence, TAKES, with_cls_last};
+use crate::{
+    Encoder, Mask, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    error::require,
+    layers::{Dropout, Takes},
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::take,
+    options::{LONGEST, Range as Allowed, Residual, to_json},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "compressive",
+    title: "Compressive Transformer",
+    paper: "Compressive Transformers for Long-Range Sequence Modelling",
+    year: 2019,
+    arxiv: "1911.05507",
+    time: Cost::Linear("O(L·(S + M + C)·(E + D))"),
+    memory: Cost::Linear("O(L·(E + D))"),
+    reference: Reference::Equations,
+    settings: transformer_xl::SETTINGS,
+    variants: &[Variant::paper(build, include_str!("mod.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Allowed::whole("segment", 0, LONGEST),
+        Allowed::whole("memory", 0, LONGEST),
+        Allowed::whole("compressed", 0, LONGEST),
+        Allowed::whole("rate", 1, LONGEST),
+    ],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// S.
+    segment: usize,
+    /// M.
+    memory: usize,
+    /// C.
+    compressed: usize,
+    /// c.
+    rate: usize,
+    /// f.
+    compression: Kind,
+    causal: bool,
+    detach: bool,
+    untie: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment: 0,
+            memory: 0,
+            compressed: 0,
+            rate: 4,
+            compression: Kind::Conv,
+            causal: false,
+            detach: true,
+            untie: false,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    require(
+        context.block.residual != Residual::Reversible || !options.compression.learns(),
+        "block.residual",
+        "reversible",
+        "another one, because the loss that model.compression learns from needs every block's state",
+    )?;
+    let stack = encoder::blocks(context, |at| Ok(Box::new(Compressive::new(at, &options)?)))?;
+    Ok(with_cls_last(stack, context.cls))
+}
+
+struct Compressive {
+    recurrence: Recurrence,
+    compression: Compression,
+    /// C.
+    slots: usize,
+    /// c.
+    rate: usize,
+    /// None, for attention that is compared.
+    undropped: Dropout,
+}
+
+/// What falls out of the memory of a sequence: segment `first` is the first that pushes something out, the S positions that begin `lead`
+/// before the sequence; each one after it pushes out the next S.
+struct Evictions {
+    first: usize,
+    lead: usize,
+    count: usize,
+}
+
+/// Rows in parts of S, with which of them are real.
+struct Parts {
+    /// (B n, S, D).
+    rows: Tensor,
+    /// (B n, S).
+    real: Mask,
+}
+
+impl Compressive {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let shared = transformer_xl::Options {
+            segment: options.segment,
+            memory: options.memory,
+            causal: options.causal,
+            detach: options.detach,
+            untie: options.untie,
+        };
+        let recurrence = Recurrence::new(at, &shared)?;
+        let rate = options.rate.min(recurrence.segment);
+        let vb = at.vb.pp("compress");
+        Ok(Self {
+            compression: Compression::new(&vb, options.compression, at.block.dim, rate)?,
+            slots: match options.compressed {
+                0 => recurrence.segment,
+                slots => slots,
+            },
+            rate,
+            undropped: Dropout::new(&vb, 0.0),
+            recurrence,
+        })
+    }
+
+    /// What a sequence of `length` pushes out of memory, if it does.
+    fn evictions(&self, length: usize) -> Option<Evictions> {
+        let Recurrence {
+            segment, memory, ..
+        } = self.recurrence;
+        let first = memory / segment;
+        let count = self.recurrence.segments(length).saturating_sub(first);
+        let some = count > 0 && self.compression.kind() != Kind::None;
+        some.then_some(Evictions {
+            first,
+            lead: memory % segment,
+            count,
+        })
+    }
+
+    /// For each segment of a sequence of `length`, the rows of f(o_1), f(o_2), .. that it sees.
+    fn seen(&self, length: usize) -> Vec<Range<usize>> {
+        let Some(Evictions { first, .. }) = self.evictions(length) else {
+            return Vec::new();
+        };
+        let rows = self.recurrence.segment.div_ceil(self.rate);
+        let segments = 0..self.recurrence.segments(length);
+        let seen = segments.map(|segment| {
+            let there = segment.saturating_sub(first) * rows;
+            there.saturating_sub(self.slots)..there
+        });
+        seen.collect()
+    }
+
+    /// x (B, L, D) with `lead` rows of nothing before it, in `count` parts of S, and nothing else behind.
+    fn parts(&self, x: &Tensor, real: &Tensor, lead: usize, count: usize) -> Result<Parts> {
+        let (size, (batch, length, dim)) = (self.recurrence.segment, x.dims3()?);
+        let all = count * size;
+        let cut = |x: &Tensor| -> Result<Tensor> {
+            let missing = all.saturating_sub(lead + length);
+            Ok(x.pad_with_zeros(1, lead, missing)?.narrow(1, 0, all)?)
+        };
+        Ok(Parts {
+            rows: cut(x)?.reshape((batch * count, size, dim))?,
+            real: Mask::new(&cut(real)?.reshape((batch * count, size))?)?,
+        })
+    }
+
+    /// What segments see beside positions; adds the loss that f learns from.
+    fn older(&self, x: &Tensor, pass: &Pass) -> Result<Option<Older>> {
+        let (batch, length, dim) = x.dims3()?;
+        let Some(evictions) = self.evictions(length) else {
+            return Ok(None);
+        };
+        let seen = self.seen(length);
+        let real = match pass.mask() {
+            Some(mask) => mask.valid().clone(),
+            None => Tensor::ones((batch, length), x.dtype(), x.device())?,
+        };
+        let past = zero_padding(&self.recurrence.remembered(x), pass.mask())?;
+        if self.compression.kind() == Kind::MostUsed {
+            if evictions.count == 1 {
+                return Ok(None);
+            }
+            let chosen = self.most_used(x, &real, &evictions, &seen)?;
+            return Ok(Some(Older {
+                rows: take(&past, &chosen)?,
+                real: take(&real.unsqueeze(2)?, &chosen)?.squeeze(2)?,
+                seen,
+            }));
+        }
+        let Evictions { first, lead, count } = evictions;
+        let old = self.parts(&past, &real, lead, count)?;
+        let new = self.compression.forward(&old.rows, &old.real)?;
+        if pass.wants_losses() && self.compression.kind().learns() {
+            let start = first * self.recurrence.segment;
+            let rest = |x: &Tensor| x.narrow(1, start, length - start);
+            let segments = self.parts(&rest(&x.detach())?, &rest(&real)?, 0, count)?;
+            pass.add_loss(
+                "reconstruct",
+                &self.reconstruct(&segments, &old, &new, batch, pass)?,
+            )?;
+        }
+        // What the last segment pushes out nobody sees.
+        let there = seen.last().map_or(0, |seen| seen.end);
+        if there == 0 {
+            return Ok(None);
+        }
+        let rows = match self.recurrence.detach {
+            true => new.rows.detach(),
+            false => new.rows,
+        };
+        let real = new.real.valid().reshape((batch, ()))?;
+        Ok(Some(Older {
+            rows: rows.reshape((batch, (), dim))?.narrow(1, 0, there)?,
+            real: real.narrow(1, 0, there)?,
+            seen,
+        }))
+    }
+
+    /// The loss of each sequence, (B).
+    fn reconstruct(
+        &self,
+        segments: &Parts,
+        old: &Parts,
+        new: &Parts,
+        batch: usize,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let projections = self.recurrence.projections.detached();
+        let attend = |to: &Parts| {
+            let pass = pass.with_mask(Some(&to.real));
+            projections.attend_to(
+                &segments.rows,
+                &to.rows.contiguous()?,
+                &pass,
+                &self.undropped,
+            )
+        };
+        let wanted = attend(&Parts {
+            rows: old.rows.detach(),
+            real: old.real.clone(),
+        })?;
+        let difference = (attend(new)? - wanted.detach())?;
+        let real = segments.real.valid().reshape((batch, ()))?; // (B, n S)
+        let square = difference.sqr()?.mean(2)?.reshape((batch, ()))?;
+        let count = real.sum(1)?;
+        let count = count.maximum(&count.ones_like()?)?;
+        Ok(((square * real)?.sum(1)? / count)?)
+    }
+}
+
+impl Mixer for Compressive {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let older = self.older(x, pass)?;
+        self.recurrence.attend(x, pass, older.as_ref())
+    }
+
+    fn takes(&self) -> Takes {
+        TAKES
+    }
+
+    fn losses(&self) -> &'static [&'static str] {
+        match self.compression.kind().learns() {
+            true => &["reconstruct"],
+            false => &[],
+        }
+    }
+
+    /// Without the loss, and without what finds the rows that are most used.
+    fn flops(&self, length: usize) -> u64 {
+        let count = self
+            .evictions(length)
+            .map_or(0, |evictions| evictions.count);
+        let parts = count as u64 * self.compression.flops(self.recurrence.segment);
+        self.recurrence.flops(length, &self.seen(length)) + parts
+    }
+}
+
+#[cfg(test)]
+mod tests;
