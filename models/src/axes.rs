@@ -45,6 +45,7 @@ pub static AXES: &[Axis] = &[
             choice("rms", "RMSNorm"),
             choice("scale", "ScaleNorm: one gain for the row's length"),
             choice("ada", "AdaNorm: no parameters"),
+            choice("power", "PowerNorm: running statistics by channel"),
             choice("none", "no norm"),
         ],
     },

@@ -11,6 +11,7 @@
 
 pub mod channel;
 pub mod norm;
+pub mod power_norm;
 pub mod residual;
 
 use candle_core::Tensor;
@@ -103,11 +104,11 @@ impl Block {
         after: &Pass,
     ) -> Result<Tensor> {
         let mix = |x: &Tensor| self.mixer.forward(x, pass);
-        let x = self.mixing.forward((x, residual), after, mix)?;
+        let x = self.mixing.forward((x, residual), (pass, after), mix)?;
         let x = match &self.channel {
             Some((Channel::Dense(feed), sublayer)) => sublayer.feed(&x, feed, after)?,
             Some((channel, sublayer)) => {
-                sublayer.forward((&x, &x), after, |x| channel.forward(x, after))?
+                sublayer.forward((&x, &x), (after, after), |x| channel.forward(x, after))?
             }
             None => x,
         };
@@ -166,17 +167,17 @@ impl Sublayer {
         })
     }
 
-    /// Around `layer` of x, which joins `residual`.
+    /// Around `layer` of x, which joins `residual`: the pass over x and that over the result.
     fn forward(
         &self,
         (x, residual): (&Tensor, &Tensor),
-        pass: &Pass,
+        (pass, after): (&Pass, &Pass),
         layer: impl Fn(&Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        let joined = |y: &Tensor| self.join.forward(residual, y, &self.dropout, pass);
+        let joined = |y: &Tensor| self.join.forward(residual, y, &self.dropout, after);
         match self.place {
-            NormPlace::Pre => joined(&layer(&self.norm.forward(x)?)?),
-            NormPlace::Post => self.norm.forward(&joined(&layer(x)?)?),
+            NormPlace::Pre => joined(&layer(&self.norm.forward(x, pass)?)?),
+            NormPlace::Post => self.norm.forward(&joined(&layer(x)?)?, after),
         }
     }
 
@@ -186,7 +187,8 @@ impl Sublayer {
         pass: &Pass,
         layer: impl Fn(&Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        self.dropout.forward(&layer(&self.norm.forward(x)?)?, pass)
+        self.dropout
+            .forward(&layer(&self.norm.forward(x, pass)?)?, pass)
     }
 
     /// [`Sublayer::forward`] around a feed-forward, which takes the usual surroundings into its own operation.
@@ -196,9 +198,9 @@ impl Sublayer {
                 feed.forward(x, self.around(true), pass)
             }
             (norm, Join::Plain, NormPlace::Post) => {
-                norm.forward(&feed.forward(x, self.around(true), pass)?)
+                norm.forward(&feed.forward(x, self.around(true), pass)?, pass)
             }
-            _ => self.forward((x, x), pass, |x| {
+            _ => self.forward((x, x), (pass, pass), |x| {
                 feed.forward(x, FusedSublayer::default(), pass)
             }),
         }

@@ -6,6 +6,7 @@
 //! | `rms` | x/√(mean x² + ε) ⊙ g | g = 1 | Zhang & Sennrich 2019, arXiv:1910.07467 |
 //! | `scale` | g x/√(‖x‖² + ε²) | one number g = √D | Nguyen & Salazar 2019, arXiv:1910.05895 |
 //! | `ada` | (1 - SG(y/10)) ⊙ y, y = (x - μ)/(s + ε) | none | Xu et al. 2019, arXiv:1911.07013 |
+//! | `power` | γ ⊙ x/√(ψ² + ε) + β, ψ² a running mean of x² by channel | γ = 1, β = 0 | Shen et al. 2020, arXiv:2003.07845, see [`super::power_norm`] |
 //! | `none` | x | none | |
 //!
 //! μ and σ² are a row's mean and variance, s its deviation with D - 1 in the denominator (as in AdaNorm's published code), SG passes no
@@ -14,8 +15,9 @@
 use candle_core::{D, Tensor};
 use candle_nn::Init;
 
+use super::power_norm::PowerNorm;
 use crate::{
-    Result, VarBuilder,
+    Pass, Result, VarBuilder,
     layers::LayerNorm,
     options::{BlockOptions, NormKind},
 };
@@ -43,6 +45,8 @@ pub enum Norm {
         /// ε.
         epsilon: f64,
     },
+    /// PowerNorm.
+    Power(Box<PowerNorm>),
     /// No norm.
     None,
 }
@@ -65,15 +69,16 @@ impl Norm {
                 epsilon,
             },
             NormKind::Ada => Self::Ada { epsilon },
+            NormKind::Power => Self::Power(Box::new(PowerNorm::new(vb, dim, epsilon)?)),
             NormKind::None => Self::None,
         })
     }
 
-    /// (.., D) -> (.., D).
+    /// (B, L, D) -> (B, L, D), in a pass over these L positions.
     ///
     /// # Errors
     /// If the last dimension is not D.
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         Ok(match self {
             Self::Layer(norm) => norm.forward(x)?,
             Self::Rms { gain, epsilon } => {
@@ -97,6 +102,7 @@ impl Norm {
                 let y = centred.broadcast_div(&(deviation + *epsilon)?)?;
                 (y.detach().affine(-0.1, 1.0)? * y)?
             }
+            Self::Power(norm) => norm.forward(x, pass)?,
             Self::None => x.clone(),
         })
     }
@@ -118,6 +124,10 @@ mod tests {
         (parameters, norm)
     }
 
+    fn pass() -> Pass<'static> {
+        Pass::new(false, crate::RngKey::new(1, 0, 0))
+    }
+
     #[test]
     fn gradients_agree_with_differences() {
         for kind in [
@@ -128,14 +138,14 @@ mod tests {
         ] {
             let (parameters, norm) = norm(kind);
             check_layer(&format!("{kind:?}"), &parameters, &[2, 3, 5], |x| {
-                norm.forward(x)
+                norm.forward(x, &pass())
             });
         }
     }
 
     #[test]
     fn values_are_those_of_the_definitions() {
-        let x = normal("x", &[1, 5]);
+        let x = normal("x", &[1, 1, 5]);
         let row: Vec<f64> = x.flatten_all().unwrap().to_vec1().unwrap();
         let mean = row.iter().sum::<f64>() / 5.0;
         let squares: f64 = row.iter().map(|x| x * x).sum();
@@ -146,7 +156,7 @@ mod tests {
             NormKind::Ada,
             NormKind::None,
         ] {
-            let y = norm(kind).1.forward(&x).unwrap();
+            let y = norm(kind).1.forward(&x, &pass()).unwrap();
             let y: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
             for (x, y) in row.iter().zip(y) {
                 let wanted = match kind {
@@ -169,7 +179,7 @@ mod tests {
         let (_, norm) = norm(NormKind::Ada);
         let x = candle_core::Var::from_tensor(&normal("x", &[2, 5])).unwrap();
         let seed = normal("seed", &[2, 5]);
-        let y = norm.forward(&x).unwrap();
+        let y = norm.forward(&x, &pass()).unwrap();
         let gradient = (y * &seed).unwrap().sum_all().unwrap().backward().unwrap();
         let dim = 5.0;
         let centred = x.broadcast_sub(&x.mean_keepdim(1).unwrap()).unwrap();

@@ -172,9 +172,9 @@ impl Blocks {
         Ok(states)
     }
 
-    fn normalise(&self, x: &Tensor) -> Result<Tensor> {
+    fn normalise(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match &self.last_norm {
-            Some(norm) => norm.forward(x),
+            Some(norm) => norm.forward(x, pass),
             None => Ok(x.clone()),
         }
     }
@@ -192,7 +192,7 @@ impl Encoder for Blocks {
                 let mut sum: Option<Tensor> = None;
                 for (layer, state) in states.iter().enumerate() {
                     let term = self
-                        .normalise(state)?
+                        .normalise(state, pass)?
                         .broadcast_mul(&weights.narrow(0, layer, 1)?)?;
                     sum = Some(match sum {
                         Some(sum) => (sum + term)?,
@@ -201,7 +201,7 @@ impl Encoder for Blocks {
                 }
                 sum.unwrap_or_else(|| x.clone())
             }
-            None => self.normalise(&states[states.len() - 1])?,
+            None => self.normalise(&states[states.len() - 1], pass)?,
         };
         Ok(Encoded {
             hidden,

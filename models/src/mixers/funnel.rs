@@ -124,7 +124,7 @@ impl Encoder for Stages {
             }
         }
         let hidden = match &self.last_norm {
-            Some(norm) => norm.forward(&x)?,
+            Some(norm) => norm.forward(&x, &pass.with_mask(mask.as_ref()))?,
             None => x,
         };
         Ok(Encoded { hidden, mask })

@@ -54,6 +54,8 @@ pub enum NormKind {
     Scale,
     /// AdaNorm.
     Ada,
+    /// PowerNorm.
+    Power,
     /// Nothing.
     None,
 }

@@ -102,6 +102,10 @@ impl Options {
                 "reversible",
                 "plain where block.ffn = switch or moe, whose losses need every block's state",
             ),
+            Residual::Reversible if block.norm == NormKind::Power => refuse(
+                "reversible",
+                "plain where block.norm = power, whose state is updated by the passes that are run again",
+            ),
             Residual::Reversible if block.share => {
                 refuse("reversible", "plain where block.share = true")
             }

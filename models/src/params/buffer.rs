@@ -54,11 +54,17 @@ impl Buffer {
 }
 
 /// What the passes of one training step add to the buffers.
-#[derive(Default)]
-pub struct Updates(Mutex<BTreeMap<String, (Tensor, Commit)>>);
+///
+/// Clones share them: a backward pass adds to those of its forward pass.
+#[derive(Clone, Default)]
+pub struct Updates(Arc<Mutex<BTreeMap<String, (Tensor, Commit)>>>);
 
 impl Updates {
-    fn add(&self, buffer: &Buffer, seen: &Tensor) -> Result<()> {
+    /// Adds `seen` to the sum of `buffer`.
+    ///
+    /// # Errors
+    /// As [`Buffer::add`].
+    pub(crate) fn add(&self, buffer: &Buffer, seen: &Tensor) -> Result<()> {
         let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = seen.detach();
         let sum = match sums.get(&buffer.path) {
@@ -74,7 +80,7 @@ impl Updates {
     /// # Errors
     /// [`Error::Load`] if `parameters` lack such a buffer or its next value has another shape.
     pub fn commit(self, parameters: &Parameters) -> Result<()> {
-        let sums = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let sums = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if sums.is_empty() {
             return Ok(());
         }

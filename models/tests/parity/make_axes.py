@@ -72,6 +72,9 @@ class Model:
         if kind == "ada":
             y = (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + EPSILON)
             return (1 - y.detach() / 10) * y
+        if kind == "power":
+            # The state as it is at first: nobody commits it here.
+            return x / math.sqrt(1 + EPSILON) * self.p(f"{path}.scale", DIM, mean=1.0) + self.p(f"{path}.shift", DIM)
         return x
 
     def join(self, at, half, x, y):
@@ -249,7 +252,7 @@ def case(name, **changes):
          optimizer=json.dumps(SETTINGS), source=SOURCE, atol=1e-4, rtol=1e-4)
 
 
-for kind in ("rms", "scale", "ada", "none"):
+for kind in ("rms", "scale", "ada", "power", "none"):
     case(f"norm-{kind}", block={"norm": kind})
 case("norm-post", block={"norm_place": "post"})
 for kind in ("reversible", "gru", "layerscale"):

@@ -1,0 +1,191 @@
+//! PowerNorm. Shen, Yao, Gholami, Mahoney, Keutzer, 2020, "PowerNorm: Rethinking Batch Normalization in Transformers", arXiv:2003.07845,
+//! algorithm 2.
+//!     z = x / √(ψ² + ε),  y = γ ⊙ z + β;   dz = γ ⊙ dy,  dx = (dz - ν ⊙ z) / √(ψ² + ε)
+//!     ψ² ← α ψ² + (1 - α) mean z²ψ²,   ν ← ν (1 - (1 - α) mean z²) + (1 - α) mean dz ⊙ z
+//! x, y, z (B, L, D); γ, β, ψ², ν (D), means over the real positions of a batch, α = 0.9. At first ψ² = 1 and ν = 0.
+//!
+//! ψ² and ν are state: constant within an update and learned from all of its rows after it, so that no row depends on
+//! those beside it and a batch may be cut into micro-batches. The published code has the statistics of the batch itself in their place for its first
+//! thousands of updates, and an RMSNorm before; both are left out.
+
+use std::sync::Arc;
+
+use candle_core::Tensor;
+use candle_nn::Init;
+
+use crate::{
+    Pass, Result, VarBuilder,
+    ops::gradient_hook,
+    params::{Buffer, Commit},
+};
+
+/// α.
+const KEEP: f64 = 0.9;
+
+/// The norm with its state.
+pub struct PowerNorm {
+    /// γ (D).
+    gain: Tensor,
+    /// β (D).
+    shift: Tensor,
+    /// ψ² (D).
+    power: Buffer,
+    /// ν (D).
+    correction: Buffer,
+    epsilon: f64,
+}
+
+impl PowerNorm {
+    /// Parameters `scale` (D), ones, and `shift` (D), zeros; buffers `power` and `correction` (D).
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn new(vb: &VarBuilder, dim: usize, epsilon: f64) -> Result<Self> {
+        // Sums over the real positions, with their number as a last row.
+        let means = move |sums: &Tensor| -> Result<Vec<Tensor>> {
+            let rows = sums.dim(0)? - 1;
+            let count = sums.get(rows)?.maximum(1.0)?;
+            (0..rows)
+                .map(|row| Ok((sums.get(row)? / &count)?))
+                .collect()
+        };
+        let power: Commit = Arc::new(move |power, sums| {
+            let means = means(sums)?;
+            Ok(((power * KEEP)? + (&means[0] * (1.0 - KEEP))?)?)
+        });
+        let correction: Commit = Arc::new(move |correction, sums| {
+            let means = means(sums)?;
+            let kept = (correction * means[0].affine(KEEP - 1.0, 1.0)?)?;
+            Ok((kept + (&means[1] * (1.0 - KEEP))?)?)
+        });
+        Ok(Self {
+            gain: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
+            shift: vb.get_with_hints(dim, "shift", Init::Const(0.0))?,
+            power: vb.buffer(dim, "power", Init::Const(1.0), power)?,
+            correction: vb.buffer(dim, "correction", Init::Const(0.0), correction)?,
+            epsilon,
+        })
+    }
+
+    /// (B, L, D) -> (B, L, D).
+    ///
+    /// # Errors
+    /// If the last dimension is not D.
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let real = match pass.mask() {
+            Some(mask) => mask.valid().clone(),
+            None => Tensor::ones(x.dims3().map(|(b, l, _)| (b, l))?, x.dtype(), x.device())?,
+        };
+        let real = real.unsqueeze(2)?; // (B, L, 1)
+        let z = x.broadcast_div(&self.power.value().affine(1.0, self.epsilon)?.sqrt()?)?;
+        let updates = pass.updates().cloned();
+        if updates.is_some() {
+            self.power.add(&sums(&[&x.sqr()?], &real)?, pass)?;
+        }
+        let correction = self.correction.clone();
+        let z = gradient_hook(&z, move |z, dz| {
+            if let Some(updates) = &updates {
+                updates.add(&correction, &sums(&[&z.sqr()?, &(dz * z)?], &real)?)?;
+            }
+            let excess = z.broadcast_mul(correction.value())?.broadcast_mul(&real)?;
+            Ok((dz - excess)?)
+        })?;
+        Ok(z.broadcast_mul(&self.gain)?.broadcast_add(&self.shift)?)
+    }
+}
+
+/// Sums of `terms`, each (B, L, D), over the real positions (B, L, 1), and below them how many these are: (terms + 1, D).
+fn sums(terms: &[&Tensor], real: &Tensor) -> Result<Tensor> {
+    let rows = terms
+        .iter()
+        .map(|term| Ok(term.broadcast_mul(real)?.sum((0, 1))?));
+    let mut rows = rows.collect::<Result<Vec<_>>>()?;
+    let count = real.sum_all()?;
+    rows.push(count.broadcast_as(rows[0].shape())?.contiguous()?);
+    Ok(Tensor::stack(&rows, 0)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{Device, Var};
+
+    use super::*;
+    use crate::{
+        Mask, RngKey,
+        params::Updates,
+        testing::{check_layer, close, normal, parameters},
+    };
+
+    fn pass() -> Pass<'static> {
+        Pass::new(true, RngKey::new(1, 0, 0))
+    }
+
+    #[test]
+    fn gradients_agree_with_differences_while_there_is_no_correction() {
+        let parameters = parameters();
+        let norm = PowerNorm::new(&parameters.builder(), 5, 1e-6).unwrap();
+        check_layer("power", &parameters, &[2, 3, 5], |x| {
+            norm.forward(x, &pass())
+        });
+    }
+
+    /// Two updates of a batch, whole and cut in two, against the algorithm in plain loops.
+    #[test]
+    fn statistics_follow_the_algorithm_however_the_batch_is_cut() {
+        let x = normal("x", &[2, 3, 4]);
+        let dy = normal("dy", &[2, 3, 4]);
+        let real = Tensor::new(&[[1f64, 1.0, 1.0], [1.0, 0.0, 0.0]], &Device::Cpu).unwrap();
+        let dy = dy.broadcast_mul(&real.unsqueeze(2).unwrap()).unwrap();
+        let rows = |x: &Tensor| -> Vec<Vec<f64>> {
+            let all: Vec<Vec<f64>> = x.reshape((6, 4)).unwrap().to_vec2().unwrap();
+            [0, 1, 2, 3].map(|row| all[row].clone()).to_vec()
+        };
+        for parts in [1, 2] {
+            let parameters = parameters();
+            let norm = PowerNorm::new(&parameters.builder(), 4, 1e-6).unwrap();
+            let (mut power, mut correction) = (vec![1.0; 4], vec![0.0; 4]);
+            for step in 0..2 {
+                let updates = Updates::default();
+                let mut found = Vec::new();
+                for part in 0..parts {
+                    let of = |x: &Tensor| x.chunk(parts, 0).unwrap()[part].clone();
+                    let mask = Mask::new(&of(&real)).unwrap();
+                    let pass = pass();
+                    let pass = pass.with_updates(&updates);
+                    let var = Var::from_tensor(&of(&x)).unwrap();
+                    let y = norm.forward(&var, &pass.with_mask(Some(&mask))).unwrap();
+                    let sum = (y * of(&dy)).unwrap().sum_all().unwrap();
+                    found.push(sum.backward().unwrap().get(&var).unwrap().clone());
+                }
+                updates.commit(&parameters).unwrap();
+                let found = rows(&Tensor::cat(&found, 0).unwrap());
+                for d in 0..4 {
+                    let root = (power[d] + 1e-6f64).sqrt();
+                    let pairs: Vec<(f64, f64)> = rows(&x)
+                        .iter()
+                        .zip(rows(&dy))
+                        .map(|(x, dy)| (x[d] / root, dy[d]))
+                        .collect();
+                    for ((z, dy), found) in pairs.iter().zip(&found) {
+                        let wanted = (dy - correction[d] * z) / root;
+                        assert!((wanted - found[d]).abs() < 1e-12, "step {step}");
+                    }
+                    let mean = |f: &dyn Fn(f64, f64) -> f64| {
+                        pairs.iter().map(|(z, dy)| f(*z, *dy)).sum::<f64>() / 4.0
+                    };
+                    let square = mean(&|z, _| z * z);
+                    let x_square = square * root * root;
+                    correction[d] =
+                        correction[d] * (1.0 - 0.1 * square) + 0.1 * mean(&|z, dy| z * dy);
+                    power[d] = 0.9 * power[d] + 0.1 * x_square;
+                }
+                let state = |wanted: &[f64], buffer: &Buffer| {
+                    let wanted = Tensor::new(wanted, &Device::Cpu).unwrap();
+                    close(buffer.value(), &wanted, 1e-12, "state");
+                };
+                state(&power, &norm.power);
+                state(&correction, &norm.correction);
+            }
+        }
+    }
+}
