@@ -67,6 +67,11 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     encoder::blocks(context, |at| Ok(Box::new(Transformer::new(at, attention)?)))
 }
 
+/// Softmax attention, for models that repeat or shorten what is around it.
+pub(super) fn mixer(at: &LayerContext) -> Result<Box<dyn Mixer>> {
+    Ok(Box::new(Transformer::new(at, Attention::Fused)?))
+}
+
 struct Transformer {
     projections: Projections,
     dropout: Dropout,
