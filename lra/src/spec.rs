@@ -365,6 +365,39 @@ mod tests {
     }
 
     #[test]
+    fn weights_of_losses_that_a_model_does_not_have_are_refused() {
+        let resolve = |model, assignments: &[&str]| {
+            let assignments: Vec<String> =
+                assignments.iter().map(|&text| text.to_owned()).collect();
+            let request = RunRequest {
+                task: "toy",
+                model,
+                recipe: "smoke",
+                source: None,
+                protocol: Protocol::Clean,
+                seed: 0,
+                assignments: &assignments,
+            };
+            request.resolve().map(|resolved| resolved.spec.train.aux)
+        };
+        let weights = |pairs: &[(&str, f64)]| {
+            let pairs = pairs
+                .iter()
+                .map(|(name, weight)| ((*name).to_owned(), *weight));
+            pairs.collect::<BTreeMap<String, f64>>()
+        };
+        let halting = "model.halting=act";
+        assert_eq!(resolve("universal", &[]).unwrap(), weights(&[]));
+        let usual = resolve("universal", &[halting]).unwrap();
+        assert_eq!(usual, weights(&[("ponder", 0.01)]));
+        let set = "train.aux.ponder=0.5";
+        let found = resolve("universal", &[halting, set]).unwrap();
+        assert_eq!(found, weights(&[("ponder", 0.5)]));
+        let error = resolve("universal", &[set]).unwrap_err().to_string();
+        assert!(error.contains("train.aux.ponder"), "{error}");
+    }
+
+    #[test]
     fn one_setting_has_one_digest_however_it_is_spelt() {
         for [one, other] in [
             ["model.epsilon=0", "model.epsilon=0.0"],

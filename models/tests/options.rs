@@ -157,7 +157,8 @@ fn sizes_at_the_end_of_their_ranges_are_counted_without_memory() {
         };
         let parameters = Parameters::blank(&Device::Cpu, DType::F32);
         Classifier::new(model, &shape, &options, &parameters).unwrap();
-        assert!(parameters.elements() > 1 << 40, "{}", model.name);
+        // One block that is repeated has the fewest, 64 GiB.
+        assert!(parameters.elements() > 1 << 34, "{}", model.name);
     }
 }
 

@@ -37,6 +37,7 @@ mod talking_heads;
 mod tay2021;
 mod transformer;
 mod transformer_xl;
+mod universal;
 mod xcit;
 
 /// Every model, in the order of the published tables.
@@ -84,6 +85,7 @@ pub static MODELS: &[&Model] = &[
     &hierarchical::MODEL,
     &transformer_xl::MODEL,
     &compressive::MODEL,
+    &universal::MODEL,
     &bag::MODEL,
 ];
 

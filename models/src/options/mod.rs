@@ -16,7 +16,14 @@ pub use crate::range::{LONGEST, Range, WIDEST, read};
 use crate::{Model, Result, error::require};
 
 /// The losses that models and axes of the block add to the cross-entropy, with the weights that they usually have.
-pub const LOSSES: &[(&str, f64)] = &[("balance", 0.01), ("router_z", 0.0), ("reconstruct", 1.0)];
+pub const LOSSES: &[(&str, f64)] = &[
+    ("balance", 0.01),
+    ("router_z", 0.0),
+    ("reconstruct", 1.0),
+    ("ponder", 0.01),
+    ("span", 5e-7),
+    ("commit", 1e-4),
+];
 
 /// Those of experts.
 const EXPERTS: &[&str] = &["balance", "router_z"];

@@ -1,0 +1,347 @@
+//! Universal Transformer. Dehghani et al., 2018, "Universal Transformers", arXiv:1807.03819; halting by Graves, 2016, "Adaptive Computation Time for
+//! Recurrent Neural Networks", arXiv:1603.08983.
+//!     x^t = H^{t-1} + P + S_t,  A = norm(x^t + Attention(x^t)),  H^t = norm(A + FFN(A)),  t = 1 .. T
+//! One block, repeated T times (`block.share` or not). B batch, L length, D width; H, x, A (B, L, D), P (L, D) marks positions, S (T, D) steps. Where positions halt,
+//!     p^t = σ(w·x^t + b),  w (D), b = 1 at first;  a position's last step N is the first t with Σ_{s≤t} p^s > `threshold`, T at the latest
+//!     weight^t = p^t for t < N,  R = 1 - Σ_{s<N} p^s for t = N,  0 after it;   y = Σ_t weight^t H^t
+//! for `accumulate` = mean, which is Graves's; `basic`, as in the paper's code, is y ← weight^t H^t + (1 - weight^t) y from 0, whose weights do
+//! not sum to 1. A position that has halted goes on being transformed and seen by others; with `freeze` it keeps its state and is seen as that.
+//! Time O(T·L²·E) per head, memory O(T·L·E). Options: `halting` none or act, `steps` T (0: `block.layers`, with halting twice as many), `threshold`
+//! (1 - ε), `accumulate`, `freeze`, `step_embedding` sinusoid (the positions' table by steps, from 0), learned or none. `block.ffn` = conv is the
+//! paper's other transition. Loss `ponder`: the mean of N + R over real positions.
+//! Post-norm, ReLU. Padding halts at once and is seen by nobody. Departure: what is left at step T goes to it, as Graves has it, where the paper's
+//! code leaves it out.
+
+use candle_core::{DType, Tensor};
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoded, Encoder, Pass, Result,
+    block::{Block, norm::Norm},
+    context::ModelContext,
+    encoder,
+    error::require,
+    layers::{Linear, embedding::sinusoid},
+    mixers::transformer,
+    model::{Cost, Model, Reference, Variant},
+    ops::activation::sigmoid,
+    options::{BlockOptions, Layers, Range, Residual, to_json},
+    params::{Attributes, xavier_uniform},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "universal",
+    title: "Universal Transformer",
+    paper: "Universal Transformers",
+    year: 2018,
+    arxiv: "1807.03819",
+    time: Cost::Quadratic("O(T·L²·E)"),
+    memory: Cost::Linear("O(T·L·E)"),
+    reference: Reference::Equations,
+    settings: r#"{
+        "embed": {"every_layer": true},
+        "block": {"norm_place": "post", "activation": "relu"}
+    }"#,
+    variants: &[Variant::paper(build, include_str!("universal.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("steps", 0, 1000),
+        Range::positive("threshold", 1.0),
+    ],
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Halting {
+    /// All positions take T steps.
+    None,
+    /// Each position takes as many as it decides.
+    Act,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Accumulate {
+    Mean,
+    Basic,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StepEmbedding {
+    Sinusoid,
+    Learned,
+    None,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    halting: Halting,
+    steps: usize,
+    threshold: f64,
+    accumulate: Accumulate,
+    freeze: bool,
+    step_embedding: StepEmbedding,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            halting: Halting::None,
+            steps: 0,
+            threshold: 0.99,
+            accumulate: Accumulate::Mean,
+            freeze: false,
+            step_embedding: StepEmbedding::Sinusoid,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    Ok(Box::new(Universal::new(context, context.options()?)?))
+}
+
+struct Universal {
+    block: Block,
+    /// T.
+    steps: usize,
+    /// P, (slots, D): the embedding has added it before the first step.
+    positions: Option<Tensor>,
+    /// Whether S is a table of sines.
+    sines: bool,
+    /// S if it is learned.
+    learned: Option<Tensor>,
+    halt: Option<Halt>,
+    last_norm: Option<Norm>,
+}
+
+/// When positions halt.
+struct Halt {
+    /// w and b.
+    linear: Linear,
+    options: Options,
+}
+
+impl Universal {
+    fn new(context: &ModelContext, options: Options) -> Result<Self> {
+        let (vb, own) = (&context.vb, context.block);
+        require(
+            own.residual != Residual::Reversible,
+            "block.residual",
+            "reversible",
+            "plain, because one block is run many times",
+        )?;
+        require(
+            context.layers == Layers::Last,
+            "head.layers",
+            "mix",
+            "last, because steps are weighted by halting",
+        )?;
+        let act = options.halting == Halting::Act;
+        let steps = match (options.steps, act) {
+            (0, false) => own.layers,
+            (0, true) => 2 * own.layers,
+            (steps, _) => steps,
+        };
+        // As deep as it is run; where blocks of some period have experts, it is one of those.
+        let block = BlockOptions {
+            layers: steps,
+            share: true,
+            expert_period: 1,
+            ..own.clone()
+        };
+        let repeated = ModelContext {
+            vb: vb.clone(),
+            block: &block,
+            positions: None,
+            ..*context
+        };
+        let mut blocks = encoder::residual_blocks(&repeated, transformer::mixer)?;
+        let learned = match options.step_embedding {
+            StepEmbedding::Learned => {
+                let normal = Init::Randn {
+                    mean: 0.0,
+                    stdev: 0.02,
+                };
+                let shape = (steps, own.dim);
+                Some(vb.get_with_attributes(shape, "steps", normal, Attributes::NO_DECAY)?)
+            }
+            _ => None,
+        };
+        let halt = match act {
+            true => {
+                let (weight, bias) = (xavier_uniform(own.dim, 1), Init::Const(1.0));
+                let linear = Linear::new(&vb.pp("halt"), own.dim, 1, weight, Some(bias))?;
+                Some(Halt { linear, options })
+            }
+            false => None,
+        };
+        Ok(Self {
+            block: blocks.remove(0),
+            steps,
+            positions: context.positions.clone(),
+            sines: options.step_embedding == StepEmbedding::Sinusoid,
+            learned,
+            halt,
+            last_norm: encoder::last_norm(context)?,
+        })
+    }
+
+    /// S (T, D).
+    fn marks(&self, x: &Tensor) -> Result<Option<Tensor>> {
+        Ok(match self.sines {
+            true => Some(sinusoid(self.steps, x.dim(2)?, x.dtype(), x.device())?),
+            false => self.learned.clone(),
+        })
+    }
+
+    /// x of step number `step`, from 0, which H before it becomes.
+    fn marked(&self, state: &Tensor, marks: Option<&Tensor>, step: usize) -> Result<Tensor> {
+        let x = match &self.positions {
+            Some(table) if step > 0 => {
+                state.broadcast_add(&table.narrow(0, 0, state.dim(1)?)?)?
+            }
+            _ => state.clone(),
+        };
+        match marks {
+            Some(marks) => Ok(x.broadcast_add(&marks.narrow(0, step, 1)?)?),
+            None => Ok(x),
+        }
+    }
+}
+
+impl Encoder for Universal {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded> {
+        let marks = self.marks(x)?;
+        let mut state = x.clone();
+        let mut progress = match &self.halt {
+            Some(halt) => Some(halt.begin(x, pass)?),
+            None => None,
+        };
+        for step in 0..self.steps {
+            let x = self.marked(&state, marks.as_ref(), step)?;
+            let next = self.block.forward(&x, &pass.of_repetition(step))?;
+            let (Some(halt), Some(before)) = (&self.halt, &progress) else {
+                state = next;
+                continue;
+            };
+            let p = sigmoid(&halt.linear.forward(&x)?)?;
+            let last = step + 1 == self.steps;
+            let after = halt.step(before, &p, &next, last)?;
+            state = match halt.options.freeze {
+                true => {
+                    (next.broadcast_mul(&before.running)?
+                        + state.broadcast_mul(&before.running.affine(-1.0, 1.0)?)?)?
+                }
+                false => next,
+            };
+            let done = after.running.max_all()?.to_dtype(DType::F32)?;
+            progress = Some(after);
+            if done.to_scalar::<f32>()? == 0.0 {
+                break;
+            }
+        }
+        if let Some(progress) = progress {
+            state = progress.output.clone();
+            if pass.wants_losses() {
+                pass.add_loss("ponder", &progress.mean_ponder(pass)?)?;
+            }
+        }
+        let hidden = match &self.last_norm {
+            Some(norm) => norm.forward(&state, pass)?,
+            None => state,
+        };
+        Ok(Encoded {
+            hidden,
+            mask: pass.mask().cloned(),
+        })
+    }
+
+    fn losses(&self) -> &'static [&'static str] {
+        match self.halt {
+            Some(_) => &["ponder"],
+            None => &[],
+        }
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let halt = self.halt.as_ref();
+        let step = self.block.flops(length) + halt.map_or(0, |halt| halt.linear.flops(length));
+        step.saturating_mul(self.steps as u64)
+    }
+}
+
+/// What the steps so far have come to.
+struct Progress {
+    /// 1 where a position has not halted, (B, L, 1).
+    running: Tensor,
+    /// Σ p of the steps after which it had not, (B, L, 1).
+    sum: Tensor,
+    /// y, (B, L, D).
+    output: Tensor,
+    /// Steps taken, and R if it has halted, (B, L, 1).
+    ponder: Tensor,
+}
+
+impl Halt {
+    fn begin(&self, x: &Tensor, pass: &Pass) -> Result<Progress> {
+        let (batch, length, _) = x.dims3()?;
+        let zeros = Tensor::zeros((batch, length, 1), x.dtype(), x.device())?;
+        Ok(Progress {
+            running: match pass.mask() {
+                Some(mask) => mask.valid().unsqueeze(2)?,
+                None => zeros.ones_like()?,
+            },
+            sum: zeros.clone(),
+            output: x.zeros_like()?,
+            ponder: zeros,
+        })
+    }
+
+    /// A step, the `last` one or not, with probabilities p (B, L, 1) and new states (B, L, D).
+    fn step(&self, before: &Progress, p: &Tensor, next: &Tensor, last: bool) -> Result<Progress> {
+        let dtype = p.dtype();
+        let sum = (&before.sum + p)?;
+        let over = match last {
+            true => before.running.clone(),
+            // Taken from f32, so that all types of numbers choose alike.
+            false => (sum.detach().to_dtype(DType::F32)?)
+                .gt(self.options.threshold as f32)?
+                .to_dtype(dtype)?,
+        };
+        let halts = (&before.running * over)?;
+        let running = (&before.running - &halts)?;
+        let rest = (before.sum.affine(-1.0, 1.0)? * &halts)?;
+        let weight = ((p * &running)? + &rest)?;
+        let kept = match self.options.accumulate {
+            Accumulate::Mean => before.output.clone(),
+            Accumulate::Basic => before.output.broadcast_mul(&weight.affine(-1.0, 1.0)?)?,
+        };
+        Ok(Progress {
+            sum: (&before.sum + (p * &running)?)?,
+            output: (kept + next.broadcast_mul(&weight)?)?,
+            ponder: ((&before.ponder + &before.running)? + rest)?,
+            running,
+        })
+    }
+}
+
+impl Progress {
+    /// The mean over each row's real positions, (B).
+    fn mean_ponder(&self, pass: &Pass) -> Result<Tensor> {
+        let sum = self.ponder.sum((1, 2))?;
+        Ok(match pass.mask() {
+            Some(mask) => {
+                let real = mask.valid().sum(1)?;
+                (sum / real.maximum(&real.ones_like()?)?)?
+            }
+            None => (sum / self.ponder.dim(1)? as f64)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
