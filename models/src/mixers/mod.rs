@@ -3,6 +3,7 @@
 
 use crate::Model;
 
+mod adaptive_span;
 mod bag;
 mod bigbird;
 mod clustered;
@@ -86,6 +87,7 @@ pub static MODELS: &[&Model] = &[
     &transformer_xl::MODEL,
     &compressive::MODEL,
     &universal::MODEL,
+    &adaptive_span::MODEL,
     &bag::MODEL,
 ];
 
