@@ -30,6 +30,7 @@ mod presets;
 mod realformer;
 mod reformer;
 mod rfa;
+mod routing;
 mod set;
 mod sinkhorn;
 mod sparse;
@@ -88,6 +89,7 @@ pub static MODELS: &[&Model] = &[
     &compressive::MODEL,
     &universal::MODEL,
     &adaptive_span::MODEL,
+    &routing::MODEL,
     &bag::MODEL,
 ];
 

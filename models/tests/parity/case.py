@@ -45,7 +45,7 @@ def write(name, *, mixer, heads, source, params, x, forward, options=None, mask=
          atol=atol, rtol=rtol, **metadata)
 
 
-def write_encoder(name, *, mixer, source, params, x, forward, options=None, mask=None, atol=1e-5, rtol=1e-4, seed=7, **metadata):
+def write_encoder(name, *, mixer, source, params, x, forward, options=None, mask=None, draws=None, atol=1e-5, rtol=1e-4, seed=7, **metadata):
     """One case of everything between embedding and pooling: forward(params, x) gives the hidden states, their mask (None where all are real) and
     a dict of losses, which are part of what gradients are taken of.
 
@@ -63,6 +63,8 @@ def write_encoder(name, *, mixer, source, params, x, forward, options=None, mask
         tensors["out/mask"] = hidden_mask
     for loss, value in losses.items():
         tensors[f"out/loss/{loss}"] = value
+    for draw, value in (draws or {}).items():
+        tensors[f"draw/{draw}"] = value
     metadata = {key: str(value).lower() for key, value in metadata.items()}
     save(name, tensors, kind="encoder", mixer=mixer, options=json.dumps(options), source=source, atol=atol, rtol=rtol, **metadata)
 

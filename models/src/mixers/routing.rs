@@ -1,0 +1,368 @@
+//! Routing Transformer. Roy et al., 2020, "Efficient Content-Based Sparse Attention with Routing Transformers", arXiv:2003.05997.
+//!     y_i = mean over the clusters c that took query i of Σ_{j in K_c} a_ij v_j,  a_i = softmax_{j in K_c}(q_i·k_j / √E)
+//!     Q_c, K_c: the w queries and the w keys with the largest q̂_i·μ_c and k̂_j·μ_c, two lists;  x̂ = x / |x|
+//! B batch, H heads, L length, N longest length, E width of a head, k clusters, w window; q, k, v (B, H, L, E), centroids μ (H, k, E) of length 1.
+//! A query that no cluster took gets zeros. Half the heads route; the others see their block of w positions and the blocks beside it.
+//! Time O(L·(k + w)·E) per head, memory O(L·(k + E)): √N for each. Options: `clusters` k (0: ⌈√N⌉), `window` w (0: ⌈N / k⌉), `routed_heads` (0: half),
+//! `local_window` (0: w), `decay` λ.
+//! Centroids are not trained: once per training step m ← λ m + (1 - λ) (Σ q̂ + Σ k̂) over the queries and keys to which μ_c = m_c / |m_c| is nearest; a
+//! cluster without any stays where it is. Loss `commit`, in training: the mean of (x̂ - μ_c(x))² over real queries and keys, heads and width; there
+//! is none in reversible blocks, which keep no states.
+//! Padding is in no list: a row has min(w, its length) members per list. Ties go to the lower position; choices are made in f32. Dropout on the weights.
+//! Departures: both ways in time; vectors have length 1, where the paper has LayerNorm; centroids begin as random directions; the paper's
+//! rotation of queries and keys and its relative positions are left out.
+
+use std::sync::Arc;
+
+use candle_core::{DType, Tensor};
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mask, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    error::require,
+    layers::{Dropout, Projections, Takes},
+    mask::PADDED,
+    model::{Cost, Model, Reference, Variant},
+    ops::{
+        NOWHERE, Order,
+        attention::{
+            self, AttentionDropout, AttentionOptions, BlockLists, partial_softmax,
+            partial_softmax::by_head,
+        },
+        l2_normalize, matmul, segment_mean, segment_sum, take, top_k,
+    },
+    options::{LONGEST, Range, Residual, WIDEST, to_json},
+    params::Buffer,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "routing",
+    title: "Routing Transformer",
+    paper: "Efficient Content-Based Sparse Attention with Routing Transformers",
+    year: 2020,
+    arxiv: "2003.05997",
+    time: Cost::Sqrt("O(L·√N·E)"),
+    memory: Cost::Sqrt("O(L·(√N + E))"),
+    reference: Reference::Package,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("routing.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("clusters", 0, LONGEST),
+        Range::whole("window", 0, LONGEST),
+        Range::whole("routed_heads", 0, WIDEST),
+        Range::whole("local_window", 0, LONGEST),
+        Range::share("decay"),
+    ],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    clusters: usize,
+    window: usize,
+    routed_heads: usize,
+    local_window: usize,
+    decay: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clusters: 0,
+            window: 0,
+            routed_heads: 0,
+            local_window: 0,
+            decay: 0.999,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    require(
+        options.routed_heads <= context.block.heads,
+        "model.routed_heads",
+        options.routed_heads,
+        format!("at most block.heads = {}", context.block.heads),
+    )?;
+    encoder::blocks(context, |at| Ok(Box::new(Routing::new(at, &options)?)))
+}
+
+struct Routing {
+    projections: Projections,
+    clusters: Clusters,
+    /// Of heads that see what is near, and of those that route.
+    dropouts: [Dropout; 2],
+    local_heads: usize,
+    local_window: usize,
+}
+
+/// The heads that route.
+struct Clusters {
+    /// m, (H, k, E).
+    sums: Buffer,
+    heads: usize,
+    count: usize,
+    window: usize,
+    width: usize,
+    /// Whether there is a loss.
+    commits: bool,
+}
+
+impl Routing {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let (block, vb, longest) = (at.block, &at.vb, at.max_length);
+        let or = |given, derived| if given == 0 { derived } else { given };
+        let heads = or(options.routed_heads, block.heads.div_ceil(2));
+        let count = or(options.clusters, (longest as f64).sqrt().ceil() as usize);
+        let window = or(options.window, longest.div_ceil(count));
+        let dropout = |name| Dropout::new(&vb.pp(name), block.attention_dropout);
+        Ok(Self {
+            projections: Projections::new(at)?,
+            clusters: Clusters::new(at, (heads, count, window), options.decay)?,
+            dropouts: [dropout("local_drop"), dropout("drop")],
+            local_heads: block.heads - heads,
+            local_window: or(options.local_window, window),
+        })
+    }
+
+    /// Blocks of neighbours, each of which sees those beside it too.
+    fn blocks(&self, length: usize) -> BlockLists {
+        BlockLists::around(length, self.local_window.min(length), (1, 1), |_, _| true)
+    }
+}
+
+impl Mixer for Routing {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let (batch, length, _) = x.dims3()?;
+        let qkv = self.projections.qkv(x)?; // (B, L, H E)
+        let near = self.local_heads * self.clusters.width;
+        let columns = |first, count| -> Result<[Tensor; 3]> {
+            let [q, k, v] = [&qkv[0], &qkv[1], &qkv[2]].map(|x| x.narrow(2, first, count));
+            Ok([q?.contiguous()?, k?.contiguous()?, v?.contiguous()?])
+        };
+        let [local, routed] = &self.dropouts;
+        let all = columns(near, self.clusters.heads * self.clusters.width)?;
+        let routed = routed.of_attention(batch, pass);
+        let far = self
+            .clusters
+            .attend([&all[0], &all[1], &all[2]], routed, pass)?;
+        if near == 0 {
+            return self.projections.merge(&far);
+        }
+        let [q, k, v] = columns(0, near)?;
+        let options = AttentionOptions {
+            heads: self.local_heads,
+            mask: pass.mask().map(|mask| mask.valid().clone()),
+            dropout: local.of_attention(batch, pass),
+            block_masks: Some(self.blocks(length).block_masks(length)),
+            ..AttentionOptions::default()
+        };
+        let near = attention::attend(&q, &k, &v, &options)?;
+        self.projections.merge(&Tensor::cat(&[&near, &far], 2)?)
+    }
+
+    fn takes(&self) -> Takes {
+        Takes {
+            rotary: Ok(()),
+            ..Takes::nothing("members of a cluster are not in the order of positions")
+        }
+    }
+
+    fn losses(&self) -> &'static [&'static str] {
+        match self.clusters.commits {
+            true => &["commit"],
+            false => &[],
+        }
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let local = self.blocks(length).block_masks(length);
+        let local = partial_softmax::flops(local.pairs(self.local_heads), self.clusters.width);
+        self.projections.flops(length) + local + self.clusters.flops(length)
+    }
+}
+
+impl Clusters {
+    fn new(
+        at: &LayerContext,
+        (heads, count, window): (usize, usize, usize),
+        decay: f64,
+    ) -> Result<Self> {
+        let width = at.block.head_dim();
+        let normal = Init::Randn {
+            mean: 0.0,
+            stdev: 1.0,
+        };
+        let average = move |old: &Tensor, seen: &Tensor| {
+            Ok((old.affine(decay, 0.0)? + seen.affine(1.0 - decay, 0.0)?)?)
+        };
+        let shape = (heads, count, width);
+        let average = Arc::new(average);
+        Ok(Self {
+            sums: at.vb.buffer(shape, "means", normal, average)?,
+            heads,
+            count,
+            window,
+            width,
+            commits: at.block.residual != Residual::Reversible,
+        })
+    }
+
+    /// Queries, keys and values (B, L, H E) to (B, L, H E).
+    fn attend(
+        &self,
+        qkv: [&Tensor; 3],
+        dropout: Option<AttentionDropout>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let (batch, length, row) = qkv[0].dims3()?;
+        let split = |x: &Tensor| by_head(&x.reshape((batch, (), self.heads, self.width))?);
+        let [q, k, v] = qkv.map(split);
+        let (q, k, v) = (q?, k?, v?); // (B, H, L, E)
+        let centroids = match pass.fixed("means") {
+            Some(centroids) => centroids.clone(),
+            None => l2_normalize(self.sums.value(), self.width)?,
+        };
+        let vectors = [l2_normalize(&q, self.width)?, l2_normalize(&k, self.width)?];
+        let [to_queries, to_keys] = [&vectors[0], &vectors[1]].map(|x| affinities(x, &centroids)); // (B, H, k, L)
+        let affinities = [to_queries?, to_keys?];
+        let members = self.window.min(length);
+        let [queries, keys] =
+            [&affinities[0], &affinities[1]].map(|x| largest(x, members, pass.mask()));
+        let (queries, keys) = (queries?, keys?); // (B, H, k w)
+        if pass.train {
+            self.follow(&vectors, &affinities, &centroids, pass)?;
+        }
+        // Clusters one after the other, as blocks of a sequence.
+        let gathered = |x: &Tensor, members: &Tensor| -> Result<Tensor> {
+            Ok(by_head(&take(x, members)?)?.reshape((batch, (), row))?)
+        };
+        let own: Vec<Vec<usize>> = (0..self.count).map(|cluster| vec![cluster]).collect();
+        let options = AttentionOptions {
+            heads: self.heads,
+            // All lists of a row are as full.
+            mask: match pass.mask() {
+                Some(_) => {
+                    let real = keys.narrow(1, 0, 1)?.squeeze(1)?.ne(NOWHERE)?;
+                    Some(real.to_dtype(q.dtype())?)
+                }
+                None => None,
+            },
+            dropout,
+            block_masks: Some(BlockLists::new(members, 1, &own).block_masks(self.count * members)),
+            ..AttentionOptions::default()
+        };
+        let (q, k, v) = (
+            gathered(&q, &queries)?,
+            gathered(&k, &keys)?,
+            gathered(&v, &keys)?,
+        );
+        let y = split(&attention::attend(&q, &k, &v, &options)?)?; // (B, H, k w, E)
+        let y = segment_mean(&y, &queries, length)?;
+        Ok(by_head(&y)?.reshape((batch, length, row))?)
+    }
+
+    /// Moves centroids to the vectors (B, H, L, E) that are nearest, and has these commit to them.
+    fn follow(
+        &self,
+        vectors: &[Tensor; 2],
+        affinities: &[Tensor; 2],
+        centroids: &Tensor,
+        pass: &Pass,
+    ) -> Result<()> {
+        let (batch, heads, length, width) = vectors[0].dims4()?;
+        let centroids = centroids.to_dtype(vectors[0].dtype())?.unsqueeze(0)?;
+        let shape = (batch, heads, self.count, width);
+        let centroids = centroids.broadcast_as(shape)?.contiguous()?;
+        let commits = self.commits && pass.wants_losses();
+        let mut apart = Tensor::zeros(batch, vectors[0].dtype(), vectors[0].device())?;
+        for (x, affinities) in vectors.iter().zip(affinities) {
+            let (_, nearest) = top_k(
+                &affinities.transpose(2, 3)?.contiguous()?,
+                1,
+                Order::Largest,
+            )?;
+            let nearest = of_real(&nearest.squeeze(3)?, pass.mask())?; // (B, H, L)
+            let seen = segment_sum(&x.detach(), &nearest, self.count)?.sum(0)?;
+            self.sums.add(&seen, pass)?;
+            if commits {
+                let difference = (x - take(&centroids, &nearest)?)?.sqr()?.sum((1, 3))?; // (B, L)
+                let difference = match pass.mask() {
+                    Some(mask) => (difference * mask.valid())?,
+                    None => difference,
+                };
+                apart = (apart + difference.sum(1)?)?;
+            }
+        }
+        if !commits {
+            return Ok(());
+        }
+        let apart = (apart / (2 * heads * width) as f64)?;
+        let per_row = match pass.mask() {
+            Some(mask) => {
+                let real = mask.valid().sum(1)?;
+                (apart / real.maximum(&real.ones_like()?)?)?
+            }
+            None => (apart / length as f64)?,
+        };
+        pass.add_loss("commit", &per_row)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let members = self.window.min(length);
+        let pairs = self.heads * self.count * members * members;
+        let affinities = 2 * 2 * (self.heads * length * self.count * self.width) as u64;
+        affinities + partial_softmax::flops(pairs, self.width)
+    }
+}
+
+/// x (B, H, L, E) times centroids (H, k, E), (B, H, k, L) in f32; constants.
+fn affinities(x: &Tensor, centroids: &Tensor) -> Result<Tensor> {
+    let (batch, heads, length, width) = x.dims4()?;
+    let count = centroids.dim(1)?;
+    let single = |x: &Tensor| x.detach().to_dtype(DType::F32);
+    let centroids = single(centroids)?.unsqueeze(0)?;
+    let centroids = centroids.broadcast_as((batch, heads, count, width))?;
+    let flat = |x: Tensor| x.contiguous()?.flatten_to(1);
+    let y = matmul(&flat(centroids)?, &flat(single(x)?)?.t()?)?;
+    Ok(y.reshape((batch, heads, count, length))?)
+}
+
+/// The positions of the largest of each row of affinities (B, H, k, L), (B, H, k members); no padded ones.
+fn largest(affinities: &Tensor, members: usize, mask: Option<&Mask>) -> Result<Tensor> {
+    let (batch, heads, count, _) = affinities.dims4()?;
+    let shape = (batch, heads, count * members);
+    let Some(mask) = mask else {
+        let (_, indices) = top_k(affinities, members, Order::Largest)?;
+        return Ok(indices.reshape(shape)?);
+    };
+    let hidden = mask.additive().to_dtype(DType::F32)?;
+    let hidden = hidden.unsqueeze(1)?.unsqueeze(1)?;
+    let (values, indices) = top_k(&affinities.broadcast_add(&hidden)?, members, Order::Largest)?;
+    let real = values.gt(-PADDED / 2.0)?;
+    Ok(nowhere_unless(&real, &indices)?.reshape(shape)?)
+}
+
+/// Indices (B, H, L), nowhere at padded positions.
+fn of_real(indices: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+    let Some(mask) = mask else {
+        return Ok(indices.clone());
+    };
+    let real = mask.valid().gt(0.5)?.unsqueeze(1)?;
+    let real = real.broadcast_as(indices.shape())?.contiguous()?;
+    nowhere_unless(&real, indices)
+}
+
+fn nowhere_unless(real: &Tensor, indices: &Tensor) -> Result<Tensor> {
+    let nowhere = Tensor::full(NOWHERE, indices.shape(), indices.device())?;
+    Ok(real.where_cond(indices, &nowhere)?)
+}
+
+#[cfg(test)]
+mod tests;
