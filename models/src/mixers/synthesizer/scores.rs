@@ -1,20 +1,23 @@
 //! The synthesised scores S: from the parameters alone, or from each query alone.
 
+use std::sync::Arc;
+
 use candle_core::Tensor;
 use candle_nn::Init;
 
 use super::{Form, Options, Scores};
 use crate::{
-    Result, VarBuilder,
+    Pass, Result, VarBuilder,
     context::LayerContext,
     layers::Linear,
     ops::{activation::relu, matmul},
-    params::{Attributes, xavier_uniform},
+    params::{Attributes, Buffer, xavier_uniform},
 };
 
 /// Where S comes from.
 pub(super) enum Synthetic {
     Random(Tensor),
+    FixedRandom(Buffer),
     FactorisedRandom(Tensor, Tensor),
     Dense(Dense),
     FactorisedDense(Dense, Dense),
@@ -35,11 +38,17 @@ impl Synthetic {
         let vb = at.vb.pp("scores");
         let dense = |name, columns| Dense::new(&vb.pp(name), at, columns);
         Ok(match options.scores {
-            Scores::Random => {
+            Scores::Random | Scores::FixedRandom => {
                 let shape = (block.heads, longest, longest);
                 // What the 2021 code's Xavier initialiser makes of three dimensions.
                 let init = xavier_uniform(block.heads * longest, block.heads * longest);
-                Self::Random(vb.get_with_hints(shape, "random", init)?)
+                match options.scores {
+                    Scores::FixedRandom => {
+                        let unchanged = Arc::new(|old: &Tensor, _: &Tensor| Ok(old.clone()));
+                        Self::FixedRandom(vb.buffer(shape, "random", init, unchanged)?)
+                    }
+                    _ => Self::Random(vb.get_with_hints(shape, "random", init)?),
+                }
             }
             Scores::FactorisedRandom => {
                 let rank = match options.rank {
@@ -60,10 +69,14 @@ impl Synthetic {
     }
 
     /// S for x (B, L, D).
-    pub(super) fn forward(&self, x: &Tensor) -> Result<Synthesised> {
+    pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Synthesised> {
         let (_, length, _) = x.dims3()?;
         let scores = match self {
             Self::Random(scores) => return Ok(Synthesised::Shared(scores.clone())),
+            Self::FixedRandom(scores) => {
+                let scores = pass.fixed("random").unwrap_or(scores.value());
+                return Ok(Synthesised::Shared(scores.clone()));
+            }
             Self::FactorisedRandom(left, right) => {
                 return Ok(Synthesised::Shared(low_rank(left, right, length)?));
             }
@@ -79,7 +92,7 @@ impl Synthetic {
 
     pub(super) fn flops(&self, length: usize) -> u64 {
         match self {
-            Self::Random(_) => 0,
+            Self::Random(_) | Self::FixedRandom(_) => 0,
             Self::FactorisedRandom(left, _) => {
                 2 * (length * length * left.dims()[0] * left.dims()[2]) as u64
             }

@@ -43,6 +43,7 @@ fn pass() -> Pass<'static> {
 fn gradients_agree_with_differences_for_every_kind_of_score() {
     for scores in [
         Scores::Random,
+        Scores::FixedRandom,
         Scores::FactorisedRandom,
         Scores::Dense,
         Scores::FactorisedDense,
@@ -100,7 +101,7 @@ fn two_factors_cover_every_length() {
     let mixer = mixer(&parameters, &options);
     for length in 1..=LENGTH + 1 {
         let x = Tensor::zeros((1, length, 3), DType::F32, &Device::Cpu).unwrap();
-        let Synthesised::ByQuery(scores) = mixer.scores.forward(&x).unwrap() else {
+        let Synthesised::ByQuery(scores) = mixer.scores.forward(&x, &pass()).unwrap() else {
             panic!("scores of queries")
         };
         assert_eq!(scores.dims()[2..], [length, length]);
