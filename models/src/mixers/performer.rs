@@ -3,9 +3,12 @@
 //! FAVOR+: w_r are M Gaussian directions, orthogonal in blocks of E, so that φ(q)·φ(k) / M is exp(q·k / √E) in the mean: softmax attention
 //! without its L x L weights. B batch, H heads, L length, E width of a head, M features; q, k, v (B, L, H, E), φ (B, L, H, M), S (B, H, M, E).
 //! Time O(L·M·E) per head, memory O(L·M + M·E). Options: `features` M (0: E·ln E, rounded up to a multiple of 8), `redraw` steps after which
-//! w is drawn anew (0: never), `epsilon` added to each feature, `kernel`: `favor`, `relu` for φ(x) = max(x, 0) + 0.001 without w, or `auto`: `favor`.
+//! w is drawn anew (0: never), `epsilon` added to each feature, `kernel`: `favor`, `relu` for φ(x) = max(x, 0) + 0.001 without w, or `auto`: `favor`; `trig`:
+//!     φ(x) = exp(|x'|²/2) [sin w·x' ; cos w·x'], as unbiased, of either sign, so that denominators come near 0: 2ε more where they are within ε of it
 //! Nothing is added to the denominator φ(q_i)·z. As in the authors' code exp is shifted by the largest w·x' (of the row for queries, of the sequence's real keys for keys), which cancels but for epsilon.
 //! Padded keys are left out of both sums and of the shift. w depends on seed, layer and step, not on the batch; heads share it.
+
+mod trig;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,7 +16,7 @@ use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Encoder, Mixer, Pass, Result, RngKey,
+    Encoder, Mask, Mixer, Pass, Result, RngKey,
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
@@ -55,6 +58,8 @@ pub(super) enum Kernel {
     Auto,
     /// Positive orthogonal random features of the softmax kernel.
     Favor,
+    /// Trigonometric random features of the softmax kernel.
+    Trig,
     /// max(x, 0) + 0.001, no random features.
     Relu,
 }
@@ -105,20 +110,23 @@ struct Performer {
 
 enum Features {
     Favor(Favor),
+    Trig(Favor),
     Relu,
 }
 
 impl Performer {
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let width = at.block.head_dim();
+        let favor = || {
+            let count = match options.features {
+                0 => default_count(width),
+                count => count,
+            };
+            Favor::new(at, count, options.redraw, options.epsilon)
+        };
         let features = match options.kernel {
-            Kernel::Favor | Kernel::Auto => {
-                let count = match options.features {
-                    0 => default_count(width),
-                    count => count,
-                };
-                Features::Favor(Favor::new(at, count, options.redraw, options.epsilon))
-            }
+            Kernel::Favor | Kernel::Auto => Features::Favor(favor()),
+            Kernel::Trig => Features::Trig(favor()),
             Kernel::Relu => Features::Relu,
         };
         Ok(Self {
@@ -130,10 +138,34 @@ impl Performer {
     }
 }
 
+impl Performer {
+    /// Attention of x (B, L, D) on itself by [`trig`], to (B, L, H, E).
+    fn attend_by_waves(
+        &self,
+        x: &Tensor,
+        directions: &Tensor,
+        epsilon: f64,
+        mask: Option<&Mask>,
+    ) -> Result<Tensor> {
+        let [q, k, v] = self.projections.qkv(x)?;
+        let terms = self.projections.terms();
+        let (k, v, mask) = terms.remembered(&k, &v, mask.map(Mask::valid))?;
+        let split = |x: &Tensor| x.reshape((x.dim(0)?, x.dim(1)?, self.heads, self.width));
+        let [q, k, v] = [&q, &k, &v].map(split);
+        let mask = mask.as_ref().map(Mask::new).transpose()?;
+        trig::attend([&q?, &k?, &v?], directions, epsilon, mask.as_ref())
+    }
+}
+
 impl Mixer for Performer {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let map = match &self.features {
             Features::Favor(favor) => favor_map(&favor.directions(pass, x)?, favor.epsilon as f32)?,
+            Features::Trig(favor) => {
+                let directions = favor.directions(pass, x)?;
+                let y = self.attend_by_waves(x, &directions, favor.epsilon, pass.mask())?;
+                return self.projections.merge(&y);
+            }
             Features::Relu => RELU,
         };
         let mask = pass.mask();
@@ -149,6 +181,11 @@ impl Mixer for Performer {
         let slots = self.projections.terms().slots();
         let (count, map) = match &self.features {
             Features::Favor(favor) => (favor.count, favor.flops(length) + favor.flops(slots) / 2),
+            // Sines and cosines.
+            Features::Trig(favor) => (
+                2 * favor.count,
+                favor.flops(length) + favor.flops(slots) / 2,
+            ),
             Features::Relu => (self.width, 0),
         };
         self.projections.flops(length)

@@ -29,6 +29,24 @@ def relu(heads):
     return forward_of(heads, attend)
 
 
+def trig(heads, directions, lengths=None):
+    """Sines and cosines, by the equations: the package has none."""
+
+    def attend(q, k, v):
+        width = q.shape[-1]
+        features = []
+        for x in (q, k):
+            x = x / width**0.25
+            waves = x @ directions.T
+            features.append(torch.exp((x**2).sum(-1, keepdim=True) / 2) * torch.cat([waves.sin(), waves.cos()], -1))
+        weights = features[0] @ features[1].transpose(-1, -2)
+        total = weights.sum(-1, keepdim=True)
+        assert (total.abs() / len(directions) > 0.05).all(), "a denominator near zero"
+        return weights @ v / total
+
+    return forward_of(heads, attend, lengths)
+
+
 def forward_of(heads, attend, lengths=None):
     def forward(params, x):
         q, k, v = (split(x @ params[f"{name}.weight"].T, heads) for name in ("query", "key", "value"))
@@ -60,3 +78,10 @@ write("performer-4", mixer="performer", heads=2, source=SOURCE, options={"featur
       forward=favor(2, w, 1e-6, lengths))
 write("performer-5", mixer="performer", heads=2, source=SOURCE.replace("softmax_kernel", "generalized_kernel"), options={"variant": "tay2021"},
       params=projections(50, 16, 16), x=normal(5, 2, 21, 16), forward=relu(2))
+for index, (lengths, features) in enumerate([(None, 64), ([19, 8, 1], 100)], 6):
+    w = directions(index, features, 4)
+    length = 19
+    mask = None if lengths is None else lengths_mask(lengths, length)
+    write(f"performer-{index}", mixer="performer", heads=2, source=f"equations in torch {torch.__version__.split('+')[0]}",
+          options={"features": features, "kernel": "trig"}, params=projections(10 * index, 8, 8), x=normal(index, 3, length, 8, scale=0.5),
+          draws={"directions": w}, mask=mask, forward=trig(2, w, lengths))

@@ -38,6 +38,12 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         options.redraw,
         "0 with model.variant = tay2021, which rng at every step",
     )?;
+    require(
+        options.kernel != Kernel::Trig,
+        "model.kernel",
+        "trig",
+        "relu or favor with model.variant = tay2021, whose code had no other",
+    )?;
     encoder::blocks(context, |at| Ok(Box::new(Performer::new(at, &options)?)))
 }
 
@@ -59,7 +65,7 @@ impl Performer {
                 };
                 Some(Favor::new(at, features, 1, options.epsilon))
             }
-            Kernel::Relu | Kernel::Auto => None,
+            Kernel::Relu | Kernel::Auto | Kernel::Trig => None,
         };
         Ok(Self {
             projections: Projections::new(at)?,
