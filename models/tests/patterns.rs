@@ -32,6 +32,24 @@ fn forms() -> Vec<(&'static str, Value)> {
         ("lite", json!({"conv": "dynamic"})),
         ("lite", json!({"conv": "dynamic", "kernel": 8})),
         ("lite", json!({"conv": "light", "kernel": 31, "groups": 1})),
+        ("universal", json!({"halting": "act"})),
+        (
+            "universal",
+            json!({"halting": "act", "accumulate": "basic", "threshold": 0.9}),
+        ),
+        (
+            "universal",
+            json!({"halting": "act", "freeze": true, "threshold": 0.8}),
+        ),
+        (
+            "universal",
+            json!({"steps": 3, "step_embedding": "learned"}),
+        ),
+        ("adaptive_span", json!({"start": 0.1, "ramp": 3.5})),
+        ("adaptive_span", json!({"span": "dynamic", "ramp": 5.0})),
+        ("adaptive_span", json!({"span": "fixed"})),
+        ("routing", json!({"clusters": 3, "routed_heads": 2})),
+        ("routing", json!({"window": 9, "local_window": 2})),
         ("local", json!({"block": 4})),
         ("local", json!({"block": 4, "neighbours": 1})),
         (
@@ -306,6 +324,16 @@ fn options_out_of_range_are_named() {
         ),
         ("sparse", json!({"heads": "split"}), "model.heads = split"),
         ("sparse", json!({"first": true}), "model.first = true"),
+        (
+            "routing",
+            json!({"routed_heads": 3}),
+            "model.routed_heads = 3",
+        ),
+        (
+            "performer",
+            json!({"variant": "tay2021", "kernel": "trig"}),
+            "model.kernel = trig",
+        ),
         ("longformer", json!({"window": 5}), "model.window = 5"),
         ("longformer", json!({"window": 0}), "model.window = 0"),
         ("longformer", json!({"dilation": 0}), "model.dilation = 0"),
