@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Result, VarBuilder, mixers,
+    Model, Result, VarBuilder, mixers,
     options::{self, BlockOptions, Layers},
 };
 
@@ -51,7 +51,31 @@ pub struct ModelContext<'a> {
     pub name: &'static str,
 }
 
-impl ModelContext<'_> {
+impl<'a> ModelContext<'a> {
+    /// `model` with its `options`, for sequences without CLS slot, grid and second tower, whose positions nobody but the embedding marks and of which
+    /// the last hidden states are wanted.
+    #[must_use]
+    pub fn new(
+        vb: VarBuilder,
+        block: &'a BlockOptions,
+        model: &Model,
+        options: &'a Value,
+        max_length: usize,
+    ) -> Self {
+        Self {
+            vb,
+            block,
+            model: options,
+            max_length,
+            cls: false,
+            geometry: Geometry::default(),
+            positions: None,
+            conditional: false,
+            layers: Layers::Last,
+            name: model.name,
+        }
+    }
+
     /// The model's own options, typed; without `variant`, which has said whose `build` this is.
     ///
     /// # Errors
@@ -84,4 +108,20 @@ pub struct LayerContext<'a> {
     pub geometry: Geometry,
     /// Index of the block, from 0.
     pub layer: usize,
+}
+
+impl<'a> LayerContext<'a> {
+    /// The first layer, at `vb`, of sequences without CLS slot, grid and second tower; what all layers have in common goes to the same place.
+    #[must_use]
+    pub fn new(vb: VarBuilder, block: &'a BlockOptions, max_length: usize) -> Self {
+        Self {
+            shared: vb.clone(),
+            vb,
+            block,
+            max_length,
+            cls: false,
+            geometry: Geometry::default(),
+            layer: 0,
+        }
+    }
 }

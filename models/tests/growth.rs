@@ -65,18 +65,7 @@ fn encoder(
         assert!(values.get(key).is_some(), "{name} has no option {key}");
         values[key] = json!(value);
     }
-    let build = ModelContext {
-        vb,
-        block,
-        model: &values,
-        max_length: length,
-        cls: false,
-        geometry: lra_models::context::Geometry::default(),
-        positions: None,
-        conditional: false,
-        layers: lra_models::options::Layers::Last,
-        name: model.name,
-    };
+    let build = ModelContext::new(vb, block, model, &values, length);
     model.build(&build).unwrap()
 }
 

@@ -221,7 +221,6 @@ mod tests {
     use super::*;
     use crate::{
         Parameters,
-        context::Geometry,
         options::BlockOptions,
         testing::{check_layer, close, normal, parameters},
     };
@@ -233,15 +232,7 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext {
-            vb: parameters.builder(),
-            shared: parameters.builder(),
-            block: &block,
-            max_length: 3,
-            cls: false,
-            geometry: Geometry::default(),
-            layer: 0,
-        };
+        let at = LayerContext::new(parameters.builder(), &block, 3);
         Projections::new(&at).unwrap()
     }
 

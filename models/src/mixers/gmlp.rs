@@ -259,15 +259,7 @@ mod tests {
             dim: 3,
             ..BlockOptions::default()
         };
-        let at = LayerContext {
-            vb: parameters.builder(),
-            shared: parameters.builder(),
-            block: &block,
-            max_length: 6,
-            cls: false,
-            geometry: crate::context::Geometry::default(),
-            layer: 0,
-        };
+        let at = LayerContext::new(parameters.builder(), &block, 6);
         let options = Options {
             hidden: 2,
             spatial,

@@ -127,19 +127,18 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
             ..block.clone()
         };
         model.build(&ModelContext {
-            vb: context.vb.pp(name),
-            block: &block,
-            model: &model.defaults(),
-            max_length,
-            cls: false,
             geometry: Geometry {
                 grid: None,
                 ..context.geometry
             },
-            positions: None,
             conditional,
-            layers: Layers::Last,
-            name: model.name,
+            ..ModelContext::new(
+                context.vb.pp(name),
+                &block,
+                model,
+                &model.defaults(),
+                max_length,
+            )
         })
     };
     let vb = context.vb.pp("aggregate");
@@ -268,18 +267,13 @@ mod tests {
         let mut own = model.defaults();
         overlay(&mut own, &options);
         let vb = parameters.builder();
-        let context = ModelContext {
-            vb: if path.is_empty() { vb } else { vb.pp(path) },
-            block: &block,
-            model: &own,
-            max_length: 7,
-            cls: false,
-            geometry: Geometry::default(),
-            positions: None,
-            conditional: false,
-            layers: Layers::Last,
-            name: model.name,
-        };
+        let context = ModelContext::new(
+            if path.is_empty() { vb } else { vb.pp(path) },
+            &block,
+            model,
+            &own,
+            7,
+        );
         model.build(&context).unwrap()
     }
 
@@ -347,18 +341,13 @@ mod tests {
         for name in ["gtrxl", "wings"] {
             overlay(&mut own, &json!({"mixer": name}));
             let block = BlockOptions::default();
-            let built = MODEL.build(&ModelContext {
-                vb: parameters.builder(),
-                block: &block,
-                model: &own,
-                max_length: 7,
-                cls: false,
-                geometry: Geometry::default(),
-                positions: None,
-                conditional: false,
-                layers: Layers::Last,
-                name: MODEL.name,
-            });
+            let built = MODEL.build(&ModelContext::new(
+                parameters.builder(),
+                &block,
+                &MODEL,
+                &own,
+                7,
+            ));
             let error = built.err().unwrap().to_string();
             assert!(error.contains(name) && error.contains("linear"), "{error}");
         }

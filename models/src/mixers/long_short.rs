@@ -285,15 +285,7 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext {
-            vb: parameters.builder(),
-            shared: parameters.builder(),
-            block: &block,
-            max_length: 6,
-            cls: false,
-            geometry: crate::context::Geometry::default(),
-            layer: 0,
-        };
+        let at = LayerContext::new(parameters.builder(), &block, 6);
         let options = Options { rank: 2, window: 2 };
         let mixer = LongShort::new(&at, &options).unwrap();
         check_layer("long_short", &parameters, &[3, 5, 4], |x| {

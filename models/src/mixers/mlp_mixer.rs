@@ -110,15 +110,7 @@ mod tests {
             dim: 3,
             ..BlockOptions::default()
         };
-        let at = LayerContext {
-            vb: parameters.builder(),
-            shared: parameters.builder(),
-            block: &block,
-            max_length: 6,
-            cls: false,
-            geometry: crate::context::Geometry::default(),
-            layer: 0,
-        };
+        let at = LayerContext::new(parameters.builder(), &block, 6);
         MlpMixer::new(&at, &Options { hidden: 4 }).unwrap()
     }
 

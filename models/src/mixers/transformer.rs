@@ -150,15 +150,7 @@ mod tests {
             attention_dropout: 0.3,
             ..BlockOptions::default()
         };
-        let at = |vb: crate::VarBuilder| LayerContext {
-            shared: vb.clone(),
-            vb,
-            block: &block,
-            max_length: 70,
-            cls: false,
-            geometry: crate::context::Geometry::default(),
-            layer: 0,
-        };
+        let at = |vb: crate::VarBuilder| LayerContext::new(vb, &block, 70);
         let mixer = Transformer::new(&at(parameters.builder()), attention).unwrap();
         let rng = RngKey::new(1, 2, 3);
         let x = rng

@@ -203,15 +203,7 @@ mod tests {
             heads,
             ..BlockOptions::default()
         };
-        let at = LayerContext {
-            vb: parameters.builder(),
-            shared: parameters.builder(),
-            block: &block,
-            max_length: 9,
-            cls: false,
-            geometry: crate::context::Geometry::default(),
-            layer: 0,
-        };
+        let at = LayerContext::new(parameters.builder(), &block, 9);
         Xcit::new(&at, &Options { local }).unwrap()
     }
 

@@ -12,16 +12,17 @@ impl Case {
         let length = self.tensor("in/x")?.dim(1)?;
         let parameters = Parameters::new(0, &Device::Cpu, DType::F32);
         let encoder = self.model.build(&ModelContext {
-            vb: parameters.builder(),
-            block: &options.block,
-            model: &options.model,
-            max_length: self.number("max_length", length)?,
             cls: self.flag("cls"),
             geometry: self.geometry()?,
-            positions: None,
             conditional: options.embed.positions == Positions::Conditional,
             layers: options.head.layers,
-            name: self.model.name,
+            ..ModelContext::new(
+                parameters.builder(),
+                &options.block,
+                self.model,
+                &options.model,
+                self.number("max_length", length)?,
+            )
         })?;
         self.compare_pass(&parameters, "", "out/hidden", |x, pass| {
             encoder.forward(x, pass)

@@ -38,7 +38,7 @@ use crate::{
     context::{Geometry, ModelContext},
     loss::AuxLosses,
     mixers,
-    options::{BlockOptions, Layers, overlay},
+    options::{BlockOptions, overlay},
     rng::FixedDraws,
 };
 
@@ -206,16 +206,15 @@ impl Case {
         let mut options = self.model.defaults();
         overlay(&mut options, &json(&self.metadata, "options")?);
         let encoder = self.model.build(&ModelContext {
-            vb: parameters.builder(),
-            block: &block,
-            model: &options,
-            max_length: self.number("max_length", length)?,
             cls: self.flag("cls"),
             geometry: self.geometry()?,
-            positions: None,
-            conditional: false,
-            layers: Layers::Last,
-            name: self.model.name,
+            ..ModelContext::new(
+                parameters.builder(),
+                &block,
+                self.model,
+                &options,
+                self.number("max_length", length)?,
+            )
         })?;
         let mixers = encoder.mixers();
         let [mixer] = mixers[..] else {

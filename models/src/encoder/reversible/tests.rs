@@ -64,18 +64,8 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
         ..BlockOptions::default()
     };
     let model = mixers::find(name).unwrap();
-    let build = ModelContext {
-        vb: parameters.builder(),
-        block: &block,
-        model: &model.defaults(),
-        max_length: LENGTH,
-        cls: false,
-        geometry: crate::context::Geometry::default(),
-        positions: None,
-        conditional: false,
-        layers: crate::options::Layers::Last,
-        name: model.name,
-    };
+    let defaults = model.defaults();
+    let build = ModelContext::new(parameters.builder(), &block, model, &defaults, LENGTH);
     let encoder: Arc<dyn Encoder> = model.build(&build).unwrap().into();
     let blocks = stack(&build, |at| {
         Ok(Box::new(Borrowed {
@@ -138,18 +128,13 @@ fn evaluation_keeps_no_history() {
     let encoder = |parameters: &Parameters| {
         let model = mixers::find("linear").unwrap();
         model
-            .build(&ModelContext {
-                vb: parameters.builder(),
-                block: &block,
-                model: &model.defaults(),
-                max_length: 5,
-                cls: false,
-                geometry: crate::context::Geometry::default(),
-                positions: None,
-                conditional: false,
-                layers: crate::options::Layers::Last,
-                name: model.name,
-            })
+            .build(&ModelContext::new(
+                parameters.builder(),
+                &block,
+                model,
+                &model.defaults(),
+                5,
+            ))
             .unwrap()
     };
     let x = normal("x", &[1, 5, 64]);

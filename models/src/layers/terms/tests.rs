@@ -7,7 +7,6 @@ use candle_core::{DType, Device, Tensor};
 use super::*;
 use crate::{
     Parameters,
-    context::Geometry,
     ops::attention::BlockLists,
     options::BlockOptions,
     testing::{check_layer, close, normal, parameters},
@@ -38,15 +37,7 @@ fn terms(parameters: &Parameters, bias: PairBias, memory: usize) -> Terms {
         memory,
         ..BlockOptions::default()
     };
-    let at = LayerContext {
-        vb: parameters.builder().pp("mixer"),
-        shared: parameters.builder(),
-        block: &block,
-        max_length: LENGTH,
-        cls: false,
-        geometry: Geometry::default(),
-        layer: 0,
-    };
+    let at = LayerContext::new(parameters.builder().pp("mixer"), &block, LENGTH);
     Terms::new(&at).unwrap()
 }
 

@@ -3,7 +3,6 @@ use candle_core::Device;
 use super::*;
 use crate::{
     Mask, Parameters, RngKey,
-    context::Geometry,
     mask::zero_padding,
     ops::attention::AttentionOptions,
     options::BlockOptions,
@@ -23,15 +22,7 @@ fn mixer(
         heads: 2,
         ..BlockOptions::default()
     };
-    let at = LayerContext {
-        vb: parameters.builder(),
-        shared: parameters.builder(),
-        block: &block,
-        max_length: longest,
-        cls: false,
-        geometry: Geometry::default(),
-        layer: 0,
-    };
+    let at = LayerContext::new(parameters.builder(), &block, longest);
     let options = Options { span, ramp, start };
     AdaptiveSpan::new(&at, &options).unwrap()
 }

@@ -157,15 +157,7 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
     };
     let vb = parameters().builder();
     let block = BlockOptions::default();
-    let at = LayerContext {
-        shared: vb.clone(),
-        vb,
-        block: &block,
-        max_length: 10,
-        cls: false,
-        geometry: crate::context::Geometry::default(),
-        layer: 0,
-    };
+    let at = LayerContext::new(vb, &block, 10);
     let bigbird = BigBird::new(&at, &options, true).unwrap();
     assert_eq!(bigbird.pattern.blocks, 6);
     let drawn = rows(&bigbird.pattern, 2, 1);

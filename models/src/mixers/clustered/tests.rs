@@ -5,7 +5,6 @@ use candle_core::{Device, Tensor};
 use super::*;
 use crate::{
     Mask, RngKey,
-    context::Geometry,
     mask::zero_padding,
     options::BlockOptions,
     params::Parameters,
@@ -21,15 +20,7 @@ fn mixer(parameters: &Parameters, dim: usize, options: &Options) -> Clustered {
         attention_dropout: 0.0,
         ..BlockOptions::default()
     };
-    let at = LayerContext {
-        vb: parameters.builder(),
-        shared: parameters.builder(),
-        block: &block,
-        max_length: 5,
-        cls: false,
-        geometry: Geometry::default(),
-        layer: 0,
-    };
+    let at = LayerContext::new(parameters.builder(), &block, 5);
     Clustered::new(&at, options).unwrap()
 }
 

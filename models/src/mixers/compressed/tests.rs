@@ -5,7 +5,6 @@ use candle_core::{DType, Device};
 use super::*;
 use crate::{
     RngKey,
-    context::Geometry,
     ops::attention,
     options::BlockOptions,
     reference,
@@ -84,15 +83,7 @@ fn gradients_agree_with_differences() {
         (Convolve::Heads, 2),
     ] {
         let parameters = parameters();
-        let at = LayerContext {
-            vb: parameters.builder(),
-            shared: parameters.builder(),
-            block: &block,
-            max_length: 5,
-            cls: false,
-            geometry: Geometry::default(),
-            layer: 0,
-        };
+        let at = LayerContext::new(parameters.builder(), &block, 5);
         let options = Options {
             factor: 2,
             convolve,

@@ -4,9 +4,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     Parameters, RngKey,
-    context::Geometry,
     loss::AuxLosses,
-    options::{BlockOptions, Layers, NormKind, overlay},
+    options::{BlockOptions, NormKind, overlay},
     testing::{check_layer, close, normal, parameters},
 };
 
@@ -26,18 +25,7 @@ fn encoder(model: &'static Model, options: &Value, parameters: &Parameters) -> B
     };
     let mut own = model.defaults();
     overlay(&mut own, options);
-    let context = ModelContext {
-        vb: parameters.builder(),
-        block: &block,
-        model: &own,
-        max_length: 14,
-        cls: false,
-        geometry: Geometry::default(),
-        positions: None,
-        conditional: false,
-        layers: Layers::Last,
-        name: model.name,
-    };
+    let context = ModelContext::new(parameters.builder(), &block, model, &own, 14);
     model.build(&context).unwrap()
 }
 
@@ -174,15 +162,7 @@ fn the_rows_that_attention_weighs_most_stay() {
         heads: 2,
         ..BlockOptions::default()
     };
-    let at = LayerContext {
-        vb: parameters.builder().pp("0").pp("mixer"),
-        shared: parameters.builder(),
-        block: &block,
-        max_length: 14,
-        cls: false,
-        geometry: Geometry::default(),
-        layer: 0,
-    };
+    let at = LayerContext::new(parameters.builder().pp("0").pp("mixer"), &block, 14);
     let options = Options {
         segment: 4,
         rate: 2,

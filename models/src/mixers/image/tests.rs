@@ -14,18 +14,11 @@ fn two_dimensions_want_an_image_and_say_that_the_rules_forbid_them() {
             width,
             ..Options::default()
         };
+        let (block, options) = (BlockOptions::default(), to_json(&options));
         let parameters = parameters();
         let context = ModelContext {
-            vb: parameters.builder(),
-            block: &BlockOptions::default(),
-            model: &to_json(&options),
-            max_length: 24,
-            cls: false,
             geometry: Geometry { grid, towers: 1 },
-            positions: None,
-            conditional: false,
-            layers: options::Layers::Last,
-            name: MODEL.name,
+            ..ModelContext::new(parameters.builder(), &block, &MODEL, &options, 24)
         };
         build(&context)
     };

@@ -5,7 +5,6 @@ use candle_core::{DType, Device, Var};
 use super::*;
 use crate::{
     Mask, Parameters, RngKey,
-    context::Geometry,
     testing::{check_layer, close, normal, parameters},
 };
 
@@ -17,15 +16,7 @@ fn mixer(parameters: &Parameters, conv: Conv, kernel: usize) -> Lite {
         attention_dropout: 0.3,
         ..BlockOptions::default()
     };
-    let at = LayerContext {
-        vb: parameters.builder(),
-        shared: parameters.builder(),
-        block: &block,
-        max_length: 5,
-        cls: false,
-        geometry: Geometry::default(),
-        layer: 0,
-    };
+    let at = LayerContext::new(parameters.builder(), &block, 5);
     let options = Options {
         conv,
         kernel,

@@ -25,15 +25,7 @@ fn layer(
     (landmarks, iterations, conv): (usize, usize, usize),
     segments: Segments,
 ) -> Nystromformer {
-    let at = LayerContext {
-        vb: parameters.builder(),
-        shared: parameters.builder(),
-        block,
-        max_length: 8,
-        cls: false,
-        geometry: crate::context::Geometry::default(),
-        layer: 0,
-    };
+    let at = LayerContext::new(parameters.builder(), block, 8);
     let options = Options {
         landmarks,
         iterations,

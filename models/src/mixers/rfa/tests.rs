@@ -15,15 +15,7 @@ fn mixer(parameters: &Parameters, heads: usize, options: &Options) -> Rfa {
         heads,
         ..BlockOptions::default()
     };
-    let at = LayerContext {
-        vb: parameters.builder(),
-        shared: parameters.builder(),
-        block: &block,
-        max_length: 6,
-        cls: false,
-        geometry: crate::context::Geometry::default(),
-        layer: 0,
-    };
+    let at = LayerContext::new(parameters.builder(), &block, 6);
     Rfa::new(&at, options).unwrap()
 }
 

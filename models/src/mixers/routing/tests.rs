@@ -3,7 +3,6 @@ use candle_core::Device;
 use super::*;
 use crate::{
     Parameters, RngKey,
-    context::Geometry,
     mask::zero_padding,
     options::BlockOptions,
     params::Updates,
@@ -23,15 +22,7 @@ fn mixer(parameters: &Parameters, options: &Options) -> Routing {
         heads: 2,
         ..BlockOptions::default()
     };
-    let at = LayerContext {
-        vb: parameters.builder(),
-        shared: parameters.builder(),
-        block: &block,
-        max_length: 6,
-        cls: false,
-        geometry: Geometry::default(),
-        layer: 0,
-    };
+    let at = LayerContext::new(parameters.builder(), &block, 6);
     Routing::new(&at, options).unwrap()
 }
 

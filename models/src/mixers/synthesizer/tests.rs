@@ -23,15 +23,7 @@ fn block() -> BlockOptions {
 
 fn mixer(parameters: &Parameters, options: &Options) -> Synthesizer {
     let block = block();
-    let at = LayerContext {
-        shared: parameters.builder(),
-        vb: parameters.builder(),
-        block: &block,
-        max_length: LENGTH + 1,
-        cls: false,
-        geometry: crate::context::Geometry::default(),
-        layer: 0,
-    };
+    let at = LayerContext::new(parameters.builder(), &block, LENGTH + 1);
     Synthesizer::new(&at, options, &PAPER).unwrap()
 }
 

@@ -167,15 +167,7 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext {
-            shared: parameters().builder(),
-            vb: parameters().builder(),
-            block: &block,
-            max_length: 9,
-            cls: false,
-            geometry: crate::context::Geometry::default(),
-            layer: 0,
-        };
+        let at = LayerContext::new(parameters().builder(), &block, 9);
         let mixer = Chunks::new(&at).unwrap();
         let x = normal("x", &[1, 9, 4]);
         let pass = Pass::new(false, RngKey::new(5, 6, 7));

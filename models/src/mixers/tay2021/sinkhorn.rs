@@ -140,15 +140,7 @@ mod tests {
             heads: 1,
             ..BlockOptions::default()
         };
-        let at = LayerContext {
-            shared: parameters().builder(),
-            vb: parameters().builder(),
-            block: &block,
-            max_length: 6,
-            cls: false,
-            geometry: crate::context::Geometry::default(),
-            layer: 0,
-        };
+        let at = LayerContext::new(parameters().builder(), &block, 6);
         let mixer = Strided::new(&at, 2).unwrap(); // S = 2, n = 3
         let x = normal("x", &[1, 6, 2]);
         let pass = Pass::new(false, RngKey::new(1, 0, 0));

@@ -53,18 +53,7 @@ mod tests {
             heads: 4,
             ..BlockOptions::default()
         };
-        let build = ModelContext {
-            vb: parameters.builder(),
-            block: &block,
-            model: &options,
-            max_length: 100,
-            cls: false,
-            geometry: crate::context::Geometry::default(),
-            positions: None,
-            conditional: false,
-            layers: crate::options::Layers::Last,
-            name: model.name,
-        };
+        let build = ModelContext::new(parameters.builder(), &block, model, &options, 100);
         model.build(&build).unwrap();
         let all = parameters.all();
         let (_, left) = all.iter().find(|(path, _)| path.ends_with("left")).unwrap();

@@ -4,10 +4,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     Encoded, Mask, Parameters, RngKey,
-    context::Geometry,
     mask::zero_padding,
     mixers::transformer,
-    options::{BlockOptions, Layers, NormKind, PairBias, overlay},
+    options::{BlockOptions, NormKind, PairBias, overlay},
     testing::{check_layer, close, normal, parameters},
 };
 
@@ -32,18 +31,7 @@ fn encoder(
     };
     let mut own = model.defaults();
     overlay(&mut own, options);
-    let context = ModelContext {
-        vb: parameters.builder(),
-        block: &block,
-        model: &own,
-        max_length: 9,
-        cls: false,
-        geometry: Geometry::default(),
-        positions: None,
-        conditional: false,
-        layers: Layers::Last,
-        name: model.name,
-    };
+    let context = ModelContext::new(parameters.builder(), &block, model, &own, 9);
     model.build(&context).unwrap()
 }
 
@@ -112,15 +100,7 @@ fn a_position_reaches_its_segment_and_as_many_positions_after_it_as_memory_has()
             qkv_dim: DIM,
             ..BlockOptions::default()
         };
-        let at = LayerContext {
-            vb: parameters.builder().pp("mixer"),
-            shared: parameters.builder(),
-            block: &block,
-            max_length: 9,
-            cls: false,
-            geometry: Geometry::default(),
-            layer: 0,
-        };
+        let at = LayerContext::new(parameters.builder().pp("mixer"), &block, 9);
         let options = Options {
             segment: 3,
             memory,
