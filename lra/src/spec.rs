@@ -266,6 +266,7 @@ const ADDED: &[(&str, &str, &str)] = &[
     ("block", "memory", "0"),
     ("head", "layers", "\"last\""),
     ("model", "dilated_heads", "0"),
+    ("model", "span", "false"),
     ("model", "global_extra", "0"),
 ];
 

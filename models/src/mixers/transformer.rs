@@ -3,20 +3,23 @@
 //! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E), a (B, H, L, L).
 //! Time O(L²·E) per head. `attention`: `fused` works through tiles of a and keeps L numbers for the backward pass, memory O(L·E);
 //! `materialised` keeps every weight, memory O(L²), as published. Same numbers up to rounding, same dropout.
+//! `span`, with `materialised`: the required attention span, the mean of Σ_j a_ij |i - j| over positions i, heads and layers, is logged in training as the
+//! loss `required_span`, whose weight is 0 unless it is asked for. Keys that are of no token are at no distance.
 //! Padded keys get weight zero. Dropout on the weights. As in the 2021 code the projections have no biases.
 //! `variant = tay2021`: the same. There a padded query has uniform weights, but what it gets is not read here.
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
+    Encoder, Mask, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
+    error::require,
     layers::{Dropout, Projections, Takes},
     model::{Cost, Model, Reference, Variant},
-    ops::attention,
-    options::to_json,
+    ops::attention::{self, AttentionOptions},
+    options::{Residual, to_json},
 };
 
 /// The registry's entry.
@@ -60,16 +63,30 @@ enum Attention {
 #[serde(deny_unknown_fields)]
 struct Options {
     attention: Attention,
+    /// Whether distances are logged.
+    span: bool,
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { attention } = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Transformer::new(at, attention)?)))
+    let options: Options = context.options()?;
+    require(
+        !options.span || options.attention == Attention::Materialised,
+        "model.span",
+        true,
+        "false, or model.attention = materialised: what is fused has no weights to look at",
+    )?;
+    require(
+        !options.span || context.block.residual != Residual::Reversible,
+        "model.span",
+        true,
+        "false where block.residual = reversible, which forgets them",
+    )?;
+    encoder::blocks(context, |at| Ok(Box::new(Transformer::new(at, &options)?)))
 }
 
 /// Softmax attention, for models that repeat or shorten what is around it.
 pub(super) fn mixer(at: &LayerContext) -> Result<Box<dyn Mixer>> {
-    Ok(Box::new(Transformer::new(at, Attention::Fused)?))
+    Ok(Box::new(Transformer::new(at, &Options::default())?))
 }
 
 struct Transformer {
@@ -78,18 +95,55 @@ struct Transformer {
     dim: usize,
     heads: usize,
     attention: Attention,
+    span: bool,
+    layers: usize,
 }
 
 impl Transformer {
-    fn new(at: &LayerContext, attention: Attention) -> Result<Self> {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(at)?,
             dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
             dim: at.block.qkv_dim,
             heads: at.block.heads,
-            attention,
+            attention: options.attention,
+            span: options.span,
+            layers: at.block.layers,
         })
     }
+
+    /// Attention by weights in memory, which may be looked at.
+    fn materialised(
+        &self,
+        [q, k, v]: [&Tensor; 3],
+        options: &AttentionOptions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        if self.span && pass.wants_losses() {
+            let weights = attention::weights(q, k, options)?;
+            let span = (required_span(&weights, pass.mask())? / self.layers as f64)?;
+            pass.add_loss("required_span", &span)?;
+        }
+        attention::composed(q, k, v, options)
+    }
+}
+
+/// Mean over heads and real positions i of Σ_j a_ij |i - j|, (B), of a (B, H, L, ..), the first L of whose keys are the positions.
+fn required_span(weights: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+    let (batch, _, length, _) = weights.dims4()?;
+    let pairs = (0..length).flat_map(|i| (0..length).map(move |j| i.abs_diff(j) as f64));
+    let distances = Tensor::from_iter(pairs, &Device::Cpu)?.reshape((1, 1, length, length))?;
+    let distances = distances.to_dtype(weights.dtype())?;
+    let distances = distances.to_device(weights.device())?;
+    let of_tokens = weights.narrow(3, 0, length)?;
+    let spans = of_tokens.broadcast_mul(&distances)?.sum(3)?.mean(1)?; // (B, L)
+    let real = match mask {
+        Some(mask) => mask.valid().clone(),
+        None => Tensor::ones((batch, length), spans.dtype(), spans.device())?,
+    };
+    let count = real.sum(1)?;
+    let count = count.maximum(&count.ones_like()?)?;
+    Ok(((spans * real)?.sum(1)? / count)?)
 }
 
 impl Mixer for Transformer {
@@ -100,7 +154,10 @@ impl Mixer for Transformer {
                 let [q, k, v] = self.projections.qkv(x)?; // (B, L, H E)
                 let options = self.projections.options(x, pass, &self.dropout)?;
                 let (terms, length) = (self.projections.terms(), x.dim(1)?);
-                terms.attend_by(&attention::composed, [&q, &k, &v], options, 0..length)?
+                let attend = |q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions| {
+                    self.materialised([q, k, v], options, pass)
+                };
+                terms.attend_by(&attend, [&q, &k, &v], options, 0..length)?
             }
         };
         self.projections.merge(&y)
@@ -108,6 +165,13 @@ impl Mixer for Transformer {
 
     fn takes(&self) -> Takes {
         Takes::ALL
+    }
+
+    fn losses(&self) -> &'static [&'static str] {
+        match self.span {
+            true => &["required_span"],
+            false => &[],
+        }
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -121,12 +185,15 @@ impl Mixer for Transformer {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{DType, Device};
+    use candle_core::DType;
 
     use super::*;
     use crate::{
-        Mask, Parameters, RngKey, ops::attention::AttentionOptions, options::BlockOptions,
-        reference, testing::meets_reference,
+        Parameters, RngKey,
+        loss::AuxLosses,
+        options::{BlockOptions, PairBias},
+        reference,
+        testing::{meets_reference, normal, parameters},
     };
 
     #[test]
@@ -151,7 +218,11 @@ mod tests {
             ..BlockOptions::default()
         };
         let at = |vb: crate::VarBuilder| LayerContext::new(vb, &block, 70);
-        let mixer = Transformer::new(&at(parameters.builder()), attention).unwrap();
+        let options = Options {
+            attention,
+            span: false,
+        };
+        let mixer = Transformer::new(&at(parameters.builder()), &options).unwrap();
         let rng = RngKey::new(1, 2, 3);
         let x = rng
             .shared(crate::rng::StreamKey::new("x"))
@@ -192,5 +263,45 @@ mod tests {
                 "tensor {index}: {apart} of {scale}"
             );
         }
+    }
+
+    /// Where all weights are alike, every distance counts the same; ALiBi's steps make them shorter.
+    #[test]
+    fn the_required_span_is_the_mean_distance_of_what_is_attended_to() {
+        let span = |bias, memory: usize| {
+            let parameters = parameters();
+            let block = BlockOptions {
+                dim: 4,
+                qkv_dim: 4,
+                layers: 2,
+                bias,
+                memory,
+                ..BlockOptions::default()
+            };
+            let at = LayerContext::new(parameters.builder(), &block, 4);
+            let options = Options {
+                attention: Attention::Materialised,
+                span: true,
+            };
+            let mixer = Transformer::new(&at, &options).unwrap();
+            for (_, var) in parameters.all() {
+                var.set(&var.zeros_like().unwrap()).unwrap();
+            }
+            let real = [[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.0; 4]];
+            let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+            let losses = AuxLosses::default();
+            let pass = Pass::new(false, RngKey::new(1, 0, 0)).with_losses(&losses);
+            let x = normal("x", &[3, 4, 4]);
+            mixer.forward(&x, &pass.with_mask(Some(&mask))).unwrap();
+            let (_, mean) = losses.means().unwrap().remove(0);
+            mean.to_scalar::<f64>().unwrap()
+        };
+        // Of three positions (3 + 2 + 3) / 9, of two 2 / 4, of none 0; the mean over sequences, and one of two layers.
+        let wanted = (8.0 / 9.0 + 0.5) / 3.0 / 2.0;
+        assert!((span(PairBias::None, 0) - wanted).abs() < 1e-12);
+        // As many keys of no token as there are tokens in the first, half as many more in the second.
+        let wanted = (8.0 / 18.0 + 0.5 * 2.0 / 5.0) / 3.0 / 2.0;
+        assert!((span(PairBias::None, 3) - wanted).abs() < 1e-12);
+        assert!(span(PairBias::Alibi, 0) < span(PairBias::None, 0));
     }
 }

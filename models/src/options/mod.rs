@@ -23,6 +23,7 @@ pub const LOSSES: &[(&str, f64)] = &[
     ("ponder", 0.01),
     ("span", 5e-7),
     ("commit", 1e-4),
+    ("required_span", 0.0),
 ];
 
 /// Those of experts.

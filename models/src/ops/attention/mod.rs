@@ -84,6 +84,34 @@ pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) 
     Ok(by_head(&y)?.reshape((batch, queries, row))?)
 }
 
+/// All the weights a, (B, H, Lq, Lk), before dropout, of queries (B, Lq, H E) on keys (B, Lk, H E): for who wants to look at them. Block masks are
+/// left out.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn weights(q: &Tensor, k: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    let ((batch, queries, row), keys, heads) = (q.dims3()?, k.dim(1)?, options.heads);
+    options.check(batch, (queries, keys), row)?;
+    let split = |x: &Tensor| by_head(&x.reshape((batch, x.dim(1)?, heads, row / heads))?);
+    let scale = options.scale.unwrap_or(((row / heads) as f64).powf(-0.5));
+    let scores = all_scores(
+        &split(&q.affine(scale, 0.0)?)?,
+        &split(k)?,
+        options.relative.as_ref(),
+    )?;
+    let mask = options.mask.as_ref().map(Mask::new).transpose()?;
+    softmax::masked(&scores, mask.as_ref())
+}
+
+/// Scores (B, H, Lq, Lk) of every query (B, H, Lq, E), scaled, on every key (B, H, Lk, E).
+fn all_scores(q: &Tensor, k: &Tensor, relative: Option<&RelativeScores>) -> Result<Tensor> {
+    let scores = matmul(q, &k.t()?)?;
+    match relative {
+        Some(relative) => relative::add(relative, &scores),
+        None => Ok(scores),
+    }
+}
+
 /// Every query (B, H, Lq, E) on every key (B, H, Lk, E).
 fn dense(
     q: &Tensor,
@@ -92,12 +120,7 @@ fn dense(
     mask: Option<&Mask>,
     (dropout, relative): (Option<&AttentionDropout>, Option<&RelativeScores>),
 ) -> Result<Tensor> {
-    let scores = matmul(q, &k.t()?)?; // (B, H, Lq, Lk)
-    let scores = match relative {
-        Some(relative) => relative::add(relative, &scores)?,
-        None => scores,
-    };
-    weigh(&scores, v, mask, dropout)
+    weigh(&all_scores(q, k, relative)?, v, mask, dropout)
 }
 
 /// q_i·k_j / √E of queries and keys (B, L, H, E), to (B, H, L, L): for mixers that do more with scores than take their softmax.
