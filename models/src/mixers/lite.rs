@@ -21,7 +21,9 @@ use crate::{
     model::{Cost, Model, Reference, Variant},
     ops::{
         Padding, activation,
-        attention::{self, AttentionOptions, BlockLists, RelativeScores, partial_softmax},
+        attention::{
+            self, AttentionOptions, BlockLists, BlockMasks, RelativeScores, partial_softmax,
+        },
         depthwise_conv1d, softmax,
     },
     options::{BlockOptions, LONGEST, Range, to_json},
@@ -235,7 +237,7 @@ impl Lite {
         let options = AttentionOptions {
             heads: self.groups,
             dropout: dropout.of_attention(batch, pass),
-            block_masks: Some(BlockLists::window(wider, before, after).block_masks(wider)),
+            block_masks: Some(window(wider, before, after)),
             relative: Some(RelativeScores {
                 reach: after,
                 keys: 0..wider,
@@ -251,6 +253,21 @@ impl Lite {
         Ok(y.narrow(1, before, length)?)
     }
 }
+
+/// Position i of `length` sees i - `before` to i + `after`.
+fn window(length: usize, before: usize, after: usize) -> BlockMasks {
+    // Kernels are short: blocks as short as they are would be many, and hardly worth starting.
+    let size = after.clamp(SHORTEST, length.max(SHORTEST));
+    let neighbours = after.div_ceil(size);
+    let (least, most) = (-(before as isize), after as isize);
+    let lists = BlockLists::around(length, size, (neighbours, neighbours), |i, j| {
+        (least..=most).contains(&(j - i))
+    });
+    lists.block_masks(length)
+}
+
+/// Fewest positions of a block.
+const SHORTEST: usize = 32;
 
 impl Mixer for Lite {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {

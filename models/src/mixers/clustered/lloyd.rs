@@ -63,20 +63,26 @@ impl Lloyd {
             if centroids.is_empty() {
                 return;
             }
+            let mut apart = vec![0; centroids.len()];
             for round in 0..self.iterations {
                 for &at in &positions {
-                    clusters[at] = nearest(&centroids, hashes[at]);
+                    clusters[at] = nearest(&centroids, hashes[at], &mut apart);
                 }
-                if round + 1 < self.iterations {
-                    let refills = &draws.refills[round * self.clusters..];
-                    self.vote(&mut centroids, &positions, hashes, clusters, refills);
+                if round + 1 == self.iterations {
+                    break;
+                }
+                let before = centroids.clone();
+                let refills = &draws.refills[round * self.clusters..];
+                let full = self.vote(&mut centroids, &positions, hashes, clusters, refills);
+                if full && centroids == before {
+                    break; // Nothing would ever move again.
                 }
             }
         });
         Ok(Tensor::from_vec(all, (batch, heads, length), &Device::Cpu)?)
     }
 
-    /// Centroids that most positions of their clusters would have.
+    /// Centroids that most positions of their clusters would have; whether every cluster has some.
     fn vote(
         &self,
         centroids: &mut [u64],
@@ -84,7 +90,7 @@ impl Lloyd {
         hashes: &[u64],
         clusters: &[u32],
         refills: &[u64],
-    ) {
+    ) -> bool {
         let mut ones = vec![0; centroids.len() * self.bits];
         let mut sizes = vec![0; centroids.len()];
         for &at in positions {
@@ -102,6 +108,7 @@ impl Lloyd {
                 size => word(ones.iter().map(|ones| 2 * ones > size)),
             };
         }
+        sizes.iter().all(|size| *size > 0)
     }
 
     /// Bit b of a vector is whether its product with plane b exceeds the plane's threshold. In f32, whatever the type of x (.., E).
@@ -171,11 +178,14 @@ impl Lloyd {
     }
 }
 
-/// The first of the centroids that have the fewest bits other than `hash`.
-fn nearest(centroids: &[u64], hash: u64) -> u32 {
-    let apart = |centroid: &u64| (centroid ^ hash).count_ones();
-    let nearest = centroids.iter().enumerate().min_by_key(|(_, it)| apart(it));
-    nearest.map_or(NOWHERE, |(cluster, _)| cluster as u32)
+/// The first of the centroids that have the fewest bits other than `hash`; in `apart`, how many those of each are.
+fn nearest(centroids: &[u64], hash: u64, apart: &mut [u8]) -> u32 {
+    for (apart, centroid) in apart.iter_mut().zip(centroids) {
+        *apart = (centroid ^ hash).count_ones() as u8;
+    }
+    let least = apart.iter().fold(u8::MAX, |least, it| least.min(*it));
+    let nearest = apart.iter().position(|it| *it == least);
+    nearest.map_or(NOWHERE, |cluster| cluster as u32)
 }
 
 /// The number with these bits, the lowest first.
