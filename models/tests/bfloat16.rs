@@ -33,11 +33,17 @@ fn step(model: &Model) -> (f64, Vec<(String, f64)>) {
         }],
     };
     let pass = Pass::new(true, RngKey::new(3, 0, 0));
-    let logits = classifier.forward(&inputs, &pass).unwrap();
+    let aux = loss::AuxLosses::default();
+    let logits = classifier.forward(&inputs, &pass.with_losses(&aux));
+    let logits = logits.unwrap();
     assert_eq!(logits.dtype(), DType::F64, "{}", model.name);
     let labels = Tensor::new(&[1u32, 4], &Device::Cpu).unwrap();
     let loss = loss::cross_entropy(&logits, &labels).unwrap();
-    let gradients = loss.backward().unwrap();
+    let mut whole = loss.clone();
+    for (_, mean) in aux.means().unwrap() {
+        whole = (whole + mean).unwrap();
+    }
+    let gradients = whole.backward().unwrap();
     let largest = parameters.all().into_iter().map(|(path, parameter)| {
         let gradient = gradients.get(&parameter).unwrap();
         let largest = gradient.abs().unwrap().max_all().unwrap();

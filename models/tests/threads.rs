@@ -41,9 +41,13 @@ fn fingerprint() -> String {
             towers: vec![tokens],
         };
         let pass = Pass::new(true, RngKey::new(3, 7, 0));
-        let logits = classifier.forward(&inputs, &pass).unwrap();
+        let aux = loss::AuxLosses::default();
+        let logits = classifier.forward(&inputs, &pass.with_losses(&aux));
         let labels = Tensor::new(labels.as_slice(), &device).unwrap();
-        let loss = loss::cross_entropy(&logits, &labels).unwrap();
+        let mut loss = loss::cross_entropy(&logits.unwrap(), &labels).unwrap();
+        for (_, mean) in aux.means().unwrap() {
+            loss = (loss + mean).unwrap();
+        }
         let gradients = loss.backward().unwrap();
         let mut bits = vec![loss.to_scalar::<f32>().unwrap().to_bits()];
         for (_, var) in parameters.all() {
