@@ -4,7 +4,7 @@
 
 use candle_core::{DType, Device};
 use lra_models::{
-    Classifier, Cost, MODELS, Options, Parameters, Shape, mixers,
+    AXES, Classifier, Cost, MODELS, Model, Options, Parameters, Shape, mixers,
     options::{Features, Pooling, Positions},
 };
 
@@ -147,7 +147,7 @@ fn models_of_other_sizes_are_as_large_as_in_the_published_code() {
     }
 }
 
-/// One file per model: `INSTA_UPDATE=always` writes that of a new one.
+/// And the axes that it cannot take. One file per model: `INSTA_UPDATE=always` writes that of a new one.
 #[test]
 fn parameters_of_every_model_at_the_listops_configuration() {
     let mut settings = insta::Settings::clone_current();
@@ -158,9 +158,34 @@ fn parameters_of_every_model_at_the_listops_configuration() {
         for model in MODELS {
             let options = options(model.name, &LISTOPS, Pooling::Cls);
             let count = count(model.name, &shape(17, 10, 2000), &options);
-            insta::assert_snapshot!(model.name, count);
+            insta::assert_snapshot!(
+                model.name,
+                format!("{count} parameters\ncannot take: {}", refused(model))
+            );
         }
     });
+}
+
+/// Axes that a model does not take, with the values if it takes others.
+fn refused(model: &Model) -> String {
+    let mut refused = Vec::new();
+    for axis in AXES {
+        // A model may have another value than the default as a setting of its own.
+        let values: Vec<&str> = axis.values[1..]
+            .iter()
+            .filter(|choice| axis.try_around(model, choice).is_err())
+            .map(|choice| choice.value)
+            .collect();
+        match values.len() {
+            0 => {}
+            len if len == axis.values.len() - 1 => refused.push(axis.key.to_owned()),
+            _ => refused.push(format!("{} = {}", axis.key, values.join(", "))),
+        }
+    }
+    match refused.is_empty() {
+        true => "nothing".to_owned(),
+        false => refused.join("; "),
+    }
 }
 
 fn flops(model: &str, length: usize) -> u64 {
