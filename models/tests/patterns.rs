@@ -50,6 +50,8 @@ fn forms() -> Vec<(&'static str, Value)> {
         ("adaptive_span", json!({"span": "fixed"})),
         ("routing", json!({"clusters": 3, "routed_heads": 2})),
         ("routing", json!({"window": 9, "local_window": 2})),
+        ("informer", json!({"factor": 1})),
+        ("informer", json!({"factor": 2, "mean_over": "keys"})),
         ("local", json!({"block": 4})),
         ("local", json!({"block": 4, "neighbours": 1})),
         (

@@ -16,6 +16,7 @@ mod gmlp;
 mod hard_coded;
 mod hierarchical;
 mod image;
+mod informer;
 mod lazyformer;
 mod linear;
 mod linformer;
@@ -90,6 +91,7 @@ pub static MODELS: &[&Model] = &[
     &universal::MODEL,
     &adaptive_span::MODEL,
     &routing::MODEL,
+    &informer::MODEL,
     &bag::MODEL,
 ];
 

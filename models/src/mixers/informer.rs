@@ -1,0 +1,346 @@
+//! Informer. Zhou et al., 2020, "Informer: Beyond Efficient Transformer for Long Sequence Time-Series Forecasting", arXiv:2012.07436.
+//!     y_i = Σ_j softmax_j(q_i·k_j / √E) v_j for the u queries of largest M_i,  y_i = 1/n Σ_j v_j for all others
+//!     M_i = max_{j in S_i} q_i·k_j - 1/U Σ_{j in S_i} q_i·k_j,  u = U = min(n, factor ⌈ln n⌉), at least 1
+//! B batch, H heads, L length, n real positions of a row, E width of a head; q, k, v, y (B, H, L, E), M (B, H, L), S_i U keys drawn with replacement.
+//! Time O(L·u·E) per head, memory O(L·(u + E)). Options: `factor` (5); `mean_over`: `sample` (M_i as above, the paper's algorithm) or `keys` (1/n in place of
+//! 1/U, which the authors' code computes). Draws S_i are made per seed, step, layer and position, and shared by heads and examples, as in that code.
+//! n counts real positions alone: padded keys are neither drawn nor attended to nor in the mean, and padded queries are not among the u. Which queries are
+//! chosen has no gradient. Dropout on the weights of the chosen ones; the authors' code drops none. ⌈ln n⌉ is that of the code. Not here: the causal
+//! form, and the convolutions that shorten the sequence between the paper's encoder layers.
+
+use candle_core::{DType, Device, Tensor};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Error, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::{Dropout, Projections, Takes},
+    model::{Cost, Model, Reference, Variant},
+    ops::{
+        NOWHERE, Order,
+        attention::{
+            self,
+            partial_softmax::{self, by_head},
+        },
+        pooling::weighted_sum,
+        segment_sum, take, top_k,
+    },
+    options::{LONGEST, Range, to_json},
+    rng::StreamKey,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "informer",
+    title: "Informer",
+    paper: "Informer: Beyond Efficient Transformer for Long Sequence Time-Series Forecasting",
+    year: 2020,
+    arxiv: "2012.07436",
+    time: Cost::Linear("O(L·log L·E)"),
+    memory: Cost::Linear("O(L·(log L + E))"),
+    reference: Reference::Equations,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("informer.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[Range::whole("factor", 1, LONGEST)],
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum MeanOver {
+    Sample,
+    Keys,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    factor: usize,
+    mean_over: MeanOver,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            factor: 5,
+            mean_over: MeanOver::Sample,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Informer::new(at, options)?)))
+}
+
+struct Informer {
+    projections: Projections,
+    dropout: Dropout,
+    /// Of the draws.
+    stream: StreamKey,
+    options: Options,
+    heads: usize,
+    width: usize,
+}
+
+impl Informer {
+    fn new(at: &LayerContext, options: Options) -> Result<Self> {
+        Ok(Self {
+            projections: Projections::new(at)?,
+            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
+            stream: StreamKey::new(&at.vb.pp("samples").prefix()),
+            options,
+            heads: at.block.heads,
+            width: at.block.head_dim(),
+        })
+    }
+
+    /// u and U of a row with `real` positions.
+    fn count(&self, real: usize) -> usize {
+        let logarithm = (real.max(1) as f64).ln().ceil() as usize;
+        (self.options.factor * logarithm).max(1).min(real)
+    }
+
+    /// Queries, keys and values (B, L, H E) to (B, L, H E).
+    fn attend(&self, [q, k, v]: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
+        let (batch, length, row) = q.dims3()?;
+        let split = |x: &Tensor| by_head(&x.reshape((batch, (), self.heads, self.width))?); // (B, H, .., E)
+        let chosen = self.chosen(q, k, pass)?.to_device(q.device())?; // (B, H, u)
+        let active = by_head(&take(&split(q)?, &chosen)?)?.flatten_from(2)?;
+        let options = self.projections.options(q, pass, &self.dropout)?;
+        let active = attention::attend(&active, k, v, &options)?; // (B, u, H E)
+        let real = match pass.mask() {
+            Some(mask) => mask.valid().clone(),
+            None => Tensor::ones((batch, length), v.dtype(), v.device())?,
+        };
+        let number = real.sum_keepdim(1)?;
+        let share = real.broadcast_div(&number.maximum(&number.ones_like()?)?)?;
+        let mean = weighted_sum(v, &share)?.unsqueeze(1)?; // (B, 1, H E)
+        let beyond = split(&active.broadcast_sub(&mean)?)?;
+        let y = by_head(&segment_sum(&beyond, &chosen, length)?)?;
+        Ok(y.reshape((batch, length, row))?.broadcast_add(&mean)?)
+    }
+
+    /// The u queries of largest M of each row, largest first, (B, H, u) of u32 in main memory; [`NOWHERE`] after them where a row has fewer than others.
+    ///
+    /// Draws may be fixed: `samples` (L, U), in [0, 1), which become real keys in proportion.
+    fn chosen(&self, q: &Tensor, k: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let (batch, length, row) = q.dims3()?;
+        let host = |x: &Tensor| -> Result<Vec<f32>> {
+            let x = x.detach().to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+            Ok(x.flatten_all()?.to_vec1()?)
+        };
+        let (q, k) = (host(q)?, host(k)?);
+        let real: Vec<Vec<usize>> = match pass.mask() {
+            Some(mask) => host(mask.valid())?
+                .chunks(length)
+                .map(|real| (0..length).filter(|&at| real[at] > 0.0).collect())
+                .collect(),
+            None => vec![(0..length).collect(); batch],
+        };
+        let counts: Vec<usize> = real.iter().map(|real| self.count(real.len())).collect();
+        let most = counts.iter().copied().fold(1, usize::max);
+        let samples = self.samples(length, most, pass)?;
+        let mut measures = vec![f32::NEG_INFINITY; batch * self.heads * length];
+        let rows = measures.par_chunks_mut(length).enumerate();
+        rows.for_each(|(index, measures)| {
+            let (example, head) = (index / self.heads, index % self.heads);
+            let place = |at: usize| (example * length + at) * row + head * self.width;
+            let (real, count) = (&real[example], counts[example]);
+            let divisor = match self.options.mean_over {
+                MeanOver::Sample => count,
+                MeanOver::Keys => real.len(),
+            } as f32;
+            for &at in real {
+                let query = &q[place(at)..][..self.width];
+                let (mut max, mut sum) = (f32::NEG_INFINITY, 0.0);
+                for sample in &samples[at * most..][..count] {
+                    let key = (sample * real.len() as f64) as usize;
+                    let key = real[key.min(real.len() - 1)];
+                    let score = dot(query, &k[place(key)..][..self.width]);
+                    (max, sum) = (score.max(max), sum + score);
+                }
+                measures[at] = max - sum / divisor;
+            }
+        });
+        let measures = Tensor::from_vec(measures, (batch, self.heads, length), &Device::Cpu)?;
+        let (_, order) = top_k(&measures, most, Order::Largest)?;
+        let mut order = order.flatten_all()?.to_vec1::<u32>()?;
+        for (index, order) in order.chunks_mut(most).enumerate() {
+            order[counts[index / self.heads]..].fill(NOWHERE);
+        }
+        let shape = (batch, self.heads, most);
+        Ok(Tensor::from_vec(order, shape, &Device::Cpu)?)
+    }
+
+    /// Numbers in [0, 1), `count` for each of `length` positions.
+    fn samples(&self, length: usize, count: usize, pass: &Pass) -> Result<Vec<f64>> {
+        let Some(fixed) = pass.fixed("samples") else {
+            return Ok(pass.rng.shared(self.stream).uniform(length, count));
+        };
+        let (rows, columns) = fixed.dims2()?;
+        if rows < length || columns < count {
+            let reason = format!(
+                "informer: fixed samples {rows} x {columns} for {length} queries of {count} keys"
+            );
+            return Err(Error::Input(reason));
+        }
+        let fixed = fixed.narrow(0, 0, length)?.narrow(1, 0, count)?;
+        Ok(fixed.flatten_all()?.to_dtype(DType::F64)?.to_vec1()?)
+    }
+}
+
+/// Summed in eight lanes, which one instruction can add.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0; 8];
+    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+        for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
+            *lane += a * b;
+        }
+    }
+    lanes.iter().sum()
+}
+
+impl Mixer for Informer {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let [q, k, v] = self.projections.qkv(x)?;
+        self.projections.merge(&self.attend([&q, &k, &v], pass)?)
+    }
+
+    fn takes(&self) -> Takes {
+        Takes {
+            rotary: Ok(()),
+            ..Takes::nothing("queries are chosen by their products with keys of tokens alone")
+        }
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let pairs = self.heads * self.count(length) * length;
+        let measures = 2 * pairs * self.width;
+        self.projections.flops(length) + measures as u64 + partial_softmax::flops(pairs, self.width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Mask, RngKey,
+        mask::zero_padding,
+        options::BlockOptions,
+        params::Parameters,
+        reference,
+        rng::FixedDraws,
+        testing::{Twin, check_layer, close, normal, parameters},
+    };
+
+    /// Two heads on sequences of up to 9.
+    fn mixer(parameters: &Parameters, dim: usize, factor: usize) -> Informer {
+        let block = BlockOptions {
+            dim,
+            qkv_dim: dim,
+            heads: 2,
+            attention_dropout: 0.0,
+            ..BlockOptions::default()
+        };
+        let options = Options {
+            factor,
+            ..Options::default()
+        };
+        let at = LayerContext::new(parameters.builder(), &block, 9);
+        Informer::new(&at, options).unwrap()
+    }
+
+    /// Queries, keys and values (B, L, H, E) to (B, L, H, E).
+    fn attend(mixer: &Informer, qkv: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
+        let [q, k, v] = qkv.map(|x| x.flatten_from(2));
+        let y = mixer.attend([&q?, &k?, &v?], pass)?;
+        Ok(y.reshape(qkv[0].dims())?)
+    }
+
+    fn pass() -> Pass<'static> {
+        Pass::new(false, RngKey::new(1, 0, 0))
+    }
+
+    fn qkv() -> [Tensor; 3] {
+        ["q", "k", "v"].map(|name| normal(name, &[3, 9, 2, 3]))
+    }
+
+    #[test]
+    fn with_all_queries_chosen_it_is_softmax_attention() {
+        let mixer = mixer(&parameters(), 6, 5);
+        let twin = Twin::whole(reference::softmax);
+        let apart = twin.compare(|q, k, v, _| attend(&mixer, [q, k, v], &pass()));
+        assert!(apart.output < 1e-7 && apart.gradient < 1e-7, "{apart:?}");
+        // Of rows with padding, what comes out of real positions.
+        let mut real = [[1.0; 9], [0.0; 9], [0.0; 9]];
+        real[1][2..6].fill(1.0);
+        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let [q, k, v] = &qkv();
+        let wanted = reference::attention(q, k, v, Some(mask.valid()), reference::softmax);
+        let found = attend(&mixer, [q, k, v], &pass().with_mask(Some(&mask)));
+        let [found, wanted] = [found, wanted].map(|y| {
+            let y = y.unwrap().flatten_from(2).unwrap();
+            zero_padding(&y, Some(&mask)).unwrap()
+        });
+        close(&found, &wanted, 1e-12, "padded");
+    }
+
+    #[test]
+    fn the_largest_measures_attend_and_the_others_get_the_mean() {
+        // u = U = ⌈ln 9⌉ = 3 of 9. Every query meets keys 0, 4 and 8.
+        let samples = [[0.05, 0.5, 0.95]; 9];
+        let samples = Tensor::new(&samples, &Device::Cpu).unwrap();
+        let draws = FixedDraws::new([("samples".to_owned(), samples)].into());
+        let [q, k, v] = &qkv();
+        let pass = pass().with_fixed_draws(&draws);
+        let found = attend(&mixer(&parameters(), 6, 1), [q, k, v], &pass).unwrap();
+        let all = reference::attention(q, k, v, None, reference::softmax).unwrap();
+        let mean = reference::attention(q, k, v, None, |_, _| 1.0).unwrap();
+        let rows = |x: &Tensor| by_head(x).unwrap().flatten(0, 2).unwrap().to_vec2::<f64>();
+        let [q, k, found, all, mean] = [q, k, &found, &all, &mean].map(|x| rows(x).unwrap());
+        for first in (0..q.len()).step_by(9) {
+            let measure = |i: usize| {
+                let score = |j: usize| -> f64 {
+                    q[first + i]
+                        .iter()
+                        .zip(&k[first + j])
+                        .map(|(q, k)| q * k)
+                        .sum()
+                };
+                let scores = [0, 4, 8].map(score);
+                scores.iter().fold(f64::MIN, |a, b| a.max(*b)) - scores.iter().sum::<f64>() / 3.0
+            };
+            let mut order: Vec<usize> = (0..9).collect();
+            order.sort_by(|a, b| measure(*b).total_cmp(&measure(*a)));
+            for (rank, i) in order.into_iter().enumerate() {
+                let wanted = if rank < 3 { &all } else { &mean };
+                for (found, wanted) in found[first + i].iter().zip(&wanted[first + i]) {
+                    assert!((found - wanted).abs() < 1e-12, "{first} {i}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
+        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let parameters = parameters();
+        let mixer = mixer(&parameters, 4, 1);
+        check_layer("informer", &parameters, &[3, 5, 4], |x| {
+            mixer.forward(x, &pass().with_mask(Some(&mask)))
+        });
+    }
+
+    #[test]
+    fn too_few_fixed_samples_are_an_error() {
+        let samples = Tensor::zeros((9, 2), DType::F64, &Device::Cpu).unwrap();
+        let draws = FixedDraws::new([("samples".to_owned(), samples)].into());
+        let [q, k, v] = &qkv();
+        let mixer = mixer(&parameters(), 6, 1);
+        assert!(attend(&mixer, [q, k, v], &pass().with_fixed_draws(&draws)).is_err());
+    }
+}
