@@ -39,7 +39,7 @@ pub const MODEL: Model = Model {
     year: 2020,
     arxiv: "2012.07436",
     time: Cost::Linear("O(L·log L·E)"),
-    memory: Cost::Linear("O(L·(log L + E))"),
+    memory: Cost::Linear("O(L·log L)"),
     reference: Reference::Equations,
     settings: "",
     variants: &[Variant::paper(build, include_str!("informer.rs"))],

@@ -37,7 +37,10 @@ fn terms(parameters: &Parameters, bias: PairBias, memory: usize) -> Terms {
         memory,
         ..BlockOptions::default()
     };
-    let at = LayerContext::new(parameters.builder().pp("mixer"), &block, LENGTH);
+    let at = LayerContext {
+        shared: parameters.builder(),
+        ..LayerContext::new(parameters.builder().pp("mixer"), &block, LENGTH)
+    };
     Terms::new(&at).unwrap()
 }
 

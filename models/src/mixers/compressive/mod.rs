@@ -3,7 +3,7 @@
 //!     y_i = attention of position i on [z_τ ; x of the M positions before i's segment τ ; x of segment τ],  z_τ = the last C rows of f(o_1), f(o_2), ..
 //! After each segment of S positions the S that fall out of memory, o (S, D), become f(o) (⌈S/c⌉, D). B batch, L length, H heads, E width of a
 //! head, D width. A row of z is at the distance that it would have if z were what comes before the memory, one position a row, as in the paper.
-//! Time O(L·(S + M + C)·(E + D)) per head, memory O(L·(E + D)·(2 + C/S)). Options: `segment` S, `memory` M, `causal`, `detach` and `untie` as in
+//! Time O(L·(S + M + C)·D) per head, memory O(L·(E + D)·(2 + C/S)). Options: `segment` S, `memory` M, `causal`, `detach` and `untie` as in
 //! Transformer-XL; `compressed` C (0: S), `rate` c, `compression` f: `conv` of width and stride c, `mean` or `max` of c rows, `most_used`, the ⌈S/c⌉ rows with
 //! the largest mean attention from the last segment that had them in memory, `dilated`: x ← x + relu(conv₃(x)) at distances 1, 2, 4, .. below c, then `conv`
 //! (the paper does not say which stack it has), or `none`, which is Transformer-XL.
@@ -41,8 +41,8 @@ pub const MODEL: Model = Model {
     paper: "Compressive Transformers for Long-Range Sequence Modelling",
     year: 2019,
     arxiv: "1911.05507",
-    time: Cost::Linear("O(L·(S + M + C)·(E + D))"),
-    memory: Cost::Linear("O(L·(E + D))"),
+    time: Cost::Linear("O(L·(S + M + C)·D)"),
+    memory: Cost::Linear("O(L·D)"),
     reference: Reference::Equations,
     settings: transformer_xl::SETTINGS,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],

@@ -4,7 +4,7 @@
 //! x, y (B, L, D) in segments of S positions, q = x W_Q; k, v of x within the segment and of SG(x) before it, SG passing no gradient; u, w (H, E)
 //! the same in all layers, W_R (D to H E) each layer's; r_δ = [sin ω_c δ ; cos ω_c δ], ω_c = 10000^{-2 c / D}. B batch, H heads, E width of a head.
 //! What the paper keeps from segment to segment, the inputs of each layer, are here all at hand: a layer computes all segments at once.
-//! Time O(L·(S + M)·(E + D)) per head, memory O(L·(E + D)). Options: `segment` S (0: ⌈N/4⌉, at most 256; N the longest length), `memory` M (0: S), `causal`:
+//! Time O(L·(S + M)·D) per head, memory O(L·(E + D)). Options: `segment` S (0: ⌈N/4⌉, at most 256; N the longest length), `memory` M (0: S), `causal`:
 //! keys up to i alone, as published; `detach`: without it gradients go through the memory, which is ours; `untie`: u and w of each layer's own.
 //! Padding is hidden, in segments and in memory. Information goes forward in time alone, so a CLS token stands behind a row's last real token while
 //! blocks run, and comes back to the front; `head.pooling = first` reads a position that has seen its own segment alone.
@@ -38,8 +38,8 @@ pub const MODEL: Model = Model {
     paper: "Transformer-XL: Attentive Language Models beyond a Fixed-Length Context",
     year: 2019,
     arxiv: "1901.02860",
-    time: Cost::Linear("O(L·(S + M)·(E + D))"),
-    memory: Cost::Linear("O(L·(E + D))"),
+    time: Cost::Linear("O(L·(S + M)·D)"),
+    memory: Cost::Linear("O(L·D)"),
     reference: Reference::Package,
     settings: SETTINGS,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
