@@ -328,10 +328,10 @@ mod tests {
 
     use super::*;
 
-    fn digest(model: &str, assignments: &[&str]) -> String {
+    fn resolve(task: &str, model: &str, assignments: &[&str]) -> Result<Resolved> {
         let assignments: Vec<String> = assignments.iter().map(|&text| text.to_owned()).collect();
         let request = RunRequest {
-            task: "toy",
+            task,
             model,
             recipe: "smoke",
             source: None,
@@ -339,24 +339,18 @@ mod tests {
             seed: 0,
             assignments: &assignments,
         };
-        request.resolve().unwrap().spec.digest()
+        request.resolve()
+    }
+
+    fn digest(model: &str, assignments: &[&str]) -> String {
+        resolve("toy", model, assignments).unwrap().spec.digest()
     }
 
     /// Where a model is told rows and columns of an image, its record says so.
     #[test]
     fn what_the_rules_forbid_is_known_before_the_run() {
         let resolve = |task: &str, assignments: &[&str]| {
-            let assignments: Vec<String> = assignments.iter().map(|&it| it.to_owned()).collect();
-            let request = RunRequest {
-                task,
-                model: "image",
-                recipe: "smoke",
-                source: None,
-                protocol: Protocol::Clean,
-                seed: 0,
-                assignments: &assignments,
-            };
-            request.resolve().map(|resolved| resolved.against_rules)
+            resolve(task, "image", assignments).map(|resolved| resolved.against_rules)
         };
         assert_eq!(resolve("image", &[]).unwrap(), None);
         let forbidden = resolve("image", &["model.shape=2d"]).unwrap();
@@ -368,18 +362,7 @@ mod tests {
     #[test]
     fn weights_of_losses_that_a_model_does_not_have_are_refused() {
         let resolve = |model, assignments: &[&str]| {
-            let assignments: Vec<String> =
-                assignments.iter().map(|&text| text.to_owned()).collect();
-            let request = RunRequest {
-                task: "toy",
-                model,
-                recipe: "smoke",
-                source: None,
-                protocol: Protocol::Clean,
-                seed: 0,
-                assignments: &assignments,
-            };
-            request.resolve().map(|resolved| resolved.spec.train.aux)
+            resolve("toy", model, assignments).map(|resolved| resolved.spec.train.aux)
         };
         let weights = |pairs: &[(&str, f64)]| {
             let pairs = pairs

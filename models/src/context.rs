@@ -5,7 +5,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Model, Result, VarBuilder, mixers,
+    Model, Result, VarBuilder,
+    error::require,
+    mixers,
     options::{self, BlockOptions, Layers},
 };
 
@@ -89,6 +91,27 @@ impl<'a> ModelContext<'a> {
         let defaults = entry.map_or(Value::Null, |model| (model.options)());
         let ranges = entry.map_or(&[][..], |model| model.ranges);
         options::read("model", &own, &defaults, ranges)
+    }
+}
+
+impl ModelContext<'_> {
+    /// Refuses what wants all blocks to have one length, for encoders whose blocks have several; `reason` begins with "because".
+    ///
+    /// # Errors
+    /// [`crate::Error::Option`] naming the axis.
+    pub(crate) fn refuse_one_length(&self, reason: &str) -> Result<()> {
+        require(
+            self.layers == Layers::Last,
+            "head.layers",
+            "mix",
+            format!("last, {reason}"),
+        )?;
+        require(
+            self.positions.is_none(),
+            "embed.every_layer",
+            true,
+            format!("false, {reason}"),
+        )
     }
 }
 

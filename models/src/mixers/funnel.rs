@@ -21,7 +21,7 @@ use crate::{
     error::require,
     layers::{Dropout, Projections},
     model::{Cost, Model, Reference, Variant},
-    options::{Layers, Range, Residual, to_json},
+    options::{Range, Residual, to_json},
 };
 
 /// The registry's entry.
@@ -63,18 +63,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         "reversible",
         format!("plain, {REASON}"),
     )?;
-    require(
-        context.layers == Layers::Last,
-        "head.layers",
-        "mix",
-        format!("last, {REASON}"),
-    )?;
-    require(
-        context.positions.is_none(),
-        "embed.every_layer",
-        true,
-        format!("false, {REASON}"),
-    )?;
+    context.refuse_one_length(REASON)?;
     let stage = |layer: usize| layer * stages.min(block.layers) / block.layers;
     let halves = |layer: usize| layer > 0 && stage(layer) != stage(layer - 1);
     let blocks = encoder::residual_blocks(context, |at| {

@@ -20,7 +20,7 @@ use crate::{
     layers::{Linear, Pool, embedding::sinusoid},
     mixers::{self, MODELS, transformer},
     model::{Cost, Model, Reference, Variant},
-    options::{BlockOptions, ChannelKind, LONGEST, Layers, Pooling, Range, to_json},
+    options::{BlockOptions, ChannelKind, LONGEST, Pooling, Range, to_json},
     params::xavier_uniform,
 };
 
@@ -79,19 +79,7 @@ impl Default for Options {
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
     let block = context.block;
-    const REASON: &str = "because blocks differ in length";
-    require(
-        context.layers == Layers::Last,
-        "head.layers",
-        "mix",
-        format!("last, {REASON}"),
-    )?;
-    require(
-        context.positions.is_none(),
-        "embed.every_layer",
-        true,
-        format!("false, {REASON}"),
-    )?;
+    context.refuse_one_length("because blocks differ in length")?;
     require(
         !matches!(block.ffn, ChannelKind::Switch | ChannelKind::Moe),
         "block.ffn",
