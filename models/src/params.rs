@@ -17,7 +17,6 @@ use std::{
 };
 
 use candle_core::{DType, Device, Shape, Tensor, Var};
-use candle_nn::Init;
 
 pub use self::{
     buffer::{Buffer, Commit, Updates},
@@ -290,8 +289,14 @@ impl Parameters {
         self.by_path.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The parameter or buffer at `path`, created unless it is there.
-    fn get_or_create(&self, path: &str, shape: Shape, init: Init, role: Role) -> Result<Tensor> {
+    /// The parameter or buffer at `path`, created unless it is there, from as many `values` as it has elements.
+    fn get_or_create(
+        &self,
+        path: &str,
+        shape: Shape,
+        role: Role,
+        values: impl FnOnce(&Shape) -> Vec<f64>,
+    ) -> Result<Tensor> {
         let mut by_path = self.lock();
         if let Some(slot) = by_path.get(path) {
             if slot.shape != shape {
@@ -306,8 +311,7 @@ impl Parameters {
         let var = match self.handing {
             Handing::Blanks => None,
             Handing::Variables | Handing::Values => {
-                let values = init::values(self.seed, path, &shape, init);
-                let values = Tensor::from_vec(values, shape.clone(), &Device::Cpu)?;
+                let values = Tensor::from_vec(values(&shape), shape.clone(), &Device::Cpu)?;
                 let values = values.to_dtype(self.dtype)?.to_device(&self.device)?;
                 Some(Var::from_tensor(&values)?)
             }
@@ -321,6 +325,8 @@ impl Parameters {
 
 #[cfg(test)]
 mod tests {
+    use candle_nn::Init;
+
     use super::*;
 
     const ZEROS: Init = Init::Const(0.0);
@@ -349,6 +355,24 @@ mod tests {
         assert_ne!(values(&a), values(&b));
         let seeded = other.builder().get_with_hints(50, "a", normal).unwrap();
         assert_ne!(values(&a), values(&seeded));
+    }
+
+    #[test]
+    fn values_are_made_of_a_stream_of_the_path() {
+        let vb = parameters(1).builder().pp("a");
+        let normal = Init::Randn {
+            mean: 1.0,
+            stdev: 1.0,
+        };
+        let drawn = parameters(1).builder();
+        let drawn = drawn.get_with_hints(6, "a.w", normal).unwrap();
+        let attributes = Attributes::MATRIX;
+        let values_of = |stream: &crate::rng::Stream| {
+            let normal = stream.normal(1, 6).into_iter();
+            normal.map(|x| x + 1.0).collect()
+        };
+        let made = vb.get_with_values((2, 3), "w", attributes, values_of);
+        assert_eq!(values(&made.unwrap()), values(&drawn));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use candle_core::{DType, Device, Shape, Tensor};
 use candle_nn::Init;
 
-use super::{Attributes, Buffer, Commit, Parameters, Role};
-use crate::Result;
+use super::{Attributes, Buffer, Commit, Parameters, Role, init};
+use crate::{Result, rng::Stream};
 
 /// A place in the tree of parameters, as candle's `VarBuilder` is one; beside initial values it takes [`Attributes`], and
 /// it creates [`Buffer`]s.
@@ -75,9 +75,29 @@ impl VarBuilder {
         init: Init,
         attributes: Attributes,
     ) -> Result<Tensor> {
+        let (path, seed) = (self.join(name), self.parameters.seed());
         let role = Role::Parameter(attributes);
+        let values = |shape: &Shape| init::values(seed, &path, shape, init);
         self.parameters
-            .get_or_create(&self.join(name), shape.into(), init, role)
+            .get_or_create(&path, shape.into(), role, values)
+    }
+
+    /// The parameter `name`, created with what `values` makes of the path's random numbers unless it is there: as many as it has elements.
+    ///
+    /// # Errors
+    /// [`crate::Error::ShapeConflict`] if the path is taken by another shape.
+    pub fn get_with_values(
+        &self,
+        shape: impl Into<Shape>,
+        name: &str,
+        attributes: Attributes,
+        values: impl FnOnce(&Stream) -> Vec<f64>,
+    ) -> Result<Tensor> {
+        let (path, seed) = (self.join(name), self.parameters.seed());
+        let role = Role::Parameter(attributes);
+        let values = |_: &Shape| values(&Stream::of_parameter(seed, &path));
+        self.parameters
+            .get_or_create(&path, shape.into(), role, values)
     }
 
     /// The buffer `name`, created with `init` unless it is there. What passes add to it in a training step becomes part of it
@@ -93,9 +113,11 @@ impl VarBuilder {
         commit: Commit,
     ) -> Result<Buffer> {
         let path = self.join(name);
+        let seed = self.parameters.seed();
+        let values = |shape: &Shape| init::values(seed, &path, shape, init);
         let value = self
             .parameters
-            .get_or_create(&path, shape.into(), init, Role::Buffer)?;
+            .get_or_create(&path, shape.into(), Role::Buffer, values)?;
         Ok(Buffer::new(path, value, commit))
     }
 
