@@ -26,6 +26,8 @@ pub enum Activation {
     },
     /// elu(x) + 1: x + 1 for x > 0, else e^x. The feature map of linear attention (arXiv 2006.16236).
     EluPlusOne,
+    /// x / (1 + e^-x).
+    Silu,
 }
 
 /// Applies `activation` to every element of a tensor of any shape.
@@ -41,6 +43,7 @@ impl Activation {
             Activation::GeluErf => isa.run(Forward(GeluErf, x, y)),
             Activation::Relu { floor } => isa.run(Forward(Relu { floor }, x, y)),
             Activation::EluPlusOne => isa.run(Forward(EluPlusOne, x, y)),
+            Activation::Silu => isa.run(Forward(Silu, x, y)),
         }
     }
 
@@ -51,6 +54,7 @@ impl Activation {
             Activation::GeluErf => isa.run(Backward(GeluErf, x, dy, dx)),
             Activation::Relu { floor } => isa.run(Backward(Relu { floor }, x, dy, dx)),
             Activation::EluPlusOne => isa.run(Backward(EluPlusOne, x, dy, dx)),
+            Activation::Silu => isa.run(Backward(Silu, x, dy, dx)),
         }
     }
 }
@@ -115,6 +119,23 @@ impl UnaryFunction for GeluErf {
     fn slope<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
         let (density, share) = normal(s, x);
         s.fma(x, density, share)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Silu;
+
+impl UnaryFunction for Silu {
+    #[inline(always)]
+    fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        s.mul_f32s(x, sigmoid(s, x))
+    }
+
+    #[inline(always)]
+    fn slope<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        let p = sigmoid(s, x);
+        let rest = s.mul_f32s(x, s.sub_f32s(s.splat_f32s(1.0), p));
+        s.fma(p, rest, p)
     }
 }
 

@@ -15,7 +15,8 @@ impl Activation {
             Self::Gelu => Some(kernels::Activation::GeluTanh),
             Self::GeluErf => Some(kernels::Activation::GeluErf),
             Self::Relu => Some(kernels::Activation::Relu { floor: 0.0 }),
-            Self::Silu | Self::Sigmoid | Self::ReluSquared | Self::Identity => None,
+            Self::Silu => Some(kernels::Activation::Silu),
+            Self::Sigmoid | Self::ReluSquared | Self::Identity => None,
         }
     }
 }
@@ -29,7 +30,7 @@ pub fn apply(activation: Activation, x: &Tensor) -> Result<Tensor> {
         Activation::Gelu => gelu(x),
         Activation::GeluErf => gelu_erf(x),
         Activation::Relu => relu(x, 0.0),
-        Activation::Silu => Ok((x * sigmoid(x)?)?),
+        Activation::Silu => silu(x),
         Activation::Sigmoid => sigmoid(x),
         Activation::ReluSquared => Ok(relu(x, 0.0)?.sqr()?),
         Activation::Identity => Ok(x.clone()),
@@ -42,6 +43,17 @@ pub fn apply(activation: Activation, x: &Tensor) -> Result<Tensor> {
 /// If a tensor operation fails.
 pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
     Ok(x.affine(0.5, 0.0)?.tanh()?.affine(0.5, 0.5)?)
+}
+
+/// `x / (1 + exp(-x))`, also called Swish.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn silu(x: &Tensor) -> Result<Tensor> {
+    if kernels::supports(x) {
+        return Ok(activate(x, kernels::Activation::Silu)?);
+    }
+    Ok((x * sigmoid(x)?)?)
 }
 
 /// `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))`, the tanh form of GELU. Hendrycks & Gimpel, 2016, arXiv:1606.08415.
@@ -120,7 +132,8 @@ mod tests {
 
     type Function = fn(&Tensor) -> Result<Tensor>;
 
-    const FUSED: [(&str, Function); 5] = [
+    const FUSED: [(&str, Function); 6] = [
+        ("silu", silu),
         ("gelu", gelu),
         ("gelu_erf", gelu_erf),
         ("relu", |x| relu(x, 0.0)),

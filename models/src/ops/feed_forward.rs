@@ -115,12 +115,13 @@ mod tests {
 
     #[test]
     fn the_kernel_meets_its_composed_form() {
-        use Activation::{Gelu, GeluErf, Relu};
+        use Activation::{Gelu, GeluErf, Relu, Silu};
         let mut sampler = Sampler::new(31);
         let forms = [
             (vec![3, 5, 7], 9, true, true, Gelu),
             (vec![2, 131, 16], 24, true, true, GeluErf),
             (vec![2, 70, 12], 5, false, true, Relu),
+            (vec![2, 40, 9], 7, true, true, Silu),
             (vec![1, 300, 33], 20, true, false, Gelu),
             (vec![9, 4], 6, false, false, GeluErf),
             // With whole tiles that have no gradient.
