@@ -7,8 +7,9 @@ use serde_json::Value;
 use crate::{
     Model, Result, VarBuilder,
     error::require,
+    layers::Takes,
     mixers,
-    options::{self, BlockOptions, Layers},
+    options::{self, BlockOptions, Layers, Residual, to_json},
 };
 
 /// What the sequences of a task are, beside tokens in a row.
@@ -95,6 +96,27 @@ impl<'a> ModelContext<'a> {
 }
 
 impl ModelContext<'_> {
+    /// Refuses what only a stack of residual blocks has a place for, for encoders whose layers are none; `reason` begins with "because".
+    ///
+    /// # Errors
+    /// [`crate::Error::Option`] naming the axis.
+    pub(crate) fn refuse_block_axes(&self, reason: &str) -> Result<()> {
+        Takes::nothing("no form of this model is defined with it").check(self.block)?;
+        require(
+            self.block.residual == Residual::Plain,
+            "block.residual",
+            to_json(&self.block.residual),
+            format!("plain, {reason}"),
+        )?;
+        require(
+            !self.conditional,
+            "embed.positions",
+            "conditional",
+            format!("none, {reason}"),
+        )?;
+        self.refuse_one_length(reason)
+    }
+
     /// Refuses what wants all blocks to have one length, for encoders whose blocks have several; `reason` begins with "because".
     ///
     /// # Errors

@@ -40,12 +40,19 @@ impl FeedForward {
     /// # Errors
     /// If a path is taken by a parameter of another shape.
     pub fn new(vb: &VarBuilder, block: &BlockOptions) -> Result<Self> {
-        let (dim, hidden) = (block.dim, block.mlp_dim);
-        let weight = xavier_uniform(dim, hidden);
-        let bias = Some(Init::Randn {
+        let bias = Init::Randn {
             mean: 0.0,
             stdev: 1e-6,
-        });
+        };
+        Self::drawn(vb, block, xavier_uniform(block.dim, block.mlp_dim), bias)
+    }
+
+    /// The same with other initial values.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn drawn(vb: &VarBuilder, block: &BlockOptions, weight: Init, bias: Init) -> Result<Self> {
+        let (dim, hidden, bias) = (block.dim, block.mlp_dim, Some(bias));
         Ok(Self {
             inner: Linear::new(&vb.pp("inner"), dim, hidden, weight, bias)?,
             gate: match block.gate {
