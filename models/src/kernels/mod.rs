@@ -38,6 +38,7 @@ mod norm;
 mod pooling;
 #[cfg(test)]
 pub(crate) mod reference;
+mod roll;
 mod rotary;
 mod scan;
 mod scratch;
@@ -74,6 +75,8 @@ pub use linear_attention::{
 pub use lsh::lsh;
 pub use norm::layer_norm;
 pub use pooling::weighted_sum;
+pub(crate) use roll::add_rolled;
+pub use roll::{Rings, Track};
 pub(crate) use rotary::rotate;
 pub(crate) use scan::scan;
 pub use scratch::fetch_buffers;
