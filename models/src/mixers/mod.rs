@@ -6,6 +6,7 @@ use crate::Model;
 mod adaptive_span;
 mod bag;
 mod bigbird;
+mod chordmixer;
 mod clustered;
 mod collaborative;
 mod compressed;
@@ -92,6 +93,7 @@ pub static MODELS: &[&Model] = &[
     &adaptive_span::MODEL,
     &routing::MODEL,
     &informer::MODEL,
+    &chordmixer::MODEL,
     &bag::MODEL,
 ];
 

@@ -1,0 +1,369 @@
+//! ChordMixer. Khalitov et al., 2022, "ChordMixer: A Scalable Neural Attention Model for Sequences with Different Lengths", arXiv:2206.05852.
+//!     x ← norm'(x + roll(W₂ gelu(W₁ norm(x) + b₁) + b₂))
+//! roll: the channels are cut into tracks. Track 0 stays, track i gives position t what stands at t + 2^(i-1), around the end to the beginning.
+//! With n = ⌈log₂ N⌉ layers and n + 1 tracks, N the longest length, each position has seen all. B batch, L length, D width, F width within;
+//! x (B, L, D), W₁ (F, D), W₂ (D, F). Time O(L·log N·D·F), memory O(L·log N·D): products and a shifted copy, no attention, no positions.
+//! Options: `layers` (0: n, whatever `block.layers` says; the paper's), `track` T, channels of a track (0: D / (n + 1), as even as they come; the
+//! paper's D is (n + 1)·T), the last one with what is left; `norm_after` norm', any of `block.norm`. norm: `block.norm`, F: `block.mlp_dim`, gelu: `block.activation`.
+//! Dropout where it is published: after gelu and on what is rolled. Weights Xavier-uniform, biases 0.
+//! Padding: a row's real positions are its ring, and nothing is rolled out of padding. The published code rolls all L positions of a batch, so that
+//! padding takes part, and pools over it: variant `padded`, which is exactly as then if batches are padded to N, but for the embedding of id 0, which
+//! is not zero here. On texts its norms are LayerNorm and BatchNorm, on images BatchNorm twice.
+
+use std::sync::Arc;
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoded, Encoder, Mask, Pass, Result, VarBuilder,
+    block::norm::Norm,
+    context::ModelContext,
+    error::require,
+    layers::{Dropout, FeedForward, FusedSublayer},
+    model::{Cost, Model, Reference, Variant},
+    ops::{self, Rings, Track},
+    options::{BlockOptions, ChannelKind, NormKind, NormPlace, Range, WIDEST, to_json},
+    params::xavier_uniform,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "chordmixer",
+    title: "ChordMixer",
+    paper: "ChordMixer: A Scalable Neural Attention Model for Sequences with Different Lengths",
+    year: 2022,
+    arxiv: "2206.05852",
+    time: Cost::Linear("O(L·log L·D)"),
+    memory: Cost::Linear("O(L·log L)"),
+    reference: Reference::Equations,
+    settings: r#"{
+        "embed": {"positions": "none", "dropout": 0.0},
+        "block": {"activation": "gelu_erf", "norm_epsilon": 1e-5},
+        "head": {"hidden": 0}
+    }"#,
+    variants: &[
+        Variant::paper(
+            |context| build(context, true),
+            include_str!("chordmixer.rs"),
+        ),
+        Variant {
+            name: "padded",
+            masks_padding: false,
+            build: |context| build(context, false),
+            source: include_str!("chordmixer.rs"),
+        },
+    ],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("layers", 0, 1000),
+        Range::whole("track", 0, WIDEST),
+    ],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    layers: usize,
+    track: usize,
+    norm_after: NormKind,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            layers: 0,
+            track: 0,
+            norm_after: NormKind::Layer,
+        }
+    }
+}
+
+/// Shifts are powers of two, up to 2^62.
+const MOST_TRACKS: usize = 64;
+
+fn build(context: &ModelContext, masks: bool) -> Result<Box<dyn Encoder>> {
+    let (options, block): (Options, _) = (context.options()?, context.block);
+    check(context)?;
+    // n, at least 1.
+    let hops = context.max_length.max(2).next_power_of_two().ilog2() as usize;
+    let count = match options.layers {
+        0 => hops,
+        layers => layers,
+    };
+    let layer = |layer| Layer::new(&context.vb.pp(layer), block, options.norm_after);
+    let layer = |index: usize| layer(if block.share { 0 } else { index });
+    Ok(Box::new(ChordMixer {
+        layers: (0..count).map(layer).collect::<Result<_>>()?,
+        tracks: tracks(block.dim, options.track, hops + 1)?,
+        masks,
+        shared: block.share,
+    }))
+}
+
+/// Refuses what its layers, which are no residual blocks of the usual kind, have no place for.
+fn check(context: &ModelContext) -> Result<()> {
+    const REASON: &str = "because a layer is one rolled network and nothing else";
+    let block = context.block;
+    require(
+        block.ffn == ChannelKind::Dense,
+        "block.ffn",
+        to_json(&block.ffn),
+        format!("dense, {REASON}"),
+    )?;
+    require(
+        block.norm_place == NormPlace::Pre,
+        "block.norm_place",
+        "post",
+        "pre: model.norm_after is the norm behind the sum",
+    )?;
+    context.refuse_block_axes(REASON)
+}
+
+/// Channels in tracks of `size`, or in `count` tracks as even as they come.
+fn tracks(dim: usize, size: usize, count: usize) -> Result<Arc<[Track]>> {
+    let count = match size {
+        0 => count,
+        size => dim.div_ceil(size),
+    };
+    let least = dim.div_ceil(MOST_TRACKS);
+    let allowed = format!("0 or at least {least}, which makes {MOST_TRACKS} tracks");
+    require(count <= MOST_TRACKS, "model.track", size, allowed)?;
+    let start = |track: usize| match size {
+        0 => track * dim / count,
+        size => (track * size).min(dim),
+    };
+    let track = |index: usize| Track {
+        start: start(index),
+        width: start(index + 1) - start(index),
+        shift: (1 << index) >> 1,
+    };
+    Ok((0..count).map(track).collect())
+}
+
+struct ChordMixer {
+    layers: Vec<Layer>,
+    tracks: Arc<[Track]>,
+    /// Whether padding is in no ring.
+    masks: bool,
+    /// Whether all layers have the same weights.
+    shared: bool,
+}
+
+impl Encoder for ChordMixer {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded> {
+        let mask = pass.mask().filter(|_| self.masks);
+        let pass = pass.with_mask(mask);
+        let (batch, length, _) = x.dims3()?;
+        let rings = Rings::new(batch, length, mask.map(Mask::valid))?;
+        let mut x = x.clone();
+        for (index, layer) in self.layers.iter().enumerate() {
+            let pass = match self.shared {
+                true => pass.of_repetition(index),
+                false => pass,
+            };
+            let y = layer.network(&x, &pass)?;
+            let sum = ops::add_rolled(&x, &y, &self.tracks, &rings)?;
+            x = layer.norm_after.forward(&sum, &pass)?;
+        }
+        Ok(Encoded {
+            hidden: x,
+            mask: mask.cloned(),
+        })
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let layers = self.layers.iter().map(|layer| layer.network.flops(length));
+        layers.fold(0, u64::saturating_add)
+    }
+}
+
+struct Layer {
+    norm: Norm,
+    /// W₁, b₁, W₂ and b₂.
+    network: FeedForward,
+    dropout: Dropout,
+    norm_after: Norm,
+}
+
+impl Layer {
+    fn new(vb: &VarBuilder, block: &BlockOptions, norm_after: NormKind) -> Result<Self> {
+        let weight = xavier_uniform(block.dim, block.mlp_dim);
+        let after = BlockOptions {
+            norm: norm_after,
+            ..block.clone()
+        };
+        Ok(Self {
+            norm: Norm::new(&vb.pp("norm"), block)?,
+            network: FeedForward::drawn(vb, block, weight, Init::Const(0.0))?,
+            dropout: Dropout::new(&vb.pp("outer_drop"), block.dropout),
+            norm_after: Norm::new(&vb.pp("norm_after"), &after)?,
+        })
+    }
+
+    /// What is rolled, (B, L, D).
+    fn network(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let (norm, x) = match &self.norm {
+            Norm::Layer(norm) => (Some(norm), x.clone()),
+            norm => (None, norm.forward(x, pass)?),
+        };
+        let around = FusedSublayer {
+            norm,
+            dropout: Some(&self.dropout),
+            residual: false,
+        };
+        self.network.forward(&x, around, pass)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device, Var};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        Parameters, RngKey,
+        options::Activation,
+        testing::{check_layer, close, normal, parameters},
+    };
+
+    fn encoder(
+        parameters: &Parameters,
+        block: &BlockOptions,
+        options: serde_json::Value,
+        longest: usize,
+    ) -> Box<dyn Encoder> {
+        let mut all = MODEL.defaults();
+        crate::options::overlay(&mut all, &options);
+        let vb = parameters.builder();
+        let context = ModelContext::new(vb, block, &MODEL, &all, longest);
+        MODEL.build(&context).unwrap()
+    }
+
+    fn block(dim: usize, mlp_dim: usize) -> BlockOptions {
+        BlockOptions {
+            dim,
+            mlp_dim,
+            activation: Activation::GeluErf,
+            ..BlockOptions::default()
+        }
+    }
+
+    fn pass() -> Pass<'static> {
+        Pass::new(false, RngKey::new(1, 0, 0))
+    }
+
+    fn mask() -> Mask {
+        let real = [
+            [1.0; 6],
+            [1.0, 1.0, 1.0, 1.0, 0.0, 0.0],
+            [0.0, 1.0, 0.0, 1.0, 1.0, 0.0],
+        ];
+        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_last_layer_has_seen_every_position() {
+        for length in [1, 2, 3, 13, 16, 17] {
+            let parameters = parameters();
+            let encoder = encoder(&parameters, &block(6, 7), json!({}), length);
+            let x = Var::from_tensor(&normal("x", &[1, length, 6])).unwrap();
+            let y = encoder.forward(&x, &pass()).unwrap().hidden;
+            let weights = normal("weights", &[6]);
+            let one = y.narrow(1, length / 2, 1).unwrap();
+            let one = one.broadcast_mul(&weights).unwrap().sum_all().unwrap();
+            let gradients = one.backward().unwrap();
+            let rows = gradients.get(&x).unwrap().get(0).unwrap();
+            for row in rows.to_vec2::<f64>().unwrap() {
+                assert!(row.iter().any(|x| *x != 0.0), "length {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_padded_row_is_what_it_is_alone() {
+        let parameters = parameters();
+        let encoder = encoder(&parameters, &block(7, 5), json!({}), 9);
+        let (x, mask) = (normal("x", &[3, 6, 7]), mask());
+        let y = encoder.forward(&x, &pass().with_mask(Some(&mask)));
+        let y = y.unwrap().hidden;
+        for (row, members) in [&[0, 1, 2, 3, 4, 5u32][..], &[0, 1, 2, 3], &[1, 3, 4]]
+            .into_iter()
+            .enumerate()
+        {
+            let members = Tensor::new(members, &Device::Cpu).unwrap();
+            let part = |x: &Tensor| x.narrow(0, row, 1)?.index_select(&members, 1);
+            let alone = encoder.forward(&part(&x).unwrap(), &pass()).unwrap();
+            close(&part(&y).unwrap(), &alone.hidden, 1e-12, "alone");
+        }
+    }
+
+    #[test]
+    fn tracks_are_as_even_as_they_come_or_as_wide_as_asked() {
+        let of = |dim, size, count| {
+            let tracks = tracks(dim, size, count).unwrap();
+            let pairs = tracks.iter().map(|track| (track.width, track.shift));
+            pairs.collect::<Vec<_>>()
+        };
+        assert_eq!(of(12, 0, 3), [(4, 0), (4, 1), (4, 2)]);
+        assert_eq!(of(8, 0, 3), [(2, 0), (3, 1), (3, 2)]);
+        assert_eq!(of(2, 0, 3), [(0, 0), (1, 1), (1, 2)]);
+        assert_eq!(of(8, 3, 9), [(3, 0), (3, 1), (2, 2)]);
+        assert!(tracks(130, 2, 3).is_err());
+        assert_eq!(tracks(128, 2, 3).unwrap()[63].shift, 1 << 62);
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let mask = mask();
+        for (variant, dropout) in [("paper", 0.3), ("padded", 0.0)] {
+            let parameters = parameters();
+            let block = BlockOptions {
+                dropout,
+                ..block(4, 3)
+            };
+            let options = json!({"variant": variant, "layers": 2, "norm_after": "rms"});
+            let encoder = encoder(&parameters, &block, options, 6);
+            let pass = Pass::new(true, RngKey::new(1, 0, 0));
+            check_layer("chordmixer", &parameters, &[3, 6, 4], |x| {
+                let y = encoder.forward(x, &pass.with_mask(Some(&mask)))?;
+                Ok(y.hidden)
+            });
+        }
+    }
+
+    /// Published: ListOps .19, Text .69, Image 2.6, Pathfinder 1.7 and Path-X .54 million, norms not counted.
+    #[test]
+    fn weights_are_as_many_as_in_the_published_configurations() {
+        for (longest, track, hidden, layers, wanted) in [
+            (2048, 8, 88, 11, 187_880),
+            (4096, 16, 96, 12, 482_880),
+            (4000, 20, 128, 12, 803_376),
+            (1024, 28, 420, 10, 2_594_480),
+            (1024, 24, 320, 10, 1_695_440),
+            (16384, 10, 128, 14, 541_492),
+        ] {
+            let dim = (layers + 1) * track;
+            let count = |norm, norm_after| {
+                let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+                let block = BlockOptions {
+                    norm,
+                    ..block(dim, hidden)
+                };
+                let options = json!({"track": track, "norm_after": norm_after});
+                encoder(&parameters, &block, options, longest);
+                parameters.elements()
+            };
+            assert_eq!(count(NormKind::None, "none"), wanted, "{longest}");
+            let norms = 4 * dim * layers;
+            assert_eq!(count(NormKind::Layer, "layer"), wanted + norms, "{longest}");
+            // As even as they come is the same.
+            assert_eq!(
+                tracks(dim, 0, layers + 1).unwrap(),
+                tracks(dim, track, 1).unwrap()
+            );
+        }
+    }
+}
