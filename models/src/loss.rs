@@ -8,7 +8,7 @@ use std::{
 use candle_core::Tensor;
 
 use crate::Result;
-pub use crate::ops::cross_entropy;
+pub use crate::ops::{cross_entropies, cross_entropy};
 
 /// Losses beside the cross-entropy, gathered from one forward pass (see [`crate::Pass::add_loss`]).
 #[derive(Default)]

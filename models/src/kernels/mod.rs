@@ -57,7 +57,7 @@ pub use attention::{
 pub(crate) use attention::{BlockView, TileView, first_weight};
 pub use block_permutation::{permute_blocks, permute_blocks_packed};
 pub(crate) use convolution::depthwise_conv1d;
-pub use cross_entropy::cross_entropy;
+pub use cross_entropy::{cross_entropies, cross_entropy};
 pub use custom_op::Tied;
 pub use dropout::{add_dropped, dropout};
 pub use embedding::embed;

@@ -14,14 +14,30 @@ pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     if kernels::supports(logits) {
         return Ok(kernels::cross_entropy(logits, labels)?);
     }
-    let (batch, _) = logits.dims2()?;
+    let batch = logits.dim(0)?;
+    let sum = composed(logits, labels)?.sum_all()?;
+    Ok(sum.affine(1.0 / batch as f64, 0.0)?)
+}
+
+/// [`cross_entropy`] of every row for itself, (B).
+///
+/// # Errors
+/// Those of [`cross_entropy`].
+pub fn cross_entropies(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
+    if kernels::supports(logits) {
+        return Ok(kernels::cross_entropies(logits, labels)?);
+    }
+    Ok(composed(logits, labels)?.squeeze(1)?)
+}
+
+/// (B, 1).
+fn composed(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     // The maximum is a constant: it cancels, so no gradient has to pass through it.
     let max = logits.detach().max_keepdim(D::Minus1)?; // (B, 1)
     let shifted = logits.broadcast_sub(&max)?; // (B, C)
     let log_sum = shifted.exp()?.sum_keepdim(D::Minus1)?.log()?; // (B, 1)
     let chosen = shifted.gather(&labels.unsqueeze(1)?, 1)?; // (B, 1)
-    let sum = (log_sum - chosen)?.sum_all()?;
-    Ok(sum.affine(1.0 / batch as f64, 0.0)?)
+    Ok((log_sum - chosen)?)
 }
 
 #[cfg(test)]
@@ -35,12 +51,20 @@ mod tests {
     #[test]
     fn the_kernel_meets_its_composed_form() {
         let mut sampler = Sampler::new(95);
-        for (batch, classes, scale) in [(1, 1, 1.0), (3, 2, 5.0), (32, 10, 1.0), (5, 33, 40.0)] {
+        for (batch, classes, scale) in [
+            (1, 1, 1.0),
+            (3, 2, 5.0),
+            (32, 10, 1.0),
+            (5, 33, 40.0),
+            (150, 7, 1.0),
+        ] {
             let x = [sampler.normal(&[batch, classes], scale)];
             let labels: Vec<u32> = (0..batch).map(|b| (7 * b % classes) as u32).collect();
             let labels = Tensor::new(labels, &Device::Cpu).unwrap();
-            let f = |x: &[Tensor]| Ok(cross_entropy(&x[0], &labels)?);
-            agree("cross-entropy", &x, f, f);
+            let mean = |x: &[Tensor]| Ok(cross_entropy(&x[0], &labels)?);
+            agree("cross-entropy", &x, mean, mean);
+            let rows = |x: &[Tensor]| Ok(cross_entropies(&x[0], &labels)?);
+            agree("cross-entropies", &x, rows, rows);
         }
     }
 
@@ -71,6 +95,9 @@ mod tests {
         let labels = Tensor::new(&[2u32, 0], &Device::Cpu).unwrap();
         check_gradient("cross-entropy", &[&[2, 3]], |x| {
             cross_entropy(&x[0], &labels)
+        });
+        check_gradient("cross-entropies", &[&[2, 3]], |x| {
+            cross_entropies(&x[0], &labels)
         });
     }
 

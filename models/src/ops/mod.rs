@@ -42,7 +42,7 @@ pub mod top_k;
 pub use block_permutation::{permute_blocks, permute_blocks_beside};
 pub use complex::Complex;
 pub use conv::{Padding, conv1d, depthwise_conv1d};
-pub use cross_entropy::cross_entropy;
+pub use cross_entropy::{cross_entropies, cross_entropy};
 pub use dropout::{add_dropped, dropout};
 pub use embedding::embed;
 pub use feed_forward::{Affine, FeedForwardOptions, feed_forward};
