@@ -25,6 +25,11 @@ pub trait Mixer: Send + Sync {
         None
     }
 
+    /// Whether what comes out at a position depends on nothing behind it.
+    fn is_causal(&self) -> bool {
+        false
+    }
+
     /// Names of the losses that it adds to the cross-entropy, of those in [`crate::options::LOSSES`].
     fn losses(&self) -> &'static [&'static str] {
         &[]

@@ -2,7 +2,8 @@
 //!     y_i = Σ_j a_ij v_j,  a_ij = exp(q_i·k_j / √E) / Σ_j' exp(q_i·k_j' / √E)
 //! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E), a (B, H, L, L).
 //! Time O(L²·E) per head. `attention`: `fused` works through tiles of a and keeps L numbers for the backward pass, memory O(L·E);
-//! `materialised` keeps every weight, memory O(L²), as published. Same numbers up to rounding, same dropout.
+//! `materialised` keeps every weight, memory O(L²), as published. Same numbers up to rounding, same dropout. `causal`: j up to i only, as in the
+//! paper's decoder, tile by tile; half the time. For models that predict what comes next (`train.aux.next`).
 //! `span`, with `materialised`: the required attention span, the mean of Σ_j a_ij |i - j| over positions i, heads and layers, is logged in training as the
 //! loss `required_span`, whose weight is 0 unless it is asked for. Keys that are of no token are at no distance.
 //! Padded keys get weight zero. Dropout on the weights. As in the 2021 code the projections have no biases.
@@ -18,7 +19,7 @@ use crate::{
     error::require,
     layers::{Dropout, Projections, Takes},
     model::{Cost, Model, Reference, Variant},
-    ops::attention::{self, AttentionOptions},
+    ops::attention::{self, AttentionOptions, BlockLists, BlockMasks},
     options::{Residual, to_json},
 };
 
@@ -57,7 +58,12 @@ enum Attention {
     Fused,
     /// All L x L weights at once, in memory.
     Materialised,
+    /// Tile by tile, of keys up to the query's own.
+    Causal,
 }
+
+/// Positions that causal attention takes at a time.
+const TILE: usize = 64;
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,6 +86,12 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         "model.span",
         true,
         "false where block.residual = reversible, which forgets them",
+    )?;
+    require(
+        !context.cls || options.attention != Attention::Causal,
+        "model.attention",
+        "causal",
+        "another value with head.pooling = cls, whose token stands at the front and would see nothing",
     )?;
     encoder::blocks(context, |at| Ok(Box::new(Transformer::new(at, &options)?)))
 }
@@ -128,6 +140,12 @@ impl Transformer {
     }
 }
 
+/// Each query sees the keys up to its own.
+fn up_to_itself(length: usize) -> BlockMasks {
+    let before = (length, 0);
+    BlockLists::around(length, TILE.min(length), before, |i, j| j <= i).block_masks(length)
+}
+
 /// Mean over heads and real positions i of Σ_j a_ij |i - j|, (B), of a (B, H, L, ..), the first L of whose keys are the positions.
 fn required_span(weights: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let (batch, _, length, _) = weights.dims4()?;
@@ -150,6 +168,10 @@ impl Mixer for Transformer {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let y = match self.attention {
             Attention::Fused => self.projections.attend(x, pass, &self.dropout, None)?,
+            Attention::Causal => {
+                let seen = Some(up_to_itself(x.dim(1)?));
+                self.projections.attend(x, pass, &self.dropout, seen)?
+            }
             Attention::Materialised => {
                 let [q, k, v] = self.projections.qkv(x)?; // (B, L, H E)
                 let options = self.projections.options(x, pass, &self.dropout)?;
@@ -167,6 +189,10 @@ impl Mixer for Transformer {
         Takes::ALL
     }
 
+    fn is_causal(&self) -> bool {
+        self.attention == Attention::Causal
+    }
+
     fn losses(&self) -> &'static [&'static str] {
         match self.span {
             true => &["required_span"],
@@ -175,11 +201,14 @@ impl Mixer for Transformer {
     }
 
     fn flops(&self, length: usize) -> u64 {
-        let products = 2 * 2 * (length * length) as u64 * self.dim as u64;
+        // Of all heads.
+        let pairs = match self.attention {
+            Attention::Causal => up_to_itself(length).pairs(self.heads),
+            _ => self.heads * length * length,
+        };
+        let products = 2 * 2 * (pairs / self.heads) as u64 * self.dim as u64;
         let terms = self.projections.terms();
-        self.projections.flops(length)
-            + products
-            + terms.flops(length, self.heads * length * length)
+        self.projections.flops(length) + products + terms.flops(length, pairs)
     }
 }
 
@@ -191,10 +220,37 @@ mod tests {
     use crate::{
         Parameters, RngKey,
         loss::AuxLosses,
+        ops::attention::testing::plans_meet_dense,
         options::{BlockOptions, PairBias},
         reference,
-        testing::{meets_reference, normal, parameters},
+        testing::{close, meets_reference, normal, parameters},
     };
+
+    #[test]
+    fn causal_attention_sees_what_was_before() {
+        for length in [1, 2, 63, 64, 65, 130] {
+            plans_meet_dense("causal", length, 2, &up_to_itself(length), |_, i, j| j <= i);
+        }
+        let parameters = parameters();
+        let block = BlockOptions::default();
+        let at = LayerContext::new(parameters.builder(), &block, 70);
+        let options = Options {
+            attention: Attention::Causal,
+            span: false,
+        };
+        let mixer = Transformer::new(&at, &options).unwrap();
+        let x = normal("x", &[2, 70, block.dim]);
+        let pass = Pass::new(false, RngKey::new(1, 0, 0));
+        let whole = mixer.forward(&x, &pass).unwrap();
+        let front = mixer.forward(&x.narrow(1, 0, 40).unwrap(), &pass).unwrap();
+        close(&whole.narrow(1, 0, 40).unwrap(), &front, 1e-12, "causal");
+        assert!(
+            mixer.flops(1024)
+                < Transformer::new(&at, &Options::default())
+                    .unwrap()
+                    .flops(1024)
+        );
+    }
 
     #[test]
     fn is_attention_with_the_exponential_kernel() {

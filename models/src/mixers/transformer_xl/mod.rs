@@ -100,6 +100,10 @@ impl Mixer for Plain {
         TAKES
     }
 
+    fn is_causal(&self) -> bool {
+        self.0.causal
+    }
+
     fn flops(&self, length: usize) -> u64 {
         self.0.flops(length, &[])
     }
