@@ -229,16 +229,16 @@ impl Attempt<'_> {
         device::reset_peak(context.device);
         let parameters = Parameters::new(spec.cell.seed, context.device, DType::F32);
         let (model_shape, options) = (resolved.model_shape(self.shape), resolved.model_options());
-        let build = |parameters: &Parameters| {
-            Classifier::new(resolved.model, &model_shape, &options, parameters).class(Class::Run)
-        };
+        let classifier = resolved.classifier(&model_shape, &parameters);
+        let scoring = parameters.detached();
+        let scoring = Classifier::new(resolved.model, &model_shape, &options, &scoring);
         let fit = Fit {
             spec,
             splits,
             layout: Layout::new(resolved.task.about(), self.shape.max_length),
             parameters: &parameters,
-            classifier: &build(&parameters)?,
-            scoring: &build(&parameters.detached())?,
+            classifier: &classifier.class(Class::Run)?,
+            scoring: &scoring.class(Class::Run)?,
             device: context.device,
             folder: self.folder,
             reporter: context.reporter,

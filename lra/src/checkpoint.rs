@@ -9,8 +9,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use anyhow::Context;
-use candle_core::{Device, Shape, Tensor};
+use candle_core::{Device, Shape, Tensor, Var};
 use models::Parameters;
+use models::auxiliary::AUXILIARY;
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -154,10 +155,15 @@ pub fn load(path: &Path, parameters: &Parameters, optimizer: &mut AdamW) -> anyh
     Ok(state)
 }
 
-/// Writes the parameters and buffers alone to `path`.
+/// What scores: all parameters but those of auxiliary heads, and the buffers.
+fn scoring(parameters: &Parameters) -> impl Iterator<Item = (String, Var)> {
+    let all = parameters.all().into_iter().chain(parameters.buffers());
+    all.filter(|(path, _)| path.split('.').next() != Some(AUXILIARY))
+}
+
+/// Writes the parameters and buffers that score to `path`.
 pub fn save_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
-    let saved = parameters.all().into_iter().chain(parameters.buffers());
-    let tensors = saved
+    let tensors = scoring(parameters)
         .map(|(name, tensor)| (name, tensor.as_detached_tensor()))
         .collect();
     write(path, &tensors, CHECKSUM, UNKNOWN.to_owned())
@@ -170,7 +176,7 @@ pub fn save_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<(
 pub fn load_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
     let file = Sealed::read(path)?;
     let tensors = file.tensors()?;
-    for (name, parameter) in parameters.all().into_iter().chain(parameters.buffers()) {
+    for (name, parameter) in scoring(parameters) {
         let tensor = file.find(&tensors, &name, parameter.shape())?;
         parameter.set(&tensor.to_device(parameter.device())?)?;
     }

@@ -381,6 +381,32 @@ mod tests {
         assert!(error.contains("train.aux.ponder"), "{error}");
     }
 
+    /// A weight of 0 makes no head, and changes nothing.
+    #[test]
+    fn auxiliary_heads_are_there_where_their_weights_are() {
+        let resolve = |assignments: &[&str]| resolve("toy", "linear", assignments);
+        let elements = |assignments: &[&str]| {
+            let resolved = resolve(assignments).unwrap();
+            resolved.blank().unwrap().1.elements()
+        };
+        let [none, some] = ["train.aux.positions=0.0", "train.aux.positions=0.5"];
+        assert_eq!(digest("linear", &[none]), digest("linear", &[]));
+        assert_ne!(digest("linear", &[some]), digest("linear", &[]));
+        assert_eq!(elements(&[none]), elements(&[]));
+        assert!(elements(&[some]) > elements(&[]));
+        let found = resolve(&[some]).unwrap().spec.train.aux;
+        assert_eq!(found, BTreeMap::from([("positions".to_owned(), 0.5)]));
+        for (setting, reason) in [
+            ("train.aux.next=1", "train.aux.masked"),
+            ("train.aux.layers=1", "block.layers = 1"),
+            ("train.aux.layers=-1", "at least 0"),
+        ] {
+            let error = resolve(&[setting]).err().unwrap().to_string();
+            let (key, _) = setting.split_once('=').unwrap();
+            assert!(error.contains(key) && error.contains(reason), "{error}");
+        }
+    }
+
     #[test]
     fn one_setting_has_one_digest_however_it_is_spelt() {
         for [one, other] in [

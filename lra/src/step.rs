@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use candle_core::{DType, Device, Tensor};
 use models::loss::AuxLosses;
 use models::params::Updates;
+use models::pass::Supervision;
 use models::{Classifier, Parameters, Pass, RngKey};
 
 use crate::batch::HostBatch;
@@ -42,6 +43,14 @@ pub struct PendingStep {
     gradient_norm: Norm,
     began: Instant,
     time: StepTime,
+}
+
+/// Some rows of a batch, which a pass takes at once.
+struct Part<'a> {
+    host: &'a HostBatch,
+    rows: Range<usize>,
+    /// The share of training that is over.
+    progress: f64,
 }
 
 /// The losses of a micro-batch, on the device.
@@ -90,7 +99,12 @@ impl Trainer<'_> {
             let rng = RngKey::new(self.seed, step as u64, first as u64);
             let pass = Pass::new(true, rng);
             let pass = pass.with_updates(&updates);
-            losses.push(self.micro_batch(&mut clock, &pass, &host, first..last, &mut gradients)?);
+            let part = Part {
+                host: &host,
+                rows: first..last,
+                progress: step as f64 / options.steps as f64,
+            };
+            losses.push(self.micro_batch(&mut clock, &pass, part, &mut gradients)?);
         }
         let rate =
             options
@@ -151,17 +165,25 @@ impl Trainer<'_> {
         &self,
         clock: &mut StepClock<'_>,
         pass: &Pass,
-        host: &HostBatch,
-        rows: Range<usize>,
+        part: Part<'_>,
         gradients: &mut Gradients,
     ) -> anyhow::Result<Losses> {
+        let Part {
+            host,
+            rows,
+            progress,
+        } = part;
         let (count, total) = (rows.len() as f64, host.len() as f64);
         let batch = clock.phase(Phase::Transfer, || host.to_device(rows, self.device))?;
         let (losses, weighted) = clock.phase(Phase::Forward, || {
             let aux = AuxLosses::default();
-            let pass = pass.with_losses(&aux);
+            let supervision = Supervision {
+                labels: batch.labels,
+                progress,
+            };
+            let pass = pass.with_losses(&aux).with_supervision(&supervision);
             let logits = self.classifier.forward(&batch.inputs, &pass)?;
-            let cross_entropy = models::loss::cross_entropy(&logits, &batch.labels)?;
+            let cross_entropy = models::loss::cross_entropy(&logits, &supervision.labels)?;
             let aux = aux.means()?;
             let losses = Losses {
                 rows: count,

@@ -4,13 +4,13 @@ use candle_core::{D, Tensor};
 use candle_nn::Init;
 
 use crate::{
-    Encoder, Error, Model, Options, Parameters, Pass, Result, VarBuilder,
-    context::{Geometry, ModelContext},
-    error::require,
-    layers::{Embedding, Linear, Pool},
+    Auxiliary, Encoded, Model, Options, Parameters, Pass, Result, VarBuilder,
+    auxiliary::{AUXILIARY, AuxiliaryHeads},
+    layers::{Linear, Pool},
     ops::activation::relu,
-    options::{Features, HeadOptions, Pooling, Positions},
+    options::{Features, HeadOptions},
     params::LECUN_NORMAL,
+    trunk::Trunk,
 };
 
 /// What a task asks of a model.
@@ -46,13 +46,11 @@ pub struct Tokens {
 
 /// A model with everything around it.
 pub struct Classifier {
-    embedding: Embedding,
-    encoder: Box<dyn Encoder>,
-    head: Head,
+    trunk: Trunk,
     pool: Pool,
-    cls: bool,
-    towers: usize,
-    max_length: usize,
+    head: Head,
+    /// What it predicts in training beside the class.
+    auxiliary: Option<AuxiliaryHeads>,
     /// Losses that the blocks' options bring with them.
     block_losses: &'static [&'static str],
 }
@@ -61,106 +59,100 @@ impl Classifier {
     /// Builds `model` for `shape`; its parameters are created in `parameters`.
     ///
     /// # Errors
-    /// [`Error::Option`] or [`Error::Options`] for options out of range or unknown.
+    /// [`crate::Error::Option`] or [`crate::Error::Options`] for options out of range or unknown.
     pub fn new(
         model: &Model,
         shape: &Shape,
         options: &Options,
         parameters: &Parameters,
     ) -> Result<Self> {
-        options.validate()?;
-        for (key, value, least, most) in [
-            ("shape.vocabulary", shape.vocabulary, 1, usize::MAX),
-            ("shape.classes", shape.classes, 2, usize::MAX),
-            ("shape.towers", shape.towers, 1, 2),
-            ("shape.max_length", shape.max_length, 1, usize::MAX - 1),
-        ] {
-            let allowed = format!("from {least} to {most}");
-            require((least..=most).contains(&value), key, value, allowed)?;
-        }
+        let trunk = Trunk::new(model, shape, options, parameters)?;
         let vb = parameters.builder();
-        let cls = options.head.pooling == Pooling::Cls;
-        let dim = options.block.dim;
-        let embedding = Embedding::new(
-            &vb.pp("embed"),
-            &options.embed,
-            shape.vocabulary,
-            dim,
-            shape.max_length,
-            cls,
-            parameters.is_blank(),
-        )?;
-        let encoder = model.build(&ModelContext {
-            vb: vb.pp("encoder"),
-            block: &options.block,
-            model: &options.model,
-            max_length: shape.max_length + usize::from(cls),
-            cls,
-            geometry: Geometry {
-                grid: shape.grid,
-                towers: shape.towers,
-            },
-            positions: match options.embed.every_layer {
-                true => embedding.positions().cloned(),
-                false => None,
-            },
-            conditional: options.embed.positions == Positions::Conditional,
-            layers: options.head.layers,
-            name: model.name,
-        })?;
         let pool = Pool::new(&vb.pp("pool"), options.head.pooling, &options.block)?;
         let pooled = pool.width(&options.block);
         Ok(Self {
-            embedding,
-            encoder,
+            trunk,
             head: Head::new(&vb.pp("head"), &options.head, shape, pooled)?,
             pool,
-            cls,
-            towers: shape.towers,
-            max_length: shape.max_length,
+            auxiliary: None,
             block_losses: options.losses(),
+        })
+    }
+
+    /// The same with heads for the auxiliary losses whose weight in `auxiliary` is more than 0.
+    ///
+    /// # Errors
+    /// [`crate::Error::Option`] for a loss that the model cannot have.
+    pub fn with_auxiliary(
+        self,
+        auxiliary: &Auxiliary,
+        shape: &Shape,
+        options: &Options,
+        parameters: &Parameters,
+    ) -> Result<Self> {
+        let vb = parameters.builder().pp(AUXILIARY);
+        Ok(Self {
+            auxiliary: AuxiliaryHeads::new(auxiliary, &self.trunk, shape, options, &vb)?,
+            ..self
         })
     }
 
     /// Names of the losses that a pass adds to the cross-entropy, of those in [`crate::options::LOSSES`].
     #[must_use]
     pub fn losses(&self) -> Vec<&'static str> {
-        [self.block_losses, self.encoder.losses()].concat()
+        let auxiliary = self.auxiliary.as_ref();
+        [
+            self.block_losses,
+            self.trunk.encoder.losses(),
+            &auxiliary.map_or_else(Vec::new, AuxiliaryHeads::losses),
+        ]
+        .concat()
     }
 
-    /// Logits (B, C).
+    /// Logits (B, C). A pass with [`crate::pass::Supervision`] and somebody who wants its losses has those of the auxiliary heads.
     ///
     /// # Errors
-    /// [`Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor operation fails.
+    /// [`crate::Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor operation fails.
     pub fn forward(&self, inputs: &Inputs, pass: &Pass) -> Result<Tensor> {
-        self.check(inputs)?;
-        let pooled = inputs
-            .towers
-            .iter()
-            .enumerate()
-            .map(|(tower, tokens)| {
-                let pass = pass.of_tower(tower, self.towers);
-                let (x, mask) = self
-                    .embedding
-                    .forward(&tokens.ids, tokens.mask.as_ref(), &pass)?;
-                let encoded = self.encoder.forward(&x, &pass.with_mask(mask.as_ref()))?;
+        self.trunk.check(inputs)?;
+        let supervision = pass.supervision().filter(|_| pass.wants_losses());
+        let beside = self.auxiliary.as_ref().zip(supervision);
+        let (mut pooled, mut readings) = (Vec::new(), Vec::new());
+        for (tower, tokens) in inputs.towers.iter().enumerate() {
+            let pass = pass.of_tower(tower, self.trunk.towers);
+            let pool = |encoded: &Encoded| {
                 self.pool
                     .forward(&encoded.hidden, encoded.mask.as_ref(), &pass)
-            })
-            .collect::<Result<Vec<_>>>()?; // each (B, D), or as wide as the pooling makes it
+            };
+            match beside {
+                Some((heads, supervision)) => {
+                    let reading = heads.read(&self.trunk, tokens, supervision, &pass)?;
+                    pooled.push(pool(&reading.encoded)?);
+                    readings.push(reading);
+                }
+                None => {
+                    let (encoded, _) = self.trunk.encode(tokens, None, false, &pass)?;
+                    pooled.push(pool(&encoded)?);
+                }
+            }
+        } // each (B, D), or as wide as the pooling makes it
+        if let Some((heads, supervision)) = beside {
+            heads.classify(&readings, supervision, pass)?;
+        }
         self.head.forward(&pooled)
     }
 
     /// Floating-point operations of a forward pass over `batch` examples of `length` tokens per tower, CLS slot not counted:
     /// matrix products, a multiply-add being two; the largest number there is where they are more. A training step is about
-    /// three times as many.
+    /// three times as many. Auxiliary heads, which do not score, are not counted.
     #[must_use]
     pub fn flops(&self, batch: usize, length: usize) -> u64 {
-        let slots = length + usize::from(self.cls);
-        self.encoder
+        let slots = length + usize::from(self.trunk.cls);
+        self.trunk
+            .encoder
             .flops(slots)
             .saturating_add(self.pool.flops(slots))
-            .saturating_mul(self.towers as u64)
+            .saturating_mul(self.trunk.towers as u64)
             .saturating_add(self.head.flops())
             .saturating_mul(batch as u64)
     }
@@ -168,47 +160,23 @@ impl Classifier {
     /// What the benchmark's rules forbid and this model does, in words; none where it keeps to them.
     #[must_use]
     pub fn against_rules(&self) -> Option<&'static str> {
-        self.encoder.against_rules()
-    }
-
-    fn check(&self, inputs: &Inputs) -> Result<()> {
-        let refuse = |reason: String| Err(Error::Input(reason));
-        let (found, wanted) = (inputs.towers.len(), self.towers);
-        if found != wanted {
-            return refuse(format!(
-                "{found} sequences per example, the model takes {wanted}"
-            ));
-        }
-        for tokens in &inputs.towers {
-            let (batch, length) = tokens.ids.dims2()?;
-            let most = self.max_length;
-            if length == 0 || length > most {
-                return refuse(format!(
-                    "sequences of {length} tokens, the model takes 1 to {most}"
-                ));
-            }
-            if batch != inputs.towers[0].ids.dim(0)? {
-                return refuse("the towers differ in batch size".to_owned());
-            }
-            if let Some(mask) = &tokens.mask
-                && mask.dims() != tokens.ids.dims()
-            {
-                let (mask, ids) = (mask.dims(), tokens.ids.dims());
-                return refuse(format!("mask of shape {mask:?} for ids of shape {ids:?}"));
-            }
-        }
-        Ok(())
+        self.trunk.encoder.against_rules()
     }
 }
 
 /// Dense -> ReLU -> Dense; for two towers Dense -> ReLU -> Dense (half as wide) -> ReLU -> Dense.
-struct Head {
+pub(crate) struct Head {
     layers: Vec<Linear>,
     features: Features,
 }
 
 impl Head {
-    fn new(vb: &VarBuilder, options: &HeadOptions, shape: &Shape, dim: usize) -> Result<Self> {
+    pub(crate) fn new(
+        vb: &VarBuilder,
+        options: &HeadOptions,
+        shape: &Shape,
+        dim: usize,
+    ) -> Result<Self> {
         let hidden = options.hidden;
         let inputs = match (shape.towers, options.features) {
             (1, _) => dim,
@@ -236,7 +204,7 @@ impl Head {
     }
 
     /// Pooled towers, each (B, D), to logits (B, C).
-    fn forward(&self, pooled: &[Tensor]) -> Result<Tensor> {
+    pub(crate) fn forward(&self, pooled: &[Tensor]) -> Result<Tensor> {
         let mut x = match (pooled, self.features) {
             ([one, other], Features::Nli) => {
                 let (product, difference) = ((one * other)?, (one - other)?);

@@ -22,6 +22,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod auxiliary;
 pub mod axes;
 pub mod block;
 pub mod classifier;
@@ -41,13 +42,16 @@ pub mod params;
 pub mod parity;
 pub mod pass;
 mod philox;
+mod prediction;
 mod range;
 pub mod reference;
 pub mod rng;
 pub mod size;
 #[cfg(test)]
 mod testing;
+mod trunk;
 
+pub use auxiliary::Auxiliary;
 pub use axes::{AXES, Axis};
 pub use classifier::{Classifier, Inputs, Shape, Tokens};
 pub use context::{LayerContext, ModelContext};

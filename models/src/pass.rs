@@ -26,6 +26,15 @@ pub struct Pass<'a> {
     loss_share: f64,
     updates: Option<&'a Updates>,
     carried: Option<&'a Carried>,
+    supervision: Option<&'a Supervision>,
+}
+
+/// What training tells a pass for the losses that need it.
+pub struct Supervision {
+    /// (B) classes, u32.
+    pub labels: Tensor,
+    /// The share of training that is over, from 0 to 1.
+    pub progress: f64,
 }
 
 impl Pass<'static> {
@@ -41,6 +50,7 @@ impl Pass<'static> {
             loss_share: 1.0,
             updates: None,
             carried: None,
+            supervision: None,
         }
     }
 }
@@ -107,6 +117,22 @@ impl<'a> Pass<'a> {
     #[must_use]
     pub fn wants_losses(&self) -> bool {
         self.losses.is_some()
+    }
+
+    /// The same pass over examples of which this is known.
+    #[must_use]
+    pub fn with_supervision<'b>(&self, supervision: &'b Supervision) -> Pass<'b>
+    where
+        'a: 'b,
+    {
+        Pass {
+            supervision: Some(supervision),
+            ..*self
+        }
+    }
+
+    pub(crate) fn supervision(&self) -> Option<&'a Supervision> {
+        self.supervision
     }
 
     /// The same pass with somebody who gathers what it adds to buffers (see [`crate::params::Buffer`]).

@@ -5,9 +5,10 @@
 use candle_core::{DType, Device, Tensor, backprop::GradStore};
 use libtest_mimic::{Arguments, Trial};
 use lra_models::{
-    Classifier, Error, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape, Tokens,
-    Variant, kernels, loss,
+    Auxiliary, Classifier, Error, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape,
+    Tokens, Variant, kernels, loss,
     options::{Activation, Features, LOSSES, NormPlace, Pooling, Positions, Residual},
+    pass::Supervision,
 };
 
 const CLASSES: usize = 5;
@@ -418,6 +419,75 @@ fn two_towers_share_weights_but_not_masks(model: &'static Model) {
     );
 }
 
+/// Those that are no plain stack of blocks, or shorten the sequence, say so when they are built.
+fn auxiliary_losses_are_of_each_row_and_train_their_heads_or_are_refused(model: &'static Model) {
+    let (shape, options) = (shape(2), small(model));
+    let mut refused = Vec::new();
+    for loss in ["layers", "positions", "masked"] {
+        let parameters = Parameters::new(2, &Device::Cpu, DType::F32);
+        let wanted = Auxiliary::new(|name| f64::from(u8::from(name == loss)));
+        let classifier = Classifier::new(model, &shape, &options, &parameters).unwrap();
+        let built = classifier.with_auxiliary(&wanted, &shape, &options, &parameters);
+        let classifier = match built {
+            Ok(classifier) => classifier,
+            Err(Error::Option { key, .. }) => {
+                assert_eq!(key, format!("train.aux.{loss}"));
+                refused.push(loss);
+                continue;
+            }
+            Err(error) => panic!("{}: {error}", model.name),
+        };
+        assert!(classifier.losses().contains(&loss), "{}", model.name);
+        let mean = |rows: std::ops::Range<usize>, width: usize| {
+            let part = |t: &Tensor| t.narrow(0, rows.start, rows.len()).unwrap();
+            let towers = [
+                tokens(&[12, 30, 2, 28], width, 0),
+                tokens(&[25, 3, 1, 26], width, 4),
+            ];
+            let towers = towers.map(|it| Tokens {
+                ids: part(&it.ids),
+                mask: it.mask.as_ref().map(part),
+            });
+            let supervision = Supervision {
+                labels: labels(rows.clone()),
+                progress: 0.0,
+            };
+            let (aux, pass) = (loss::AuxLosses::default(), training(4, rows.start as u64));
+            let pass = pass.with_losses(&aux).with_supervision(&supervision);
+            let inputs = Inputs {
+                towers: towers.into(),
+            };
+            classifier.forward(&inputs, &pass).unwrap();
+            let means = aux.means().unwrap();
+            let (_, mean) = means.iter().find(|(name, _)| *name == loss).unwrap();
+            mean.clone()
+        };
+        let whole = mean(0..4, 30);
+        let gradients = kernels::backward(&whole).unwrap();
+        for (path, var) in parameters.all() {
+            let Some(gradient) = gradients.get(&var) else {
+                assert!(!path.starts_with("aux."), "{}: {path}", model.name);
+                continue;
+            };
+            let gradient = values(gradient);
+            assert!(gradient.iter().all(|x| x.is_finite()), "{path}");
+            let some = gradient.iter().any(|x| *x != 0.0);
+            assert!(some || !path.starts_with("aux."), "{}: {path}", model.name);
+        }
+        let (whole, parts) = (
+            scalar(&whole),
+            (scalar(&mean(0..2, 30)) + scalar(&mean(2..4, 30))) / 2.0,
+        );
+        let place = format!("{} {loss}", model.name);
+        assert!((whole - parts).abs() < 1e-5, "{place}: {whole} {parts}");
+        let guess = if loss == "masked" { 11f32 } else { 5f32 }.ln();
+        assert!((whole - guess).abs() < 1.5, "{place}: {whole} vs {guess}");
+    }
+    let shortens = ["funnel", "hierarchical"].contains(&model.name);
+    let tokens = refused.contains(&"positions") || refused.contains(&"masked");
+    assert_eq!(tokens, shortens, "{}: {refused:?}", model.name);
+}
+
 /// What is asked of every model.
 type Promise = (&'static str, fn(&'static Model));
 
@@ -440,6 +510,7 @@ const PROMISES: &[Promise] = promises![
     two_towers_share_weights_but_not_masks,
     padding_changes_no_logit,
     padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_there,
+    auxiliary_losses_are_of_each_row_and_train_their_heads_or_are_refused,
 ];
 
 /// One test per model and promise, such as `fnet::padding_changes_no_logit`, run in parallel like any others.

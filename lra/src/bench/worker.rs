@@ -7,7 +7,7 @@ use std::time::Instant;
 use candle_core::{DType, Device, Tensor};
 use datasets::{Protocol, Source};
 use models::rng::StreamKey;
-use models::{Classifier, Parameters, RngKey};
+use models::{Parameters, RngKey};
 use results::record::Phases;
 use serde::{Deserialize, Serialize};
 
@@ -179,8 +179,8 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
     device::set_precision(device, options.precision)?;
     device::reset_peak(device);
     let parameters = Parameters::new(resolved.spec.cell.seed, device, DType::F32);
-    let (model_shape, model_options) = (resolved.model_shape(&shape), resolved.model_options());
-    let classifier = Classifier::new(resolved.model, &model_shape, &model_options, &parameters)
+    let classifier = resolved
+        .classifier(&resolved.model_shape(&shape), &parameters)
         .class(Class::Usage)?;
     let mut trainer = Trainer {
         classifier: &classifier,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
 use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, LOSSES, Range};
-use models::{Classifier, Model, Parameters, Variant, size};
+use models::{Auxiliary, Classifier, Model, Parameters, Variant, size};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -216,8 +216,7 @@ impl Resolved {
             )));
         }
         let parameters = Parameters::blank(&Device::Cpu, DType::F32);
-        let classifier = Classifier::new(self.model, &shape, &self.model_options(), &parameters);
-        let classifier = classifier.during(
+        let classifier = self.classifier(&shape, &parameters).during(
             Class::Usage,
             "the model cannot be built with these settings",
         )?;
@@ -228,6 +227,18 @@ impl Resolved {
             )));
         }
         Ok((classifier, parameters))
+    }
+
+    /// The classifier that is trained, with the heads of its auxiliary losses.
+    pub fn classifier(
+        &self,
+        shape: &models::Shape,
+        parameters: &Parameters,
+    ) -> models::Result<Classifier> {
+        let (options, weights) = (self.model_options(), &self.spec.train.aux);
+        let wanted = Auxiliary::new(|name| weights.get(name).copied().unwrap_or(0.0));
+        Classifier::new(self.model, shape, &options, parameters)?
+            .with_auxiliary(&wanted, shape, &options, parameters)
     }
 
     /// Where the recipe, on this task and model, departs from its source.

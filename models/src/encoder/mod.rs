@@ -26,6 +26,31 @@ pub trait Encoder: Send + Sync {
     /// If a tensor operation fails, or the length is not one that this model can take.
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded>;
 
+    /// [`Encoder::forward`] with the hidden states behind every block but the last, each (B, L, D) and normalised like the last;
+    /// none where it is no plain stack of blocks.
+    ///
+    /// # Errors
+    /// Those of [`Encoder::forward`].
+    fn forward_with_states(&self, x: &Tensor, pass: &Pass) -> Result<(Encoded, Vec<Tensor>)> {
+        Ok((self.forward(x, pass)?, Vec::new()))
+    }
+
+    /// How many states [`Encoder::forward_with_states`] adds.
+    fn states_between(&self) -> usize {
+        0
+    }
+
+    /// Whether there is one hidden state for each position of its input.
+    fn keeps_length(&self) -> bool {
+        true
+    }
+
+    /// Whether no hidden state depends on a position behind it, as far as mixers decide.
+    fn is_causal(&self) -> bool {
+        let mixers = self.mixers();
+        !mixers.is_empty() && mixers.iter().all(|mixer| mixer.is_causal())
+    }
+
     /// Floating-point operations of a forward pass over one sequence of `length`: matrix products, a multiply-add being two.
     fn flops(&self, length: usize) -> u64;
 
@@ -146,8 +171,8 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// The hidden states before and after every block, each (B, L, D); none but the last if nobody asks for them.
-    fn states(&self, x: &Tensor, pass: &Pass) -> Result<Vec<Tensor>> {
+    /// The hidden states before and after every block, each (B, L, D); none but the last unless they are to be kept.
+    fn states(&self, x: &Tensor, pass: &Pass, keep: bool) -> Result<Vec<Tensor>> {
         let carried = Carried::default();
         let pass = pass.with_carried(&carried);
         let mut states = vec![x.clone()];
@@ -164,7 +189,7 @@ impl Blocks {
                 }
                 _ => block.forward(x, &pass)?,
             };
-            if self.mix.is_none() {
+            if !keep {
                 states.clear();
             }
             states.push(y);
@@ -180,12 +205,9 @@ impl Blocks {
     }
 }
 
-impl Encoder for Blocks {
-    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded> {
-        let states = match self.residual {
-            Residual::Reversible => vec![reversible::forward(&self.blocks, x, pass)?],
-            _ => self.states(x, pass)?,
-        };
+impl Blocks {
+    /// The states that [`Blocks::states`] returns, to what is pooled.
+    fn encoded(&self, x: &Tensor, states: &[Tensor], pass: &Pass) -> Result<Encoded> {
         let hidden = match &self.mix {
             Some(scores) => {
                 let weights = softmax::masked(scores, None)?;
@@ -207,6 +229,34 @@ impl Encoder for Blocks {
             hidden,
             mask: pass.mask().cloned(),
         })
+    }
+}
+
+impl Encoder for Blocks {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded> {
+        let states = match self.residual {
+            Residual::Reversible => vec![reversible::forward(&self.blocks, x, pass)?],
+            _ => self.states(x, pass, self.mix.is_some())?,
+        };
+        self.encoded(x, &states, pass)
+    }
+
+    fn forward_with_states(&self, x: &Tensor, pass: &Pass) -> Result<(Encoded, Vec<Tensor>)> {
+        if self.states_between() == 0 {
+            return Ok((self.forward(x, pass)?, Vec::new()));
+        }
+        let states = self.states(x, pass, true)?;
+        let between = states[1..states.len() - 1].iter();
+        let between = between.map(|state| self.normalise(state, pass));
+        let between = between.collect::<Result<_>>()?;
+        Ok((self.encoded(x, &states, pass)?, between))
+    }
+
+    fn states_between(&self) -> usize {
+        match self.residual {
+            Residual::Reversible => 0,
+            _ => self.blocks.len() - 1,
+        }
     }
 
     fn flops(&self, length: usize) -> u64 {

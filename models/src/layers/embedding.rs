@@ -76,7 +76,26 @@ impl Embedding {
         self.positions.as_ref()
     }
 
+    /// Whether an id beyond the vocabulary can have a vector of its own.
+    #[must_use]
+    pub fn takes_more(&self) -> bool {
+        matches!(self.tokens, Table::Rows(_))
+    }
+
+    /// Which of the ids (B, L) are real, given the task's mask, if it has one; none where all are.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn real(&self, ids: &Tensor, mask: Option<&Tensor>) -> Result<Option<Tensor>> {
+        Ok(match (mask, self.zero_is_padding) {
+            (Some(mask), _) => Some(mask.clone()),
+            (None, true) => Some(ids.ne(0u32)?),
+            (None, false) => None,
+        })
+    }
+
     /// Ids (B, L) and mask to vectors (B, L', D) and the mask over L', where L' counts the CLS slot, which is always real.
+    /// `more` (1, D) is the vector of the id behind the last of the vocabulary.
     ///
     /// # Errors
     /// If the sequence is empty or longer than `max_length`, or an id is not in the vocabulary.
@@ -84,6 +103,7 @@ impl Embedding {
         &self,
         ids: &Tensor,
         mask: Option<&Tensor>,
+        more: Option<&Tensor>,
         pass: &Pass,
     ) -> Result<(Tensor, Option<Mask>)> {
         let (batch, length) = ids.dims2()?;
@@ -99,7 +119,13 @@ impl Embedding {
             None => None,
         };
         let x = match &self.tokens {
-            Table::Rows(tokens) => embed(ids, tokens, self.cls.as_ref(), positions.as_ref())?,
+            Table::Rows(tokens) => {
+                let table = match more {
+                    Some(more) => Tensor::cat(&[tokens, more], 0)?,
+                    None => tokens.clone(),
+                };
+                embed(ids, &table, self.cls.as_ref(), positions.as_ref())?
+            }
             Table::Complex(tokens) => {
                 let x = tokens.forward(ids, slots - length)?;
                 match &self.cls {
@@ -111,13 +137,9 @@ impl Embedding {
                 }
             }
         };
-        let black = match (mask, self.zero_is_padding) {
-            (None, true) => Some(ids.ne(0u32)?),
-            _ => None,
-        };
-        let mask = match mask.or(black.as_ref()) {
-            Some(mask) => {
-                let real = mask.to_dtype(x.dtype())?;
+        let mask = match self.real(ids, mask)? {
+            Some(real) => {
+                let real = real.to_dtype(x.dtype())?;
                 let cls = Tensor::ones((batch, slots - length), real.dtype(), real.device())?;
                 Some(Mask::new(&Tensor::cat(&[&cls, &real], 1)?)?)
             }
@@ -182,7 +204,7 @@ mod tests {
                 &parameters,
                 &[2, 3 + usize::from(cls), 2],
                 |x| {
-                    let (y, _) = embedding.forward(&ids(), None, &pass())?;
+                    let (y, _) = embedding.forward(&ids(), None, None, &pass())?;
                     Ok((y + x)?)
                 },
             );
@@ -196,7 +218,9 @@ mod tests {
         let options = EmbedOptions::default();
         let embedding = Embedding::new(&vb, &options, 4, 6, 3, true, false).unwrap();
         let real = Tensor::new(&[[1f32, 1.0, 1.0], [1.0, 0.0, 0.0]], &Device::Cpu).unwrap();
-        let (x, mask) = embedding.forward(&ids(), Some(&real), &pass()).unwrap();
+        let (x, mask) = embedding
+            .forward(&ids(), Some(&real), None, &pass())
+            .unwrap();
         let x: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
         assert_eq!(x[0][0], [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]); // zeros + position 0
         let real: Vec<Vec<f64>> = mask.unwrap().valid().to_vec2().unwrap();
@@ -213,7 +237,7 @@ mod tests {
             };
             let vb = parameters.builder();
             let embedding = Embedding::new(&vb, &options, 4, 6, 3, true, false).unwrap();
-            let (_, mask) = embedding.forward(&ids(), None, &pass()).unwrap();
+            let (_, mask) = embedding.forward(&ids(), None, None, &pass()).unwrap();
             let real = mask.map(|mask| mask.valid().to_vec2::<f64>().unwrap());
             let wanted = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]].map(|row| row.to_vec());
             assert_eq!(real, zero_is_padding.then_some(wanted.to_vec()));

@@ -119,6 +119,10 @@ impl Encoder for Stages {
         Ok(Encoded { hidden, mask })
     }
 
+    fn keeps_length(&self) -> bool {
+        !self.blocks.iter().any(|(_, halves)| *halves)
+    }
+
     fn flops(&self, mut length: usize) -> u64 {
         let mut sum = 0u64;
         for (block, halves) in &self.blocks {

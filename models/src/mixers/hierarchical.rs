@@ -211,6 +211,10 @@ impl Encoder for Hierarchical {
         self.lower.against_rules()
     }
 
+    fn keeps_length(&self) -> bool {
+        false
+    }
+
     fn flops(&self, length: usize) -> u64 {
         let size = self.segment.min(length);
         let segments = length.div_ceil(size);

@@ -15,7 +15,7 @@ pub use self::head::{Features, HeadOptions, Layers, Pooling};
 pub use crate::range::{LONGEST, Range, WIDEST, read};
 use crate::{Model, Result, error::require};
 
-/// The losses that models and axes of the block add to the cross-entropy, with the weights that they usually have.
+/// The losses that models, axes of the block and auxiliary heads ([`crate::auxiliary`]) add to the cross-entropy, with the weights that they usually have.
 pub const LOSSES: &[(&str, f64)] = &[
     ("balance", 0.01),
     ("router_z", 0.0),
@@ -24,6 +24,10 @@ pub const LOSSES: &[(&str, f64)] = &[
     ("span", 5e-7),
     ("commit", 1e-4),
     ("required_span", 0.0),
+    ("layers", 0.0),
+    ("positions", 0.0),
+    ("next", 0.0),
+    ("masked", 0.0),
 ];
 
 /// Those of experts.

@@ -1,0 +1,330 @@
+//! Losses beside the cross-entropy that any stack of blocks can have. Al-Rfou, Choe, Constant, Guo, Jones, 2018, "Character-Level
+//! Language Modeling with Deeper Self-Attention", arXiv:1808.04444. They have heads of their own, which nobody uses to score.
+//!
+//! - `layers`: the class from the state h^l behind each block l < n, by a pooling and a head of its own: the mean of their
+//!   cross-entropies. Head l stops after the share l / (2n) of training, so that half of it is without any.
+//! - `positions`: the class at every position t, from what was read up to there: softmax(W m_t + b), m_t the mean of h_1 .. h_t
+//!   over real positions; the mean over t of the cross-entropies. Of two towers m_t is read in both at a time, of the shorter
+//!   one to its end. The paper's model is causal, and predicts from h_t.
+//! - `next`: the token after each, and with half the weight the one after that, from h_t. A model that sees what follows finds it
+//!   there, so it is for causal models only.
+//! - `masked`: instead, for all others. 15 % of the tokens are replaced by a vector of its own, and predicted. The class is then
+//!   predicted from the same sequence, with these tokens hidden, as in arXiv:2501.14850.
+//!
+//! Here the paper's sum over layers is a mean, so that a weight says as much with any number of blocks.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+
+use crate::{
+    Encoded, Error, Options, Pass, Result, VarBuilder,
+    classifier::{Head, Shape, Tokens},
+    error::require,
+    layers::{Linear, Pool},
+    loss::cross_entropies,
+    mask::zero_padding,
+    ops::{ScanOptions, scan},
+    options::{NormKind, NormPlace, Residual},
+    params::{Attributes, LECUN_NORMAL},
+    pass::Supervision,
+    prediction::{Decoder, Sequences},
+    rng::StreamKey,
+    trunk::Trunk,
+};
+
+/// The weights of the auxiliary losses; 0 for one that there is not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Auxiliary {
+    /// Of the class from every layer.
+    pub layers: f64,
+    /// Of the class at every position.
+    pub positions: f64,
+    /// Of the tokens that follow.
+    pub next: f64,
+    /// Of hidden tokens.
+    pub masked: f64,
+}
+
+impl Auxiliary {
+    /// From weights by name.
+    #[must_use]
+    pub fn new(weight: impl Fn(&str) -> f64) -> Self {
+        Self {
+            layers: weight(LAYERS),
+            positions: weight(POSITIONS),
+            next: weight(NEXT),
+            masked: weight(MASKED),
+        }
+    }
+}
+
+/// Where the heads' parameters are: at paths that begin with this and a dot.
+pub const AUXILIARY: &str = "aux";
+
+const LAYERS: &str = "layers";
+const POSITIONS: &str = "positions";
+const NEXT: &str = "next";
+const MASKED: &str = "masked";
+
+/// Tokens that `masked` hides.
+const HIDDEN: f64 = 0.15;
+/// Tokens ahead that `next` predicts, and what each further one counts beside the one before.
+const AHEAD: usize = 2;
+const FURTHER: f64 = 0.5;
+
+/// What says that a model cannot predict tokens, or why `next` is too easy for it.
+pub(crate) const SHORTENED: &str = "this model's hidden states are not one per token";
+pub(crate) const NOT_CAUSAL: &str = "this model sees the tokens that it would predict. Causal are transformer and what is built on it with \
+    model.attention = causal, and transformer_xl with model.causal = true, without head.pooling = cls, block.ffn = switch, moe or conv, and \
+    embed.positions = conditional";
+pub(crate) const NO_VECTOR: &str = "embed.positions = complex has no vector for a hidden token";
+
+/// The heads that there are.
+pub(crate) struct AuxiliaryHeads {
+    /// One behind every block but the last.
+    layers: Vec<(Pool, Head)>,
+    /// One per tower.
+    positions: Vec<Linear>,
+    /// One per token ahead.
+    next: Vec<Decoder>,
+    masked: Option<Masked>,
+}
+
+struct Masked {
+    decoder: Decoder,
+    /// (1, D).
+    token: Tensor,
+    /// Its id.
+    id: u32,
+    key: StreamKey,
+}
+
+/// What one tower's sequences came to.
+pub(crate) struct Reading {
+    pub(crate) encoded: Encoded,
+    /// Behind every block but the last.
+    states: Vec<Tensor>,
+}
+
+impl AuxiliaryHeads {
+    /// The heads that `weights` ask for, if any.
+    pub(crate) fn new(
+        weights: &Auxiliary,
+        trunk: &Trunk,
+        shape: &Shape,
+        options: &Options,
+        vb: &VarBuilder,
+    ) -> Result<Option<Self>> {
+        if *weights == Auxiliary::default() {
+            return Ok(None);
+        }
+        check(weights, trunk, options)?;
+        let (block, classes, vocabulary) = (&options.block, shape.classes, shape.vocabulary);
+        let mut heads = Self {
+            layers: Vec::new(),
+            positions: Vec::new(),
+            next: Vec::new(),
+            masked: None,
+        };
+        if weights.layers > 0.0 {
+            for layer in 0..trunk.encoder.states_between() {
+                let vb = vb.pp(LAYERS).pp(layer);
+                let pool = Pool::new(&vb.pp("pool"), options.head.pooling, block)?;
+                let head = Head::new(&vb.pp("head"), &options.head, shape, pool.width(block))?;
+                heads.layers.push((pool, head));
+            }
+        }
+        if weights.positions > 0.0 {
+            for tower in 0..trunk.towers {
+                let (vb, bias) = (vb.pp(POSITIONS).pp(tower), Some(Init::Const(0.0)));
+                let linear = Linear::new(&vb, block.dim, classes, LECUN_NORMAL, bias)?;
+                heads.positions.push(linear);
+            }
+        }
+        if weights.next > 0.0 {
+            for ahead in 0..AHEAD {
+                let vb = vb.pp(NEXT).pp(ahead);
+                heads.next.push(Decoder::new(&vb, block.dim, vocabulary)?);
+            }
+        }
+        if weights.masked > 0.0 {
+            let vb = vb.pp(MASKED);
+            heads.masked = Some(Masked {
+                decoder: Decoder::new(&vb.pp("decoder"), block.dim, vocabulary)?,
+                token: hidden_token(&vb, block.dim)?,
+                id: vocabulary as u32,
+                key: StreamKey::new(&vb.pp("hidden").prefix()),
+            });
+        }
+        Ok(Some(heads))
+    }
+
+    /// Their names.
+    pub(crate) fn losses(&self) -> Vec<&'static str> {
+        let there = [
+            (LAYERS, !self.layers.is_empty()),
+            (POSITIONS, !self.positions.is_empty()),
+            (NEXT, !self.next.is_empty()),
+            (MASKED, self.masked.is_some()),
+        ];
+        let there = there.iter().filter(|(_, there)| *there);
+        there.map(|(name, _)| *name).collect()
+    }
+
+    /// Indices of the layers whose heads are still in use.
+    fn layers_at(&self, progress: f64) -> impl Iterator<Item = usize> {
+        let blocks = self.layers.len() + 1;
+        (0..self.layers.len())
+            .filter(move |index| progress < (index + 1) as f64 / (2 * blocks) as f64)
+    }
+
+    /// Reads one tower's sequences, in its pass, which gets the losses of predicted tokens.
+    pub(crate) fn read(
+        &self,
+        trunk: &Trunk,
+        tokens: &Tokens,
+        supervision: &Supervision,
+        pass: &Pass,
+    ) -> Result<Reading> {
+        let wants_states = self.layers_at(supervision.progress).next().is_some();
+        if self.next.is_empty() && self.masked.is_none() {
+            let (encoded, states) = trunk.encode(tokens, None, wants_states, pass)?;
+            return Ok(Reading { encoded, states });
+        }
+        let real = trunk.embedding.real(&tokens.ids, tokens.mask.as_ref())?;
+        let sequences = Sequences::read(&tokens.ids, real.as_ref())?;
+        let first = usize::from(trunk.cls);
+        let (encoded, states) = match &self.masked {
+            Some(masked) => {
+                let asked = sequences.some(HIDDEN, &pass.rng.per_example(masked.key));
+                let hiding = Tokens {
+                    ids: sequences.hiding(&asked, masked.id, &tokens.ids)?,
+                    mask: tokens.mask.clone(),
+                };
+                let read = trunk.encode(&hiding, Some(&masked.token), wants_states, pass)?;
+                let losses = masked.decoder.answer(&read.0.hidden, first, &asked)?;
+                pass.add_loss(MASKED, &losses)?;
+                read
+            }
+            None => trunk.encode(tokens, None, wants_states, pass)?,
+        };
+        for (index, decoder) in self.next.iter().enumerate() {
+            let asked = sequences.following(index + 1);
+            let losses = decoder.answer(&encoded.hidden, first, &asked)?;
+            let counts = FURTHER.powi(index as i32);
+            pass.add_loss(NEXT, &(losses * counts)?)?;
+        }
+        Ok(Reading { encoded, states })
+    }
+
+    /// Adds the losses of predicted classes, given what all towers came to.
+    pub(crate) fn classify(
+        &self,
+        readings: &[Reading],
+        supervision: &Supervision,
+        pass: &Pass,
+    ) -> Result<()> {
+        let labels = &supervision.labels;
+        let layers: Vec<usize> = self.layers_at(supervision.progress).collect();
+        for index in &layers {
+            let (pool, head) = &self.layers[*index];
+            let pooled = readings.iter().enumerate().map(|(tower, reading)| {
+                let pass = pass.of_tower(tower, readings.len());
+                let mask = reading.encoded.mask.as_ref();
+                pool.forward(&reading.states[*index], mask, &pass)
+            });
+            let logits = head.forward(&pooled.collect::<Result<Vec<_>>>()?)?;
+            let loss = (cross_entropies(&logits, labels)? / layers.len() as f64)?;
+            pass.add_loss(LAYERS, &loss)?;
+        }
+        if !self.positions.is_empty() {
+            pass.add_loss(POSITIONS, &self.at_positions(readings, labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// The mean cross-entropy over positions, (B).
+    fn at_positions(&self, readings: &[Reading], labels: &Tensor) -> Result<Tensor> {
+        let slots = readings
+            .iter()
+            .map(|reading| reading.encoded.hidden.dims()[1]);
+        let slots = slots.max().unwrap_or(0);
+        let mut both: Option<(Tensor, Tensor)> = None;
+        for (linear, Reading { encoded, .. }) in self.positions.iter().zip(readings) {
+            let (logits, real) = prefixes(&linear.forward(&encoded.hidden)?, encoded, slots)?;
+            both = Some(match both {
+                Some((sum, any)) => ((sum + logits)?, any.maximum(&real)?),
+                None => (logits, real),
+            });
+        }
+        let (logits, real) = both.ok_or_else(|| Error::Input("no tower".to_owned()))?;
+        let (batch, slots, classes) = logits.dims3()?;
+        let labels = labels.unsqueeze(1)?.broadcast_as((batch, slots))?;
+        let logits = logits.reshape((batch * slots, classes))?;
+        let losses = cross_entropies(&logits, &labels.contiguous()?.flatten_all()?)?;
+        let count = real.sum_keepdim(1)?;
+        let share = real.broadcast_div(&count.maximum(&count.ones_like()?)?)?;
+        Ok((losses.reshape((batch, slots))? * share)?.sum(1)?)
+    }
+}
+
+/// The means of x (B, L, C) over the real ones of the positions up to each, and which are real, (B, `slots`): what is behind the
+/// last position is not real, and its mean is that of all.
+fn prefixes(x: &Tensor, encoded: &Encoded, slots: usize) -> Result<(Tensor, Tensor)> {
+    let (batch, length, classes) = x.dims3()?;
+    let ones = |shape: &[usize]| Tensor::ones(shape, x.dtype(), x.device());
+    let real = match &encoded.mask {
+        Some(mask) => mask.valid().clone(),
+        None => ones(&[batch, length])?,
+    };
+    let x = zero_padding(x, encoded.mask.as_ref())?;
+    let more = slots - length;
+    let (x, real) = (
+        x.pad_with_zeros(1, 0, more)?,
+        real.pad_with_zeros(1, 0, more)?,
+    );
+    let options = ScanOptions::default();
+    let sums = scan(&x.contiguous()?, &ones(&[classes])?, options)?;
+    let counts = scan(&real.unsqueeze(2)?.contiguous()?, &ones(&[1])?, options)?;
+    let counts = counts.maximum(&counts.ones_like()?)?;
+    Ok((sums.broadcast_div(&counts)?, real))
+}
+
+/// The vector of a hidden token, (1, D).
+pub(crate) fn hidden_token(vb: &VarBuilder, dim: usize) -> Result<Tensor> {
+    let normal = Init::Randn {
+        mean: 0.0,
+        stdev: 1.0,
+    };
+    vb.get_with_attributes((1, dim), "token", normal, Attributes::NO_DECAY)
+}
+
+/// Refuses what the model cannot have.
+fn check(weights: &Auxiliary, trunk: &Trunk, options: &Options) -> Result<()> {
+    let block = &options.block;
+    let refuse = |holds: bool, name: &str, weight: f64, reason: &str| {
+        let key = format!("train.aux.{name}");
+        require(weight <= 0.0 || holds, &key, weight, format!("0: {reason}"))
+    };
+    let reason = match (block.residual, block.layers) {
+        (Residual::Reversible, _) => "block.residual = reversible keeps no block's state",
+        (_, 1) => "block.layers = 1, and the last layer's loss is the cross-entropy itself",
+        _ => "this model is no plain stack of blocks",
+    };
+    let there = trunk.encoder.states_between() > 0;
+    refuse(there, LAYERS, weights.layers, reason)?;
+    let counted = block.norm == NormKind::Power && block.norm_place == NormPlace::Pre;
+    let reason = "the last norm's running statistics (block.norm = power) are of the last layer";
+    refuse(!counted, LAYERS, weights.layers, reason)?;
+    let whole = trunk.encoder.keeps_length();
+    refuse(whole, POSITIONS, weights.positions, SHORTENED)?;
+    refuse(whole, NEXT, weights.next, SHORTENED)?;
+    let reason = format!("{NOT_CAUSAL}. train.aux.masked predicts hidden tokens instead");
+    refuse(trunk.is_causal(), NEXT, weights.next, &reason)?;
+    refuse(whole, MASKED, weights.masked, SHORTENED)?;
+    let takes_more = trunk.embedding.takes_more();
+    refuse(takes_more, MASKED, weights.masked, NO_VECTOR)
+}
+
+#[cfg(test)]
+mod tests;

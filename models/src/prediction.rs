@@ -1,0 +1,223 @@
+//! Tokens predicted from hidden states, beside a classification or before it: which positions are asked, and at what loss.
+//!
+//! Every sequence is for itself: a loss is the mean over what is asked of it, and draws are by row and position, so that neither
+//! padding nor the rest of the batch changes anything.
+
+use candle_core::{DType, Tensor};
+use candle_nn::Init;
+
+use crate::{
+    Result, VarBuilder,
+    layers::Linear,
+    loss::cross_entropies,
+    ops::{segment_mean, take},
+    params::LECUN_NORMAL,
+    rng::Stream,
+};
+
+/// A batch of sequences in host memory.
+pub(crate) struct Sequences {
+    ids: Vec<Vec<u32>>,
+    /// All are, if there is no mask.
+    real: Option<Vec<Vec<f32>>>,
+}
+
+/// What is asked of each sequence of a batch: positions, and the ids that are right there.
+pub(crate) struct Questions(Vec<Vec<(usize, u32)>>);
+
+impl Sequences {
+    /// Of ids (B, L) and a mask (B, L), 1 for real tokens; waits for the device.
+    pub(crate) fn read(ids: &Tensor, real: Option<&Tensor>) -> Result<Self> {
+        let real = real.map(|real| real.to_dtype(DType::F32)?.to_vec2());
+        Ok(Self {
+            ids: ids.to_vec2()?,
+            real: real.transpose()?,
+        })
+    }
+
+    fn is_real(&self, row: usize, position: usize) -> bool {
+        let real = self.real.as_ref();
+        real.is_none_or(|real| real[row][position] > 0.0)
+    }
+
+    /// At each real position, what the real token `ahead` positions later is.
+    pub(crate) fn following(&self, ahead: usize) -> Questions {
+        let row = |(row, ids): (usize, &Vec<u32>)| {
+            let both = |at: &usize| self.is_real(row, *at) && self.is_real(row, at + ahead);
+            let positions = (0..ids.len().saturating_sub(ahead)).filter(both);
+            positions.map(|at| (at, ids[at + ahead])).collect()
+        };
+        Questions(self.ids.iter().enumerate().map(row).collect())
+    }
+
+    /// About `share` of the real tokens, each drawn for itself, and one at least of every sequence that has any.
+    pub(crate) fn some(&self, share: f64, stream: &Stream) -> Questions {
+        let length = self.ids.first().map_or(0, Vec::len);
+        let draws = stream.uniform(self.ids.len(), length);
+        let row = |(row, ids): (usize, &Vec<u32>)| {
+            let draws = &draws[row * length..][..length];
+            let real = || (0..length).filter(|at| self.is_real(row, *at));
+            let least = real().map(|at| draws[at]).fold(1.0, f64::min);
+            let drawn = real().filter(|at| draws[*at] <= share.max(least));
+            drawn.map(|at| (at, ids[at])).collect()
+        };
+        Questions(self.ids.iter().enumerate().map(row).collect())
+    }
+
+    /// The ids (B, L) with `id` wherever something is asked.
+    pub(crate) fn hiding(&self, asked: &Questions, id: u32, like: &Tensor) -> Result<Tensor> {
+        let mut ids = self.ids.clone();
+        for (ids, asked) in ids.iter_mut().zip(&asked.0) {
+            asked.iter().for_each(|(at, _)| ids[*at] = id);
+        }
+        let ids: Vec<u32> = ids.into_iter().flatten().collect();
+        Ok(Tensor::from_vec(ids, like.dims(), like.device())?)
+    }
+}
+
+/// Answers to questions: softmax(W h + b) over ids.
+pub(crate) struct Decoder(Linear);
+
+impl Decoder {
+    /// Parameters `weight` (V, D) and `bias` (V).
+    pub(crate) fn new(vb: &VarBuilder, dim: usize, vocabulary: usize) -> Result<Self> {
+        let bias = Some(Init::Const(0.0));
+        Linear::new(vb, dim, vocabulary, LECUN_NORMAL, bias).map(Self)
+    }
+
+    /// The mean cross-entropy, in nats, of the answers to what was asked of each sequence, (B); zeros for one that was asked nothing. They
+    /// are from the hidden states (B, S, D) at the positions asked, which stand `first` slots further on.
+    pub(crate) fn answer(
+        &self,
+        hidden: &Tensor,
+        first: usize,
+        asked: &Questions,
+    ) -> Result<Tensor> {
+        let (batch, slots, dim) = hidden.dims3()?;
+        let (mut places, mut rows, mut labels) = (Vec::new(), Vec::new(), Vec::new());
+        for (row, asked) in asked.0.iter().enumerate() {
+            for (at, label) in asked {
+                places.push((row * slots + first + at) as u32);
+                rows.push(row as u32);
+                labels.push(*label);
+            }
+        }
+        if places.is_empty() {
+            return Ok(Tensor::zeros(batch, hidden.dtype(), hidden.device())?);
+        }
+        let (count, device) = (places.len(), hidden.device());
+        let places = Tensor::from_vec(places, (1, count), device)?;
+        let rows = Tensor::from_vec(rows, (1, count), device)?;
+        let labels = Tensor::from_vec(labels, count, device)?;
+        let states = take(&hidden.reshape((1, batch * slots, dim))?, &places)?;
+        let logits = self.0.forward(&states.squeeze(0)?)?; // (count, V)
+        let losses = cross_entropies(&logits, &labels)?.reshape((1, count, 1))?;
+        Ok(segment_mean(&losses, &rows, batch)?.flatten_all()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::{
+        RngKey,
+        rng::StreamKey,
+        testing::{check_layer, parameters},
+    };
+
+    fn sequences() -> Sequences {
+        let ids = Tensor::new(&[[1u32, 2, 3, 2], [3, 1, 0, 0], [0; 4]], &Device::Cpu).unwrap();
+        let real = [
+            [1f64, 1.0, 1.0, 1.0],
+            [1.0, 1.0, 0.0, 0.0],
+            [0.0, 0.0, 0.0, 0.0],
+        ];
+        Sequences::read(&ids, Some(&Tensor::new(&real, &Device::Cpu).unwrap())).unwrap()
+    }
+
+    #[test]
+    fn what_follows_is_real_on_both_sides() {
+        let sequences = sequences();
+        let next = vec![vec![(0, 2), (1, 3), (2, 2)], vec![(0, 1)], vec![]];
+        assert_eq!(sequences.following(1).0, next);
+        assert_eq!(
+            sequences.following(2).0,
+            [vec![(0, 3), (1, 2)], vec![], vec![]]
+        );
+        assert!(sequences.following(4).0.iter().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn what_is_hidden_depends_on_the_row_alone_and_is_something() {
+        let sequence = |rows: usize, length: usize| Sequences {
+            ids: vec![vec![5; length]; rows],
+            real: None,
+        };
+        let stream =
+            |first: u64| RngKey::new(3, 8, first).per_example(StreamKey::new("pretrain.hidden"));
+        let whole = sequence(6, 500).some(0.15, &stream(0)).0;
+        assert_eq!(sequence(2, 500).some(0.15, &stream(4)).0, whole[4..]);
+        let asked: usize = whole.iter().map(Vec::len).sum();
+        assert!((380..520).contains(&asked), "{asked} of 3000");
+        // Where a row is cut or padded, what is left of it is drawn as before.
+        let short = sequence(6, 300).some(0.15, &stream(0)).0;
+        for (short, whole) in short.iter().zip(&whole) {
+            assert_eq!(short[..], whole[..short.len()]);
+        }
+        let least = sequences().some(0.0, &stream(0)).0;
+        let counts: Vec<usize> = least.iter().map(Vec::len).collect();
+        assert_eq!(counts, [1, 1, 0], "one of each row that has tokens");
+    }
+
+    #[test]
+    fn hidden_tokens_are_replaced_and_nothing_else() {
+        let like = Tensor::zeros((3, 4), DType::U32, &Device::Cpu).unwrap();
+        let asked = Questions(vec![vec![(1, 2), (3, 2)], vec![(0, 3)], vec![]]);
+        let hidden = sequences().hiding(&asked, 9, &like).unwrap();
+        let wanted = [[1, 9, 3, 9], [9, 1, 0, 0], [0; 4]];
+        assert_eq!(hidden.to_vec2::<u32>().unwrap(), wanted);
+    }
+
+    #[test]
+    fn losses_are_means_over_what_each_row_was_asked() {
+        let parameters = parameters();
+        let decoder = Decoder::new(&parameters.builder(), 3, 4).unwrap();
+        let hidden = crate::testing::normal("hidden", &[3, 5, 3]);
+        let answers = |asked: &[(usize, u32)]| {
+            let asked = Questions(vec![asked.to_vec(), vec![(0, 3)], vec![]]);
+            let losses = decoder.answer(&hidden, 1, &asked).unwrap();
+            losses.to_vec1::<f64>().unwrap()
+        };
+        let (both, first, second) = (
+            answers(&[(0, 1), (3, 2)]),
+            answers(&[(0, 1)]),
+            answers(&[(3, 2)]),
+        );
+        assert!((both[0] - (first[0] + second[0]) / 2.0).abs() < 1e-12);
+        assert_eq!((both[1], both[2]), (first[1], 0.0));
+        // The state at slot 1 + position is what is read.
+        let weights = parameters.all();
+        let read = |name: &str| {
+            let (_, found) = weights.iter().find(|(path, _)| path == name).unwrap();
+            found.as_tensor().clone()
+        };
+        let state = hidden.get(0).unwrap().narrow(0, 4, 1).unwrap();
+        let logits = state.matmul(&read("weight").t().unwrap()).unwrap();
+        let logits = logits.broadcast_add(&read("bias")).unwrap();
+        let label = Tensor::new(&[2u32], &Device::Cpu).unwrap();
+        let wanted = crate::loss::cross_entropy(&logits, &label).unwrap();
+        assert!((second[0] - wanted.to_scalar::<f64>().unwrap()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let parameters = parameters();
+        let decoder = Decoder::new(&parameters.builder(), 2, 4).unwrap();
+        let asked = sequences().following(1);
+        check_layer("decoder", &parameters, &[3, 5, 2], |x| {
+            decoder.answer(x, 1, &asked)
+        });
+    }
+}
