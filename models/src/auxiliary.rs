@@ -21,7 +21,7 @@ use crate::{
     classifier::{Head, Shape, Tokens},
     error::require,
     layers::{Linear, Pool},
-    loss::cross_entropies,
+    loss::{Loss, cross_entropies},
     mask::zero_padding,
     ops::{ScanOptions, scan},
     options::{NormKind, NormPlace, Residual},
@@ -50,10 +50,10 @@ impl Auxiliary {
     #[must_use]
     pub fn new(weight: impl Fn(&str) -> f64) -> Self {
         Self {
-            layers: weight(LAYERS),
-            positions: weight(POSITIONS),
-            next: weight(NEXT),
-            masked: weight(MASKED),
+            layers: weight(LAYERS.name),
+            positions: weight(POSITIONS.name),
+            next: weight(NEXT.name),
+            masked: weight(MASKED.name),
         }
     }
 }
@@ -61,10 +61,13 @@ impl Auxiliary {
 /// Where the heads' parameters are: at paths that begin with this and a dot.
 pub const AUXILIARY: &str = "aux";
 
-const LAYERS: &str = "layers";
-const POSITIONS: &str = "positions";
-const NEXT: &str = "next";
-const MASKED: &str = "masked";
+const LAYERS: Loss = Loss::new("layers", 0.0);
+const POSITIONS: Loss = Loss::new("positions", 0.0);
+const NEXT: Loss = Loss::new("next", 0.0);
+const MASKED: Loss = Loss::new("masked", 0.0);
+
+/// What the heads add to the cross-entropy; nothing unless it is asked for.
+pub const LOSSES: &[Loss] = &[LAYERS, POSITIONS, NEXT, MASKED];
 
 /// Tokens that `masked` hides.
 const HIDDEN: f64 = 0.15;
@@ -128,7 +131,7 @@ impl AuxiliaryHeads {
         };
         if weights.layers > 0.0 {
             for layer in 0..trunk.encoder.states_between() {
-                let vb = vb.pp(LAYERS).pp(layer);
+                let vb = vb.pp(LAYERS.name).pp(layer);
                 let pool = Pool::new(&vb.pp("pool"), options.head.pooling, block)?;
                 let head = Head::new(&vb.pp("head"), &options.head, shape, pool.width(block))?;
                 heads.layers.push((pool, head));
@@ -136,19 +139,19 @@ impl AuxiliaryHeads {
         }
         if weights.positions > 0.0 {
             for tower in 0..trunk.towers {
-                let (vb, bias) = (vb.pp(POSITIONS).pp(tower), Some(Init::Const(0.0)));
+                let (vb, bias) = (vb.pp(POSITIONS.name).pp(tower), Some(Init::Const(0.0)));
                 let linear = Linear::new(&vb, block.dim, classes, LECUN_NORMAL, bias)?;
                 heads.positions.push(linear);
             }
         }
         if weights.next > 0.0 {
             for ahead in 0..AHEAD {
-                let vb = vb.pp(NEXT).pp(ahead);
+                let vb = vb.pp(NEXT.name).pp(ahead);
                 heads.next.push(Decoder::new(&vb, block.dim, vocabulary)?);
             }
         }
         if weights.masked > 0.0 {
-            let vb = vb.pp(MASKED);
+            let vb = vb.pp(MASKED.name);
             heads.masked = Some(Masked {
                 decoder: Decoder::new(&vb.pp("decoder"), block.dim, vocabulary)?,
                 token: hidden_token(&vb, block.dim)?,
@@ -159,8 +162,8 @@ impl AuxiliaryHeads {
         Ok(Some(heads))
     }
 
-    /// Their names.
-    pub(crate) fn losses(&self) -> Vec<&'static str> {
+    /// What they add.
+    pub(crate) fn losses(&self) -> Vec<Loss> {
         let there = [
             (LAYERS, !self.layers.is_empty()),
             (POSITIONS, !self.positions.is_empty()),
@@ -168,7 +171,7 @@ impl AuxiliaryHeads {
             (MASKED, self.masked.is_some()),
         ];
         let there = there.iter().filter(|(_, there)| *there);
-        there.map(|(name, _)| *name).collect()
+        there.map(|(loss, _)| *loss).collect()
     }
 
     /// Indices of the layers whose heads are still in use.
@@ -203,7 +206,7 @@ impl AuxiliaryHeads {
                 };
                 let read = trunk.encode(&hiding, Some(&masked.token), wants_states, pass)?;
                 let losses = masked.decoder.answer(&read.0.hidden, first, &asked)?;
-                pass.add_loss(MASKED, &losses)?;
+                pass.add_loss(&MASKED, &losses)?;
                 read
             }
             None => trunk.encode(tokens, None, wants_states, pass)?,
@@ -212,7 +215,7 @@ impl AuxiliaryHeads {
             let asked = sequences.following(index + 1);
             let losses = decoder.answer(&encoded.hidden, first, &asked)?;
             let counts = FURTHER.powi(index as i32);
-            pass.add_loss(NEXT, &(losses * counts)?)?;
+            pass.add_loss(&NEXT, &(losses * counts)?)?;
         }
         Ok(Reading { encoded, states })
     }
@@ -235,10 +238,10 @@ impl AuxiliaryHeads {
             });
             let logits = head.forward(&pooled.collect::<Result<Vec<_>>>()?)?;
             let loss = (cross_entropies(&logits, labels)? / layers.len() as f64)?;
-            pass.add_loss(LAYERS, &loss)?;
+            pass.add_loss(&LAYERS, &loss)?;
         }
         if !self.positions.is_empty() {
-            pass.add_loss(POSITIONS, &self.at_positions(readings, labels)?)?;
+            pass.add_loss(&POSITIONS, &self.at_positions(readings, labels)?)?;
         }
         Ok(())
     }
@@ -302,8 +305,8 @@ pub(crate) fn hidden_token(vb: &VarBuilder, dim: usize) -> Result<Tensor> {
 /// Refuses what the model cannot have.
 fn check(weights: &Auxiliary, trunk: &Trunk, options: &Options) -> Result<()> {
     let block = &options.block;
-    let refuse = |holds: bool, name: &str, weight: f64, reason: &str| {
-        let key = format!("train.aux.{name}");
+    let refuse = |holds: bool, loss: Loss, weight: f64, reason: &str| {
+        let key = format!("train.aux.{}", loss.name);
         require(weight <= 0.0 || holds, &key, weight, format!("0: {reason}"))
     };
     let reason = match (block.residual, block.layers) {

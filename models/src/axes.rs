@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use crate::{
     Classifier, Error, Model, Options, Parameters, Result, Shape,
+    block::channel::experts,
+    loss::Loss,
     options::{overlay, to_json},
 };
 
@@ -26,6 +28,8 @@ pub struct Choice {
     pub summary: &'static str,
     /// Values of other axes that it wants.
     pub wants: &'static [(&'static str, &'static str)],
+    /// What it adds to the cross-entropy.
+    pub losses: &'static [Loss],
 }
 
 const fn choice(value: &'static str, summary: &'static str) -> Choice {
@@ -33,6 +37,17 @@ const fn choice(value: &'static str, summary: &'static str) -> Choice {
         value,
         summary,
         wants: &[],
+        losses: &[],
+    }
+}
+
+impl Choice {
+    const fn wants(self, wants: &'static [(&'static str, &'static str)]) -> Self {
+        Self { wants, ..self }
+    }
+
+    const fn adds(self, losses: &'static [Loss]) -> Self {
+        Self { losses, ..self }
     }
 }
 
@@ -62,16 +77,8 @@ pub static AXES: &[Axis] = &[
             choice("plain", "x + y"),
             choice("reversible", "two streams that can be undone (Reformer)"),
             choice("gru", "a GRU's gate (GTrXL)"),
-            Choice {
-                value: "rezero",
-                summary: "x + α y, α = 0 at first (ReZero)",
-                wants: &[("block.norm", "none")],
-            },
-            Choice {
-                value: "admin",
-                summary: "ω x + y (Admin)",
-                wants: &[("block.norm_place", "post")],
-            },
+            choice("rezero", "x + α y, α = 0 at first (ReZero)").wants(&[("block.norm", "none")]),
+            choice("admin", "ω x + y (Admin)").wants(&[("block.norm_place", "post")]),
             choice("layerscale", "x + λ y, by channel (LayerScale)"),
         ],
     },
@@ -79,8 +86,8 @@ pub static AXES: &[Axis] = &[
         key: "block.ffn",
         values: &[
             choice("dense", "two linear layers with an activation between"),
-            choice("switch", "one of several experts per token (Switch)"),
-            choice("moe", "two of several experts per token (GShard)"),
+            choice("switch", "one of several experts per token (Switch)").adds(experts::LOSSES),
+            choice("moe", "two of several experts per token (GShard)").adds(experts::LOSSES),
             choice("product_keys", "a few values of a large memory (PKM)"),
             choice("conv", "separable convolutions (Universal Transformer)"),
             choice("none", "positions are mixed and that is all"),
@@ -177,6 +184,16 @@ pub static AXES: &[Axis] = &[
 ];
 
 impl Axis {
+    /// Its value in `settings`, an object of sections; none if that is no value of the list.
+    pub(crate) fn value_in(&self, settings: &Value) -> Option<&'static Choice> {
+        let (section, name) = self.key.split_once('.')?;
+        let value = &settings[section][name];
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        self.values.iter().find(|choice| choice.value == text)
+    }
+
     /// Whether `model` can take `choice`: builds it, without memory for its weights.
     ///
     /// # Errors

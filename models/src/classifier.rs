@@ -7,6 +7,7 @@ use crate::{
     Auxiliary, Encoded, Model, Options, Parameters, Pass, Result, VarBuilder,
     auxiliary::{AUXILIARY, AuxiliaryHeads},
     layers::{Linear, Pool},
+    loss::Loss,
     ops::activation::relu,
     options::{Features, HeadOptions},
     params::LECUN_NORMAL,
@@ -52,7 +53,7 @@ pub struct Classifier {
     /// What it predicts in training beside the class.
     auxiliary: Option<AuxiliaryHeads>,
     /// Losses that the blocks' options bring with them.
-    block_losses: &'static [&'static str],
+    block_losses: Vec<Loss>,
 }
 
 impl Classifier {
@@ -97,12 +98,12 @@ impl Classifier {
         })
     }
 
-    /// Names of the losses that a pass adds to the cross-entropy, of those in [`crate::options::LOSSES`].
+    /// The losses that a pass adds to the cross-entropy, each with its usual weight.
     #[must_use]
-    pub fn losses(&self) -> Vec<&'static str> {
+    pub fn losses(&self) -> Vec<Loss> {
         let auxiliary = self.auxiliary.as_ref();
         [
-            self.block_losses,
+            &self.block_losses,
             self.trunk.encoder.losses(),
             &auxiliary.map_or_else(Vec::new, AuxiliaryHeads::losses),
         ]

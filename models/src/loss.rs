@@ -7,21 +7,49 @@ use std::{
 
 use candle_core::Tensor;
 
-use crate::Result;
 pub use crate::ops::{cross_entropies, cross_entropy};
+use crate::{AXES, MODELS, Result, auxiliary};
+
+/// A loss beside the cross-entropy, declared by the model, the axis or the head that adds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// What settings (`train.aux.<name>`) and logs call it.
+    pub name: &'static str,
+    /// The weight that it usually has.
+    pub weight: f64,
+}
+
+impl Loss {
+    pub(crate) const fn new(name: &'static str, weight: f64) -> Self {
+        Self { name, weight }
+    }
+}
+
+/// Every loss that an entry of the registry, an axis or an auxiliary head can add, in the order of names.
+#[must_use]
+pub fn all() -> Vec<Loss> {
+    let variants = MODELS.iter().flat_map(|model| model.variants);
+    let choices = AXES.iter().flat_map(|axis| axis.values);
+    let losses = variants
+        .flat_map(|variant| variant.losses)
+        .chain(choices.flat_map(|choice| choice.losses))
+        .chain(auxiliary::LOSSES);
+    let by_name: BTreeMap<_, _> = losses.map(|loss| (loss.name, *loss)).collect();
+    by_name.into_values().collect()
+}
 
 /// Losses beside the cross-entropy, gathered from one forward pass (see [`crate::Pass::add_loss`]).
 #[derive(Default)]
 pub struct AuxLosses(Mutex<BTreeMap<&'static str, Tensor>>);
 
 impl AuxLosses {
-    pub(crate) fn add(&self, name: &'static str, per_row: &Tensor) -> Result<()> {
+    pub(crate) fn add(&self, loss: &Loss, per_row: &Tensor) -> Result<()> {
         let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sum = match sums.get(name) {
+        let sum = match sums.get(loss.name) {
             Some(sum) => (sum + per_row)?,
             None => per_row.clone(),
         };
-        sums.insert(name, sum);
+        sums.insert(loss.name, sum);
         Ok(())
     }
 
@@ -45,17 +73,35 @@ mod tests {
     use crate::{Pass, RngKey};
 
     #[test]
+    fn a_loss_has_one_weight_whoever_declares_it() {
+        let all = all();
+        assert!(!all.is_empty());
+        let variants = MODELS.iter().flat_map(|model| model.variants);
+        for loss in variants.flat_map(|variant| variant.losses) {
+            assert!(all.contains(loss), "{}", loss.name);
+        }
+        for loss in AXES
+            .iter()
+            .flat_map(|axis| axis.values)
+            .flat_map(|it| it.losses)
+        {
+            assert!(all.contains(loss), "{}", loss.name);
+        }
+    }
+
+    #[test]
     fn losses_of_layers_add_up_and_towers_share_an_example() {
+        const BALANCE: Loss = Loss::new("balance", 1.0);
         let losses = AuxLosses::default();
         let pass = Pass::new(true, RngKey::new(0, 0, 0));
         let gathering = pass.with_losses(&losses);
         let per_row = |values: &[f64]| Tensor::new(values, &Device::Cpu).unwrap();
         for tower in 0..2 {
             let tower = gathering.of_tower(tower, 2);
-            tower.add_loss("balance", &per_row(&[1.0, 3.0])).unwrap();
-            tower.add_loss("balance", &per_row(&[0.0, 2.0])).unwrap();
+            tower.add_loss(&BALANCE, &per_row(&[1.0, 3.0])).unwrap();
+            tower.add_loss(&BALANCE, &per_row(&[0.0, 2.0])).unwrap();
         }
-        pass.add_loss("balance", &per_row(&[100.0, 100.0])).unwrap();
+        pass.add_loss(&BALANCE, &per_row(&[100.0, 100.0])).unwrap();
         let means = losses.means().unwrap();
         assert_eq!(means.len(), 1);
         assert_eq!(means[0].0, "balance");

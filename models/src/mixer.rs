@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use crate::{Pass, Result, layers::Takes};
+use crate::{Pass, Result, layers::Takes, loss::Loss};
 
 /// Lets the positions of a sequence exchange information: (B, L, D) -> (B, L, D).
 ///
@@ -30,8 +30,8 @@ pub trait Mixer: Send + Sync {
         false
     }
 
-    /// Names of the losses that it adds to the cross-entropy, of those in [`crate::options::LOSSES`].
-    fn losses(&self) -> &'static [&'static str] {
+    /// The losses that it adds to the cross-entropy, of those that its variant declares ([`crate::Variant::losses`]).
+    fn losses(&self) -> &'static [Loss] {
         &[]
     }
 

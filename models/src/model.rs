@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::{Encoder, Error, ModelContext, Result, options::Range};
+use crate::{Encoder, Error, ModelContext, Result, loss::Loss, options::Range};
 
 /// One entry of the registry.
 pub struct Model {
@@ -76,6 +76,8 @@ pub struct Variant {
     pub masks_padding: bool,
     /// Builds the encoder; options that have a default of 0 have one of the variant's own in its place.
     pub(crate) build: fn(&ModelContext) -> Result<Box<dyn Encoder>>,
+    /// The losses that it can add to the cross-entropy; which it does is for its options (see [`crate::Mixer::losses`]).
+    pub losses: &'static [Loss],
     /// The file that defines it.
     pub(crate) source: &'static str,
 }
@@ -156,8 +158,14 @@ impl Variant {
             name: "paper",
             masks_padding: true,
             build,
+            losses: &[],
             source,
         }
+    }
+
+    /// The same with losses beside the cross-entropy.
+    pub(crate) const fn with_losses(self, losses: &'static [Loss]) -> Self {
+        Self { losses, ..self }
     }
 
     /// The variant's documentation: the `//!` header of its file, without the marks.

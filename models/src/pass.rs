@@ -6,7 +6,7 @@ use candle_core::Tensor;
 
 use crate::{
     Mask, Result,
-    loss::AuxLosses,
+    loss::{AuxLosses, Loss},
     params::Updates,
     rng::{FixedDraws, RngKey},
 };
@@ -101,14 +101,14 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Adds a loss beside the cross-entropy: `per_row` (B), one number per sequence, of a name that the model declares. What
-    /// layers add under one name is summed, and averaged over the rows of the batch; so it may depend on nothing but the row.
+    /// Adds a loss beside the cross-entropy: `per_row` (B), one number per sequence. The model or the axis declares it. What
+    /// layers add to one loss is summed, and averaged over the rows of the batch; so it may depend on nothing but the row.
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn add_loss(&self, name: &'static str, per_row: &Tensor) -> Result<()> {
+    pub fn add_loss(&self, loss: &Loss, per_row: &Tensor) -> Result<()> {
         match self.losses {
-            Some(losses) => losses.add(name, &(per_row * self.loss_share)?),
+            Some(losses) => losses.add(loss, &(per_row * self.loss_share)?),
             None => Ok(()),
         }
     }

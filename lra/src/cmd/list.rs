@@ -1,6 +1,6 @@
 //! `lra list`: the registries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use datasets::Protocol;
@@ -61,7 +61,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
                 true => "No options of its own.".to_owned(),
                 false => format!("Options (--set), with their defaults:{options}"),
             };
-            format!("{}{options}", about(model))
+            format!("{}{options}{}", about(model), losses(model))
         }
         Registry::Tasks => {
             let task = suggest::find("task", name, datasets::TASKS, |task| task.about().name)?;
@@ -98,6 +98,21 @@ fn about(model: &Model) -> String {
     let text =
         |(names, text): (Vec<String>, String)| format!("variant {}\n{text}\n\n", names.join(", "));
     texts.into_iter().map(text).collect()
+}
+
+/// The losses that a model can have beside the cross-entropy, by the settings that hold their weights; empty if there are none.
+fn losses(model: &Model) -> String {
+    let of_variants = model.variants.iter().flat_map(|variant| variant.losses);
+    let lines: BTreeSet<String> = of_variants
+        .map(|loss| format!("\n  train.aux.{} = {}", loss.name, loss.weight))
+        .collect();
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!(
+            "\nLosses beside the cross-entropy, with their usual weights:{}",
+            Vec::from_iter(lines).concat()
+        ),
+    }
 }
 
 fn devices() -> Table {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
-use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, LOSSES, Range};
+use models::loss::{self, Loss};
+use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, Range};
 use models::{Auxiliary, Classifier, Model, Parameters, Variant, size};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -75,7 +76,8 @@ impl RunRequest<'_> {
             "model": model.defaults(),
             "train": TrainOptions::default(),
         });
-        let losses: BTreeMap<&str, f64> = LOSSES.iter().copied().collect();
+        let losses = loss::all();
+        let losses: BTreeMap<_, _> = losses.iter().map(|loss| (loss.name, loss.weight)).collect();
         defaults["train"]["aux"] = json!(losses);
         let mut settings = defaults.clone();
         let mut layers = recipe.layers(self.task, self.model)?.into_iter();
@@ -163,19 +165,16 @@ impl Section<'_> {
 const MOST_NUMBERS: u64 = 1 << 40;
 
 /// Keeps the weights of the losses `has` that the model has; one for another loss, unless it is the default, is a mistake.
-fn keep_losses(spec: &mut Spec, has: &[&str]) -> Result<()> {
-    for (name, usual) in LOSSES {
-        if has.contains(name) {
+fn keep_losses(spec: &mut Spec, has: &[Loss]) -> Result<()> {
+    for loss in loss::all() {
+        if has.contains(&loss) {
             continue;
         }
-        if spec
-            .train
-            .aux
-            .remove(*name)
-            .is_some_and(|weight| weight != *usual)
-        {
+        let weight = spec.train.aux.remove(loss.name);
+        if weight.is_some_and(|weight| weight != loss.weight) {
             return Err(Error::usage(format!(
-                "train.aux.{name}: the model has no such loss with these settings"
+                "train.aux.{}: the model has no such loss with these settings",
+                loss.name
             )));
         }
     }

@@ -111,10 +111,7 @@ fn losses(classifier: &Classifier, progress: f64) -> Result<Vec<(&'static str, T
 fn gradients_agree_with_differences() {
     let parameters = parameters();
     let classifier = build("transformer", &ALL, 2, &causal(), &parameters).unwrap();
-    assert_eq!(
-        classifier.losses(),
-        ["layers", "positions", "next", "masked"]
-    );
+    assert_eq!(classifier.losses(), [LAYERS, POSITIONS, NEXT, MASKED]);
     check_layer("auxiliary losses", &parameters, &[1], |x| {
         let mut sum = x.clone();
         for (_, loss) in losses(&classifier, 0.0)? {
@@ -230,14 +227,14 @@ fn causal_states_do_not_see_what_follows() {
 #[test]
 fn refusals_say_why_and_what_would_do() {
     let only = |name: &str| Auxiliary::new(|it| f64::from(u8::from(it == name)) / 2.0);
-    let next = refusal("linear", &only(NEXT), &options("linear"));
+    let next = refusal("linear", &only("next"), &options("linear"));
     assert!(
         next.starts_with("train.aux.next = 0.5 ") && next.contains("train.aux.masked"),
         "{next}"
     );
     let mut pooled = causal();
     pooled.head.pooling = Pooling::Cls;
-    let front = refusal("transformer", &only(LAYERS), &pooled);
+    let front = refusal("transformer", &only("layers"), &pooled);
     assert!(front.starts_with("model.attention = causal"), "{front}");
     for (name, change, wanted) in [
         ("funnel", "", "positions"),

@@ -13,6 +13,7 @@ use candle_nn::Init;
 use crate::{
     LayerContext, Mask, Mixer, ModelContext, Pass, Result,
     block::{Block, norm::Norm},
+    loss::Loss,
     ops::softmax,
     options::{Layers, NormPlace, Residual},
     pass::Carried,
@@ -64,8 +65,8 @@ pub trait Encoder: Send + Sync {
         self.mixers().iter().find_map(|mixer| mixer.against_rules())
     }
 
-    /// Names of the losses that it adds to the cross-entropy, those of the blocks' options aside: what its mixers say.
-    fn losses(&self) -> &'static [&'static str] {
+    /// The losses that it adds to the cross-entropy, those of the blocks' options aside: what its mixers say.
+    fn losses(&self) -> &'static [Loss] {
         let mixers = self.mixers();
         mixers.first().map_or(&[], |mixer| mixer.losses())
     }

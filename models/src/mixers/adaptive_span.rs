@@ -19,6 +19,7 @@ use crate::{
     encoder,
     error::require,
     layers::{Dropout, Linear, Projections, Takes},
+    loss::Loss,
     mask::PADDED,
     model::{Cost, Model, Reference, Variant},
     ops::{
@@ -32,6 +33,9 @@ use crate::{
     params::{Attributes, Projection, xavier_uniform},
 };
 
+/// The mean of the spans.
+const SPAN: Loss = Loss::new("span", 5e-7);
+
 /// The registry's entry.
 pub const MODEL: Model = Model {
     name: "adaptive_span",
@@ -43,7 +47,7 @@ pub const MODEL: Model = Model {
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
     settings: r#"{"block": {"norm_place": "post", "activation": "relu"}}"#,
-    variants: &[Variant::paper(build, include_str!("adaptive_span.rs"))],
+    variants: &[Variant::paper(build, include_str!("adaptive_span.rs")).with_losses(&[SPAN])],
     options: || to_json(&Options::default()),
     ranges: &[Range::positive("ramp", 65_537.0), Range::share("start")],
 };
@@ -209,7 +213,7 @@ impl AdaptiveSpan {
             }
             _ => z.mean_all()?.broadcast_as(batch)?,
         };
-        pass.add_loss("span", &per_row)
+        pass.add_loss(&SPAN, &per_row)
     }
 }
 
@@ -258,10 +262,10 @@ impl Mixer for AdaptiveSpan {
         }
     }
 
-    fn losses(&self) -> &'static [&'static str] {
+    fn losses(&self) -> &'static [Loss] {
         match self.spans {
             Spans::Fixed(_) => &[],
-            _ => &["span"],
+            _ => &[SPAN],
         }
     }
 

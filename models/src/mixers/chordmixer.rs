@@ -51,8 +51,10 @@ pub const MODEL: Model = Model {
         Variant {
             name: "padded",
             masks_padding: false,
-            build: |context| build(context, false),
-            source: include_str!("chordmixer.rs"),
+            ..Variant::paper(
+                |context| build(context, false),
+                include_str!("chordmixer.rs"),
+            )
         },
     ],
     options: || to_json(&Options::default()),

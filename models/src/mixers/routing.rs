@@ -24,6 +24,7 @@ use crate::{
     encoder,
     error::require,
     layers::{Dropout, Projections, Takes},
+    loss::Loss,
     mask::PADDED,
     model::{Cost, Model, Reference, Variant},
     ops::{
@@ -38,6 +39,9 @@ use crate::{
     params::Buffer,
 };
 
+/// How far vectors lie from their centroids.
+const COMMIT: Loss = Loss::new("commit", 1e-4);
+
 /// The registry's entry.
 pub const MODEL: Model = Model {
     name: "routing",
@@ -49,7 +53,7 @@ pub const MODEL: Model = Model {
     memory: Cost::Sqrt("O(L·(√N + E))"),
     reference: Reference::Package,
     settings: "",
-    variants: &[Variant::paper(build, include_str!("routing.rs"))],
+    variants: &[Variant::paper(build, include_str!("routing.rs")).with_losses(&[COMMIT])],
     options: || to_json(&Options::default()),
     ranges: &[
         Range::whole("clusters", 0, LONGEST),
@@ -174,9 +178,9 @@ impl Mixer for Routing {
         }
     }
 
-    fn losses(&self) -> &'static [&'static str] {
+    fn losses(&self) -> &'static [Loss] {
         match self.clusters.commits {
-            true => &["commit"],
+            true => &[COMMIT],
             false => &[],
         }
     }
@@ -311,7 +315,7 @@ impl Clusters {
             }
             None => (apart / length as f64)?,
         };
-        pass.add_loss("commit", &per_row)
+        pass.add_loss(&COMMIT, &per_row)
     }
 
     fn flops(&self, length: usize) -> u64 {

@@ -18,10 +18,14 @@ use crate::{
     encoder,
     error::require,
     layers::{Dropout, Projections, Takes},
+    loss::Loss,
     model::{Cost, Model, Reference, Variant},
     ops::attention::{self, AttentionOptions, BlockLists, BlockMasks},
     options::{Residual, to_json},
 };
+
+/// How far weights reach; 0, because it is there to be logged.
+const REQUIRED_SPAN: Loss = Loss::new("required_span", 0.0);
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -47,7 +51,8 @@ pub const MODEL: Model = Model {
 };
 
 /// The computation, for models that are a Transformer with settings of their own.
-pub const PAPER: Variant = Variant::paper(build, include_str!("transformer.rs"));
+pub const PAPER: Variant =
+    Variant::paper(build, include_str!("transformer.rs")).with_losses(&[REQUIRED_SPAN]);
 
 /// How the weights are computed.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,7 +139,7 @@ impl Transformer {
         if self.span && pass.wants_losses() {
             let weights = attention::weights(q, k, options)?;
             let span = (required_span(&weights, pass.mask())? / self.layers as f64)?;
-            pass.add_loss("required_span", &span)?;
+            pass.add_loss(&REQUIRED_SPAN, &span)?;
         }
         attention::composed(q, k, v, options)
     }
@@ -193,9 +198,9 @@ impl Mixer for Transformer {
         self.attention == Attention::Causal
     }
 
-    fn losses(&self) -> &'static [&'static str] {
+    fn losses(&self) -> &'static [Loss] {
         match self.span {
-            true => &["required_span"],
+            true => &[REQUIRED_SPAN],
             false => &[],
         }
     }

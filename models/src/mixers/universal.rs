@@ -23,12 +23,16 @@ use crate::{
     encoder,
     error::require,
     layers::{Linear, embedding::sinusoid},
+    loss::Loss,
     mixers::transformer,
     model::{Cost, Model, Reference, Variant},
     ops::activation::sigmoid,
     options::{BlockOptions, Layers, Range, Residual, to_json},
     params::{Attributes, xavier_uniform},
 };
+
+/// What the steps cost: their mean number, with remainders.
+const PONDER: Loss = Loss::new("ponder", 0.01);
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -44,7 +48,7 @@ pub const MODEL: Model = Model {
         "embed": {"every_layer": true},
         "block": {"norm_place": "post", "activation": "relu"}
     }"#,
-    variants: &[Variant::paper(build, include_str!("universal.rs"))],
+    variants: &[Variant::paper(build, include_str!("universal.rs")).with_losses(&[PONDER])],
     options: || to_json(&Options::default()),
     ranges: &[
         Range::whole("steps", 0, 1000),
@@ -247,7 +251,7 @@ impl Encoder for Universal {
         if let Some(progress) = progress {
             state = progress.output.clone();
             if pass.wants_losses() {
-                pass.add_loss("ponder", &progress.mean_ponder(pass)?)?;
+                pass.add_loss(&PONDER, &progress.mean_ponder(pass)?)?;
             }
         }
         let hidden = match &self.last_norm {
@@ -260,9 +264,9 @@ impl Encoder for Universal {
         })
     }
 
-    fn losses(&self) -> &'static [&'static str] {
+    fn losses(&self) -> &'static [Loss] {
         match self.halt {
-            Some(_) => &["ponder"],
+            Some(_) => &[PONDER],
             None => &[],
         }
     }

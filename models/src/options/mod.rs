@@ -13,25 +13,7 @@ pub use self::block::{
 pub use self::embed::{EmbedOptions, Positions};
 pub use self::head::{Features, HeadOptions, Layers, Pooling};
 pub use crate::range::{LONGEST, Range, WIDEST, read};
-use crate::{Model, Result, error::require};
-
-/// The losses that models, axes of the block and auxiliary heads ([`crate::auxiliary`]) add to the cross-entropy, with the weights that they usually have.
-pub const LOSSES: &[(&str, f64)] = &[
-    ("balance", 0.01),
-    ("router_z", 0.0),
-    ("reconstruct", 1.0),
-    ("ponder", 0.01),
-    ("span", 5e-7),
-    ("commit", 1e-4),
-    ("required_span", 0.0),
-    ("layers", 0.0),
-    ("positions", 0.0),
-    ("next", 0.0),
-    ("masked", 0.0),
-];
-
-/// Those of experts.
-const EXPERTS: &[&str] = &["balance", "router_z"];
+use crate::{AXES, Model, Result, error::require, loss::Loss};
 
 /// All options of a classifier: what surrounds the mixer, and the mixer's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,16 +70,12 @@ impl Options {
         self.check_block()
     }
 
-    /// Those of [`LOSSES`] that the axes of the block bring with them; the model may have others (see [`crate::Classifier::losses`]).
+    /// The losses that the axes bring with them; the model may have others (see [`crate::Classifier::losses`]).
     #[must_use]
-    pub fn losses(&self) -> &'static [&'static str] {
-        match self.block.ffn {
-            ChannelKind::Switch | ChannelKind::Moe => EXPERTS,
-            ChannelKind::Dense
-            | ChannelKind::ProductKeys
-            | ChannelKind::Conv
-            | ChannelKind::None => &[],
-        }
+    pub fn losses(&self) -> Vec<Loss> {
+        let settings = to_json(self);
+        let choices = AXES.iter().filter_map(|axis| axis.value_in(&settings));
+        choices.flat_map(|choice| choice.losses).copied().collect()
     }
 
     /// Refuses combinations of the block's axes that no paper defines or that cannot be computed.

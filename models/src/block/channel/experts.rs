@@ -16,10 +16,16 @@ use super::ChannelMixer;
 use crate::{
     Mask, Pass, Result, VarBuilder,
     layers::{FeedForward, FusedSublayer, Linear},
+    loss::Loss,
     ops::softmax,
     options::BlockOptions,
     params::xavier_uniform,
 };
+
+const BALANCE: Loss = Loss::new("balance", 0.01);
+const ROUTER_Z: Loss = Loss::new("router_z", 0.0);
+/// What routing adds to the cross-entropy.
+pub const LOSSES: &[Loss] = &[BALANCE, ROUTER_Z];
 
 /// A router and its experts.
 pub struct Experts {
@@ -135,7 +141,7 @@ impl Experts {
         let first_choices = constant(first_choices, (batch, count))?;
         let mean = probabilities.broadcast_mul(&share.unsqueeze(2)?)?.sum(1)?; // (B, X)
         let balance = ((mean * first_choices)?.sum(1)? * count as f64)?;
-        pass.add_loss("balance", &balance)?;
+        pass.add_loss(&BALANCE, &balance)?;
         let max = logits.detach().max_keepdim(D::Minus1)?;
         let log_sum = logits
             .broadcast_sub(&max)?
@@ -143,7 +149,7 @@ impl Experts {
             .sum_keepdim(D::Minus1)?
             .log()?;
         let squares = (log_sum + max)?.squeeze(2)?.sqr()?; // (B, L)
-        pass.add_loss("router_z", &(squares * share)?.sum(1)?)
+        pass.add_loss(&ROUTER_Z, &(squares * share)?.sum(1)?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a block does to each position by itself (`block.ffn`): mixing of channels, (B, L, D) -> (B, L, D).
 
 mod conv;
-mod experts;
+pub mod experts;
 mod product_keys;
 
 use candle_core::Tensor;

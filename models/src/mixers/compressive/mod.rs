@@ -28,11 +28,15 @@ use crate::{
     encoder,
     error::require,
     layers::{Dropout, Takes},
+    loss::Loss,
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::take,
     options::{LONGEST, Range as Allowed, Residual, to_json},
 };
+
+/// What attention loses by the compression.
+const RECONSTRUCT: Loss = Loss::new("reconstruct", 1.0);
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -45,7 +49,7 @@ pub const MODEL: Model = Model {
     memory: Cost::Linear("O(L·D)"),
     reference: Reference::Equations,
     settings: transformer_xl::SETTINGS,
-    variants: &[Variant::paper(build, include_str!("mod.rs"))],
+    variants: &[Variant::paper(build, include_str!("mod.rs")).with_losses(&[RECONSTRUCT])],
     options: || to_json(&Options::default()),
     ranges: &[
         Allowed::whole("segment", 0, LONGEST),
@@ -225,7 +229,7 @@ impl Compressive {
             let rest = |x: &Tensor| x.narrow(1, start, length - start);
             let segments = self.parts(&rest(&x.detach())?, &rest(&real)?, 0, count)?;
             pass.add_loss(
-                "reconstruct",
+                &RECONSTRUCT,
                 &self.reconstruct(&segments, &old, &new, batch, pass)?,
             )?;
         }
@@ -288,9 +292,9 @@ impl Mixer for Compressive {
         TAKES
     }
 
-    fn losses(&self) -> &'static [&'static str] {
+    fn losses(&self) -> &'static [Loss] {
         match self.compression.kind().learns() {
-            true => &["reconstruct"],
+            true => &[RECONSTRUCT],
             false => &[],
         }
     }

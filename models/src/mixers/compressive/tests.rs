@@ -94,7 +94,7 @@ fn what_compresses_learns_from_its_loss_and_from_nothing_else() {
         let parameters = parameters();
         let options = json!({"segment": 3, "rate": 2, "compression": kind});
         let encoder = encoder(&MODEL, &options, &parameters);
-        assert_eq!(encoder.losses(), ["reconstruct"]);
+        assert_eq!(encoder.losses(), [RECONSTRUCT]);
         let (x, mask) = (normal("x", &[3, 14, DIM]), mask());
         let losses = AuxLosses::default();
         let pass = pass().with_mask(Some(&mask));

@@ -8,9 +8,7 @@ use crate::{Encoder, Result, context::ModelContext, model::Variant};
 
 pub(super) const VARIANT: Variant = Variant {
     name: "xiong2021",
-    masks_padding: true,
-    build,
-    source: include_str!("xiong2021.rs"),
+    ..Variant::paper(build, include_str!("xiong2021.rs"))
 };
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -5,9 +5,7 @@ use crate::{Encoder, Result, context::ModelContext, mixers::bigbird, model::Vari
 
 pub const VARIANT: Variant = Variant {
     name: "tay2021",
-    masks_padding: true,
-    build,
-    source: include_str!("bigbird.rs"),
+    ..Variant::paper(build, include_str!("bigbird.rs"))
 };
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -11,8 +11,7 @@ use crate::{
 pub const VARIANT: Variant = Variant {
     name: "tay2021",
     masks_padding: false,
-    build,
-    source: include_str!("linear.rs"),
+    ..Variant::paper(build, include_str!("linear.rs"))
 };
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

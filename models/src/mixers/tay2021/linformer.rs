@@ -12,8 +12,7 @@ use crate::{
 pub const VARIANT: Variant = Variant {
     name: "tay2021",
     masks_padding: false,
-    build,
-    source: include_str!("linformer.rs"),
+    ..Variant::paper(build, include_str!("linformer.rs"))
 };
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

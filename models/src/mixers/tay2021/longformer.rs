@@ -12,9 +12,7 @@ use crate::{
 
 pub const VARIANT: Variant = Variant {
     name: "tay2021",
-    masks_padding: true,
-    build,
-    source: include_str!("longformer.rs"),
+    ..Variant::paper(build, include_str!("longformer.rs"))
 };
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -25,8 +25,7 @@ use crate::{
 pub const VARIANT: Variant = Variant {
     name: "tay2021",
     masks_padding: false,
-    build,
-    source: include_str!("performer.rs"),
+    ..Variant::paper(build, include_str!("performer.rs"))
 };
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

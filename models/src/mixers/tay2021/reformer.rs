@@ -26,8 +26,7 @@ use crate::{
 pub const VARIANT: Variant = Variant {
     name: "tay2021",
     masks_padding: false,
-    build,
-    source: include_str!("reformer.rs"),
+    ..Variant::paper(build, include_str!("reformer.rs"))
 };
 
 const CHUNKS: usize = 10;

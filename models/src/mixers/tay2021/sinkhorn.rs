@@ -27,8 +27,7 @@ use crate::{
 pub const VARIANT: Variant = Variant {
     name: "tay2021",
     masks_padding: false,
-    build,
-    source: include_str!("sinkhorn.rs"),
+    ..Variant::paper(build, include_str!("sinkhorn.rs"))
 };
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -13,9 +13,7 @@ use crate::{
 
 pub const VARIANT: Variant = Variant {
     name: "tay2021",
-    masks_padding: true,
-    build,
-    source: include_str!("sparse.rs"),
+    ..Variant::paper(build, include_str!("sparse.rs"))
 };
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
