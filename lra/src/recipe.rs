@@ -193,6 +193,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_called_published_follows_a_published_source_and_nothing_else_does() {
+        let sources = results::published::sources().iter();
+        let mut following: Vec<&str> = sources.flat_map(|source| source.recipes.clone()).collect();
+        let names = RECIPES.iter().map(|(name, _)| *name);
+        let mut published: Vec<&str> = names
+            .filter(|name| Recipe::load(name).unwrap().body.published)
+            .collect();
+        following.sort_unstable();
+        published.sort_unstable();
+        assert_eq!(following, published);
+    }
+
     fn resolved(recipe: &str, task: &str, model: &str) -> Resolved {
         let request = RunRequest {
             task,

@@ -1,6 +1,6 @@
 //! Whether a score of ours may stand beside a printed one, and if not, why not.
 
-use super::labels::{protocol_of, task_name};
+use super::labels::task_name;
 use super::{ACCURACY, Figure, Source};
 use crate::record::Record;
 
@@ -61,7 +61,7 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     }
 
     let mut caveats = Vec::new();
-    let same_recipe = protocol_of(&record.recipe.name) == Some(source.key);
+    let same_recipe = source.recipes.contains(&record.recipe.name.as_str());
     if !same_recipe {
         caveats.push(format!(
             "recipe {} is not the one of {}",

@@ -1,4 +1,4 @@
-//! Names: short ones for sources, and the order of tasks and models in tables.
+//! Names, and the order of tasks and models in tables.
 
 use std::sync::LazyLock;
 
@@ -14,63 +14,6 @@ pub const TASKS: &[&str] = &[
     "pathx",
     "pathx256",
 ];
-
-/// Short names of sources by citation key.
-const ALIASES: &[(&str, &str)] = &[
-    ("tay2021long", "tay2021"),
-    ("lra_external", "external"),
-    ("xiong2021nystromformer", "nystromformer"),
-    ("chen2021skyformer", "skyformer"),
-    ("ma2022mega", "mega"),
-    ("ma2024megalodon", "megalodon"),
-    ("gu2022efficiently", "s4"),
-    ("gu2022httyh", "httyh"),
-    ("gu2022s4d", "s4d"),
-    ("s4d_dfout", "dfout"),
-    ("gupta2022dss", "dss"),
-    ("smith2023s5", "s5"),
-    ("orvieto2023lru", "lru"),
-    ("qin2022cosformer", "cosformer"),
-    ("hua2022flash", "flash"),
-    ("leethorp2021fnet", "fnet"),
-    ("ma2021luna", "luna"),
-    ("zhu2021htransformer", "h-transformer"),
-    ("knigge2023ccnn", "ccnn"),
-    ("qin2023tnn", "tnn"),
-    ("qin2023hgrn", "hgrn"),
-    ("li2022sgconv", "sgconv"),
-    ("hasani2022liquid", "liquid-s4"),
-    ("peng2023rwkv", "rwkv"),
-    ("alam2023hrrformer", "hrrformer"),
-    ("dao2022flashattention", "flashattention"),
-    ("fractal_ssm", "fractal"),
-    ("amos2024never", "pretraining"),
-    ("miralles2025locality", "locality"),
-    ("s4repo_mega_ablation", "mega-ablation"),
-    ("zhang2023cab", "cab"),
-];
-
-/// Recipes that follow a published protocol, with the source that published it.
-const RECIPES: &[(&str, &str)] = &[
-    ("tay2021", "tay2021long"),
-    ("tay2021-paper", "tay2021long"),
-    ("nystromformer", "xiong2021nystromformer"),
-];
-
-/// The short name of a source; its key where it has none.
-pub(super) fn alias(key: &'static str) -> &'static str {
-    lookup(ALIASES, key).unwrap_or(key)
-}
-
-/// The source whose protocol a recipe follows.
-pub(super) fn protocol_of(recipe: &str) -> Option<&'static str> {
-    lookup(RECIPES, recipe)
-}
-
-fn lookup(pairs: &[(&str, &'static str)], key: &str) -> Option<&'static str> {
-    let pair = pairs.iter().find(|(name, _)| *name == key);
-    pair.map(|(_, value)| *value)
-}
 
 /// Our models that published figures exist for, in the order of the file.
 pub fn models() -> &'static [&'static str] {
@@ -123,22 +66,5 @@ mod tests {
             }
         }
         assert_eq!(models()[..2], ["transformer", "local"]);
-    }
-
-    #[test]
-    fn every_source_has_one_short_name_of_its_own() {
-        for (key, alias) in ALIASES {
-            assert!(sources().iter().any(|source| source.key == *key), "{key}");
-            let holders = sources()
-                .iter()
-                .filter(|source| source.alias == *alias || source.key == *alias);
-            assert_eq!(holders.count(), 1, "{alias}");
-        }
-        for (recipe, key) in RECIPES {
-            assert!(
-                sources().iter().any(|source| source.key == *key),
-                "{recipe}"
-            );
-        }
     }
 }

@@ -3,13 +3,14 @@
 //! `published.csv` holds one number per row with the document it was read in, how far that document can be
 //! trusted, and what is known to be wrong with the number. Its column `entry` says which of
 //! our models a row is of: none where we have no such model, or where the source copies another one's figure beside its own.
+//! `published_sources.csv` has a line per source: its short name, and our recipes that follow its protocol, with spaces between.
 
 mod compare;
 mod labels;
 
 use std::sync::LazyLock;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 pub use compare::{Comparison, compare};
 pub use labels::{TASKS, models};
@@ -98,6 +99,8 @@ pub struct Source {
     pub key: &'static str,
     /// Short name that is easier to type, such as `tay2021`.
     pub alias: &'static str,
+    /// Our recipes that follow its protocol.
+    pub recipes: Vec<&'static str>,
     /// Year.
     pub year: u16,
     /// Its figures, in the order of the file.
@@ -127,13 +130,31 @@ impl Source {
 
 /// All figures, in the order of the file.
 pub fn figures() -> &'static [Figure] {
-    static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
-        csv::Reader::from_reader(include_str!("../../published.csv").as_bytes())
-            .deserialize()
-            .collect::<Result<_, _>>()
-            .expect("published.csv is part of this crate and read by its tests")
-    });
+    static FIGURES: LazyLock<Vec<Figure>> =
+        LazyLock::new(|| rows(include_str!("../../published.csv")));
     &FIGURES
+}
+
+/// What the figures do not say of the source that a citation key names.
+#[derive(Debug, Deserialize)]
+struct SourceLabel {
+    key: String,
+    alias: String,
+    recipes: String,
+}
+
+fn source_labels() -> &'static [SourceLabel] {
+    static LABELS: LazyLock<Vec<SourceLabel>> =
+        LazyLock::new(|| rows(include_str!("../../published_sources.csv")));
+    &LABELS
+}
+
+/// Rows of a file of this crate.
+fn rows<T: DeserializeOwned>(text: &str) -> Vec<T> {
+    csv::Reader::from_reader(text.as_bytes())
+        .deserialize()
+        .collect::<Result<_, _>>()
+        .expect("published files are part of this crate and read by its tests")
 }
 
 /// All sources, in the order of the file.
@@ -143,12 +164,17 @@ pub fn sources() -> &'static [Source] {
         for figure in figures() {
             match sources.iter_mut().find(|source| source.key == figure.key) {
                 Some(source) => source.figures.push(figure),
-                None => sources.push(Source {
-                    key: &figure.key,
-                    alias: labels::alias(&figure.key),
-                    year: figure.year,
-                    figures: vec![figure],
-                }),
+                None => {
+                    let label = source_labels().iter().find(|label| label.key == figure.key);
+                    let recipes = label.map_or("", |label| &label.recipes);
+                    sources.push(Source {
+                        key: &figure.key,
+                        alias: label.map_or(&figure.key, |label| &label.alias),
+                        recipes: recipes.split_whitespace().collect(),
+                        year: figure.year,
+                        figures: vec![figure],
+                    });
+                }
             }
         }
         sources
@@ -246,4 +272,23 @@ fn distinct(names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
         }
     }
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_source_has_one_line_of_labels_and_a_short_name_of_its_own() {
+        let keys: Vec<&str> = source_labels().iter().map(|label| label.key.as_str()).collect();
+        let figures: Vec<&str> = sources().iter().map(|source| source.key).collect();
+        assert_eq!(keys, figures, "in the order of the figures");
+        for source in sources() {
+            let alias = source.alias;
+            let holders = sources()
+                .iter()
+                .filter(|other| other.alias == alias || other.key == alias);
+            assert_eq!(holders.count(), 1, "{alias}");
+        }
+    }
 }
