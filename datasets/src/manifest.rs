@@ -1,5 +1,8 @@
 //! `manifest.json`: what a stored entry holds and how it came about.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -36,6 +39,23 @@ impl SplitName {
             SplitName::Val => "val.safetensors",
             SplitName::Test => "test.safetensors",
         }
+    }
+}
+
+impl fmt::Display for SplitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for SplitName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        SplitName::ALL
+            .into_iter()
+            .find(|split| split.name() == text)
+            .ok_or_else(|| format!("unknown split `{text}`; known: train, val, test"))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
-use datasets::{Protocol, Source};
+use clap::{Args, Subcommand};
+use datasets::{Protocol, Source, SplitName};
 
 #[derive(Clone, Debug, Args)]
 pub struct DataPlace {
@@ -104,18 +104,11 @@ pub enum DataVerb {
         /// Which example
         #[arg(long, default_value_t = 0)]
         row: usize,
-        /// Of which split
-        #[arg(long, value_enum, default_value_t = SplitName::Train)]
+        /// Of which split: train, val or test
+        #[arg(long, default_value_t = SplitName::Train)]
         split: SplitName,
         /// For tasks of pixels: write a contact sheet of the examples from --row on to this file
         #[arg(long, value_name = "FILE")]
         png: Option<PathBuf>,
     },
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum SplitName {
-    Train,
-    Val,
-    Test,
 }

@@ -280,7 +280,10 @@ mod tests {
 
     #[test]
     fn every_source_has_one_line_of_labels_and_a_short_name_of_its_own() {
-        let keys: Vec<&str> = source_labels().iter().map(|label| label.key.as_str()).collect();
+        let keys: Vec<&str> = source_labels()
+            .iter()
+            .map(|label| label.key.as_str())
+            .collect();
         let figures: Vec<&str> = sources().iter().map(|source| source.key).collect();
         assert_eq!(keys, figures, "in the order of the figures");
         for source in sources() {

@@ -5,10 +5,10 @@ mod list;
 use std::path::Path;
 use std::process::ExitCode;
 
-use datasets::{Picture, Source, Split, Splits, Store, Summary, Task};
+use datasets::{Picture, Source, Split, SplitName, Splits, Store, Summary, Task};
 use serde_json::json;
 
-use crate::cli::data::{DataChoice, DataPlace, DataVerb, SplitName};
+use crate::cli::data::{DataChoice, DataPlace, DataVerb};
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
 use crate::fetch::Origin;
@@ -185,7 +185,7 @@ impl Chosen {
 
 fn overview(splits: &Splits) -> String {
     let manifest = &splits.manifest;
-    let rows: Vec<String> = datasets::SplitName::ALL
+    let rows: Vec<String> = SplitName::ALL
         .iter()
         .map(|part| format!("{} {}", splits.get(*part).len(), part.name()))
         .collect();
@@ -210,16 +210,11 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
         chosen
             .store
             .open_or_build(chosen.task, &chosen.key, None, &Reporter::new(false))?;
-    let part = match split {
-        SplitName::Train => datasets::SplitName::Train,
-        SplitName::Val => datasets::SplitName::Val,
-        SplitName::Test => datasets::SplitName::Test,
-    };
-    let rows = splits.get(part);
+    let rows = splits.get(split);
     if row >= rows.len() {
         return Err(Error::usage(format!(
             "--row {row}: {} has {} rows, counted from 0",
-            part.name(),
+            split.name(),
             rows.len()
         )));
     }
@@ -235,12 +230,12 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
     let example = chosen.task.to_text(&towers, rows.label(row));
     let summary = Summary::of(chosen.task, &splits);
     if choice.json {
-        let example = json!({ "split": part.name(), "row": row, "label": rows.label(row), "drawing": example });
+        let example = json!({ "split": split.name(), "row": row, "label": rows.label(row), "drawing": example });
         cmd::print_json(&json!({ "summary": summary, "example": example }))?;
     } else {
         cmd::print(&format!(
             "{} row {row}\n\n{example}\n\n{}",
-            part.name(),
+            split.name(),
             summary.text()
         ))?;
     }
