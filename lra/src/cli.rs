@@ -14,6 +14,7 @@ use results::Format;
 use results::tables::TableKind;
 
 use self::data::{DataPlace, DataVerb};
+use crate::task_choice::TaskChoice;
 
 /// The Long Range Arena: train efficient Transformers on long sequences, fairly and repeatably.
 #[derive(Debug, Parser)]
@@ -61,15 +62,16 @@ Examples:
   lra run --task listops --model performer
   lra run --task listops --model transformer --recipe nystromformer --steps 200
   lra run --task listops --model linear --seeds 0..3 --set train.learning_rate=1e-3
+  lra run --task image:synthetic --model linear --recipe smoke    data that is drawn: no file is needed
   lra run --task listops --model performer --resume       go on after an interruption or a failure
   lra run --task toy --model bag --recipe smoke --json | jq .scores";
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
-    /// Task (see `lra list tasks`)
+    /// Task (see `lra list tasks`), as `task` or `task:source`
     #[arg(long)]
-    pub task: String,
+    pub task: TaskChoice,
     /// Model (see `lra list models`)
     #[arg(long)]
     pub model: String,
@@ -94,7 +96,7 @@ pub struct RunArgs {
     /// Split rules: clean (validation held out of train) or tay2021 (as published)
     #[arg(long, default_value_t = Protocol::Clean)]
     pub protocol: Protocol,
-    /// Where the data comes from: generated, official or synthetic [default: the task's own]
+    /// Where the data comes from, unless the task says it: generated, official or synthetic [default: the task's own]
     #[arg(long)]
     pub source: Option<Source>,
     /// Take incomplete files (the same as --set data.allow_partial=true); the record says so

@@ -37,6 +37,7 @@ mod stderr;
 mod step;
 mod suggest;
 mod sweep;
+mod task_choice;
 mod tensorboard;
 mod timing;
 mod train;

@@ -76,6 +76,9 @@ fn impossible_settings_are_usage_errors() {
         "run --task listops",
         "run --task listops --model bag --seeds 3..3",
         "run --task listops --model bag --source synthetic",
+        "run --task listops:synthetic --model bag",
+        "run --task image:synthetic --source official --model bag",
+        "sweep --tasks image:synthetic --source official --models bag --dry-run",
         "run --task listops --model bag --device tpu",
         "run --task listops --model bag --precision bf16 --device cpu",
     ] {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use datasets::{Protocol, Source, SplitName};
 
+use crate::task_choice::TaskChoice;
+
 #[derive(Clone, Debug, Args)]
 pub struct DataPlace {
     /// Data directory [default: $LRA_DATA, else the cache directory of the platform]
@@ -28,9 +30,9 @@ impl DataPlace {
 /// Which data of a task.
 #[derive(Debug, Args)]
 pub struct DataChoice {
-    /// Task (see `lra list tasks`)
-    pub task: String,
-    /// Where the data comes from [default: official with --from, otherwise the task's own]
+    /// Task (see `lra list tasks`), as `task` or `task:source`
+    pub task: TaskChoice,
+    /// Where the data comes from, unless the task says it [default: official with --from, otherwise the task's own]
     #[arg(long)]
     pub source: Option<Source>,
     /// Split rules: clean or tay2021

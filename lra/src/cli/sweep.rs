@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use datasets::Protocol;
+use datasets::{Protocol, Source};
 
 use super::data::DataPlace;
 use super::parse;
-use crate::sweep::plan::{Shard, TaskChoice};
+use crate::sweep::plan::Shard;
+use crate::task_choice::TaskChoice;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,6 +28,9 @@ pub struct SweepArgs {
     /// Tasks, as `task` or `task:source`
     #[arg(long, required = true, value_delimiter = ',', value_name = "LIST")]
     pub tasks: Vec<TaskChoice>,
+    /// Where the data comes from, of tasks that do not say it: generated, official or synthetic [default: each task's own]
+    #[arg(long)]
+    pub source: Option<Source>,
     /// Models, as `name`, `name:option=value` or `name:block.norm=rms`, or `all`
     #[arg(
         long,

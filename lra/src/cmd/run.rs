@@ -37,6 +37,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     assignments.extend(partial.then(|| "data.allow_partial=true".to_owned()));
     let precision = arguments.precision.as_ref();
     assignments.extend(precision.map(|precision| format!("train.precision={precision}")));
+    let task = arguments.task.with_source(arguments.source)?;
     let data = arguments.place.path();
     let context = RunContext {
         data: &data,
@@ -60,10 +61,10 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let mut records = Vec::new();
     for seed in seeds {
         let request = RunRequest {
-            task: &arguments.task,
+            task: &task.name,
             model: &arguments.model,
             recipe: &arguments.recipe,
-            source: arguments.source,
+            source: task.source,
             protocol: arguments.protocol,
             seed,
             assignments: &assignments,

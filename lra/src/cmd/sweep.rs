@@ -89,8 +89,11 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
             .collect();
         models.extend(axes);
     }
+    let tasks = arguments.tasks.iter();
     let matrix = Matrix {
-        tasks: arguments.tasks.clone(),
+        tasks: tasks
+            .map(|task| task.with_source(arguments.source))
+            .collect::<Result<_>>()?,
         models,
         recipes: arguments.recipe.clone(),
         seeds: arguments.seeds.clone(),

@@ -11,6 +11,7 @@ use crate::cell;
 use crate::error::{Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::spec::{Resolved, RunRequest};
+use crate::task_choice::TaskChoice;
 
 /// The product of tasks, models, recipes and seeds that the command line names.
 pub struct Matrix {
@@ -26,30 +27,6 @@ pub struct Matrix {
     pub protocol: Protocol,
     /// Assignments to settings, for every cell.
     pub assignments: Vec<String>,
-}
-
-/// `task` or `task:source`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TaskChoice {
-    /// Registry name.
-    pub name: String,
-    /// Another source than the task's own.
-    pub source: Option<Source>,
-}
-
-impl FromStr for TaskChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, source) = match text.split_once(':') {
-            None => (text, None),
-            Some((name, source)) => (name, Some(source.parse()?)),
-        };
-        Ok(TaskChoice {
-            name: name.to_owned(),
-            source,
-        })
-    }
 }
 
 /// One of `n` parts of a sweep.
@@ -227,11 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn shards_and_tasks_are_checked() {
+    fn shards_are_checked() {
         assert_eq!("2/3".parse(), Ok(Shard { index: 2, count: 3 }));
         for wrong in ["0/3", "4/3", "3", "a/b", "1/0"] {
             assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
         }
-        assert!("image:elsewhere".parse::<TaskChoice>().is_err());
     }
 }

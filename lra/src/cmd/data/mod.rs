@@ -15,6 +15,7 @@ use crate::fetch::Origin;
 use crate::progress::Reporter;
 use crate::recipe::Recipe;
 use crate::signals::Stop;
+use crate::task_choice::TaskChoice;
 use crate::{fetch, overlay, runtime, suggest};
 
 /// Runs the command.
@@ -143,10 +144,9 @@ struct Chosen {
 impl Chosen {
     /// `from` is where raw files are read from; only published files are read at all.
     fn resolve(choice: &DataChoice, from: Option<&Path>, allow_partial: bool) -> Result<Self> {
-        let task = *suggest::find("task", &choice.task, datasets::TASKS, |task| {
-            task.about().name
-        })?;
-        let source = match (choice.source, from) {
+        let TaskChoice { name, source } = choice.task.with_source(choice.source)?;
+        let task = *suggest::find("task", &name, datasets::TASKS, |task| task.about().name)?;
+        let source = match (source, from) {
             (None, Some(_)) => Source::Official,
             (Some(source), Some(from)) if source != Source::Official => {
                 return Err(Error::usage(format!(
@@ -160,7 +160,7 @@ impl Chosen {
         let mut settings = json!({ "data": task.defaults() });
         if let Some(recipe) = &choice.recipe {
             let recipe = Recipe::load(recipe)?;
-            let data = recipe.data(&choice.task)?;
+            let data = recipe.data(&name)?;
             overlay::merge(&mut settings, &data, &format!("recipe {}", recipe.name))?;
         }
         for assignment in choice.assignments.iter().map(String::as_str).chain(extra) {

@@ -1,0 +1,75 @@
+//! Which task a command is about, and where its data comes from.
+
+use std::fmt;
+use std::str::FromStr;
+
+use datasets::Source;
+
+use crate::error::{Error, Result};
+
+/// `task` or `task:source`, as every command reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskChoice {
+    /// Registry name.
+    pub name: String,
+    /// Another source than the task's own.
+    pub source: Option<Source>,
+}
+
+impl TaskChoice {
+    /// The same with the source that `--source` names. Two that contradict each other are a mistake.
+    pub fn with_source(&self, source: Option<Source>) -> Result<TaskChoice> {
+        match (self.source, source) {
+            (Some(own), Some(other)) if own != other => Err(Error::usage(format!(
+                "{self} and --source {other} ask for different data: leave out one of them"
+            ))),
+            (own, other) => Ok(TaskChoice {
+                name: self.name.clone(),
+                source: own.or(other),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for TaskChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        match self.source {
+            Some(source) => write!(f, ":{source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for TaskChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, source) = match text.split_once(':') {
+            None => (text, None),
+            Some((name, source)) => (name, Some(source.parse()?)),
+        };
+        Ok(TaskChoice {
+            name: name.to_owned(),
+            source,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_stands_behind_the_task_or_beside_it() {
+        let task = |text: &str| text.parse::<TaskChoice>().unwrap();
+        let both = task("image:synthetic");
+        let synthetic = Some(Source::Synthetic);
+        assert_eq!(both.to_string(), "image:synthetic");
+        assert_eq!(task("image").with_source(synthetic).unwrap(), both);
+        assert_eq!(both.with_source(synthetic).unwrap(), both);
+        assert_eq!(both.with_source(None).unwrap(), both);
+        assert!(both.with_source(Some(Source::Official)).is_err());
+        assert!("image:elsewhere".parse::<TaskChoice>().is_err());
+    }
+}
