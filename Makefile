@@ -18,12 +18,13 @@ lint:
 bench:
 	cargo bench --locked --workspace
 
-## Training steps beside PyTorch's, as Markdown (needs Python 3.9 to 3.12 and a network, for packages in target/peers;
-## PEERS passes options on, such as PEERS="--size paper --lengths 1024 --rounds 5")
+## Training steps beside PyTorch's, as Markdown (needs Python 3.11 or newer, a C++ compiler and a network, for packages in target/peers;
+## PEERS passes options on, such as PEERS="--size paper --lengths 1024 --rounds 5", or PEERS=--cpu on a machine that is shared)
 bench-peers:
 	cargo build --release --locked -p lra
 	python3 -m venv target/peers
 	target/peers/bin/pip install --quiet -r lra/benches/peers/requirements.txt
+	-target/peers/bin/pip install --quiet --no-build-isolation --no-deps -r lra/benches/peers/requirements-built.txt
 	target/peers/bin/python lra/benches/peers/compare.py --out target/peers.md $(PEERS)
 
 ## The kernels' own tests under valgrind, which sees any access beyond the heap's blocks. It has no AVX-512, so the AVX2 and

@@ -68,6 +68,19 @@ pub enum Reference {
     None,
 }
 
+impl Reference {
+    /// As listings write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Package => "package",
+            Self::Equations => "equations",
+            Self::Shared => "shared",
+            Self::None => "none",
+        }
+    }
+}
+
 /// One computation of a model.
 pub struct Variant {
     /// What the option `variant` calls it.

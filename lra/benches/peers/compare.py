@@ -8,15 +8,22 @@ runs its own. A ratio is lra's median step over the peer's in the same round; th
 in brackets, the least and the largest. Times are of forward pass, loss, backward pass and AdamW. Memory is the most that
 was in use at once: of lra all live heap bytes, of a peer what its process took beyond Python, PyTorch and its packages.
 
+Rows are the models of `lra list models` that have a peer (`@peer` in eager.py, packages.py, hugging_face.py). A model whose numbers
+are held against a package has one, or a reason in WITHOUT.
+
+With `--cpu` times are the processor's, for a machine that is shared; one thread, since those of PyTorch spin while they wait.
+
 With `--listops` both sides train on the real task by the `nystromformer` recipe, with padding, masks and dropout: lra by
 `lra run`, which is stopped when it has made its steps, the peer on batches of the same training split.
 """
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import platform
+import resource
 import signal
 import statistics
 import subprocess
@@ -24,7 +31,7 @@ import sys
 import tempfile
 import time
 
-from mixers import MASKED, PEERS
+from peer import load
 
 HERE = pathlib.Path(__file__).parent
 # What both sides build: layers, width, heads, feed-forward width, examples per step.
@@ -36,9 +43,13 @@ SIZES = {
 RECIPE = {"layers": 2, "dim": 64, "heads": 2, "mlp": 128, "batch": 32, "dropout": 0.1, "vocabulary": 16, "classes": 10}
 RECIPE_LENGTH = 2000
 HEAD = 128
+# Models that are held against a package that no training step can be set beside, and why.
+WITHOUT = {}
 
 
-def ours(arguments, model, length, sizes):
+def settings_of(model, sizes):
+    """The model's name and the settings of both sides' sizes, dropout being left out."""
+    name, *options = model.split(":")
     settings = {
         "embed.dropout": 0,
         "block.dropout": 0,
@@ -50,12 +61,19 @@ def ours(arguments, model, length, sizes):
         "block.mlp_dim": sizes["mlp"],
         "head.hidden": HEAD,
     }
+    assignments = [f"{key}={value}" for key, value in settings.items()]
+    return name, assignments + [f"model.{option}" for option in options]
+
+
+def ours(arguments, model, length, sizes):
+    """One cell of `lra bench`."""
+    name, assignments = settings_of(model, sizes)
     with tempfile.TemporaryDirectory() as folder:
-        command = [arguments.lra, "bench", "--models", model, "--lengths", str(length), "--json"]
+        command = [arguments.lra, "bench", "--models", name, "--lengths", str(length), "--json"]
         command += ["--batch", str(sizes["batch"]), "--rounds", "1", "--quiet", "--out", folder]
         command += ["--per-round", f"{round(1000 * arguments.seconds)}ms", "--threads", str(arguments.threads)]
-        for key, value in settings.items():
-            command += ["--set", f"{key}={value}"]
+        for assignment in assignments:
+            command += ["--set", assignment]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise RuntimeError(answer.stderr.strip())
@@ -64,6 +82,33 @@ def ours(arguments, model, length, sizes):
         raise RuntimeError(json.dumps(cell["outcome"]))
     (measured,) = cell["rounds"]
     return measured | {"peak_bytes": all_live(measured)}
+
+
+def ours_by_processor(arguments, model, length, sizes):
+    """What a process of many steps takes more of the processor than one of few, for each of them."""
+    name, assignments = settings_of(model, sizes)
+    assignments += [f"train.batch={sizes['batch']}", f"data.max_length={length}"]
+    work = {"kind": "steps", "task": "text", "source": "synthetic", "model": name, "recipe": "nystromformer"}
+    work |= {"assignments": assignments, "warmup": 1, "seconds": 0}
+
+    def steps(count):
+        request = {"device": "cpu", "threads": arguments.threads, "memory_limit": 1 << 40}
+        request["work"] = work | {"least": count, "most": count}
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command = [arguments.lra, "measure"]
+        answer = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if answer.returncode != 0:
+            raise RuntimeError(answer.stderr.strip())
+        measured = json.loads(answer.stdout)
+        if measured["status"] != "steps":
+            raise RuntimeError(answer.stdout.strip())
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, measured
+
+    few, measured = steps(1)
+    more = max(4, min(20, math.ceil(arguments.seconds / measured["seconds"][0])))
+    many, measured = steps(1 + more)
+    return {"seconds": [(many - few) / more], "peak_bytes": all_live(measured)}
 
 
 def all_live(measured):
@@ -102,6 +147,8 @@ class Peer:
         command = [sys.executable, str(HERE / "worker.py"), "--model", model, "--peer", peer]
         command += ["--length", str(length), "--head", str(HEAD)]
         command += ["--seconds", str(arguments.seconds), "--threads", str(arguments.threads)]
+        if arguments.cpu:
+            command += ["--cpu"]
         if arguments.listops:
             command += ["--split", str(training_split(arguments.listops))]
         for key, value in sizes.items():
@@ -148,9 +195,12 @@ def cell(arguments, model, peer, length, sizes):
         rounds = []
         for _ in range(arguments.rounds):
             if arguments.listops:
-                pair = ours_on_listops(arguments, model), process.round()
+                our = ours_on_listops(arguments, model)
+            elif arguments.cpu:
+                our = ours_by_processor(arguments, model, length, sizes)
             else:
-                pair = ours(arguments, model, length, sizes), process.round()
+                our = ours(arguments, model, length, sizes)
+            pair = our, process.round()
             rounds.append([(statistics.median(one["seconds"]), one["peak_bytes"]) for one in pair])
         return rounds
     finally:
@@ -169,6 +219,13 @@ def row(model, peer, length, rounds):
     return "| " + " | ".join(cells) + " |"
 
 
+def registered(arguments):
+    """Models of lra in its order, and those of them that are held against a package."""
+    answer = subprocess.run([arguments.lra, "list", "models", "--json"], capture_output=True, text=True, check=True)
+    models = json.loads(answer.stdout)
+    return [model["name"] for model in models], [model["name"] for model in models if model["reference"] == "package"]
+
+
 def processor():
     with open("/proc/cpuinfo", encoding="ascii") as lines:
         names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
@@ -182,26 +239,37 @@ def main():
     parser.add_argument("--lra", default=str(HERE / "../../../target/release/lra"))
     parser.add_argument("--lengths", default="1024,2048,4096")
     parser.add_argument("--size", choices=SIZES, default="small")
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--listops", metavar="DATA", help="lra's data directory: train on real ListOps by the nystromformer recipe instead"
     )
     parser.add_argument("--models", default="", help="only these, by lra's names")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="per round and side")
+    where.add_argument("--cpu", action="store_true", help="times of the processor, by one thread")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--out", help="file for the table [default: standard output only]")
     arguments = parser.parse_args()
     sizes, lengths = SIZES[arguments.size], map(int, arguments.lengths.split(","))
     wanted = [name for name in arguments.models.split(",") if name]
+    peers, (names, held) = load(), registered(arguments)
+    having = {model.split(":")[0] for model, _ in peers}
+    lacking = sorted(set(held) - having - set(WITHOUT))
+    if lacking:
+        raise SystemExit(f"no peer and no reason for it in WITHOUT: {', '.join(lacking)}")
     if arguments.listops:
-        sizes, lengths, wanted = RECIPE, [RECIPE_LENGTH], wanted or MASKED
+        sizes, lengths = RECIPE, [RECIPE_LENGTH]
+        wanted = wanted or [model for (model, _), entry in peers.items() if entry.masked]
+    if arguments.cpu:
+        arguments.threads = 1
 
     import torch
 
     shape = ", ".join(f"{key} {value}" for key, value in sizes.items())
     data = " on real ListOps" if arguments.listops else ""
+    times = "the processor's time, 1 thread" if arguments.cpu else f"{arguments.threads} threads"
     lines = [
-        f"lra / peer{data}: {shape}, {arguments.threads} threads, {processor()}, torch {torch.__version__},"
+        f"lra / peer{data}: {shape}, {times}, {processor()}, torch {torch.__version__},"
         f" {arguments.rounds} rounds. Below 1 lra takes less.",
         "",
         "| model | peer | length | lra ms | peer ms | time ratio | lra MB | peer MB | memory ratio |",
@@ -209,7 +277,7 @@ def main():
     ]
     print("\n".join(lines), flush=True)
     for length in lengths:
-        for model, peer in PEERS:
+        for model, peer in sorted(peers, key=lambda key: names.index(key[0].split(":")[0])):
             if wanted and model not in wanted:
                 continue
             try:
@@ -220,6 +288,9 @@ def main():
             print(line, flush=True)
             if arguments.out:
                 pathlib.Path(arguments.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if WITHOUT and not wanted:
+        reasons = [f"- {model} stands beside nothing: {reason}." for model, reason in WITHOUT.items()]
+        print("\n".join(["", *reasons]))
 
 
 if __name__ == "__main__":

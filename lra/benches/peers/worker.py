@@ -3,6 +3,7 @@ ends it. Prints one JSON line per round: seconds of each step, and the most memo
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import sys
@@ -12,25 +13,29 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mixers import PEERS, Sizes
+from peer import Peer, Sizes, load
 
 
 class Block(nn.Module):
-    def __init__(self, mixer, sizes, hidden):
+    def __init__(self, mixer, sizes):
         super().__init__()
         self.mixer_norm = nn.LayerNorm(sizes.dim, eps=1e-5)
         self.mixer = mixer(sizes)
+        self.drop = nn.Dropout(sizes.dropout)
+        if not mixer.FEED_FORWARD:
+            return
         self.feed_norm = nn.LayerNorm(sizes.dim, eps=1e-5)
         self.feed = nn.Sequential(
-            nn.Linear(sizes.dim, hidden),
+            nn.Linear(sizes.dim, sizes.mlp),
             nn.GELU(),
             nn.Dropout(sizes.dropout),
-            nn.Linear(hidden, sizes.dim),
+            nn.Linear(sizes.mlp, sizes.dim),
         )
-        self.drop = nn.Dropout(sizes.dropout)
 
     def forward(self, x, **mask):
         x = x + self.drop(self.mixer(self.mixer_norm(x), **mask))
+        if not self.mixer.FEED_FORWARD:
+            return x
         return x + self.drop(self.feed(self.feed_norm(x)))
 
 
@@ -41,7 +46,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(arguments.vocabulary, sizes.dim)
         self.positions = nn.Parameter(0.02 * torch.randn(sizes.length, sizes.dim))
-        blocks = [Block(mixer, sizes, arguments.mlp) for _ in range(arguments.layers)]
+        blocks = [mixer(sizes)] if mixer.WHOLE else [Block(mixer, sizes) for _ in range(sizes.layers)]
         self.drop = nn.Dropout(sizes.dropout)
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(sizes.dim, eps=1e-5)
@@ -56,6 +61,10 @@ class Classifier(nn.Module):
         if mask:
             x = x * mask["mask"][..., None]
         return self.head(x.mean(1))
+
+    def loss(self):
+        """What the peer added to the cross-entropy in the last forward pass."""
+        return sum(module.loss for module in self.modules() if isinstance(module, Peer))
 
 
 def random_batches(arguments):
@@ -104,30 +113,33 @@ def main():
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--split", type=pathlib.Path, help="train on this file of lra's data")
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--cpu", action="store_true", help="seconds of the processor instead of seconds")
     arguments = parser.parse_args()
 
+    clock = time.process_time if arguments.cpu else time.perf_counter
     torch.manual_seed(0)
     torch.set_num_threads(arguments.threads)
-    mixer, compiled = PEERS[arguments.model, arguments.peer]
-    sizes = Sizes(arguments.dim, arguments.heads, arguments.length, arguments.dropout)
+    entry = load()[arguments.model, arguments.peer]
+    sizes = Sizes(**{field.name: getattr(arguments, field.name) for field in dataclasses.fields(Sizes)})
     batches = random_batches(arguments)
     if arguments.split:
         from safetensors.numpy import load_file
 
         batches = batches_of(load_file(arguments.split), arguments)
-    mixer(sizes)  # imports its package, which like the data is not the model's memory
+    entry.build(sizes)  # imports its package, which like the data is not the model's memory
     base = kilobytes("VmRSS")
-    model = Classifier(mixer, sizes, arguments)
+    model = Classifier(entry.build, sizes, arguments)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
-    run = torch.compile(model) if compiled else model
+    run = torch.compile(model) if entry.compiled else model
 
     def step():
         ids, mask, labels = next(batches)
-        start = time.perf_counter()
+        start = clock()
         optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(run(ids, **mask), labels).backward()
+        loss = F.cross_entropy(run(ids, **mask), labels)
+        (loss + model.loss()).backward()
         optimizer.step()
-        return time.perf_counter() - start
+        return clock() - start
 
     for _ in range(2):
         step()

@@ -215,8 +215,11 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
             .map(|it| json!({"name": it.name, "masks_padding": it.masks_padding}))
             .collect();
         let paper = format!("{} (arXiv:{})", model.paper, model.arxiv);
+        let mut name = Cell::with(model.name, "name", model.name);
+        name.fields
+            .push(("reference", model.reference.name().into()));
         rows.push(Row::new(vec![
-            Cell::with(model.name, "name", model.name),
+            name,
             Cell::with(model.year.to_string(), "year", model.year),
             Cell::with(model.arxiv, "paper", paper),
             Cell::with(model.time.to_string(), "time", model.time.to_string()),

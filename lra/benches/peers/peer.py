@@ -1,0 +1,64 @@
+"""What a peer is, and which peers there are.
+
+A peer is a class built from a `Sizes` that says by `peer` what it stands beside. Packages are used as published, at the sizes
+that lra's defaults have; where there is none, plain eager PyTorch.
+"""
+
+import dataclasses
+
+from torch import nn
+
+
+@dataclasses.dataclass
+class Sizes:
+    dim: int
+    heads: int
+    length: int
+    layers: int = 2
+    mlp: int = 128
+    dropout: float = 0.0
+
+    @property
+    def width(self):
+        return self.dim // self.heads
+
+
+class Peer(nn.Module):
+    """Maps (B, L, D) to (B, L, D), with projections. Those beside padded sequences take a mask (B, L), true where a token is real."""
+
+    # Whether the block around it has a feed-forward network.
+    FEED_FORWARD = True
+    # Whether it stands for all blocks: (B, L, D) to (B, L', D).
+    WHOLE = False
+    # What it adds to the cross-entropy, set by each forward pass.
+    loss = 0.0
+
+
+@dataclasses.dataclass
+class Entry:
+    build: type
+    # Whether torch.compile is put around the whole model.
+    compiled: bool
+    # Whether it takes masks.
+    masked: bool
+
+
+# By lra's model, with options if need be, and what it is set beside.
+PEERS = {}
+
+
+def peer(model, beside, compiled=False, masked=False):
+    def register(build):
+        PEERS[model, beside] = Entry(build, compiled, masked)
+        return build
+
+    return register
+
+
+def load():
+    """Registers all peers. Packages are imported when one is built."""
+    import eager  # noqa: F401
+    import hugging_face  # noqa: F401
+    import packages  # noqa: F401
+
+    return PEERS
