@@ -13,6 +13,7 @@ mod compressed;
 mod compressive;
 mod fnet;
 mod funnel;
+mod gau;
 mod gmlp;
 mod hard_coded;
 mod hierarchical;
@@ -25,6 +26,7 @@ mod lite;
 mod local;
 mod long_short;
 mod longformer;
+mod mega;
 mod mlp_mixer;
 mod nystromformer;
 mod performer;
@@ -93,6 +95,10 @@ pub static MODELS: &[&Model] = &[
     &adaptive_span::MODEL,
     &routing::MODEL,
     &informer::MODEL,
+    &mega::MODEL,
+    &mega::chunk::MODEL,
+    &gau::MODEL,
+    &gau::flash::MODEL,
     &chordmixer::MODEL,
     &bag::MODEL,
 ];

@@ -1,0 +1,91 @@
+//! FLASH. Hua et al., 2022, "Transformer Quality in Linear Time", arXiv:2202.10447.
+//!     y = (U ⊙ (A V + Q' (K'ᵀ V) / n)) W_o + b_o,  A within chunks of C positions,  Q' = g₂ ⊙ z + b₂, K' = g₃ ⊙ z + b₃
+//! all else as in the gated attention unit: U, V (B, L, e), z, Q', K' (B, L, s), A (B, L / C, C, C), n the real positions of a sequence, for A those of a
+//! chunk. K'ᵀ V (B, s, e) is the sum over all positions, those of a position's own chunk among them, as the paper has it where nothing is causal.
+//! Time O(L·C·(s + e) + L·s·e), memory O(L·C). Options: those of GAU with `chunk` C = 256. Padding adds nothing to K'ᵀ V.
+//! Departures: as of GAU. Equations and code of the unit: `models/src/mixers/gau/mod.rs`.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+
+use super::{Beside, Gated, NARROW, Options, widths};
+use crate::{
+    Encoder, Mask, Pass, Result, VarBuilder,
+    context::ModelContext,
+    encoder,
+    error::require,
+    mask::zero_padding,
+    model::{Cost, Model, Variant},
+    ops::matmul,
+    options::to_json,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "flash",
+    title: "FLASH",
+    time: Cost::Linear("O(L·C·E)"),
+    memory: Cost::Linear("O(L·C)"),
+    variants: &[Variant::paper(build, include_str!("flash.rs"))],
+    options: || {
+        to_json(&Options {
+            chunk: 256,
+            ..Options::default()
+        })
+    },
+    ..super::MODEL
+};
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    require(options.chunk > 0, "model.chunk", 0, "at least 1")?;
+    encoder::blocks(context, |at| {
+        let (hidden, shared) = widths(at, &options);
+        let linear = LinearAttention::new(&at.vb.pp("linear"), shared, hidden)?;
+        Ok(Box::new(Gated::new(at, &options, Some(Box::new(linear)))?))
+    })
+}
+
+/// Q' (K'ᵀ V) / n.
+pub(super) struct LinearAttention {
+    /// g₂ and g₃ (2, s).
+    scale: Tensor,
+    /// b₂ and b₃ (2, s).
+    shift: Tensor,
+    /// s e.
+    products: usize,
+}
+
+impl LinearAttention {
+    pub(super) fn new(vb: &VarBuilder, shared: usize, hidden: usize) -> Result<Self> {
+        Ok(Self {
+            scale: vb.get_with_hints((2, shared), "scale", NARROW)?,
+            shift: vb.get_with_hints((2, shared), "shift", Init::Const(0.0))?,
+            products: shared * hidden,
+        })
+    }
+}
+
+impl Beside for LinearAttention {
+    fn forward(&self, z: &Tensor, v: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let vector = |index| -> Result<Tensor> {
+            let z = z.broadcast_mul(&self.scale.get(index)?)?;
+            Ok(z.broadcast_add(&self.shift.get(index)?)?)
+        };
+        let (q, k) = (vector(0)?, zero_padding(&vector(1)?, pass.mask())?);
+        let sum = matmul(&k.t()?.contiguous()?, v)?; // (B, s, e)
+        let mean = match pass.mask().map(Mask::valid) {
+            Some(real) => {
+                let count = real.sum_keepdim(1)?;
+                let count = count.maximum(&count.ones_like()?)?;
+                sum.broadcast_div(&count.unsqueeze(2)?)?
+            }
+            None => (sum / z.dim(1)? as f64)?,
+        };
+        matmul(&q, &mean)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        2 * 2 * (length * self.products) as u64
+    }
+}

@@ -1,0 +1,160 @@
+//! GAU. Hua et al., 2022, "Transformer Quality in Linear Time", arXiv:2202.10447: the gated attention unit, all of FLASH-Quad.
+//!     [U | V | z] = SiLU(x W + b),  Q = g₀ ⊙ z + b₀, K = g₁ ⊙ z + b₁,  y = (U ⊙ (A V)) W_o + b_o,  A = max(Q Kᵀ / n + w_(j-i), 0)²
+//! B batch, L length, D width, e width of U and V, s that of z, n the real keys, N longest length; x, y (B, L, D), U, V (B, L, e), z, Q, K (B, L, s),
+//! A (B, L, L), w (2 N - 1), a learned number for each distance. One head, no softmax, and no feed-forward (`block.ffn` = none): this is all there is.
+//! Time O(L²·(s + e)), memory O(L²). Options: `hidden` e (0: `block.mlp_dim`), `shared` s (0: D / 2), `attention` relu2, or `laplace` and `softmax` as in
+//! Mega, `chunk` C (0: none) as in Mega-chunk, with w (2 C - 1) and n the real keys of a chunk, `hidden_dropout` on A V.
+//! Weights, g and w N(0, 0.02²), biases 0. Padding is no key. Departure: the paper marks positions by rotary vectors and w; here, as in the runs on
+//! this benchmark by the authors of Mega, w does, for each layer its own. Published norms there: ScaleNorm for texts, BatchNorm for images.
+
+pub mod flash;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use super::mega::{SharedAttention, Weighing};
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::{Dropout, Linear},
+    model::{Cost, Model, Reference, Variant},
+    ops::activation::silu,
+    options::{LONGEST, Range, WIDEST, to_json},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "gau",
+    title: "GAU",
+    paper: "Transformer Quality in Linear Time",
+    year: 2022,
+    arxiv: "2202.10447",
+    time: Cost::Quadratic("O(L²·E)"),
+    memory: Cost::Quadratic("O(L²)"),
+    reference: Reference::Equations,
+    settings: r#"{
+        "embed": {"positions": "none"},
+        "block": {"ffn": "none", "norm": "scale", "norm_epsilon": 1e-5}
+    }"#,
+    variants: &[Variant::paper(build, include_str!("mod.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("hidden", 0, WIDEST),
+        Range::whole("shared", 0, WIDEST),
+        Range::whole("chunk", 0, LONGEST),
+        Range::share("hidden_dropout"),
+    ],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    hidden: usize,
+    shared: usize,
+    attention: Weighing,
+    chunk: usize,
+    hidden_dropout: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            hidden: 0,
+            shared: 0,
+            attention: Weighing::Relu2,
+            chunk: 0,
+            hidden_dropout: 0.0,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Gated::new(at, &options, None)?)))
+}
+
+/// What beside A V is gated.
+trait Beside: Send + Sync {
+    /// (B, L, e) from z (B, L, s) and V (B, L, e).
+    fn forward(&self, z: &Tensor, v: &Tensor, pass: &Pass) -> Result<Tensor>;
+
+    /// Operations for one sequence.
+    fn flops(&self, length: usize) -> u64;
+}
+
+/// The unit.
+struct Gated {
+    /// W and b.
+    inner: Linear,
+    /// W_o and b_o.
+    outer: Linear,
+    attention: SharedAttention,
+    beside: Option<Box<dyn Beside>>,
+    dropout: Dropout,
+    hidden: usize,
+    shared: usize,
+}
+
+/// e and s.
+fn widths(at: &LayerContext, options: &Options) -> (usize, usize) {
+    let or = |size: usize, usual: usize| if size == 0 { usual } else { size };
+    let hidden = or(options.hidden, at.block.mlp_dim);
+    (hidden, or(options.shared, at.block.dim.div_ceil(2)))
+}
+
+impl Gated {
+    fn new(at: &LayerContext, options: &Options, beside: Option<Box<dyn Beside>>) -> Result<Self> {
+        let (dim, (hidden, shared)) = (at.block.dim, widths(at, options));
+        let linear = |name, inputs, outputs| {
+            let (weight, bias) = (NARROW, Some(Init::Const(0.0)));
+            Linear::new(&at.vb.pp(name), inputs, outputs, weight, bias)
+        };
+        let chunk = match options.chunk {
+            0 => at.max_length,
+            chunk => chunk,
+        };
+        let vb = at.vb.pp("attention");
+        let rate = at.block.attention_dropout;
+        Ok(Self {
+            inner: linear("inner", dim, 2 * hidden + shared)?,
+            outer: linear("outer", hidden, dim)?,
+            attention: SharedAttention::new(&vb, shared, chunk, options.attention, rate)?,
+            beside,
+            dropout: Dropout::new(&at.vb.pp("hidden_drop"), options.hidden_dropout),
+            hidden,
+            shared,
+        })
+    }
+}
+
+/// N(0, 0.02²).
+const NARROW: Init = Init::Randn {
+    mean: 0.0,
+    stdev: 0.02,
+};
+
+impl Mixer for Gated {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let all = silu(&self.inner.forward(x)?)?;
+        let part = |start, width| all.narrow(2, start, width)?.contiguous();
+        let (u, v) = (part(0, self.hidden)?, part(self.hidden, self.hidden)?);
+        let z = part(2 * self.hidden, self.shared)?;
+        let mut y = self.attention.forward(&z, &v, pass)?;
+        if let Some(beside) = &self.beside {
+            y = (y + beside.forward(&z, &v, pass)?)?;
+        }
+        let y = self.dropout.forward(&y, pass)?;
+        self.outer.forward(&(u * y)?)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let linears = self.inner.flops(length) + self.outer.flops(length);
+        let beside = self.beside.as_ref();
+        let beside = beside.map_or(0, |beside| beside.flops(length));
+        linears + self.attention.flops(length, self.hidden) + beside
+    }
+}

@@ -1,0 +1,177 @@
+//! Attention of one head whose queries and keys are one vector, scaled and shifted apart: of Mega and of gated attention units.
+
+use candle_core::{D, Tensor};
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Mask, Pass, Result, VarBuilder,
+    layers::Dropout,
+    ops::{
+        activation::relu,
+        attention::{self, AttentionDropout, AttentionOptions, BlockLists, RelativeScores},
+        matmul,
+    },
+};
+
+/// How scores z become weights.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::mixers) enum Weighing {
+    /// softmax(z), z = q·k / √s + w.
+    Softmax,
+    /// ½ (1 + erf((z - √½) / √(1 / 2π))), z = q·k / n + w.
+    Laplace,
+    /// max(z, 0)², z = q·k / n + w.
+    Relu2,
+}
+
+/// q = g₀ ⊙ z + b₀, k = g₁ ⊙ z + b₁ for z (B, L, s), and a learned number for each distance.
+pub(in crate::mixers) struct SharedAttention {
+    /// g (2, s).
+    scale: Tensor,
+    /// b (2, s).
+    shift: Tensor,
+    /// w (2 M - 1), that of distance 0 in the middle.
+    distance: Tensor,
+    /// Positions that see each other, M if all do.
+    chunk: usize,
+    weighing: Weighing,
+    dropout: Dropout,
+}
+
+impl SharedAttention {
+    /// Parameters `scale`, `distance`, both N(0, 0.02²), and `shift`, zeros. `chunk` is the longest length where all positions see each other.
+    pub(in crate::mixers) fn new(
+        vb: &VarBuilder,
+        width: usize,
+        chunk: usize,
+        weighing: Weighing,
+        dropout: f64,
+    ) -> Result<Self> {
+        let normal = Init::Randn {
+            mean: 0.0,
+            stdev: 0.02,
+        };
+        Ok(Self {
+            scale: vb.get_with_hints((2, width), "scale", normal)?,
+            shift: vb.get_with_hints((2, width), "shift", Init::Const(0.0))?,
+            distance: vb.get_with_hints(2 * chunk - 1, "distance", normal)?,
+            chunk,
+            weighing,
+            dropout: Dropout::new(&vb.pp("drop"), dropout),
+        })
+    }
+
+    /// What each position of z (B, L, s) gathers of v (B, L, W).
+    pub(in crate::mixers) fn forward(&self, z: &Tensor, v: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let vector = |index| -> Result<Tensor> {
+            let z = z.broadcast_mul(&self.scale.get(index)?)?;
+            Ok(z.broadcast_add(&self.shift.get(index)?)?)
+        };
+        let (q, k) = (vector(0)?, vector(1)?);
+        match self.weighing {
+            Weighing::Softmax => self.softmax([&q, &k, v], pass),
+            Weighing::Laplace => self.elementwise([&q, &k, v], pass, laplace),
+            Weighing::Relu2 => self.elementwise([&q, &k, v], pass, |x| Ok(relu(x, 0.0)?.sqr()?)),
+        }
+    }
+
+    /// w for distances below `size`, (2 size - 1).
+    fn distances(&self, size: usize) -> Result<Tensor> {
+        Ok(self.distance.narrow(0, self.chunk - size, 2 * size - 1)?)
+    }
+
+    /// One head as wide as the wider of q and v, what is missing being zeros: no weights in memory.
+    fn softmax(&self, [q, k, v]: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
+        let ((batch, length, shared), values) = (q.dims3()?, v.dim(2)?);
+        let width = shared.max(values);
+        let [q, k, v] = [q, k, v].map(|x| x.pad_with_zeros(2, 0, width - x.dim(2)?));
+        let size = self.chunk.min(length);
+        let chunks = || BlockLists::around(length, size, (0, 0), |_, _| true).block_masks(length);
+        let options = AttentionOptions {
+            heads: 1,
+            scale: Some((shared as f64).powf(-0.5)),
+            mask: pass.mask().map(Mask::valid).cloned(),
+            dropout: self.dropout.of_attention(batch, pass),
+            block_masks: (size < length).then(chunks),
+            relative: Some(RelativeScores {
+                reach: size - 1,
+                keys: 0..length,
+                of_heads: Some(self.distances(size)?.unsqueeze(0)?),
+                of_queries: None,
+                of_keys: None,
+            }),
+        };
+        let y = attention::attend(&q?, &k?, &v?, &options)?;
+        Ok(y.narrow(2, 0, values)?.contiguous()?)
+    }
+
+    /// By `weigh` of every score; n is how many real positions a chunk has.
+    fn elementwise(
+        &self,
+        [q, k, v]: [&Tensor; 3],
+        pass: &Pass,
+        weigh: impl Fn(&Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let ((batch, length, _), values) = (q.dims3()?, v.dim(2)?);
+        let size = self.chunk.min(length);
+        let chunks = length.div_ceil(size);
+        let fill = chunks * size - length;
+        let split = |x: &Tensor| -> Result<Tensor> {
+            let x = x.pad_with_zeros(1, 0, fill)?;
+            Ok(x.reshape((batch, chunks, size, ()))?)
+        };
+        let (q, k, v) = (split(q)?, split(k)?, split(v)?);
+        let real = match pass.mask() {
+            Some(mask) => mask.valid().clone(),
+            None => Tensor::ones((batch, length), v.dtype(), v.device())?,
+        };
+        let real = split(&real.unsqueeze(2)?)?.squeeze(3)?.unsqueeze(2)?; // (B, chunks, 1, size)
+        let count = real.sum_keepdim(D::Minus1)?;
+        let share = count.maximum(&count.ones_like()?)?.recip()?;
+        let scores = matmul(&q.broadcast_mul(&share)?, &k.t()?)?;
+        let scores = scores.broadcast_add(&self.pairs(size)?)?;
+        let weights = weigh(&scores)?.broadcast_mul(&real)?; // (B, chunks, size, size)
+        let weights = match self.dropout.of_attention(batch, pass) {
+            Some(dropout) => dropped(&weights, &dropout)?,
+            None => weights,
+        };
+        let y = matmul(&weights, &v)?.reshape((batch, chunks * size, values))?;
+        Ok(y.narrow(1, 0, length)?.contiguous()?)
+    }
+
+    /// w_(j - i), (size, size).
+    fn pairs(&self, size: usize) -> Result<Tensor> {
+        let column = |i: usize, j: usize| (size - 1 + j - i) as u32;
+        let columns = (0..size).flat_map(|i| (0..size).map(move |j| column(i, j)));
+        let columns: Vec<u32> = columns.collect();
+        let columns = Tensor::from_vec(columns, size * size, self.distance.device())?;
+        let pairs = self
+            .distances(size)?
+            .contiguous()?
+            .index_select(&columns, 0)?;
+        Ok(pairs.reshape((size, size))?)
+    }
+
+    /// Operations for one sequence with values of `width`.
+    pub(in crate::mixers) fn flops(&self, length: usize, width: usize) -> u64 {
+        let (shared, size) = (self.scale.dims()[1], self.chunk.min(length));
+        let pairs = length / size * size * size + (length % size) * (length % size);
+        2 * pairs as u64 * (shared + width) as u64
+    }
+}
+
+fn dropped(weights: &Tensor, dropout: &AttentionDropout) -> Result<Tensor> {
+    let (_, chunks, queries, keys) = weights.dims4()?;
+    let factors = dropout.factors(chunks, queries, keys, weights.device())?;
+    Ok((weights * factors.to_dtype(weights.dtype())?)?)
+}
+
+/// ½ (1 + erf((x - μ) / (σ √2))), μ = √½, σ = √(1 / 4π).
+fn laplace(x: &Tensor) -> Result<Tensor> {
+    use std::f64::consts::{FRAC_1_SQRT_2, TAU};
+    let scale = TAU.sqrt();
+    let erf = x.affine(scale, -FRAC_1_SQRT_2 * scale)?.erf()?;
+    Ok(erf.affine(0.5, 0.5)?)
+}

@@ -1,0 +1,25 @@
+//! Mega-chunk. Ma et al., 2022, "Mega: Moving Average Equipped Gated Attention", arXiv:2209.10655.
+//!     A = softmax(Q Kᵀ / √s + w_(j-i)) within chunks of C positions; all else as in Mega, whose moving average crosses chunks
+//! Time O(L·C·(s + v)) and O(L·D·h) for the average, memory O(L·(D + v)). L length, D width, s width of queries and keys, v of values, h modes.
+//! Options: those of Mega with `chunk` C = 128. The last chunk of a sequence has what is left, and padding is no key.
+//! Equations and code: `models/src/mixers/mega/mod.rs`.
+
+use crate::{
+    model::{Cost, Model, Variant},
+    options::to_json,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "mega_chunk",
+    title: "Mega-chunk",
+    time: Cost::Linear("O(L·C·E)"),
+    variants: &[Variant::paper(super::build, include_str!("chunk.rs"))],
+    options: || {
+        to_json(&super::Options {
+            chunk: 128,
+            ..super::Options::default()
+        })
+    },
+    ..super::MODEL
+};

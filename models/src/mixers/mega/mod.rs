@@ -1,0 +1,296 @@
+//! Mega. Ma et al., 2022, "Mega: Moving Average Equipped Gated Attention", arXiv:2209.10655.
+//!     m = SiLU(K→ * x̂ + K← * x̂ + ω ⊙ x̂),  K_l = h^-½ Σ_n p β γ q^l,  p = σ(δ), q = 1 - p σ(α), both kernels with their tap 0 at the position itself
+//!     [u | z | r | c] = [σ | SiLU | SiLU | 1](m W_m + b_m),  V = SiLU(x̂ W_v + b_v),  Q = g₀ ⊙ z + b₀, K = g₁ ⊙ z + b₁
+//!     H = SiLU(c + (r ⊙ (A V)) W_h + b_h),  A = softmax(Q Kᵀ / √s + w_(j-i)),  y = x + u ⊙ (H - x),  then a feed-forward network
+//! x̂ is norm(x), and y is followed by none, in pre-norm; in post-norm x̂ is x and y is normed. B batch, L length, D width, h modes, s width of z,
+//! v width of V and r, C chunk, N longest length; x, m, u, c, H (B, L, D), K (D, L), δ, α, β, γ (2 D, h), ω (D), w (2 N - 1), or (2 C - 1).
+//! Time O(L²·(s + v)), with chunks O(L·C·(s + v)), and O(L·D·h) for m; memory O(L·(D + v)), and with laplace or relu2 O(L²) or O(L·C).
+//! Options: `attention` softmax, `laplace` ½ (1 + erf((z - √½) √2π)) or `relu2` max(z, 0)², both of z = Q Kᵀ / n + w, n the real keys, with no other
+//! normalisation; `shared` s (0: D / 2), `values` v (0: `block.mlp_dim`), `modes` h, `taps` after which both kernels end (0: nowhere), `chunk` C
+//! (0: all positions see each other): positions of one chunk of C attend to each other, m crosses chunks; `hidden_dropout` on V and in the feed-forward.
+//! Weights N(0, 0.02²), biases 0. Padding: its x̂ is zero in m, and it is no key. Published norms: LayerNorm for ListOps, ScaleNorm for
+//! texts, both post-norm, BatchNorm and pre-norm for images. Departures: embedding and head are those of the benchmark here.
+
+mod attention;
+mod average;
+pub mod chunk;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+pub(super) use self::attention::{SharedAttention, Weighing};
+use self::average::MovingAverage;
+use crate::{
+    Encoded, Encoder, Pass, Result, VarBuilder,
+    block::norm::Norm,
+    context::ModelContext,
+    encoder,
+    error::require,
+    layers::{Dropout, FeedForward, FusedSublayer, Linear},
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::activation::{sigmoid, silu},
+    options::{BlockOptions, ChannelKind, LONGEST, NormPlace, Range, WIDEST, to_json},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "mega",
+    title: "Mega",
+    paper: "Mega: Moving Average Equipped Gated Attention",
+    year: 2022,
+    arxiv: "2209.10655",
+    time: Cost::Quadratic("O(L²·E)"),
+    memory: Cost::Linear("O(L·E)"),
+    reference: Reference::Package,
+    settings: r#"{
+        "embed": {"positions": "none"},
+        "block": {"norm_place": "post", "activation": "silu", "norm_epsilon": 1e-5}
+    }"#,
+    variants: &[Variant::paper(build, include_str!("mod.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("shared", 0, WIDEST),
+        Range::whole("values", 0, WIDEST),
+        Range::whole("modes", 1, 1024),
+        Range::whole("taps", 0, LONGEST),
+        Range::whole("chunk", 0, LONGEST),
+        Range::share("hidden_dropout"),
+    ],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    attention: Weighing,
+    shared: usize,
+    values: usize,
+    modes: usize,
+    taps: usize,
+    chunk: usize,
+    hidden_dropout: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            attention: Weighing::Softmax,
+            shared: 0,
+            values: 0,
+            modes: 16,
+            taps: 1024,
+            chunk: 0,
+            hidden_dropout: 0.0,
+        }
+    }
+}
+
+/// What all weights begin with.
+const WEIGHT: Init = Init::Randn {
+    mean: 0.0,
+    stdev: 0.02,
+};
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    const REASON: &str = "because the first half of a block is a gate of its own";
+    let (options, block): (Options, _) = (context.options()?, context.block);
+    require(
+        matches!(block.ffn, ChannelKind::Dense | ChannelKind::None),
+        "block.ffn",
+        to_json(&block.ffn),
+        "dense or none",
+    )?;
+    context.refuse_block_axes(REASON)?;
+    let layer = |layer: usize| {
+        let vb = context.vb.pp(if block.share { 0 } else { layer });
+        let gated = GatedAttention::new(&vb.pp("mixer"), block, &options, context.max_length)?;
+        let feed = match block.ffn {
+            ChannelKind::None => None,
+            _ => Some(Feed::new(&vb.pp("feed"), block, options.hidden_dropout)?),
+        };
+        Ok((gated, feed))
+    };
+    Ok(Box::new(Mega {
+        layers: (0..block.layers).map(layer).collect::<Result<_>>()?,
+        last_norm: encoder::last_norm(context)?,
+        shared: block.share,
+    }))
+}
+
+struct Mega {
+    layers: Vec<(GatedAttention, Option<Feed>)>,
+    last_norm: Option<Norm>,
+    /// Whether all layers have the same weights.
+    shared: bool,
+}
+
+impl Encoder for Mega {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded> {
+        let mut x = x.clone();
+        for (index, (gated, feed)) in self.layers.iter().enumerate() {
+            let pass = match self.shared {
+                true => pass.of_repetition(index),
+                false => *pass,
+            };
+            x = gated.forward(&x, &pass)?;
+            if let Some(feed) = feed {
+                x = feed.forward(&x, &pass)?;
+            }
+        }
+        let hidden = match &self.last_norm {
+            Some(norm) => norm.forward(&x, pass)?,
+            None => x,
+        };
+        Ok(Encoded {
+            hidden,
+            mask: pass.mask().cloned(),
+        })
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let layer = |(gated, feed): &(GatedAttention, Option<Feed>)| {
+            let feed = feed.as_ref().map_or(0, |feed| feed.network.flops(length));
+            gated.flops(length) + feed
+        };
+        self.layers.iter().map(layer).fold(0, u64::saturating_add)
+    }
+}
+
+struct GatedAttention {
+    norm: Norm,
+    place: NormPlace,
+    average: MovingAverage,
+    /// W_v and b_v.
+    values: Linear,
+    /// W_m and b_m, to u, z, r and c.
+    gates: Linear,
+    /// W_h and b_h.
+    hidden: Linear,
+    attention: SharedAttention,
+    dropout: Dropout,
+    hidden_dropout: Dropout,
+    values_dropout: Dropout,
+    /// D, s and v.
+    widths: [usize; 3],
+}
+
+impl GatedAttention {
+    fn new(
+        vb: &VarBuilder,
+        block: &BlockOptions,
+        options: &Options,
+        longest: usize,
+    ) -> Result<Self> {
+        let or = |size: usize, usual: usize| if size == 0 { usual } else { size };
+        let dim = block.dim;
+        let (shared, values) = (
+            or(options.shared, dim.div_ceil(2)),
+            or(options.values, block.mlp_dim),
+        );
+        let linear = |name, inputs, outputs| {
+            let bias = Some(Init::Const(0.0));
+            Linear::new(&vb.pp(name), inputs, outputs, WEIGHT, bias)
+        };
+        let taps = (options.taps > 0).then_some(options.taps);
+        let dropout = |name, rate| Dropout::new(&vb.pp(name), rate);
+        Ok(Self {
+            norm: Norm::new(&vb.pp("norm"), block)?,
+            place: block.norm_place,
+            average: MovingAverage::new(&vb.pp("average"), dim, options.modes, taps)?,
+            values: linear("values", dim, values)?,
+            gates: linear("gates", dim, 2 * dim + shared + values)?,
+            hidden: linear("hidden", values, dim)?,
+            attention: SharedAttention::new(
+                &vb.pp("attention"),
+                shared,
+                or(options.chunk, longest),
+                options.attention,
+                block.attention_dropout,
+            )?,
+            dropout: dropout("average_drop", block.dropout),
+            hidden_dropout: dropout("hidden_drop", block.dropout),
+            values_dropout: dropout("values_drop", options.hidden_dropout),
+            widths: [dim, shared, values],
+        })
+    }
+
+    /// (B, L, D) -> (B, L, D), with its residual.
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let normal = match self.place {
+            NormPlace::Pre => self.norm.forward(x, pass)?,
+            NormPlace::Post => x.clone(),
+        };
+        let average = self.average.forward(&zero_padding(&normal, pass.mask())?)?;
+        let gates = self.gates.forward(&self.dropout.forward(&average, pass)?)?;
+        let [dim, shared, values] = self.widths;
+        let part = |start, width| gates.narrow(2, start, width)?.contiguous();
+        let update = sigmoid(&part(0, dim)?)?;
+        let z = silu(&part(dim, shared)?)?;
+        let reset = silu(&part(dim + shared, values)?)?;
+        let current = part(dim + shared + values, dim)?;
+        let v = silu(&self.values.forward(&normal)?)?;
+        let v = self.values_dropout.forward(&v, pass)?;
+        let gathered = self.attention.forward(&z, &v, pass)?;
+        let hidden = self.hidden.forward(&(reset * gathered)?)?;
+        let hidden = silu(&(current + hidden)?)?;
+        let hidden = self.hidden_dropout.forward(&hidden, pass)?;
+        let y = (x + (update * (hidden - x)?)?)?;
+        match self.place {
+            NormPlace::Pre => Ok(y),
+            NormPlace::Post => self.norm.forward(&y, pass),
+        }
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let linears = [&self.values, &self.gates, &self.hidden];
+        let linears: u64 = linears.iter().map(|linear| linear.flops(length)).sum();
+        linears + self.attention.flops(length, self.widths[2])
+    }
+}
+
+/// The second half of a block.
+struct Feed {
+    norm: Norm,
+    place: NormPlace,
+    network: FeedForward,
+    dropout: Dropout,
+}
+
+impl Feed {
+    fn new(vb: &VarBuilder, block: &BlockOptions, hidden_dropout: f64) -> Result<Self> {
+        let within = BlockOptions {
+            dropout: hidden_dropout,
+            ..block.clone()
+        };
+        Ok(Self {
+            norm: Norm::new(&vb.pp("norm"), block)?,
+            place: block.norm_place,
+            network: FeedForward::drawn(vb, &within, WEIGHT, Init::Const(0.0))?,
+            dropout: Dropout::new(&vb.pp("outer_drop"), block.dropout),
+        })
+    }
+
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let dropout = Some(&self.dropout);
+        let around = |norm, residual| FusedSublayer {
+            norm,
+            dropout,
+            residual,
+        };
+        match (self.place, &self.norm) {
+            (NormPlace::Pre, Norm::Layer(norm)) => {
+                self.network.forward(x, around(Some(norm), true), pass)
+            }
+            (NormPlace::Pre, norm) => {
+                let normal = norm.forward(x, pass)?;
+                Ok((x + self.network.forward(&normal, around(None, false), pass)?)?)
+            }
+            (NormPlace::Post, norm) => {
+                norm.forward(&self.network.forward(x, around(None, true), pass)?, pass)
+            }
+        }
+    }
+}
