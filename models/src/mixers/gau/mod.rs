@@ -4,7 +4,8 @@
 //! A (B, L, L), w (2 N - 1), a learned number for each distance. One head, no softmax, and no feed-forward (`block.ffn` = none): this is all there is.
 //! Time O(L²·(s + e)), memory O(L²). Options: `hidden` e (0: `block.mlp_dim`), `shared` s (0: D / 2), `attention` relu2, or `laplace` and `softmax` as in
 //! Mega, `chunk` C (0: none) as in Mega-chunk, with w (2 C - 1) and n the real keys of a chunk, `hidden_dropout` on A V.
-//! Weights, g and w N(0, 0.02²), biases 0. Padding is no key. Departure: the paper marks positions by rotary vectors and w; here, as in the runs on
+//! Weights, g and w N(0, 0.02²), biases 0. Padding is no key. A CLS token, zero at first, has U = 0 for ever where nothing marks positions: pool by
+//! the mean. Departure: the paper marks positions by rotary vectors and w; here, as in the runs on
 //! this benchmark by the authors of Mega, w does, for each layer its own. Published norms there: ScaleNorm for texts, BatchNorm for images.
 
 pub mod flash;
