@@ -24,6 +24,7 @@ bench-peers:
 	cargo build --release --locked -p lra
 	python3 -m venv target/peers
 	target/peers/bin/pip install --quiet -r lra/benches/peers/requirements.txt
+	target/peers/bin/pip install --quiet --upgrade --target target/peers-older -r lra/benches/peers/requirements-older.txt
 	-target/peers/bin/pip install --quiet --no-build-isolation --no-deps -r lra/benches/peers/requirements-built.txt
 	target/peers/bin/python lra/benches/peers/compare.py --out target/peers.md $(PEERS)
 

@@ -143,7 +143,7 @@ def ours_on_listops(arguments, model):
 class Peer:
     """A peer's process, ready to run its steps."""
 
-    def __init__(self, arguments, model, peer, length, sizes):
+    def __init__(self, arguments, entry, model, peer, length, sizes):
         command = [sys.executable, str(HERE / "worker.py"), "--model", model, "--peer", peer]
         command += ["--length", str(length), "--head", str(HEAD)]
         command += ["--seconds", str(arguments.seconds), "--threads", str(arguments.threads)]
@@ -154,8 +154,14 @@ class Peer:
         for key, value in sizes.items():
             command += [f"--{key}", str(value)]
         self.errors = tempfile.TemporaryFile("w+")
+        older = {"PYTHONPATH": arguments.older} if entry.older else {}
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            env=os.environ | older,
         )
         self.line()
 
@@ -188,9 +194,9 @@ def training_split(data):
     raise SystemExit(f"no ListOps of the published size under {data}: build it by `lra data make listops`")
 
 
-def cell(arguments, model, peer, length, sizes):
+def cell(arguments, entry, model, peer, length, sizes):
     """Rounds of both sides: ((step in seconds, bytes) of lra, the same of the peer) each."""
-    process = Peer(arguments, model, peer, length, sizes)
+    process = Peer(arguments, entry, model, peer, length, sizes)
     try:
         rounds = []
         for _ in range(arguments.rounds):
@@ -237,6 +243,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--lra", default=str(HERE / "../../../target/release/lra"))
+    parser.add_argument("--older", default=str(HERE / "../../../target/peers-older"), help="where requirements-older.txt is")
     parser.add_argument("--lengths", default="1024,2048,4096")
     parser.add_argument("--size", choices=SIZES, default="small")
     where = parser.add_mutually_exclusive_group()
@@ -281,7 +288,7 @@ def main():
             if wanted and model not in wanted:
                 continue
             try:
-                line = row(model, peer, length, cell(arguments, model, peer, length, sizes))
+                line = row(model, peer, length, cell(arguments, peers[model, peer], model, peer, length, sizes))
             except RuntimeError as error:
                 line = f"| {model} | {peer} | {length} | failed: {error} |||||"
             lines.append(line)

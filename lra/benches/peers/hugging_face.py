@@ -194,3 +194,36 @@ class TransformerXl(Peer):
             memory = y.mems
             states.append(y.last_hidden_state)
         return torch.cat(states, 1)
+
+
+@peer("mega", "transformers 4.57", older=True)
+class Mega(Peer):
+    """Both ways in time, without chunks; with kernels as long as the sequence, where lra's end after 1,024 taps."""
+
+    WHOLE = True
+
+    def __init__(self, sizes):
+        super().__init__()
+        from transformers.models.deprecated.mega.configuration_mega import MegaConfig
+        from transformers.models.deprecated.mega.modeling_mega import MegaModel
+
+        config = MegaConfig(
+            vocab_size=8,
+            hidden_size=sizes.dim,
+            num_hidden_layers=sizes.layers,
+            intermediate_size=sizes.mlp,
+            nffn_hidden_size=sizes.mlp,
+            shared_representation_size=sizes.dim // 2,
+            ema_projection_size=16,
+            max_positions=sizes.length,
+            bidirectional=True,
+            normalize_before_mega=False,
+            normalize_before_ffn=False,
+            dropout_prob=0.0,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+        self.model = MegaModel(config, add_pooling_layer=False)
+
+    def forward(self, x):
+        return self.model(inputs_embeds=x).last_hidden_state

@@ -41,15 +41,17 @@ class Entry:
     compiled: bool
     # Whether it takes masks.
     masked: bool
+    # Whether it needs the packages of requirements-older.txt.
+    older: bool
 
 
 # By lra's model, with options if need be, and what it is set beside.
 PEERS = {}
 
 
-def peer(model, beside, compiled=False, masked=False):
+def peer(model, beside, compiled=False, masked=False, older=False):
     def register(build):
-        PEERS[model, beside] = Entry(build, compiled, masked)
+        PEERS[model, beside] = Entry(build, compiled, masked, older)
         return build
 
     return register
