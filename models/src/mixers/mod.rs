@@ -11,6 +11,7 @@ mod clustered;
 mod collaborative;
 mod compressed;
 mod compressive;
+mod cosformer;
 mod fnet;
 mod funnel;
 mod gau;
@@ -100,6 +101,7 @@ pub static MODELS: &[&Model] = &[
     &gau::MODEL,
     &gau::flash::MODEL,
     &chordmixer::MODEL,
+    &cosformer::MODEL,
     &bag::MODEL,
 ];
 

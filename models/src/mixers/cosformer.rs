@@ -1,0 +1,220 @@
+//! cosFormer. Qin et al., 2022, "cosFormer: Rethinking Softmax in Attention", arXiv:2202.08791.
+//!     y_i = Σ_j a_ij v_j / Σ_j a_ij,  a_ij = relu(q_i)·relu(k_j) cos(θ_i - θ_j),  θ_i = π/2 · i/M for i = 1, 2, ..
+//! cos(θ_i - θ_j) is a product of features too, so that with φ(x_i) = [relu(x_i) sin θ_i ; relu(x_i) cos θ_i] this is linear attention:
+//! y_i = φ(q_i) S / φ(q_i)·z,  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j). B batch, H heads, L length, E width of a head; q, k, v, y (B, L, H, E), φ (B, L, H, 2E),
+//! S (B, H, 2E, E), z (B, H, 2E). Time O(L·E²) per head, memory O(L·E + E²).
+//! Option `horizon` M: `longest` length that there is; `padded`, that of the batch, as in the published code, where a sequence's result depends on what it
+//! is batched with; `real`, the number of the sequence's own tokens. No difference between tokens exceeds M, so no weight is negative.
+//! Padded keys are left out of both sums (the benchmark's code of the authors takes them in). A query of which no feature is positive gets zeros.
+//! That code clips a denominator at 1e-6 or 1e-4; here 1e-12 is added to it. No dropout on weights (there are none), no scaling, and no biases.
+//! Published on the benchmark, 8 heads, feed-forward 2 D wide with gelu (layers x D): ListOps 6x128, Text 5x64, Retrieval 4x128, Image 6x512, Pathfinder 6x256.
+
+use std::f64::consts::FRAC_PI_2;
+
+use candle_core::{DType, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mask, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::{Projections, Takes},
+    model::{Cost, Model, Reference, Variant},
+    ops::{
+        activation::relu,
+        linear_attention::{self, FeatureMap},
+    },
+    options::to_json,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "cosformer",
+    title: "cosFormer",
+    paper: "cosFormer: Rethinking Softmax in Attention",
+    year: 2022,
+    arxiv: "2202.08791",
+    time: Cost::Linear("O(L·E²)"),
+    memory: Cost::Linear("O(L·E + E²)"),
+    reference: Reference::Equations,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("cosformer.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[],
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Horizon {
+    Longest,
+    Padded,
+    Real,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    horizon: Horizon,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            horizon: Horizon::Longest,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let Options { horizon } = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Cosformer::new(at, horizon)?)))
+}
+
+struct Cosformer {
+    projections: Projections,
+    horizon: Horizon,
+    longest: usize,
+    heads: usize,
+    width: usize,
+}
+
+impl Cosformer {
+    fn new(at: &LayerContext, horizon: Horizon) -> Result<Self> {
+        Ok(Self {
+            projections: Projections::new(at)?,
+            horizon,
+            longest: at.max_length,
+            heads: at.block.heads,
+            width: at.block.head_dim(),
+        })
+    }
+
+    /// Queries, keys and values (B, L, H, E) to (B, L, H, E).
+    fn attend(&self, [q, k, v]: [&Tensor; 3], mask: Option<&Mask>) -> Result<Tensor> {
+        let angles = self.angles(q, mask)?;
+        let wave = |x: Tensor| x.to_dtype(q.dtype());
+        let (sine, cosine) = (wave(angles.sin()?)?, wave(angles.cos()?)?);
+        let features = |x: &Tensor| -> Result<Tensor> {
+            let x = relu(x, 0.0)?;
+            let parts = [x.broadcast_mul(&sine)?, x.broadcast_mul(&cosine)?];
+            Ok(Tensor::cat(&parts, 3)?)
+        };
+        let (q, k) = (features(q)?, features(k)?);
+        linear_attention::attend(&q, &k, v, FeatureMap::Given, GUARD, mask)
+    }
+
+    /// θ (1 or B, L, 1, 1), f64, of the positions of x (B, L, H, E).
+    fn angles(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+        let length = x.dim(1)?;
+        let places: Vec<f64> = (1..=length).map(|place| place as f64).collect();
+        let places = Tensor::from_vec(places, (1, length), x.device())?;
+        let shares = match (self.horizon, mask) {
+            (Horizon::Longest, _) => (places / self.longest as f64)?,
+            (Horizon::Real, Some(mask)) => {
+                let tokens = mask.valid().to_dtype(DType::F64)?.sum_keepdim(1)?; // (B, 1)
+                let tokens = tokens.maximum(&tokens.ones_like()?)?;
+                // Nobody reads what is beyond the tokens.
+                let shares = places.broadcast_div(&tokens)?;
+                shares.minimum(&shares.ones_like()?)?
+            }
+            (Horizon::Padded | Horizon::Real, _) => (places / length as f64)?,
+        };
+        let angles = (shares * FRAC_PI_2)?;
+        Ok(angles.reshape((angles.dim(0)?, length, 1, 1))?)
+    }
+}
+
+impl Mixer for Cosformer {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let [q, k, v] = self.projections.split(x)?;
+        let y = self.attend([&q, &k, &v], pass.mask())?;
+        self.projections.merge(&y)
+    }
+
+    fn takes(&self) -> Takes {
+        Takes {
+            rotary: Ok(()),
+            ..Takes::nothing("queries and keys meet as features of tokens and their positions")
+        }
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let features = 2 * self.width;
+        self.projections.flops(length)
+            + linear_attention::flops(length, self.heads, features, self.width)
+    }
+}
+
+/// Small beside what the published code clips at; its square has a reciprocal in f32.
+const GUARD: f64 = 1e-12;
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::{
+        RngKey,
+        mask::zero_padding,
+        options::BlockOptions,
+        reference,
+        testing::{check_layer, close, normal, parameters},
+    };
+
+    fn mixer(parameters: &crate::Parameters, horizon: Horizon) -> Cosformer {
+        let block = BlockOptions {
+            dim: 6,
+            qkv_dim: 6,
+            heads: 2,
+            ..BlockOptions::default()
+        };
+        let at = LayerContext::new(parameters.builder(), &block, 9);
+        Cosformer::new(&at, horizon).unwrap()
+    }
+
+    fn mask() -> Mask {
+        let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
+        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn weights_are_products_times_the_cosine_of_the_distance() {
+        let [q, k, v] = ["q", "k", "v"].map(|name| normal(name, &[3, 5, 2, 3]));
+        let mask = mask();
+        for (horizon, longest) in [
+            (Horizon::Longest, [9.0; 3]),
+            (Horizon::Padded, [5.0; 3]),
+            (Horizon::Real, [5.0, 3.0, 1.0]),
+        ] {
+            // The angle stands behind the features of each row.
+            let angle =
+                |place: usize| FRAC_PI_2 * ((place / 2 % 5 + 1) as f64) / longest[place / 10];
+            let angles: Vec<f64> = (0..30).map(angle).collect();
+            let angles = Tensor::from_vec(angles, (3, 5, 2, 1), &Device::Cpu).unwrap();
+            let marked = |x: &Tensor| Tensor::cat(&[x, &angles], 3).unwrap();
+            let kernel = |q: &[f64], k: &[f64]| {
+                let product = |i: usize| q[i].max(0.0) * k[i].max(0.0);
+                (0..3).map(product).sum::<f64>() * (q[3] - k[3]).cos()
+            };
+            let real = Some(mask.valid());
+            let wanted = reference::attention(&marked(&q), &marked(&k), &v, real, kernel).unwrap();
+            let mixer = mixer(&parameters(), horizon);
+            let found = mixer.attend([&q, &k, &v], Some(&mask)).unwrap();
+            let read = |x: &Tensor| zero_padding(&x.flatten_from(2).unwrap(), Some(&mask)).unwrap();
+            close(&read(&found), &read(&wanted), 1e-9, "cosformer");
+        }
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let mask = mask();
+        for horizon in [Horizon::Longest, Horizon::Real] {
+            let parameters = parameters();
+            let mixer = mixer(&parameters, horizon);
+            check_layer("cosformer", &parameters, &[3, 5, 6], |x| {
+                let pass = Pass::new(false, RngKey::new(1, 0, 0)).with_mask(Some(&mask));
+                zero_padding(&mixer.forward(x, &pass)?, Some(&mask))
+            });
+        }
+    }
+}
