@@ -27,6 +27,7 @@ mod lite;
 mod local;
 mod long_short;
 mod longformer;
+mod luna;
 mod mega;
 mod mlp_mixer;
 mod nystromformer;
@@ -102,6 +103,7 @@ pub static MODELS: &[&Model] = &[
     &gau::flash::MODEL,
     &chordmixer::MODEL,
     &cosformer::MODEL,
+    &luna::MODEL,
     &bag::MODEL,
 ];
 
