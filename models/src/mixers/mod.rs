@@ -30,6 +30,7 @@ mod longformer;
 mod luna;
 mod mega;
 mod mlp_mixer;
+mod mra;
 mod nystromformer;
 mod performer;
 mod presets;
@@ -104,6 +105,7 @@ pub static MODELS: &[&Model] = &[
     &chordmixer::MODEL,
     &cosformer::MODEL,
     &luna::MODEL,
+    &mra::MODEL,
     &bag::MODEL,
 ];
 

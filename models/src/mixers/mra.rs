@@ -1,0 +1,337 @@
+//! MRA-2. Zeng et al., 2022, "Multi Resolution Analysis (MRA) for Approximate Self-Attention", arXiv:2207.10284.
+//!     y_i = Σ_j a_ij v_j / Σ_j a_ij,  a_ij = exp(q_i·k_j / √E) in the chosen pairs (I, J) of blocks,  exp(low_IJ) in all others
+//!     low_IJ = q̃_I·k̃_J / √E;  q̃_I, k̃_J, ṽ_J means over the real tokens of a block
+//! B batch, H heads, L length, N longest length, E width of a head, S block length, M = L/S blocks; q, k, v, y (B, L, H, E), q̃, k̃, ṽ (B, M, H, E), low
+//! (B, H, M, M). Chosen are, for each head and over the whole matrix, the `blocks_per_row` ⌈N/S⌉ pairs of largest low_IJ - max_J low_IJ; those in the first
+//! `first` rows and columns of blocks, and at most `diagonal`/2 blocks from the diagonal, come before all others.
+//! Time O(L·r·S·E + (L/S)²·E) per head, r pairs per row; memory O(L·E + (L/S)²). Options: `block` S (32 in the paper's code), `blocks_per_row` (8), `first`
+//! (1), `diagonal` (0; 1 for Retrieval and Text there), `mode`: `full`, or `sparse`, where what is not chosen counts nothing (MRA-2-s).
+//! Which pairs are chosen has no gradient; low_IJ of the others has. Blocks without a real token are never chosen and count nothing, nor does padding within
+//! one; ties go to the lower index. A query that sees no pair gets zeros. No dropout on the weights, as in the published code.
+//! Departures: the row's maximum is over blocks with real tokens; 1e-6 is not added to counts and sums; an image's blocks are runs of pixels,
+//! not the 4 x 8 patches of that code. No biases in projections.
+//! Published on the benchmark: 2 layers, D 64, 2 heads, feed-forward 128, `block` 32, `blocks_per_row` 8.
+
+use candle_core::{D, DType, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mask, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::{Projections, Takes},
+    mask::{PADDED, zero_padding},
+    model::{Cost, Model, Reference, Variant},
+    ops::{
+        Order,
+        attention::{
+            self, AttentionOptions, BlockMask, BlockMasks,
+            partial_softmax::{self, by_head},
+        },
+        matmul, top_k,
+    },
+    options::{LONGEST, Range, to_json},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "mra",
+    title: "MRA-2",
+    paper: "Multi Resolution Analysis (MRA) for Approximate Self-Attention",
+    year: 2022,
+    arxiv: "2207.10284",
+    time: Cost::Linear("O(L·r·S·E + L²/S²·E)"),
+    memory: Cost::Mixed("O(L·E + L²/S²)"),
+    reference: Reference::Equations,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("mra.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("block", 1, 64),
+        Range::whole("blocks_per_row", 0, LONGEST),
+        Range::whole("first", 0, LONGEST),
+        Range::whole("diagonal", 0, LONGEST),
+    ],
+};
+
+/// What pairs of blocks that are not chosen count.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    /// What their means say.
+    Full,
+    /// Nothing.
+    Sparse,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// S.
+    block: usize,
+    blocks_per_row: usize,
+    first: usize,
+    diagonal: usize,
+    mode: Mode,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            block: 32,
+            blocks_per_row: 8,
+            first: 1,
+            diagonal: 0,
+            mode: Mode::Full,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Mra::new(at, options)?)))
+}
+
+struct Mra {
+    projections: Projections,
+    options: Options,
+    /// How many pairs of blocks a head chooses.
+    chosen: usize,
+    heads: usize,
+    width: usize,
+}
+
+/// The pairs of blocks that one head of one sequence chooses.
+struct Chosen {
+    /// For each block of queries those of keys, in order.
+    keys: Vec<Vec<usize>>,
+    /// Blocks of keys that have a real token.
+    real: Vec<bool>,
+}
+
+impl Mra {
+    fn new(at: &LayerContext, options: Options) -> Result<Self> {
+        let blocks = at.max_length.div_ceil(options.block);
+        Ok(Self {
+            projections: Projections::new(at)?,
+            options,
+            chosen: options.blocks_per_row.saturating_mul(blocks),
+            heads: at.block.heads,
+            width: at.block.head_dim(),
+        })
+    }
+
+    /// Queries, keys and values (B, L, H E) to (B, L, H E).
+    fn attend(&self, qkv: [&Tensor; 3], mask: Option<&Mask>) -> Result<Tensor> {
+        let (batch, length, row) = qkv[0].dims3()?;
+        let counts = self.counts(qkv[0], mask)?; // (B, M)
+        let means = |x: &Tensor| self.means(&zero_padding(x, mask)?, &counts);
+        let (q, k) = (means(qkv[0])?, means(qkv[1])?);
+        let low = attention::scores(&q, &k)?; // (B, H, M, M)
+        let chosen = self.choose(&low, &counts)?;
+        let full = self.options.mode == Mode::Full;
+        let mut options = AttentionOptions {
+            heads: self.heads,
+            scale: Some((self.width as f64).powf(-0.5)),
+            mask: mask.map(|mask| mask.valid().clone()),
+            block_masks: Some(self.block_masks(&chosen, length)),
+            ..AttentionOptions::default()
+        };
+        if !full {
+            return attention::attend(qkv[0], qkv[1], qkv[2], &options);
+        }
+        let (sums, values) = rest(&low, &means(qkv[2])?, &counts, &chosen)?;
+        // All that a block of queries has not chosen is one key more, with a column of its own for a score that no query decides.
+        let blocks = values.dim(1)?;
+        let split = |x: &Tensor| x.reshape((batch, length, self.heads, self.width));
+        let (dtype, device) = (qkv[0].dtype(), qkv[0].device());
+        let ones = Tensor::ones((batch, length, self.heads, 1), dtype, device)?;
+        let q = Tensor::cat(&[split(qkv[0])?, ones], 3)?;
+        let own = sums.affine((self.width as f64).sqrt(), 0.0)?;
+        let own = own.pad_with_zeros(3, self.width, 0)?; // (B, M, H, E + 1)
+        let keys = Tensor::cat(&[split(qkv[1])?.pad_with_zeros(3, 0, 1)?, own], 1)?;
+        let values = Tensor::cat(&[split(qkv[2])?, values], 1)?.pad_with_zeros(3, 0, 1)?;
+        if let Some(real) = options.mask.take() {
+            let ones = Tensor::ones((batch, blocks), real.dtype(), device)?;
+            options.mask = Some(Tensor::cat(&[real, ones], 1)?);
+        }
+        let [q, keys, values] = [q, keys, values].map(|x| x.flatten_from(2));
+        let y = attention::attend(&q?, &keys?, &values?, &options)?;
+        let y = y.reshape((batch, length, self.heads, self.width + 1))?;
+        let y = y.narrow(3, 0, self.width)?.contiguous()?;
+        Ok(y.reshape((batch, length, row))?)
+    }
+
+    /// Real tokens of each block, (B, M).
+    fn counts(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+        let ((batch, length, _), size) = (x.dims3()?, self.options.block);
+        let real = match mask {
+            Some(mask) => mask.valid().clone(),
+            None => Tensor::ones((batch, length), x.dtype(), x.device())?,
+        };
+        let missing = length.next_multiple_of(size) - length;
+        let real = real.pad_with_zeros(1, 0, missing)?;
+        Ok(real.reshape((batch, (), size))?.sum(D::Minus1)?)
+    }
+
+    /// Means over the tokens of blocks, (B, M, H, E), of x (B, L, H E), which is zero at padding.
+    fn means(&self, x: &Tensor, counts: &Tensor) -> Result<Tensor> {
+        let ((batch, length, row), size) = (x.dims3()?, self.options.block);
+        let x = x.pad_with_zeros(1, 0, length.next_multiple_of(size) - length)?;
+        let sums = x.reshape((batch, (), size, row))?.sum(2)?; // (B, M, H E)
+        let counts = counts.maximum(&counts.ones_like()?)?.unsqueeze(2)?;
+        let means = sums.broadcast_div(&counts)?;
+        Ok(means.reshape((batch, (), self.heads, self.width))?)
+    }
+
+    /// What each head of each sequence chooses, in the order (example, head).
+    fn choose(&self, low: &Tensor, counts: &Tensor) -> Result<Vec<Chosen>> {
+        let (batch, heads, blocks, _) = low.dims4()?;
+        let low = low.detach().to_dtype(DType::F64)?;
+        let counts: Vec<Vec<f64>> = counts.to_dtype(DType::F64)?.to_vec2()?;
+        let hidden =
+            |pair: usize, counts: &[f64]| counts[pair / blocks] * counts[pair % blocks] < 0.5;
+        let pairs = 0..blocks * blocks;
+        let hide = |counts: &Vec<f64>| -> Vec<f64> {
+            let hide = |pair| if hidden(pair, counts) { -PADDED } else { 0.0 };
+            pairs.clone().map(hide).collect()
+        };
+        let hide: Vec<f64> = counts.iter().flat_map(hide).collect();
+        let hide = Tensor::from_vec(hide, (batch, 1, blocks, blocks), low.device())?;
+        let prior: Vec<f64> = pairs
+            .map(|pair| self.prior(pair / blocks, pair % blocks))
+            .collect();
+        let prior = Tensor::from_vec(prior, (blocks, blocks), low.device())?;
+        let low = low.broadcast_add(&hide)?;
+        let merit = low.broadcast_sub(&low.max_keepdim(D::Minus1)?)?;
+        // Where a row has no real block the maximum hides nothing.
+        let merit = merit.broadcast_add(&prior)?.broadcast_add(&hide)?;
+        let most = self.chosen.min(blocks * blocks);
+        let mut chosen: Vec<Chosen> = (0..batch * heads)
+            .map(|index| Chosen {
+                keys: vec![Vec::new(); blocks],
+                real: counts[index / heads]
+                    .iter()
+                    .map(|count| *count > 0.0)
+                    .collect(),
+            })
+            .collect();
+        if most == 0 {
+            return Ok(chosen);
+        }
+        let (_, best) = top_k(&merit.flatten_from(2)?, most, Order::Largest)?;
+        for (index, best) in best.flatten(0, 1)?.to_vec2::<u32>()?.iter().enumerate() {
+            let mut best: Vec<usize> = best.iter().map(|pair| *pair as usize).collect();
+            best.retain(|pair| !hidden(*pair, &counts[index / heads]));
+            best.sort_unstable();
+            for pair in best {
+                chosen[index].keys[pair / blocks].push(pair % blocks);
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// What a pair of blocks has before all others: more than scores come to.
+    fn prior(&self, queries: usize, keys: usize) -> f64 {
+        let Options {
+            first, diagonal, ..
+        } = self.options;
+        let near = diagonal > 0 && queries.abs_diff(keys) <= diagonal / 2;
+        let reasons = [near, queries < first, keys < first];
+        5e3 * reasons.iter().filter(|holds| **holds).count() as f64
+    }
+
+    /// Tokens see those of the chosen blocks, and, in mode `full`, the key number L + I that stands for the rest if there is one.
+    fn block_masks(&self, chosen: &[Chosen], length: usize) -> BlockMasks {
+        let size = self.options.block;
+        let tokens = |block: usize| (block * size) as u32..((block + 1) * size).min(length) as u32;
+        let masks = chosen.iter().map(|chosen| {
+            let mut mask = BlockMask::new(0.0);
+            let keys: Vec<usize> = (0..chosen.keys.len())
+                .map(|block| mask.key_block(tokens(block)))
+                .collect();
+            for (queries, seen) in chosen.keys.iter().enumerate() {
+                let rest = self.options.mode == Mode::Full && chosen.has_rest(queries);
+                if seen.is_empty() && !rest {
+                    continue;
+                }
+                let rest = rest.then(|| mask.key_block([(length + queries) as u32]));
+                mask.query_block(tokens(queries));
+                let seen = seen.iter().map(|block| keys[*block]);
+                seen.chain(rest).for_each(|keys| mask.allow(keys, None));
+            }
+            mask
+        });
+        BlockMasks::new(masks.collect())
+    }
+}
+
+impl Chosen {
+    /// Whether a block of queries has real tokens, and real blocks of keys that it has not chosen.
+    fn has_rest(&self, queries: usize) -> bool {
+        let real = self.real.iter().filter(|real| **real).count();
+        self.real[queries] && self.keys[queries].len() < real
+    }
+}
+
+/// What blocks of queries see of the keys that they have not chosen: the logarithm of the sum of weights, (B, M, H, 1), and the mean of values (B, M, H, E);
+/// anything finite where there are none.
+fn rest(
+    low: &Tensor,
+    values: &Tensor,
+    counts: &Tensor,
+    chosen: &[Chosen],
+) -> Result<(Tensor, Tensor)> {
+    let shape = low.dims4()?;
+    let mut hidden = Vec::with_capacity(low.elem_count());
+    for chosen in chosen {
+        for keys in &chosen.keys {
+            let hide = |real: &bool| if *real { 0.0 } else { -PADDED as f32 };
+            let first = hidden.len();
+            hidden.extend(chosen.real.iter().map(hide));
+            keys.iter()
+                .for_each(|block| hidden[first + block] = -PADDED as f32);
+        }
+    }
+    let hidden = Tensor::from_vec(hidden, shape, low.device())?.to_dtype(low.dtype())?;
+    let counts = counts.maximum(&counts.ones_like()?)?;
+    let counts = counts.log()?.unsqueeze(1)?.unsqueeze(1)?; // (B, 1, 1, M)
+    let scores = (low.broadcast_add(&counts)? + hidden)?;
+    let most = scores.detach().max_keepdim(D::Minus1)?;
+    let weights = scores.broadcast_sub(&most)?.exp()?;
+    let sums = weights.sum_keepdim(D::Minus1)?; // (B, H, M, 1)
+    let values = matmul(&weights, &by_head(values)?)?.broadcast_div(&sums)?;
+    Ok((by_head(&(sums.log()? + most)?)?, by_head(&values)?))
+}
+
+impl Mixer for Mra {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let [q, k, v] = self.projections.qkv(x)?;
+        let y = self.attend([&q, &k, &v], pass.mask())?;
+        self.projections.merge(&y)
+    }
+
+    fn takes(&self) -> Takes {
+        Takes {
+            rotary: Ok(()),
+            ..Takes::nothing("pairs that are not chosen have the score of their blocks")
+        }
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let size = self.options.block;
+        let blocks = length.div_ceil(size);
+        let chosen = self.chosen.min(blocks * blocks) * size.min(length) * size.min(length);
+        let low = match self.options.mode {
+            Mode::Full => 2,
+            Mode::Sparse => 1,
+        };
+        let low = 2 * low * (self.heads * blocks * blocks * self.width) as u64;
+        self.projections.flops(length)
+            + low
+            + partial_softmax::flops(self.heads * chosen, self.width)
+    }
+}
+
+#[cfg(test)]
+mod tests;
