@@ -16,6 +16,7 @@ mod fnet;
 mod funnel;
 mod gau;
 mod gmlp;
+mod h_transformer_1d;
 mod hard_coded;
 mod hierarchical;
 mod image;
@@ -106,6 +107,7 @@ pub static MODELS: &[&Model] = &[
     &cosformer::MODEL,
     &luna::MODEL,
     &mra::MODEL,
+    &h_transformer_1d::MODEL,
     &bag::MODEL,
 ];
 

@@ -1,0 +1,373 @@
+//! H-Transformer-1D. Zhu & Soricut, 2021, "H-Transformer-1D: Fast One-Dimensional Hierarchical Attention for Sequences", arXiv:2107.11906.
+//!     y_i = Σ_l Σ_J a_IJ V_J / Σ_l Σ_J a_IJ n_J,  a_IJ = exp(Q_I·K_J / √E), I the part of level l that i is in
+//!     Q_I, K_J means over the tokens of parts of 2^l positions, V_J the sum of their values, n_J their number
+//! B batch, H heads, L length, E width of a head, m block length; Q, K, V (B, H, L/2^l, E) at level l. At level 0 the tokens of a block see those of it and of the
+//! blocks on either side. At level l ≥ 1 parts see those of the blocks of m parts on either side, but the half of one block that is nearer to the other does not
+//! see its counterpart: level l - 1 has covered that. The last level has two blocks. So every pair of tokens is covered exactly once.
+//! Time O(L·m·E) per head, memory O(L·m). Option: `block` m (even; 16 in the paper).
+//! Means, sums and numbers are of real tokens alone, and parts without any are hidden, so that padding counts for nothing; a sequence of at most 2m tokens has
+//! softmax attention. All levels have one common maximum. Dropout on the weights of each level. No biases.
+//! The package of this name computes another function, in which a level sees the sibling block alone; the paper's code for the benchmark is not public.
+//! On the benchmark others ran it with 2 layers, D 64, 2 heads, feed-forward 128.
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mask, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    error::require,
+    layers::{Dropout, Projections, Takes},
+    mask::{PADDED, zero_padding},
+    model::{Cost, Model, Reference, Variant},
+    ops::attention::{
+        WeightDropout,
+        partial_softmax::{self, PartialSoftmax, by_head},
+    },
+    options::{LONGEST, Range, to_json},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "h_transformer_1d",
+    title: "H-Transformer-1D",
+    paper: "H-Transformer-1D: Fast One-Dimensional Hierarchical Attention for Sequences",
+    year: 2021,
+    arxiv: "2107.11906",
+    time: Cost::Linear("O(L·m·E)"),
+    memory: Cost::Linear("O(L·m)"),
+    reference: Reference::Equations,
+    settings: "",
+    variants: &[Variant::paper(build, include_str!("h_transformer_1d.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[Range::whole("block", 2, LONGEST)],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// m.
+    block: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { block: 16 }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let Options { block } = context.options()?;
+    require(
+        block.is_multiple_of(2),
+        "model.block",
+        block,
+        "an even number, because halves of blocks are covered by the level below",
+    )?;
+    encoder::blocks(context, |at| Ok(Box::new(Hierarchy::new(at, block)?)))
+}
+
+struct Hierarchy {
+    projections: Projections,
+    /// One for each level.
+    dropouts: Vec<Dropout>,
+    block: usize,
+    heads: usize,
+    width: usize,
+}
+
+/// Sums over parts of a sequence, (B, H, parts, E), and how many tokens each has, (B, 1, parts, 1).
+struct Parts {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    count: Tensor,
+}
+
+impl Hierarchy {
+    fn new(at: &LayerContext, block: usize) -> Result<Self> {
+        let rate = at.block.attention_dropout;
+        let dropout = |level| Dropout::new(&at.vb.pp(format!("drop.{level}")), rate);
+        Ok(Self {
+            projections: Projections::new(at)?,
+            dropouts: (0..levels(at.max_length, block)).map(dropout).collect(),
+            block,
+            heads: at.block.heads,
+            width: at.block.head_dim(),
+        })
+    }
+
+    /// Queries, keys and values (B, L, H E) to (B, L, H, E).
+    fn attend(&self, qkv: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
+        let length = qkv[0].dim(1)?;
+        let tokens = self.tokens(qkv, pass.mask())?;
+        let all = self.at_and_above(0, levels(length, self.block), &tokens, pass)?;
+        by_head(&all.output()?.narrow(2, 0, length)?)
+    }
+
+    /// What `parts` take at this level and at all coarser ones of `count`, a part of which has the same for both of its halves.
+    fn at_and_above(
+        &self,
+        level: usize,
+        count: usize,
+        parts: &Parts,
+        pass: &Pass,
+    ) -> Result<PartialSoftmax> {
+        let dropout = self.dropouts[level].of_weights(parts.q.dim(0)?, pass);
+        let own = parts.attend(self.block, level == 0, dropout)?;
+        if level + 1 == count {
+            return Ok(own);
+        }
+        let above = self.at_and_above(level + 1, count, &parts.halved()?, pass)?;
+        PartialSoftmax::merge(&[own, above.arranged(doubled)?])
+    }
+
+    /// Level 0: the tokens, and zeros up to a number of blocks that can be halved down to two.
+    fn tokens(&self, qkv: [&Tensor; 3], mask: Option<&Mask>) -> Result<Parts> {
+        let (batch, length, _) = qkv[0].dims3()?;
+        let missing = self.block * length.div_ceil(self.block).next_power_of_two() - length;
+        let parts = |x: &Tensor| -> Result<Tensor> {
+            let x = zero_padding(x, mask)?.reshape((batch, length, self.heads, self.width))?;
+            Ok(by_head(&x)?.pad_with_zeros(2, 0, missing)?)
+        };
+        let real = match mask {
+            Some(mask) => mask.valid().clone(),
+            None => Tensor::ones((batch, length), qkv[0].dtype(), qkv[0].device())?,
+        };
+        let count = real.pad_with_zeros(1, 0, missing)?;
+        Ok(Parts {
+            q: parts(qkv[0])?,
+            k: parts(qkv[1])?,
+            v: parts(qkv[2])?,
+            count: count.reshape((batch, 1, length + missing, 1))?,
+        })
+    }
+}
+
+/// How many levels a sequence of `length` has.
+fn levels(length: usize, block: usize) -> usize {
+    let blocks = length.div_ceil(block).next_power_of_two();
+    blocks.ilog2().max(1) as usize
+}
+
+/// Rows (B, H, parts, W) twice each.
+fn doubled(x: &Tensor) -> Result<Tensor> {
+    let (batch, heads, parts, width) = x.dims4()?;
+    let twice = x
+        .unsqueeze(3)?
+        .broadcast_as((batch, heads, parts, 2, width))?;
+    Ok(twice.reshape((batch, heads, 2 * parts, width))?)
+}
+
+impl Parts {
+    /// The next level.
+    fn halved(&self) -> Result<Self> {
+        let pairs = |x: &Tensor| -> Result<Tensor> {
+            let (batch, heads, parts, width) = x.dims4()?;
+            Ok(x.reshape((batch, heads, parts / 2, 2, width))?.sum(3)?)
+        };
+        Ok(Self {
+            q: pairs(&self.q)?,
+            k: pairs(&self.k)?,
+            v: pairs(&self.v)?,
+            count: pairs(&self.count)?,
+        })
+    }
+
+    /// What parts take from those of the blocks on either side; at level 0 also from their own block, and nothing is covered yet.
+    fn attend(&self, block: usize, first: bool, dropout: WeightDropout) -> Result<PartialSoftmax> {
+        let blocks = self.q.dim(2)? / block;
+        let some = self.count.maximum(&self.count.ones_like()?)?;
+        let mean = |x: &Tensor| x.broadcast_div(&some);
+        let split = |x: &Tensor| -> Result<Tensor> {
+            let (batch, heads, _, width) = x.dims4()?;
+            Ok(x.reshape((batch, heads, blocks, block, width))?)
+        };
+        let around = |x: &Tensor| -> Result<Tensor> {
+            let x = split(x)?;
+            let before = x.pad_with_zeros(2, 1, 0)?.narrow(2, 0, blocks)?;
+            let after = x.pad_with_zeros(2, 0, 1)?.narrow(2, 1, blocks)?;
+            Ok(match first {
+                true => Tensor::cat(&[&before, &x, &after], 3)?,
+                false => Tensor::cat(&[&before, &after], 3)?,
+            })
+        };
+        // A mean of values counts as often as there are values.
+        let hidden = around(&self.count)?.ge(0.5)?.to_dtype(some.dtype())?;
+        let often = around(&some.log()?)?;
+        let bias = (often + hidden.affine(PADDED, -PADDED)?)?;
+        let mut bias = bias.transpose(3, 4)?.contiguous()?; // (B, 1, blocks, 1, keys)
+        if !first {
+            let covered = covered(block);
+            let covered = Tensor::from_vec(covered, (1, 1, 1, block, 2 * block), bias.device())?;
+            bias = bias.broadcast_add(&covered.to_dtype(bias.dtype())?)?;
+        }
+        let (k, v) = (around(&mean(&self.k)?)?, around(&mean(&self.v)?)?);
+        let q = split(&mean(&self.q)?)?;
+        let part = partial_softmax::attend(&q, &k, &v, Some(&bias), dropout)?;
+        part.arranged(|x| Ok(x.flatten(2, 3)?))
+    }
+}
+
+/// What hides the pairs that the level below has covered, (m, 2m): of the block before and of that behind.
+fn covered(block: usize) -> Vec<f32> {
+    let half = block / 2;
+    let pairs = (0..block).flat_map(|query| (0..2 * block).map(move |key| (query, key)));
+    let near = |(query, key): (usize, usize)| match key < block {
+        true => query < half && key >= half,
+        false => query >= half && key - block < half,
+    };
+    let bias = |pair| if near(pair) { -PADDED as f32 } else { 0.0 };
+    pairs.map(bias).collect()
+}
+
+impl Mixer for Hierarchy {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let [q, k, v] = self.projections.qkv(x)?;
+        let y = self.attend([&q, &k, &v], pass)?;
+        self.projections.merge(&y)
+    }
+
+    fn takes(&self) -> Takes {
+        Takes {
+            rotary: Ok(()),
+            ..Takes::nothing("distant tokens have the score of the parts that they are in")
+        }
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let all = self.block * length.div_ceil(self.block).next_power_of_two();
+        let pairs = |level: usize| (all >> level) * self.block * if level == 0 { 3 } else { 2 };
+        let pairs: usize = (0..levels(length, self.block)).map(pairs).sum();
+        self.projections.flops(length) + partial_softmax::flops(self.heads * pairs, self.width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+    use crate::{
+        RngKey,
+        options::BlockOptions,
+        reference,
+        testing::{Twin, check_layer, close, normal, parameters},
+    };
+
+    fn mixer(parameters: &crate::Parameters, block: usize, width: usize) -> Hierarchy {
+        let options = BlockOptions {
+            dim: 2 * width,
+            qkv_dim: 2 * width,
+            heads: 2,
+            attention_dropout: 0.0,
+            ..BlockOptions::default()
+        };
+        let at = LayerContext::new(parameters.builder(), &options, 64);
+        Hierarchy::new(&at, block).unwrap()
+    }
+
+    fn pass() -> Pass<'static> {
+        Pass::new(false, RngKey::new(1, 0, 0))
+    }
+
+    /// Queries, keys and values (B, L, H, E) to (B, L, H, E).
+    fn attend(mixer: &Hierarchy, qkv: [&Tensor; 3], mask: Option<&Mask>) -> Result<Tensor> {
+        let [q, k, v] = qkv.map(|x| x.flatten_from(2));
+        mixer.attend([&q?, &k?, &v?], &pass().with_mask(mask))
+    }
+
+    fn mask(rows: &[&[f64]]) -> Mask {
+        let shape = (rows.len(), rows[0].len());
+        Mask::new(&Tensor::from_vec(rows.concat(), shape, &Device::Cpu).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn two_blocks_are_softmax_attention() {
+        for block in [4, 6, 16] {
+            let mixer = mixer(&parameters(), block, 3);
+            let twin = Twin::whole(reference::softmax);
+            let apart = twin.compare(|q, k, v, mask| attend(&mixer, [q, k, v], mask));
+            assert!(apart.output < 1e-7 && apart.gradient < 1e-7, "{apart:?}");
+        }
+    }
+
+    /// Values that name their keys: with equal scores each real one has the same share.
+    #[test]
+    fn every_pair_is_covered_once() {
+        for (length, block) in [(1, 2), (7, 2), (16, 2), (33, 4), (64, 4), (50, 6)] {
+            let mixer = mixer(&parameters(), block, length);
+            let v = Tensor::eye(length, DType::F64, &Device::Cpu).unwrap();
+            let v = v.reshape((1, length, 1, length)).unwrap();
+            let v = v
+                .broadcast_as((2, length, 2, length))
+                .unwrap()
+                .contiguous()
+                .unwrap();
+            let zeros = v.zeros_like().unwrap();
+            let real: Vec<f64> = (0..length)
+                .map(|i| f64::from(u8::from(i % 3 != 1)))
+                .collect();
+            let rows = [vec![1.0; length], real];
+            let mask = mask(&[&rows[0], &rows[1]]);
+            let y = attend(&mixer, [&zeros, &zeros, &v], Some(&mask)).unwrap();
+            for (row, real) in rows.iter().enumerate() {
+                let count = real.iter().sum::<f64>();
+                let shares = y.get(row).unwrap().flatten_to(1).unwrap();
+                for shares in shares.to_vec2::<f64>().unwrap() {
+                    for (share, real) in shares.iter().zip(real) {
+                        assert!(
+                            (share - real / count).abs() < 1e-12,
+                            "{length} {block}: {share}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where neighbours are equal a mean of the two is either of them.
+    #[test]
+    fn pairs_of_equal_tokens_have_softmax_attention_up_to_four_blocks() {
+        let mixer = mixer(&parameters(), 4, 3);
+        let [q, k, v] = ["q", "k", "v"].map(|name| normal(name, &[2, 8, 2, 3]));
+        let twice = |x: &Tensor| {
+            let x = x
+                .unsqueeze(2)
+                .unwrap()
+                .broadcast_as((2, 8, 2, 2, 3))
+                .unwrap();
+            x.reshape((2, 16, 2, 3)).unwrap()
+        };
+        let (q, k) = (twice(&q), twice(&k));
+        let v = Tensor::cat(&[&v, &normal("more", &[2, 8, 2, 3])], 1).unwrap();
+        let rows = [
+            [1.0; 16],
+            std::array::from_fn(|i| f64::from(u8::from(i < 10))),
+        ];
+        let mask = mask(&[&rows[0], &rows[1]]);
+        let wanted = reference::attention(&q, &k, &v, Some(mask.valid()), reference::softmax);
+        let found = attend(&mixer, [&q, &k, &v], Some(&mask)).unwrap();
+        let read = |x: &Tensor| zero_padding(&x.flatten_from(2).unwrap(), Some(&mask)).unwrap();
+        close(&read(&found), &read(&wanted.unwrap()), 1e-12, "pairs");
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let rows = [
+            [1.0; 9],
+            [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0],
+            [0.0; 9],
+        ];
+        let mask = mask(&[&rows[0], &rows[1], &rows[2]]);
+        let parameters = parameters();
+        let mixer = mixer(&parameters, 2, 2);
+        check_layer("h_transformer_1d", &parameters, &[3, 9, 4], |x| {
+            zero_padding(
+                &mixer.forward(x, &pass().with_mask(Some(&mask)))?,
+                Some(&mask),
+            )
+        });
+    }
+}
