@@ -41,6 +41,7 @@ mod rfa;
 mod routing;
 mod set;
 mod sinkhorn;
+mod skyformer;
 mod sparse;
 mod synthesizer;
 mod talking_heads;
@@ -108,6 +109,7 @@ pub static MODELS: &[&Model] = &[
     &luna::MODEL,
     &mra::MODEL,
     &h_transformer_1d::MODEL,
+    &skyformer::MODEL,
     &bag::MODEL,
 ];
 
