@@ -46,6 +46,7 @@ mod sparse;
 mod synthesizer;
 mod talking_heads;
 mod tay2021;
+mod tnn;
 mod transformer;
 mod transformer_xl;
 mod universal;
@@ -110,6 +111,7 @@ pub static MODELS: &[&Model] = &[
     &mra::MODEL,
     &h_transformer_1d::MODEL,
     &skyformer::MODEL,
+    &tnn::MODEL,
     &bag::MODEL,
 ];
 
