@@ -28,6 +28,8 @@ pub enum Activation {
     EluPlusOne,
     /// x / (1 + e^-x).
     Silu,
+    /// ln(1 + e^x).
+    Softplus,
 }
 
 /// Applies `activation` to every element of a tensor of any shape.
@@ -44,6 +46,7 @@ impl Activation {
             Activation::Relu { floor } => isa.run(Forward(Relu { floor }, x, y)),
             Activation::EluPlusOne => isa.run(Forward(EluPlusOne, x, y)),
             Activation::Silu => isa.run(Forward(Silu, x, y)),
+            Activation::Softplus => isa.run(Forward(Softplus, x, y)),
         }
     }
 
@@ -55,6 +58,7 @@ impl Activation {
             Activation::Relu { floor } => isa.run(Backward(Relu { floor }, x, dy, dx)),
             Activation::EluPlusOne => isa.run(Backward(EluPlusOne, x, dy, dx)),
             Activation::Silu => isa.run(Backward(Silu, x, dy, dx)),
+            Activation::Softplus => isa.run(Backward(Softplus, x, dy, dx)),
         }
     }
 }
@@ -136,6 +140,33 @@ impl UnaryFunction for Silu {
         let p = sigmoid(s, x);
         let rest = s.mul_f32s(x, s.sub_f32s(s.splat_f32s(1.0), p));
         s.fma(p, rest, p)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Softplus;
+
+impl UnaryFunction for Softplus {
+    /// max(x, 0) + ln(1 + e), e = e^-|x|; ln(1 + e) = 2 artanh q, q = e / (2 + e) <= 1/3, by its series, which is exact where e is small.
+    #[inline(always)]
+    fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        let small = exp(s, s.neg_f32s(s.abs_f32s(x)));
+        let q = s.div_f32s(small, s.add_f32s(s.splat_f32s(2.0), small));
+        let square = s.mul_f32s(q, q);
+        let mut series = s.splat_f32s(1.0 / 15.0);
+        for odd in [13.0, 11.0, 9.0, 7.0, 5.0, 3.0, 1.0] {
+            series = s.fma(series, square, s.splat_f32s(1.0 / odd));
+        }
+        let twice = s.add_f32s(q, q);
+        // Not `max`, which may swallow a NaN.
+        let negative = s.less_than_f32s(x, s.splat_f32s(0.0));
+        let positive = s.select_f32s(negative, s.splat_f32s(0.0), x);
+        s.fma(twice, series, positive)
+    }
+
+    #[inline(always)]
+    fn slope<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        sigmoid(s, x)
     }
 }
 

@@ -56,6 +56,18 @@ pub fn silu(x: &Tensor) -> Result<Tensor> {
     Ok((x * sigmoid(x)?)?)
 }
 
+/// `ln(1 + exp(x))`, which is positive everywhere.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn softplus(x: &Tensor) -> Result<Tensor> {
+    if kernels::supports(x) {
+        return Ok(activate(x, kernels::Activation::Softplus)?);
+    }
+    let small = x.abs()?.neg()?.exp()?;
+    Ok((x.relu()? + small.affine(1.0, 1.0)?.log()?)?)
+}
+
 /// `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))`, the tanh form of GELU. Hendrycks & Gimpel, 2016, arXiv:1606.08415.
 ///
 /// candle's own `gelu` rounds the constants of its gradient to six digits.
@@ -132,7 +144,8 @@ mod tests {
 
     type Function = fn(&Tensor) -> Result<Tensor>;
 
-    const FUSED: [(&str, Function); 6] = [
+    const FUSED: [(&str, Function); 7] = [
+        ("softplus", softplus),
         ("silu", silu),
         ("gelu", gelu),
         ("gelu_erf", gelu_erf),
@@ -159,6 +172,7 @@ mod tests {
             ("relu", |x| relu(x, 0.25)),
             ("silu", |x| apply(Activation::Silu, x)),
             ("sigmoid", sigmoid),
+            ("softplus", softplus),
             ("relu_squared", |x| apply(Activation::ReluSquared, x)),
         ] {
             check_gradient(name, &[&[3, 7]], |inputs| function(&inputs[0]));
@@ -181,6 +195,10 @@ mod tests {
         near(
             apply(Activation::Silu, &x).unwrap(),
             points.map(|x| x / (1.0 + (-x).exp())),
+        );
+        near(
+            softplus(&x).unwrap(),
+            points.map(|x| if x > 20.0 { x } else { x.exp().ln_1p() }),
         );
         near(
             apply(Activation::ReluSquared, &x).unwrap(),
