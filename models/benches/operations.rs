@@ -10,9 +10,9 @@ use candle_core::{DType, Device, Tensor, Var};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lra_models::Result;
 use lra_models::ops::{
-    Complex, Lags, Modes, NOWHERE, Order, Padding, ScanOptions, StateSpaceOptions, conv1d,
-    depthwise_conv1d, fft_conv, fft2_real, irfft, rfft, scan, segment_mean, state_space, take,
-    top_k,
+    Complex, Lags, Modes, NOWHERE, Order, Padding, Rings, ScanOptions, StateSpaceOptions, Track,
+    add_rolled, conv1d, depthwise_conv1d, fft_conv, fft2_real, irfft, rfft, scan, segment_mean,
+    selective_scan, state_space, take, top_k,
 };
 use lra_models::rng::{RngKey, StreamKey};
 
@@ -110,6 +110,30 @@ fn scans(criterion: &mut Criterion) {
     }
 }
 
+fn selective_scans(criterion: &mut Criterion) {
+    let (x, mode) = ([4, 1024, 128], [128, 16]);
+    let shapes: [&[usize]; 5] = [&x, &x, &mode, &[4, 1024, 32], &[128]];
+    case(criterion, "selective scan, 16 modes", &shapes, false, |x| {
+        let delta = x[1].sqr()?;
+        selective_scan(&x[0], &delta, &x[2], &x[3], &x[4])
+    });
+}
+
+fn rolls(criterion: &mut Criterion) {
+    let (batch, length, width) = (16, 1024, 88);
+    let track = |index: usize| Track {
+        start: 8 * index,
+        width: 8,
+        shift: (1 << index) >> 1,
+    };
+    let tracks = (0..11).map(track).collect();
+    let rings = Rings::new(batch, length, None).unwrap();
+    let x: &[usize] = &[batch, length, width];
+    case(criterion, "roll, 11 tracks", &[x, x], true, |x| {
+        add_rolled(&x[0], &x[1], &tracks, &rings)
+    });
+}
+
 fn convolutions(criterion: &mut Criterion) {
     for width in [3, 35] {
         let shapes: [&[usize]; 2] = [&[8, 1024, 128], &[128, width]];
@@ -181,6 +205,8 @@ criterion_group!(
     benches,
     state_spaces,
     scans,
+    selective_scans,
+    rolls,
     convolutions,
     transforms,
     clusters
