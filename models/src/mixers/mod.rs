@@ -29,6 +29,7 @@ mod local;
 mod long_short;
 mod longformer;
 mod luna;
+mod mamba;
 mod mega;
 mod mlp_mixer;
 mod mra;
@@ -112,6 +113,7 @@ pub static MODELS: &[&Model] = &[
     &h_transformer_1d::MODEL,
     &skyformer::MODEL,
     &tnn::MODEL,
+    &mamba::MODEL,
     &bag::MODEL,
 ];
 
