@@ -32,6 +32,8 @@ pub struct About {
     pub classes: usize,
     /// Sequences per example: 1, or 2 for retrieval.
     pub towers: usize,
+    /// The share of tokens that self-pretraining hides, as published for the task (arXiv:2310.02980).
+    pub hidden_share: f64,
     /// Where its data can come from; the first is the default.
     pub sources: &'static [Source],
 }

@@ -340,6 +340,7 @@ static PAIRS: About = About {
     first_id: 1,
     classes: 2,
     towers: 2,
+    hidden_share: 0.15,
     sources: &[Source::Synthetic],
 };
 

@@ -29,6 +29,7 @@ static ABOUT: About = About {
     first_id: 1,
     classes: MARKERS as usize,
     towers: 1,
+    hidden_share: 0.15,
     sources: &[Source::Generated],
 };
 

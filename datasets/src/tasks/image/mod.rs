@@ -61,6 +61,7 @@ static ABOUT: About = About {
     first_id: 0,
     classes: CLASSES.len(),
     towers: 1,
+    hidden_share: 0.5,
     sources: &[Source::Official, Source::Synthetic],
 };
 

@@ -37,6 +37,7 @@ static ABOUT: About = About {
     first_id: 1,
     classes: 10,
     towers: 1,
+    hidden_share: 0.1,
     sources: &[Source::Generated, Source::Official],
 };
 

@@ -55,6 +55,7 @@ const COMMON: About = About {
     first_id: 0,
     classes: 2,
     towers: 1,
+    hidden_share: 0.5,
     sources: &[Source::Generated, Source::Official],
 };
 

@@ -37,6 +37,7 @@ static ABOUT: About = About {
     first_id: 1,
     classes: 2,
     towers: 1,
+    hidden_share: 0.15,
     sources: &[Source::Official, Source::Synthetic],
 };
 
