@@ -205,7 +205,7 @@ impl AuxiliaryHeads {
                     mask: tokens.mask.clone(),
                 };
                 let read = trunk.encode(&hiding, Some(&masked.token), wants_states, pass)?;
-                let losses = masked.decoder.answer(&read.0.hidden, first, &asked)?;
+                let losses = masked.decoder.answer(&read.0.hidden, first, &asked)?.losses;
                 pass.add_loss(&MASKED, &losses)?;
                 read
             }
@@ -213,7 +213,7 @@ impl AuxiliaryHeads {
         };
         for (index, decoder) in self.next.iter().enumerate() {
             let asked = sequences.following(index + 1);
-            let losses = decoder.answer(&encoded.hidden, first, &asked)?;
+            let losses = decoder.answer(&encoded.hidden, first, &asked)?.losses;
             let counts = FURTHER.powi(index as i32);
             pass.add_loss(&NEXT, &(losses * counts)?)?;
         }

@@ -3,7 +3,7 @@
 //! Every sequence is for itself: a loss is the mean over what is asked of it, and draws are by row and position, so that neither
 //! padding nor the rest of the batch changes anything.
 
-use candle_core::{DType, Tensor};
+use candle_core::{D, DType, Tensor};
 use candle_nn::Init;
 
 use crate::{
@@ -85,14 +85,13 @@ impl Decoder {
         Linear::new(vb, dim, vocabulary, LECUN_NORMAL, bias).map(Self)
     }
 
-    /// The mean cross-entropy, in nats, of the answers to what was asked of each sequence, (B); zeros for one that was asked nothing. They
-    /// are from the hidden states (B, S, D) at the positions asked, which stand `first` slots further on.
+    /// Answers from the hidden states (B, S, D) at the positions asked, which stand `first` slots further on.
     pub(crate) fn answer(
         &self,
         hidden: &Tensor,
         first: usize,
         asked: &Questions,
-    ) -> Result<Tensor> {
+    ) -> Result<Answers> {
         let (batch, slots, dim) = hidden.dims3()?;
         let (mut places, mut rows, mut labels) = (Vec::new(), Vec::new(), Vec::new());
         for (row, asked) in asked.0.iter().enumerate() {
@@ -102,8 +101,12 @@ impl Decoder {
                 labels.push(*label);
             }
         }
+        let nothing = Tensor::zeros(batch, hidden.dtype(), hidden.device())?;
         if places.is_empty() {
-            return Ok(Tensor::zeros(batch, hidden.dtype(), hidden.device())?);
+            return Ok(Answers {
+                losses: nothing.clone(),
+                right: nothing,
+            });
         }
         let (count, device) = (places.len(), hidden.device());
         let places = Tensor::from_vec(places, (1, count), device)?;
@@ -111,9 +114,24 @@ impl Decoder {
         let labels = Tensor::from_vec(labels, count, device)?;
         let states = take(&hidden.reshape((1, batch * slots, dim))?, &places)?;
         let logits = self.0.forward(&states.squeeze(0)?)?; // (count, V)
-        let losses = cross_entropies(&logits, &labels)?.reshape((1, count, 1))?;
-        Ok(segment_mean(&losses, &rows, batch)?.flatten_all()?)
+        let by_row = |x: &Tensor| -> Result<Tensor> {
+            let x = x.reshape((1, count, 1))?;
+            Ok(segment_mean(&x, &rows, batch)?.flatten_all()?)
+        };
+        let right = logits.detach().argmax(D::Minus1)?.eq(&labels)?;
+        Ok(Answers {
+            losses: by_row(&cross_entropies(&logits, &labels)?)?,
+            right: by_row(&right.to_dtype(hidden.dtype())?)?,
+        })
     }
+}
+
+/// What became of the questions asked of each sequence, (B); zeros for one that was asked nothing.
+pub(crate) struct Answers {
+    /// Mean cross-entropy, in nats.
+    pub(crate) losses: Tensor,
+    /// Share that was right; no gradient.
+    pub(crate) right: Tensor,
 }
 
 #[cfg(test)]
@@ -187,16 +205,20 @@ mod tests {
         let hidden = crate::testing::normal("hidden", &[3, 5, 3]);
         let answers = |asked: &[(usize, u32)]| {
             let asked = Questions(vec![asked.to_vec(), vec![(0, 3)], vec![]]);
-            let losses = decoder.answer(&hidden, 1, &asked).unwrap();
-            losses.to_vec1::<f64>().unwrap()
+            let answers = decoder.answer(&hidden, 1, &asked).unwrap();
+            (
+                answers.losses.to_vec1::<f64>().unwrap(),
+                answers.right.to_vec1::<f64>().unwrap(),
+            )
         };
         let (both, first, second) = (
             answers(&[(0, 1), (3, 2)]),
             answers(&[(0, 1)]),
             answers(&[(3, 2)]),
         );
-        assert!((both[0] - (first[0] + second[0]) / 2.0).abs() < 1e-12);
-        assert_eq!((both[1], both[2]), (first[1], 0.0));
+        assert!((both.0[0] - (first.0[0] + second.0[0]) / 2.0).abs() < 1e-12);
+        assert!((both.1[0] - (first.1[0] + second.1[0]) / 2.0).abs() < 1e-12);
+        assert_eq!((both.0[1], both.0[2]), (first.0[1], 0.0));
         // The state at slot 1 + position is what is read.
         let weights = parameters.all();
         let read = |name: &str| {
@@ -208,7 +230,7 @@ mod tests {
         let logits = logits.broadcast_add(&read("bias")).unwrap();
         let label = Tensor::new(&[2u32], &Device::Cpu).unwrap();
         let wanted = crate::loss::cross_entropy(&logits, &label).unwrap();
-        assert!((second[0] - wanted.to_scalar::<f64>().unwrap()).abs() < 1e-12);
+        assert!((second.0[0] - wanted.to_scalar::<f64>().unwrap()).abs() < 1e-12);
     }
 
     #[test]
@@ -217,7 +239,7 @@ mod tests {
         let decoder = Decoder::new(&parameters.builder(), 2, 4).unwrap();
         let asked = sequences().following(1);
         check_layer("decoder", &parameters, &[3, 5, 2], |x| {
-            decoder.answer(x, 1, &asked)
+            Ok(decoder.answer(x, 1, &asked)?.losses)
         });
     }
 }

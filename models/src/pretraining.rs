@@ -1,0 +1,167 @@
+//! Self-pretraining. Amos, Berant, Gupta, 2023, "Never Train from Scratch: Fair Comparison of Long-Sequence Models Requires Data-Driven
+//! Priors", arXiv:2310.02980: before it is trained to classify, a model predicts tokens of the same training inputs.
+//!
+//! Softmax(W h_i + b) over ids, from the hidden state h_i (D) of a token; W (V, D) and b (V) go when training begins, embedding and encoder stay.
+//!
+//! - `masked`: a share of the tokens, drawn anew in each pass, is replaced by a vector of its own (which goes too), and predicted.
+//! - `next`: each token's successor. For causal models only: others see what they would predict.
+//!
+//! The loss is the mean over what is asked of a sequence, then over sequences; each tower's is one. Departure: the paper's pixels are numbers,
+//! and the model says which by their distance; here they are ids like all others.
+
+use candle_core::Tensor;
+
+use crate::{
+    Model, Options, Parameters, Pass, Result,
+    auxiliary::{NO_VECTOR, NOT_CAUSAL, SHORTENED, hidden_token},
+    classifier::{Inputs, Shape, Tokens},
+    error::require,
+    prediction::{Answers, Decoder, Sequences},
+    rng::StreamKey,
+    trunk::Trunk,
+};
+
+/// What is predicted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Objective {
+    /// Hidden tokens.
+    Masked {
+        /// The share that is hidden, more than 0 and less than 1.
+        share: f64,
+    },
+    /// The token that follows.
+    Next,
+}
+
+/// Where the decoder's parameters are: at paths that begin with this and a dot. All others stay.
+pub const DECODER: &str = "pretrain";
+
+/// A model that predicts tokens.
+pub struct TokenModel {
+    trunk: Trunk,
+    decoder: Decoder,
+    hides: Option<Hides>,
+}
+
+/// How tokens are hidden.
+struct Hides {
+    share: f64,
+    /// (1, D), what stands in the place of a hidden token.
+    token: Tensor,
+    /// Its id.
+    id: u32,
+    /// Draws of passes that train, and of those that score: these hide the same tokens whatever the step.
+    trained: StreamKey,
+    scored: StreamKey,
+}
+
+/// How well each example's tokens were predicted, (B).
+pub struct Predictions {
+    /// Mean cross-entropy over what was asked, in nats.
+    pub losses: Tensor,
+    /// The share that was right. No gradient.
+    pub right: Tensor,
+}
+
+impl TokenModel {
+    /// Builds `model` for `shape`; its parameters are created in `parameters`.
+    ///
+    /// # Errors
+    /// Those of [`crate::Classifier::new`], and [`crate::Error::Option`] for a model that cannot predict these tokens.
+    pub fn new(
+        model: &Model,
+        shape: &Shape,
+        options: &Options,
+        objective: Objective,
+        parameters: &Parameters,
+    ) -> Result<Self> {
+        let trunk = Trunk::new(model, shape, options, parameters)?;
+        let kind = match objective {
+            Objective::Masked { .. } => "masked",
+            Objective::Next => "next",
+        };
+        let refuse = |holds: bool, reason: &str| {
+            let allowed = format!("none: {reason}");
+            require(holds, "pretrain.kind", kind, allowed)
+        };
+        refuse(trunk.encoder.keeps_length(), SHORTENED)?;
+        let (vb, dim) = (parameters.builder().pp(DECODER), options.block.dim);
+        let hides = match objective {
+            Objective::Masked { share } => {
+                refuse(trunk.embedding.takes_more(), NO_VECTOR)?;
+                Some(Hides {
+                    share,
+                    token: hidden_token(&vb, dim)?,
+                    id: shape.vocabulary as u32,
+                    trained: StreamKey::new(&vb.pp("hidden").prefix()),
+                    scored: StreamKey::new(&vb.pp("scored").prefix()),
+                })
+            }
+            Objective::Next => {
+                refuse(trunk.is_causal(), NOT_CAUSAL)?;
+                None
+            }
+        };
+        Ok(Self {
+            trunk,
+            decoder: Decoder::new(&vb.pp("decoder"), dim, shape.vocabulary)?,
+            hides,
+        })
+    }
+
+    /// Predicts tokens of each example.
+    ///
+    /// # Errors
+    /// [`crate::Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor operation fails.
+    pub fn forward(&self, inputs: &Inputs, pass: &Pass) -> Result<Predictions> {
+        self.trunk.check(inputs)?;
+        let towers = self.trunk.towers;
+        let mut sum: Option<[Tensor; 2]> = None;
+        for (tower, tokens) in inputs.towers.iter().enumerate() {
+            let Answers { losses, right } = self.of_tower(tokens, &pass.of_tower(tower, towers))?;
+            sum = Some(match sum {
+                Some([all, hits]) => [(all + losses)?, (hits + right)?],
+                None => [losses, right],
+            });
+        }
+        let [losses, right] = sum.ok_or_else(|| crate::Error::Input("no tower".to_owned()))?;
+        Ok(Predictions {
+            losses: (losses / towers as f64)?,
+            right: (right / towers as f64)?,
+        })
+    }
+
+    /// What one tower's sequences are asked and answer.
+    fn of_tower(&self, tokens: &Tokens, pass: &Pass) -> Result<Answers> {
+        let real = self
+            .trunk
+            .embedding
+            .real(&tokens.ids, tokens.mask.as_ref())?;
+        let sequences = Sequences::read(&tokens.ids, real.as_ref())?;
+        let (encoded, asked) = match &self.hides {
+            Some(hides) => {
+                let stream = match pass.train {
+                    true => pass.rng.per_example(hides.trained),
+                    false => pass.rng.at_step(0).per_example(hides.scored),
+                };
+                let asked = sequences.some(hides.share, &stream);
+                let hiding = Tokens {
+                    ids: sequences.hiding(&asked, hides.id, &tokens.ids)?,
+                    mask: tokens.mask.clone(),
+                };
+                let more = Some(&hides.token);
+                let (encoded, _) = self.trunk.encode(&hiding, more, false, pass)?;
+                (encoded, asked)
+            }
+            None => {
+                let (encoded, _) = self.trunk.encode(tokens, None, false, pass)?;
+                (encoded, sequences.following(1))
+            }
+        };
+        let first = usize::from(self.trunk.cls);
+        self.decoder.answer(&encoded.hidden, first, &asked)
+    }
+}
+
+#[cfg(test)]
+mod tests;

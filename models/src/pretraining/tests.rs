@@ -1,0 +1,187 @@
+use candle_core::{DType, Device};
+use serde_json::json;
+
+use super::*;
+use crate::{
+    Classifier, RngKey, mixers,
+    options::{Pooling, Positions},
+    testing::{check_layer, close, parameters},
+};
+
+const MASKED: Objective = Objective::Masked { share: 0.4 };
+
+fn shape(towers: usize) -> Shape {
+    Shape {
+        vocabulary: 5,
+        classes: 3,
+        towers,
+        max_length: 6,
+        padding: true,
+        grid: None,
+    }
+}
+
+fn options(name: &str) -> Options {
+    let mut options = Options::of(mixers::find(name).unwrap());
+    options.block.dim = 4;
+    options.block.qkv_dim = 4;
+    options.block.heads = 2;
+    options.block.mlp_dim = 5;
+    if name == "transformer" {
+        options.model["attention"] = json!("causal");
+    }
+    options
+}
+
+fn build(name: &str, towers: usize, objective: Objective, parameters: &Parameters) -> TokenModel {
+    let model = mixers::find(name).unwrap();
+    TokenModel::new(model, &shape(towers), &options(name), objective, parameters).unwrap()
+}
+
+/// Rows of 6, 3 and 0 real tokens.
+fn tokens(salt: u32) -> Tokens {
+    let ids: Vec<u32> = (0..18).map(|at| (at * at + salt) % 5).collect();
+    let real = [6, 3, 0].map(|real| (0..6).map(move |at| f64::from(u8::from(at < real))));
+    let real: Vec<f64> = real.into_iter().flatten().collect();
+    Tokens {
+        ids: Tensor::from_vec(ids, (3, 6), &Device::Cpu).unwrap(),
+        mask: Some(Tensor::from_vec(real, (3, 6), &Device::Cpu).unwrap()),
+    }
+}
+
+fn inputs(towers: u32) -> Inputs {
+    Inputs {
+        towers: (0..towers).map(tokens).collect(),
+    }
+}
+
+fn pass(train: bool, step: u64, first: u64) -> Pass<'static> {
+    Pass::new(train, RngKey::new(1, step, first))
+}
+
+#[test]
+fn gradients_agree_with_differences() {
+    for (name, towers, objective) in [
+        ("linear", 1, MASKED),
+        ("linear", 2, MASKED),
+        ("transformer", 1, Objective::Next),
+        ("transformer", 2, Objective::Next),
+    ] {
+        let parameters = parameters();
+        let model = build(name, towers, objective, &parameters);
+        check_layer(name, &parameters, &[3], |x| {
+            let predictions = model.forward(&inputs(towers as u32), &pass(true, 3, 0))?;
+            Ok((predictions.losses + x)?)
+        });
+    }
+}
+
+#[test]
+fn what_stays_is_what_a_classifier_begins_with() {
+    let (tokens, classes) = (parameters(), parameters());
+    build("linear", 1, MASKED, &tokens);
+    let (model, options) = (mixers::find("linear").unwrap(), options("linear"));
+    Classifier::new(model, &shape(1), &options, &classes).unwrap();
+    let shared = |parameters: &Parameters| {
+        let all = parameters.all().into_iter();
+        let values = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        all.filter(|(path, _)| path.starts_with("embed.") || path.starts_with("encoder."))
+            .map(|(path, var)| (path, values(&var)))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(shared(&tokens), shared(&classes));
+    let own: Vec<_> = tokens.all().into_iter().map(|(path, _)| path).collect();
+    let own: Vec<_> = own
+        .iter()
+        .filter(|path| path.starts_with("pretrain."))
+        .collect();
+    assert_eq!(
+        own,
+        [
+            "pretrain.decoder.bias",
+            "pretrain.decoder.weight",
+            "pretrain.token"
+        ]
+    );
+}
+
+#[test]
+fn a_batch_may_be_cut_anywhere_and_scoring_hides_the_same_at_any_step() {
+    let parameters = parameters();
+    let model = build("linear", 2, MASKED, &parameters);
+    let losses = |train: bool, step: u64, rows: std::ops::Range<usize>| {
+        let part = |t: &Tensor| t.narrow(0, rows.start, rows.len()).unwrap();
+        let towers = inputs(2).towers.into_iter().map(|it| Tokens {
+            ids: part(&it.ids),
+            mask: it.mask.as_ref().map(part),
+        });
+        let inputs = Inputs {
+            towers: towers.collect(),
+        };
+        let pass = pass(train, step, rows.start as u64);
+        model.forward(&inputs, &pass).unwrap().losses
+    };
+    for train in [true, false] {
+        let parts = Tensor::cat(&[losses(train, 4, 0..1), losses(train, 4, 1..3)], 0).unwrap();
+        close(&losses(train, 4, 0..3), &parts, 1e-12, "parts");
+    }
+    close(
+        &losses(false, 4, 0..3),
+        &losses(false, 9, 0..3),
+        1e-12,
+        "scored",
+    );
+    let apart = (losses(true, 4, 0..3) - losses(true, 9, 0..3)).unwrap();
+    let apart: f64 = apart.abs().unwrap().max_all().unwrap().to_scalar().unwrap();
+    assert!(apart > 1e-6, "every step hides others");
+    // A sequence of padding is asked nothing.
+    let none = losses(true, 4, 2..3).to_vec1::<f64>().unwrap();
+    assert_eq!(none, [0.0]);
+}
+
+#[test]
+fn what_cannot_predict_is_refused() {
+    let refusal = |name: &str, objective, change: fn(&mut Options)| {
+        let mut options = options(name);
+        change(&mut options);
+        let blank = Parameters::blank(&Device::Cpu, DType::F32);
+        let model = mixers::find(name).unwrap();
+        let built = TokenModel::new(model, &shape(1), &options, objective, &blank);
+        built.err().map(|error| error.to_string())
+    };
+    for (name, objective, change, why) in [
+        (
+            "funnel",
+            MASKED,
+            (|_| ()) as fn(&mut Options),
+            "one per token",
+        ),
+        ("hierarchical", Objective::Next, |_| (), "one per token"),
+        (
+            "performer",
+            Objective::Next,
+            |_| (),
+            "model.attention = causal",
+        ),
+        (
+            "transformer",
+            Objective::Next,
+            |it| it.model["attention"] = json!("fused"),
+            "sees the tokens",
+        ),
+        (
+            "linear",
+            MASKED,
+            |it| it.embed.positions = Positions::Complex,
+            "embed.positions",
+        ),
+    ] {
+        let error = refusal(name, objective, change).unwrap();
+        assert!(
+            error.starts_with("pretrain.kind = ") && error.contains(why),
+            "{name}: {error}"
+        );
+    }
+    let cls = refusal("linear", MASKED, |it| it.head.pooling = Pooling::Cls);
+    assert_eq!(cls, None);
+}
