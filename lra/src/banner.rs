@@ -3,7 +3,7 @@
 use datasets::Shape;
 use results::Record;
 
-use crate::spec::Resolved;
+use crate::spec::{PretrainKind, Resolved};
 
 /// The lines; `flops` are those of one example's forward pass.
 pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> Vec<String> {
@@ -49,6 +49,16 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
             draft.provenance.threads
         ),
     ];
+    let pretrain = &spec.pretrain;
+    let what = match pretrain.kind {
+        PretrainKind::None => None,
+        PretrainKind::Masked => Some(format!("{} % of the tokens hidden", 100.0 * pretrain.share)),
+        PretrainKind::Next => Some("the next token".to_owned()),
+    };
+    lines.extend(what.map(|what| {
+        let (steps, batch) = (pretrain.steps, pretrain.batch);
+        format!("before     pretraining by {steps} updates of {batch} examples: {what}")
+    }));
     let forbidden = draft.model.against_rules.iter();
     lines.extend(forbidden.map(|what| format!("forbidden  {what}")));
     let departures = draft.recipe.departures.iter();

@@ -21,8 +21,9 @@ use crate::progress::Reporter;
 use crate::run_folder::{Damaged, Found, RunFolder};
 use crate::signals::Stop;
 use crate::spec::Resolved;
+use crate::step::Learner;
 use crate::train::{Ending, Fit};
-use crate::{banner, device, panics};
+use crate::{banner, checkpoint, device, panics};
 
 /// What to do with a run folder that already holds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +172,8 @@ struct Attempt<'a> {
 
 /// The result of training.
 struct Trained {
+    /// That of pretraining, if there was one.
+    pretraining: Option<State>,
     state: State,
     ending: Ending,
     /// Floating point operations of a forward pass of one example.
@@ -199,8 +202,20 @@ impl Attempt<'_> {
         for how in &splits.manifest.altered {
             self.context.reporter.say(&format!("ALTERED    {how}"));
         }
+        let pretraining = match self.pretrain(&splits, resumes)? {
+            Some((state, Some(ending))) => {
+                return Ok(Trained {
+                    pretraining: Some(state),
+                    state: State::default(),
+                    ending,
+                    flops,
+                });
+            }
+            other => other.map(|(state, _)| state),
+        };
         let (state, ending) = self.fit(splits, flops, resumes)?;
         Ok(Trained {
+            pretraining,
             state,
             ending,
             flops,
@@ -221,6 +236,47 @@ impl Attempt<'_> {
         Ok(Arc::new(splits))
     }
 
+    /// Pretrains, where that is asked for; there is an ending if the run ends with it.
+    fn pretrain(
+        &self,
+        splits: &Arc<Splits>,
+        resumes: bool,
+    ) -> Result<Option<(State, Option<Ending>)>> {
+        let (resolved, context) = (self.resolved, self.context);
+        let spec = &resolved.spec;
+        let Some(objective) = spec.pretrain.objective() else {
+            return Ok(None);
+        };
+        device::reset_peak(context.device);
+        let parameters = Parameters::new(spec.cell.seed, context.device, DType::F32);
+        let shape = resolved.model_shape(self.shape);
+        let build = |parameters: &Parameters| {
+            let model = resolved.token_model(objective, &shape, parameters);
+            model.class(Class::Run)
+        };
+        let (model, scoring) = (build(&parameters)?, build(&parameters.detached())?);
+        let (options, rows) = (spec.pretrain.training(&spec.train), self.draft.task.rows);
+        let training = Workload::new(&spec.train, rows);
+        let fit = Fit {
+            options: &options,
+            seed: spec.cell.seed,
+            splits: Arc::clone(splits),
+            layout: Layout::new(resolved.task.about(), self.shape.max_length),
+            parameters: &parameters,
+            learner: Learner::Tokens(&model),
+            scoring: Learner::Tokens(&scoring),
+            device: context.device,
+            folder: self.folder,
+            files: self.folder.pretraining(),
+            reporter: context.reporter,
+            stop: context.stop,
+            workload: Workload::of_pretraining(&options, rows).and(training),
+            tensorboard: false,
+            full: None,
+        };
+        fit.pretrain(resumes).map(Some).map_err(in_training)
+    }
+
     fn fit(&self, splits: Arc<Splits>, flops: u64, resumes: bool) -> Result<(State, Ending)> {
         let (resolved, context) = (self.resolved, self.context);
         let spec = &resolved.spec;
@@ -230,30 +286,45 @@ impl Attempt<'_> {
         let parameters = Parameters::new(spec.cell.seed, context.device, DType::F32);
         let (model_shape, options) = (resolved.model_shape(self.shape), resolved.model_options());
         let classifier = resolved.classifier(&model_shape, &parameters);
+        let classifier = classifier.class(Class::Run)?;
         let scoring = parameters.detached();
         let scoring = Classifier::new(resolved.model, &model_shape, &options, &scoring);
+        let scoring = scoring.class(Class::Run)?;
+        let files = self.folder.training();
+        let trained = resumes && files.checkpoint.exists();
+        if !spec.pretrain.is_off() && !trained {
+            let learned = self.folder.pretraining().best;
+            checkpoint::load_pretrained(&learned, &parameters).map_err(in_training)?;
+        }
         let fit = Fit {
-            spec,
+            options: &spec.train,
+            seed: spec.cell.seed,
             splits,
             layout: Layout::new(resolved.task.about(), self.shape.max_length),
             parameters: &parameters,
-            classifier: &classifier.class(Class::Run)?,
-            scoring: &scoring.class(Class::Run)?,
+            learner: Learner::Classes(&classifier),
+            scoring: Learner::Classes(&scoring),
             device: context.device,
             folder: self.folder,
+            files,
             reporter: context.reporter,
             stop: context.stop,
             workload,
             tensorboard: context.tensorboard,
             full,
         };
-        fit.run(resumes).map_err(|cause| Error {
-            // A damaged checkpoint says nothing of the run.
-            class: match cause.is::<Damaged>() {
-                true => Class::Data,
-                false => Class::Run,
-            },
-            cause,
-        })
+        fit.run(resumes).map_err(in_training)
+    }
+}
+
+/// The error of a run that fails in training.
+fn in_training(cause: anyhow::Error) -> Error {
+    Error {
+        // A damaged checkpoint says nothing of the run.
+        class: match cause.is::<Damaged>() {
+            true => Class::Data,
+            false => Class::Run,
+        },
+        cause,
     }
 }

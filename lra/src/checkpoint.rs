@@ -12,6 +12,7 @@ use anyhow::Context;
 use candle_core::{Device, Shape, Tensor, Var};
 use models::Parameters;
 use models::auxiliary::AUXILIARY;
+use models::pretraining::DECODER;
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -155,15 +156,18 @@ pub fn load(path: &Path, parameters: &Parameters, optimizer: &mut AdamW) -> anyh
     Ok(state)
 }
 
-/// What scores: all parameters but those of auxiliary heads, and the buffers.
-fn scoring(parameters: &Parameters) -> impl Iterator<Item = (String, Var)> {
+/// What stays when training is over: all parameters but those of heads that only train, and the buffers.
+fn staying(parameters: &Parameters) -> impl Iterator<Item = (String, Var)> {
     let all = parameters.all().into_iter().chain(parameters.buffers());
-    all.filter(|(path, _)| path.split('.').next() != Some(AUXILIARY))
+    all.filter(|(path, _)| {
+        let place = path.split('.').next();
+        place != Some(AUXILIARY) && place != Some(DECODER)
+    })
 }
 
-/// Writes the parameters and buffers that score to `path`.
+/// Writes the parameters and buffers that stay to `path`.
 pub fn save_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
-    let tensors = scoring(parameters)
+    let tensors = staying(parameters)
         .map(|(name, tensor)| (name, tensor.as_detached_tensor()))
         .collect();
     write(path, &tensors, CHECKSUM, UNKNOWN.to_owned())
@@ -174,9 +178,25 @@ pub fn save_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<(
 /// # Errors
 /// [`Damaged`], or the file cannot be read.
 pub fn load_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
+    read_into(path, staying(parameters))
+}
+
+/// Reads what a pretraining wrote by [`save_parameters`] into `parameters`: the classifier's own, `pool` and `head`, keep their first values.
+///
+/// # Errors
+/// As [`load_parameters`].
+pub fn load_pretrained(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
+    let learned = staying(parameters).filter(|(name, _)| {
+        let place = name.split('.').next();
+        place != Some("pool") && place != Some("head")
+    });
+    read_into(path, learned)
+}
+
+fn read_into(path: &Path, wanted: impl Iterator<Item = (String, Var)>) -> anyhow::Result<()> {
     let file = Sealed::read(path)?;
     let tensors = file.tensors()?;
-    for (name, parameter) in scoring(parameters) {
+    for (name, parameter) in wanted {
         let tensor = file.find(&tensors, &name, parameter.shape())?;
         parameter.set(&tensor.to_device(parameter.device())?)?;
     }

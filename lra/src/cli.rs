@@ -63,6 +63,7 @@ Examples:
   lra run --task listops --model transformer --recipe nystromformer --steps 200
   lra run --task listops --model linear --seeds 0..3 --set train.learning_rate=1e-3
   lra run --task image:synthetic --model linear --recipe smoke    data that is drawn: no file is needed
+  lra run --task listops --model performer --pretrain masked    learn hidden tokens of the inputs first
   lra run --task listops --model performer --resume       go on after an interruption or a failure
   lra run --task toy --model bag --recipe smoke --json | jq .scores";
 
@@ -90,6 +91,10 @@ pub struct RunArgs {
     /// Examples per forward pass; gradients are accumulated (the same as --set train.micro_batch=N)
     #[arg(long, value_name = "N")]
     pub micro_batch: Option<usize>,
+    /// Predict tokens of the training inputs first: masked, or next for causal models (the same as --set pretrain.kind=KIND;
+    /// pretrain.share, .steps, .batch and .learning_rate are the task's and the training's own unless set)
+    #[arg(long, value_name = "KIND")]
+    pub pretrain: Option<String>,
     /// Change any setting, such as train.learning_rate=1e-3, block.layers=4 or data.max_length=512
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,

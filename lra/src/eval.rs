@@ -2,14 +2,15 @@
 
 use candle_core::{D, DType, Device, Result};
 use datasets::Split;
-use models::{Classifier, Pass, RngKey};
+use models::{Pass, RngKey};
 
 use crate::batch::{HostBatch, Layout};
+use crate::step::Learner;
 
 /// The score of a split.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// Share of examples classified rightly.
+    /// Share of examples classified rightly; of a pretraining, the mean share of an example's predicted tokens.
     pub accuracy: f64,
     /// Mean cross-entropy in nats.
     pub loss: f64,
@@ -19,8 +20,8 @@ pub struct Score {
 
 /// Scores split after split with the current weights.
 pub struct Scorer<'a> {
-    /// A classifier over the detached parameters, so that nothing is kept for a backward pass.
-    pub classifier: &'a Classifier,
+    /// A model over the detached parameters, so that nothing is kept for a backward pass.
+    pub learner: Learner<'a>,
     /// How rows become tensors.
     pub layout: Layout,
     /// Examples per forward pass.
@@ -51,10 +52,20 @@ impl Scorer<'_> {
             let last = (first + self.batch).min(rows);
             let host = HostBatch::assemble(split, first..last, self.layout);
             let batch = host.to_device(0..host.len(), self.device)?;
-            let logits = self.classifier.forward(&batch.inputs, &pass)?;
-            let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
+            let (mean, hits) = match self.learner {
+                Learner::Classes(classifier) => {
+                    let logits = classifier.forward(&batch.inputs, &pass)?;
+                    let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
+                    (mean, logits.argmax(D::Minus1)?.eq(&batch.labels)?)
+                }
+                Learner::Tokens(model) => {
+                    // What is hidden is drawn for the row, not for its place in the batch.
+                    let rng = RngKey::new(rng.seed(), rng.step(), first as u64);
+                    let found = model.forward(&batch.inputs, &Pass::new(false, rng))?;
+                    (found.losses.mean_all()?, found.right)
+                }
+            };
             loss += mean.to_dtype(DType::F64)?.to_scalar::<f64>()? * host.len() as f64;
-            let hits = logits.argmax(D::Minus1)?.eq(&batch.labels)?;
             right += hits.to_dtype(DType::F64)?.sum_all()?.to_scalar::<f64>()?;
             if !each(last) {
                 return Ok(None);

@@ -6,6 +6,7 @@
 //!                timings.jsonl            seconds per step and phase
 //!                checkpoint.safetensors   everything needed to go on
 //!                best.safetensors         the weights with the best validation score
+//!                pretrain-*               of a pretraining, likewise: metrics, timings, checkpoint and best weights
 //!                tensorboard/             the same for TensorBoard, where asked for
 //!                record.json              the outcome, written last
 //!                error.log                the error of a failed run in full, where it has more than a line
@@ -135,6 +136,9 @@ impl RunFolder {
         ] {
             self.remove(name)?;
         }
+        for name in [results::metrics::FILE, TIMINGS, CHECKPOINT, BEST] {
+            self.remove(&format!("{PRETRAIN}{name}"))?;
+        }
         Ok(())
     }
 
@@ -199,20 +203,37 @@ impl RunFolder {
         self.file(results::store::FILE)
     }
 
-    /// The path of the log of times.
-    pub fn timings(&self) -> PathBuf {
-        self.file(TIMINGS)
+    /// The files of training.
+    pub fn training(&self) -> PhaseFiles {
+        self.phase("")
     }
 
-    /// The path of the checkpoint.
-    pub fn checkpoint(&self) -> PathBuf {
-        self.file(CHECKPOINT)
+    /// The files of a pretraining.
+    pub fn pretraining(&self) -> PhaseFiles {
+        self.phase(PRETRAIN)
     }
 
-    /// The path of the best weights.
-    pub fn best(&self) -> PathBuf {
-        self.file(BEST)
+    fn phase(&self, prefix: &str) -> PhaseFiles {
+        let file = |name: &str| self.file(&format!("{prefix}{name}"));
+        PhaseFiles {
+            metrics: file(results::metrics::FILE),
+            timings: file(TIMINGS),
+            checkpoint: file(CHECKPOINT),
+            best: file(BEST),
+        }
     }
+}
+
+/// The files of one phase of a run.
+pub struct PhaseFiles {
+    /// The log of losses and scores.
+    pub metrics: PathBuf,
+    /// The log of times.
+    pub timings: PathBuf,
+    /// Everything needed to go on.
+    pub checkpoint: PathBuf,
+    /// The best weights.
+    pub best: PathBuf,
 }
 
 /// Name of the lock that a process at work in a run folder holds.
@@ -223,6 +244,7 @@ const SPEC: &str = "spec.toml";
 const TIMINGS: &str = "timings.jsonl";
 const CHECKPOINT: &str = "checkpoint.safetensors";
 const BEST: &str = "best.safetensors";
+const PRETRAIN: &str = "pretrain-";
 
 /// A log of JSON lines that can be cut back to where a checkpoint stood.
 pub struct Log {

@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod fuzz;
+mod pretrain;
 mod resolve;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+pub use self::pretrain::{PretrainKind, PretrainOptions};
 pub use self::resolve::{Resolved, RunRequest};
 use crate::error::{Class, Classify, Error, Result};
 use crate::schedule::Schedule;
@@ -35,6 +37,9 @@ pub struct Spec {
     pub head: HeadOptions,
     /// The mixer's own options.
     pub model: Value,
+    /// What is learned before; absent where nothing is.
+    #[serde(default, skip_serializing_if = "PretrainOptions::is_off")]
+    pub pretrain: PretrainOptions,
     /// Optimisation and evaluation.
     pub train: TrainOptions,
 }
@@ -379,6 +384,42 @@ mod tests {
         assert_eq!(found, weights(&[("ponder", 0.5)]));
         let error = resolve("universal", &[set]).unwrap_err().to_string();
         assert!(error.contains("train.aux.ponder"), "{error}");
+    }
+
+    #[test]
+    fn a_pretraining_takes_what_it_is_not_told_from_the_training_and_the_task() {
+        let resolve = |task: &str, assignments: &[&str]| resolve(task, "performer", assignments);
+        let kind = "pretrain.kind=masked";
+        assert_eq!(
+            digest("performer", &["pretrain.steps=7", "pretrain.kind=none"]),
+            digest("performer", &[]),
+            "where there is none, its settings are nothing"
+        );
+        assert_ne!(digest("performer", &[kind]), digest("performer", &[]));
+        let found = resolve("listops", &[kind, "train.steps=9"]).unwrap();
+        let (pretrain, train) = (&found.spec.pretrain, &found.spec.train);
+        assert_eq!((pretrain.share, pretrain.steps), (0.1, 9));
+        assert_eq!(pretrain.batch, train.batch);
+        assert_eq!(pretrain.learning_rate, train.learning_rate);
+        assert!(
+            found
+                .against_rules
+                .is_some_and(|what| what.contains("rules forbid"))
+        );
+        let found = resolve("image", &[kind, "pretrain.batch=3", "train.micro_batch=4"]).unwrap();
+        let options = found.spec.pretrain.training(&found.spec.train);
+        assert_eq!((options.batch, options.micro_batch), (3, 3));
+        assert_eq!(found.spec.pretrain.share, 0.5);
+        for (setting, reason) in [
+            ("pretrain.kind=next", "model.attention = causal"),
+            ("pretrain.kind=both", "pretrain.kind"),
+            ("pretrain.share=1.0", "less than 1"),
+            ("pretrain.steps=-1", "at least 0"),
+        ] {
+            let error = resolve("listops", &[setting]).err().unwrap().to_string();
+            let (key, _) = setting.split_once('=').unwrap();
+            assert!(error.contains(key) && error.contains(reason), "{error}");
+        }
     }
 
     /// A weight of 0 makes no head, and changes nothing.

@@ -9,17 +9,26 @@ use candle_core::{DType, Device, Tensor};
 use models::loss::AuxLosses;
 use models::params::Updates;
 use models::pass::Supervision;
-use models::{Classifier, Parameters, Pass, RngKey};
+use models::{Classifier, Parameters, Pass, RngKey, TokenModel};
 
 use crate::batch::HostBatch;
 use crate::optim::{AdamW, Gradients, Norm};
 use crate::spec::TrainOptions;
 use crate::timing::{Phase, StepClock, StepTime};
 
+/// What learns.
+#[derive(Clone, Copy)]
+pub enum Learner<'a> {
+    /// To classify.
+    Classes(&'a Classifier),
+    /// To predict tokens, before that.
+    Tokens(&'a TokenModel),
+}
+
 /// Makes updates of a model's weights.
 pub struct Trainer<'a> {
     /// The model over the weights.
-    pub classifier: &'a Classifier,
+    pub learner: Learner<'a>,
     /// The weights, with the buffers beside them.
     pub parameters: &'a Parameters,
     /// The weights with their moments.
@@ -68,7 +77,7 @@ pub struct Step {
     pub rows: usize,
     /// Whether its time is left out of the speed figures.
     pub warms_up: bool,
-    /// Sum of the cross-entropies of its examples, in nats.
+    /// Sum of the cross-entropies of its examples, in nats; of a pretraining, of the means over their predicted tokens.
     pub loss: f64,
     /// Sums over its examples of the model's other losses, before their weights, by name.
     pub aux: BTreeMap<&'static str, f64>,
@@ -182,8 +191,13 @@ impl Trainer<'_> {
                 progress,
             };
             let pass = pass.with_losses(&aux).with_supervision(&supervision);
-            let logits = self.classifier.forward(&batch.inputs, &pass)?;
-            let cross_entropy = models::loss::cross_entropy(&logits, &supervision.labels)?;
+            let cross_entropy = match self.learner {
+                Learner::Classes(classifier) => {
+                    let logits = classifier.forward(&batch.inputs, &pass)?;
+                    models::loss::cross_entropy(&logits, &supervision.labels)?
+                }
+                Learner::Tokens(model) => model.forward(&batch.inputs, &pass)?.losses.mean_all()?,
+            };
             let aux = aux.means()?;
             let losses = Losses {
                 rows: count,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use candle_core::Device;
 use datasets::Splits;
-use models::{Classifier, Parameters, RngKey};
+use models::{Parameters, RngKey};
 use results::metrics::Line;
 
 use self::journal::Journal;
@@ -17,15 +17,17 @@ use crate::estimate::{FullTask, RunEstimator, Workload};
 use crate::eval::{Score, Scorer};
 use crate::optim::AdamW;
 use crate::progress::Reporter;
-use crate::run_folder::RunFolder;
+use crate::run_folder::{PhaseFiles, RunFolder};
 use crate::signals::Stop;
-use crate::spec::{Select, Spec, TrainOptions};
-use crate::step::{PendingStep, Trainer};
+use crate::spec::{Select, TrainOptions};
+use crate::step::{Learner, PendingStep, Trainer};
 
-/// What a run works with.
+/// What a run, or its pretraining, works with.
 pub struct Fit<'a> {
-    /// The frozen settings.
-    pub spec: &'a Spec,
+    /// How to train.
+    pub options: &'a TrainOptions,
+    /// The seed of the run.
+    pub seed: u64,
     /// The data.
     pub splits: Arc<Splits>,
     /// How rows become tensors.
@@ -33,13 +35,15 @@ pub struct Fit<'a> {
     /// The weights.
     pub parameters: &'a Parameters,
     /// The model over the weights.
-    pub classifier: &'a Classifier,
+    pub learner: Learner<'a>,
     /// The same model over the same weights, detached: for scoring.
-    pub scoring: &'a Classifier,
+    pub scoring: Learner<'a>,
     /// Where it all lives.
     pub device: &'a Device,
-    /// Where logs and checkpoints go.
+    /// The run's folder.
     pub folder: &'a RunFolder,
+    /// Where in it logs and checkpoints go.
+    pub files: PhaseFiles,
     /// Progress on standard error.
     pub reporter: &'a Reporter,
     /// Whether to stop early.
@@ -76,49 +80,91 @@ pub enum Ending {
 impl Fit<'_> {
     /// Trains from the last checkpoint, or from the start, to the end, and scores the test split once.
     pub fn run(&self, resume: bool) -> anyhow::Result<(State, Ending)> {
-        let mut optimizer = AdamW::new(self.parameters, &self.spec.train)?;
+        let mut session = self.session(resume)?;
+        let ending = match session.train()? {
+            Some(ending) => ending,
+            None => session.finish()?,
+        };
+        session.journal.write_timings(session.state.step)?;
+        Ok((session.state, ending))
+    }
+
+    /// Likewise before training: it ends with the best weights on file, and scores nothing. There is an ending if it was not reached.
+    pub fn pretrain(&self, resume: bool) -> anyhow::Result<(State, Option<Ending>)> {
+        let mut session = self.session(resume)?;
+        let ending = session.train()?;
+        self.reporter.stop();
+        session.journal.write_timings(session.state.step)?;
+        Ok((session.state, ending))
+    }
+
+    fn session(&self, resume: bool) -> anyhow::Result<Session<'_>> {
+        let mut optimizer = AdamW::new(self.parameters, self.options)?;
         let mut state = State::default();
-        if resume && self.folder.checkpoint().exists() {
-            state = checkpoint::load(&self.folder.checkpoint(), self.parameters, &mut optimizer)?;
-            if state.best.is_some() && self.options().select == Select::Best {
+        if resume && self.files.checkpoint.exists() {
+            state = checkpoint::load(&self.files.checkpoint, self.parameters, &mut optimizer)?;
+            if state.best.is_some() && self.takes_best() {
                 // Needed at the end only, when it would be late to learn that it is damaged.
-                checkpoint::check_parameters(&self.folder.best())?;
+                checkpoint::check_parameters(&self.files.best)?;
             }
-            self.reporter
-                .say(&format!("resuming after step {}", state.step));
+            let (step, phase) = (state.step, self.phase());
+            self.reporter.say(&match self.learner {
+                Learner::Classes(_) => format!("resuming after step {step}"),
+                Learner::Tokens(_) => format!("resuming after step {step} of {phase}ing"),
+            });
         }
-        let mut session = Session {
+        Ok(Session {
             fit: self,
             journal: Journal::open(self, &state)?,
             trainer: Trainer {
-                classifier: self.classifier,
+                learner: self.learner,
                 parameters: self.parameters,
                 optimizer,
-                options: self.options(),
-                seed: self.spec.cell.seed,
+                options: self.options,
+                seed: self.seed,
                 device: self.device,
             },
             state,
             estimator: RunEstimator::default(),
             pending: Vec::new(),
-        };
-        let ending = session.train()?;
-        session.journal.write_timings(session.state.step)?;
-        Ok((session.state, ending))
+        })
     }
 
     fn options(&self) -> &TrainOptions {
-        &self.spec.train
+        self.options
+    }
+
+    fn phase(&self) -> &'static str {
+        match self.learner {
+            Learner::Classes(_) => "train",
+            Learner::Tokens(_) => "pretrain",
+        }
+    }
+
+    /// Whether the best weights are needed at the end.
+    fn takes_best(&self) -> bool {
+        match self.learner {
+            Learner::Classes(_) => self.options.select == Select::Best,
+            Learner::Tokens(_) => true,
+        }
+    }
+
+    /// Whether one score is better than another: in accuracy where classes are learned, in loss where tokens are.
+    fn is_better(&self, score: &Score, best: &Evaluation) -> bool {
+        match self.learner {
+            Learner::Classes(_) => score.accuracy > best.accuracy,
+            Learner::Tokens(_) => score.loss < best.loss,
+        }
     }
 
     fn rng(&self, step: usize) -> RngKey {
-        RngKey::new(self.spec.cell.seed, step as u64, 0)
+        RngKey::new(self.seed, step as u64, 0)
     }
 
     fn scorer(&self) -> Scorer<'_> {
         let batch = self.options().forward_examples();
         Scorer {
-            classifier: self.scoring,
+            learner: self.scoring,
             layout: self.layout,
             batch,
             device: self.device,
@@ -138,24 +184,24 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// The training loop.
-    fn train(&mut self) -> anyhow::Result<Ending> {
+    /// The training loop; an ending if not all steps were made.
+    fn train(&mut self) -> anyhow::Result<Option<Ending>> {
         let fit = self.fit;
         let options = fit.options();
         let first = self.state.step;
         let feed = Feed::start(
             Arc::clone(&fit.splits),
             fit.layout,
-            fit.spec.cell.seed,
+            fit.seed,
             options.batch,
             first,
         )?;
         fit.reporter
-            .start("train", first as u64, Some(options.steps as u64));
+            .start(fit.phase(), first as u64, Some(options.steps as u64));
         loop {
             let step = self.state.step;
             if self.evaluation_due() && !self.evaluate()? {
-                return self.interrupt();
+                return self.interrupt().map(Some);
             }
             if step > first
                 && (step.is_multiple_of(options.checkpoint_period()) || step == options.steps)
@@ -167,9 +213,9 @@ impl Session<'_> {
             }
             if fit.stop.requested() {
                 if let Some(diverged) = self.collect()? {
-                    return Ok(diverged);
+                    return Ok(Some(diverged));
                 }
-                return self.interrupt();
+                return self.interrupt().map(Some);
             }
             self.step(&feed, step - first < options.speed_warmup)?;
             let step = self.state.step;
@@ -178,13 +224,13 @@ impl Session<'_> {
             if (fit.device.is_cpu() || self.results_due(first))
                 && let Some(diverged) = self.collect()?
             {
-                return Ok(diverged);
+                return Ok(Some(diverged));
             }
             if step.is_multiple_of(options.log_every) || step == options.steps {
                 self.log()?;
             }
         }
-        self.finish()
+        Ok(None)
     }
 
     /// Whether the results of the steps made so far are used before the next one: by the log, an evaluation, a checkpoint or
@@ -243,9 +289,13 @@ impl Session<'_> {
                     "loss"
                 };
                 fit.reporter.stop();
+                let place = match fit.learner {
+                    Learner::Classes(_) => "",
+                    Learner::Tokens(_) => " in pretraining",
+                };
                 return Ok(Some(Ending::Diverged {
                     step: number,
-                    reason: format!("the {what} is not finite"),
+                    reason: format!("the {what} is not finite{place}"),
                 }));
             }
         }
@@ -311,12 +361,13 @@ impl Session<'_> {
         let fit = self.fit;
         let limit = fit.options().eval_examples;
         let rng = fit.rng(self.state.step - 1);
-        let Some(score) = fit
-            .scorer()
-            .score(&fit.splits.val, limit, rng, |_| !fit.stop.requested())?
-        else {
+        let going_on = |_| !fit.stop.requested();
+        let scored = fit.scorer().score(&fit.splits.val, limit, rng, going_on)?;
+        let Some(score) = scored else {
             return Ok(false);
         };
+        let best = self.state.best;
+        let is_best = best.is_none_or(|best| fit.is_better(&score, &best));
         let Score {
             accuracy,
             loss,
@@ -336,8 +387,8 @@ impl Session<'_> {
             accuracy,
             examples,
         })?;
-        if self.state.best.is_none_or(|best| accuracy > best.accuracy) {
-            checkpoint::save_parameters(&fit.folder.best(), fit.parameters)?;
+        if is_best {
+            checkpoint::save_parameters(&fit.files.best, fit.parameters)?;
             self.state.best = Some(evaluation);
         }
         fit.reporter.at(step as u64, &self.message());
@@ -349,7 +400,7 @@ impl Session<'_> {
         self.journal.write_timings(self.state.step)?;
         (self.state.metrics_bytes, self.state.timings_bytes) = self.journal.sync()?;
         checkpoint::save(
-            &self.fit.folder.checkpoint(),
+            &self.fit.files.checkpoint,
             &self.state,
             self.fit.parameters,
             &self.trainer.optimizer,
@@ -368,7 +419,7 @@ impl Session<'_> {
         let options = fit.options();
         let step = match options.select {
             Select::Best => {
-                checkpoint::load_parameters(&fit.folder.best(), fit.parameters)?;
+                checkpoint::load_parameters(&fit.files.best, fit.parameters)?;
                 self.state.best.map_or(self.state.step, |best| best.step)
             }
             Select::Last => self.state.step,

@@ -9,6 +9,7 @@
 
 mod measured;
 mod outcome;
+mod pretraining;
 mod provenance;
 mod setting;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use self::measured::{Baseline, MAJORITY, Memory, Phases, Scores, Speed, Spread};
 pub use self::outcome::Outcome;
 pub(crate) use self::outcome::first_line;
+pub use self::pretraining::Pretraining;
 pub use self::provenance::{Host, Provenance, Revision, Versions};
 pub use self::setting::{FORMER_SETTINGS, Model, Recipe, Rows, Task, current_assignment};
 
@@ -42,6 +44,9 @@ pub struct Record {
     /// The seed of parameters, batches and dropout.
     #[serde(default)]
     pub seed: u64,
+    /// What it learned before; absent where it began from nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pretraining: Option<Pretraining>,
     /// What it scored; absent when the run ended before anything was.
     #[serde(default)]
     pub scores: Option<Scores>,

@@ -3,7 +3,7 @@
 use crate::format::{bytes, grouped, percent, scaled, short, wrap};
 use crate::pivot::brief;
 use crate::published::{Comparison, Source, compare};
-use crate::record::{Outcome, Record, first_line};
+use crate::record::{Outcome, Pretraining, Record, first_line};
 use crate::render::WIDTH;
 use crate::verdict::Verdict;
 
@@ -19,6 +19,9 @@ pub fn summary(record: &Record, against: Option<&Source>) -> String {
     text += "\n\n";
     if record.outcome != Outcome::Scored {
         text += &line("outcome", record.outcome.word(), &ending(record));
+    }
+    if let Some(pretraining) = &record.pretraining {
+        text += &pretrained(pretraining);
     }
     text += &accuracy(record);
     text += &speed(record);
@@ -63,6 +66,9 @@ fn ending(record: &Record) -> String {
             "{}; `--resume` goes on from the last checkpoint, `--force` starts over",
             first_line(reason)
         ),
+        Outcome::Interrupted { step: 0 } if record.pretraining.is_some() => {
+            "in pretraining; `--resume` goes on from its checkpoint".to_owned()
+        }
         Outcome::Diverged { step, reason } => format!("at step {}: {reason}", grouped(*step)),
         Outcome::Interrupted { step } => {
             format!(
@@ -72,6 +78,27 @@ fn ending(record: &Record) -> String {
         }
         Outcome::Scored | Outcome::Unknown => String::new(),
     }
+}
+
+fn pretrained(pretraining: &Pretraining) -> String {
+    let number = match pretraining.share {
+        0.0 => pretraining.kind.clone(),
+        share => format!("{} {} %", pretraining.kind, percent(share)),
+    };
+    let mut words = Vec::new();
+    if let (Some(loss), Some(accuracy)) = (pretraining.val_loss, pretraining.val_accuracy) {
+        let right = percent(accuracy);
+        words.push(format!(
+            "validation loss {loss:.3}, {right} % of the tokens right"
+        ));
+    }
+    let steps = grouped(pretraining.steps);
+    words.push(match pretraining.best_step {
+        Some(best) => format!("best checkpoint at step {} of {steps}", grouped(best)),
+        None => format!("{steps} steps"),
+    });
+    words.push(format!("{} s", short(pretraining.wall_seconds)));
+    line("pretrained", &number, &words.join("; "))
 }
 
 fn accuracy(record: &Record) -> String {

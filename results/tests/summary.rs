@@ -5,7 +5,7 @@
 mod common;
 
 use common::{dozen, ended, on, run, small};
-use lra_results::{Outcome, Record, WIDTH, published, summary::summary};
+use lra_results::{Outcome, Record, WIDTH, published, record::Pretraining, summary::summary};
 
 fn view(record: &Record) -> String {
     let text = summary(record, Some(published::source("tay2021").unwrap()));
@@ -39,6 +39,35 @@ fn a_reduced_run_shows_its_figure_and_says_that_it_is_not_comparable() {
       machine     AMD EPYC 9V74 with AVX-512, 2 cores, 8.00 GiB, Linux 6.8
       code        lra 0.1.0 (ded051b0c4f1, modified), candle 0.11.1, rustc 1.95.0
     "#);
+}
+
+#[test]
+fn what_a_model_learned_before_stands_above_its_score() {
+    let mut record = run("performer", 0, 0.3845);
+    record.pretraining = Some(Pretraining {
+        kind: "masked".to_owned(),
+        share: 0.1,
+        steps: 5_000,
+        examples_seen: 160_000,
+        train_loss: Some(1.25),
+        val_loss: Some(1.2344),
+        val_accuracy: Some(0.512),
+        best_step: Some(4_500),
+        wall_seconds: 61.0,
+        peak_bytes: 1 << 20,
+    });
+    let text = view(&record);
+    let at = |name: &str| text.find(name).unwrap();
+    assert!(at("pretrained") < at("accuracy"), "{text}");
+    for words in [
+        "masked 10.00 %",
+        "validation loss 1.234, 51.20 % of the tokens right",
+        "step 4,500 of 5,000",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    record.outcome = Outcome::Interrupted { step: 0 };
+    assert!(view(&record).contains("in pretraining"));
 }
 
 #[test]

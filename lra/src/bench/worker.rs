@@ -15,7 +15,7 @@ use crate::batch::{HostBatch, Layout};
 use crate::error::{Class, Classify, Error, Result};
 use crate::optim::AdamW;
 use crate::spec::{Resolved, RunRequest};
-use crate::step::Trainer;
+use crate::step::{Learner, Trainer};
 use crate::timing::Timings;
 use crate::{cmd, device, host, memory_limit, runtime};
 
@@ -183,7 +183,7 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
         .classifier(&resolved.model_shape(&shape), &parameters)
         .class(Class::Usage)?;
     let mut trainer = Trainer {
-        classifier: &classifier,
+        learner: Learner::Classes(&classifier),
         parameters: &parameters,
         optimizer: AdamW::new(&parameters, options)?,
         options,

@@ -5,9 +5,10 @@ use datasets::{Shape, Splits};
 use results::record::{self, Outcome, Provenance, Record};
 
 use super::{RunContext, Trained, run_id};
+use crate::checkpoint::State;
 use crate::error::{Class, Classify, Error, Result};
-use crate::run_folder::RunFolder;
-use crate::spec::Resolved;
+use crate::run_folder::{PhaseFiles, RunFolder};
+use crate::spec::{PretrainKind, PretrainOptions, Resolved};
 use crate::timing::Timings;
 use crate::train::Ending;
 use crate::{device, host, panics};
@@ -43,6 +44,7 @@ pub(super) fn draft(resolved: &Resolved, context: &RunContext<'_>, shape: &Shape
             departures: resolved.departures(),
         },
         seed: spec.cell.seed,
+        pretraining: None,
         scores: None,
         baselines: Vec::new(),
         speed: None,
@@ -88,7 +90,20 @@ pub(super) fn complete(
     device: &Device,
 ) -> Result<Record> {
     let Trained { state, ending, .. } = trained;
-    let timings = Timings::read(&folder.timings()).class(Class::Run)?;
+    let read = |files: &PhaseFiles| Timings::read(&files.timings).class(Class::Run);
+    let training = folder.training();
+    // A run may have ended before training began.
+    let timings = match training.timings.exists() {
+        true => read(&training)?,
+        false => Timings::default(),
+    };
+    let pretraining = match &trained.pretraining {
+        Some(state) => {
+            let timings = read(&folder.pretraining())?;
+            Some(pretraining(&resolved.spec.pretrain, state, &timings))
+        }
+        None => None,
+    };
     let mut scores = record::Scores {
         val_accuracy: state.best.map(|best| best.accuracy),
         val_loss: state.best.map(|best| best.loss),
@@ -121,11 +136,13 @@ pub(super) fn complete(
         method: device::method(device).to_owned(),
         driver_bytes: timings.driver_bytes,
     };
+    let seconds_before = pretraining.as_ref().map_or(0.0, |it| it.wall_seconds);
     let record = Record {
         outcome,
         scores: Some(scores),
-        speed: speed(&timings, trained, tokens),
-        memory: Some(memory),
+        speed: speed(&timings, trained, tokens, seconds_before),
+        memory: training.timings.exists().then_some(memory),
+        pretraining,
         provenance: now(draft.provenance),
         ..draft
     };
@@ -133,8 +150,34 @@ pub(super) fn complete(
     Ok(record)
 }
 
-/// The speed of the timed steps; `tokens` are those of one example.
-fn speed(timings: &Timings, trained: &Trained, tokens: usize) -> Option<record::Speed> {
+/// What a pretraining came to.
+fn pretraining(options: &PretrainOptions, state: &State, timings: &Timings) -> record::Pretraining {
+    record::Pretraining {
+        kind: match options.kind {
+            PretrainKind::None => "none",
+            PretrainKind::Masked => "masked",
+            PretrainKind::Next => "next",
+        }
+        .to_owned(),
+        share: options.share,
+        steps: state.step as u64,
+        examples_seen: state.examples,
+        train_loss: state.train_loss,
+        val_loss: state.best.map(|best| best.loss),
+        val_accuracy: state.best.map(|best| best.accuracy),
+        best_step: state.best.map(|best| best.step as u64),
+        wall_seconds: timings.wall,
+        peak_bytes: timings.peak_bytes,
+    }
+}
+
+/// The speed of the timed steps; `tokens` are those of one example. The run began `seconds_before` training did.
+fn speed(
+    timings: &Timings,
+    trained: &Trained,
+    tokens: usize,
+    seconds_before: f64,
+) -> Option<record::Speed> {
     let Trained { state, flops, .. } = trained;
     // Examples per step on average: the last batch of an epoch may be smaller, and no batch exceeds the data.
     let examples = state.examples as f64 / state.step.max(1) as f64;
@@ -151,7 +194,7 @@ fn speed(timings: &Timings, trained: &Trained, tokens: usize) -> Option<record::
         phases: timings.phases,
         overhead_share: timings.overhead_share(),
         training_seconds: timings.steps.iter().chain(&timings.warmup).sum(),
-        wall_seconds: timings.wall,
+        wall_seconds: seconds_before + timings.wall,
     })
 }
 

@@ -33,6 +33,8 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             .micro_batch
             .map(|size| format!("train.micro_batch={size}")),
     );
+    let pretrain = arguments.pretrain.as_ref();
+    assignments.extend(pretrain.map(|kind| format!("pretrain.kind={kind}")));
     let partial = arguments.allow_partial;
     assignments.extend(partial.then(|| "data.allow_partial=true".to_owned()));
     let precision = arguments.precision.as_ref();

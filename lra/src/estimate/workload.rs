@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::StepCost;
 use crate::error::Result;
 use crate::recipe::Recipe;
-use crate::spec::{Resolved, RunRequest, TrainOptions};
+use crate::spec::{Resolved, RunRequest, Spec, TrainOptions};
 
 /// The amount of work in a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +41,36 @@ impl Workload {
             val,
             eval_period: options.eval_period(),
             scored,
+        }
+    }
+
+    /// The work of a pretraining over splits of these sizes.
+    pub fn of_pretraining(options: &TrainOptions, rows: Rows) -> Self {
+        let work = Workload::new(options, rows);
+        // Nothing is scored at its end.
+        Workload {
+            scored: work.scored - work.val - rows.test,
+            ..work
+        }
+    }
+
+    /// The work of a run by these settings.
+    pub fn of_run(spec: &Spec, rows: Rows) -> Self {
+        let training = Workload::new(&spec.train, rows);
+        if spec.pretrain.is_off() {
+            return training;
+        }
+        let before = spec.pretrain.training(&spec.train);
+        training.and(Workload::of_pretraining(&before, rows))
+    }
+
+    /// This and other work, whose updates are counted in those of this one.
+    pub fn and(self, other: Self) -> Self {
+        let updates = other.steps as f64 * other.batch / self.batch;
+        Workload {
+            steps: self.steps + updates.ceil() as usize,
+            scored: self.scored + other.scored,
+            ..self
         }
     }
 

@@ -6,11 +6,11 @@ use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
 use models::loss::{self, Loss};
 use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, Range};
-use models::{Auxiliary, Classifier, Model, Parameters, Variant, size};
+use models::{Auxiliary, Classifier, Model, Objective, Parameters, TokenModel, Variant, size};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Cell, Spec, TrainOptions};
+use super::{Cell, PretrainOptions, Spec, TrainOptions};
 use crate::error::{Class, Classify, Error, Result};
 use crate::recipe::Recipe;
 use crate::{overlay, suggest};
@@ -74,6 +74,7 @@ impl RunRequest<'_> {
             "block": BlockOptions::default(),
             "head": HeadOptions::default(),
             "model": model.defaults(),
+            "pretrain": PretrainOptions::default(),
             "train": TrainOptions::default(),
         });
         let losses = loss::all();
@@ -102,7 +103,7 @@ impl RunRequest<'_> {
         let length = task.shape(&settings["data"])?.max_length;
         evaluate_sizes(&mut settings["model"], length)?;
         let section = Section(&settings, &defaults);
-        let spec = Spec {
+        let mut spec = Spec {
             cell: Cell {
                 task: self.task.to_owned(),
                 task_version: task.about().version,
@@ -115,11 +116,14 @@ impl RunRequest<'_> {
             embed: section.read("embed", EmbedOptions::RANGES)?,
             block: section.read("block", BlockOptions::RANGES)?,
             head: section.read("head", HeadOptions::RANGES)?,
+            pretrain: section.read("pretrain", PretrainOptions::RANGES)?,
             train: section.read("train", TrainOptions::RANGES)?,
             data: settings["data"].take(),
             model: settings["model"].take(),
         };
         spec.train.check()?;
+        let hidden_share = task.about().hidden_share;
+        spec.pretrain = spec.pretrain.settled(&spec.train, hidden_share);
         let variant = model.variant(&spec.model).class(Class::Usage)?;
         let mut resolved = Resolved {
             spec,
@@ -132,7 +136,9 @@ impl RunRequest<'_> {
         };
         // What no model can be built with shows here, before anything is made or left behind.
         let (classifier, _) = resolved.blank()?;
-        resolved.against_rules = classifier.against_rules();
+        resolved.check_pretraining()?;
+        let pretrained = (!resolved.spec.pretrain.is_off()).then_some(PRETRAINED);
+        resolved.against_rules = classifier.against_rules().or(pretrained);
         keep_losses(&mut resolved.spec, &classifier.losses())?;
         Ok(resolved)
     }
@@ -163,6 +169,9 @@ impl Section<'_> {
 /// The most numbers of one kind, weights or the activations of one layer: 4 TiB. Beyond them no machine is meant, and sums of
 /// products of sizes would leave the range of integers.
 const MOST_NUMBERS: u64 = 1 << 40;
+
+/// Why a pretrained model's scores stand beside no others.
+const PRETRAINED: &str = "the model is pretrained, which the benchmark's rules forbid: comparable with no score of a model that is not";
 
 /// Keeps the weights of the losses `has` that the model has; one for another loss, unless it is the default, is a mistake.
 fn keep_losses(spec: &mut Spec, has: &[Loss]) -> Result<()> {
@@ -205,7 +214,10 @@ impl Resolved {
         let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
         let (block, head) = (&self.spec.block, &self.spec.head);
         let widths = [block.dim, block.qkv_dim, block.mlp_dim, head.hidden];
-        let (widest, examples) = (widths.into_iter().max(), self.spec.train.forward_examples());
+        let train = &self.spec.train;
+        let before = self.spec.pretrain.training(train).forward_examples();
+        let examples = train.forward_examples().max(before);
+        let widest = widths.into_iter().max();
         let sizes = [examples, shape.max_length + 1, widest.unwrap_or(1)];
         if sizes.iter().map(|&size| size as u128).product::<u128>() > MOST_NUMBERS.into() {
             let [examples, length, widest] = sizes;
@@ -238,6 +250,31 @@ impl Resolved {
         let wanted = Auxiliary::new(|name| weights.get(name).copied().unwrap_or(0.0));
         Classifier::new(self.model, shape, &options, parameters)?
             .with_auxiliary(&wanted, shape, &options, parameters)
+    }
+
+    /// The model that is pretrained to reach `objective`.
+    pub fn token_model(
+        &self,
+        objective: Objective,
+        shape: &models::Shape,
+        parameters: &Parameters,
+    ) -> models::Result<TokenModel> {
+        let options = self.model_options();
+        TokenModel::new(self.model, shape, &options, objective, parameters)
+    }
+
+    /// Refuses a pretraining that the model cannot have.
+    fn check_pretraining(&self) -> Result<()> {
+        let Some(objective) = self.spec.pretrain.objective() else {
+            return Ok(());
+        };
+        let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
+        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        let model = self.token_model(objective, &shape, &parameters).map(drop);
+        model.during(
+            Class::Usage,
+            "the model cannot be pretrained with these settings",
+        )
     }
 
     /// Where the recipe, on this task and model, departs from its source.

@@ -88,7 +88,7 @@ impl<'a> Estimator<'a> {
             Err(reason) => return Ok(Err(reason)),
         };
         let (rows, complete) = rows(resolved, self.options);
-        let workload = Workload::new(&resolved.spec.train, rows);
+        let workload = Workload::of_run(&resolved.spec, rows);
         let middle = |measured: &Measured| quantile(&measured.seconds, 0.5).unwrap_or(0.0);
         let per_example = middle(&two) / 2.0;
         let cost = StepCost {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use candle_core::Device;
-use results::metrics::{self, Line};
+use results::metrics::Line;
 
 use super::Fit;
 use crate::checkpoint::State;
@@ -29,12 +29,12 @@ impl<'a> Journal<'a> {
     pub(super) fn open(fit: &Fit<'a>, state: &State) -> anyhow::Result<Self> {
         let events = fit.folder.file(tensorboard::FOLDER);
         Ok(Journal {
-            metrics: Log::open(fit.folder.file(metrics::FILE), state.metrics_bytes)?,
+            metrics: Log::open(fit.files.metrics.clone(), state.metrics_bytes)?,
             events: match fit.tensorboard {
                 true => Some(Events::create(&events, state.step)?),
                 false => None,
             },
-            timings: Log::open(fit.folder.timings(), state.timings_bytes)?,
+            timings: Log::open(fit.files.timings.clone(), state.timings_bytes)?,
             pending: Timings::default(),
             line_began: Instant::now(),
             device: fit.device,

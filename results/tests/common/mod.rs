@@ -42,6 +42,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             departures: Vec::new(),
         },
         seed,
+        pretraining: None,
         scores: Some(Scores {
             test_accuracy: Some(accuracy),
             test_loss: Some(1.71),
