@@ -16,10 +16,12 @@ use models::{Inputs, Tokens};
 pub struct Layout {
     /// Sequences per example.
     pub towers: usize,
-    /// Every sequence is padded or cut to this many tokens.
+    /// Every sequence is padded to this many tokens, or cut to them; see `bucket`.
     pub max_length: usize,
     /// Added to a stored byte to make its id. Where it is 1, id 0 is padding and masks exist.
     pub first_id: u32,
+    /// Batches whose rows are sorted by length before they are cut, each then padded to its own longest sequence; 0: no batch is sorted.
+    pub bucket: usize,
 }
 
 impl Layout {
@@ -29,7 +31,28 @@ impl Layout {
             towers: about.towers,
             max_length,
             first_id: about.first_id,
+            bucket: 0,
         }
+    }
+
+    /// The same with batches of so many sorted by length.
+    pub fn bucketed(self, bucket: usize) -> Self {
+        Layout { bucket, ..self }
+    }
+
+    /// The first `rows` rows of a split in the order in which they are scored.
+    pub fn scored(&self, split: &Split, rows: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..rows).collect();
+        if self.bucket > 0 {
+            order.sort_by_key(|row| self.length(split, *row));
+        }
+        order
+    }
+
+    /// Tokens of the longest sequence of a row.
+    fn length(&self, split: &Split, row: usize) -> usize {
+        let towers = (0..self.towers).map(|tower| split.tokens(tower, row).len());
+        towers.max().unwrap_or(0).clamp(1, self.max_length)
     }
 
     /// Whether sequences can be shorter than `max_length`.
@@ -62,6 +85,15 @@ impl HostBatch {
         rows: impl ExactSizeIterator<Item = usize> + Clone,
         layout: Layout,
     ) -> Self {
+        let longest = || rows.clone().map(|row| layout.length(split, row)).max();
+        let max_length = match layout.bucket {
+            0 => layout.max_length,
+            _ => longest().unwrap_or(layout.max_length),
+        };
+        let layout = Layout {
+            max_length,
+            ..layout
+        };
         let size = rows.len() * layout.max_length;
         let mut batch = HostBatch {
             ids: Vec::new(),
@@ -158,6 +190,32 @@ impl HostBatch {
     }
 }
 
+/// The rows of an epoch in batches. Within each bucket the shorter rows make one batch and the longer ones another, in an order of their own.
+fn bucketed(
+    mut order: Vec<usize>,
+    split: &Split,
+    layout: Layout,
+    batch: usize,
+    (seed, epoch): (u64, u64),
+) -> Vec<Vec<usize>> {
+    let bucket = batch * layout.bucket.max(1);
+    let mut batches = Vec::new();
+    for (index, rows) in order.chunks_mut(bucket).enumerate() {
+        if layout.bucket > 0 {
+            rows.sort_by_key(|row| layout.length(split, *row));
+        }
+        let of_bucket: Vec<Vec<usize>> = rows.chunks(batch).map(<[usize]>::to_vec).collect();
+        if layout.bucket > 1 {
+            let seed = seed.wrapping_add(index as u64 + 1);
+            let turns = datasets::shuffle::permutation(of_bucket.len(), seed, epoch);
+            batches.extend(turns.iter().map(|turn| of_bucket[*turn as usize].clone()));
+        } else {
+            batches.extend(of_bucket);
+        }
+    }
+    batches
+}
+
 /// The training batches from a given step on, prepared ahead by a thread that ends when this is dropped.
 pub struct Feed {
     batches: Receiver<HostBatch>,
@@ -185,8 +243,10 @@ impl Feed {
                 let mut skip = first_step % per_epoch;
                 for epoch in (first_step / per_epoch) as u64.. {
                     let order = datasets::shuffle::permutation(rows, seed, epoch);
-                    for chunk in order.chunks(batch).skip(skip) {
-                        let rows = chunk.iter().map(|row| *row as usize);
+                    let order = order.iter().map(|row| *row as usize).collect();
+                    let order = bucketed(order, &splits.train, layout, batch, (seed, epoch));
+                    for chunk in order.iter().skip(skip) {
+                        let rows = chunk.iter().copied();
                         // A closed channel means that training is over.
                         if sender
                             .send(HostBatch::assemble(&splits.train, rows, layout))

@@ -300,7 +300,8 @@ impl Attempt<'_> {
             options: &spec.train,
             seed: spec.cell.seed,
             splits,
-            layout: Layout::new(resolved.task.about(), self.shape.max_length),
+            layout: Layout::new(resolved.task.about(), self.shape.max_length)
+                .bucketed(resolved.spec.train.bucket),
             parameters: &parameters,
             learner: Learner::Classes(&classifier),
             scoring: Learner::Classes(&scoring),

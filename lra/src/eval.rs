@@ -48,9 +48,11 @@ impl Scorer<'_> {
         };
         let pass = Pass::new(false, rng);
         let (mut loss, mut right) = (0.0, 0.0);
+        let order = self.layout.scored(split, rows);
         for first in (0..rows).step_by(self.batch) {
             let last = (first + self.batch).min(rows);
-            let host = HostBatch::assemble(split, first..last, self.layout);
+            let rows = order[first..last].iter().copied();
+            let host = HostBatch::assemble(split, rows, self.layout);
             let batch = host.to_device(0..host.len(), self.device)?;
             let (mean, hits) = match self.learner {
                 Learner::Classes(classifier) => {

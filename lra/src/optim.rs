@@ -23,7 +23,7 @@ pub struct Slot {
     pub first_moment: Tensor,
     /// Running mean of squared gradients.
     pub second_moment: Tensor,
-    decays: bool,
+    weight_decay: f64,
     rate_factor: f64,
     projection: Option<Projection>,
 }
@@ -35,7 +35,6 @@ pub struct AdamW {
     beta1: f64,
     beta2: f64,
     epsilon: f64,
-    weight_decay: f64,
     clip: f64,
 }
 
@@ -102,9 +101,16 @@ impl AdamW {
                     rate_factor,
                     projection,
                 } = attributes;
+                let decays = options.decay == Decay::All || decay;
+                let group = options.groups.iter().find(|group| group.has(&path));
+                let weight_decay = group.and_then(|group| group.weight_decay);
+                let rate = group.and_then(|group| group.learning_rate);
                 Ok(Slot {
-                    decays: options.decay == Decay::All || decay,
-                    rate_factor,
+                    weight_decay: weight_decay.unwrap_or(match decays {
+                        true => options.weight_decay,
+                        false => 0.0,
+                    }),
+                    rate_factor: rate.map_or(rate_factor, |rate| rate / options.learning_rate),
                     projection,
                     first_moment: parameter.zeros_like()?,
                     second_moment: parameter.zeros_like()?,
@@ -121,7 +127,6 @@ impl AdamW {
             beta1,
             beta2,
             epsilon,
-            weight_decay,
             clip,
             ..
         } = options;
@@ -130,7 +135,6 @@ impl AdamW {
             beta1,
             beta2,
             epsilon,
-            weight_decay,
             clip,
         }
     }
@@ -176,11 +180,7 @@ impl AdamW {
                 beta2: self.beta2,
                 epsilon: self.epsilon,
                 rate,
-                decay: if slot.decays {
-                    rate * self.weight_decay
-                } else {
-                    0.0
-                },
+                decay: rate * slot.weight_decay,
                 scale,
                 update: update as u64,
             };
@@ -221,7 +221,9 @@ fn global_norm(gradients: &Gradients) -> Result<Norm> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::ParameterGroup;
     use candle_core::Device;
+    use models::params::LECUN_NORMAL;
 
     fn optimizer(values: &[f64], options: &TrainOptions) -> AdamW {
         let parameter = Var::new(values, &Device::Cpu).unwrap();
@@ -231,7 +233,7 @@ mod tests {
             parameter,
             first_moment: zeros.clone(),
             second_moment: zeros,
-            decays: true,
+            weight_decay: options.weight_decay,
             rate_factor: 1.0,
             projection: None,
         };
@@ -302,6 +304,37 @@ mod tests {
     }
 
     #[test]
+    fn a_group_has_a_rate_and_a_decay_of_its_own() {
+        let parameters = Parameters::new(0, &Device::Cpu, DType::F64);
+        let vb = parameters.builder();
+        for name in ["log_dt", "weight"] {
+            let path = vb.pp("encoder").pp(0);
+            path.get_with_hints((1, 1), name, LECUN_NORMAL).unwrap();
+        }
+        let group = |parameters: &str, learning_rate, weight_decay| ParameterGroup {
+            parameters: parameters.to_owned(),
+            learning_rate,
+            weight_decay,
+        };
+        let options = TrainOptions {
+            learning_rate: 0.1,
+            weight_decay: 0.5,
+            decay: Decay::All,
+            groups: vec![
+                group("*.log_dt", Some(0.01), Some(0.0)),
+                group("encoder.*", None, Some(0.25)),
+            ],
+            ..TrainOptions::default()
+        };
+        let adamw = AdamW::new(&parameters, &options).unwrap();
+        let [dt, weight] = &adamw.slots[..] else {
+            panic!("two parameters");
+        };
+        assert!((dt.rate_factor - 0.1).abs() < 1e-12 && dt.weight_decay == 0.0);
+        assert!(weight.rate_factor == 1.0 && weight.weight_decay == 0.25);
+    }
+
+    #[test]
     fn clipping_scales_by_the_global_norm_and_reports_it() {
         let clipped = TrainOptions {
             clip: 1.0,
@@ -351,7 +384,7 @@ mod tests {
             parameter: Var::from_tensor(&narrow(slot.parameter.as_tensor())).unwrap(),
             first_moment: narrow(&slot.first_moment),
             second_moment: narrow(&slot.second_moment),
-            decays: true,
+            weight_decay: slot.weight_decay,
             rate_factor: 1.0,
             projection: None,
         };

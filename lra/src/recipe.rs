@@ -18,6 +18,11 @@ pub static RECIPES: &[(&str, &str)] = &[
         "nystromformer",
         include_str!("../recipes/nystromformer.toml"),
     ),
+    ("s4", include_str!("../recipes/s4.toml")),
+    ("s4-small", include_str!("../recipes/s4-small.toml")),
+    ("liquid-s4", include_str!("../recipes/liquid-s4.toml")),
+    ("s5", include_str!("../recipes/s5.toml")),
+    ("chordmixer", include_str!("../recipes/chordmixer.toml")),
     ("tay2021", include_str!("../recipes/tay2021.toml")),
     (
         "tay2021-paper",

@@ -116,6 +116,10 @@ pub struct TrainOptions {
     pub batch: usize,
     /// Examples per forward pass; the gradients of a batch are accumulated. 0 means the whole batch at once.
     pub micro_batch: usize,
+    /// Batches whose examples are sorted by length before they are cut, so that little is padded: each batch is as long as its longest
+    /// sequence. 0: every sequence is padded to the task's longest, as the 2021 code does.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bucket: usize,
     /// Base learning rate, scaled by the schedule. Saved settings of earlier versions call it `rate`.
     #[serde(alias = "rate")]
     pub learning_rate: f64,
@@ -153,6 +157,56 @@ pub struct TrainOptions {
     /// that the model has.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub aux: BTreeMap<String, f64>,
+    /// Parameters with a rate or decay of their own; of several groups that have a parameter the first one counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+/// Whether a setting is off.
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over references"
+)]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// Parameters that are trained in their own way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParameterGroup {
+    /// Their paths, with `*` for any characters: `*.log_dt`.
+    pub parameters: String,
+    /// In place of `train.learning_rate`; the schedule is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
+    /// In place of `train.weight_decay`, whatever `train.decay` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_decay: Option<f64>,
+}
+
+impl ParameterGroup {
+    /// Whether the parameter at `path` is one of them.
+    pub fn has(&self, path: &str) -> bool {
+        let mut parts = self.parameters.split('*');
+        let Some(mut rest) = parts.next().and_then(|start| path.strip_prefix(start)) else {
+            return false;
+        };
+        let mut parts = parts.peekable();
+        if parts.peek().is_none() {
+            return rest.is_empty();
+        }
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                return rest.ends_with(part);
+            }
+            match rest.find(part) {
+                Some(at) => rest = &rest[at + part.len()..],
+                None => return false,
+            }
+        }
+        false
+    }
 }
 
 impl Default for TrainOptions {
@@ -161,6 +215,7 @@ impl Default for TrainOptions {
             steps: 1000,
             batch: 32,
             micro_batch: 0,
+            bucket: 0,
             learning_rate: 1e-3,
             schedule: Schedule::Cosine,
             warmup: 100,
@@ -178,6 +233,7 @@ impl Default for TrainOptions {
             log_every: 10,
             speed_warmup: 5,
             aux: BTreeMap::new(),
+            groups: Vec::new(),
         }
     }
 }
@@ -193,6 +249,7 @@ impl TrainOptions {
         Range::whole("steps", 1, MANY),
         Range::whole("batch", 1, LARGEST_BATCH),
         Range::whole("micro_batch", 0, LARGEST_BATCH),
+        Range::whole("bucket", 0, LARGEST_BATCH),
         Range::not_negative("learning_rate"),
         Range::whole("warmup", 0, MANY),
         Range::not_negative("weight_decay"),
@@ -218,6 +275,25 @@ impl TrainOptions {
             if !(weight.is_finite() && *weight >= 0.0) {
                 return Err(Error::usage(format!(
                     "train.aux.{name} = {weight} is out of range: a finite number, at least 0"
+                )));
+            }
+        }
+        for group in &self.groups {
+            let name = &group.parameters;
+            let numbers = [
+                ("learning_rate", group.learning_rate),
+                ("weight_decay", group.weight_decay),
+            ];
+            for (key, number) in numbers {
+                if let Some(number) = number.filter(|x| !(x.is_finite() && *x >= 0.0)) {
+                    return Err(Error::usage(format!(
+                        "train.groups: {key} = {number} of '{name}' is out of range: a finite number, at least 0"
+                    )));
+                }
+            }
+            if group.learning_rate.is_some() && self.learning_rate == 0.0 {
+                return Err(Error::usage(format!(
+                    "train.groups: '{name}' has a rate of its own, which follows the schedule of train.learning_rate = 0"
                 )));
             }
         }
@@ -256,7 +332,13 @@ impl TrainOptions {
 const ADDED: &[(&str, &str, &str)] = &[
     ("embed", "zero_is_padding", "false"),
     ("embed", "every_layer", "false"),
+    ("embed", "input", "\"ids\""),
+    ("embed", "mean", "0.5"),
+    ("embed", "std", "0.5"),
     ("block", "norm", "\"layer\""),
+    ("block", "last_norm", "true"),
+    ("block", "norm_momentum", "0.1"),
+    ("block", "dropout_tied", "false"),
     ("block", "ffn", "\"dense\""),
     ("block", "gate", "\"none\""),
     ("block", "experts", "4"),
@@ -332,6 +414,94 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn groups_name_parameters_by_patterns() {
+        let has = |pattern: &str, path: &str| {
+            let parameters = pattern.to_owned();
+            let group = ParameterGroup {
+                parameters,
+                learning_rate: None,
+                weight_decay: None,
+            };
+            group.has(path)
+        };
+        let path = "encoder.0.mixer.log_dt";
+        for pattern in ["*", "*.log_dt", "encoder.*.log_*", path, "*.0.*"] {
+            assert!(has(pattern, path), "{pattern}");
+        }
+        for pattern in [
+            "",
+            "log_dt",
+            "*.log_d",
+            "encoder",
+            "*mixer*mixer*",
+            "head.*",
+        ] {
+            assert!(!has(pattern, path), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_group_that_is_no_ones_is_refused() {
+        let group = |name: &str, rate: &str| {
+            let group =
+                format!("train.groups=[{{ parameters = \"{name}\", learning_rate = {rate} }}]");
+            resolve("toy", "s4d", &[&group])
+        };
+        let plain = resolve("toy", "s4d", &[]).unwrap().spec;
+        let grouped = group("*.log_dt", "0.001").unwrap().spec;
+        assert_eq!(grouped.train.groups[0].learning_rate, Some(1e-3));
+        assert_ne!(grouped.digest(), plain.digest());
+        assert!(
+            !json!(plain)["train"]
+                .as_object()
+                .unwrap()
+                .contains_key("groups")
+        );
+        let error = group("*.log_step", "0.001").err().unwrap().to_string();
+        assert!(
+            error.contains("*.log_step") && error.contains("*.log_dt"),
+            "{error}"
+        );
+        let error = group("*.log_dt", "-1.0").err().unwrap().to_string();
+        assert!(error.contains("out of range"), "{error}");
+    }
+
+    /// Millions of weights as their authors' code counts them.
+    #[test]
+    fn recipes_of_state_spaces_have_the_published_sizes() {
+        for (recipe, model, task, millions) in [
+            ("s4", "s4d", "listops", 0.82),
+            ("s4", "s4d", "text", 0.82),
+            ("s5", "s5", "listops", 0.19),
+            ("s5", "s5", "text", 1.3),
+            ("s5", "s5", "retrieval", 0.75),
+            ("s5", "s5", "image", 5.1),
+            ("s5", "s5", "pathfinder", 1.1),
+            ("chordmixer", "chordmixer", "listops", 0.19),
+            ("chordmixer", "chordmixer", "image", 2.6),
+            ("chordmixer", "chordmixer", "pathfinder", 1.7),
+            ("chordmixer", "chordmixer", "pathx", 0.54),
+        ] {
+            let request = RunRequest {
+                task,
+                model,
+                recipe,
+                source: None,
+                protocol: Protocol::Clean,
+                seed: 0,
+                assignments: &[],
+            };
+            let resolved = request.resolve().unwrap();
+            let weights = resolved.blank().unwrap().1.elements() as f64 / 1e6;
+            let apart = (weights / millions - 1.0).abs();
+            assert!(
+                apart < 0.1,
+                "{recipe} {task}: {weights} M, {millions} M published"
+            );
+        }
+    }
 
     fn resolve(task: &str, model: &str, assignments: &[&str]) -> Result<Resolved> {
         let assignments: Vec<String> = assignments.iter().map(|&text| text.to_owned()).collect();

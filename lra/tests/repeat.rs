@@ -12,7 +12,8 @@ use common::{LONGER, Place, TINY, assert_same, kill, products, saved, until};
 
 #[test]
 fn the_number_of_threads_changes_no_bit_and_the_seed_changes_all() {
-    for model in ["transformer", "performer"] {
+    let state_space = "s4d --set block.norm=batch_masked --set train.bucket=3";
+    for model in ["transformer", "performer", state_space] {
         let place = Place::new();
         for (out, threads, seed) in [
             ("one", "1", 0),
@@ -50,7 +51,7 @@ fn micro_batches_make_the_update_of_the_whole_batch() {
 
 /// A run of some seconds with a checkpoint every other step.
 fn longer() -> String {
-    format!("run --task listops --model performer {LONGER}")
+    format!("run --task listops --model performer --set train.bucket=3 {LONGER}")
 }
 
 fn start(place: &Place, words: &str) -> Child {

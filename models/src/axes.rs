@@ -61,6 +61,8 @@ pub static AXES: &[Axis] = &[
             choice("scale", "ScaleNorm: one gain for the row's length"),
             choice("ada", "AdaNorm: no parameters"),
             choice("power", "PowerNorm: running statistics by channel"),
+            choice("batch", "BatchNorm, padding counted as published"),
+            choice("batch_masked", "BatchNorm over real positions"),
             choice("none", "no norm"),
         ],
     },
@@ -69,6 +71,13 @@ pub static AXES: &[Axis] = &[
         values: &[
             choice("pre", "before each sublayer, and after the last block"),
             choice("post", "after each residual sum"),
+        ],
+    },
+    Axis {
+        key: "block.last_norm",
+        values: &[
+            choice("true", "a norm after the last of pre-norm blocks"),
+            choice("false", "none (S5, ChordMixer)"),
         ],
     },
     Axis {
@@ -113,6 +122,18 @@ pub static AXES: &[Axis] = &[
         ],
     },
     Axis {
+        key: "block.dropout_tied",
+        values: &[
+            choice("false", "dropout of each element by itself"),
+            Choice {
+                value: "true",
+                summary: "of a channel at all positions (S4)",
+                wants: &[("block.ffn", "none")],
+                losses: &[],
+            },
+        ],
+    },
+    Axis {
         key: "block.share",
         values: &[
             choice("false", "weights of its own for each block"),
@@ -149,6 +170,13 @@ pub static AXES: &[Axis] = &[
                 "8",
                 "so many learned keys and values beside (all-attention)",
             ),
+        ],
+    },
+    Axis {
+        key: "embed.input",
+        values: &[
+            choice("ids", "a vector for each token id"),
+            choice("scalar", "a linear map of the id as a number (pixels)"),
         ],
     },
     Axis {

@@ -29,6 +29,7 @@ pub mod classifier;
 pub mod context;
 pub mod encoder;
 mod error;
+mod hippo;
 pub mod kernels;
 pub mod layers;
 pub mod loss;

@@ -215,6 +215,14 @@ impl Parameters {
             .collect()
     }
 
+    /// Paths of the parameters in path order, also of a blank model.
+    #[must_use]
+    pub fn paths(&self) -> Vec<String> {
+        let by_path = self.lock();
+        let parameters = by_path.iter().filter(|(_, slot)| slot.role != Role::Buffer);
+        parameters.map(|(path, _)| path.clone()).collect()
+    }
+
     /// Number of parameter tensors, buffers not counted.
     #[must_use]
     pub fn tensors(&self) -> usize {

@@ -44,7 +44,9 @@ RECIPE = {"layers": 2, "dim": 64, "heads": 2, "mlp": 128, "batch": 32, "dropout"
 RECIPE_LENGTH = 2000
 HEAD = 128
 # Models that are held against a package that no training step can be set beside, and why.
-WITHOUT = {}
+WITHOUT = {
+    "mamba": "mambapy, made to be read, keeps all states in log L passes of Python",
+}
 
 
 def settings_of(model, sizes):

@@ -80,6 +80,8 @@ impl RunRequest<'_> {
         let losses = loss::all();
         let losses: BTreeMap<_, _> = losses.iter().map(|loss| (loss.name, loss.weight)).collect();
         defaults["train"]["aux"] = json!(losses);
+        defaults["train"]["groups"] = json!([]);
+        defaults["train"]["bucket"] = json!(0);
         let mut settings = defaults.clone();
         let mut layers = recipe.layers(self.task, self.model)?.into_iter();
         let origin = format!("recipe {}", recipe.name);
@@ -125,6 +127,12 @@ impl RunRequest<'_> {
         let hidden_share = task.about().hidden_share;
         spec.pretrain = spec.pretrain.settled(&spec.train, hidden_share);
         let variant = model.variant(&spec.model).class(Class::Usage)?;
+        if spec.train.bucket > 0 && !variant.masks_padding {
+            return Err(Error::usage(format!(
+                "train.bucket = {}: padding influences what {} with model.variant = {} computes, so its length must not depend on the batch; use 0",
+                spec.train.bucket, self.model, variant.name
+            )));
+        }
         let mut resolved = Resolved {
             spec,
             task,
@@ -135,7 +143,8 @@ impl RunRequest<'_> {
             against_rules: None,
         };
         // What no model can be built with shows here, before anything is made or left behind.
-        let (classifier, _) = resolved.blank()?;
+        let (classifier, parameters) = resolved.blank()?;
+        check_groups(&resolved.spec.train, &parameters.paths())?;
         resolved.check_pretraining()?;
         let pretrained = (!resolved.spec.pretrain.is_off()).then_some(PRETRAINED);
         resolved.against_rules = classifier.against_rules().or(pretrained);
@@ -172,6 +181,32 @@ const MOST_NUMBERS: u64 = 1 << 40;
 
 /// Why a pretrained model's scores stand beside no others.
 const PRETRAINED: &str = "the model is pretrained, which the benchmark's rules forbid: comparable with no score of a model that is not";
+
+/// A group without a parameter is a mistake: of spelling, or of the model.
+fn check_groups(train: &TrainOptions, paths: &[String]) -> Result<()> {
+    for group in &train.groups {
+        if !paths.iter().any(|path| group.has(path)) {
+            let name = &group.parameters;
+            return Err(Error::usage(format!(
+                "train.groups: no parameter is called '{name}'; there are {}",
+                names(paths)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The last parts of all paths, each once, as patterns.
+fn names(paths: &[String]) -> String {
+    let mut names: Vec<&str> = paths
+        .iter()
+        .filter_map(|path| path.rsplit('.').next())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let all: Vec<String> = names.iter().map(|name| format!("*.{name}")).collect();
+    all.join(", ")
+}
 
 /// Keeps the weights of the losses `has` that the model has; one for another loss, unless it is the default, is a mistake.
 fn keep_losses(spec: &mut Spec, has: &[Loss]) -> Result<()> {

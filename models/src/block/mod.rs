@@ -9,6 +9,7 @@
 //! What `norm` and `join` are is an axis each: [`norm`], [`residual`]. A whole feed-forward half with the usual choices is one
 //! fused operation, see [`FeedForward`].
 
+pub mod batch_norm;
 pub mod channel;
 pub mod norm;
 pub mod power_norm;
@@ -162,7 +163,8 @@ impl Sublayer {
         Ok(Self {
             norm: Norm::new(&vb.pp(format!("{name}_norm")), block)?,
             place: block.norm_place,
-            dropout: Dropout::new(&vb.pp(format!("{name}_drop")), block.dropout),
+            dropout: Dropout::new(&vb.pp(format!("{name}_drop")), block.dropout)
+                .tied(block.dropout_tied),
             join: Join::new(&vb.pp(format!("{name}_join")), vb, block)?,
         })
     }

@@ -7,6 +7,7 @@
 //! | `scale` | g x/√(‖x‖² + ε²) | one number g = √D | Nguyen & Salazar 2019, arXiv:1910.05895 |
 //! | `ada` | (1 - SG(y/10)) ⊙ y, y = (x - μ)/(s + ε) | none | Xu et al. 2019, arXiv:1911.07013 |
 //! | `power` | γ ⊙ x/√(ψ² + ε) + β, ψ² a running mean of x² by channel | γ = 1, β = 0 | Shen et al. 2020, arXiv:2003.07845, see [`super::power_norm`] |
+//! | `batch`, `batch_masked` | (x - μ)/√(σ² + ε) ⊙ γ + β, μ and σ² by channel over a batch, running ones in evaluation | γ = 1, β = 0 | Ioffe & Szegedy 2015, arXiv:1502.03167, see [`super::batch_norm`] |
 //! | `none` | x | none | |
 //!
 //! μ and σ² are a row's mean and variance, s its deviation with D - 1 in the denominator (as in AdaNorm's published code), SG passes no
@@ -15,7 +16,7 @@
 use candle_core::{D, Tensor};
 use candle_nn::Init;
 
-use super::power_norm::PowerNorm;
+use super::{batch_norm::BatchNorm, power_norm::PowerNorm};
 use crate::{
     Pass, Result, VarBuilder,
     layers::LayerNorm,
@@ -47,6 +48,8 @@ pub enum Norm {
     },
     /// PowerNorm.
     Power(Box<PowerNorm>),
+    /// BatchNorm.
+    Batch(Box<BatchNorm>),
     /// No norm.
     None,
 }
@@ -70,6 +73,8 @@ impl Norm {
             },
             NormKind::Ada => Self::Ada { epsilon },
             NormKind::Power => Self::Power(Box::new(PowerNorm::new(vb, dim, epsilon)?)),
+            NormKind::Batch => Self::Batch(Box::new(BatchNorm::new(vb, block, false)?)),
+            NormKind::BatchMasked => Self::Batch(Box::new(BatchNorm::new(vb, block, true)?)),
             NormKind::None => Self::None,
         })
     }
@@ -103,6 +108,7 @@ impl Norm {
                 (y.detach().affine(-0.1, 1.0)? * y)?
             }
             Self::Power(norm) => norm.forward(x, pass)?,
+            Self::Batch(norm) => norm.forward(x, pass)?,
             Self::None => x.clone(),
         })
     }

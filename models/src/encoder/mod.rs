@@ -130,8 +130,10 @@ pub fn residual_blocks(
 /// If a path is taken by a parameter of another shape.
 pub fn last_norm(context: &ModelContext) -> Result<Option<Norm>> {
     Ok(match context.block.norm_place {
-        NormPlace::Pre => Some(Norm::new(&context.vb.pp("last_norm"), context.block)?),
-        NormPlace::Post => None,
+        NormPlace::Pre if context.block.last_norm => {
+            Some(Norm::new(&context.vb.pp("last_norm"), context.block)?)
+        }
+        NormPlace::Pre | NormPlace::Post => None,
     })
 }
 

@@ -16,6 +16,7 @@
 mod activation;
 mod adamw;
 mod attention;
+mod batch_norm;
 mod block_permutation;
 mod buffers;
 mod convolution;
@@ -27,6 +28,7 @@ mod feed_forward;
 mod fourier;
 mod gather;
 mod gemm;
+mod glu;
 mod isa;
 mod l2_normalize;
 mod length_projection;
@@ -56,6 +58,7 @@ pub use attention::{
     RelativeScores, attention, attention_biased, attention_packed,
 };
 pub(crate) use attention::{BlockView, TileView, first_weight};
+pub use batch_norm::{channel_moments, channel_norm};
 pub use block_permutation::{permute_blocks, permute_blocks_packed};
 pub(crate) use convolution::depthwise_conv1d;
 pub use cross_entropy::{cross_entropies, cross_entropy};
@@ -66,6 +69,7 @@ pub use feed_forward::{FeedForwardOptions, Normalised, feed_forward};
 pub use fourier::Lags;
 pub(crate) use fourier::{long_convolution, mix_tokens, sequence, spectrum};
 pub(crate) use gather::{add_rows, take_rows};
+pub use glu::glu;
 pub use isa::instruction_set;
 pub use l2_normalize::l2_normalize;
 pub use length_projection::project_length;
@@ -83,7 +87,7 @@ pub(crate) use scan::scan;
 pub use scratch::fetch_buffers;
 pub(crate) use selective_scan::selective_scan;
 pub use sinkhorn_normalize::sinkhorn_normalize;
-pub(crate) use state_space::{StateSpace, state_space};
+pub(crate) use state_space::{StateSpace, Walk, state_space};
 pub use variable_gradients::backward;
 
 /// Whether the kernels can take this tensor: f32, in main memory.

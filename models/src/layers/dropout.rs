@@ -16,6 +16,7 @@ use crate::{
 pub struct Dropout {
     rate: f64,
     key: StreamKey,
+    tied: bool,
 }
 
 impl Dropout {
@@ -25,7 +26,15 @@ impl Dropout {
         Self {
             rate,
             key: StreamKey::new(&vb.prefix()),
+            tied: false,
         }
+    }
+
+    /// The same, and if `tied` one mask for all positions of a sequence (Gal and Ghahramani, 2015, arXiv:1512.05287): x is (B, L, D), of whose
+    /// elements (b, d) are dropped for every l or for none.
+    #[must_use]
+    pub fn tied(self, tied: bool) -> Self {
+        Self { tied, ..self }
     }
 
     /// The dropout of attention weights in this pass; none in evaluation or at rate 0.
@@ -52,6 +61,12 @@ impl Dropout {
     /// If a tensor operation fails.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match self.rng(pass) {
+            Some((stream, rate)) if self.tied => {
+                let (batch, _, width) = x.dims3()?;
+                let shape = (batch, 1, width).into();
+                let mask = stream.mask_tensor(&shape, rate, x.dtype(), x.device())?;
+                Ok(x.broadcast_mul(&mask)?)
+            }
             Some((stream, rate)) => dropout(x, &stream, rate),
             None => Ok(x.clone()),
         }
@@ -63,6 +78,7 @@ impl Dropout {
     /// If the shapes differ or a tensor operation fails.
     pub fn add(&self, residual: &Tensor, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match self.rng(pass) {
+            Some(_) if self.tied => Ok((residual + self.forward(x, pass)?)?),
             Some((stream, rate)) => add_dropped(residual, x, &stream, rate),
             None => Ok((residual + x)?),
         }
@@ -97,6 +113,21 @@ mod tests {
         let single = |x: &Tensor| x.to_dtype(DType::F32).unwrap();
         let fused = dropout.add(&single(&residual), &single(&x), &pass);
         close(&fused.unwrap(), &single(&composed), 1e-6, "fused");
+    }
+
+    #[test]
+    fn a_tied_mask_is_one_for_all_positions() {
+        let x = normal("x", &[3, 40, 5]).ones_like().unwrap();
+        let dropout = Dropout::new(&parameters().builder().pp("drop"), 0.4).tied(true);
+        let pass = Pass::new(true, RngKey::new(1, 2, 0));
+        let y = dropout.forward(&x, &pass).unwrap();
+        let y: Vec<Vec<Vec<f64>>> = y.to_vec3().unwrap();
+        assert!(y.iter().all(|row| row.iter().all(|y| *y == row[0])));
+        let first: Vec<f64> = y.iter().flat_map(|row| row[0].clone()).collect();
+        assert!(first.contains(&0.0) && first.iter().any(|y| *y > 1.0));
+        check_gradient("tied dropout", &[&[2, 3, 5], &[2, 3, 5]], |inputs| {
+            dropout.add(&inputs[0], &inputs[1], &pass)
+        });
     }
 
     #[test]

@@ -6,8 +6,8 @@ use candle_nn::Init;
 use crate::{
     Error, Mask, Pass, Result, VarBuilder,
     layers::{ComplexEmbedding, Dropout},
-    ops::embed,
-    options::{EmbedOptions, Positions},
+    ops::{embed, linear},
+    options::{EmbedOptions, Input, Positions},
     params::Attributes,
 };
 
@@ -26,6 +26,40 @@ enum Table {
     Rows(Tensor),
     /// One that turns with the position.
     Complex(ComplexEmbedding),
+    /// A linear map of a number.
+    Scalar(Scalar),
+}
+
+/// w z + b, z = (id / (V - 1) - mean) / std.
+struct Scalar {
+    /// (D).
+    weight: Tensor,
+    /// (D).
+    bias: Tensor,
+    /// Factor and offset that make z of an id.
+    scale: (f64, f64),
+}
+
+impl Scalar {
+    fn new(vb: &VarBuilder, options: &EmbedOptions, vocabulary: usize, dim: usize) -> Result<Self> {
+        // What PyTorch gives a linear layer of one input.
+        let init = Init::Uniform { lo: -1.0, up: 1.0 };
+        let largest = vocabulary.saturating_sub(1).max(1) as f64;
+        Ok(Self {
+            weight: vb.get_with_hints(dim, "weight", init)?,
+            bias: vb.get_with_hints(dim, "bias", init)?,
+            scale: (1.0 / (largest * options.std), -options.mean / options.std),
+        })
+    }
+
+    /// Ids (B, L) to (B, L, D).
+    fn forward(&self, ids: &Tensor) -> Result<Tensor> {
+        let z = ids
+            .to_dtype(self.weight.dtype())?
+            .affine(self.scale.0, self.scale.1)?;
+        let weight = self.weight.unsqueeze(1)?; // (D, 1)
+        linear(&z.unsqueeze(2)?, &weight, Some(&self.bias))
+    }
 }
 
 impl Embedding {
@@ -51,6 +85,9 @@ impl Embedding {
         let tokens = match options.positions {
             Positions::Complex => {
                 Table::Complex(ComplexEmbedding::new(&vb.pp("tokens"), vocabulary, dim)?)
+            }
+            _ if options.input == Input::Scalar => {
+                Table::Scalar(Scalar::new(&vb.pp("tokens"), options, vocabulary, dim)?)
             }
             _ => Table::Rows(table(vocabulary, "tokens", normal(1.0))?),
         };
@@ -126,13 +163,11 @@ impl Embedding {
                 };
                 embed(ids, &table, self.cls.as_ref(), positions.as_ref())?
             }
-            Table::Complex(tokens) => {
-                let x = tokens.forward(ids, slots - length)?;
-                match &self.cls {
-                    Some(cls) => {
-                        let cls = cls.broadcast_as((batch, 1, cls.dim(1)?))?;
-                        Tensor::cat(&[&cls, &x], 1)?
-                    }
+            Table::Complex(tokens) => self.after_cls(&tokens.forward(ids, slots - length)?)?,
+            Table::Scalar(tokens) => {
+                let x = self.after_cls(&tokens.forward(ids)?)?;
+                match &positions {
+                    Some(positions) => x.broadcast_add(positions)?,
                     None => x,
                 }
             }
@@ -146,6 +181,16 @@ impl Embedding {
             None => None,
         };
         Ok((self.dropout.forward(&x, pass)?, mask))
+    }
+
+    /// x (B, L, D) behind the CLS token, if there is one.
+    fn after_cls(&self, x: &Tensor) -> Result<Tensor> {
+        let Some(cls) = &self.cls else {
+            return Ok(x.clone());
+        };
+        let (batch, _, dim) = x.dims3()?;
+        let cls = cls.broadcast_as((batch, 1, dim))?;
+        Ok(Tensor::cat(&[&cls, x], 1)?)
     }
 }
 

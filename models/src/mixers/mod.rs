@@ -26,8 +26,10 @@ mod linear;
 mod linformer;
 mod lite;
 mod local;
+mod long_conv;
 mod long_short;
 mod longformer;
+mod lru;
 mod luna;
 mod mamba;
 mod mega;
@@ -40,7 +42,11 @@ mod realformer;
 mod reformer;
 mod rfa;
 mod routing;
+mod rtf;
+mod s4d;
+mod s5;
 mod set;
+mod sgconv;
 mod sinkhorn;
 mod skyformer;
 mod sparse;
@@ -114,6 +120,12 @@ pub static MODELS: &[&Model] = &[
     &skyformer::MODEL,
     &tnn::MODEL,
     &mamba::MODEL,
+    &s4d::MODEL,
+    &s5::MODEL,
+    &lru::MODEL,
+    &rtf::MODEL,
+    &sgconv::MODEL,
+    &long_conv::MODEL,
     &bag::MODEL,
 ];
 

@@ -40,7 +40,7 @@ pub const MODEL: Model = Model {
     paper: "Multi Resolution Analysis (MRA) for Approximate Self-Attention",
     year: 2022,
     arxiv: "2207.10284",
-    time: Cost::Linear("O(L·r·S·E + L²/S²·E)"),
+    time: Cost::Linear("O(L·r·S·E + L²/S²)"),
     memory: Cost::Mixed("O(L·E + L²/S²)"),
     reference: Reference::Equations,
     settings: "",

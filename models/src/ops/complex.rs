@@ -54,4 +54,60 @@ impl Complex {
         let im = (product(&self.re, &other.im)? + product(&self.im, &other.re)?)?;
         Ok(Self::new(re, im))
     }
+
+    /// a / b, shapes broadcast.
+    ///
+    /// # Errors
+    /// If shapes do not fit.
+    pub fn div(&self, other: &Self) -> Result<Self> {
+        let square = (other.re.sqr()? + other.im.sqr()?)?.recip()?;
+        let inverse = Self::new((&other.re * &square)?, (other.im.neg()? * square)?);
+        self.mul(&inverse)
+    }
+
+    /// eᶻ = e^(Re z) (cos Im z + i sin Im z).
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn exp(&self) -> Result<Self> {
+        let modulus = self.re.exp()?;
+        Ok(Self::new(
+            (&modulus * self.im.cos()?)?,
+            (modulus * self.im.sin()?)?,
+        ))
+    }
+
+    /// a times `factor` plus `shift`, both real.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn affine(&self, factor: f64, shift: f64) -> Result<Self> {
+        Ok(Self::new(
+            self.re.affine(factor, shift)?,
+            (&self.im * factor)?,
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{check_gradient, close, normal};
+
+    #[test]
+    fn quotients_and_exponentials_are_those_of_complex_numbers() {
+        let of = |name: &str| Complex::new(normal(name, &[5]), normal(&format!("i {name}"), &[5]));
+        let (a, b) = (of("a"), of("b"));
+        let back = a.div(&b).unwrap().mul(&b).unwrap();
+        close(&back.re, &a.re, 1e-12, "re");
+        close(&back.im, &a.im, 1e-12, "im");
+        let sum = Complex::new((&a.re + &b.re).unwrap(), (&a.im + &b.im).unwrap());
+        let product = a.exp().unwrap().mul(&b.exp().unwrap()).unwrap();
+        close(&sum.exp().unwrap().re, &product.re, 1e-12, "exp re");
+        close(&sum.exp().unwrap().im, &product.im, 1e-12, "exp im");
+        check_gradient("quotient of exponentials", &[&[3], &[3], &[3], &[3]], |x| {
+            let [a, b] = [0, 2].map(|at| Complex::new(x[at].clone(), x[at + 1].clone()));
+            a.exp()?.div(&b.affine(0.5, 3.0)?)?.planes()
+        });
+    }
 }

@@ -11,6 +11,7 @@
 
 pub mod activation;
 pub mod attention;
+mod batch_norm;
 mod block_permutation;
 pub mod checkpoint;
 pub mod complex;
@@ -21,6 +22,7 @@ mod embedding;
 mod feed_forward;
 pub mod fft;
 pub mod gather;
+mod glu;
 mod gradient_hook;
 pub mod interleave;
 mod l2_normalize;
@@ -40,6 +42,7 @@ pub mod softmax;
 pub mod state_space;
 pub mod top_k;
 
+pub use batch_norm::{Moments, batch_norm, batch_norm_by};
 pub use block_permutation::{permute_blocks, permute_blocks_beside};
 pub use complex::Complex;
 pub use conv::{Padding, conv1d, depthwise_conv1d};
@@ -49,6 +52,7 @@ pub use embedding::embed;
 pub use feed_forward::{Affine, FeedForwardOptions, feed_forward};
 pub use fft::{Lags, fft_conv, fft2_real, irfft, rfft};
 pub use gather::{NOWHERE, segment_mean, segment_sizes, segment_sum, take};
+pub use glu::glu;
 pub use gradient_hook::gradient_hook;
 pub use l2_normalize::l2_normalize;
 pub use length_projection::project_length;
@@ -62,7 +66,7 @@ pub use rotary::rotary;
 pub use scan::{ScanOptions, scan};
 pub use selective_scan::selective_scan;
 pub use sinkhorn_normalize::sinkhorn_normalize;
-pub use state_space::{Modes, StateSpaceOptions, state_space};
+pub use state_space::{Modes, StateSpaceOptions, shared_state_space, state_space, state_space_sum};
 pub use top_k::{Order, top_k};
 
 use crate::{Error, Result};

@@ -4,8 +4,8 @@
 use candle_core::{D, Tensor};
 
 use super::scan::{ScanOptions, composed as scan, shift};
-use super::{Complex, check};
-use crate::kernels::{self, StateSpace};
+use super::{Complex, check, linear};
+use crate::kernels;
 use crate::{Error, Result};
 
 /// N modes for each of D channels, both tensors (D, N): h_t = a h_{t-1} + x_t, read out by c.
@@ -40,7 +40,7 @@ pub struct StateSpaceOptions {
 /// y (B, L, D) of x (B, L, D): `h_t = a h_{t-1} + x_t`, `y_t = Re Σ_n c_n h_t + skip x_t`, for each channel on its own.
 ///
 /// The convolution of x with the kernel K_l = Re Σ_n c_n a_nˡ, never written down; applied to a unit impulse (1, L, D) it
-/// is that kernel. `skip` is (D). Two directions are the sum of two calls, the skip in one of them.
+/// is that kernel. `skip` is (D). For two directions see [`state_space_sum`].
 ///
 /// On the CPU O(B L D N) time in one pass with states in registers; for its backward pass it keeps N/64 complex states
 /// a token and channel. Beyond a dozen complex modes, [`super::fft_conv`] with the impulse response is faster.
@@ -54,53 +54,138 @@ pub fn state_space(
     skip: Option<&Tensor>,
     options: StateSpaceOptions,
 ) -> Result<Tensor> {
-    let (_, _, width) = x.dims3()?;
-    let shapes: Vec<&[usize]> = match modes {
-        Modes::Real { a, c } => vec![a.dims(), c.dims()],
-        Modes::Complex { a, c } => [a, c]
-            .iter()
-            .flat_map(|z| [z.re.dims(), z.im.dims()])
-            .collect(),
-    };
-    let fits = matches!(shapes[0], [channels, modes] if *channels == width && *modes > 0)
-        && shapes.iter().all(|shape| *shape == shapes[0])
-        && skip.is_none_or(|skip| skip.dims() == [width]);
+    state_space_sum(x, &[(modes, options)], skip, None)
+}
+
+/// The sum over `walks` of what [`state_space`] computes, and `skip` x, in one operation: all real or all complex, with equally many modes.
+///
+/// Positions that are 0 in `real` (B, L) count as zeros of x, whatever they hold: no other position sees them, and they get no gradient.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn state_space_sum(
+    x: &Tensor,
+    walks: &[(&Modes, StateSpaceOptions)],
+    skip: Option<&Tensor>,
+    real: Option<&Tensor>,
+) -> Result<Tensor> {
+    let (batch, length, width) = x.dims3()?;
+    let coefficients: Vec<Vec<&Tensor>> = walks
+        .iter()
+        .map(|(modes, _)| match modes {
+            Modes::Real { a, c } => vec![a, c],
+            Modes::Complex { a, c } => vec![&a.re, &a.im, &c.re, &c.im],
+        })
+        .collect();
+    let kind = coefficients.first().map_or(0, Vec::len);
+    let shapes = || coefficients.iter().flatten().map(|x| x.dims());
+    let modes = shapes()
+        .next()
+        .map_or(0, |shape| shape[1..].iter().product());
+    let fits = modes > 0
+        && coefficients.iter().all(|all| all.len() == kind)
+        && shapes().all(|shape| shape == [width, modes])
+        && skip.is_none_or(|skip| skip.dims() == [width])
+        && real.is_none_or(|real| real.dims() == [batch, length]);
     check(fits, "state space", || {
-        let skip = skip.map(Tensor::dims);
+        let (skip, real) = (skip.map(Tensor::dims), real.map(Tensor::dims));
+        let shapes: Vec<_> = shapes().collect();
         format!(
-            "x {:?}, modes {shapes:?} and skip {skip:?} do not fit",
+            "x {:?}, modes {shapes:?}, skip {skip:?} and rows {real:?} do not fit",
             x.dims()
         )
     })?;
     if !kernels::supports(x) {
-        return composed(x, modes, skip, options);
+        let x = match real {
+            Some(real) => x.broadcast_mul(&real.unsqueeze(2)?)?,
+            None => x.clone(),
+        };
+        let mut sum = None;
+        for (modes, options) in walks {
+            let y = composed(&x, modes, *options)?;
+            sum = Some(match sum {
+                Some(sum) => (sum + y)?,
+                None => y,
+            });
+        }
+        let y = sum.unwrap_or_else(|| x.clone());
+        return Ok(match skip {
+            Some(skip) => (y + x.broadcast_mul(skip)?)?,
+            None => y,
+        });
     }
-    let (complex, all) = match modes {
-        Modes::Real { a, c } => (false, vec![a, c]),
-        Modes::Complex { a, c } => (true, vec![&a.re, &a.im, &c.re, &c.im]),
-    };
-    let mut rows: Vec<Tensor> = all.iter().map(|x| x.t()).collect::<Result<_, _>>()?;
+    let all = coefficients.iter().flatten();
+    let mut rows: Vec<Tensor> = all.map(|x| x.t()).collect::<Result<_, _>>()?;
     rows.push(match skip {
         Some(skip) => skip.unsqueeze(0)?,
         None => Tensor::zeros((1, width), x.dtype(), x.device())?,
     });
-    let StateSpaceOptions { reverse, exclusive } = options;
-    let options = StateSpace {
-        modes: shapes[0][1],
-        complex,
-        reverse,
-        exclusive,
+    let walk = |(_, options): &(&Modes, StateSpaceOptions)| kernels::Walk {
+        reverse: options.reverse,
+        exclusive: options.exclusive,
+    };
+    let options = kernels::StateSpace {
+        modes,
+        complex: kind == 4,
+        walks: walks.iter().map(walk).collect(),
+        real: real.map(|real| real.flatten_all()?.to_vec1()).transpose()?,
     };
     kernels::state_space(x, &Tensor::cat(&rows, 0)?, options).map_err(Error::from)
 }
 
-/// The same with every state written down.
-fn composed(
+/// y (B, L, D) of x (B, L, D) by states that all channels share: h_t = λ h_{t-1} + B x_t, y_t = Re(C h_t), λ (P), B (P, D) and C (D, P) complex.
+///
+/// With C (D, 2 P) its second half reads states that run from the end of the sequence; a position sees itself both ways.
+/// Two products with matrices and a [`super::scan`]: O(B L P D) time, O(B L P) memory.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn shared_state_space(
     x: &Tensor,
-    modes: &Modes,
-    skip: Option<&Tensor>,
-    options: StateSpaceOptions,
+    lambda: &Complex,
+    b: &Complex,
+    c: &Complex,
 ) -> Result<Tensor> {
+    let ((_, _, width), states) = (x.dims3()?, lambda.re.elem_count());
+    let directions =
+        c.re.dims()
+            .get(1)
+            .map_or(0, |columns| columns / states.max(1));
+    let fits = states > 0
+        && lambda.re.rank() == 1
+        && b.re.dims() == [states, width]
+        && c.re.dims() == [width, directions * states]
+        && (1..=2).contains(&directions)
+        && [lambda, b, c].iter().all(|z| z.re.dims() == z.im.dims());
+    check(fits, "state space", || {
+        let (b, c) = (b.re.shape(), c.re.shape());
+        format!(
+            "x {:?}, B {b:?} and C {c:?} do not fit {states} states",
+            x.shape()
+        )
+    })?;
+    let entering = linear(x, &Tensor::cat(&[&b.re, &b.im], 0)?, None)?; // (B, L, 2 P)
+    let lambda = lambda.planes()?;
+    let mut y: Option<Tensor> = None;
+    for direction in 0..directions {
+        let options = ScanOptions {
+            complex: true,
+            reverse: direction == 1,
+        };
+        let h = super::scan(&entering, &lambda, options)?;
+        let part = |c: &Tensor| c.narrow(1, direction * states, states);
+        let weight = Tensor::cat(&[part(&c.re)?, part(&c.im)?.neg()?], 1)?; // (D, 2 P)
+        let read = linear(&h, &weight, None)?;
+        y = Some(match y {
+            Some(y) => (y + read)?,
+            None => read,
+        });
+    }
+    Ok(y.unwrap_or_else(|| x.clone()))
+}
+
+/// The same with every state written down.
+fn composed(x: &Tensor, modes: &Modes, options: StateSpaceOptions) -> Result<Tensor> {
     let (batch, length, width) = x.dims3()?;
     // Every channel N times: (B, L, D N).
     let repeat = |count: usize| {
@@ -120,23 +205,19 @@ fn composed(
         complex,
         reverse: options.reverse,
     };
-    let y = match modes {
+    match modes {
         Modes::Real { a, c } => {
             let h = scan(&repeat(a.dim(1)?)?, &a.flatten_all()?, scanned(false))?;
-            read(&h, c)?
+            read(&h, c)
         }
         Modes::Complex { a, c } => {
             let x = repeat(a.re.dim(1)?)?;
             let x = Complex::new(x.clone(), x.zeros_like()?).planes()?;
             let a = Complex::new(a.re.flatten_all()?, a.im.flatten_all()?).planes()?;
             let h = Complex::from_planes(&scan(&x, &a, scanned(true))?)?;
-            (read(&h.re, &c.re)? - read(&h.im, &c.im)?)?
+            Ok((read(&h.re, &c.re)? - read(&h.im, &c.im)?)?)
         }
-    };
-    Ok(match skip {
-        Some(skip) => (y + x.broadcast_mul(skip)?)?,
-        None => y,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -249,6 +330,63 @@ mod tests {
         }
     }
 
+    /// Two walks at once, over rows of which some are missing.
+    #[test]
+    fn walks_add_up_and_missing_rows_are_zeros() {
+        let mut sampler = Sampler::new(92);
+        let both = [of(false, false), of(true, true)];
+        for (shape, complex) in [([3, 70, 5], true), ([2, 130, 20], false)] {
+            let [batch, length, width] = shape;
+            let holes = |b: usize, l: usize| b > 0 && (l % 7 == 3 || l >= 40 * (batch - 1 - b));
+            let real = |x: &Tensor| {
+                let row = |b: usize| (0..length).map(move |l| f64::from(u8::from(!holes(b, l))));
+                let rows: Vec<f64> = (0..batch).flat_map(row).collect();
+                Tensor::from_vec(rows, (batch, length), &Device::Cpu)?.to_dtype(x.dtype())
+            };
+            let inputs: Vec<_> = shapes(shape, 3, complex, false)
+                .iter()
+                .chain(&shapes([1, 1, width], 3, complex, true)[1..])
+                .map(|shape| sampler.normal(shape, 1.0))
+                .collect();
+            let modes = |x: &[Tensor]| {
+                let shrunk = |x: &Tensor| Ok::<_, Error>((x.tanh()? * 0.7)?);
+                Ok::<_, Error>(match complex {
+                    true => Modes::Complex {
+                        a: Complex::new(shrunk(&x[0])?, shrunk(&x[1])?),
+                        c: Complex::new(x[2].clone(), x[3].clone()),
+                    },
+                    false => Modes::Real {
+                        a: shrunk(&x[0])?,
+                        c: x[1].clone(),
+                    },
+                })
+            };
+            let parts = if complex { 4 } else { 2 };
+            let split = |x: &[Tensor]| Ok::<_, Error>([modes(&x[1..])?, modes(&x[1 + parts..])?]);
+            let one = |x: &[Tensor]| {
+                let [ahead, back] = split(x)?;
+                let walks = [(&ahead, both[0]), (&back, both[1])];
+                Ok(state_space_sum(
+                    &x[0],
+                    &walks,
+                    x.last(),
+                    Some(&real(&x[0])?),
+                )?)
+            };
+            let apart = |x: &[Tensor]| {
+                let [ahead, back] = split(x)?;
+                let masked = x[0].broadcast_mul(&real(&x[0])?.unsqueeze(2)?)?;
+                let y = state_space(&masked, &ahead, x.last(), both[0])?;
+                y + state_space(&masked, &back, None, both[1])?
+            };
+            // Outputs at missing rows behind the last one are zeros here and sums there; nobody reads them.
+            let seen = |f: &dyn Fn(&[Tensor]) -> candle_core::Result<Tensor>, x: &[Tensor]| {
+                f(x)?.broadcast_mul(&real(&x[0])?.unsqueeze(2)?)
+            };
+            agree("sum", &inputs, |x| seen(&one, x), |x| seen(&apart, x));
+        }
+    }
+
     #[test]
     fn gradients_are_difference_quotients() {
         for (options, complex) in ALL.into_iter().flat_map(|o| [(o, false), (o, true)]) {
@@ -277,6 +415,61 @@ mod tests {
             let found = kernel.get(0).unwrap().get(lag).unwrap();
             close(&found, &terms.sum(1).unwrap(), 1e-12, &format!("lag {lag}"));
         }
+    }
+
+    /// Against the recurrence, state by state.
+    #[test]
+    fn shared_states_are_those_of_the_recurrence() {
+        let (batch, length, width, states) = (2, 7, 3, 4);
+        let of = |name: &str, shape: &[usize]| {
+            Complex::new(normal(name, shape), normal(&format!("i {name}"), shape))
+        };
+        let lambda = of("lambda", &[states]).affine(0.4, 0.0).unwrap();
+        let (b, c) = (of("b", &[states, width]), of("c", &[width, 2 * states]));
+        let x = normal("x", &[batch, length, width]);
+        let found = shared_state_space(&x, &lambda, &b, &c).unwrap();
+        let one = |z: &Complex| -> Vec<(f64, f64)> {
+            let flat = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+            flat(&z.re).into_iter().zip(flat(&z.im)).collect()
+        };
+        let mul = |a: (f64, f64), b: (f64, f64)| (a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0);
+        let data: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
+        let (lambda, b, c) = (one(&lambda), one(&b), one(&c));
+        let mut wanted = vec![vec![vec![0.0; width]; length]; batch];
+        for (row, x) in data.iter().enumerate() {
+            for direction in 0..2 {
+                let mut h = vec![(0.0, 0.0); states];
+                for step in 0..length {
+                    let t = if direction == 0 {
+                        step
+                    } else {
+                        length - 1 - step
+                    };
+                    for (p, h) in h.iter_mut().enumerate() {
+                        let before = mul(lambda[p], *h);
+                        let enters = (0..width).fold((0.0, 0.0), |sum, d| {
+                            let b = b[p * width + d];
+                            (sum.0 + b.0 * x[t][d], sum.1 + b.1 * x[t][d])
+                        });
+                        *h = (before.0 + enters.0, before.1 + enters.1);
+                    }
+                    for d in 0..width {
+                        let c = &c[(2 * d + direction) * states..][..states];
+                        let read = c.iter().zip(&h).map(|(c, h)| mul(*c, *h).0);
+                        wanted[row][t][d] += read.sum::<f64>();
+                    }
+                }
+            }
+        }
+        close(
+            &found,
+            &Tensor::new(wanted, &Device::Cpu).unwrap(),
+            1e-11,
+            "shared states",
+        );
+        assert!(
+            shared_state_space(&x, &of("l", &[3]), &of("b", &[4, 3]), &of("c", &[3, 4])).is_err()
+        );
     }
 
     #[test]

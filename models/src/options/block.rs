@@ -56,6 +56,10 @@ pub enum NormKind {
     Ada,
     /// PowerNorm.
     Power,
+    /// BatchNorm, with padding in its statistics.
+    Batch,
+    /// BatchNorm over the real positions.
+    BatchMasked,
     /// Nothing.
     None,
 }
@@ -161,6 +165,12 @@ pub struct BlockOptions {
     pub norm: NormKind,
     /// Where the block normalises.
     pub norm_place: NormPlace,
+    /// Whether there is a norm after the last block, where blocks are pre-norm.
+    #[serde(default = "neutral::last_norm")]
+    pub last_norm: bool,
+    /// The share of a batch's statistics in the running ones, for norm = batch and batch_masked (PyTorch's `momentum`).
+    #[serde(default = "neutral::norm_momentum")]
+    pub norm_momentum: f64,
     /// How its sums are carried on.
     pub residual: Residual,
     /// Added to the variance in LayerNorm; what keeps the other norms' denominators from 0.
@@ -193,6 +203,9 @@ pub struct BlockOptions {
     pub activation: Activation,
     /// Dropout on the mixer's output and twice in the feed-forward, in [0, 1).
     pub dropout: f64,
+    /// Whether the mixer's output is dropped for all positions of a sequence or for none, by channel; for blocks that are a mixer and no more.
+    #[serde(default)]
+    pub dropout_tied: bool,
     /// Dropout on attention weights, where the mixer has any, in [0, 1).
     pub attention_dropout: f64,
     /// What is added to the scores of pairs.
@@ -218,6 +231,7 @@ impl BlockOptions {
         Range::whole("heads", 1, WIDEST),
         Range::whole("mlp_dim", 1, WIDEST),
         Range::positive("norm_epsilon", 1.0),
+        Range::positive("norm_momentum", 1.0),
         Range::whole("experts", 1, 256),
         Range::whole("expert_period", 1, 1000),
         Range::not_negative("expert_capacity"),
@@ -236,6 +250,14 @@ mod neutral {
 
     pub(super) fn norm() -> NormKind {
         NormKind::Layer
+    }
+
+    pub(super) fn last_norm() -> bool {
+        true
+    }
+
+    pub(super) fn norm_momentum() -> f64 {
+        0.1
     }
 
     pub(super) fn ffn() -> ChannelKind {
@@ -286,6 +308,8 @@ impl Default for BlockOptions {
             mlp_dim: 128,
             norm: NormKind::Layer,
             norm_place: NormPlace::Pre,
+            last_norm: neutral::last_norm(),
+            norm_momentum: neutral::norm_momentum(),
             residual: Residual::Plain,
             norm_epsilon: 1e-6,
             ffn: ChannelKind::Dense,
@@ -298,6 +322,7 @@ impl Default for BlockOptions {
             share: false,
             activation: Activation::Gelu,
             dropout: 0.1,
+            dropout_tied: false,
             attention_dropout: 0.1,
             bias: PairBias::None,
             bias_distance: neutral::bias_distance(),

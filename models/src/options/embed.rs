@@ -20,10 +20,29 @@ pub enum Positions {
     None,
 }
 
+/// What a token id stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// One of so many vectors.
+    Ids,
+    /// A real number, such as a pixel's grey.
+    Scalar,
+}
+
 /// From token ids to vectors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmbedOptions {
+    /// What a token id stands for.
+    #[serde(default = "neutral::input")]
+    pub input: Input,
+    /// Subtracted from the number, for input = scalar: an id is first divided by the largest one, so that white is 1.
+    #[serde(default = "neutral::half")]
+    pub mean: f64,
+    /// What the difference is divided by.
+    #[serde(default = "neutral::half")]
+    pub std: f64,
     /// How positions are marked.
     pub positions: Positions,
     /// Whether positions are marked anew before every block.
@@ -38,12 +57,32 @@ pub struct EmbedOptions {
 
 impl EmbedOptions {
     /// The ranges of its numbers.
-    pub const RANGES: &[Range] = &[Range::share("dropout")];
+    pub const RANGES: &[Range] = &[
+        Range::share("dropout"),
+        Range::not_negative("mean"),
+        Range::positive("std", 1e3),
+    ];
+}
+
+/// What settings that were saved before an option existed stand for.
+mod neutral {
+    use super::Input;
+
+    pub(super) fn input() -> Input {
+        Input::Ids
+    }
+
+    pub(super) fn half() -> f64 {
+        0.5
+    }
 }
 
 impl Default for EmbedOptions {
     fn default() -> Self {
         Self {
+            input: neutral::input(),
+            mean: neutral::half(),
+            std: neutral::half(),
             positions: Positions::Sinusoid,
             every_layer: false,
             dropout: 0.1,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub use self::block::{
     Activation, BlockOptions, ChannelKind, Gate, NormKind, NormPlace, PairBias, Residual,
 };
-pub use self::embed::{EmbedOptions, Positions};
+pub use self::embed::{EmbedOptions, Input, Positions};
 pub use self::head::{Features, HeadOptions, Layers, Pooling};
 pub use crate::range::{LONGEST, Range, WIDEST, read};
 use crate::{AXES, Model, Result, error::require, loss::Loss};
@@ -92,10 +92,17 @@ impl Options {
                 "reversible",
                 "plain where block.ffn = switch or moe, whose losses need every block's state",
             ),
-            Residual::Reversible if block.norm == NormKind::Power => refuse(
-                "reversible",
-                "plain where block.norm = power, whose state is updated by the passes that are run again",
-            ),
+            Residual::Reversible
+                if matches!(
+                    block.norm,
+                    NormKind::Power | NormKind::Batch | NormKind::BatchMasked
+                ) =>
+            {
+                refuse(
+                    "reversible",
+                    "plain where block.norm = power, batch or batch_masked, whose state is updated by the passes that are run again",
+                )
+            }
             Residual::Reversible if block.share => {
                 refuse("reversible", "plain where block.share = true")
             }
@@ -130,6 +137,24 @@ impl Options {
             "block.product_top",
             block.product_top,
             format!("at most block.product_keys = {}", block.product_keys),
+        )?;
+        require(
+            !block.dropout_tied || block.ffn == ChannelKind::None,
+            "block.dropout_tied",
+            true,
+            "wants block.ffn = none",
+        )?;
+        require(
+            block.last_norm || block.norm_place == NormPlace::Pre,
+            "block.last_norm",
+            false,
+            "true where block.norm_place = post, which has none to leave out",
+        )?;
+        require(
+            self.embed.input == Input::Ids || self.embed.positions != Positions::Complex,
+            "embed.input",
+            "scalar",
+            "ids where embed.positions = complex",
         )?;
         let table = matches!(
             self.embed.positions,

@@ -100,6 +100,12 @@ impl VarBuilder {
             .get_or_create(&path, shape.into(), role, values)
     }
 
+    /// The random numbers called `name` at this place, for parameters that are drawn together.
+    #[must_use]
+    pub fn stream(&self, name: &str) -> Stream {
+        Stream::of_parameter(self.parameters.seed(), &self.join(name))
+    }
+
     /// The buffer `name`, created with `init` unless it is there. What passes add to it in a training step becomes part of it
     /// by `commit`, once after the step.
     ///

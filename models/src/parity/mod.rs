@@ -12,7 +12,7 @@
 //! # Encoders
 //! Everything between embedding and pooling: `options` are those of [`crate::Options`] (laid over the model's), `heads` and `qkv_dim` are not read.
 //! Parameters have their paths within the encoder, such as `0.mixer.query.weight`; `out/hidden` (B, L', D) stands in place of `out/y`, with `out/mask` (B, L') where it is not
-//! `in/mask`. Losses of the model are scalars `out/loss/<name>`, means over the rows of the batch, and their sum is part of the loss. `train` = true: a pass in training,
+//! `in/mask`. Losses of the model are scalars `out/loss/<name>`, means over the rows of the batch, and their sum is part of the loss. `train` = true (also of training cases): a pass in training,
 //! without dropout if `options` say so, where that computes something else.
 //!
 //! # Training

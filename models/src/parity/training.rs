@@ -77,8 +77,9 @@ impl Case {
         let wanted = self.tensor("out/losses")?;
         let mut optimizer = optimizer(&parameters, &settings)?;
         let mut losses = Vec::new();
+        let train = self.flag("train");
         for step in 0..wanted.dims1()? {
-            let pass = Pass::new(false, RngKey::new(0, step as u64, 0));
+            let pass = Pass::new(train, RngKey::new(0, step as u64, 0));
             let logits = classifier.forward(&inputs, &pass)?;
             let loss = loss::cross_entropy(&logits, &labels)?;
             let gradients = loss.backward()?;

@@ -62,6 +62,11 @@ class Model:
 
     def norm(self, path, x):
         kind = self.block["norm"]
+        if kind in ("batch", "batch_masked"):
+            rows = x if kind == "batch" else x[self.mask == 1]
+            rows = rows.reshape(-1, DIM)
+            y = (x - rows.mean(0)) / (rows.var(0, unbiased=False) + EPSILON).sqrt()
+            return y * self.p(f"{path}.scale", DIM, mean=1.0) + self.p(f"{path}.shift", DIM)
         if kind == "layer":
             return F.layer_norm(x, (DIM,), self.p(f"{path}.scale", DIM, mean=1.0), self.p(f"{path}.shift", DIM), EPSILON)
         if kind == "rms":
@@ -161,7 +166,8 @@ class Model:
         return x
 
     def last(self, x):
-        return x if self.block["norm_place"] == "post" else self.norm("encoder.last_norm", x)
+        bare = self.block["norm_place"] == "post" or not self.block.get("last_norm", True)
+        return x if bare else self.norm("encoder.last_norm", x)
 
     def encoder(self, x, mask, positions):
         if self.block["residual"] == "reversible":
@@ -196,7 +202,11 @@ class Model:
             frequency = 10000 ** (-2 * torch.arange(half) / DIM) + turn
             z = torch.polar(torch.ones_like(r), frequency * t[None, :, None] + phase) * r
             return torch.cat([z.real, z.imag], -1), None
-        tokens = self.p("embed.tokens", VOCABULARY, DIM, scale=1.0)[ids]
+        if self.embed.get("input") == "scalar":
+            number = (ids / (VOCABULARY - 1) - self.embed["mean"]) / self.embed["std"]
+            tokens = number[..., None] * self.p("embed.tokens.weight", DIM) + self.p("embed.tokens.bias", DIM)
+        else:
+            tokens = self.p("embed.tokens", VOCABULARY, DIM, scale=1.0)[ids]
         if kind == "learned":
             positions = self.p("embed.positions", LENGTH, DIM)
         elif kind == "sinusoid":
@@ -216,12 +226,13 @@ class Model:
         return total / mask.sum(1, keepdim=True) if kind == "mean" else total
 
     def __call__(self, ids, mask):
+        self.mask = mask
         x, positions = self.embedded(ids)
         x = self.pooled(self.encoder(x, mask, positions), mask)
         return self.p.linear("head.1", torch.relu(self.p.linear("head.0", x, HEAD)), CLASSES)
 
 
-def case(name, **changes):
+def case(name, train=False, **changes):
     options = {section: {**values, **changes.get(section, {})} for section, values in DEFAULTS.items()}
     model = Model(options)
     mask = lengths_mask(LENGTHS, LENGTH)
@@ -247,13 +258,19 @@ def case(name, **changes):
             tensors["out/logits"] = logits
         optimizer.step()
     tensors |= {"in/ids": ids, "in/mask": mask, "in/labels": labels, "out/losses": torch.stack(losses)}
-    save(f"axes-{name}", tensors, kind="training", mixer="transformer", options=json.dumps(options),
+    how = {"train": "true"} if train else {}
+    save(f"axes-{name}", tensors, kind="training", **how, mixer="transformer", options=json.dumps(options),
          shape=json.dumps({"vocabulary": VOCABULARY, "classes": CLASSES, "max_length": LENGTH}),
          optimizer=json.dumps(SETTINGS), source=SOURCE, atol=1e-4, rtol=1e-4)
 
 
 for kind in ("rms", "scale", "ada", "power", "none"):
     case(f"norm-{kind}", block={"norm": kind})
+for kind in ("batch", "batch_masked"):
+    case(f"norm-{kind}", train=True, block={"norm": kind})
+case("last_norm", block={"last_norm": False})
+case("dropout_tied", block={"dropout_tied": True, "ffn": "none"})
+case("input-scalar", embed={"input": "scalar", "mean": 0.4, "std": 0.3})
 case("norm-post", block={"norm_place": "post"})
 for kind in ("reversible", "gru", "layerscale"):
     case(f"residual-{kind}", block={"residual": kind})

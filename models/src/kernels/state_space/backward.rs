@@ -1,7 +1,7 @@
 //! The walk back, tile by tile, each forward once more for its states.
 
+use super::TILE;
 use super::task::{Mode, Pair, Task, add_product, add_read_out, advance, kept, retreat};
-use super::{StateSpace, TILE};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 
@@ -29,9 +29,7 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let (task, zero) = (self.task, s.splat_f32s(0.0));
-        let StateSpace {
-            modes, exclusive, ..
-        } = task.options;
+        let (modes, exclusive) = (task.modes, task.walk.exclusive);
         let parts = 1 + usize::from(COMPLEX);
         let nothing = Sums {
             r: [zero; 2],
@@ -42,16 +40,23 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
         let (mut x, mut dy, mut dx) = ([zero; TILE], [zero; TILE], [zero; TILE]);
         let mut states = [[zero; 2]; TILE + 1];
         for (first, count) in task.lanes(S::F32_LANES) {
-            let skip = task.parameter(s, 2 * modes * parts, first, count);
+            let skip = task.parameter(s, task.skip_row(parts), first, count);
             sums.fill(nothing);
             let mut dskip = zero;
-            for (tile, start) in (0..task.sizes.length).step_by(TILE).enumerate().rev() {
-                let rows = TILE.min(task.sizes.length - start);
+            for (tile, start) in (0..task.length).step_by(TILE).enumerate().rev() {
+                let rows = TILE.min(task.length - start);
                 for step in 0..rows {
                     let at = task.row(start + step) + first;
-                    x[step] = s.partial_load_f32s(&self.x[at..at + count]);
                     dy[step] = s.partial_load_f32s(&self.dy[at..at + count]);
-                    dx[step] = s.mul_f32s(skip, dy[step]);
+                    x[step] = match task.is_real(start + step) {
+                        true => s.partial_load_f32s(&self.x[at..at + count]),
+                        false => zero,
+                    };
+                    dx[step] = match task.index {
+                        0 => s.mul_f32s(skip, dy[step]),
+                        // SAFETY: the channels of an example belong to one task, whose first walk has written them.
+                        _ => s.partial_load_f32s(unsafe { self.dx.slice(at, count) }),
+                    };
                     dskip = s.fma(dy[step], x[step], dskip);
                 }
                 for (mode, sums) in sums.iter_mut().enumerate() {
@@ -69,9 +74,18 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
                 }
                 for (step, dx) in dx[..rows].iter().enumerate() {
                     let at = task.row(start + step) + first;
-                    // SAFETY: the channels of an example belong to one task.
-                    s.partial_store_f32s(unsafe { self.dx.slice(at, count) }, *dx);
+                    let dx = if task.is_real(start + step) {
+                        *dx
+                    } else {
+                        zero
+                    };
+                    // SAFETY: as above.
+                    s.partial_store_f32s(unsafe { self.dx.slice(at, count) }, dx);
                 }
+            }
+            for at in task.behind(first).filter(|_| task.index == 0) {
+                // SAFETY: as above.
+                unsafe { self.dx.slice(at, count) }.fill(0.0);
             }
             let width = task.sizes.width;
             let store = |row: usize, gradient: S::f32s| {
@@ -81,11 +95,14 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
             };
             for (mode, Sums { da, dc, .. }) in sums.iter().enumerate() {
                 for part in 0..parts {
-                    store(part * modes + mode, da[part]);
-                    store((parts + part) * modes + mode, dc[part]);
+                    let before = task.index * 2 * parts;
+                    store((before + part) * modes + mode, da[part]);
+                    store((before + parts + part) * modes + mode, dc[part]);
                 }
             }
-            store(2 * modes * parts, dskip);
+            if task.index == 0 {
+                store(task.skip_row(parts), dskip);
+            }
         }
     }
 }

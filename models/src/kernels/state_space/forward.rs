@@ -1,7 +1,7 @@
 //! The walk from the first row to the last.
 
+use super::TILE;
 use super::task::{Mode, Pair, Task, advance, kept, read_out};
-use super::{StateSpace, TILE};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 
@@ -22,23 +22,30 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let (task, zero) = (self.task, s.splat_f32s(0.0));
-        let StateSpace { modes, .. } = task.options;
+        let (modes, parts) = (task.modes, 1 + usize::from(COMPLEX));
         let mut states = vec![[zero; 2]; modes];
         let (mut x, mut y) = ([zero; TILE], [zero; TILE]);
         for (first, count) in task.lanes(S::F32_LANES) {
-            let skip = task.parameter(s, 2 * modes * (1 + usize::from(COMPLEX)), first, count);
+            let skip = task.parameter(s, task.skip_row(parts), first, count);
             states.fill([zero; 2]);
-            for (tile, start) in (0..task.sizes.length).step_by(TILE).enumerate() {
-                let rows = TILE.min(task.sizes.length - start);
+            for (tile, start) in (0..task.length).step_by(TILE).enumerate() {
+                let rows = TILE.min(task.length - start);
                 for step in 0..rows {
                     let at = task.row(start + step) + first;
-                    x[step] = s.partial_load_f32s(&self.x[at..at + count]);
-                    y[step] = s.mul_f32s(skip, x[step]);
+                    x[step] = match task.is_real(start + step) {
+                        true => s.partial_load_f32s(&self.x[at..at + count]),
+                        false => zero,
+                    };
+                    y[step] = match task.index {
+                        0 => s.mul_f32s(skip, x[step]),
+                        // SAFETY: the channels of an example belong to one task, whose first walk has written them.
+                        _ => s.partial_load_f32s(unsafe { self.y.slice(at, count) }),
+                    };
                 }
                 if !self.states.is_empty() {
                     for (mode, state) in states.iter().enumerate() {
                         let at = kept::<COMPLEX>(tile, modes, mode, first - task.first);
-                        for part in 0..=usize::from(COMPLEX) {
+                        for part in 0..parts {
                             let to = &mut self.states[at[part]..][..S::F32_LANES];
                             s.partial_store_f32s(to, state[part]);
                         }
@@ -50,14 +57,14 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
                     let both = [mode, mode + 1];
                     let all = both.map(|m| task.mode::<S, COMPLEX>(s, m, first, count));
                     let h = [states[mode], states[mode + 1]];
-                    let h = walk::<S, COMPLEX, TOGETHER>(s, task.options.exclusive, all, h, x, y);
+                    let h = walk::<S, COMPLEX, TOGETHER>(s, task.walk.exclusive, all, h, x, y);
                     [states[mode], states[mode + 1]] = h;
                     mode += TOGETHER;
                 }
                 while mode < modes {
                     let one = [task.mode::<S, COMPLEX>(s, mode, first, count)];
                     let h = [states[mode]];
-                    [states[mode]] = walk::<S, COMPLEX, 1>(s, task.options.exclusive, one, h, x, y);
+                    [states[mode]] = walk::<S, COMPLEX, 1>(s, task.walk.exclusive, one, h, x, y);
                     mode += 1;
                 }
                 for (step, y) in y.iter().enumerate() {
@@ -65,6 +72,10 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
                     // SAFETY: the channels of an example belong to one task.
                     s.partial_store_f32s(unsafe { self.y.slice(at, count) }, *y);
                 }
+            }
+            for at in task.behind(first).filter(|_| task.index == 0) {
+                // SAFETY: as above.
+                unsafe { self.y.slice(at, count) }.fill(0.0);
             }
         }
     }

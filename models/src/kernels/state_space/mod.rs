@@ -1,6 +1,7 @@
 //! A diagonal state space, every channel with states of its own that stay in registers:
 //! h_t = a h_{t-1} + x_t for each of N modes, y_t = Re Σ_n c_n h_t + skip x_t (S4D, arXiv 2206.11893; Mega's moving
-//! average, arXiv 2209.10655). `exclusive` reads h_{t-1} instead of h_t.
+//! average, arXiv 2209.10655). `exclusive` reads h_{t-1} instead of h_t. Several walks over the same x, with modes of their own and
+//! forward or backward, add up: y_t = skip x_t + Σ over walks.
 //!
 //! A sequence is walked in tiles of [`TILE`] rows, all modes of a group of channels within a tile before the next tile.
 //! The states at the start of each tile are kept for the backward pass, which computes those within a tile again.
@@ -27,24 +28,38 @@ const TILE: usize = 64;
 /// Channels of one task: a cache line of each row.
 const CHANNELS: usize = 16;
 /// What [`state_space`] computes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StateSpace {
     /// N.
     pub(crate) modes: usize,
     /// Whether a and c are complex.
     pub(crate) complex: bool,
+    /// At least one.
+    pub(crate) walks: Vec<Walk>,
+    /// Which rows (B, L) of x are there, 1 or 0: the others are zeros, whatever they hold, and get no gradient.
+    pub(crate) real: Option<Vec<f32>>,
+}
+
+/// One walk along the sequence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
     /// From the last row to the first.
     pub(crate) reverse: bool,
     /// The output of a row does not see the row itself.
     pub(crate) exclusive: bool,
 }
 
-/// x (B, L, D) to y (B, L, D). Rows of `parameters` are the real parts of a (N, D), their imaginary parts if complex,
-/// c likewise, and skip (D).
+/// x (B, L, D) to y (B, L, D). Rows of `parameters` are, for each walk, the real parts of a (N, D), their imaginary parts if
+/// complex, c likewise; and skip (D).
 ///
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn state_space(x: &Tensor, parameters: &Tensor, options: StateSpace) -> Result<Tensor> {
+    let (batch, length, _) = x.dims3()?;
+    let rows = options.real.as_ref().map_or(batch * length, Vec::len);
+    if rows != batch * length || options.walks.is_empty() {
+        bail!("{NAME}: {rows} rows for x {:?}", x.shape());
+    }
     apply(options, [x, parameters])
 }
 
@@ -54,7 +69,7 @@ struct Sizes {
     length: usize,
     width: usize,
     groups: usize,
-    /// Kept numbers of one task.
+    /// Kept numbers of one walk of a task.
     kept: usize,
 }
 
@@ -62,7 +77,7 @@ impl StateSpace {
     fn sizes(&self, x: &Shape, parameters: &Shape) -> Result<Sizes> {
         let (batch, length, width) = x.dims3()?;
         let modes = self.modes;
-        let rows = 2 * self.parts() * modes + 1;
+        let rows = self.walks.len() * 2 * self.parts() * modes + 1;
         if parameters.dims() != [rows, width] || modes == 0 {
             bail!("{NAME}: x {x:?} and parameters {parameters:?} do not fit {modes} modes");
         }
@@ -83,7 +98,7 @@ impl StateSpace {
 
 impl CustomOp<2> for StateSpace {
     const NAME: &'static str = NAME;
-    /// States (B, groups, tiles, N, 1 or 2, CHANNELS) before the first row of each tile.
+    /// States (B, groups, walks, tiles, N, 1 or 2, CHANNELS) before the first row of each tile.
     type Saved = Vec<f32>;
 
     fn forward(
@@ -97,16 +112,20 @@ impl CustomOp<2> for StateSpace {
         let tasks = sizes.batch * sizes.groups;
         let mut y = uninit(x.len());
         let out = Shared::new(&mut y);
-        let mut states = uninit(if keeps { tasks * sizes.kept } else { 0 });
-        let kept = split_mut(&mut states, sizes.kept, tasks);
+        let per_task = self.walks.len() * sizes.kept;
+        let mut states = uninit(if keeps { tasks * per_task } else { 0 });
+        let kept = split_mut(&mut states, per_task, tasks);
         kept.into_par_iter()
             .enumerate()
             .for_each(|(index, states)| {
-                let task = Task::new(*self, sizes, index, parameters);
                 let y = &out;
-                match self.complex {
-                    true => isa.run(Forward::<true> { task, x, y, states }),
-                    false => isa.run(Forward::<false> { task, x, y, states }),
+                let walks = split_mut(states, sizes.kept, self.walks.len());
+                for (walk, states) in walks.into_iter().enumerate() {
+                    let task = Task::new(self, walk, sizes, index, parameters);
+                    match self.complex {
+                        true => isa.run(Forward::<true> { task, x, y, states }),
+                        false => isa.run(Forward::<false> { task, x, y, states }),
+                    }
                 }
             });
         Ok((y, shape, states))
@@ -125,26 +144,29 @@ impl CustomOp<2> for StateSpace {
         let (dx_out, partials_out) = (Shared::new(&mut dx), Shared::new(&mut partials));
         let tasks = 0..sizes.batch * sizes.groups;
         tasks.into_par_iter().for_each(|index| {
-            let task = Task::new(*self, sizes, index, parameters);
-            let states = &states[index * sizes.kept..][..sizes.kept];
-            let (dx, gradients) = (&dx_out, &partials_out);
-            match self.complex {
-                true => isa.run(Backward::<true> {
-                    task,
-                    x,
-                    dy,
-                    states,
-                    dx,
-                    gradients,
-                }),
-                false => isa.run(Backward::<false> {
-                    task,
-                    x,
-                    dy,
-                    states,
-                    dx,
-                    gradients,
-                }),
+            for walk in 0..self.walks.len() {
+                let task = Task::new(self, walk, sizes, index, parameters);
+                let first = (index * self.walks.len() + walk) * sizes.kept;
+                let states = &states[first..][..sizes.kept];
+                let (dx, gradients) = (&dx_out, &partials_out);
+                match self.complex {
+                    true => isa.run(Backward::<true> {
+                        task,
+                        x,
+                        dy,
+                        states,
+                        dx,
+                        gradients,
+                    }),
+                    false => isa.run(Backward::<false> {
+                        task,
+                        x,
+                        dy,
+                        states,
+                        dx,
+                        gradients,
+                    }),
+                }
             }
         });
         let gradient = sum_partials(&partials, parameters.len());

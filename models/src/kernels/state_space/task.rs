@@ -1,12 +1,21 @@
 //! One task: some channels of one example, its modes in registers, and the arithmetic of one row.
 
-use super::{CHANNELS, Sizes, StateSpace};
+use super::{CHANNELS, Sizes, StateSpace, Walk};
 use crate::kernels::isa::Lanes;
 
-/// One task: some channels of one example.
+/// One walk of a task: some channels of one example.
 #[derive(Clone, Copy)]
 pub(super) struct Task<'a> {
-    pub(super) options: StateSpace,
+    pub(super) modes: usize,
+    pub(super) walk: Walk,
+    /// Which of the walks it is.
+    pub(super) index: usize,
+    /// Number of walks.
+    walks: usize,
+    /// Which rows of the example are there.
+    real: Option<&'a [f32]>,
+    /// The rows that are walked: all behind them are missing.
+    pub(super) length: usize,
     pub(super) sizes: Sizes,
     pub(super) example: usize,
     pub(super) first: usize,
@@ -26,16 +35,32 @@ pub(super) struct Mode<S: Lanes> {
 
 impl<'a> Task<'a> {
     pub(super) fn new(
-        options: StateSpace,
+        options: &'a StateSpace,
+        index: usize,
         sizes: Sizes,
         task: usize,
         parameters: &'a [f32],
     ) -> Self {
         let first = task % sizes.groups * CHANNELS;
+        let example = task / sizes.groups;
+        let real = options.real.as_ref();
+        let real = real.map(|real| &real[example * sizes.length..][..sizes.length]);
+        let length = match real {
+            Some(real) => real
+                .iter()
+                .rposition(|real| *real != 0.0)
+                .map_or(0, |last| last + 1),
+            None => sizes.length,
+        };
         Self {
-            options,
+            modes: options.modes,
+            walk: options.walks[index],
+            index,
+            walks: options.walks.len(),
+            real,
+            length,
             sizes,
-            example: task / sizes.groups,
+            example,
             first,
             end: (first + CHANNELS).min(sizes.width),
             parameters,
@@ -53,11 +78,35 @@ impl<'a> Task<'a> {
     #[inline(always)]
     pub(super) fn row(&self, step: usize) -> usize {
         let Sizes { length, width, .. } = self.sizes;
-        let row = match self.options.reverse {
-            true => length - 1 - step,
+        (self.example * length + self.position(step)) * width
+    }
+
+    /// The position that row number `step` of the walk is.
+    #[inline(always)]
+    fn position(&self, step: usize) -> usize {
+        match self.walk.reverse {
+            true => self.length - 1 - step,
             false => step,
-        };
-        (self.example * length + row) * width
+        }
+    }
+
+    /// Whether row number `step` of the walk is there.
+    #[inline(always)]
+    pub(super) fn is_real(&self, step: usize) -> bool {
+        self.real
+            .is_none_or(|real| real[self.position(step)] != 0.0)
+    }
+
+    /// Where the missing rows behind the last one that is walked are in a tensor like x, `first` being a channel.
+    pub(super) fn behind(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
+        let Sizes { length, width, .. } = self.sizes;
+        let example = self.example;
+        (self.length..length).map(move |row| (example * length + row) * width + first)
+    }
+
+    /// Row of the skip among the parameters.
+    pub(super) fn skip_row(&self, parts: usize) -> usize {
+        self.walks * 2 * parts * self.modes
     }
 
     /// Row of the parameters.
@@ -80,8 +129,10 @@ impl<'a> Task<'a> {
         first: usize,
         count: usize,
     ) -> Mode<S> {
-        let modes = self.options.modes;
-        let row = |row: usize| self.parameter(s, row * modes + mode, first, count);
+        let modes = self.modes;
+        let parts = 1 + usize::from(COMPLEX);
+        let before = self.index * 2 * parts;
+        let row = |row: usize| self.parameter(s, (before + row) * modes + mode, first, count);
         let zero = s.splat_f32s(0.0);
         match COMPLEX {
             true => Mode {

@@ -5,7 +5,7 @@
 //! Equations and code: `models/src/mixers/mega/mod.rs`.
 
 use crate::{
-    model::{Cost, Model, Variant},
+    model::{Cost, Model, Reference, Variant},
     options::to_json,
 };
 
@@ -14,6 +14,7 @@ pub const MODEL: Model = Model {
     name: "mega_chunk",
     title: "Mega-chunk",
     time: Cost::Linear("O(L·C·E)"),
+    reference: Reference::Shared,
     variants: &[Variant::paper(super::build, include_str!("chunk.rs"))],
     options: || {
         to_json(&super::Options {

@@ -1,0 +1,181 @@
+//! BatchNorm as state-space models and convolutions have it. Ioffe and Szegedy, 2015, "Batch Normalization", arXiv:1502.03167.
+//!     y = (x - μ)/√(σ² + ε) ⊙ γ + β;   running mean ← (1 - m) running mean + m μ,   running variance ← (1 - m) running variance + m σ² R/(R - 1)
+//! x, y (B, L, D), all others (D); μ and σ² are those of the R positions of a batch in training, and the running ones else; m is
+//! `block.norm_momentum`, PyTorch's `momentum`.
+//!
+//! With `batch`, as in the published code, padding is among the R positions: a batch with longer neighbours has other statistics. With
+//! `batch_masked` it is left out. Either way a row's output depends in training on the rows beside it, and a batch that is cut into
+//! micro-batches has statistics for each of them; the running ones are those of the whole update.
+
+use std::sync::Arc;
+
+use candle_core::Tensor;
+use candle_nn::Init;
+
+use crate::{
+    Pass, Result, VarBuilder,
+    ops::{Moments, Normalised, batch_norm, batch_norm_by},
+    options::BlockOptions,
+    params::{Buffer, Commit},
+};
+
+/// The norm with its state.
+pub struct BatchNorm {
+    /// γ (D).
+    gain: Tensor,
+    /// β (D).
+    offset: Tensor,
+    /// The running mean (D).
+    mean: Buffer,
+    /// The running variance (D).
+    variance: Buffer,
+    epsilon: f64,
+    /// Whether padding is left out of the statistics.
+    masked: bool,
+}
+
+impl BatchNorm {
+    /// Parameters `scale` (D), ones, and `shift` (D), zeros; buffers `mean`, zeros, and `variance`, ones.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn new(vb: &VarBuilder, block: &BlockOptions, masked: bool) -> Result<Self> {
+        let (dim, momentum) = (block.dim, block.norm_momentum);
+        // What passes add up, (3, D): R (μ - running mean), R (σ² + (μ - running mean)²), R.
+        let averages = |sums: &Tensor| -> Result<[Tensor; 3]> {
+            let count = sums.get(2)?.maximum(1.0)?;
+            Ok([(sums.get(0)? / &count)?, (sums.get(1)? / &count)?, count])
+        };
+        let mean: Commit = Arc::new(move |mean, sums| {
+            let [apart, _, _] = averages(sums)?;
+            Ok((mean + (apart * momentum)?)?)
+        });
+        let variance: Commit = Arc::new(move |variance, sums| {
+            let [apart, square, count] = averages(sums)?;
+            let unbiased = (&count / (&count - 1.0)?.maximum(1.0)?)?;
+            let found = ((square - apart.sqr()?)? * unbiased)?;
+            Ok(((variance * (1.0 - momentum))? + (found * momentum)?)?)
+        });
+        Ok(Self {
+            gain: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
+            offset: vb.get_with_hints(dim, "shift", Init::Const(0.0))?,
+            mean: vb.buffer(dim, "mean", Init::Const(0.0), mean)?,
+            variance: vb.buffer(dim, "variance", Init::Const(1.0), variance)?,
+            epsilon: block.norm_epsilon,
+            masked,
+        })
+    }
+
+    /// (B, L, D) -> (B, L, D).
+    ///
+    /// # Errors
+    /// If the last dimension is not D.
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let norm = Normalised {
+            gain: &self.gain,
+            offset: &self.offset,
+            epsilon: self.epsilon,
+        };
+        if !pass.train {
+            let moments = Moments::new(self.mean.value(), self.variance.value())?;
+            return batch_norm_by(x, &norm, &moments);
+        }
+        let real = pass.mask().filter(|_| self.masked).map(|mask| mask.valid());
+        let (y, moments) = batch_norm(x, &norm, real)?;
+        if pass.updates().is_some() {
+            let (batch, length, _) = x.dims3()?;
+            let apart = (moments.mean()? - self.mean.value())?;
+            let square = (moments.variance()? + apart.sqr()?)?;
+            let count = match real {
+                Some(real) => real.sum_all()?.broadcast_as(apart.shape())?,
+                None => apart.ones_like()?.affine((batch * length) as f64, 0.0)?,
+            };
+            let rows = Tensor::stack(&[apart, square, count.ones_like()?], 0)?;
+            let sums = rows.broadcast_mul(&count.contiguous()?)?;
+            // The (3, D) of both are the same; each takes from it what its next value wants.
+            self.mean.add(&sums, pass)?;
+            self.variance.add(&sums, pass)?;
+        }
+        Ok(y)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{Device, Tensor};
+
+    use super::*;
+    use crate::{
+        Mask, RngKey,
+        params::Updates,
+        testing::{check_layer, close, normal, parameters},
+    };
+
+    fn block() -> BlockOptions {
+        BlockOptions {
+            dim: 3,
+            norm_epsilon: 1e-5,
+            norm_momentum: 0.25,
+            ..BlockOptions::default()
+        }
+    }
+
+    fn mask() -> Mask {
+        let real = [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]];
+        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let mask = mask();
+        for (masked, train) in [(false, true), (true, true), (true, false)] {
+            let parameters = parameters();
+            let norm = BatchNorm::new(&parameters.builder(), &block(), masked).unwrap();
+            let pass = Pass::new(train, RngKey::new(1, 0, 0));
+            let pass = pass.with_mask(Some(&mask));
+            check_layer("batch norm", &parameters, &[2, 4, 3], |x| {
+                norm.forward(x, &pass)
+            });
+        }
+    }
+
+    /// However the batch is cut, the running statistics are those of all of its rows, as PyTorch's are of one pass.
+    #[test]
+    fn running_statistics_are_those_of_the_whole_update() {
+        let (x, mask) = ((normal("x", &[2, 4, 3]) + 5.0).unwrap(), mask());
+        for cut in [false, true] {
+            let parameters = parameters();
+            let norm = BatchNorm::new(&parameters.builder(), &block(), true).unwrap();
+            let updates = Updates::default();
+            let pass = Pass::new(true, RngKey::new(1, 0, 0));
+            let pass = pass.with_updates(&updates);
+            match cut {
+                false => {
+                    norm.forward(&x, &pass.with_mask(Some(&mask))).unwrap();
+                }
+                true => {
+                    for row in 0..2 {
+                        let mask = mask.valid().narrow(0, row, 1).unwrap();
+                        let mask = Mask::new(&mask).unwrap();
+                        let x = x.narrow(0, row, 1).unwrap();
+                        norm.forward(&x, &pass.with_mask(Some(&mask))).unwrap();
+                    }
+                }
+            }
+            updates.commit(&parameters).unwrap();
+            let data: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
+            let rows: Vec<&Vec<f64>> = data[0].iter().chain(&data[1][..2]).collect();
+            let of = |channel: usize| rows.iter().map(move |row| row[channel]);
+            let (mut mean, mut variance) = (vec![], vec![]);
+            for channel in 0..3 {
+                let average = of(channel).sum::<f64>() / 6.0;
+                let squares = of(channel).map(|x| (x - average).powi(2)).sum::<f64>();
+                mean.push(0.25 * average);
+                variance.push(0.75 + 0.25 * squares / 5.0);
+            }
+            let tensor = |values| Tensor::new(values, &Device::Cpu).unwrap();
+            close(norm.mean.value(), &tensor(mean), 1e-12, "mean");
+            close(norm.variance.value(), &tensor(variance), 1e-12, "variance");
+        }
+    }
+}

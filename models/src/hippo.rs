@@ -1,0 +1,150 @@
+//! HiPPO-LegS, the matrix that state spaces begin with. Gu et al., 2020, arXiv:2008.07669; Gupta et al., 2022, arXiv:2203.14343.
+//!
+//! A = -(√(2n+1) √(2k+1) for n > k, n + 1 for n = k, else 0) is a normal matrix less one of rank 1: S = A + p pᵀ, p_n = √(n + ½). Of S the
+//! diagonal is -½ and the rest antisymmetric, so S = V (-½ + i diag ω) V* with unitary V, which is what there is here.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Eigenvalues and eigenvectors of S (N, N).
+pub struct Legs {
+    /// ω (N), ascending; they lie around 0 in pairs.
+    pub omega: Vec<f64>,
+    /// V (N, N) by rows: `vectors[n][m]` is number n of the eigenvector m, as real and imaginary part.
+    pub vectors: Vec<Vec<[f64; 2]>>,
+}
+
+/// The most rows that [`legs`] is meant for; a second or so.
+pub const LARGEST: usize = 256;
+
+/// S of so many rows, computed once.
+#[must_use]
+pub fn legs(size: usize) -> Arc<Legs> {
+    static KNOWN: Mutex<BTreeMap<usize, Arc<Legs>>> = Mutex::new(BTreeMap::new());
+    // A panicking thread leaves the map whole.
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let entry = known.entry(size);
+    entry.or_insert_with(|| Arc::new(diagonalise(size))).clone()
+}
+
+fn diagonalise(size: usize) -> Legs {
+    // -i times the antisymmetric part is Hermitian, with ω as its eigenvalues.
+    let root = |n: usize| (2.0 * n as f64 + 1.0).sqrt();
+    let entry = |n: usize, k: usize| {
+        let half = 0.5 * root(n) * root(k);
+        match n.cmp(&k) {
+            std::cmp::Ordering::Greater => [0.0, half],
+            std::cmp::Ordering::Less => [0.0, -half],
+            std::cmp::Ordering::Equal => [0.0, 0.0],
+        }
+    };
+    let matrix = (0..size).map(|n| (0..size).map(|k| entry(n, k)).collect());
+    eigen(matrix.collect())
+}
+
+/// a b.
+fn mul(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+    [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
+}
+
+fn conj(a: [f64; 2]) -> [f64; 2] {
+    [a[0], -a[1]]
+}
+
+/// Jacobi's rotations for a Hermitian matrix (Golub and Van Loan, 2013, section 8.5).
+fn eigen(mut h: Vec<Vec<[f64; 2]>>) -> Legs {
+    let size = h.len();
+    let one = |n: usize, k: usize| [f64::from(u8::from(n == k)), 0.0];
+    let mut v: Vec<Vec<[f64; 2]>> = (0..size)
+        .map(|n| (0..size).map(|k| one(n, k)).collect())
+        .collect();
+    let scale = h
+        .iter()
+        .flatten()
+        .map(|x| x[0].hypot(x[1]))
+        .fold(0.0, f64::max);
+    // Rotations of whole rounds converge quadratically; a dozen is more than 1,000 rows need.
+    for _ in 0..60 {
+        let mut largest = 0.0f64;
+        for p in 0..size {
+            for q in p + 1..size {
+                let apart = h[p][q];
+                let modulus = apart[0].hypot(apart[1]);
+                largest = largest.max(modulus);
+                if modulus <= 1e-17 * scale {
+                    continue;
+                }
+                let phase = [apart[0] / modulus, -apart[1] / modulus];
+                let tau = (h[q][q][0] - h[p][p][0]) / (2.0 * modulus);
+                let t = tau.signum() / (tau.abs() + tau.hypot(1.0));
+                let c = 1.0 / t.hypot(1.0);
+                let s = t * c;
+                // New columns: p ← c p - s e^{-iφ} q, q ← s p + c e^{-iφ} q.
+                let turned = |x: [f64; 2], y: [f64; 2]| {
+                    let y = mul(y, phase);
+                    let p = [c * x[0] - s * y[0], c * x[1] - s * y[1]];
+                    (p, [s * x[0] + c * y[0], s * x[1] + c * y[1]])
+                };
+                for row in h.iter_mut().chain(&mut v) {
+                    (row[p], row[q]) = turned(row[p], row[q]);
+                }
+                let (above, below) = h.split_at_mut(q);
+                for (x, y) in above[p].iter_mut().zip(&mut below[0]) {
+                    let (new_x, new_y) = turned(conj(*x), conj(*y));
+                    (*x, *y) = (conj(new_x), conj(new_y));
+                }
+            }
+        }
+        if largest <= 1e-15 * scale {
+            break;
+        }
+    }
+    let mut order: Vec<usize> = (0..size).collect();
+    order.sort_by(|&a, &b| h[a][a][0].total_cmp(&h[b][b][0]));
+    Legs {
+        omega: order.iter().map(|&m| h[m][m][0]).collect(),
+        vectors: v
+            .iter()
+            .map(|row| order.iter().map(|&m| row[m]).collect())
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_are_unitary_and_diagonalise() {
+        for size in [1, 2, 5, 16, 64] {
+            let basis = legs(size);
+            let Legs { omega, vectors } = &*basis;
+            let root = |n: usize| (n as f64 + 0.5).sqrt();
+            for m in 0..size {
+                for n in 0..size {
+                    // (S v)_n, of which -v/2 is left out on both sides.
+                    let mut found = [0.0; 2];
+                    for (k, row) in vectors.iter().enumerate() {
+                        let s = match n.cmp(&k) {
+                            std::cmp::Ordering::Greater => -root(n) * root(k),
+                            std::cmp::Ordering::Less => root(n) * root(k),
+                            std::cmp::Ordering::Equal => 0.0,
+                        };
+                        found = [found[0] + s * row[m][0], found[1] + s * row[m][1]];
+                    }
+                    let wanted = mul([0.0, omega[m]], vectors[n][m]);
+                    let apart = (found[0] - wanted[0]).hypot(found[1] - wanted[1]);
+                    assert!(apart < 1e-9, "{size}: {apart}");
+                    let product = vectors.iter().fold([0.0; 2], |sum, row| {
+                        let term = mul(conj(row[m]), row[n]);
+                        [sum[0] + term[0], sum[1] + term[1]]
+                    });
+                    let wanted = f64::from(u8::from(m == n));
+                    assert!((product[0] - wanted).hypot(product[1]) < 1e-12);
+                }
+            }
+            assert!(omega.is_sorted());
+            assert!((omega[0] + omega[size - 1]).abs() < 1e-9, "pairs");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The gated linear unit without its linear layer: y = a ⊙ σ(g) of rows [a, g], one pass each way, nothing kept but the rows.
+
+use candle_core::{Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::buffers::uninit;
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
+use super::isa::{Isa, Kernel, Lanes};
+use super::math::sigmoid;
+
+const NAME: &str = "glu";
+/// Rows of one parallel task.
+const ROWS: usize = 64;
+
+/// y (..., D) of x (..., 2 D).
+///
+/// # Errors
+/// If the last dimension is odd.
+pub fn glu(x: &Tensor) -> Result<Tensor> {
+    apply(Glu, [x])
+}
+
+struct Glu;
+
+/// D.
+fn half(shape: &Shape) -> Result<usize> {
+    match shape.dims().last() {
+        Some(&width) if width > 0 && width % 2 == 0 => Ok(width / 2),
+        _ => bail!("{NAME}: {shape:?} does not end in two halves"),
+    }
+}
+
+impl CustomOp<1> for Glu {
+    const NAME: &'static str = NAME;
+    type Saved = ();
+
+    fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let width = half(&x.shape)?;
+        let isa = Isa::current();
+        let mut y = uninit(x.data.len() / 2);
+        let parts = y.par_chunks_mut(ROWS * width);
+        let parts = parts.zip(x.data.par_chunks(ROWS * 2 * width));
+        parts.for_each(|(y, x)| isa.run(Forward { x, width, y }));
+        let mut shape = x.shape.dims().to_vec();
+        if let Some(last) = shape.last_mut() {
+            *last = width;
+        }
+        Ok((y, shape.into(), ()))
+    }
+
+    fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
+        let width = half(&x.shape)?;
+        let isa = Isa::current();
+        let mut dx = uninit(x.data.len());
+        let parts = dx.par_chunks_mut(ROWS * 2 * width);
+        let parts = parts.zip(x.data.par_chunks(ROWS * 2 * width));
+        let parts = parts.zip(pass.dy.par_chunks(ROWS * width));
+        parts.for_each(|((dx, x), dy)| isa.run(Backward { x, dy, width, dx }));
+        Ok([dx.into()])
+    }
+}
+
+struct Forward<'a> {
+    x: &'a [f32],
+    width: usize,
+    y: &'a mut [f32],
+}
+
+impl Kernel for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let rows = self.x.chunks_exact(2 * self.width);
+        for (x, y) in rows.zip(self.y.chunks_exact_mut(self.width)) {
+            let (a, g) = x.split_at(self.width);
+            let ((a, a_tail), (g, g_tail)) = (S::as_simd_f32s(a), S::as_simd_f32s(g));
+            let (y, y_tail) = S::as_mut_simd_f32s(y);
+            for (y, (a, g)) in y.iter_mut().zip(a.iter().zip(g)) {
+                *y = s.mul_f32s(*a, sigmoid(s, *g));
+            }
+            if !y_tail.is_empty() {
+                let (a, g) = (s.partial_load_f32s(a_tail), s.partial_load_f32s(g_tail));
+                s.partial_store_f32s(y_tail, s.mul_f32s(a, sigmoid(s, g)));
+            }
+        }
+    }
+}
+
+struct Backward<'a> {
+    x: &'a [f32],
+    dy: &'a [f32],
+    width: usize,
+    dx: &'a mut [f32],
+}
+
+impl Kernel for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        // da = dy σ(g), dg = dy a σ(g) (1 - σ(g)).
+        let slopes = |a, g, dy| {
+            let share = sigmoid(s, g);
+            let da = s.mul_f32s(dy, share);
+            let rest = s.sub_f32s(s.splat_f32s(1.0), share);
+            (da, s.mul_f32s(s.mul_f32s(da, a), rest))
+        };
+        let rows = self.x.chunks_exact(2 * self.width);
+        let rows = rows.zip(self.dy.chunks_exact(self.width));
+        for ((x, dy), dx) in rows.zip(self.dx.chunks_exact_mut(2 * self.width)) {
+            let (a, g) = x.split_at(self.width);
+            let (da, dg) = dx.split_at_mut(self.width);
+            let ((a, a_tail), (g, g_tail)) = (S::as_simd_f32s(a), S::as_simd_f32s(g));
+            let (dy, dy_tail) = S::as_simd_f32s(dy);
+            let (da, da_tail) = S::as_mut_simd_f32s(da);
+            let (dg, dg_tail) = S::as_mut_simd_f32s(dg);
+            for ((a, g), (dy, (da, dg))) in a
+                .iter()
+                .zip(g)
+                .zip(dy.iter().zip(da.iter_mut().zip(dg.iter_mut())))
+            {
+                (*da, *dg) = slopes(*a, *g, *dy);
+            }
+            if !dy_tail.is_empty() {
+                let (a, g) = (s.partial_load_f32s(a_tail), s.partial_load_f32s(g_tail));
+                let (a, g) = slopes(a, g, s.partial_load_f32s(dy_tail));
+                s.partial_store_f32s(da_tail, a);
+                s.partial_store_f32s(dg_tail, g);
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What follows the filter of a state-space model or a long convolution, where a Transformer has its feed-forward network.
+//!
+//! | gate | output of y (B, L, D), z = dropout(f(y)) | source |
+//! |---|---|---|
+//! | `full` | a ⊙ σ(g), [a, g] = W z + b, W (2D, D) | S4, arXiv:2111.00396 |
+//! | `half` | z ⊙ σ(W z + b), W (D, D) | S5's `half_glu1`, arXiv:2208.04933 |
+//! | `half_linear` | y ⊙ σ(W z + b) | S5's `half_glu2` |
+//!
+//! f is `block.activation`.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Pass, Result, VarBuilder,
+    layers::{Dropout, Linear},
+    ops::{
+        activation::{apply, sigmoid},
+        glu,
+    },
+    options::{Activation, BlockOptions},
+    params::LECUN_NORMAL,
+};
+
+/// What the output is multiplied with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputGate {
+    /// The second half of a linear layer, the first one being the value.
+    Full,
+    /// A linear layer of the value.
+    Half,
+    /// The same, the value being what came before activation and dropout.
+    HalfLinear,
+}
+
+/// What the linear layer begins with: what it is by default in the library that a model was published with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputInit {
+    /// Weights and biases uniform within 1/√D.
+    Torch,
+    /// LeCun-normal weights, biases zeros.
+    Flax,
+}
+
+/// Activation, dropout and gated linear layer.
+pub struct FilterOutput {
+    activation: Activation,
+    dropout: Dropout,
+    linear: Linear,
+    gate: OutputGate,
+}
+
+impl FilterOutput {
+    /// Parameters `output`: weights as `init` says, biases zeros or, with PyTorch's initial values, uniform within 1/√D like the weights.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn new(
+        vb: &VarBuilder,
+        block: &BlockOptions,
+        gate: OutputGate,
+        init: OutputInit,
+    ) -> Result<Self> {
+        let dim = block.dim;
+        let bound = (dim as f64).powf(-0.5);
+        let uniform = Init::Uniform {
+            lo: -bound,
+            up: bound,
+        };
+        let (weight, bias) = match init {
+            OutputInit::Torch => (uniform, uniform),
+            OutputInit::Flax => (LECUN_NORMAL, Init::Const(0.0)),
+        };
+        let outputs = match gate {
+            OutputGate::Full => 2 * dim,
+            OutputGate::Half | OutputGate::HalfLinear => dim,
+        };
+        Ok(Self {
+            activation: block.activation,
+            dropout: Dropout::new(&vb.pp("drop"), block.dropout).tied(block.dropout_tied),
+            linear: Linear::new(&vb.pp("output"), dim, outputs, weight, Some(bias))?,
+            gate,
+        })
+    }
+
+    /// (B, L, D) -> (B, L, D).
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn forward(&self, y: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let z = self.dropout.forward(&apply(self.activation, y)?, pass)?;
+        let gate = self.linear.forward(&z)?;
+        Ok(match self.gate {
+            OutputGate::Full => glu(&gate)?,
+            OutputGate::Half => (z * sigmoid(&gate)?)?,
+            OutputGate::HalfLinear => (y * sigmoid(&gate)?)?,
+        })
+    }
+
+    /// Operations for one sequence.
+    #[must_use]
+    pub fn flops(&self, length: usize) -> u64 {
+        self.linear.flops(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        RngKey,
+        testing::{check_layer, parameters},
+    };
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        for (gate, tied) in [
+            (OutputGate::Full, false),
+            (OutputGate::Half, false),
+            (OutputGate::HalfLinear, true),
+        ] {
+            let block = BlockOptions {
+                dim: 4,
+                dropout: 0.3,
+                dropout_tied: tied,
+                ..BlockOptions::default()
+            };
+            let parameters = parameters();
+            let output =
+                FilterOutput::new(&parameters.builder(), &block, gate, OutputInit::Torch).unwrap();
+            let pass = Pass::new(true, RngKey::new(1, 0, 0));
+            check_layer("filter output", &parameters, &[2, 3, 4], |x| {
+                output.forward(x, &pass)
+            });
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A convolution with a kernel as long as the sequence, in place of attention, and what follows it (see [`FilterOutput`]).
+//!     y = k * x + D x,   y_t = Σ_{j≤t} k_{t-j} x_j + Σ_{j>t} k'_{j-t-1} x_j + D x_t
+//! The second kernel k' looks ahead and does not see the position itself, as in S4.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+
+use crate::{
+    LayerContext, Pass, Result,
+    layers::{FilterOutput, OutputGate, OutputInit},
+    mask::zero_padding,
+    ops::{Lags, fft_conv},
+};
+
+/// The parts around the kernel, which a model makes anew for each pass.
+pub struct LongFilter {
+    /// D (H); none where the kernel has all.
+    skip: Option<Tensor>,
+    /// How many kernels, 1 or 2, lie one after the other.
+    directions: usize,
+    output: FilterOutput,
+}
+
+impl LongFilter {
+    /// Parameters `d` (H) N(0, 1), if it `skips`, and those of [`FilterOutput`] as PyTorch begins them.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn new(at: &LayerContext, directions: usize, skips: bool) -> Result<Self> {
+        let normal = Init::Randn {
+            mean: 0.0,
+            stdev: 1.0,
+        };
+        let d = || at.vb.get_with_hints(at.block.dim, "d", normal);
+        Ok(Self {
+            skip: skips.then(d).transpose()?,
+            directions,
+            output: FilterOutput::new(&at.vb, at.block, OutputGate::Full, OutputInit::Torch)?,
+        })
+    }
+
+    /// x (B, L, H) and kernels (H, directions · K) to (B, L, H). Padded positions are zeros to the kernels.
+    ///
+    /// # Errors
+    /// If shapes do not fit.
+    pub fn forward(&self, x: &Tensor, kernel: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let u = zero_padding(x, pass.mask())?;
+        let y = convolve(&u, kernel, self.directions, self.skip.as_ref())?;
+        self.output.forward(&y, pass)
+    }
+
+    /// Operations for one sequence: transforms of twice the length, 5 n log₂ n for n numbers, and the output.
+    #[must_use]
+    pub fn flops(&self, length: usize, dim: usize) -> u64 {
+        let transforms = 20.0 * (length * dim) as f64 * (2.0 * length as f64).log2();
+        transforms as u64 + self.output.flops(length)
+    }
+}
+
+/// u (B, L, H) convolved with `directions` kernels (H, directions · K), and `skip` (H) times u: what a position sees of itself.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn convolve(
+    u: &Tensor,
+    kernel: &Tensor,
+    directions: usize,
+    skip: Option<&Tensor>,
+) -> Result<Tensor> {
+    let taps = kernel.dim(1)? / directions;
+    let lags = match directions {
+        1 => Lags::Causal,
+        _ => Lags::Bidirectional,
+    };
+    // Taps beyond the sequence meet nothing.
+    let taps_used = taps.min(u.dim(1)?);
+    let parts = (0..directions).map(|at| kernel.narrow(1, at * taps, taps_used));
+    let mut parts = parts.collect::<candle_core::Result<Vec<_>>>()?;
+    if let Some(skip) = skip {
+        let own = (parts[0].narrow(1, 0, 1)? + skip.unsqueeze(1)?)?;
+        let others = parts[0].narrow(1, 1, taps_used - 1)?;
+        parts[0] = Tensor::cat(&[own, others], 1)?;
+    }
+    fft_conv(u, &Tensor::cat(&parts, 1)?.contiguous()?, lags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{check_gradient, close, normal};
+
+    #[test]
+    fn a_skip_is_a_tap_and_long_kernels_are_cut() {
+        let (x, d) = (normal("x", &[2, 5, 3]), normal("d", &[3]));
+        for directions in [1, 2] {
+            let kernel = normal("kernel", &[3, directions * 9]);
+            let found = convolve(&x, &kernel, directions, Some(&d)).unwrap();
+            let plain = convolve(&x, &kernel, directions, None).unwrap();
+            let wanted = (plain + x.broadcast_mul(&d).unwrap()).unwrap();
+            close(&found, &wanted, 1e-12, "skip");
+            let longer = x.pad_with_zeros(1, 0, 20).unwrap();
+            let longer = convolve(&longer, &kernel, directions, Some(&d)).unwrap();
+            close(&found, &longer.narrow(1, 0, 5).unwrap(), 1e-12, "cut");
+            check_gradient("convolve", &[&[2, 4, 3], &[3, directions * 6], &[3]], |x| {
+                convolve(&x[0], &x[1], directions, Some(&x[2]))
+            });
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Long convolutions. Fu, Epstein, Nguyen, Thomas, Zhang, Dao, Rudra, Ré, 2023, "Simple Hardware-Efficient Long Convolutions for Sequence Modeling", arXiv:2302.06646.
+//!     k = sign(w) ⊙ max(|w| - λ, 0),  y_t = Σ_{j≤t} k_{t-j} x_j + Σ_{j>t} k'_{j-t-1} x_j + D x_t,   out = a ⊙ σ(g), [a, g] = W f(y) + b
+//! x, y, out (B, L, H), H the width; w, w' (H, N) for N the longest length are parameters themselves, N(0, 0.002²) at first; λ = `squash`, D (H), W (2H, H).
+//! `kernel_dropout` drops taps in training; `direction = forward` has no w'. Time O(L·log L), memory O(L), and H·N weights for each direction.
+//! A length beyond N is refused. Padded positions are zeros to the kernels. The block has no feed-forward network; the published one has BatchNorm or LayerNorm, and a
+//! rate of its own for w.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::LongFilter,
+    model::{Cost, Model, Reference, Variant},
+    ops::activation::relu,
+    options::{Range, to_json},
+    params::Attributes,
+    rng::StreamKey,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "long_conv",
+    title: "Long Conv",
+    paper: "Simple Hardware-Efficient Long Convolutions for Sequence Modeling",
+    year: 2023,
+    arxiv: "2302.06646",
+    time: Cost::Linear("O(L·log L)"),
+    memory: Cost::Linear("O(L)"),
+    reference: Reference::Equations,
+    settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
+    variants: &[Variant::paper(build, include_str!("long_conv.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::not_negative("squash"),
+        Range::share("kernel_dropout"),
+    ],
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Direction {
+    Both,
+    Forward,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// λ.
+    squash: f64,
+    kernel_dropout: f64,
+    direction: Direction,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            squash: 0.001,
+            kernel_dropout: 0.0,
+            direction: Direction::Both,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(LongConv::new(at, &options)?)))
+}
+
+struct LongConv {
+    /// w (H, directions · N).
+    kernel: Tensor,
+    squash: f64,
+    dropout: f64,
+    /// Of the dropout.
+    key: StreamKey,
+    filter: LongFilter,
+}
+
+impl LongConv {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let directions = match options.direction {
+            Direction::Both => 2,
+            Direction::Forward => 1,
+        };
+        let small = Init::Randn {
+            mean: 0.0,
+            stdev: 0.002,
+        };
+        let shape = (at.block.dim, directions * at.max_length);
+        Ok(Self {
+            kernel: at
+                .vb
+                .get_with_attributes(shape, "kernel", small, Attributes::MATRIX)?,
+            squash: options.squash,
+            dropout: options.kernel_dropout,
+            key: StreamKey::new(&at.vb.pp("kernel_drop").prefix()),
+            filter: LongFilter::new(at, directions, true)?,
+        })
+    }
+
+    fn taps(&self, pass: &Pass) -> Result<Tensor> {
+        // max(w - λ, 0) - max(-w - λ, 0).
+        let above = relu(&self.kernel.affine(1.0, -self.squash)?, 0.0)?;
+        let below = relu(&self.kernel.affine(-1.0, -self.squash)?, 0.0)?;
+        let kernel = (above - below)?;
+        if !pass.train || self.dropout == 0.0 {
+            return Ok(kernel);
+        }
+        let stream = pass.rng.shared(self.key);
+        let mask = stream.mask_tensor(
+            kernel.shape(),
+            self.dropout,
+            kernel.dtype(),
+            kernel.device(),
+        )?;
+        Ok((kernel * mask)?)
+    }
+}
+
+impl Mixer for LongConv {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.filter.forward(x, &self.taps(pass)?, pass)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        self.filter.flops(length, self.kernel.dims()[0])
+    }
+}

@@ -1,0 +1,164 @@
+//! LRU. Orvieto et al., 2023, "Resurrecting Recurrent Neural Networks for Long Sequences", arXiv:2303.06349.
+//!     h_t = λ ⊙ h_{t-1} + e^γ ⊙ (B x_t),  y_t = Re(C h_t) + D x_t,  λ = e^{-e^ν + i e^θ};   out = a ⊙ σ(g), [a, g] = W dropout(f(y)) + b
+//! x, y, out (B, L, H), H the width; P = `state` complex states that all channels share: ν, θ, γ (P), B (P, H), C (H, P), D (H), W (2H, H).
+//! At first |λ|² is uniform between `r_min`² and `r_max`², the phase between 0 and `max_phase`, and γ = ln √(1 - |λ|²), which keeps states of white noise at
+//! the size of their input; B and C are normal, real and imaginary parts with variance 1/(2H) and 1/P.
+//! Time O(L·P·H), memory O(L·P). `direction = both` has states from the end as well, with a C of their own (H, 2P), as S5. Padded positions are zeros to
+//! the states. The block has no feed-forward network; the published one has BatchNorm and rates of their own for ν, θ, γ and B (`train.groups`).
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    error::require,
+    layers::{FilterOutput, OutputGate, OutputInit},
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::{Complex, shared_state_space},
+    options::{Range, to_json},
+    params::Attributes,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "lru",
+    title: "LRU",
+    paper: "Resurrecting Recurrent Neural Networks for Long Sequences",
+    year: 2023,
+    arxiv: "2303.06349",
+    time: Cost::Linear("O(L·P)"),
+    memory: Cost::Linear("O(L·P)"),
+    reference: Reference::Equations,
+    settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none"}}"#,
+    variants: &[Variant::paper(build, include_str!("lru.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("state", 1, 4096),
+        Range::share("r_min"),
+        Range::positive("r_max", 1.0),
+        Range::positive("max_phase", 7.0),
+    ],
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Direction {
+    Both,
+    Forward,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// P.
+    state: usize,
+    direction: Direction,
+    r_min: f64,
+    r_max: f64,
+    max_phase: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            state: 64,
+            direction: Direction::Forward,
+            r_min: 0.0,
+            r_max: 0.99,
+            max_phase: std::f64::consts::TAU,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    require(
+        options.r_min < options.r_max && options.r_max < 1.0,
+        "model.r_max",
+        options.r_max,
+        format!("more than model.r_min = {} and less than 1", options.r_min),
+    )?;
+    encoder::blocks(context, |at| Ok(Box::new(Lru::new(at, &options)?)))
+}
+
+struct Lru {
+    /// ν (P).
+    nu_log: Tensor,
+    /// θ (P).
+    theta_log: Tensor,
+    /// γ (P).
+    gamma_log: Tensor,
+    /// (P, H).
+    b: Complex,
+    /// (H, P), or (H, 2P) with both directions.
+    c: Complex,
+    /// D (H).
+    d: Tensor,
+    output: FilterOutput,
+}
+
+impl Lru {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim, states) = (&at.vb, at.block.dim, options.state);
+        let normal = |variance: f64| Init::Randn {
+            mean: 0.0,
+            stdev: variance.sqrt(),
+        };
+        let drawn = vb.stream("lambda").uniform(2, states);
+        let (radii, phases) = drawn.split_at(states);
+        let (least, most) = (options.r_min.powi(2), options.r_max.powi(2));
+        // Not 0, of which there is no logarithm.
+        let positive = |x: f64| x.max(1e-12);
+        let squares = radii.iter().map(|u| positive(u * (most - least) + least));
+        let squares: Vec<f64> = squares.collect();
+        let vector = |name: &str, values: Vec<f64>| {
+            vb.get_with_values(states, name, Attributes::NO_DECAY, |_| values)
+        };
+        let each = |f: &dyn Fn(f64) -> f64| squares.iter().map(|x| f(*x)).collect();
+        let phase = |u: &f64| positive(u * options.max_phase).ln();
+        let directions = match options.direction {
+            Direction::Both => 2,
+            Direction::Forward => 1,
+        };
+        let b = |name| {
+            let init = normal(0.5 / dim as f64);
+            vb.get_with_attributes((states, dim), name, init, Attributes::NO_DECAY)
+        };
+        let c = |name| {
+            let init = normal(1.0 / states as f64);
+            vb.get_with_hints((dim, directions * states), name, init)
+        };
+        Ok(Self {
+            nu_log: vector("nu_log", each(&|square| (-0.5 * square.ln()).ln()))?,
+            theta_log: vector("theta_log", phases.iter().map(phase).collect())?,
+            gamma_log: vector("gamma_log", each(&|square| 0.5 * (1.0 - square).ln()))?,
+            b: Complex::new(b("b_re")?, b("b_im")?),
+            c: Complex::new(c("c_re")?, c("c_im")?),
+            d: vb.get_with_hints(dim, "d", normal(1.0))?,
+            output: FilterOutput::new(vb, at.block, OutputGate::Full, OutputInit::Flax)?,
+        })
+    }
+}
+
+impl Mixer for Lru {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let u = zero_padding(x, pass.mask())?;
+        let lambda = Complex::new(self.nu_log.exp()?.neg()?, self.theta_log.exp()?).exp()?;
+        let scale = self.gamma_log.exp()?.unsqueeze(1)?;
+        let scaled = |b: &Tensor| b.broadcast_mul(&scale);
+        let b = Complex::new(scaled(&self.b.re)?, scaled(&self.b.im)?);
+        let y = shared_state_space(&u, &lambda, &b, &self.c)?;
+        let y = (y + u.broadcast_mul(&self.d)?)?;
+        self.output.forward(&y, pass)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let matrices = self.b.re.elem_count() + self.c.re.elem_count();
+        // Real and imaginary parts, a multiply-add being two.
+        (4 * length * matrices) as u64 + self.output.flops(length)
+    }
+}

@@ -1,0 +1,143 @@
+//! RTF. Parnichkun, Massaroli, Moro, Smith, Hasani, Lechner, An, Ré, Asama, Ermon, Suzuki, Yamashita, Poli, 2024, "State-Free Inference of State-Space
+//! Models: The Transfer Function Approach", arXiv:2405.06147.
+//!     k = irfft(rfft([0, b₁ ... b_N, 0 ...]) / rfft([1, a₁ ... a_N, 0 ...]) + h₀),  y = k * x,   out = v ⊙ σ(g), [v, g] = W f(y) + c
+//! x, y, out (B, L, H), H the width; a, b (H, N), h₀ (H), N = `state`; transforms of the longest length, whatever the batch; W (2H, H).
+//! Two directions have a, b and h₀ each, and the one that looks ahead does not see the position itself (`direction = forward` leaves it out).
+//! `shared = true` has one a for all channels (the code's `num_a = 1`). a = 0, b ~ N(0, 10⁻⁸), h₀ ~ N(0, 1)
+//! at first: a layer begins as a factor for each channel. (The published b = 0 leaves a without a gradient in the first step.)
+//! Time and memory O(L·log L) and O(L), whatever N. Padded positions are zeros to the kernel. The poles are free: as a recurrence it could grow, and k is
+//! the response wrapped around the longest length. The block has no feed-forward network; the published one has BatchNorm and rates of their own for a, b, h₀.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::LongFilter,
+    model::{Cost, Model, Reference, Variant},
+    ops::{Complex, irfft, rfft},
+    options::{Range, to_json},
+    params::Attributes,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "rtf",
+    title: "RTF",
+    paper: "State-Free Inference of State-Space Models: The Transfer Function Approach",
+    year: 2024,
+    arxiv: "2405.06147",
+    time: Cost::Linear("O(L·log L)"),
+    memory: Cost::Linear("O(L)"),
+    reference: Reference::Equations,
+    settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
+    variants: &[Variant::paper(build, include_str!("rtf.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[Range::whole("state", 1, 1 << 16)],
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Direction {
+    Both,
+    Forward,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// N.
+    state: usize,
+    direction: Direction,
+    shared: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            state: 4,
+            direction: Direction::Both,
+            shared: false,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Rtf::new(at, &options)?)))
+}
+
+struct Rtf {
+    /// (directions, H or 1, N).
+    a: Tensor,
+    /// (directions, H, N).
+    b: Tensor,
+    /// h₀ (directions, H).
+    h0: Tensor,
+    /// Of the transforms.
+    length: usize,
+    filter: LongFilter,
+}
+
+impl Rtf {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim, state) = (&at.vb, at.block.dim, options.state);
+        let directions = match options.direction {
+            Direction::Both => 2,
+            Direction::Forward => 1,
+        };
+        let normal = |stdev| Init::Randn { mean: 0.0, stdev };
+        let coefficients = |name, channels, init| {
+            let shape = (directions, channels, state);
+            vb.get_with_attributes(shape, name, init, Attributes::NO_DECAY)
+        };
+        Ok(Self {
+            a: coefficients("a", if options.shared { 1 } else { dim }, Init::Const(0.0))?,
+            b: coefficients("b", dim, normal(1e-4))?,
+            h0: vb.get_with_attributes(
+                (directions, dim),
+                "h0",
+                normal(1.0),
+                Attributes::NO_DECAY,
+            )?,
+            length: at.max_length,
+            filter: LongFilter::new(at, directions, false)?,
+        })
+    }
+
+    /// (H, directions · length).
+    fn kernel(&self) -> Result<Tensor> {
+        let ((directions, dim, _), length) = (self.b.dims3()?, self.length);
+        // One sequence per direction: coefficient n stands at position n.
+        let spectrum = |x: &Tensor| {
+            rfft(
+                &x.transpose(1, 2)?.contiguous()?.pad_with_zeros(1, 1, 0)?,
+                length,
+            )
+        };
+        let (numerator, denominator) = (spectrum(&self.b)?, spectrum(&self.a)?);
+        let bins = numerator.re.dim(1)?;
+        let wide = |x: &Tensor| x.broadcast_as((directions, bins, dim))?.contiguous();
+        // The 1 before a₁ adds to every bin.
+        let denominator = Complex::new(wide(&(&denominator.re + 1.0)?)?, wide(&denominator.im)?);
+        let mut ratio = numerator.div(&denominator)?;
+        ratio.re = ratio.re.broadcast_add(&self.h0.unsqueeze(1)?)?;
+        let kernel = irfft(&ratio, length)?; // (directions, length, H)
+        Ok(kernel
+            .permute((2, 0, 1))?
+            .reshape((dim, directions * length))?)
+    }
+}
+
+impl Mixer for Rtf {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.filter.forward(x, &self.kernel()?, pass)
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        self.filter.flops(length, self.h0.dims()[1])
+    }
+}

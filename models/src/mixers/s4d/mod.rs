@@ -1,0 +1,369 @@
+//! S4D. Gu, Gupta, Goel, Ré, 2022, "On the Parameterization and Initialization of Diagonal State Space Models", arXiv:2206.11893.
+//!     K_l = 2 Re Σ_m C_m (e^{ΔA_m} - 1)/A_m · e^{ΔA_m l},  y_t = Σ_{j≤t} K_{t-j} x_j + Σ_{j>t} K'_{j-t-1} x_j + D x_t,  out = a ⊙ σ(g), [a, g] = W f(y) + b
+//! x, y, out (B, L, H), H the width; A = -e^{a} + i·ω, C and C' (H, N/2) complex with m < N/2 (each mode stands for itself and its conjugate), step Δ (H),
+//! D (H), W (2H, H); N = `model.state`. The second kernel, with a C' of its own, looks ahead and does not see the position itself; `direction = forward` leaves it out.
+//! `init`: `lin` a = ln ½, ω = π m; `inv` ω = (N/π)(N/(2m+1) - 1); `legs` the eigenvalues of HiPPO-LegS, whose B begins in C; `real` A = -(n+1), N modes without
+//! the factor 2. Δ = e^δ, δ uniform between the logarithms of `dt_min` and `dt_max`. `n_ssm` sets of A are shared by the channels in turn (0: one for each).
+//! Time O(L·N) by a scan for up to 12 modes, O(L·log L) by Fourier transforms for more (`compute` = `scan`, `fft`); memory O(L).
+//! `taps` cuts the kernels to K positions: how far does a task really need to look? Padded positions are zeros to the filter, and so seen by none.
+//! The block has no feed-forward network: norm, this, dropout, residual (`block.ffn = none`). The published code has BatchNorm (`block.norm = batch`), rates of
+//! their own for a, ω and δ (`train.groups`), and no positions.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mask, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    error::require,
+    hippo,
+    layers::{FilterOutput, OutputGate, OutputInit, convolve},
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::{Complex, Modes, StateSpaceOptions, state_space, state_space_sum},
+    options::{LONGEST, Range, to_json},
+    params::Attributes,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "s4d",
+    title: "S4D",
+    paper: "On the Parameterization and Initialization of Diagonal State Space Models",
+    year: 2022,
+    arxiv: "2206.11893",
+    time: Cost::Linear("O(L·log L)"),
+    memory: Cost::Linear("O(L)"),
+    reference: Reference::Equations,
+    settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
+    variants: &[Variant::paper(build, include_str!("mod.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::whole("state", 1, 4096),
+        Range::whole("n_ssm", 0, 1 << 20),
+        Range::positive("dt_min", 1e3),
+        Range::positive("dt_max", 1e3),
+        Range::positive("frequency", 1e6),
+        Range::whole("taps", 0, LONGEST),
+    ],
+};
+
+/// What A begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Start {
+    Lin,
+    Inv,
+    Legs,
+    Real,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Direction {
+    Both,
+    Forward,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Compute {
+    Auto,
+    Scan,
+    Fft,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// N.
+    state: usize,
+    init: Start,
+    direction: Direction,
+    n_ssm: usize,
+    dt_min: f64,
+    dt_max: f64,
+    /// Factor of ω at first: 3 and 5 in S4D-FT (Yu et al., 2024).
+    frequency: f64,
+    /// K; 0 for all.
+    taps: usize,
+    compute: Compute,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            state: 4,
+            init: Start::Lin,
+            direction: Direction::Both,
+            n_ssm: 1,
+            dt_min: 0.001,
+            dt_max: 0.1,
+            frequency: 1.0,
+            taps: 0,
+            compute: Compute::Auto,
+        }
+    }
+}
+
+/// Complex modes up to which a scan is faster than transforms, measured on two cores with AVX-512.
+const MOST_SCANNED: usize = 12;
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    let (even, dim) = (options.state.is_multiple_of(2), context.block.dim);
+    require(
+        even || options.init == Start::Real,
+        "model.state",
+        options.state,
+        "an even number, since complex modes stand for pairs (init = real takes any)",
+    )?;
+    require(
+        options.dt_min <= options.dt_max,
+        "model.dt_min",
+        options.dt_min,
+        format!("at most model.dt_max = {}", options.dt_max),
+    )?;
+    require(
+        options.n_ssm == 0 || dim.is_multiple_of(options.n_ssm),
+        "model.n_ssm",
+        options.n_ssm,
+        format!("0, or a divisor of block.dim = {dim}"),
+    )?;
+    require(
+        options.init != Start::Legs || options.state <= hippo::LARGEST,
+        "model.state",
+        options.state,
+        format!("at most {} for model.init = legs", hippo::LARGEST),
+    )?;
+    encoder::blocks(context, |at| Ok(Box::new(S4d::new(at, &options)?)))
+}
+
+struct S4d {
+    /// δ (H).
+    log_dt: Tensor,
+    /// a (n_ssm, M), M modes.
+    log_a_real: Tensor,
+    /// ω (n_ssm, M); none for real modes.
+    a_imag: Option<Tensor>,
+    /// C of each direction, (directions, H, M); the imaginary part of complex ones.
+    c: (Tensor, Option<Tensor>),
+    /// D (H).
+    d: Tensor,
+    output: FilterOutput,
+    fft: bool,
+    taps: usize,
+}
+
+impl S4d {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim) = (&at.vb, at.block.dim);
+        let real = options.init == Start::Real;
+        let modes = options.state / if real { 1 } else { 2 };
+        let sets = match options.n_ssm {
+            0 => dim,
+            sets => sets,
+        };
+        let start = start(options);
+        let repeated = |values: &[f64]| values.repeat(sets);
+        let directions = match options.direction {
+            Direction::Both => 2,
+            Direction::Forward => 1,
+        };
+        let fixed = |name: &str, values: Vec<f64>| {
+            vb.get_with_values((sets, modes), name, Attributes::NO_DECAY, |_| values)
+        };
+        let shape = (directions, dim, modes);
+        // Complex C: real and imaginary part of N(0, 1/2) each, times B.
+        let count = directions * dim * modes;
+        let stream = vb.stream("c");
+        let draw = |part: usize| {
+            let numbers = stream.normal(2, count);
+            let (re, im) = numbers.split_at(count);
+            let element = |at: usize| {
+                let (x, y) = (re[at] * 0.5f64.sqrt(), im[at] * 0.5f64.sqrt());
+                let b = start.b[at % modes];
+                [x * b[0] - y * b[1], x * b[1] + y * b[0]][part]
+            };
+            (0..count).map(element).collect()
+        };
+        let c = |name, part| vb.get_with_values(shape, name, Attributes::MATRIX, |_| draw(part));
+        let normal = Init::Randn {
+            mean: 0.0,
+            stdev: 1.0,
+        };
+        let bounds = Init::Uniform {
+            lo: options.dt_min.ln(),
+            up: options.dt_max.ln(),
+        };
+        let scanned = real || modes <= MOST_SCANNED;
+        Ok(Self {
+            log_dt: vb.get_with_attributes(dim, "log_dt", bounds, Attributes::NO_DECAY)?,
+            log_a_real: fixed("log_a_real", repeated(&start.log_a_real))?,
+            a_imag: match real {
+                true => None,
+                false => Some(fixed("a_imag", repeated(&start.a_imag))?),
+            },
+            c: match real {
+                true => (
+                    vb.get_with_attributes(shape, "c", normal, Attributes::MATRIX)?,
+                    None,
+                ),
+                false => (c("c_real", 0)?, Some(c("c_imag", 1)?)),
+            },
+            d: vb.get_with_hints(dim, "d", normal)?,
+            output: FilterOutput::new(vb, at.block, OutputGate::Full, OutputInit::Torch)?,
+            fft: match options.compute {
+                Compute::Auto => !scanned,
+                Compute::Scan => false,
+                Compute::Fft => true,
+            },
+            taps: options.taps,
+        })
+    }
+
+    /// e^{ΔA} (H, M) and the weights with which each direction reads the states.
+    fn modes(&self) -> Result<Vec<Modes>> {
+        let dt = self.log_dt.exp()?.unsqueeze(1)?; // (H, 1)
+        let (sets, modes) = self.log_a_real.dims2()?;
+        let dim = self.log_dt.elem_count();
+        // Channel h has set h mod n_ssm.
+        let all = |x: &Tensor| {
+            let x = x.unsqueeze(0)?.broadcast_as((dim / sets, sets, modes))?;
+            Ok::<_, crate::Error>(x.reshape((dim, modes))?)
+        };
+        let decay = all(&self.log_a_real.exp()?.neg()?)?;
+        let directions = 0..self.c.0.dim(0)?;
+        let Some((a_imag, c_imag)) = self.a_imag.as_ref().zip(self.c.1.as_ref()) else {
+            let a = decay.broadcast_mul(&dt)?.exp()?;
+            let factor = ((&a - 1.0)? / decay)?;
+            return directions
+                .map(|of| {
+                    let c = (self.c.0.get(of)? * &factor)?;
+                    Ok(Modes::Real { a: a.clone(), c })
+                })
+                .collect();
+        };
+        let pole = Complex::new(decay, all(a_imag)?);
+        let step = Complex::new(pole.re.broadcast_mul(&dt)?, pole.im.broadcast_mul(&dt)?);
+        let a = step.exp()?;
+        let factor = a.affine(1.0, -1.0)?.div(&pole)?.affine(2.0, 0.0)?;
+        directions
+            .map(|of| {
+                let c = Complex::new(self.c.0.get(of)?, c_imag.get(of)?).mul(&factor)?;
+                Ok(Modes::Complex { a: a.clone(), c })
+            })
+            .collect()
+    }
+
+    /// The filters of u (B, L, H), and D u; positions that are 0 in `real` count as zeros.
+    fn filter(&self, u: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+        let length = u.dim(1)?;
+        let modes = self.modes()?;
+        if self.taps == 0 && !self.fft {
+            let walks: Vec<_> = modes.iter().zip([FORWARD, AHEAD]).collect();
+            return state_space_sum(u, &walks, Some(&self.d), mask.map(Mask::valid));
+        }
+        let u = &zero_padding(u, mask)?;
+        let taps = match self.taps {
+            0 => length,
+            taps => taps.min(length),
+        };
+        let impulse = Tensor::ones((1, 1, u.dim(2)?), u.dtype(), u.device())?;
+        let impulse = impulse.pad_with_zeros(1, 0, taps - 1)?;
+        let kernel = |modes: &Modes| {
+            let answer = state_space(&impulse, modes, None, FORWARD)?;
+            Ok::<_, crate::Error>(answer.squeeze(0)?.t()?) // (H, taps)
+        };
+        let filters: Vec<Tensor> = modes.iter().map(kernel).collect::<Result<_>>()?;
+        let kernel = Tensor::cat(&filters, 1)?;
+        convolve(u, &kernel, filters.len(), Some(&self.d))
+    }
+}
+
+const FORWARD: StateSpaceOptions = StateSpaceOptions {
+    reverse: false,
+    exclusive: false,
+};
+const AHEAD: StateSpaceOptions = StateSpaceOptions {
+    reverse: true,
+    exclusive: true,
+};
+
+impl Mixer for S4d {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let y = self.filter(x, pass.mask())?;
+        self.output.forward(&y, pass)
+    }
+
+    /// Beside the product with W the filters: 8 operations a complex mode, or transforms of twice the length.
+    fn flops(&self, length: usize) -> u64 {
+        let (directions, dim, modes) = self.c.0.dims3().unwrap_or_default();
+        let numbers = (length * dim) as f64;
+        let filter = match self.fft {
+            true => 2.0 * 5.0 * numbers * (2.0 * length as f64).log2(),
+            false => 8.0 * numbers * (modes * directions) as f64,
+        };
+        filter as u64 + self.output.flops(length)
+    }
+}
+
+/// What modes begin with.
+struct Modal {
+    /// a (M).
+    log_a_real: Vec<f64>,
+    /// ω (M).
+    a_imag: Vec<f64>,
+    /// B (M), complex.
+    b: Vec<[f64; 2]>,
+}
+
+fn start(options: &Options) -> Modal {
+    use std::f64::consts::PI;
+    let n = options.state;
+    if options.init == Start::Legs {
+        return legs(n, options.frequency);
+    }
+    let modes = if options.init == Start::Real {
+        n
+    } else {
+        n / 2
+    };
+    let each = |f: &dyn Fn(f64) -> f64| (0..modes).map(|m| f(m as f64)).collect::<Vec<f64>>();
+    let size = n as f64;
+    let inverse = |m: f64| size / PI * (size / (2.0 * m + 1.0) - 1.0) * options.frequency;
+    let (log_a_real, a_imag) = match options.init {
+        Start::Real => (each(&|n| (n + 1.0).ln()), Vec::new()),
+        Start::Inv => (each(&|_| 0.5f64.ln()), each(&inverse)),
+        _ => {
+            let linear = |m| PI * m * options.frequency;
+            (each(&|_| 0.5f64.ln()), each(&linear))
+        }
+    };
+    Modal {
+        log_a_real,
+        a_imag,
+        b: vec![[1.0, 0.0]; modes],
+    }
+}
+
+/// The modes of HiPPO-LegS with positive ω, and B = V* b, b_n = √(2n+1).
+fn legs(size: usize, frequency: f64) -> Modal {
+    let basis = hippo::legs(size);
+    let hippo::Legs { omega, vectors } = &*basis;
+    let upper = size - size / 2..size;
+    let b = |m: usize| {
+        let terms = vectors.iter().enumerate().map(|(n, row)| {
+            let root = (2.0 * n as f64 + 1.0).sqrt();
+            [row[m][0] * root, -row[m][1] * root]
+        });
+        terms.fold([0.0; 2], |sum, x| [sum[0] + x[0], sum[1] + x[1]])
+    };
+    Modal {
+        log_a_real: vec![0.5f64.ln(); size / 2],
+        a_imag: upper.clone().map(|m| omega[m] * frequency).collect(),
+        b: upper.map(b).collect(),
+    }
+}
