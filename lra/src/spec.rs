@@ -117,7 +117,8 @@ pub struct TrainOptions {
     /// Examples per forward pass; the gradients of a batch are accumulated. 0 means the whole batch at once.
     pub micro_batch: usize,
     /// Batches whose examples are sorted by length before they are cut, so that little is padded: each batch is as long as its longest
-    /// sequence. 0: every sequence is padded to the task's longest, as the 2021 code does.
+    /// sequence. 1: batches as they are drawn, each as long as its longest sequence, which is what BatchNorm wants: batches of like
+    /// length have statistics of their own. 0: every sequence is padded to the task's longest, as the 2021 code does.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bucket: usize,
     /// Base learning rate, scaled by the schedule. Saved settings of earlier versions call it `rate`.
