@@ -141,7 +141,8 @@ impl Informer {
             None => vec![(0..length).collect(); batch],
         };
         let counts: Vec<usize> = real.iter().map(|real| self.count(real.len())).collect();
-        let most = counts.iter().copied().fold(1, usize::max);
+        // Not that of the longest row: what is drawn for a row must not depend on those beside it.
+        let most = self.count(length).max(1);
         let samples = self.samples(length, most, pass)?;
         let mut measures = vec![f32::NEG_INFINITY; batch * self.heads * length];
         let rows = measures.par_chunks_mut(length).enumerate();
