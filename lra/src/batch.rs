@@ -190,28 +190,24 @@ impl HostBatch {
     }
 }
 
-/// The rows of an epoch in batches. Within each bucket the shorter rows make one batch and the longer ones another, in an order of their own.
-fn bucketed(
+/// The rows of an epoch, in `order`, in batches of `batch`. Of every `bucket` batches, the shortest rows make one and the longest another; which comes
+/// when is drawn. A bucket of 0 or 1 leaves the batches as they are.
+fn cut(
     mut order: Vec<usize>,
-    split: &Split,
-    layout: Layout,
-    batch: usize,
+    length: impl Fn(usize) -> usize,
+    (batch, bucket): (usize, usize),
     (seed, epoch): (u64, u64),
 ) -> Vec<Vec<usize>> {
-    let bucket = batch * layout.bucket.max(1);
-    let mut batches = Vec::new();
-    for (index, rows) in order.chunks_mut(bucket).enumerate() {
-        if layout.bucket > 0 {
-            rows.sort_by_key(|row| layout.length(split, *row));
-        }
-        let of_bucket: Vec<Vec<usize>> = rows.chunks(batch).map(<[usize]>::to_vec).collect();
-        if layout.bucket > 1 {
-            let seed = seed.wrapping_add(index as u64 + 1);
-            let turns = datasets::shuffle::permutation(of_bucket.len(), seed, epoch);
-            batches.extend(turns.iter().map(|turn| of_bucket[*turn as usize].clone()));
-        } else {
-            batches.extend(of_bucket);
-        }
+    if bucket <= 1 {
+        return order.chunks(batch).map(<[usize]>::to_vec).collect();
+    }
+    let mut batches = Vec::with_capacity(order.len().div_ceil(batch));
+    for (index, rows) in order.chunks_mut(batch * bucket).enumerate() {
+        rows.sort_by_key(|row| length(*row));
+        let sorted: Vec<&[usize]> = rows.chunks(batch).collect();
+        let seed = seed.wrapping_add(index as u64 + 1);
+        let turns = datasets::shuffle::permutation(sorted.len(), seed, epoch);
+        batches.extend(turns.iter().map(|turn| sorted[*turn as usize].to_vec()));
     }
     batches
 }
@@ -244,7 +240,9 @@ impl Feed {
                 for epoch in (first_step / per_epoch) as u64.. {
                     let order = datasets::shuffle::permutation(rows, seed, epoch);
                     let order = order.iter().map(|row| *row as usize).collect();
-                    let order = bucketed(order, &splits.train, layout, batch, (seed, epoch));
+                    let length = |row| layout.length(&splits.train, row);
+                    let sizes = (batch, layout.bucket);
+                    let order = cut(order, length, sizes, (seed, epoch));
                     for chunk in order.iter().skip(skip) {
                         let rows = chunk.iter().copied();
                         // A closed channel means that training is over.
@@ -264,5 +262,42 @@ impl Feed {
     /// The next batch; `None` only if the thread was lost.
     pub fn next(&self) -> Option<HostBatch> {
         self.batches.recv().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn buckets_hold_every_row_once_and_pad_little() {
+        // 53 rows of 1 to 100 tokens.
+        let length = |row: usize| 1 + row * 37 % 100;
+        let order: Vec<usize> = datasets::shuffle::permutation(53, 7, 0)
+            .iter()
+            .map(|row| *row as usize)
+            .collect();
+        let padded = |bucket: usize| {
+            let all = super::cut(order.clone(), length, (4, bucket), (7, 0));
+            assert_eq!(all.len(), 14);
+            assert!(all.iter().filter(|rows| rows.len() < 4).count() == 1);
+            let mut rows = all.concat();
+            rows.sort_unstable();
+            assert_eq!(rows, (0..53).collect::<Vec<_>>());
+            let longest = |rows: &Vec<usize>| rows.iter().map(|row| length(*row)).max();
+            let sizes = all.iter().map(|rows| rows.len() * longest(rows).unwrap());
+            (sizes.sum::<usize>(), all)
+        };
+        let (plain, as_drawn) = padded(1);
+        assert_eq!(as_drawn.concat(), order);
+        let (sorted, all) = padded(14);
+        let tokens: usize = (0..53).map(length).sum();
+        assert!(
+            sorted < tokens * 12 / 10 && plain > tokens * 13 / 10,
+            "{plain} {sorted} {tokens}"
+        );
+        assert_eq!(padded(14).1, all, "a function of seed and epoch");
+        assert!(
+            !all.is_sorted_by_key(|rows| length(rows[0])),
+            "in an order that is drawn"
+        );
     }
 }

@@ -4,7 +4,8 @@ use models::Objective;
 use models::options::Range;
 use serde::{Deserialize, Serialize};
 
-use super::{LARGEST_BATCH, MANY, TrainOptions};
+use super::TrainOptions;
+use super::train::{LARGEST_BATCH, MANY};
 
 /// What a self-pretraining predicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use models::{Auxiliary, Classifier, Model, Objective, Parameters, TokenModel, Va
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Cell, PretrainOptions, Spec, TrainOptions};
+use super::{Cell, PretrainOptions, Spec, TrainOptions, groups};
 use crate::error::{Class, Classify, Error, Result};
 use crate::recipe::Recipe;
 use crate::{overlay, suggest};
@@ -144,7 +144,7 @@ impl RunRequest<'_> {
         };
         // What no model can be built with shows here, before anything is made or left behind.
         let (classifier, parameters) = resolved.blank()?;
-        check_groups(&resolved.spec.train, &parameters.paths())?;
+        groups::check(&resolved.spec.train.groups, &parameters.paths())?;
         resolved.check_pretraining()?;
         let pretrained = (!resolved.spec.pretrain.is_off()).then_some(PRETRAINED);
         resolved.against_rules = classifier.against_rules().or(pretrained);
@@ -181,32 +181,6 @@ const MOST_NUMBERS: u64 = 1 << 40;
 
 /// Why a pretrained model's scores stand beside no others.
 const PRETRAINED: &str = "the model is pretrained, which the benchmark's rules forbid: comparable with no score of a model that is not";
-
-/// A group without a parameter is a mistake: of spelling, or of the model.
-fn check_groups(train: &TrainOptions, paths: &[String]) -> Result<()> {
-    for group in &train.groups {
-        if !paths.iter().any(|path| group.has(path)) {
-            let name = &group.parameters;
-            return Err(Error::usage(format!(
-                "train.groups: no parameter is called '{name}'; there are {}",
-                names(paths)
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// The last parts of all paths, each once, as patterns.
-fn names(paths: &[String]) -> String {
-    let mut names: Vec<&str> = paths
-        .iter()
-        .filter_map(|path| path.rsplit('.').next())
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    let all: Vec<String> = names.iter().map(|name| format!("*.{name}")).collect();
-    all.join(", ")
-}
 
 /// Keeps the weights of the losses `has` that the model has; one for another loss, unless it is the default, is a mistake.
 fn keep_losses(spec: &mut Spec, has: &[Loss]) -> Result<()> {

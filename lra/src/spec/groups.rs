@@ -1,0 +1,101 @@
+//! Parameters with a rate or a decay of their own (`train.groups`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// Parameters that are trained in their own way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParameterGroup {
+    /// Their paths, with `*` for any characters: `*.log_dt`.
+    pub parameters: String,
+    /// In place of `train.learning_rate`; the schedule is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
+    /// In place of `train.weight_decay`, whatever `train.decay` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_decay: Option<f64>,
+}
+
+impl ParameterGroup {
+    /// Whether the parameter at `path` is one of them.
+    pub fn has(&self, path: &str) -> bool {
+        let mut parts = self.parameters.split('*');
+        let Some(mut rest) = parts.next().and_then(|start| path.strip_prefix(start)) else {
+            return false;
+        };
+        let mut parts = parts.peekable();
+        if parts.peek().is_none() {
+            return rest.is_empty();
+        }
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                return rest.ends_with(part);
+            }
+            match rest.find(part) {
+                Some(at) => rest = &rest[at + part.len()..],
+                None => return false,
+            }
+        }
+        false
+    }
+}
+
+/// A group without a parameter is a mistake: of spelling, or of the model.
+pub fn check(groups: &[ParameterGroup], paths: &[String]) -> Result<()> {
+    for group in groups {
+        if !paths.iter().any(|path| group.has(path)) {
+            let name = &group.parameters;
+            return Err(Error::usage(format!(
+                "train.groups: no parameter is called '{name}'; there are {}",
+                names(paths)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The last parts of all paths, each once, as patterns.
+fn names(paths: &[String]) -> String {
+    let mut names: Vec<&str> = paths
+        .iter()
+        .filter_map(|path| path.rsplit('.').next())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let all: Vec<String> = names.iter().map(|name| format!("*.{name}")).collect();
+    all.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_name_parameters_by_patterns() {
+        let has = |pattern: &str, path: &str| {
+            let parameters = pattern.to_owned();
+            let group = ParameterGroup {
+                parameters,
+                learning_rate: None,
+                weight_decay: None,
+            };
+            group.has(path)
+        };
+        let path = "encoder.0.mixer.log_dt";
+        for pattern in ["*", "*.log_dt", "encoder.*.log_*", path, "*.0.*"] {
+            assert!(has(pattern, path), "{pattern}");
+        }
+        for pattern in [
+            "",
+            "log_dt",
+            "*.log_d",
+            "encoder",
+            "*mixer*mixer*",
+            "head.*",
+        ] {
+            assert!(!has(pattern, path), "{pattern}");
+        }
+    }
+}

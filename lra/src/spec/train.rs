@@ -1,0 +1,238 @@
+//! Optimisation and evaluation.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use models::options::Range;
+use serde::{Deserialize, Serialize};
+
+use super::ParameterGroup;
+use crate::error::{Error, Result};
+use crate::schedule::Schedule;
+
+/// Which weights are scored on the test split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Select {
+    /// Those of the evaluation with the best validation accuracy (the earliest of equals).
+    Best,
+    /// Those of the last step, as the 2021 trainers did.
+    Last,
+}
+
+/// How matrices are multiplied. Everything else is computed in 32-bit floating point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// In 32-bit floating point.
+    F32,
+    /// By NVIDIA's tensor cores: products of numbers rounded to 10 bits behind the point, summed in 32-bit.
+    Tf32,
+    /// Likewise, of numbers rounded to bfloat16, with 7 bits behind the point. Weights and their moments stay 32-bit.
+    Bf16,
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Precision::F32 => "f32",
+            Precision::Tf32 => "tf32",
+            Precision::Bf16 => "bf16",
+        })
+    }
+}
+
+/// Which parameters weight decay applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decay {
+    /// Every parameter, as in the 2021 code.
+    All,
+    /// Matrices only: neither biases and norms nor embeddings, positions and the CLS vector.
+    Matrices,
+}
+
+/// Optimisation and evaluation. Lengths are counted in updates (steps) unless said otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainOptions {
+    /// Updates in the whole run.
+    pub steps: usize,
+    /// Examples per update.
+    pub batch: usize,
+    /// Examples per forward pass; the gradients of a batch are accumulated. 0 means the whole batch at once.
+    pub micro_batch: usize,
+    /// Batches whose examples are sorted by length before they are cut, so that little is padded: each batch is as long as its longest
+    /// sequence. 1: batches as they are drawn, each as long as its longest sequence, which is what BatchNorm wants: batches of like
+    /// length have statistics of their own. 0: every sequence is padded to the task's longest, as the 2021 code does.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bucket: usize,
+    /// Base learning rate, scaled by the schedule. Saved settings of earlier versions call it `rate`.
+    #[serde(alias = "rate")]
+    pub learning_rate: f64,
+    /// How the rate moves.
+    pub schedule: Schedule,
+    /// Updates of linear warm-up.
+    pub warmup: usize,
+    /// Decoupled weight decay, multiplied by the scheduled rate.
+    pub weight_decay: f64,
+    /// What decays.
+    pub decay: Decay,
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the square root of the second moment.
+    pub epsilon: f64,
+    /// Largest global L2 norm of the gradient; 0 means no clipping.
+    pub clip: f64,
+    /// Updates between evaluations on the validation split; 0 means at the end only.
+    pub eval_every: usize,
+    /// Validation examples scored at each evaluation; 0 means all of them.
+    pub eval_examples: usize,
+    /// Which weights the test split is scored with.
+    pub select: Select,
+    /// How matrices are multiplied; the same as `--precision`.
+    pub precision: Precision,
+    /// Updates between checkpoints; 0 means at each evaluation.
+    pub checkpoint_every: usize,
+    /// Updates between lines of the metrics log.
+    pub log_every: usize,
+    /// Updates whose times are left out of the speed figures.
+    pub speed_warmup: usize,
+    /// Weights of the losses that the model adds to the cross-entropy, by name; 0 leaves one out of training. Only names
+    /// that the model has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub aux: BTreeMap<String, f64>,
+    /// Parameters with a rate or decay of their own; of several groups that have a parameter the first one counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+/// Whether a setting is off.
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over references"
+)]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        TrainOptions {
+            steps: 1000,
+            batch: 32,
+            micro_batch: 0,
+            bucket: 0,
+            learning_rate: 1e-3,
+            schedule: Schedule::Cosine,
+            warmup: 100,
+            weight_decay: 0.01,
+            decay: Decay::Matrices,
+            beta1: 0.9,
+            beta2: 0.98,
+            epsilon: 1e-9,
+            clip: 1.0,
+            eval_every: 100,
+            eval_examples: 0,
+            select: Select::Best,
+            precision: Precision::F32,
+            checkpoint_every: 0,
+            log_every: 10,
+            speed_warmup: 5,
+            aux: BTreeMap::new(),
+            groups: Vec::new(),
+        }
+    }
+}
+
+/// The most updates, examples of a split and the like.
+pub(super) const MANY: u64 = 1_000_000_000;
+/// The most examples of a batch.
+pub(super) const LARGEST_BATCH: u64 = 1 << 20;
+
+impl TrainOptions {
+    /// The ranges of its numbers.
+    pub const RANGES: &[Range] = &[
+        Range::whole("steps", 1, MANY),
+        Range::whole("batch", 1, LARGEST_BATCH),
+        Range::whole("micro_batch", 0, LARGEST_BATCH),
+        Range::whole("bucket", 0, LARGEST_BATCH),
+        Range::not_negative("learning_rate"),
+        Range::whole("warmup", 0, MANY),
+        Range::not_negative("weight_decay"),
+        Range::share("beta1"),
+        Range::share("beta2"),
+        Range::not_negative("epsilon"),
+        Range::not_negative("clip"),
+        Range::whole("eval_every", 0, MANY),
+        Range::whole("eval_examples", 0, MANY),
+        Range::whole("checkpoint_every", 0, MANY),
+        Range::whole("log_every", 1, MANY),
+        Range::whole("speed_warmup", 0, MANY),
+    ];
+
+    pub(super) fn check(&self) -> Result<()> {
+        if self.micro_batch > self.batch {
+            let (micro, batch) = (self.micro_batch, self.batch);
+            return Err(Error::usage(format!(
+                "train.micro_batch = {micro} is out of range: at most train.batch, {batch}"
+            )));
+        }
+        for (name, weight) in &self.aux {
+            if !(weight.is_finite() && *weight >= 0.0) {
+                return Err(Error::usage(format!(
+                    "train.aux.{name} = {weight} is out of range: a finite number, at least 0"
+                )));
+            }
+        }
+        for group in &self.groups {
+            let name = &group.parameters;
+            let numbers = [
+                ("learning_rate", group.learning_rate),
+                ("weight_decay", group.weight_decay),
+            ];
+            for (key, number) in numbers {
+                if let Some(number) = number.filter(|x| !(x.is_finite() && *x >= 0.0)) {
+                    return Err(Error::usage(format!(
+                        "train.groups: {key} = {number} of '{name}' is out of range: a finite number, at least 0"
+                    )));
+                }
+            }
+            if group.learning_rate.is_some() && self.learning_rate == 0.0 {
+                return Err(Error::usage(format!(
+                    "train.groups: '{name}' has a rate of its own, which follows the schedule of train.learning_rate = 0"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Examples per forward pass.
+    pub fn forward_examples(&self) -> usize {
+        if self.micro_batch == 0 {
+            self.batch
+        } else {
+            self.micro_batch
+        }
+    }
+
+    /// Updates between evaluations; the last update is always followed by one.
+    pub fn eval_period(&self) -> usize {
+        if self.eval_every == 0 {
+            self.steps
+        } else {
+            self.eval_every
+        }
+    }
+
+    /// Updates between checkpoints.
+    pub fn checkpoint_period(&self) -> usize {
+        if self.checkpoint_every == 0 {
+            self.eval_period()
+        } else {
+            self.checkpoint_every
+        }
+    }
+}
