@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor, Var};
 
-use crate::{Mask, Parameters, Result, RngKey, reference, rng::StreamKey};
+use crate::{Mask, Parameters, Result, RngKey, Shape, reference, rng::StreamKey};
 
 /// N(0, 1) numbers of type f64, named by `path`.
 pub(crate) fn normal(path: &str, shape: &[usize]) -> Tensor {
@@ -73,6 +73,18 @@ pub(crate) fn check_layer(
         variables.push(var);
     }
     check_variables(name, &variables, || layer(&x));
+}
+
+/// Three classes of up to six tokens, of five kinds, padded.
+pub(crate) fn shape(towers: usize) -> Shape {
+    Shape {
+        vocabulary: 5,
+        classes: 3,
+        towers,
+        max_length: 6,
+        padding: true,
+        grid: None,
+    }
 }
 
 /// Parameters of type f64.

@@ -7,19 +7,8 @@ use crate::{
     loss::{AuxLosses, cross_entropy},
     mixers,
     options::Pooling,
-    testing::{check_layer, close, normal, parameters},
+    testing::{check_layer, close, normal, parameters, shape},
 };
-
-fn shape(towers: usize) -> Shape {
-    Shape {
-        vocabulary: 5,
-        classes: 3,
-        towers,
-        max_length: 6,
-        padding: true,
-        grid: None,
-    }
-}
 
 fn options(name: &str) -> Options {
     let mut options = Options::of(mixers::find(name).unwrap());

@@ -236,14 +236,13 @@ impl CustomOp<3> for ChannelNorm {
             let parts = dx.par_chunks_mut(ROWS * width).enumerate();
             parts.for_each(|(block, dx)| {
                 let (start, len) = (block * ROWS * width, dx.len());
-                let real = self.own.as_ref().map(|real| {
-                    let part = |real: &'_ Vec<f32>| real[block * ROWS..][..len / width].to_vec();
-                    real.as_ref().map(part)
-                });
                 isa.run(Backward {
                     x: &x[start..][..len],
                     dy: &dy[start..][..len],
-                    real: real.as_ref().map(|real| real.as_deref()),
+                    real: self.own.as_ref().map(|real| {
+                        let real = real.as_ref();
+                        real.map(|real| &real[block * ROWS..][..len / width])
+                    }),
                     mean,
                     inverse,
                     gain,

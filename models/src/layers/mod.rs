@@ -2,6 +2,7 @@
 
 pub mod complex_embedding;
 pub mod conditional_positions;
+pub mod direction;
 pub mod dropout;
 pub mod embedding;
 pub mod feed_forward;
@@ -16,6 +17,7 @@ pub mod terms;
 
 pub use complex_embedding::ComplexEmbedding;
 pub use conditional_positions::ConditionalPositions;
+pub use direction::Direction;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use feed_forward::{FeedForward, FusedSublayer};

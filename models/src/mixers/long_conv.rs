@@ -13,7 +13,7 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::LongFilter,
+    layers::{Direction, LongFilter},
     model::{Cost, Model, Reference, Variant},
     ops::activation::relu,
     options::{Range, to_json},
@@ -39,13 +39,6 @@ pub const MODEL: Model = Model {
         Range::share("kernel_dropout"),
     ],
 };
-
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Direction {
-    Both,
-    Forward,
-}
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,10 +76,7 @@ struct LongConv {
 
 impl LongConv {
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let directions = match options.direction {
-            Direction::Both => 2,
-            Direction::Forward => 1,
-        };
+        let directions = options.direction.count();
         let small = Init::Randn {
             mean: 0.0,
             stdev: 0.002,

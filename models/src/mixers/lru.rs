@@ -15,7 +15,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{FilterOutput, OutputGate, OutputInit},
+    layers::{Direction, FilterOutput, OutputGate, OutputInit},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{Complex, shared_state_space},
@@ -43,13 +43,6 @@ pub const MODEL: Model = Model {
         Range::positive("max_phase", 7.0),
     ],
 };
-
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Direction {
-    Both,
-    Forward,
-}
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,10 +113,7 @@ impl Lru {
         };
         let each = |f: &dyn Fn(f64) -> f64| squares.iter().map(|x| f(*x)).collect();
         let phase = |u: &f64| positive(u * options.max_phase).ln();
-        let directions = match options.direction {
-            Direction::Both => 2,
-            Direction::Forward => 1,
-        };
+        let directions = options.direction.count();
         let b = |name| {
             let init = normal(0.5 / dim as f64);
             vb.get_with_attributes((states, dim), name, init, Attributes::NO_DECAY)

@@ -16,7 +16,7 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::LongFilter,
+    layers::{Direction, LongFilter},
     model::{Cost, Model, Reference, Variant},
     ops::{Complex, irfft, rfft},
     options::{Range, to_json},
@@ -38,13 +38,6 @@ pub const MODEL: Model = Model {
     options: || to_json(&Options::default()),
     ranges: &[Range::whole("state", 1, 1 << 16)],
 };
-
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Direction {
-    Both,
-    Forward,
-}
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,10 +78,7 @@ struct Rtf {
 impl Rtf {
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim, state) = (&at.vb, at.block.dim, options.state);
-        let directions = match options.direction {
-            Direction::Both => 2,
-            Direction::Forward => 1,
-        };
+        let directions = options.direction.count();
         let normal = |stdev| Init::Randn { mean: 0.0, stdev };
         let coefficients = |name, channels, init| {
             let shape = (directions, channels, state);

@@ -18,7 +18,7 @@ use crate::{
     encoder,
     error::require,
     hippo,
-    layers::{FilterOutput, OutputGate, OutputInit},
+    layers::{Direction, FilterOutput, OutputGate, OutputInit},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{Complex, shared_state_space},
@@ -61,13 +61,6 @@ enum OutputMatrix {
     TruncStandardNormal,
     /// C normal, real and imaginary parts with variance 1/2.
     ComplexNormal,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Direction {
-    Both,
-    Forward,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -152,10 +145,7 @@ impl S5 {
         let (vb, dim) = (&at.vb, at.block.dim);
         let (all, size) = (options.state, options.state / options.blocks);
         let (states, half) = (all / 2, size / 2);
-        let directions = match options.direction {
-            Direction::Both => 2,
-            Direction::Forward => 1,
-        };
+        let directions = options.direction.count();
         let basis = hippo::legs(size);
         let hippo::Legs { omega, vectors } = &*basis;
         // Of state p the block, and the eigenvector in it.

@@ -18,7 +18,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::LongFilter,
+    layers::{Direction, LongFilter},
     model::{Cost, Model, Reference, Variant},
     ops::linear,
     options::{Range, to_json},
@@ -45,13 +45,6 @@ pub const MODEL: Model = Model {
         Range::positive("decay_max", 1e3),
     ],
 };
-
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Direction {
-    Both,
-    Forward,
-}
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -119,10 +112,7 @@ fn stretch(size: usize, taps: usize) -> Vec<f64> {
 impl SgConv {
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim, length) = (&at.vb, at.block.dim, at.max_length);
-        let directions = match options.direction {
-            Direction::Both => 2,
-            Direction::Forward => 1,
-        };
+        let directions = options.direction.count();
         let size = options.kernel;
         let mut taps = Vec::new();
         while taps.iter().sum::<usize>() < length {

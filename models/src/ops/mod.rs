@@ -37,6 +37,7 @@ pub mod roll;
 pub mod rotary;
 pub mod scan;
 pub mod selective_scan;
+mod shared_state_space;
 mod sinkhorn_normalize;
 pub mod softmax;
 pub mod state_space;
@@ -65,8 +66,9 @@ pub use roll::{Rings, Track, add_rolled};
 pub use rotary::rotary;
 pub use scan::{ScanOptions, scan};
 pub use selective_scan::selective_scan;
+pub use shared_state_space::shared_state_space;
 pub use sinkhorn_normalize::sinkhorn_normalize;
-pub use state_space::{Modes, StateSpaceOptions, shared_state_space, state_space, state_space_sum};
+pub use state_space::{Modes, StateSpaceOptions, state_space, state_space_sum};
 pub use top_k::{Order, top_k};
 
 use crate::{Error, Result};

@@ -5,21 +5,10 @@ use super::*;
 use crate::{
     Classifier, RngKey, mixers,
     options::{Pooling, Positions},
-    testing::{check_layer, close, parameters},
+    testing::{check_layer, close, parameters, shape},
 };
 
 const MASKED: Objective = Objective::Masked { share: 0.4 };
-
-fn shape(towers: usize) -> Shape {
-    Shape {
-        vocabulary: 5,
-        classes: 3,
-        towers,
-        max_length: 6,
-        padding: true,
-        grid: None,
-    }
-}
 
 fn options(name: &str) -> Options {
     let mut options = Options::of(mixers::find(name).unwrap());

@@ -19,7 +19,7 @@ use crate::{
     encoder,
     error::require,
     hippo,
-    layers::{FilterOutput, OutputGate, OutputInit, convolve},
+    layers::{Direction, FilterOutput, OutputGate, OutputInit, convolve},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{Complex, Modes, StateSpaceOptions, state_space, state_space_sum},
@@ -58,13 +58,6 @@ enum Start {
     Inv,
     Legs,
     Real,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Direction {
-    Both,
-    Forward,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,7 +101,7 @@ impl Default for Options {
     }
 }
 
-/// Complex modes up to which a scan is faster than transforms, measured on two cores with AVX-512.
+/// Complex modes up to which states are walked: a walk costs as much again for each mode, transforms the same for any number of them.
 const MOST_SCANNED: usize = 12;
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
@@ -168,10 +161,7 @@ impl S4d {
         };
         let start = start(options);
         let repeated = |values: &[f64]| values.repeat(sets);
-        let directions = match options.direction {
-            Direction::Both => 2,
-            Direction::Forward => 1,
-        };
+        let directions = options.direction.count();
         let fixed = |name: &str, values: Vec<f64>| {
             vb.get_with_values((sets, modes), name, Attributes::NO_DECAY, |_| values)
         };
