@@ -20,6 +20,11 @@ pub trait Mixer: Send + Sync {
         Takes::nothing("no form of this mixer is defined with it")
     }
 
+    /// Whether it understands packed sequences ([`Pass::packing`]) as well as padded ones.
+    fn takes_packed(&self) -> bool {
+        false
+    }
+
     /// What this mixer is told that the benchmark's rules forbid, in words; none where it keeps to them. Scores then stand beside no others.
     fn against_rules(&self) -> Option<&'static str> {
         None

@@ -5,8 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use candle_core::Tensor;
 
 use crate::{
-    Mask, Result,
+    Mask, Packing, Result,
     loss::{AuxLosses, Loss},
+    packing::Sequences,
     params::Updates,
     rng::{FixedDraws, RngKey},
 };
@@ -19,7 +20,7 @@ pub struct Pass<'a> {
     /// Where the pass stands, for everything random. Evaluation passes the seed and the step of the weights it scores,
     /// so that random features are those of training.
     pub rng: RngKey,
-    mask: Option<&'a Mask>,
+    sequences: Sequences<'a>,
     fixed: Option<&'a FixedDraws>,
     losses: Option<&'a AuxLosses>,
     /// What a loss of this pass counts beside those of the example's other towers.
@@ -44,7 +45,7 @@ impl Pass<'static> {
         Self {
             train,
             rng,
-            mask: None,
+            sequences: Sequences::Full,
             fixed: None,
             losses: None,
             loss_share: 1.0,
@@ -56,10 +57,28 @@ impl Pass<'static> {
 }
 
 impl<'a> Pass<'a> {
-    /// The mask of the sequences at hand; none where every position is real.
+    /// How the sequences at hand lie.
+    #[must_use]
+    pub fn sequences(&self) -> Sequences<'a> {
+        self.sequences
+    }
+
+    /// The mask of the sequences at hand; none where every position is real, as in those that are packed.
     #[must_use]
     pub fn mask(&self) -> Option<&'a Mask> {
-        self.mask
+        match self.sequences {
+            Sequences::Padded(mask) => Some(mask),
+            Sequences::Full | Sequences::Packed(_) => None,
+        }
+    }
+
+    /// How the sequences at hand are packed, if they are.
+    #[must_use]
+    pub fn packing(&self) -> Option<&'a Packing> {
+        match self.sequences {
+            Sequences::Packed(packing) => Some(packing),
+            Sequences::Full | Sequences::Padded(_) => None,
+        }
     }
 
     /// The same pass over sequences with another mask.
@@ -68,7 +87,38 @@ impl<'a> Pass<'a> {
     where
         'a: 'b,
     {
-        Pass { mask, ..*self }
+        Pass {
+            sequences: mask.map_or(Sequences::Full, Sequences::Padded),
+            ..*self
+        }
+    }
+
+    /// The same pass over sequences that are packed.
+    #[must_use]
+    pub fn with_packing<'b>(&self, packing: &'b Packing) -> Pass<'b>
+    where
+        'a: 'b,
+    {
+        Pass {
+            sequences: Sequences::Packed(packing),
+            ..*self
+        }
+    }
+
+    /// `layer` of x, for one that understands no packed sequences: these are padded for it, and packed again.
+    ///
+    /// # Errors
+    /// Those of `layer`, which keeps the length.
+    pub fn padded(
+        &self,
+        x: &Tensor,
+        layer: impl FnOnce(&Tensor, &Pass) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let Some(packing) = self.packing() else {
+            return layer(x, self);
+        };
+        let y = layer(&packing.unpack(x)?, &self.with_mask(Some(packing.mask())))?;
+        packing.pack(&y)
     }
 
     /// The same pass with these random tensors where mixers ask for them by name, in place of their own draws.

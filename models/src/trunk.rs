@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 
 use crate::{
-    Encoded, Encoder, Error, Model, Options, Parameters, Pass, Result,
+    Encoded, Encoder, Error, Model, Options, Packing, Parameters, Pass, Result,
     classifier::{Inputs, Shape, Tokens},
     context::{Geometry, ModelContext},
     error::require,
@@ -99,11 +99,26 @@ impl Trunk {
     ) -> Result<(Encoded, Vec<Tensor>)> {
         let (ids, mask) = (&tokens.ids, tokens.mask.as_ref());
         let (x, mask) = self.embedding.forward(ids, mask, more, pass)?;
-        let pass = pass.with_mask(mask.as_ref());
-        match wants_states {
-            true => self.encoder.forward_with_states(&x, &pass),
-            false => Ok((self.encoder.forward(&x, &pass)?, Vec::new())),
+        let padded = pass.with_mask(mask.as_ref());
+        if wants_states {
+            return self.encoder.forward_with_states(&x, &padded);
         }
+        let packing = match &mask {
+            Some(mask) if self.encoder.takes_packed() => Packing::new(mask)?,
+            _ => None,
+        };
+        let encoded = match packing {
+            Some(packing) => {
+                let x = packing.pack(&x)?;
+                let encoded = self.encoder.forward(&x, &pass.with_packing(&packing))?;
+                Encoded {
+                    hidden: packing.unpack(&encoded.hidden)?,
+                    mask,
+                }
+            }
+            None => self.encoder.forward(&x, &padded)?,
+        };
+        Ok((encoded, Vec::new()))
     }
 
     /// Refuses towers, batch sizes and lengths that do not fit.
@@ -134,5 +149,98 @@ impl Trunk {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+    use crate::{
+        MODELS, Mask, RngKey, kernels,
+        options::{ChannelKind, NormKind},
+        testing::{close, normal},
+    };
+
+    fn shape() -> Shape {
+        Shape {
+            vocabulary: 11,
+            classes: 2,
+            towers: 1,
+            max_length: 37,
+            padding: true,
+            grid: None,
+        }
+    }
+
+    /// Hidden states and gradients in training are those of the padded batch, whatever is around the mixer.
+    #[test]
+    fn an_encoder_that_takes_packed_sequences_computes_the_same_of_them() {
+        let row = |length: usize| (0..37).map(move |l| f32::from(u8::from(l < length)));
+        let real: Vec<f32> = [37, 0, 20, 1].into_iter().flat_map(row).collect();
+        let mask = Tensor::from_vec(real, (4, 37), &Device::Cpu).unwrap();
+        let mask = Mask::new(&mask).unwrap();
+        let packing = Packing::new(&mask).unwrap().unwrap();
+        let single = |x: Tensor| x.to_dtype(DType::F32).unwrap();
+        let x = single(normal("x", &[4, 37, 16]));
+        let seed = single(normal("seed", &[4, 37, 16]));
+        let seed = (seed * mask.valid().unsqueeze(2).unwrap().broadcast_as((4, 37, 16))).unwrap();
+        let mut found = Vec::new();
+        for model in MODELS {
+            for (norm, tied) in [(NormKind::Layer, false), (NormKind::BatchMasked, true)] {
+                let mut options = Options::of(model);
+                options.block.dim = 16;
+                options.block.qkv_dim = 16;
+                options.block.dropout = 0.3;
+                options.block.dropout_tied = tied;
+                options.block.norm = norm;
+                if options.validate().is_err() || options.block.ffn != ChannelKind::None {
+                    continue;
+                }
+                let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
+                let Ok(trunk) = Trunk::new(model, &shape(), &options, &parameters) else {
+                    continue;
+                };
+                if !trunk.encoder.takes_packed() {
+                    continue;
+                }
+                let pass = Pass::new(true, RngKey::new(17, 3, 5));
+                let run = |packed: bool| {
+                    let hidden = match packed {
+                        true => {
+                            let x = packing.pack(&x).unwrap();
+                            let pass = pass.with_packing(&packing);
+                            let encoded = trunk.encoder.forward(&x, &pass).unwrap();
+                            packing.unpack(&encoded.hidden).unwrap()
+                        }
+                        false => {
+                            let pass = pass.with_mask(Some(&mask));
+                            trunk.encoder.forward(&x, &pass).unwrap().hidden
+                        }
+                    };
+                    let loss = (hidden * &seed).unwrap().sum_all().unwrap();
+                    (kernels::backward(&loss).unwrap(), loss)
+                };
+                let ((padded, wanted), (packed, found_loss)) = (run(false), run(true));
+                let place = format!("{}, {norm:?}", model.name);
+                close(&found_loss, &wanted, 2e-3, &place);
+                for (path, var) in parameters.all() {
+                    if let Some(wanted) = padded.get(&var) {
+                        close(
+                            packed.get(&var).unwrap(),
+                            wanted,
+                            2e-3,
+                            &format!("{place}: {path}"),
+                        );
+                    }
+                }
+                found.push(model.name);
+            }
+        }
+        for name in ["s4d", "s5", "lru", "rtf", "sgconv", "long_conv"] {
+            let count = found.iter().filter(|found| **found == name).count();
+            assert_eq!(count, 2, "{name}");
+        }
     }
 }

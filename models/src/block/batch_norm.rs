@@ -66,6 +66,12 @@ impl BatchNorm {
         })
     }
 
+    /// Whether padding is left out of the statistics.
+    #[must_use]
+    pub fn is_masked(&self) -> bool {
+        self.masked
+    }
+
     /// (B, L, D) -> (B, L, D).
     ///
     /// # Errors

@@ -134,6 +134,15 @@ impl Block {
         self.channel.as_ref().map(branch).transpose()
     }
 
+    /// Whether it computes the same of packed sequences ([`Pass::packing`]).
+    #[must_use]
+    pub fn takes_packed(&self) -> bool {
+        self.mixer.takes_packed()
+            && self.mixing.norm.takes_packed()
+            && self.channel.is_none()
+            && self.positions.is_none()
+    }
+
     /// The mixer.
     #[must_use]
     pub fn mixer(&self) -> &dyn Mixer {

@@ -79,6 +79,16 @@ impl Norm {
         })
     }
 
+    /// Whether y is the same of packed sequences: where nothing is counted that packing leaves out.
+    #[must_use]
+    pub fn takes_packed(&self) -> bool {
+        match self {
+            Self::Batch(norm) => norm.is_masked(),
+            Self::Power(_) => false,
+            _ => true,
+        }
+    }
+
     /// (B, L, D) -> (B, L, D), in a pass over these L positions.
     ///
     /// # Errors

@@ -46,6 +46,11 @@ pub trait Encoder: Send + Sync {
         true
     }
 
+    /// Whether [`Encoder::forward`] understands packed sequences ([`Pass::packing`]) as well as padded ones.
+    fn takes_packed(&self) -> bool {
+        false
+    }
+
     /// Whether no hidden state depends on a position behind it, as far as mixers decide.
     fn is_causal(&self) -> bool {
         let mixers = self.mixers();
@@ -253,6 +258,13 @@ impl Encoder for Blocks {
         let between = between.map(|state| self.normalise(state, pass));
         let between = between.collect::<Result<_>>()?;
         Ok((self.encoded(x, &states, pass)?, between))
+    }
+
+    fn takes_packed(&self) -> bool {
+        self.positions.is_none()
+            && self.residual != Residual::Reversible
+            && self.blocks.iter().all(Block::takes_packed)
+            && self.last_norm.as_ref().is_none_or(Norm::takes_packed)
     }
 
     fn states_between(&self) -> usize {

@@ -31,6 +31,21 @@ pub(crate) fn add_rows(x: &Tensor, indices: &Arc<[u32]>, length: usize) -> Resul
     apply(AddRows { indices, length }, [x])
 }
 
+/// x (G, L, E) to y (1, M, E), rows `from` (M) of the G L rows of x, zeros for one that is not below G L. Each row is taken once
+/// at most: `back` (G L) says where, not below M if nowhere.
+///
+/// # Errors
+/// If shapes do not fit.
+pub(crate) fn move_rows(x: &Tensor, from: &Arc<[u32]>, back: &Arc<[u32]>) -> Result<Tensor> {
+    let (from, back) = (from.clone(), back.clone());
+    apply(MoveRows { from, back }, [x])
+}
+
+struct MoveRows {
+    from: Arc<[u32]>,
+    back: Arc<[u32]>,
+}
+
 struct TakeRows {
     indices: Arc<[u32]>,
     /// M.
@@ -79,6 +94,28 @@ impl CustomOp<1> for AddRows {
     fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
         let (_, places, width) = x.shape.dims3()?;
         let dx = taken(pass.dy, &self.indices, (self.length, places, width));
+        Ok([dx.into()])
+    }
+}
+
+impl CustomOp<1> for MoveRows {
+    const NAME: &'static str = "move-rows";
+    type Saved = ();
+
+    fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let (groups, length, width) = x.shape.dims3()?;
+        let (rows, places) = (self.back.len(), self.from.len());
+        if groups * length != rows {
+            bail!("{}: x {:?} has not {rows} rows", Self::NAME, x.shape);
+        }
+        let y = taken(x.data, &self.from, (rows, places, width));
+        Ok((y, (1, places, width).into(), ()))
+    }
+
+    fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
+        let (_, _, width) = x.shape.dims3()?;
+        let (rows, places) = (self.back.len(), self.from.len());
+        let dx = taken(pass.dy, &self.back, (places, rows, width));
         Ok([dx.into()])
     }
 }

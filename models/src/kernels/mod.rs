@@ -63,12 +63,12 @@ pub use block_permutation::{permute_blocks, permute_blocks_packed};
 pub(crate) use convolution::depthwise_conv1d;
 pub use cross_entropy::{cross_entropies, cross_entropy};
 pub use custom_op::Tied;
-pub use dropout::{add_dropped, dropout};
+pub use dropout::{DropoutOptions, add_dropped, dropout};
 pub use embedding::embed;
 pub use feed_forward::{FeedForwardOptions, Normalised, feed_forward};
 pub use fourier::Lags;
 pub(crate) use fourier::{long_convolution, mix_tokens, sequence, spectrum};
-pub(crate) use gather::{add_rows, take_rows};
+pub(crate) use gather::{add_rows, move_rows, take_rows};
 pub use glu::glu;
 pub use isa::instruction_set;
 pub use l2_normalize::l2_normalize;
@@ -83,11 +83,11 @@ pub use pooling::weighted_sum;
 pub(crate) use roll::add_rolled;
 pub use roll::{Rings, Track};
 pub(crate) use rotary::rotate;
-pub(crate) use scan::scan;
+pub(crate) use scan::{Scan, scan};
 pub use scratch::fetch_buffers;
 pub(crate) use selective_scan::selective_scan;
 pub use sinkhorn_normalize::sinkhorn_normalize;
-pub(crate) use state_space::{StateSpace, Walk, state_space};
+pub(crate) use state_space::{Rows, StateSpace, Walk, state_space};
 pub use variable_gradients::backward;
 
 /// Whether the kernels can take this tensor: f32, in main memory.

@@ -6,6 +6,7 @@
 //! gradients are those of the real plus i times those of the imaginary part.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
@@ -18,24 +19,29 @@ const NAME: &str = "scan";
 /// Columns of one task: a cache line of each row.
 const COLUMNS: usize = 16;
 
-/// h (B, L, W) of x (B, L, W) and a (W) or (B, L, W); from the last row to the first if `reverse`.
+/// What [`scan`] computes.
+#[derive(Clone, Debug)]
+pub(crate) struct Scan {
+    /// Whether elements are complex.
+    pub(crate) complex: bool,
+    /// From the last row to the first.
+    pub(crate) reverse: bool,
+    /// Of packed sequences, x being (1, T, W), the row where each begins and where the last one ends.
+    pub(crate) offsets: Option<Arc<[usize]>>,
+}
+
+/// h (B, L, W) of x (B, L, W) and a (W) or (B, L, W).
 ///
 /// # Errors
 /// If shapes do not fit.
-pub(crate) fn scan(x: &Tensor, a: &Tensor, complex: bool, reverse: bool) -> Result<Tensor> {
-    apply(Scan { complex, reverse }, [x, a])
+pub(crate) fn scan(x: &Tensor, a: &Tensor, options: Scan) -> Result<Tensor> {
+    apply(options, [x, a])
 }
 
-#[derive(Clone, Copy)]
-struct Scan {
-    complex: bool,
-    reverse: bool,
-}
-
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Sizes {
-    batch: usize,
-    length: usize,
+    /// Rows of each sequence.
+    sequences: Vec<Range<usize>>,
     width: usize,
     /// Columns of the real parts.
     columns: usize,
@@ -44,16 +50,23 @@ struct Sizes {
 }
 
 impl Scan {
-    fn sizes(self, x: &Shape, a: &Shape) -> Result<Sizes> {
+    fn sizes(&self, x: &Shape, a: &Shape) -> Result<Sizes> {
         let (batch, length, width) = x.dims3()?;
+        let sequences: Vec<Range<usize>> = match &self.offsets {
+            Some(offsets) => offsets.windows(2).map(|pair| pair[0]..pair[1]).collect(),
+            None => (0..batch).map(|b| b * length..(b + 1) * length).collect(),
+        };
+        let rows: usize = sequences.iter().map(Range::len).sum();
+        if rows != batch * length || sequences.iter().any(|rows| rows.end > batch * length) {
+            bail!("{NAME}: x {x:?} is not packed as offsets say");
+        }
         let varies = a.dims() == x.dims();
         if !varies && a.dims() != [width] || self.complex && width % 2 != 0 {
             bail!("{NAME}: x {x:?} and coefficients {a:?} do not fit");
         }
         let columns = if self.complex { width / 2 } else { width };
         Ok(Sizes {
-            batch,
-            length,
+            sequences,
             width,
             columns,
             varies,
@@ -61,12 +74,9 @@ impl Scan {
     }
 
     /// Runs `task` for every example and every group of columns.
-    fn tasks(self, sizes: Sizes, task: impl Fn(Walk) + Sync) {
-        let groups = match sizes.length {
-            0 => 0,
-            _ => sizes.columns.div_ceil(COLUMNS),
-        };
-        let tasks = (0..sizes.batch * groups).into_par_iter();
+    fn tasks(&self, sizes: &Sizes, task: impl Fn(Walk) + Sync) {
+        let groups = sizes.columns.div_ceil(COLUMNS);
+        let tasks = (0..sizes.sequences.len() * groups).into_par_iter();
         tasks.for_each(|index| {
             let first = index % groups * COLUMNS;
             task(Walk {
@@ -89,7 +99,7 @@ impl CustomOp<2> for Scan {
         let isa = Isa::current();
         let mut h = uninit(x.len());
         let out = Shared::new(&mut h);
-        self.tasks(sizes, |walk| match self.complex {
+        self.tasks(&sizes, |walk| match self.complex {
             true => isa.run(Forward::<true> {
                 walk,
                 x,
@@ -114,10 +124,10 @@ impl CustomOp<2> for Scan {
         // Where a does not vary, one partial sum for each example.
         let mut da = match sizes.varies {
             true => uninit(h.len()),
-            false => vec![0.0; sizes.batch * sizes.width],
+            false => vec![0.0; sizes.sequences.len() * sizes.width],
         };
         let (dx_out, da_out) = (Shared::new(&mut dx), Shared::new(&mut da));
-        self.tasks(sizes, |walk| {
+        self.tasks(&sizes, |walk| {
             let (dx, da) = (&dx_out, &da_out);
             match self.complex {
                 true => isa.run(Backward::<true> {
@@ -147,14 +157,14 @@ impl CustomOp<2> for Scan {
 
 /// The way of one task through the rows of an example.
 #[derive(Clone)]
-struct Walk {
-    sizes: Sizes,
+struct Walk<'a> {
+    sizes: &'a Sizes,
     example: usize,
     columns: Range<usize>,
     reverse: bool,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// Groups of at most `lanes` columns: where they start, and how many they are.
     fn groups(&self, lanes: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let end = self.columns.end;
@@ -165,13 +175,18 @@ impl Walk {
     /// Where row number `step` of the walk starts.
     #[inline(always)]
     fn row(&self, step: usize) -> usize {
-        let Sizes { length, width, .. } = self.sizes;
+        let Range { start, end } = self.sizes.sequences[self.example];
         let row = if self.reverse {
-            length - 1 - step
+            end - 1 - step
         } else {
-            step
+            start + step
         };
-        (self.example * length + row) * width
+        row * self.sizes.width
+    }
+
+    /// Number of rows.
+    fn length(&self) -> usize {
+        self.sizes.sequences[self.example].len()
     }
 }
 
@@ -238,7 +253,7 @@ fn conjugate<S: Lanes, const COMPLEX: bool>(s: S, a: Pair<S>) -> Pair<S> {
 }
 
 struct Forward<'a, const COMPLEX: bool> {
-    walk: Walk,
+    walk: Walk<'a>,
     x: &'a [f32],
     a: &'a [f32],
     h: &'a Shared<'a>,
@@ -250,11 +265,9 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let Sizes {
-            length,
-            columns,
-            varies,
-            ..
-        } = self.walk.sizes;
+            columns, varies, ..
+        } = *self.walk.sizes;
+        let length = self.walk.length();
         for (first, count) in self.walk.groups(S::F32_LANES) {
             let mut h = [s.splat_f32s(0.0); 2];
             let constant = load::<S, COMPLEX>(s, self.a, first, columns, count);
@@ -273,7 +286,7 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
 }
 
 struct Backward<'a, const COMPLEX: bool> {
-    walk: Walk,
+    walk: Walk<'a>,
     a: &'a [f32],
     h: &'a [f32],
     dh: &'a [f32],
@@ -288,12 +301,12 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let Sizes {
-            length,
             columns,
             varies,
             width,
             ..
-        } = self.walk.sizes;
+        } = *self.walk.sizes;
+        let length = self.walk.length();
         let zero = [s.splat_f32s(0.0); 2];
         for (first, count) in self.walk.groups(S::F32_LANES) {
             let constant = load::<S, COMPLEX>(s, self.a, first, columns, count);

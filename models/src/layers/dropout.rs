@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use crate::{
     Pass, Result, VarBuilder,
     ops::{
-        add_dropped,
+        DropoutMask, add_dropped,
         attention::{AttentionDropout, WeightDropout},
         dropout,
     },
@@ -55,19 +55,24 @@ impl Dropout {
         (pass.train && self.rate > 0.0).then(|| (pass.rng.per_example(self.key), self.rate))
     }
 
-    /// Same shape as `x`, whose first dimension is the batch.
+    /// What is dropped in this pass; none in evaluation or at rate 0.
+    fn mask<'a>(&self, pass: &Pass<'a>) -> Option<DropoutMask<'a>> {
+        let (stream, rate) = self.rng(pass)?;
+        Some(DropoutMask {
+            stream,
+            rate,
+            tied: self.tied,
+            packing: pass.packing(),
+        })
+    }
+
+    /// Same shape as `x`, whose first dimension is the batch unless the pass is over packed sequences.
     ///
     /// # Errors
     /// If a tensor operation fails.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        match self.rng(pass) {
-            Some((stream, rate)) if self.tied => {
-                let (batch, _, width) = x.dims3()?;
-                let shape = (batch, 1, width).into();
-                let mask = stream.mask_tensor(&shape, rate, x.dtype(), x.device())?;
-                Ok(x.broadcast_mul(&mask)?)
-            }
-            Some((stream, rate)) => dropout(x, &stream, rate),
+        match self.mask(pass) {
+            Some(mask) => dropout(x, &mask),
             None => Ok(x.clone()),
         }
     }
@@ -77,9 +82,8 @@ impl Dropout {
     /// # Errors
     /// If the shapes differ or a tensor operation fails.
     pub fn add(&self, residual: &Tensor, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        match self.rng(pass) {
-            Some(_) if self.tied => Ok((residual + self.forward(x, pass)?)?),
-            Some((stream, rate)) => add_dropped(residual, x, &stream, rate),
+        match self.mask(pass) {
+            Some(mask) => add_dropped(residual, x, &mask),
             None => Ok((residual + x)?),
         }
     }

@@ -44,8 +44,10 @@ impl LongFilter {
     /// # Errors
     /// If shapes do not fit.
     pub fn forward(&self, x: &Tensor, kernel: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let u = zero_padding(x, pass.mask())?;
-        let y = convolve(&u, kernel, self.directions, self.skip.as_ref())?;
+        let y = pass.padded(x, |x, pass| {
+            let u = zero_padding(x, pass.mask())?;
+            convolve(&u, kernel, self.directions, self.skip.as_ref())
+        })?;
         self.output.forward(&y, pass)
     }
 

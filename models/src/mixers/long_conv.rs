@@ -117,6 +117,10 @@ impl Mixer for LongConv {
         self.filter.forward(x, &self.taps(pass)?, pass)
     }
 
+    fn takes_packed(&self) -> bool {
+        true
+    }
+
     fn flops(&self, length: usize) -> u64 {
         self.filter.flops(length, self.kernel.dims()[0])
     }

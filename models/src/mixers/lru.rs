@@ -141,9 +141,13 @@ impl Mixer for Lru {
         let scale = self.gamma_log.exp()?.unsqueeze(1)?;
         let scaled = |b: &Tensor| b.broadcast_mul(&scale);
         let b = Complex::new(scaled(&self.b.re)?, scaled(&self.b.im)?);
-        let y = shared_state_space(&u, &lambda, &b, &self.c)?;
+        let y = shared_state_space(&u, &lambda, &b, &self.c, pass.packing())?;
         let y = (y + u.broadcast_mul(&self.d)?)?;
         self.output.forward(&y, pass)
+    }
+
+    fn takes_packed(&self) -> bool {
+        true
     }
 
     fn flops(&self, length: usize) -> u64 {

@@ -127,6 +127,10 @@ impl Mixer for Rtf {
         self.filter.forward(x, &self.kernel()?, pass)
     }
 
+    fn takes_packed(&self) -> bool {
+        true
+    }
+
     fn flops(&self, length: usize) -> u64 {
         self.filter.flops(length, self.h0.dims()[1])
     }

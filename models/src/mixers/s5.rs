@@ -251,9 +251,13 @@ impl Mixer for S5 {
         let enter = next.affine(1.0, -1.0)?.div(&lambda)?;
         let column = |x: &Tensor| x.unsqueeze(1);
         let b = Complex::new(column(&enter.re)?, column(&enter.im)?).mul(&self.b)?;
-        let y = shared_state_space(&u, &next, &b, &self.c.affine(2.0, 0.0)?)?;
+        let y = shared_state_space(&u, &next, &b, &self.c.affine(2.0, 0.0)?, pass.packing())?;
         let y = (y + u.broadcast_mul(&self.d)?)?;
         self.output.forward(&y, pass)
+    }
+
+    fn takes_packed(&self) -> bool {
+        true
     }
 
     fn flops(&self, length: usize) -> u64 {

@@ -210,6 +210,10 @@ impl Mixer for SgConv {
         self.filter.forward(x, &self.kernel(pass)?, pass)
     }
 
+    fn takes_packed(&self) -> bool {
+        true
+    }
+
     fn flops(&self, length: usize) -> u64 {
         self.filter.flops(length, self.norm.value().dims()[1])
     }

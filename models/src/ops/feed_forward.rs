@@ -4,7 +4,7 @@
 
 use candle_core::Tensor;
 
-use super::{Normalised, activation, add_dropped, dropout, layer_norm, linear};
+use super::{DropoutMask, Normalised, activation, add_dropped, dropout, layer_norm, linear};
 use crate::{
     Result,
     kernels::{self, supports},
@@ -71,13 +71,13 @@ pub fn feed_forward(
         None => hidden,
     };
     let hidden = match inner_dropout {
-        Some((stream, rate)) => dropout(&hidden, stream, *rate)?,
+        Some((stream, rate)) => dropout(&hidden, &DropoutMask::new(stream, *rate))?,
         None => hidden,
     };
     let y = affine(&hidden, outer)?;
     match (outer_dropout, residual) {
-        (Some((stream, rate)), true) => add_dropped(x, &y, stream, *rate),
-        (Some((stream, rate)), false) => dropout(&y, stream, *rate),
+        (Some((stream, rate)), true) => add_dropped(x, &y, &DropoutMask::new(stream, *rate)),
+        (Some((stream, rate)), false) => dropout(&y, &DropoutMask::new(stream, *rate)),
         (None, true) => Ok((x + y)?),
         (None, false) => Ok(y),
     }

@@ -33,6 +33,22 @@ pub fn take(x: &Tensor, indices: &Tensor) -> Result<Tensor> {
     rows.shape(y, rows.places)
 }
 
+/// Rows `from` (M) of x (1, R, E), zeros for [`NOWHERE`], as (1, M, E), each taken once at most: `back` (R) says where, so that the gradient
+/// is the same operation with the two exchanged.
+///
+/// # Errors
+/// If shapes do not fit.
+pub(crate) fn move_rows(x: &Tensor, from: &Arc<[u32]>, back: &Arc<[u32]>) -> Result<Tensor> {
+    let fits = x.rank() == 3 && x.dims()[..2] == [1, back.len()];
+    check(fits, "move rows", || {
+        format!("x {:?} has not {} rows", x.shape(), back.len())
+    })?;
+    if kernels::supports(x) {
+        return Ok(kernels::move_rows(x, from, back)?);
+    }
+    take(x, &Tensor::from_slice(from, (1, from.len()), x.device())?)
+}
+
 /// Sums of the rows of x (..., M, E) with the same segment: `y[..., c, :] = Σ x[..., m, :]` over `segments[..., m] = c`.
 ///
 /// `segments` is (..., M), u32, and y is (..., `count`, E), zeros for a segment without rows. Rows with the segment

@@ -7,7 +7,7 @@
 use candle_core::Tensor;
 
 use super::{Complex, check};
-use crate::{Result, kernels};
+use crate::{Packing, Result, kernels};
 
 /// Which numbers [`scan`] runs on, and which way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,19 @@ pub struct ScanOptions {
 /// # Errors
 /// If shapes do not fit.
 pub fn scan(x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
+    scan_packed(x, a, options, None)
+}
+
+/// [`scan`] of packed sequences, x being (1, T, W), each from a state of its own; of padded ones without `packing`.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn scan_packed(
+    x: &Tensor,
+    a: &Tensor,
+    options: ScanOptions,
+    packing: Option<&Packing>,
+) -> Result<Tensor> {
     let ScanOptions { complex, reverse } = options;
     let (_, _, width) = x.dims3()?;
     let fits = (a.dims() == x.dims() || a.dims() == [width]) && (!complex || width % 2 == 0);
@@ -38,9 +51,21 @@ pub fn scan(x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
         format!("x {x:?} and coefficients {a:?} do not fit ({numbers} numbers)")
     })?;
     if kernels::supports(x) {
-        return Ok(kernels::scan(x, a, complex, reverse)?);
+        let options = kernels::Scan {
+            complex,
+            reverse,
+            offsets: packing.map(|packing| packing.offsets().clone()),
+        };
+        return Ok(kernels::scan(x, a, options)?);
     }
-    composed(x, a, options)
+    let Some(packing) = packing else {
+        return composed(x, a, options);
+    };
+    let coefficients = match a.rank() {
+        1 => a.clone(),
+        _ => packing.unpack(a)?,
+    };
+    packing.pack(&composed(&packing.unpack(x)?, &coefficients, options)?)
 }
 
 /// The same by doubling: after a pass with `reach` r, h_t is the sum over the last 2r positions (Hillis and Steele, 1986).
@@ -85,6 +110,7 @@ mod tests {
     use candle_core::{DType, Device};
 
     use super::*;
+    use crate::Mask;
     use crate::kernels::reference::{Sampler, agree};
     use crate::testing::{check_gradient, close, normal};
 
@@ -163,6 +189,28 @@ mod tests {
                 let f = |x: &[Tensor]| Ok(scan(&x[0], &x[1], options)?);
                 agree(&format!("{options:?}"), &inputs, f, f);
             }
+        }
+    }
+
+    #[test]
+    fn packed_sequences_are_scanned_apart() {
+        let mut sampler = Sampler::new(83);
+        let row = |length: usize| (0..40).map(move |l| f64::from(u8::from(l < length)));
+        let real: Vec<f64> = [40, 0, 7, 1].into_iter().flat_map(row).collect();
+        let mask = Tensor::from_vec(real, (4, 40), &Device::Cpu).unwrap();
+        let packing = Packing::new(&Mask::new(&mask).unwrap()).unwrap().unwrap();
+        for (options, varies) in ALL.into_iter().flat_map(|o| [(o, false), (o, true)]) {
+            let inputs = inputs(&mut sampler, [1, packing.rows(), 34], varies);
+            let f = |x: &[Tensor]| Ok(scan_packed(&x[0], &x[1], options, Some(&packing))?);
+            // Zeros behind a sequence change nothing within it, from either end.
+            let apart = |x: &[Tensor]| {
+                let a = match varies {
+                    true => packing.unpack(&x[1])?,
+                    false => x[1].clone(),
+                };
+                Ok(packing.pack(&scan(&packing.unpack(&x[0])?, &a, options)?)?)
+            };
+            agree(&format!("{options:?}"), &inputs, f, apart);
         }
     }
 

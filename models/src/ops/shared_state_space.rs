@@ -3,13 +3,13 @@
 
 use candle_core::Tensor;
 
-use super::{Complex, ScanOptions, check, linear, scan};
-use crate::Result;
+use super::{Complex, ScanOptions, check, linear, scan_packed};
+use crate::{Packing, Result};
 
 /// y (B, L, D) of x (B, L, D) by states that all channels share: h_t = λ h_{t-1} + B x_t, y_t = Re(C h_t), λ (P), B (P, D) and C (D, P) complex.
 ///
 /// With C (D, 2 P) its second half reads states that run from the end of the sequence; a position sees itself both ways.
-/// Two products with matrices and a [`super::scan`]: O(B L P D) time, O(B L P) memory.
+/// Sequences may be packed, x being (1, T, D). Two products with matrices and a [`super::scan`]: O(B L P D) time, O(B L P) memory.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -18,6 +18,7 @@ pub fn shared_state_space(
     lambda: &Complex,
     b: &Complex,
     c: &Complex,
+    packing: Option<&Packing>,
 ) -> Result<Tensor> {
     let ((_, _, width), states) = (x.dims3()?, lambda.re.elem_count());
     let directions =
@@ -45,7 +46,7 @@ pub fn shared_state_space(
             complex: true,
             reverse: direction == 1,
         };
-        let h = scan(&entering, &lambda, options)?;
+        let h = scan_packed(&entering, &lambda, options, packing)?;
         let part = |c: &Tensor| c.narrow(1, direction * states, states);
         let weight = Tensor::cat(&[part(&c.re)?, part(&c.im)?.neg()?], 1)?; // (D, 2 P)
         let read = linear(&h, &weight, None)?;
@@ -74,7 +75,7 @@ mod tests {
         let lambda = of("lambda", &[states]).affine(0.4, 0.0).unwrap();
         let (b, c) = (of("b", &[states, width]), of("c", &[width, 2 * states]));
         let x = normal("x", &[batch, length, width]);
-        let found = shared_state_space(&x, &lambda, &b, &c).unwrap();
+        let found = shared_state_space(&x, &lambda, &b, &c, None).unwrap();
         let one = |z: &Complex| -> Vec<(f64, f64)> {
             let flat = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f64>().unwrap();
             flat(&z.re).into_iter().zip(flat(&z.im)).collect()
@@ -115,7 +116,14 @@ mod tests {
             "shared states",
         );
         assert!(
-            shared_state_space(&x, &of("l", &[3]), &of("b", &[4, 3]), &of("c", &[3, 4])).is_err()
+            shared_state_space(
+                &x,
+                &of("l", &[3]),
+                &of("b", &[4, 3]),
+                &of("c", &[3, 4]),
+                None
+            )
+            .is_err()
         );
     }
 }

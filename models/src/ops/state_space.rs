@@ -5,8 +5,7 @@ use candle_core::{D, Tensor};
 
 use super::scan::{ScanOptions, composed as scan, shift};
 use super::{Complex, check};
-use crate::kernels;
-use crate::{Error, Result};
+use crate::{Error, Result, kernels, mask::zero_padding, packing::Sequences};
 
 /// N modes for each of D channels, both tensors (D, N): h_t = a h_{t-1} + x_t, read out by c.
 #[derive(Clone, Debug)]
@@ -54,12 +53,12 @@ pub fn state_space(
     skip: Option<&Tensor>,
     options: StateSpaceOptions,
 ) -> Result<Tensor> {
-    state_space_sum(x, &[(modes, options)], skip, None)
+    state_space_sum(x, &[(modes, options)], skip, Sequences::Full)
 }
 
 /// The sum over `walks` of what [`state_space`] computes, and `skip` x, in one operation: all real or all complex, with equally many modes.
 ///
-/// Positions that are 0 in `real` (B, L) count as zeros of x, whatever they hold: no other position sees them, and they get no gradient.
+/// Padded positions count as zeros of x, whatever they hold: no other position sees them, and they get no gradient.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -67,7 +66,7 @@ pub fn state_space_sum(
     x: &Tensor,
     walks: &[(&Modes, StateSpaceOptions)],
     skip: Option<&Tensor>,
-    real: Option<&Tensor>,
+    sequences: Sequences,
 ) -> Result<Tensor> {
     let (batch, length, width) = x.dims3()?;
     let coefficients: Vec<Vec<&Tensor>> = walks
@@ -86,19 +85,27 @@ pub fn state_space_sum(
         && coefficients.iter().all(|all| all.len() == kind)
         && shapes().all(|shape| shape == [width, modes])
         && skip.is_none_or(|skip| skip.dims() == [width])
-        && real.is_none_or(|real| real.dims() == [batch, length]);
+        && match sequences {
+            Sequences::Full => true,
+            Sequences::Padded(mask) => mask.valid().dims() == [batch, length],
+            Sequences::Packed(packing) => [batch, length] == [1, packing.rows()],
+        };
     check(fits, "state space", || {
-        let (skip, real) = (skip.map(Tensor::dims), real.map(Tensor::dims));
         let shapes: Vec<_> = shapes().collect();
+        let skip = skip.map(Tensor::dims);
         format!(
-            "x {:?}, modes {shapes:?}, skip {skip:?} and rows {real:?} do not fit",
+            "x {:?}, modes {shapes:?}, skip {skip:?} and sequences do not fit",
             x.dims()
         )
     })?;
     if !kernels::supports(x) {
-        let x = match real {
-            Some(real) => x.broadcast_mul(&real.unsqueeze(2)?)?,
-            None => x.clone(),
+        if let Sequences::Packed(packing) = sequences {
+            let y = state_space_sum(&packing.unpack(x)?, walks, skip, Sequences::Full)?;
+            return packing.pack(&y);
+        }
+        let x = match sequences {
+            Sequences::Padded(mask) => zero_padding(x, Some(mask))?,
+            _ => x.clone(),
         };
         let mut sum = None;
         for (modes, options) in walks {
@@ -128,7 +135,13 @@ pub fn state_space_sum(
         modes,
         complex: kind == 4,
         walks: walks.iter().map(walk).collect(),
-        real: real.map(|real| real.flatten_all()?.to_vec1()).transpose()?,
+        rows: match sequences {
+            Sequences::Full => kernels::Rows::Full,
+            Sequences::Padded(mask) => {
+                kernels::Rows::Padded(mask.valid().flatten_all()?.to_vec1()?)
+            }
+            Sequences::Packed(packing) => kernels::Rows::Packed(packing.offsets().clone()),
+        },
     };
     kernels::state_space(x, &Tensor::cat(&rows, 0)?, options).map_err(Error::from)
 }
@@ -176,6 +189,7 @@ mod tests {
     use super::*;
     use crate::kernels::reference::{Sampler, agree};
     use crate::testing::{check_gradient, close, normal};
+    use crate::{Mask, Packing};
 
     const ALL: [StateSpaceOptions; 4] = [
         of(false, false),
@@ -315,12 +329,9 @@ mod tests {
             let one = |x: &[Tensor]| {
                 let [ahead, back] = split(x)?;
                 let walks = [(&ahead, both[0]), (&back, both[1])];
-                Ok(state_space_sum(
-                    &x[0],
-                    &walks,
-                    x.last(),
-                    Some(&real(&x[0])?),
-                )?)
+                let mask = Mask::new(&real(&x[0])?)?;
+                let sequences = Sequences::Padded(&mask);
+                Ok(state_space_sum(&x[0], &walks, x.last(), sequences)?)
             };
             let apart = |x: &[Tensor]| {
                 let [ahead, back] = split(x)?;
@@ -333,6 +344,43 @@ mod tests {
                 f(x)?.broadcast_mul(&real(&x[0])?.unsqueeze(2)?)
             };
             agree("sum", &inputs, |x| seen(&one, x), |x| seen(&apart, x));
+        }
+    }
+
+    #[test]
+    fn packed_sequences_are_walked_apart() {
+        let mut sampler = Sampler::new(93);
+        let row = |length: usize| (0..130).map(move |l| f64::from(u8::from(l < length)));
+        let real: Vec<f64> = [130, 0, 64, 1].into_iter().flat_map(row).collect();
+        let mask = Tensor::from_vec(real, (4, 130), &Device::Cpu).unwrap();
+        let packing = Packing::new(&Mask::new(&mask).unwrap()).unwrap().unwrap();
+        for (complex, options) in [(true, of(false, false)), (false, of(true, true))] {
+            let shapes = shapes([1, packing.rows(), 20], 3, complex, true);
+            let inputs: Vec<_> = shapes.iter().map(|s| sampler.normal(s, 1.0)).collect();
+            let run = |x: &[Tensor], packed: bool| {
+                let shrunk = |x: &Tensor| Ok::<_, Error>((x.tanh()? * 0.7)?);
+                let modes = match complex {
+                    true => Modes::Complex {
+                        a: Complex::new(shrunk(&x[1])?, shrunk(&x[2])?),
+                        c: Complex::new(x[3].clone(), x[4].clone()),
+                    },
+                    false => Modes::Real {
+                        a: shrunk(&x[1])?,
+                        c: x[2].clone(),
+                    },
+                };
+                let sum = |x: &Tensor, skip, sequences| {
+                    state_space_sum(x, &[(&modes, options)], skip, sequences)
+                };
+                Ok::<_, candle_core::Error>(match packed {
+                    true => sum(&x[0], x.last(), Sequences::Packed(&packing))?,
+                    // Zeros behind a sequence change nothing within it.
+                    false => {
+                        packing.pack(&sum(&packing.unpack(&x[0])?, x.last(), Sequences::Full)?)?
+                    }
+                })
+            };
+            agree("packed", &inputs, |x| run(x, true), |x| run(x, false));
         }
     }
 

@@ -12,6 +12,8 @@ mod backward;
 mod forward;
 mod task;
 
+use std::sync::Arc;
+
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
@@ -36,8 +38,19 @@ pub(crate) struct StateSpace {
     pub(crate) complex: bool,
     /// At least one.
     pub(crate) walks: Vec<Walk>,
-    /// Which rows (B, L) of x are there, 1 or 0: the others are zeros, whatever they hold, and get no gradient.
-    pub(crate) real: Option<Vec<f32>>,
+    /// Where the examples lie in x.
+    pub(crate) rows: Rows,
+}
+
+/// Where the examples lie in x.
+#[derive(Clone, Debug)]
+pub(crate) enum Rows {
+    /// (B, L, D), all of it.
+    Full,
+    /// (B, L, D), of whose rows (B, L) some are there, 1 or 0: the others are zeros, whatever they hold, and get no gradient.
+    Padded(Vec<f32>),
+    /// (1, T, D), and the row where each of the B examples begins and the last one ends.
+    Packed(Arc<[usize]>),
 }
 
 /// One walk along the sequence.
@@ -56,16 +69,25 @@ pub(crate) struct Walk {
 /// If shapes do not fit.
 pub(crate) fn state_space(x: &Tensor, parameters: &Tensor, options: StateSpace) -> Result<Tensor> {
     let (batch, length, _) = x.dims3()?;
-    let rows = options.real.as_ref().map_or(batch * length, Vec::len);
-    if rows != batch * length || options.walks.is_empty() {
-        bail!("{NAME}: {rows} rows for x {:?}", x.shape());
+    let fits = match &options.rows {
+        Rows::Full => true,
+        Rows::Padded(real) => real.len() == batch * length,
+        Rows::Packed(offsets) => {
+            let ends = (offsets.first(), offsets.last());
+            batch == 1 && ends == (Some(&0), Some(&length)) && offsets.is_sorted()
+        }
+    };
+    if !fits || options.walks.is_empty() {
+        bail!("{NAME}: the rows of x {:?} lie elsewhere", x.shape());
     }
     apply(options, [x, parameters])
 }
 
 #[derive(Clone, Copy)]
 struct Sizes {
+    /// B.
     batch: usize,
+    /// Rows of the longest example.
     length: usize,
     width: usize,
     groups: usize,
@@ -76,6 +98,13 @@ struct Sizes {
 impl StateSpace {
     fn sizes(&self, x: &Shape, parameters: &Shape) -> Result<Sizes> {
         let (batch, length, width) = x.dims3()?;
+        let (batch, length) = match &self.rows {
+            Rows::Packed(offsets) => {
+                let lengths = offsets.windows(2).map(|pair| pair[1] - pair[0]);
+                (offsets.len() - 1, lengths.max().unwrap_or(0))
+            }
+            Rows::Full | Rows::Padded(_) => (batch, length),
+        };
         let modes = self.modes;
         let rows = self.walks.len() * 2 * self.parts() * modes + 1;
         if parameters.dims() != [rows, width] || modes == 0 {

@@ -1,6 +1,6 @@
 //! One task: some channels of one example, its modes in registers, and the arithmetic of one row.
 
-use super::{CHANNELS, Sizes, StateSpace, Walk};
+use super::{CHANNELS, Rows, Sizes, StateSpace, Walk};
 use crate::kernels::isa::Lanes;
 
 /// One walk of a task: some channels of one example.
@@ -14,6 +14,9 @@ pub(super) struct Task<'a> {
     walks: usize,
     /// Which rows of the example are there.
     real: Option<&'a [f32]>,
+    /// Row of x where the example begins, and where it ends.
+    start: usize,
+    stop: usize,
     /// The rows that are walked: all behind them are missing.
     pub(super) length: usize,
     pub(super) sizes: Sizes,
@@ -43,14 +46,20 @@ impl<'a> Task<'a> {
     ) -> Self {
         let first = task % sizes.groups * CHANNELS;
         let example = task / sizes.groups;
-        let real = options.real.as_ref();
-        let real = real.map(|real| &real[example * sizes.length..][..sizes.length]);
+        let (start, stop) = match &options.rows {
+            Rows::Packed(offsets) => (offsets[example], offsets[example + 1]),
+            Rows::Full | Rows::Padded(_) => (example * sizes.length, (example + 1) * sizes.length),
+        };
+        let real = match &options.rows {
+            Rows::Padded(real) => Some(&real[start..stop]),
+            Rows::Full | Rows::Packed(_) => None,
+        };
         let length = match real {
             Some(real) => real
                 .iter()
                 .rposition(|real| *real != 0.0)
                 .map_or(0, |last| last + 1),
-            None => sizes.length,
+            None => stop - start,
         };
         Self {
             modes: options.modes,
@@ -58,6 +67,8 @@ impl<'a> Task<'a> {
             index,
             walks: options.walks.len(),
             real,
+            start,
+            stop,
             length,
             sizes,
             example,
@@ -77,8 +88,7 @@ impl<'a> Task<'a> {
     /// Where row number `step` of the walk starts.
     #[inline(always)]
     pub(super) fn row(&self, step: usize) -> usize {
-        let Sizes { length, width, .. } = self.sizes;
-        (self.example * length + self.position(step)) * width
+        (self.start + self.position(step)) * self.sizes.width
     }
 
     /// The position that row number `step` of the walk is.
@@ -99,9 +109,8 @@ impl<'a> Task<'a> {
 
     /// Where the missing rows behind the last one that is walked are in a tensor like x, `first` being a channel.
     pub(super) fn behind(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
-        let Sizes { length, width, .. } = self.sizes;
-        let example = self.example;
-        (self.length..length).map(move |row| (example * length + row) * width + first)
+        let width = self.sizes.width;
+        (self.start + self.length..self.stop).map(move |row| row * width + first)
     }
 
     /// Row of the skip among the parameters.

@@ -14,7 +14,7 @@ use candle_nn::Init;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
+    Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
@@ -249,14 +249,19 @@ impl S4d {
     }
 
     /// The filters of u (B, L, H), and D u; positions that are 0 in `real` count as zeros.
-    fn filter(&self, u: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
-        let length = u.dim(1)?;
+    fn filter(&self, u: &Tensor, pass: &Pass) -> Result<Tensor> {
         let modes = self.modes()?;
         if self.taps == 0 && !self.fft {
             let walks: Vec<_> = modes.iter().zip([FORWARD, AHEAD]).collect();
-            return state_space_sum(u, &walks, Some(&self.d), mask.map(Mask::valid));
+            return state_space_sum(u, &walks, Some(&self.d), pass.sequences());
         }
-        let u = &zero_padding(u, mask)?;
+        pass.padded(u, |u, pass| self.convolve(u, &modes, pass))
+    }
+
+    /// The same as a convolution, in a pass over sequences that are not packed.
+    fn convolve(&self, u: &Tensor, modes: &[Modes], pass: &Pass) -> Result<Tensor> {
+        let length = u.dim(1)?;
+        let u = &zero_padding(u, pass.mask())?;
         let taps = match self.taps {
             0 => length,
             taps => taps.min(length),
@@ -284,8 +289,12 @@ const AHEAD: StateSpaceOptions = StateSpaceOptions {
 
 impl Mixer for S4d {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let y = self.filter(x, pass.mask())?;
+        let y = self.filter(x, pass)?;
         self.output.forward(&y, pass)
+    }
+
+    fn takes_packed(&self) -> bool {
+        true
     }
 
     /// Beside the product with W the filters: 8 operations a complex mode, or transforms of twice the length.

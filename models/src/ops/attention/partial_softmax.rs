@@ -8,7 +8,7 @@ use candle_core::{D, Tensor};
 use crate::{
     Result,
     mask::PADDED,
-    ops::{dropout, matmul},
+    ops::{DropoutMask, dropout, matmul},
     rng::Stream,
 };
 
@@ -140,7 +140,7 @@ impl WeightDropout {
             return Ok(weights.clone());
         };
         let rows = weights.reshape((self.examples, ()))?;
-        let rows = dropout(&rows, stream, *rate)?;
+        let rows = dropout(&rows, &DropoutMask::new(stream, *rate))?;
         Ok(rows.reshape(weights.dims())?)
     }
 }

@@ -1,0 +1,169 @@
+//! Sequences of a batch one after the other, without the padding between them: PyTorch's jagged layout, the `cu_seqlens` of attention kernels.
+//!
+//! Layers that treat every position alike compute the same on (1, T, D) as on (B, L, D), for the T positions that are real. What
+//! looks along a sequence is told where each begins; what draws random numbers takes those of the padded batch.
+
+use std::sync::Arc;
+
+use candle_core::{DType, Tensor};
+
+use crate::{
+    Mask, Result,
+    ops::{NOWHERE, move_rows},
+};
+
+/// How the sequences of a batch lie.
+#[derive(Clone, Copy)]
+pub enum Sequences<'a> {
+    /// (B, L, D), every position of which is real.
+    Full,
+    /// (B, L, D), of which some positions are padding.
+    Padded(&'a Mask),
+    /// (1, T, D) for (B, L, D), whose padding is left out.
+    Packed(&'a Packing),
+}
+
+/// Where the sequences of a packed batch lie, and how they get there and back.
+pub struct Packing {
+    mask: Mask,
+    /// (B + 1): where each sequence begins, and where the last one ends.
+    offsets: Arc<[usize]>,
+    /// (B, L) before packing.
+    padded: (usize, usize),
+    /// (T): where each row lies in the padded batch.
+    to_packed: Arc<[u32]>,
+    /// (B L): where each row lies in the packed batch; nowhere if it is padding.
+    to_padded: Arc<[u32]>,
+}
+
+impl Packing {
+    /// The packing of the sequences that `mask` leaves; none where nothing is left, where there are gaps within a sequence, or more
+    /// positions than can be numbered.
+    ///
+    /// # Errors
+    /// If the mask cannot be read.
+    pub fn new(mask: &Mask) -> Result<Option<Self>> {
+        let (batch, length) = mask.valid().dims2()?;
+        let valid = mask.valid().to_dtype(DType::F32)?.flatten_all()?;
+        let valid: Vec<f32> = valid.to_vec1()?;
+        let mut offsets = vec![0];
+        let mut to_packed = Vec::with_capacity(valid.len());
+        let mut to_padded = vec![NOWHERE; valid.len()];
+        for (example, row) in valid.chunks_exact(length.max(1)).enumerate() {
+            let real = row.iter().take_while(|valid| **valid != 0.0).count();
+            if row[real..].iter().any(|valid| *valid != 0.0) {
+                return Ok(None);
+            }
+            for place in example * length..example * length + real {
+                let (Ok(from), Ok(to)) = (u32::try_from(place), u32::try_from(to_packed.len()))
+                else {
+                    return Ok(None);
+                };
+                to_packed.push(from);
+                to_padded[place] = to;
+            }
+            offsets.push(to_packed.len());
+        }
+        Ok((!to_packed.is_empty()).then(|| Self {
+            mask: mask.clone(),
+            offsets: offsets.into(),
+            padded: (batch, length),
+            to_packed: to_packed.into(),
+            to_padded: to_padded.into(),
+        }))
+    }
+
+    /// The mask of the padded batch.
+    #[must_use]
+    pub fn mask(&self) -> &Mask {
+        &self.mask
+    }
+
+    /// (B + 1): where each sequence begins in the packed batch, and where the last one ends.
+    #[must_use]
+    pub fn offsets(&self) -> &Arc<[usize]> {
+        &self.offsets
+    }
+
+    /// T.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.to_packed.len()
+    }
+
+    /// (B, L, D) -> (1, T, D).
+    ///
+    /// # Errors
+    /// If x is no batch of this shape.
+    pub fn pack(&self, x: &Tensor) -> Result<Tensor> {
+        let ((batch, length), width) = (self.padded, x.dim(2)?);
+        let rows = x.reshape((1, batch * length, width))?;
+        move_rows(&rows, &self.to_packed, &self.to_padded)
+    }
+
+    /// (1, T, D) -> (B, L, D), zeros where there is padding.
+    ///
+    /// # Errors
+    /// If x is no batch packed like this.
+    pub fn unpack(&self, x: &Tensor) -> Result<Tensor> {
+        let ((batch, length), width) = (self.padded, x.dim(2)?);
+        let rows = move_rows(x, &self.to_padded, &self.to_packed)?;
+        Ok(rows.reshape((batch, length, width))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::{
+        kernels::reference::{Sampler, agree},
+        testing::check_gradient,
+    };
+
+    fn packing(lengths: &[usize], most: usize) -> Option<Packing> {
+        let row = |length: usize| (0..most).map(move |l| f64::from(u8::from(l < length)));
+        let rows: Vec<f64> = lengths.iter().copied().flat_map(row).collect();
+        let real = Tensor::from_vec(rows, (lengths.len(), most), &Device::Cpu).unwrap();
+        Packing::new(&Mask::new(&real).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_packed_and_unpacked_has_zeros_for_padding() {
+        let packing = packing(&[3, 0, 4, 1], 4).unwrap();
+        assert_eq!(**packing.offsets(), [0, 3, 3, 7, 8]);
+        let x = crate::testing::normal("x", &[4, 4, 2]);
+        let packed = packing.pack(&x).unwrap();
+        assert_eq!(packed.dims(), [1, 8, 2]);
+        let back: Vec<Vec<Vec<f64>>> = packing.unpack(&packed).unwrap().to_vec3().unwrap();
+        let x: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
+        for (b, length) in [3, 0, 4, 1].into_iter().enumerate() {
+            for l in 0..4 {
+                let wanted = if l < length { &x[b][l] } else { &vec![0.0; 2] };
+                assert_eq!(&back[b][l], wanted, "row {l} of sequence {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernel_meets_its_composed_form() {
+        let packing = packing(&[3, 0, 4, 1], 4).unwrap();
+        let mut sampler = Sampler::new(17);
+        let inputs = [sampler.normal(&[4, 4, 5], 1.0)];
+        let f = |x: &[Tensor]| Ok(packing.pack(&x[0])?);
+        agree("pack", &inputs, f, f);
+        let inputs = [sampler.normal(&[1, 8, 5], 1.0)];
+        let f = |x: &[Tensor]| Ok(packing.unpack(&x[0])?);
+        agree("unpack", &inputs, f, f);
+        check_gradient("pack", &[&[4, 4, 2]], |x| packing.pack(&x[0]));
+        check_gradient("unpack", &[&[1, 8, 2]], |x| packing.unpack(&x[0]));
+    }
+
+    #[test]
+    fn gaps_and_nothing_at_all_are_not_packed() {
+        assert!(packing(&[0, 0], 3).is_none());
+        let real = Tensor::new(&[[1.0, 0.0, 1.0f64]], &Device::Cpu).unwrap();
+        assert!(Packing::new(&Mask::new(&real).unwrap()).unwrap().is_none());
+    }
+}
