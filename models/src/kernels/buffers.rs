@@ -124,6 +124,16 @@ pub(super) fn sum_partials(partials: &[f32], width: usize) -> Vec<f32> {
     total
 }
 
+/// y += x.
+pub(super) fn add(x: &[f32], y: &mut [f32]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
+}
+
+/// Adds up rows, each as long as `sum`.
+pub(super) fn sum_rows(rows: &[f32], sum: &mut [f32]) {
+    rows.chunks_exact(sum.len()).for_each(|row| add(row, sum));
+}
+
 /// An output that several tasks fill, each its own ranges of it.
 pub(super) struct Shared<'a, T = f32> {
     start: *mut T,

@@ -34,7 +34,7 @@ pub struct DropoutOptions {
 
 /// Zeroes elements of x (B, ...) with probability `rate`, in [0, 1), and scales the others by 1 / (1 - rate).
 pub fn dropout(x: &Tensor, options: DropoutOptions) -> Result<Tensor> {
-    apply(ExampleDropout::new(options), [None, Some(x)])
+    apply(RowDropout::new(options, x)?, [None, Some(x)])
 }
 
 /// `residual + dropout(x)`.
@@ -46,7 +46,7 @@ pub fn add_dropped(residual: &Tensor, x: &Tensor, options: DropoutOptions) -> Re
             x.shape()
         );
     }
-    apply(ExampleDropout::new(options), [residual, x])
+    apply(RowDropout::new(options, x)?, [residual, x])
 }
 
 /// A mask for the elements of any example.
@@ -92,110 +92,111 @@ impl Dropout {
     }
 }
 
-/// Dropout of whole examples.
-struct ExampleDropout {
+/// Dropout of rows, each of which belongs to an example.
+pub(super) struct RowDropout {
     dropout: Dropout,
     tied: bool,
     offsets: Option<Arc<[usize]>>,
+    /// Rows of an example where there are no offsets.
+    length: usize,
 }
 
-/// Some elements of one example.
-struct Segment<'a> {
-    example: usize,
-    /// Which element of its example the first one is, and which of all.
-    first: usize,
-    start: usize,
-    y: &'a mut [f32],
-}
-
-impl ExampleDropout {
-    fn new(options: DropoutOptions) -> Self {
-        Self {
+impl RowDropout {
+    /// For the rows of x (B, ..., D), or (1, T, D) if packed.
+    pub(super) fn new(options: DropoutOptions, x: &Tensor) -> Result<Self> {
+        let dims = x.dims();
+        // Of (B), every element is a row.
+        let rows: usize = match dims {
+            [examples] => *examples,
+            dims => dims[..dims.len().saturating_sub(1)].iter().product(),
+        };
+        let examples = dims.first().copied().unwrap_or(1);
+        if let Some(offsets) = &options.offsets
+            && (offsets.first(), offsets.last()) != (Some(&0), Some(&rows))
+        {
+            bail!("{NAME}: x {:?} is not packed as offsets say", x.shape());
+        }
+        Ok(Self {
             dropout: Dropout::new(&options.stream, options.rate),
             tied: options.tied,
             offsets: options.offsets,
+            length: rows.checked_div(examples).unwrap_or(0).max(1),
+        })
+    }
+
+    /// The example of a row, which of its rows it is, and how many follow up to its end.
+    fn place(&self, row: usize) -> (usize, usize, usize) {
+        match &self.offsets {
+            Some(offsets) => {
+                let example = offsets.partition_point(|start| *start <= row) - 1;
+                let (start, end) = (offsets[example], offsets[example + 1]);
+                (example, row - start, end - row)
+            }
+            None => {
+                let place = row % self.length;
+                (row / self.length, place, self.length - place)
+            }
         }
     }
 
-    /// The elements of each example, given the shape of x.
-    fn sizes(&self, shape: &Shape) -> Result<Vec<usize>> {
-        let (dims, count) = (shape.dims(), shape.elem_count());
-        let Some(offsets) = &self.offsets else {
-            let examples = dims.first().copied().unwrap_or(1);
-            return Ok(vec![count.checked_div(examples).unwrap_or(0); examples]);
-        };
-        let width = dims.last().copied().unwrap_or(0);
-        if offsets.last().map(|rows| rows * width) != Some(count) {
-            bail!("{NAME}: x {shape:?} is not packed as offsets say");
+    /// Multiplies the rows from `first` on, `width` elements each, by their part of the mask.
+    pub(super) fn scale(&self, first: usize, width: usize, rows: &mut [f32]) {
+        let (mut row, mut rest) = (first, rows);
+        while !rest.is_empty() {
+            let (example, place, left) = self.place(row);
+            let count = left.min(rest.len() / width);
+            let (part, others) = rest.split_at_mut(count * width);
+            if self.tied {
+                let mut mask = vec![1.0; width];
+                self.dropout.scale(example, 0, &mut mask);
+                for row in part.chunks_exact_mut(width) {
+                    row.iter_mut().zip(&mask).for_each(|(x, mask)| *x *= mask);
+                }
+            } else {
+                self.dropout.scale(example, place * width, part);
+            }
+            row += count;
+            rest = others;
         }
-        let rows = offsets.windows(2).map(|pair| pair[1] - pair[0]);
-        Ok(rows.map(|rows| rows * width).collect())
     }
 
     /// The mask times x, plus `residual` if there is one.
-    fn apply(&self, x: &[f32], residual: Option<&[f32]>, shape: &Shape) -> Result<Vec<f32>> {
-        let width = shape.dims().last().copied().unwrap_or(1).max(1);
-        // Whole rows where these share a mask.
-        let most = match self.tied {
-            true => (SEGMENT / width).max(1) * width,
-            false => SEGMENT,
-        };
+    fn apply(&self, x: &[f32], residual: Option<&[f32]>, width: usize) -> Vec<f32> {
         let mut y = uninit(x.len());
-        let (mut rest, mut start) = (y.as_mut_slice(), 0);
-        let mut segments = Vec::new();
-        for (example, size) in self.sizes(shape)?.into_iter().enumerate() {
-            let (elements, others) = rest.split_at_mut(size);
-            rest = others;
-            let parts = elements.chunks_mut(most).enumerate();
-            segments.extend(parts.map(|(i, y)| Segment {
-                example,
-                first: i * most,
-                start: start + i * most,
-                y,
-            }));
-            start += size;
-        }
-        segments.into_par_iter().for_each(|segment| {
-            let range = segment.start..segment.start + segment.y.len();
-            let residual = residual.map(|residual| &residual[range.clone()]);
-            self.fill(segment, &x[range], residual, width);
-        });
-        Ok(y)
-    }
-
-    fn fill(&self, segment: Segment, x: &[f32], residual: Option<&[f32]>, width: usize) {
-        let Segment {
-            example, first, y, ..
-        } = segment;
-        if self.tied {
-            let mut mask = vec![1.0; width];
-            self.dropout.scale(example, 0, &mut mask);
-            for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-                let factors = y.iter_mut().zip(x).zip(&mask);
-                factors.for_each(|((y, x), mask)| *y = x * mask);
-            }
-        } else {
+        let size = (SEGMENT / width).max(1) * width;
+        let chunks = y.par_chunks_mut(size).zip(x.par_chunks(size)).enumerate();
+        chunks.for_each(|(chunk, (y, x))| {
             y.copy_from_slice(x);
-            self.dropout.scale(example, first, y);
-        }
-        if let Some(residual) = residual {
-            y.iter_mut().zip(residual).for_each(|(y, r)| *y += r);
-        }
+            self.scale(chunk * size / width, width, y);
+            if let Some(residual) = residual {
+                let residual = &residual[chunk * size..][..y.len()];
+                y.iter_mut().zip(residual).for_each(|(y, r)| *y += r);
+            }
+        });
+        y
+    }
+}
+
+/// Elements of a row of x.
+fn width(x: &Shape) -> usize {
+    match x.dims() {
+        [] | [_] => 1,
+        [.., width] => (*width).max(1),
     }
 }
 
 /// Of a residual, where there is one, and x.
-impl CustomOp<2> for ExampleDropout {
+impl CustomOp<2> for RowDropout {
     const NAME: &'static str = NAME;
     type Saved = ();
 
     fn forward(&self, [residual, x]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, ())> {
-        let y = self.apply(x.data, residual.given(), &x.shape)?;
+        let y = self.apply(x.data, residual.given(), width(&x.shape));
         Ok((y, x.shape, ()))
     }
 
     fn backward(&self, [_, x]: [View; 2], pass: BackwardPass<(), 2>) -> Result<[Gradient; 2]> {
-        let dx = pass.wanted[1].then(|| self.apply(pass.dy, None, &x.shape));
-        Ok([Gradient::OfOutput, dx.transpose()?.into()])
+        let dx = pass.wanted[1].then(|| self.apply(pass.dy, None, width(&x.shape)));
+        Ok([Gradient::OfOutput, dx.into()])
     }
 }

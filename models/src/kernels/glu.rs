@@ -60,10 +60,11 @@ impl CustomOp<1> for Glu {
     }
 }
 
-struct Forward<'a> {
-    x: &'a [f32],
-    width: usize,
-    y: &'a mut [f32],
+/// y of rows [a, g].
+pub(super) struct Forward<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) width: usize,
+    pub(super) y: &'a mut [f32],
 }
 
 impl Kernel for Forward<'_> {
@@ -87,11 +88,12 @@ impl Kernel for Forward<'_> {
     }
 }
 
-struct Backward<'a> {
-    x: &'a [f32],
-    dy: &'a [f32],
-    width: usize,
-    dx: &'a mut [f32],
+/// The gradient of rows [a, g].
+pub(super) struct Backward<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) dy: &'a [f32],
+    pub(super) width: usize,
+    pub(super) dx: &'a mut [f32],
 }
 
 impl Kernel for Backward<'_> {

@@ -155,6 +155,14 @@ fn backward(
     ]
 }
 
+/// y = x Wᵀ + b on one thread, for a packed Wᵀ (K, N).
+pub(super) fn affine(isa: Isa, x: &[f32], weight: &Packed, bias: &[f32], y: &mut [f32]) {
+    y.chunks_exact_mut(bias.len())
+        .for_each(|y| y.copy_from_slice(bias));
+    let (rows, k) = (y.len() / bias.len(), weight.depth());
+    multiply_packed(isa, rows, Matrix::rows(x, k), weight, y, true);
+}
+
 /// dW of a large weight, a strip of its rows per task, from one run of rows after the other that have a gradient.
 pub(super) fn by_rows_of_weight(
     isa: Isa,

@@ -56,7 +56,7 @@ impl Dropout {
     }
 
     /// What is dropped in this pass; none in evaluation or at rate 0.
-    fn mask<'a>(&self, pass: &Pass<'a>) -> Option<DropoutMask<'a>> {
+    pub(crate) fn mask<'a>(&self, pass: &Pass<'a>) -> Option<DropoutMask<'a>> {
         let (stream, rate) = self.rng(pass)?;
         Some(DropoutMask {
             stream,

@@ -17,7 +17,7 @@ use crate::{
     layers::{Dropout, Linear},
     ops::{
         activation::{apply, sigmoid},
-        glu,
+        gated_linear,
     },
     options::{Activation, BlockOptions},
     params::LECUN_NORMAL,
@@ -90,12 +90,15 @@ impl FilterOutput {
     /// # Errors
     /// If a tensor operation fails.
     pub fn forward(&self, y: &Tensor, pass: &Pass) -> Result<Tensor> {
+        if self.gate == OutputGate::Full {
+            let mask = self.dropout.mask(pass);
+            return gated_linear(y, self.linear.operands(), self.activation, mask.as_ref());
+        }
         let z = self.dropout.forward(&apply(self.activation, y)?, pass)?;
-        let gate = self.linear.forward(&z)?;
+        let gate = sigmoid(&self.linear.forward(&z)?)?;
         Ok(match self.gate {
-            OutputGate::Full => glu(&gate)?,
-            OutputGate::Half => (z * sigmoid(&gate)?)?,
-            OutputGate::HalfLinear => (y * sigmoid(&gate)?)?,
+            OutputGate::HalfLinear => (y * gate)?,
+            OutputGate::Full | OutputGate::Half => (z * gate)?,
         })
     }
 

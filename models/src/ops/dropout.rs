@@ -31,7 +31,7 @@ impl DropoutMask<'_> {
         }
     }
 
-    fn options(&self) -> kernels::DropoutOptions {
+    pub(super) fn options(&self) -> kernels::DropoutOptions {
         kernels::DropoutOptions {
             stream: self.stream,
             rate: self.rate,

@@ -10,14 +10,14 @@ mod operands;
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use self::operands::{Normal, Operands, add, affine, sum_rows};
+use self::operands::{Normal, Operands};
 use super::activation::Activation;
-use super::buffers::{chunk_rows, split_mut, sum_partials, uninit};
+use super::buffers::{add, chunk_rows, split_mut, sum_partials, sum_rows, uninit};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::dropout::Dropout;
 use super::gemm::{Matrix, Packed, multiply, multiply_packed};
 use super::isa::Isa;
-use super::linear::{LARGEST_PARTIAL, by_rows_of_weight};
+use super::linear::{LARGEST_PARTIAL, affine, by_rows_of_weight};
 use super::norm;
 use super::scratch::Scratch;
 use super::zero_rows::is_zero_row;

@@ -1,7 +1,6 @@
 //! What a tile of rows is computed from, and the small steps on the way.
 
 use crate::kernels::dropout::Dropout;
-use crate::kernels::gemm::{Matrix, Packed, multiply_packed};
 use crate::kernels::isa::Isa;
 use crate::kernels::norm;
 use crate::kernels::scratch::Scratch;
@@ -72,22 +71,4 @@ impl Operands<'_> {
 pub(super) struct Normal {
     pub(super) rows: Scratch,
     pub(super) statistics: Vec<[f32; 2]>,
-}
-
-/// y = x Wᵀ + b on one thread, for a packed Wᵀ (K, N).
-pub(super) fn affine(isa: Isa, x: &[f32], weight: &Packed, bias: &[f32], y: &mut [f32]) {
-    y.chunks_exact_mut(bias.len())
-        .for_each(|y| y.copy_from_slice(bias));
-    let (rows, k) = (y.len() / bias.len(), weight.depth());
-    multiply_packed(isa, rows, Matrix::rows(x, k), weight, y, true);
-}
-
-/// y += x.
-pub(super) fn add(x: &[f32], y: &mut [f32]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
-}
-
-/// Adds up rows, each as long as `sum`.
-pub(super) fn sum_rows(rows: &[f32], sum: &mut [f32]) {
-    rows.chunks_exact(sum.len()).for_each(|row| add(row, sum));
 }

@@ -139,7 +139,8 @@ impl WeightDropout {
         let Some((stream, rate)) = &self.dropout else {
             return Ok(weights.clone());
         };
-        let rows = weights.reshape((self.examples, ()))?;
+        let keys = weights.dim(D::Minus1)?;
+        let rows = weights.reshape((self.examples, (), keys))?;
         let rows = dropout(&rows, &DropoutMask::new(stream, *rate))?;
         Ok(rows.reshape(weights.dims())?)
     }

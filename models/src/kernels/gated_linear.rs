@@ -1,0 +1,193 @@
+//! What follows the filter of a state space: y = a ⊙ σ(g), [a, g] = W m f(x) + b, where m is a dropout mask or 1.
+//!
+//! x and y are (..., D), W (2D, D). Rows go through all steps a tile at a time, so that what lies between them stays in the cache;
+//! only [a, g] is kept for the backward pass, which computes the rest again. Gradients of weights are partial sums, one per chunk of
+//! rows, or for large weights products over all rows, as in `linear.rs`.
+
+use candle_core::{Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::activation::Activation;
+use super::buffers::{chunk_rows, split_mut, sum_partials, sum_rows, uninit};
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
+use super::dropout::{DropoutOptions, RowDropout};
+use super::gemm::{Matrix, Packed, multiply, multiply_packed};
+use super::glu;
+use super::isa::Isa;
+use super::linear::{LARGEST_PARTIAL, affine, by_rows_of_weight};
+use super::scratch::Scratch;
+use super::zero_rows::is_zero_row;
+
+const NAME: &str = "gated linear";
+/// Chunks of rows, and so partial sums of every weight's gradient.
+const CHUNKS: usize = 32;
+const LEAST_ROWS: usize = 128;
+/// Rows that go through all steps together.
+const TILE: usize = 128;
+
+/// What comes before the linear layer.
+pub struct GatedLinearOptions {
+    /// f.
+    pub activation: Activation,
+    /// m.
+    pub dropout: Option<DropoutOptions>,
+}
+
+/// y for x (B, ..., D), weight (2D, D) and bias (2D).
+///
+/// # Errors
+/// If shapes do not fit, or an operand is not f32 in main memory.
+pub fn gated_linear(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    options: GatedLinearOptions,
+) -> Result<Tensor> {
+    let width = x.dims().last().copied().unwrap_or(0);
+    if width == 0 || weight.dims() != [2 * width, width] || bias.dims() != [2 * width] {
+        let (x, weight, bias) = (x.shape(), weight.shape(), bias.shape());
+        bail!("{NAME}: x {x:?}, weight {weight:?} and bias {bias:?} do not fit");
+    }
+    let dropout = options.dropout.map(|options| RowDropout::new(options, x));
+    let op = GatedLinear {
+        activation: options.activation,
+        dropout: dropout.transpose()?,
+    };
+    apply(op, [x, weight, bias])
+}
+
+struct GatedLinear {
+    activation: Activation,
+    dropout: Option<RowDropout>,
+}
+
+impl GatedLinear {
+    /// m f(x) for the rows from `first` on.
+    fn activate(&self, isa: Isa, first: usize, width: usize, x: &[f32], z: &mut [f32]) {
+        self.activation.values(isa, x, z);
+        self.drop(first, width, z);
+    }
+
+    fn drop(&self, first: usize, width: usize, rows: &mut [f32]) {
+        if let Some(dropout) = &self.dropout {
+            dropout.scale(first, width, rows);
+        }
+    }
+}
+
+/// Of x, W and b.
+impl CustomOp<3> for GatedLinear {
+    const NAME: &'static str = NAME;
+    /// [a, g] (..., 2D).
+    type Saved = Vec<f32>;
+
+    fn forward(
+        &self,
+        [x, weight, bias]: [View; 3],
+        keeps: bool,
+    ) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
+        let (isa, d) = (Isa::current(), bias.data.len() / 2);
+        let m = x.data.len() / d;
+        let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
+        let mut y = uninit(m * d);
+        let mut gates = uninit(if keeps { m * 2 * d } else { 0 });
+        let kept = if keeps { rows * 2 * d } else { 0 };
+        let kept = split_mut(&mut gates, kept, m.div_ceil(rows));
+        let packed = Packed::new(isa, Matrix::columns(weight.data, d), (d, 2 * d));
+        let chunks = y.par_chunks_mut(rows * d).zip(kept);
+        chunks.enumerate().for_each(|(chunk, (y, kept))| {
+            let side = TILE.min(rows);
+            let mut z = Scratch::zeros(side * d);
+            let mut gate = Scratch::zeros(if keeps { 0 } else { side * 2 * d });
+            for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
+                let (start, count) = (tile * TILE, y.len() / d);
+                let first = chunk * rows + start;
+                let z = &mut z[..count * d];
+                self.activate(isa, first, d, &x.data[first * d..][..y.len()], z);
+                let gate = match keeps {
+                    true => &mut kept[start * 2 * d..][..count * 2 * d],
+                    false => &mut gate[..count * 2 * d],
+                };
+                affine(isa, z, &packed, bias.data, gate);
+                isa.run(glu::Forward {
+                    x: gate,
+                    width: d,
+                    y,
+                });
+            }
+        });
+        Ok((y, x.shape, gates))
+    }
+
+    fn backward(
+        &self,
+        [x, weight, bias]: [View; 3],
+        pass: BackwardPass<Vec<f32>, 3>,
+    ) -> Result<[Gradient; 3]> {
+        let (isa, d) = (Isa::current(), bias.data.len() / 2);
+        let (m, n) = (x.data.len() / d, 2 * d);
+        let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
+        let chunks = m.div_ceil(rows);
+        // Large weights have no partial sums: what their gradients are products of is written down instead.
+        let large = n * d > LARGEST_PARTIAL;
+        let (weights, written) = if large { (0, m) } else { (n * d, 0) };
+        let mut dx = uninit(m * d);
+        let mut partials = vec![0.0; chunks * (weights + n)];
+        let [mut z_all, mut dgate_all] = [uninit(written * d), uninit(written * n)];
+        let step = if large { rows } else { 0 };
+        let packed = Packed::new(isa, Matrix::rows(weight.data, d), (n, d));
+        let tasks = split_mut(&mut dx, rows * d, chunks)
+            .into_par_iter()
+            .zip(split_mut(&mut partials, weights + n, chunks))
+            .zip(split_mut(&mut z_all, step * d, chunks))
+            .zip(split_mut(&mut dgate_all, step * n, chunks));
+        tasks.enumerate().for_each(|(chunk, task)| {
+            let (((dx, partial), z_all), dgate_all) = task;
+            let (dweight, dbias) = partial.split_at_mut(weights);
+            let side = TILE.min(rows);
+            let [mut z, mut dz] = [(); 2].map(|()| Scratch::zeros(side * d));
+            let mut dgate = Scratch::zeros(side * n);
+            for (tile, dx) in dx.chunks_mut(TILE * d).enumerate() {
+                let (start, count) = (tile * TILE, dx.len() / d);
+                let first = chunk * rows + start;
+                let narrow = first * d..(first + count) * d;
+                let (x, dy) = (&x.data[narrow.clone()], &pass.dy[narrow]);
+                let gate = &pass.saved[first * n..(first + count) * n];
+                if is_zero_row(dy) {
+                    dx.fill(0.0);
+                    if large {
+                        z_all[start * d..][..count * d].fill(0.0);
+                        dgate_all[start * n..][..count * n].fill(0.0);
+                    }
+                    continue;
+                }
+                let (z, dz) = (&mut z[..count * d], &mut dz[..count * d]);
+                let dgate = &mut dgate[..count * n];
+                isa.run(glu::Backward {
+                    x: gate,
+                    dy,
+                    width: d,
+                    dx: dgate,
+                });
+                sum_rows(dgate, dbias);
+                self.activate(isa, first, d, x, z);
+                if large {
+                    z_all[start * d..][..count * d].copy_from_slice(z);
+                    dgate_all[start * n..][..count * n].copy_from_slice(dgate);
+                } else {
+                    let (dgate, z) = (Matrix::columns(dgate, n), Matrix::rows(z, d));
+                    multiply(isa, (n, d, count), dgate, z, dweight, true);
+                }
+                multiply_packed(isa, count, Matrix::rows(dgate, n), &packed, dz, false);
+                self.drop(first, d, dz);
+                self.activation.gradients(isa, x, dz, dx);
+            }
+        });
+        let mut dweight = sum_partials(&partials, weights + n);
+        let dbias = dweight.split_off(weights);
+        if large {
+            dweight = by_rows_of_weight(isa, &z_all, &dgate_all, (m, n, d));
+        }
+        Ok([dx, dweight, dbias].map(Gradient::Of))
+    }
+}

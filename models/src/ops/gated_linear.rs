@@ -1,0 +1,119 @@
+//! What follows the filter of a state space, as S4 has it (Gu et al., 2021, arXiv:2111.00396).
+//!     y = a ⊙ σ(g),  [a, g] = W m ⊙ f(x) + b
+//! x, y (B, L, D), W (2D, D), m a dropout mask or 1.
+
+use candle_core::Tensor;
+
+use super::{DropoutMask, activation::apply, dropout, feed_forward::Affine, glu, linear};
+use crate::{Result, kernels, options::Activation};
+
+/// y for x (B, .., D), W (2D, D) and b (2D), by activation f and dropout mask m.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn gated_linear(
+    x: &Tensor,
+    (weight, bias): Affine,
+    activation: Activation,
+    mask: Option<&DropoutMask>,
+) -> Result<Tensor> {
+    if let (true, Some(activation), Some(bias)) = (kernels::supports(x), activation.fused(), bias) {
+        let options = kernels::GatedLinearOptions {
+            activation,
+            dropout: mask.map(DropoutMask::options),
+        };
+        return Ok(kernels::gated_linear(x, weight, bias, options)?);
+    }
+    let z = apply(activation, x)?;
+    let z = match mask {
+        Some(mask) => dropout(&z, mask)?,
+        None => z,
+    };
+    glu(&linear(&z, weight, bias)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::kernels::reference::{Sampler, agree};
+    use crate::rng::{RngKey, StreamKey};
+    use crate::testing::check_gradient;
+    use crate::{Mask, Packing};
+
+    fn mask(rate: f64, tied: bool) -> DropoutMask<'static> {
+        let stream = RngKey::new(1, 2, 3).per_example(StreamKey::new("drop"));
+        DropoutMask {
+            tied,
+            ..DropoutMask::new(&stream, rate)
+        }
+    }
+
+    fn run(x: &[Tensor], activation: Activation, mask: Option<&DropoutMask>) -> Result<Tensor> {
+        gated_linear(&x[0], (&x[1], Some(&x[2])), activation, mask)
+    }
+
+    #[test]
+    fn the_kernel_meets_its_composed_form() {
+        let mut sampler = Sampler::new(31);
+        // The last has a weight too large for partial sums.
+        for (batch, length, d) in [(1, 1, 1), (3, 50, 5), (2, 300, 32), (2, 70, 192)] {
+            let shapes = [vec![batch, length, d], vec![2 * d, d], vec![2 * d]];
+            let scales = [1.0, (d as f64).powf(-0.5), 1.0];
+            let inputs = shapes.iter().zip(scales);
+            let inputs: Vec<_> = inputs.map(|(s, scale)| sampler.normal(s, scale)).collect();
+            for (activation, tied) in [
+                (Activation::Gelu, None),
+                (Activation::GeluErf, Some(true)),
+                (Activation::Silu, Some(false)),
+            ] {
+                let mask = tied.map(|tied| mask(0.3, tied));
+                let f = |x: &[Tensor]| Ok(run(x, activation, mask.as_ref())?);
+                agree(&format!("{activation:?}, D = {d}"), &inputs, f, f);
+            }
+        }
+    }
+
+    #[test]
+    fn packed_sequences_drop_what_padded_ones_do() {
+        let mut sampler = Sampler::new(32);
+        let row = |length: usize| (0..150).map(move |l| f64::from(u8::from(l < length)));
+        let real: Vec<f64> = [150, 0, 1, 149].into_iter().flat_map(row).collect();
+        let real = Tensor::from_vec(real, (4, 150), &Device::Cpu).unwrap();
+        let packing = Packing::new(&Mask::new(&real).unwrap()).unwrap().unwrap();
+        let d = 8;
+        let shapes = [vec![4, 150, d], vec![2 * d, d], vec![2 * d]];
+        let inputs: Vec<_> = shapes.iter().map(|s| sampler.normal(s, 0.5)).collect();
+        for tied in [false, true] {
+            let padded = mask(0.3, tied);
+            let packed = DropoutMask {
+                packing: Some(&packing),
+                ..padded
+            };
+            let of_packed = |x: &[Tensor]| {
+                let x = [packing.pack(&x[0])?, x[1].clone(), x[2].clone()];
+                Ok(run(&x, Activation::Gelu, Some(&packed))?)
+            };
+            let of_padded =
+                |x: &[Tensor]| Ok(packing.pack(&run(x, Activation::Gelu, Some(&padded))?)?);
+            agree("packed", &inputs, of_packed, of_padded);
+        }
+    }
+
+    #[test]
+    fn gradients_are_difference_quotients() {
+        let mask = mask(0.3, false);
+        check_gradient("gated linear", &[&[2, 3, 4], &[8, 4], &[8]], |x| {
+            run(x, Activation::GeluErf, Some(&mask))
+        });
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_errors() {
+        let mut sampler = Sampler::new(33);
+        let shapes = [vec![2, 3, 4], vec![8, 5], vec![8]];
+        let inputs: Vec<_> = shapes.iter().map(|s| sampler.normal(s, 1.0)).collect();
+        assert!(run(&inputs, Activation::Gelu, None).is_err());
+    }
+}
