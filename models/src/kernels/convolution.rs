@@ -198,11 +198,11 @@ impl Kernel for Forward<'_> {
         for column in (0..channels).step_by(S::F32_LANES) {
             let count = S::F32_LANES.min(channels - column);
             let bias = match self.bias {
-                Some(bias) => s.partial_load_f32s(&bias[column..][..count]),
+                Some(bias) => s.load(&bias[column..][..count]),
                 None => s.splat_f32s(0.0),
             };
             let taps = self.taps.chunks_exact(channels);
-            let taps = taps.map(|tap| s.partial_load_f32s(&tap[column..][..count]));
+            let taps = taps.map(|tap| s.load(&tap[column..][..count]));
             let blocks = self.y.chunks_mut(TOGETHER * channels).enumerate();
             for (block, y) in blocks {
                 let first = self.first + (block * TOGETHER) as isize;
@@ -215,11 +215,11 @@ impl Kernel for Forward<'_> {
                     for (j, tap) in taps.clone().enumerate() {
                         let x = &x[j * channels..][..TOGETHER * channels];
                         for (sum, x) in sums.iter_mut().zip(x.chunks_exact(channels)) {
-                            *sum = s.fma(tap, s.partial_load_f32s(&x[column..][..count]), *sum);
+                            *sum = s.fma(tap, s.load(&x[column..][..count]), *sum);
                         }
                     }
                     for (y, sum) in y.chunks_exact_mut(channels).zip(sums) {
-                        s.partial_store_f32s(&mut y[column..][..count], sum);
+                        s.store(&mut y[column..][..count], sum);
                     }
                     continue;
                 }
@@ -227,10 +227,10 @@ impl Kernel for Forward<'_> {
                     let mut sum = bias;
                     for (j, tap) in taps.clone().enumerate() {
                         if let Some(x) = row(self.x, channels, first + (i + j) as isize) {
-                            sum = s.fma(tap, s.partial_load_f32s(&x[column..][..count]), sum);
+                            sum = s.fma(tap, s.load(&x[column..][..count]), sum);
                         }
                     }
-                    s.partial_store_f32s(&mut y[column..][..count], sum);
+                    s.store(&mut y[column..][..count], sum);
                 }
             }
         }
@@ -261,11 +261,11 @@ impl Kernel for OfWeight<'_> {
         let zero = s.splat_f32s(0.0);
         for column in self.columns.clone().step_by(S::F32_LANES) {
             let count = S::F32_LANES.min(self.columns.end - column);
-            let load = |row: &[f32]| s.partial_load_f32s(&row[column..][..count]);
+            let load = |row: &[f32]| s.load(&row[column..][..count]);
             let store = |row: usize, gradient: S::f32s| {
                 let at = self.start + row * channels + column;
                 // SAFETY: the channels of an example belong to one task.
-                s.partial_store_f32s(unsafe { self.out.slice(at, count) }, gradient);
+                s.store(unsafe { self.out.slice(at, count) }, gradient);
             };
             for first in (0..width).step_by(TOGETHER) {
                 let taps = TOGETHER.min(width - first);

@@ -62,12 +62,7 @@ struct GatedLinear {
 }
 
 impl GatedLinear {
-    /// m f(x) for the rows from `first` on.
-    fn activate(&self, isa: Isa, first: usize, width: usize, x: &[f32], z: &mut [f32]) {
-        self.activation.values(isa, x, z);
-        self.drop(first, width, z);
-    }
-
+    /// Multiplies the rows from `first` on by m.
     fn drop(&self, first: usize, width: usize, rows: &mut [f32]) {
         if let Some(dropout) = &self.dropout {
             dropout.scale(first, width, rows);
@@ -103,7 +98,9 @@ impl CustomOp<3> for GatedLinear {
                 let (start, count) = (tile * TILE, y.len() / d);
                 let first = chunk * rows + start;
                 let z = &mut z[..count * d];
-                self.activate(isa, first, d, &x.data[first * d..][..y.len()], z);
+                let x = &x.data[first * d..][..y.len()];
+                self.activation.values(isa, x, z);
+                self.drop(first, d, z);
                 let gate = match keeps {
                     true => &mut kept[start * 2 * d..][..count * 2 * d],
                     false => &mut gate[..count * 2 * d],
@@ -145,7 +142,7 @@ impl CustomOp<3> for GatedLinear {
             let (((dx, partial), z_all), dgate_all) = task;
             let (dweight, dbias) = partial.split_at_mut(weights);
             let side = TILE.min(rows);
-            let [mut z, mut dz] = [(); 2].map(|()| Scratch::zeros(side * d));
+            let [mut z, mut dz, mut mask] = [(); 3].map(|()| Scratch::zeros(side * d));
             let mut dgate = Scratch::zeros(side * n);
             for (tile, dx) in dx.chunks_mut(TILE * d).enumerate() {
                 let (start, count) = (tile * TILE, dx.len() / d);
@@ -170,7 +167,12 @@ impl CustomOp<3> for GatedLinear {
                     dx: dgate,
                 });
                 sum_rows(dgate, dbias);
-                self.activate(isa, first, d, x, z);
+                self.activation.values(isa, x, z);
+                // Drawn once for both of its uses.
+                let mask = &mut mask[..count * d];
+                mask.fill(1.0);
+                self.drop(first, d, mask);
+                multiply_by(mask, z);
                 if large {
                     z_all[start * d..][..count * d].copy_from_slice(z);
                     dgate_all[start * n..][..count * n].copy_from_slice(dgate);
@@ -179,7 +181,7 @@ impl CustomOp<3> for GatedLinear {
                     multiply(isa, (n, d, count), dgate, z, dweight, true);
                 }
                 multiply_packed(isa, count, Matrix::rows(dgate, n), &packed, dz, false);
-                self.drop(first, d, dz);
+                multiply_by(mask, dz);
                 self.activation.gradients(isa, x, dz, dx);
             }
         });
@@ -190,4 +192,9 @@ impl CustomOp<3> for GatedLinear {
         }
         Ok([dx, dweight, dbias].map(Gradient::Of))
     }
+}
+
+/// y *= x.
+fn multiply_by(x: &[f32], y: &mut [f32]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y *= x);
 }

@@ -101,13 +101,6 @@ impl Kernel for Backward<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        // da = dy σ(g), dg = dy a σ(g) (1 - σ(g)).
-        let slopes = |a, g, dy| {
-            let share = sigmoid(s, g);
-            let da = s.mul_f32s(dy, share);
-            let rest = s.sub_f32s(s.splat_f32s(1.0), share);
-            (da, s.mul_f32s(s.mul_f32s(da, a), rest))
-        };
         let rows = self.x.chunks_exact(2 * self.width);
         let rows = rows.zip(self.dy.chunks_exact(self.width));
         for ((x, dy), dx) in rows.zip(self.dx.chunks_exact_mut(2 * self.width)) {
@@ -122,14 +115,24 @@ impl Kernel for Backward<'_> {
                 .zip(g)
                 .zip(dy.iter().zip(da.iter_mut().zip(dg.iter_mut())))
             {
-                (*da, *dg) = slopes(*a, *g, *dy);
+                (*da, *dg) = slopes(s, [*a, *g], *dy);
             }
             if !dy_tail.is_empty() {
                 let (a, g) = (s.partial_load_f32s(a_tail), s.partial_load_f32s(g_tail));
-                let (a, g) = slopes(a, g, s.partial_load_f32s(dy_tail));
+                let (a, g) = slopes(s, [a, g], s.partial_load_f32s(dy_tail));
                 s.partial_store_f32s(da_tail, a);
                 s.partial_store_f32s(dg_tail, g);
             }
         }
     }
+}
+
+/// Gradients of a and g: dy σ(g) and dy a σ(g) (1 - σ(g)). A function, because a closure that is called twice is compiled without the
+/// instructions around it.
+#[inline(always)]
+fn slopes<S: Lanes>(s: S, [a, g]: [S::f32s; 2], dy: S::f32s) -> (S::f32s, S::f32s) {
+    let share = sigmoid(s, g);
+    let da = s.mul_f32s(dy, share);
+    let rest = s.sub_f32s(s.splat_f32s(1.0), share);
+    (da, s.mul_f32s(s.mul_f32s(da, a), rest))
 }

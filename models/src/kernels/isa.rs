@@ -13,6 +13,25 @@ pub(super) trait Lanes: Simd {
     /// `a * b + c`: rounded once where the machine has such an instruction, twice elsewhere.
     /// (Emulating the single rounding in software would cost fifty times as much.)
     fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s;
+
+    /// As many elements as `from` has, at most a register, and zeros behind them. A whole register is one instruction;
+    /// pulp's partial load is a call of a function whatever it loads.
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> Self::f32s {
+        match Self::as_simd_f32s(from) {
+            ([whole], []) => *whole,
+            _ => self.partial_load_f32s(from),
+        }
+    }
+
+    /// As many elements of `x` as `to` has, at most a register.
+    #[inline(always)]
+    fn store(self, to: &mut [f32], x: Self::f32s) {
+        match Self::as_mut_simd_f32s(to) {
+            ([whole], []) => *whole = x,
+            _ => self.partial_store_f32s(to, x),
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

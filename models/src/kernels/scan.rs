@@ -201,9 +201,9 @@ fn load<S: Lanes, const COMPLEX: bool>(
     columns: usize,
     count: usize,
 ) -> Pair<S> {
-    let re = s.partial_load_f32s(&from[at..at + count]);
+    let re = s.load(&from[at..at + count]);
     match COMPLEX {
-        true => [re, s.partial_load_f32s(&from[at + columns..][..count])],
+        true => [re, s.load(&from[at + columns..][..count])],
         false => [re, s.splat_f32s(0.0)],
     }
 }
@@ -218,10 +218,10 @@ fn store<S: Lanes, const COMPLEX: bool>(
     value: Pair<S>,
 ) {
     // SAFETY: the columns of an example belong to one task.
-    s.partial_store_f32s(unsafe { to.slice(at, count) }, value[0]);
+    s.store(unsafe { to.slice(at, count) }, value[0]);
     if COMPLEX {
         // SAFETY: as above.
-        s.partial_store_f32s(unsafe { to.slice(at + columns, count) }, value[1]);
+        s.store(unsafe { to.slice(at + columns, count) }, value[1]);
     }
 }
 

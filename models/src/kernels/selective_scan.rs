@@ -127,7 +127,7 @@ impl<'a> Task<'a> {
 
     #[inline(always)]
     fn parameter<S: Lanes>(&self, s: S, row: usize, first: usize, count: usize) -> S::f32s {
-        s.partial_load_f32s(&self.parameters[row * self.sizes.width + first..][..count])
+        s.load(&self.parameters[row * self.sizes.width + first..][..count])
     }
 
     /// Where the kept state of a mode is, within a task's.
@@ -163,12 +163,12 @@ impl Kernel for Forward<'_> {
                 if t % TILE == 0 && !self.states.is_empty() {
                     for (mode, h) in h.iter().enumerate() {
                         let at = task.kept(t / TILE, mode, first);
-                        s.partial_store_f32s(&mut self.states[at..at + count], *h);
+                        s.store(&mut self.states[at..at + count], *h);
                     }
                 }
                 let at = task.row(t) + first;
-                let x = s.partial_load_f32s(&task.x[at..at + count]);
-                let delta = s.partial_load_f32s(&task.delta[at..at + count]);
+                let x = s.load(&task.x[at..at + count]);
+                let delta = s.load(&task.delta[at..at + count]);
                 let input = s.mul_f32s(delta, x);
                 let mut y = s.mul_f32s(skip, x);
                 let (b, c) = task.projections(t);
@@ -178,7 +178,7 @@ impl Kernel for Forward<'_> {
                     y = s.fma(s.splat_f32s(*c), *h, y);
                 }
                 // SAFETY: the channels of an example belong to one task.
-                s.partial_store_f32s(unsafe { self.y.slice(at, count) }, y);
+                s.store(unsafe { self.y.slice(at, count) }, y);
             }
         }
     }
@@ -230,12 +230,12 @@ impl Kernel for Backward<'_> {
                 let rows = TILE.min(length - start);
                 for (mode, state) in states[..modes].iter_mut().enumerate() {
                     let at = task.kept(tile, mode, first);
-                    *state = s.partial_load_f32s(&self.states[at..at + count]);
+                    *state = s.load(&self.states[at..at + count]);
                 }
                 for step in 0..rows {
                     let at = task.row(start + step) + first;
-                    let x = s.partial_load_f32s(&task.x[at..at + count]);
-                    let delta = s.partial_load_f32s(&task.delta[at..at + count]);
+                    let x = s.load(&task.x[at..at + count]);
+                    let delta = s.load(&task.delta[at..at + count]);
                     let input = s.mul_f32s(delta, x);
                     let (b, _) = task.projections(start + step);
                     let (before, after) = states[step * modes..].split_at_mut(modes);
@@ -248,9 +248,9 @@ impl Kernel for Backward<'_> {
                 }
                 for step in (0..rows).rev() {
                     let at = task.row(start + step) + first;
-                    let x = s.partial_load_f32s(&task.x[at..at + count]);
-                    let delta = s.partial_load_f32s(&task.delta[at..at + count]);
-                    let dy = s.partial_load_f32s(&self.dy[at..at + count]);
+                    let x = s.load(&task.x[at..at + count]);
+                    let delta = s.load(&task.delta[at..at + count]);
+                    let dy = s.load(&self.dy[at..at + count]);
                     let input = s.mul_f32s(delta, x);
                     let (b, c) = task.projections(start + step);
                     let dprojections = &mut dprojections[(start + step) * 2 * modes..][..2 * modes];
@@ -274,15 +274,15 @@ impl Kernel for Backward<'_> {
                     let dx = s.fma(delta, through_input, s.mul_f32s(skip, dy));
                     let ddelta = s.fma(x, through_input, through_decay);
                     // SAFETY: the channels of an example belong to one task.
-                    s.partial_store_f32s(unsafe { self.dx.slice(at, count) }, dx);
+                    s.store(unsafe { self.dx.slice(at, count) }, dx);
                     // SAFETY: as above.
-                    s.partial_store_f32s(unsafe { self.ddelta.slice(at, count) }, ddelta);
+                    s.store(unsafe { self.ddelta.slice(at, count) }, ddelta);
                 }
             }
             for (row, gradient) in da.iter().chain([&dskip]).enumerate() {
                 let at = (task.example * (modes + 1) + row) * width + first;
                 // SAFETY: as above.
-                s.partial_store_f32s(unsafe { self.dparameters.slice(at, count) }, *gradient);
+                s.store(unsafe { self.dparameters.slice(at, count) }, *gradient);
             }
         }
     }

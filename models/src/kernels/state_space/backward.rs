@@ -47,22 +47,22 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
                 let rows = TILE.min(task.length - start);
                 for step in 0..rows {
                     let at = task.row(start + step) + first;
-                    dy[step] = s.partial_load_f32s(&self.dy[at..at + count]);
+                    dy[step] = s.load(&self.dy[at..at + count]);
                     x[step] = match task.is_real(start + step) {
-                        true => s.partial_load_f32s(&self.x[at..at + count]),
+                        true => s.load(&self.x[at..at + count]),
                         false => zero,
                     };
                     dx[step] = match task.index {
                         0 => s.mul_f32s(skip, dy[step]),
                         // SAFETY: the channels of an example belong to one task, whose first walk has written them.
-                        _ => s.partial_load_f32s(unsafe { self.dx.slice(at, count) }),
+                        _ => s.load(unsafe { self.dx.slice(at, count) }),
                     };
                     dskip = s.fma(dy[step], x[step], dskip);
                 }
                 for (mode, sums) in sums.iter_mut().enumerate() {
                     let at = kept::<COMPLEX>(tile, modes, mode, first - task.first);
                     let state = |at: usize| &self.states[at..][..S::F32_LANES];
-                    states[0] = at.map(|at| s.partial_load_f32s(state(at)));
+                    states[0] = at.map(|at| s.load(state(at)));
                     let tile = Tile::<S> {
                         x: &x[..rows],
                         dy: &dy[..rows],
@@ -80,7 +80,7 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
                         zero
                     };
                     // SAFETY: as above.
-                    s.partial_store_f32s(unsafe { self.dx.slice(at, count) }, dx);
+                    s.store(unsafe { self.dx.slice(at, count) }, dx);
                 }
             }
             for at in task.behind(first).filter(|_| task.index == 0) {
@@ -91,7 +91,7 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
             let store = |row: usize, gradient: S::f32s| {
                 let at = task.example * task.parameters.len() + row * width + first;
                 // SAFETY: as above.
-                s.partial_store_f32s(unsafe { self.gradients.slice(at, count) }, gradient);
+                s.store(unsafe { self.gradients.slice(at, count) }, gradient);
             };
             for (mode, Sums { da, dc, .. }) in sums.iter().enumerate() {
                 for part in 0..parts {

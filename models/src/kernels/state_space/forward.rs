@@ -33,13 +33,13 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
                 for step in 0..rows {
                     let at = task.row(start + step) + first;
                     x[step] = match task.is_real(start + step) {
-                        true => s.partial_load_f32s(&self.x[at..at + count]),
+                        true => s.load(&self.x[at..at + count]),
                         false => zero,
                     };
                     y[step] = match task.index {
                         0 => s.mul_f32s(skip, x[step]),
                         // SAFETY: the channels of an example belong to one task, whose first walk has written them.
-                        _ => s.partial_load_f32s(unsafe { self.y.slice(at, count) }),
+                        _ => s.load(unsafe { self.y.slice(at, count) }),
                     };
                 }
                 if !self.states.is_empty() {
@@ -47,7 +47,7 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
                         let at = kept::<COMPLEX>(tile, modes, mode, first - task.first);
                         for part in 0..parts {
                             let to = &mut self.states[at[part]..][..S::F32_LANES];
-                            s.partial_store_f32s(to, state[part]);
+                            s.store(to, state[part]);
                         }
                     }
                 }
@@ -70,7 +70,7 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
                 for (step, y) in y.iter().enumerate() {
                     let at = task.row(start + step) + first;
                     // SAFETY: the channels of an example belong to one task.
-                    s.partial_store_f32s(unsafe { self.y.slice(at, count) }, *y);
+                    s.store(unsafe { self.y.slice(at, count) }, *y);
                 }
             }
             for at in task.behind(first).filter(|_| task.index == 0) {

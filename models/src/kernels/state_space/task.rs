@@ -127,7 +127,7 @@ impl<'a> Task<'a> {
         first: usize,
         count: usize,
     ) -> S::f32s {
-        s.partial_load_f32s(&self.parameters[row * self.sizes.width + first..][..count])
+        s.load(&self.parameters[row * self.sizes.width + first..][..count])
     }
 
     #[inline(always)]
