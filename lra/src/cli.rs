@@ -151,7 +151,7 @@ Examples:
   lra report --table comparison --against mega        differences and verdicts beside a published source
   lra report --format html --output report.html       one page with charts, for a browser
   lra report --charts plots                           learning curves and bubbles as SVG and PNG
-  lra report --splice README.md                       keep the tables of a Markdown file fresh";
+  lra report --splice docs/measured.md                keep the tables of a Markdown file fresh";
 
 #[derive(Debug, Args)]
 #[command(after_help = REPORT_EXAMPLES)]

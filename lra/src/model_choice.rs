@@ -24,7 +24,7 @@ impl ModelChoice {
     pub fn parse(text: &str) -> Result<ModelChoice> {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
-        let model = *suggest::find("model", name, models::MODELS, |model| model.name)?;
+        let model = *suggest::find("model", name, models::registry(), |model| model.name)?;
         let options: Vec<String> = parts.map(str::to_owned).collect();
         if let Some(wrong) = options.iter().find(|option| !option.contains('=')) {
             return Err(Error::usage(format!(
@@ -43,7 +43,7 @@ impl ModelChoice {
             model: model.name,
             options: Vec::new(),
         };
-        models::MODELS.iter().map(plain).collect()
+        models::registry().iter().map(plain).collect()
     }
 
     /// This model with each value of each axis, one at a time, that it can take, the defaults aside.
@@ -72,7 +72,7 @@ impl ModelChoice {
     pub fn both_ways() -> Vec<ModelChoice> {
         let mut choices = Vec::new();
         let (key, value) = MATERIALISED;
-        for (model, choice) in models::MODELS.iter().zip(ModelChoice::registered()) {
+        for (model, choice) in models::registry().iter().zip(ModelChoice::registered()) {
             choices.push(choice.clone());
             // What a Transformer with other axes materialises is the Transformer's.
             let own = model.settings.is_empty();
@@ -137,7 +137,7 @@ mod tests {
         let all = ModelChoice::both_ways();
         assert!(all.contains(&ModelChoice::parse("transformer:attention=materialised").unwrap()));
         assert!(!all.contains(&ModelChoice::parse("t5:attention=materialised").unwrap()));
-        for model in models::MODELS {
+        for model in models::registry() {
             assert!(all.contains(&ModelChoice::parse(model.name).unwrap()));
         }
     }

@@ -22,6 +22,8 @@ pub static RECIPES: &[(&str, &str)] = &[
     ("s4-small", include_str!("../recipes/s4-small.toml")),
     ("liquid-s4", include_str!("../recipes/liquid-s4.toml")),
     ("s5", include_str!("../recipes/s5.toml")),
+    ("lru", include_str!("../recipes/lru.toml")),
+    ("mega", include_str!("../recipes/mega.toml")),
     ("chordmixer", include_str!("../recipes/chordmixer.toml")),
     ("tay2021", include_str!("../recipes/tay2021.toml")),
     (
@@ -229,7 +231,7 @@ mod tests {
         let mut cells = Vec::new();
         for (name, _) in RECIPES {
             for task in Recipe::load(name).unwrap().body.tasks.keys() {
-                let of_task = models::MODELS
+                let of_task = models::registry()
                     .iter()
                     .map(|model| resolved(name, task, model.name));
                 cells.extend(of_task);
@@ -241,7 +243,7 @@ mod tests {
     #[test]
     fn every_recipe_builds_every_model_and_names_what_there_is() {
         assert!(cells().len() > 300);
-        let model = |name: &String| models::MODELS.iter().any(|model| model.name == name);
+        let model = |name: &String| models::registry().iter().any(|model| model.name == name);
         let task = |name: &String| datasets::TASKS.iter().any(|task| task.about().name == name);
         for (name, _) in RECIPES {
             let body = Recipe::load(name).unwrap().body;

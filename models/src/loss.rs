@@ -8,7 +8,7 @@ use std::{
 use candle_core::Tensor;
 
 pub use crate::ops::{cross_entropies, cross_entropy};
-use crate::{AXES, MODELS, Result, auxiliary};
+use crate::{AXES, Result, auxiliary, registry};
 
 /// A loss beside the cross-entropy, declared by the model, the axis or the head that adds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +20,9 @@ pub struct Loss {
 }
 
 impl Loss {
-    pub(crate) const fn new(name: &'static str, weight: f64) -> Self {
+    /// A loss of this name and usual weight.
+    #[must_use]
+    pub const fn new(name: &'static str, weight: f64) -> Self {
         Self { name, weight }
     }
 }
@@ -28,7 +30,7 @@ impl Loss {
 /// Every loss that an entry of the registry, an axis or an auxiliary head can add, in the order of names.
 #[must_use]
 pub fn all() -> Vec<Loss> {
-    let variants = MODELS.iter().flat_map(|model| model.variants);
+    let variants = registry().iter().flat_map(|model| model.variants);
     let choices = AXES.iter().flat_map(|axis| axis.values);
     let losses = variants
         .flat_map(|variant| variant.losses)

@@ -29,7 +29,7 @@ pub struct Model {
     /// What it can compute, by the values of its option `variant`; the first is the default.
     pub variants: &'static [Variant],
     /// The options of its own that all variants share, every key with its default.
-    pub(crate) options: fn() -> Value,
+    pub options: fn() -> Value,
     /// The range of every number among them.
     pub ranges: &'static [Range],
 }
@@ -88,11 +88,11 @@ pub struct Variant {
     /// Whether padded tokens are kept from influencing real ones.
     pub masks_padding: bool,
     /// Builds the encoder; options that have a default of 0 have one of the variant's own in its place.
-    pub(crate) build: fn(&ModelContext) -> Result<Box<dyn Encoder>>,
+    pub build: fn(&ModelContext) -> Result<Box<dyn Encoder>>,
     /// The losses that it can add to the cross-entropy; which it does is for its options (see [`crate::Mixer::losses`]).
     pub losses: &'static [Loss],
-    /// The file that defines it.
-    pub(crate) source: &'static str,
+    /// The file that defines it, of which the header of `//!` lines is its documentation.
+    pub source: &'static str,
 }
 
 /// The option that names a variant.
@@ -162,8 +162,9 @@ impl Model {
 }
 
 impl Variant {
-    /// What the model's paper says, padding left out.
-    pub(crate) const fn paper(
+    /// What the model's paper says, padding left out. `source` is the file that says it, by `include_str!`.
+    #[must_use]
+    pub const fn paper(
         build: fn(&ModelContext) -> Result<Box<dyn Encoder>>,
         source: &'static str,
     ) -> Self {
@@ -177,7 +178,8 @@ impl Variant {
     }
 
     /// The same with losses beside the cross-entropy.
-    pub(crate) const fn with_losses(self, losses: &'static [Loss]) -> Self {
+    #[must_use]
+    pub const fn with_losses(self, losses: &'static [Loss]) -> Self {
         Self { losses, ..self }
     }
 

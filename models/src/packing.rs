@@ -91,6 +91,15 @@ impl Packing {
         self.to_packed.len()
     }
 
+    /// Token ids (B, L) -> (1, T).
+    ///
+    /// # Errors
+    /// If there are not as many.
+    pub fn pack_ids(&self, ids: &Tensor) -> Result<Tensor> {
+        let places = Tensor::from_slice(&self.to_packed, self.rows(), ids.device())?;
+        Ok(ids.flatten_all()?.index_select(&places, 0)?.unsqueeze(0)?)
+    }
+
     /// (B, L, D) -> (1, T, D).
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! What a classification and a pretraining have in common: from token ids to hidden states.
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use crate::{
-    Encoded, Encoder, Error, Model, Options, Packing, Parameters, Pass, Result,
+    Encoded, Encoder, Error, Mask, Model, Options, Packing, Parameters, Pass, Result,
     classifier::{Inputs, Shape, Tokens},
     context::{Geometry, ModelContext},
     error::require,
@@ -18,6 +18,7 @@ pub(crate) struct Trunk {
     pub(crate) cls: bool,
     pub(crate) towers: usize,
     max_length: usize,
+    dtype: DType,
     /// Whether everything around the encoder keeps what follows a token from it.
     causal_around: bool,
 }
@@ -79,6 +80,7 @@ impl Trunk {
             cls,
             towers: shape.towers,
             max_length: shape.max_length,
+            dtype: vb.dtype(),
             causal_around: by_token && !cls && options.embed.positions != Positions::Conditional,
         })
     }
@@ -98,27 +100,34 @@ impl Trunk {
         pass: &Pass,
     ) -> Result<(Encoded, Vec<Tensor>)> {
         let (ids, mask) = (&tokens.ids, tokens.mask.as_ref());
-        let (x, mask) = self.embedding.forward(ids, mask, more, pass)?;
-        let padded = pass.with_mask(mask.as_ref());
-        if wants_states {
-            return self.encoder.forward_with_states(&x, &padded);
+        if !wants_states && let Some(packing) = self.packing(tokens)? {
+            let pass = pass.with_packing(&packing);
+            let (x, _) = self
+                .embedding
+                .forward(&packing.pack_ids(ids)?, None, more, &pass)?;
+            let encoded = self.encoder.forward(&x, &pass)?;
+            let encoded = Encoded {
+                hidden: packing.unpack(&encoded.hidden)?,
+                mask: Some(packing.mask().clone()),
+            };
+            return Ok((encoded, Vec::new()));
         }
-        let packing = match &mask {
-            Some(mask) if self.encoder.takes_packed() => Packing::new(mask)?,
-            _ => None,
-        };
-        let encoded = match packing {
-            Some(packing) => {
-                let x = packing.pack(&x)?;
-                let encoded = self.encoder.forward(&x, &pass.with_packing(&packing))?;
-                Encoded {
-                    hidden: packing.unpack(&encoded.hidden)?,
-                    mask,
-                }
-            }
-            None => self.encoder.forward(&x, &padded)?,
-        };
-        Ok((encoded, Vec::new()))
+        let (x, mask) = self.embedding.forward(ids, mask, more, pass)?;
+        let pass = pass.with_mask(mask.as_ref());
+        match wants_states {
+            true => self.encoder.forward_with_states(&x, &pass),
+            false => Ok((self.encoder.forward(&x, &pass)?, Vec::new())),
+        }
+    }
+
+    /// How to pack these sequences, where embedding and encoder understand it and there is padding.
+    fn packing(&self, tokens: &Tokens) -> Result<Option<Packing>> {
+        if !self.embedding.takes_packed() || !self.encoder.takes_packed() {
+            return Ok(None);
+        }
+        let real = self.embedding.real(&tokens.ids, tokens.mask.as_ref())?;
+        let Some(real) = real else { return Ok(None) };
+        Packing::new(&Mask::new(&real.to_dtype(self.dtype)?)?)
     }
 
     /// Refuses towers, batch sizes and lengths that do not fit.
@@ -154,11 +163,11 @@ impl Trunk {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{DType, Device};
+    use candle_core::Device;
 
     use super::*;
     use crate::{
-        MODELS, Mask, RngKey, kernels,
+        MODELS, RngKey, kernels,
         options::{ChannelKind, NormKind},
         testing::{close, normal},
     };

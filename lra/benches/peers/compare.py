@@ -37,6 +37,7 @@ HERE = pathlib.Path(__file__).parent
 # What both sides build: layers, width, heads, feed-forward width, examples per step.
 SIZES = {
     "small": {"layers": 2, "dim": 64, "heads": 2, "mlp": 128, "batch": 8},
+    "wide": {"layers": 2, "dim": 128, "heads": 4, "mlp": 256, "batch": 8},
     "paper": {"layers": 6, "dim": 512, "heads": 8, "mlp": 2048, "batch": 1},
 }
 # The same of the recipe, which trains on sequences of up to 2,000 tokens.

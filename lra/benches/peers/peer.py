@@ -62,5 +62,6 @@ def load():
     import eager  # noqa: F401
     import hugging_face  # noqa: F401
     import packages  # noqa: F401
+    import state_spaces  # noqa: F401
 
     return PEERS

@@ -47,7 +47,7 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
 fn documentation(what: Registry, name: &str) -> Result<String> {
     Ok(match what {
         Registry::Models => {
-            let model = suggest::find("model", name, models::MODELS, |model| model.name)?;
+            let model = suggest::find("model", name, models::registry(), |model| model.name)?;
             let defaults = model.defaults();
             let options = defaults.as_object().into_iter().flatten();
             let options: String = options
@@ -190,7 +190,7 @@ fn tasks() -> Table {
 fn models(recipe: &str, task: &str) -> Result<Table> {
     let mut rows = Vec::new();
     let mut label = String::new();
-    for model in models::MODELS {
+    for model in models::registry() {
         let resolved = RunRequest {
             task,
             model: model.name,
@@ -252,7 +252,7 @@ fn axes() -> Result<Table> {
     for axis in models::AXES {
         for (index, choice) in axis.values.iter().enumerate() {
             let mut without = Vec::new();
-            for model in models::MODELS {
+            for model in models::registry() {
                 if let Err(error) = axis.try_around(model, choice) {
                     without.push(model.name);
                     reasons.insert(format!("{}={}", axis.key, choice.value), error.to_string());

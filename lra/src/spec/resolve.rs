@@ -56,7 +56,7 @@ impl RunRequest<'_> {
     /// Finds the names, overlays the settings and freezes them.
     pub fn resolve(&self) -> Result<Resolved> {
         let task = *suggest::find("task", self.task, datasets::TASKS, |task| task.about().name)?;
-        let model = *suggest::find("model", self.model, models::MODELS, |model| model.name)?;
+        let model = *suggest::find("model", self.model, models::registry(), |model| model.name)?;
         let recipe = Recipe::load(self.recipe)?;
         let source = self.source.unwrap_or(task.about().sources[0]);
         if !task.about().sources.contains(&source) {

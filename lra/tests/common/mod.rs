@@ -14,12 +14,23 @@ use serde_json::Value;
 /// A folder with a data directory and an output directory, removed at the end.
 pub struct Place {
     folder: tempfile::TempDir,
+    program: PathBuf,
 }
 
 impl Place {
     pub fn new() -> Self {
         Place {
             folder: tempfile::tempdir().unwrap(),
+            program: env!("CARGO_BIN_EXE_lra").into(),
+        }
+    }
+
+    /// The same for an example of this crate in place of the binary.
+    pub fn of_example(name: &str) -> Self {
+        let built = Path::new(env!("CARGO_BIN_EXE_lra")).parent().unwrap();
+        Place {
+            program: built.join("examples").join(name),
+            ..Place::new()
         }
     }
 
@@ -29,7 +40,7 @@ impl Place {
 
     /// The binary with these words as arguments; data and runs go into this place.
     pub fn command(&self, words: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lra"));
+        let mut command = Command::new(&self.program);
         command
             .args(words.split_whitespace())
             .current_dir(self.path());

@@ -113,6 +113,12 @@ impl Embedding {
         self.positions.as_ref()
     }
 
+    /// Whether the vector of a token depends on nothing but its id, so that sequences may be packed.
+    #[must_use]
+    pub fn takes_packed(&self) -> bool {
+        self.cls.is_none() && self.positions.is_none() && !matches!(self.tokens, Table::Complex(_))
+    }
+
     /// Whether an id beyond the vocabulary can have a vector of its own.
     #[must_use]
     pub fn takes_more(&self) -> bool {

@@ -1,7 +1,9 @@
 //! The registry. To add a model: one file here, its `mod` line, its entry in [`MODELS`]; parity cases and the count of its weights under
 //! `models/tests`. One that is another with settings of its own stands in `presets`. To add a variant: its entry in the model's list.
 
-use crate::Model;
+use std::sync::OnceLock;
+
+use crate::{Error, Model, Result};
 
 mod adaptive_span;
 mod bag;
@@ -129,8 +131,43 @@ pub static MODELS: &[&Model] = &[
     &bag::MODEL,
 ];
 
+static REGISTRY: OnceLock<Vec<&'static Model>> = OnceLock::new();
+
+/// Every model that a program knows: [`MODELS`], and behind them those that it has [`register`]ed.
+#[must_use]
+pub fn registry() -> &'static [&'static Model] {
+    REGISTRY.get_or_init(|| MODELS.to_vec())
+}
+
+/// Puts models of a program's own behind [`MODELS`], so that whatever goes through the [`registry`] knows them. Once, before anything has.
+///
+/// # Errors
+/// If the registry has been read or filled before, or a name is taken, is not made of `a` to `z`, `0` to `9` and `_`, or has no variant.
+pub fn register(models: &[&'static Model]) -> Result<()> {
+    let refuse = |reason: String| Err(Error::Input(format!("models of one's own: {reason}")));
+    let mut all = MODELS.to_vec();
+    for model in models {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if model.name.is_empty() || !model.name.chars().all(plain) {
+            let name = model.name;
+            return refuse(format!("{name:?} is not made of a to z, 0 to 9 and _"));
+        }
+        if all.iter().any(|other| other.name == model.name) {
+            return refuse(format!("there is a model called {}", model.name));
+        }
+        if model.variants.is_empty() {
+            return refuse(format!("{} has no variant", model.name));
+        }
+        all.push(model);
+    }
+    match REGISTRY.set(all) {
+        Ok(()) => Ok(()),
+        Err(_) => refuse("the registry is in use".to_owned()),
+    }
+}
+
 /// The model called `name`.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Model> {
-    MODELS.iter().copied().find(|model| model.name == name)
+    registry().iter().copied().find(|model| model.name == name)
 }

@@ -176,7 +176,8 @@ impl Options {
 }
 
 /// An options object with every key, as JSON.
-pub(crate) fn to_json(options: &impl Serialize) -> Value {
+#[must_use]
+pub fn to_json(options: &impl Serialize) -> Value {
     // A struct of numbers and names always has a JSON form.
     serde_json::to_value(options).unwrap_or(Value::Null)
 }

@@ -1,0 +1,97 @@
+//! `lra`: the Long Range Arena benchmark harness, as a library with a program.
+//!
+//! The only crate that knows tasks, models and results together. [`main_with`] parses, dispatches, and words errors; each
+//! verb is a file in `cmd/`.
+//!
+//! # A model of one's own
+//! A program of a few lines is `lra` with one model more: every verb knows it, `lra sweep` and `lra bench` included.
+//!
+//! ```no_run
+//! # const MODEL: lra::models::Model = lra::models::mixers::BAG;
+//! fn main() -> std::process::ExitCode {
+//!     lra::main_with(&[]) // &[&MODEL]
+//! }
+//! ```
+//!
+//! `MODEL` is a [`models::Model`], and what it computes a [`models::Mixer`]: see `examples/own_model.rs`, which trains by
+//! `cargo run --release --example own_model -- run --task listops --model neighbours`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod banner;
+mod batch;
+mod bench;
+mod cell;
+mod checkpoint;
+mod child;
+mod cli;
+mod cmd;
+mod device;
+mod error;
+mod estimate;
+mod eval;
+mod fetch;
+mod host;
+mod limits;
+mod memory;
+mod memory_limit;
+mod model_choice;
+mod optim;
+mod overlay;
+mod panics;
+mod progress;
+mod recipe;
+mod run_folder;
+mod runtime;
+mod schedule;
+mod signals;
+mod spec;
+mod stderr;
+mod step;
+mod suggest;
+mod sweep;
+mod task_choice;
+mod tensorboard;
+mod timing;
+mod train;
+
+pub use models;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Verb};
+
+#[global_allocator]
+static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
+
+/// The program, with the models of the registry.
+#[must_use]
+pub fn main() -> ExitCode {
+    main_with(&[])
+}
+
+/// The program with models of one's own beside those of the registry. Called once, from `main`.
+#[must_use]
+pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
+    if let Err(error) = models::register(own) {
+        stderr::line(&format!("error: {error}"));
+        return error::Class::Usage.into();
+    }
+    let outcome = match Cli::parse().verb {
+        Verb::Run(arguments) => cmd::run::run(&arguments),
+        Verb::Sweep(arguments) => cmd::sweep::run(&arguments),
+        Verb::Bench(arguments) => cmd::bench::run(&arguments),
+        Verb::Measure => cmd::bench::measure(),
+        Verb::Data(verb) => cmd::data::run(&verb),
+        Verb::Report(arguments) => cmd::report::run(&arguments),
+        Verb::Check(arguments) => cmd::check::run(&arguments),
+        Verb::List(arguments) => cmd::list::run(&arguments),
+        Verb::Parity(arguments) => cmd::parity::run(&arguments),
+    };
+    outcome.unwrap_or_else(|error| {
+        stderr::line(&format!("error: {error}"));
+        error.class.into()
+    })
+}

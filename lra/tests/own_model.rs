@@ -1,0 +1,44 @@
+//! A program with a model of its own, `examples/own_model.rs`: every verb knows the model.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::Place;
+
+fn place() -> Place {
+    Place::of_example("own_model")
+}
+
+#[test]
+fn it_is_listed_behind_the_others_with_its_documentation_and_options() {
+    let place = place();
+    let all = place.ok("list models");
+    let last = all.lines().filter(|line| line.starts_with("neighbours "));
+    assert_eq!(last.count(), 1, "{all}");
+    assert!(all.contains("\nperformer "), "{all}");
+    let text = place.ok("list models --long neighbours");
+    assert!(text.contains("y_i = W m_i + b"), "{text}");
+    assert!(text.contains("model.reach = 2"), "{text}");
+    let message = Place::new().fails(2, "list models --long neighbours");
+    assert!(message.contains("neighbours"), "{message}");
+}
+
+#[test]
+fn it_is_trained_swept_and_reported() {
+    let place = place();
+    let cells = "--tasks toy --models neighbours:reach=3,bag --recipe smoke";
+    place.ok(&format!("sweep {cells} --steps 4 --out runs"));
+    let table = place.ok("report runs");
+    let rows = table.lines().filter(|line| line.contains("neighbours"));
+    assert!(rows.count() > 0, "{table}");
+    let message = place.fails(2, "run --task toy --model neighbours --set model.reach=99");
+    assert!(message.contains("model.reach"), "{message}");
+}
+
+#[test]
+fn it_is_measured_beside_the_others() {
+    let cells = "--models neighbours,bag --lengths 64 --rounds 1 --seconds 0.1 --batch 2";
+    let table = place().ok(&format!("bench {cells}"));
+    assert!(table.contains("neighbours"), "{table}");
+}
