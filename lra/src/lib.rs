@@ -7,7 +7,6 @@
 //! A program of a few lines is `lra` with one model more: every verb knows it, `lra sweep` and `lra bench` included.
 //!
 //! ```no_run
-//! # const MODEL: lra::models::Model = lra::models::mixers::BAG;
 //! fn main() -> std::process::ExitCode {
 //!     lra::main_with(&[]) // &[&MODEL]
 //! }

@@ -1,8 +1,10 @@
 //! AdamW with decoupled decay, clipping by the global norm, and what each parameter asks for ([`Attributes`]): decay or
 //! none, a rate of its own, a range that it is kept in.
 //!
-//!     m ← β1 m + (1-β1) g        v ← β2 v + (1-β2) g²
-//!     θ ← θ - rate · (m / (1-β1ᵗ)) / (√(v / (1-β2ᵗ)) + ε) - rate · decay · θ
+//! ```text
+//! m ← β1 m + (1-β1) g        v ← β2 v + (1-β2) g²
+//! θ ← θ - rate · (m / (1-β1ᵗ)) / (√(v / (1-β2ᵗ)) + ε) - rate · decay · θ
+//! ```
 //!
 //! Loshchilov and Hutter, 2019, arXiv:1711.05101. `t` counts this update in. Both terms use the θ from before.
 

@@ -38,7 +38,7 @@ fn it_is_trained_swept_and_reported() {
 
 #[test]
 fn it_is_measured_beside_the_others() {
-    let cells = "--models neighbours,bag --lengths 64 --rounds 1 --seconds 0.1 --batch 2";
+    let cells = "--models neighbours,bag --lengths 64 --rounds 1 --per-round 100ms --batch 2";
     let table = place().ok(&format!("bench {cells}"));
     assert!(table.contains("neighbours"), "{table}");
 }

@@ -8,7 +8,7 @@
 use candle_core::{D, Device, Result, Tensor, Var};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lra_models::kernels::{
-    Activation, AttentionDropout, AttentionOptions, FeatureMap, FeedForwardOptions,
+    Activation, AttentionDropout, AttentionOptions, DropoutOptions, FeatureMap, FeedForwardOptions,
     LinearAttentionOptions, Normalised, activate, add_dropped, attention_biased, attention_packed,
     cross_entropy, embed, feed_forward, l2_normalize, layer_norm, linear, linear_attention, lsh,
     permute_blocks, weighted_sum,
@@ -244,7 +244,13 @@ fn layers(criterion: &mut Criterion) {
     let stream = RngKey::new(1, 0, 0).per_example(StreamKey::new("drop"));
     let x = vars(&[shape, shape]);
     group.bench_function("residual and dropout fused", |bench| {
-        bench.iter(|| train(&x, |x| add_dropped(&x[0], &x[1], &stream, 0.1)));
+        let options = || DropoutOptions {
+            stream,
+            rate: 0.1,
+            tied: false,
+            offsets: None,
+        };
+        bench.iter(|| train(&x, |x| add_dropped(&x[0], &x[1], options())));
     });
     group.bench_function("residual and dropout composed", |bench| {
         bench.iter(|| {

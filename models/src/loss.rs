@@ -78,7 +78,7 @@ mod tests {
     fn a_loss_has_one_weight_whoever_declares_it() {
         let all = all();
         assert!(!all.is_empty());
-        let variants = MODELS.iter().flat_map(|model| model.variants);
+        let variants = registry().iter().flat_map(|model| model.variants);
         for loss in variants.flat_map(|variant| variant.losses) {
             assert!(all.contains(loss), "{}", loss.name);
         }

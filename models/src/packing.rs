@@ -54,13 +54,14 @@ impl Packing {
             if row[real..].iter().any(|valid| *valid != 0.0) {
                 return Ok(None);
             }
-            for place in example * length..example * length + real {
-                let (Ok(from), Ok(to)) = (u32::try_from(place), u32::try_from(to_packed.len()))
+            let first = example * length;
+            for (l, place) in to_padded[first..first + real].iter_mut().enumerate() {
+                let (Ok(from), Ok(to)) = (u32::try_from(first + l), u32::try_from(to_packed.len()))
                 else {
                     return Ok(None);
                 };
                 to_packed.push(from);
-                to_padded[place] = to;
+                *place = to;
             }
             offsets.push(to_packed.len());
         }
