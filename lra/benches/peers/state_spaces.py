@@ -11,10 +11,10 @@ from peer import Peer, peer
 
 @peer("s4d", "PyTorch torch.fft")
 class S4D(Peer):
-    """Diagonal state spaces of S4D-Legs's size in both directions (arXiv 2206.11893), GELU, and a gated linear layer."""
+    """Diagonal state spaces in both directions (arXiv 2206.11893), GELU, and a gated linear layer."""
 
     FEED_FORWARD = False
-    STATE = 64
+    STATE = 4
 
     def __init__(self, sizes):
         super().__init__()
@@ -46,8 +46,8 @@ class S4D(Peer):
         return F.glu(self.output(F.gelu(y.transpose(1, 2))), dim=-1)
 
 
-@peer("s4d:state=4", "PyTorch torch.fft")
-class SmallS4D(S4D):
-    """The same with four states."""
+@peer("s4d:state=64", "PyTorch torch.fft")
+class LargeS4D(S4D):
+    """The same with the published number of states."""
 
-    STATE = 4
+    STATE = 64

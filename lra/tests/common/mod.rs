@@ -28,8 +28,14 @@ impl Place {
     /// The same for an example of this crate in place of the binary.
     pub fn of_example(name: &str) -> Self {
         let built = Path::new(env!("CARGO_BIN_EXE_lra")).parent().unwrap();
+        let program = built.join("examples").join(name);
+        // All tests together build it, a single one does not.
+        assert!(
+            program.exists(),
+            "run `cargo build --locked --workspace --example {name}` first"
+        );
         Place {
-            program: built.join("examples").join(name),
+            program,
             ..Place::new()
         }
     }

@@ -171,3 +171,31 @@ pub fn register(models: &[&'static Model]) -> Result<()> {
 pub fn find(name: &str) -> Option<&'static Model> {
     registry().iter().copied().find(|model| model.name == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_taken_or_cannot_be_typed_are_refused() {
+        static TAKEN: Model = bag::MODEL;
+        static SPACED: Model = Model {
+            name: "my model",
+            ..bag::MODEL
+        };
+        static EMPTY: Model = Model {
+            name: "empty",
+            variants: &[],
+            ..bag::MODEL
+        };
+        for (model, reason) in [
+            (&TAKEN, "there is a model called bag"),
+            (&SPACED, "\"my model\" is not made of"),
+            (&EMPTY, "empty has no variant"),
+        ] {
+            let message = register(&[model]).unwrap_err().to_string();
+            assert!(message.contains(reason), "{message}");
+        }
+        assert_eq!(registry().len(), MODELS.len());
+    }
+}
