@@ -61,15 +61,6 @@ struct GatedLinear {
     dropout: Option<RowDropout>,
 }
 
-impl GatedLinear {
-    /// Multiplies the rows from `first` on by m.
-    fn drop(&self, first: usize, width: usize, rows: &mut [f32]) {
-        if let Some(dropout) = &self.dropout {
-            dropout.scale(first, width, rows);
-        }
-    }
-}
-
 /// Of x, W and b.
 impl CustomOp<3> for GatedLinear {
     const NAME: &'static str = NAME;
@@ -100,7 +91,9 @@ impl CustomOp<3> for GatedLinear {
                 let z = &mut z[..count * d];
                 let x = &x.data[first * d..][..y.len()];
                 self.activation.values(isa, x, z);
-                self.drop(first, d, z);
+                if let Some(dropout) = &self.dropout {
+                    dropout.scale(first, d, z);
+                }
                 let gate = match keeps {
                     true => &mut kept[start * 2 * d..][..count * 2 * d],
                     false => &mut gate[..count * 2 * d],
@@ -169,10 +162,15 @@ impl CustomOp<3> for GatedLinear {
                 sum_rows(dgate, dbias);
                 self.activation.values(isa, x, z);
                 // Drawn once for both of its uses.
-                let mask = &mut mask[..count * d];
-                mask.fill(1.0);
-                self.drop(first, d, mask);
-                multiply_by(mask, z);
+                let mask = self.dropout.as_ref().map(|dropout| {
+                    let mask = &mut mask[..count * d];
+                    mask.fill(1.0);
+                    dropout.scale(first, d, mask);
+                    &*mask
+                });
+                if let Some(mask) = mask {
+                    multiply_by(mask, z);
+                }
                 if large {
                     z_all[start * d..][..count * d].copy_from_slice(z);
                     dgate_all[start * n..][..count * n].copy_from_slice(dgate);
@@ -181,7 +179,9 @@ impl CustomOp<3> for GatedLinear {
                     multiply(isa, (n, d, count), dgate, z, dweight, true);
                 }
                 multiply_packed(isa, count, Matrix::rows(dgate, n), &packed, dz, false);
-                multiply_by(mask, dz);
+                if let Some(mask) = mask {
+                    multiply_by(mask, dz);
+                }
                 self.activation.gradients(isa, x, dz, dx);
             }
         });

@@ -1,64 +1,7 @@
-//! The gated linear unit without its linear layer: y = a ⊙ σ(g) of rows [a, g], one pass each way, nothing kept but the rows.
+//! The gated linear unit without its linear layer: y = a ⊙ σ(g) of rows [a, g], one pass each way (see [`super::gated_linear()`]).
 
-use candle_core::{Result, Shape, Tensor, bail};
-use rayon::prelude::*;
-
-use super::buffers::uninit;
-use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
+use super::isa::{Kernel, Lanes};
 use super::math::sigmoid;
-
-const NAME: &str = "glu";
-/// Rows of one parallel task.
-const ROWS: usize = 64;
-
-/// y (..., D) of x (..., 2 D).
-///
-/// # Errors
-/// If the last dimension is odd.
-pub fn glu(x: &Tensor) -> Result<Tensor> {
-    apply(Glu, [x])
-}
-
-struct Glu;
-
-/// D.
-fn half(shape: &Shape) -> Result<usize> {
-    match shape.dims().last() {
-        Some(&width) if width > 0 && width % 2 == 0 => Ok(width / 2),
-        _ => bail!("{NAME}: {shape:?} does not end in two halves"),
-    }
-}
-
-impl CustomOp<1> for Glu {
-    const NAME: &'static str = NAME;
-    type Saved = ();
-
-    fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
-        let width = half(&x.shape)?;
-        let isa = Isa::current();
-        let mut y = uninit(x.data.len() / 2);
-        let parts = y.par_chunks_mut(ROWS * width);
-        let parts = parts.zip(x.data.par_chunks(ROWS * 2 * width));
-        parts.for_each(|(y, x)| isa.run(Forward { x, width, y }));
-        let mut shape = x.shape.dims().to_vec();
-        if let Some(last) = shape.last_mut() {
-            *last = width;
-        }
-        Ok((y, shape.into(), ()))
-    }
-
-    fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
-        let width = half(&x.shape)?;
-        let isa = Isa::current();
-        let mut dx = uninit(x.data.len());
-        let parts = dx.par_chunks_mut(ROWS * 2 * width);
-        let parts = parts.zip(x.data.par_chunks(ROWS * 2 * width));
-        let parts = parts.zip(pass.dy.par_chunks(ROWS * width));
-        parts.for_each(|((dx, x), dy)| isa.run(Backward { x, dy, width, dx }));
-        Ok([dx.into()])
-    }
-}
 
 /// y of rows [a, g].
 pub(super) struct Forward<'a> {

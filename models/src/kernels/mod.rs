@@ -71,7 +71,6 @@ pub use fourier::Lags;
 pub(crate) use fourier::{long_convolution, mix_tokens, sequence, spectrum};
 pub use gated_linear::{GatedLinearOptions, gated_linear};
 pub(crate) use gather::{add_rows, move_rows, take_rows};
-pub use glu::glu;
 pub use isa::instruction_set;
 pub use l2_normalize::l2_normalize;
 pub use length_projection::project_length;

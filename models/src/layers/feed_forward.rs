@@ -74,8 +74,8 @@ impl FeedForward {
             norm: around.norm.map(LayerNorm::operands),
             activation: self.activation,
             gate: self.gate.as_ref().map(Linear::operands),
-            inner_dropout: self.dropout.rng(pass),
-            outer_dropout: around.dropout.and_then(|dropout| dropout.rng(pass)),
+            inner_dropout: self.dropout.mask(pass),
+            outer_dropout: around.dropout.and_then(|dropout| dropout.mask(pass)),
             residual: around.residual,
         };
         ops::feed_forward(x, self.inner.operands(), self.outer.operands(), &options)

@@ -9,7 +9,6 @@ use crate::{
     Result,
     kernels::{self, supports},
     options::Activation,
-    rng::Stream,
 };
 
 /// Weight and bias of an affine map.
@@ -23,10 +22,10 @@ pub struct FeedForwardOptions<'a> {
     pub activation: Activation,
     /// V and c.
     pub gate: Option<Affine<'a>>,
-    /// m₁, as stream and rate in [0, 1).
-    pub inner_dropout: Option<(Stream, f64)>,
-    /// m₂, likewise.
-    pub outer_dropout: Option<(Stream, f64)>,
+    /// m₁.
+    pub inner_dropout: Option<DropoutMask<'a>>,
+    /// m₂.
+    pub outer_dropout: Option<DropoutMask<'a>>,
     /// Whether r is x.
     pub residual: bool,
 }
@@ -56,8 +55,8 @@ pub fn feed_forward(
         let options = kernels::FeedForwardOptions {
             norm: *norm,
             activation,
-            inner_dropout: *inner_dropout,
-            outer_dropout: *outer_dropout,
+            inner_dropout: inner_dropout.as_ref().map(DropoutMask::options),
+            outer_dropout: outer_dropout.as_ref().map(DropoutMask::options),
             residual: *residual,
         };
         return Ok(kernels::feed_forward(x, [w1, b1], [w2, b2], &options)?);
@@ -71,13 +70,13 @@ pub fn feed_forward(
         None => hidden,
     };
     let hidden = match inner_dropout {
-        Some((stream, rate)) => dropout(&hidden, &DropoutMask::new(stream, *rate))?,
+        Some(mask) => dropout(&hidden, mask)?,
         None => hidden,
     };
     let y = affine(&hidden, outer)?;
     match (outer_dropout, residual) {
-        (Some((stream, rate)), true) => add_dropped(x, &y, &DropoutMask::new(stream, *rate)),
-        (Some((stream, rate)), false) => dropout(&y, &DropoutMask::new(stream, *rate)),
+        (Some(mask), true) => add_dropped(x, &y, mask),
+        (Some(mask), false) => dropout(&y, mask),
         (None, true) => Ok((x + y)?),
         (None, false) => Ok(y),
     }
@@ -87,7 +86,7 @@ pub fn feed_forward(
 mod tests {
     use super::*;
     use crate::kernels::reference::{Sampler, agree};
-    use crate::rng::{RngKey, StreamKey};
+    use crate::rng::{RngKey, Stream, StreamKey};
     use crate::testing::{check_gradient, normal};
 
     fn stream(name: &str) -> Stream {
@@ -96,7 +95,7 @@ mod tests {
 
     /// Of x, W₁, b₁, W₂, b₂, and gain and offset of the norm if they are there; V and c behind those.
     fn run(x: &[Tensor], activation: Activation, rate: f64, residual: bool) -> Result<Tensor> {
-        let dropout = |name| (rate > 0.0).then(|| (stream(name), rate));
+        let dropout = |name| (rate > 0.0).then(|| DropoutMask::new(&stream(name), rate));
         let options = FeedForwardOptions {
             norm: (x.len() > 5).then(|| Normalised {
                 gain: &x[5],

@@ -2,9 +2,15 @@
 //!     y = a ⊙ σ(g),  [a, g] = W m ⊙ f(x) + b
 //! x, y (B, L, D), W (2D, D), m a dropout mask or 1.
 
-use candle_core::Tensor;
+use candle_core::{D, Tensor};
 
-use super::{DropoutMask, activation::apply, dropout, feed_forward::Affine, glu, linear};
+use super::{
+    DropoutMask,
+    activation::{apply, sigmoid},
+    dropout,
+    feed_forward::Affine,
+    linear,
+};
 use crate::{Result, kernels, options::Activation};
 
 /// y for x (B, .., D), W (2D, D) and b (2D), by activation f and dropout mask m.
@@ -29,7 +35,9 @@ pub fn gated_linear(
         Some(mask) => dropout(&z, mask)?,
         None => z,
     };
-    glu(&linear(&z, weight, bias)?)
+    let (gates, width) = (linear(&z, weight, bias)?, x.dim(D::Minus1)?);
+    let half = |from| gates.narrow(D::Minus1, from, width);
+    Ok((half(0)? * sigmoid(&half(width)?)?)?)
 }
 
 #[cfg(test)]

@@ -14,14 +14,13 @@ use self::operands::{Normal, Operands};
 use super::activation::Activation;
 use super::buffers::{add, chunk_rows, split_mut, sum_partials, sum_rows, uninit};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::dropout::Dropout;
+use super::dropout::{DropoutOptions, RowDropout};
 use super::gemm::{Matrix, Packed, multiply, multiply_packed};
 use super::isa::Isa;
 use super::linear::{LARGEST_PARTIAL, affine, by_rows_of_weight};
 use super::norm;
 use super::scratch::Scratch;
 use super::zero_rows::is_zero_row;
-use crate::rng::Stream;
 
 const NAME: &str = "feed-forward";
 /// Chunks of rows, and so partial sums of every weight's gradient.
@@ -47,10 +46,10 @@ pub struct FeedForwardOptions<'a> {
     pub norm: Option<Normalised<'a>>,
     /// f.
     pub activation: Activation,
-    /// m₁, as stream and rate in [0, 1).
-    pub inner_dropout: Option<(Stream, f64)>,
-    /// m₂, likewise.
-    pub outer_dropout: Option<(Stream, f64)>,
+    /// m₁.
+    pub inner_dropout: Option<DropoutOptions>,
+    /// m₂.
+    pub outer_dropout: Option<DropoutOptions>,
     /// Whether r is x.
     pub residual: bool,
 }
@@ -89,12 +88,17 @@ pub fn feed_forward(
         let x = x.dims();
         bail!("{NAME}: x {x:?} and operands {shapes:?} do not fit");
     }
-    let dropout = |given: Option<(Stream, f64)>| given.map(|(s, rate)| Dropout::new(&s, rate));
+    let dropout = |given: &Option<DropoutOptions>| {
+        let rows = given
+            .as_ref()
+            .map(|given| RowDropout::new(given.clone(), x));
+        rows.transpose()
+    };
     let op = FeedForward {
         activation: options.activation,
         epsilon: options.norm.as_ref().map(|norm| norm.epsilon as f32),
-        inner_dropout: dropout(options.inner_dropout),
-        outer_dropout: dropout(options.outer_dropout),
+        inner_dropout: dropout(&options.inner_dropout)?,
+        outer_dropout: dropout(&options.outer_dropout)?,
         residual: options.residual,
     };
     let [x, w1, b1, w2, b2] = [x, w1, b1, w2, b2].map(Some);
@@ -105,20 +109,15 @@ struct FeedForward {
     activation: Activation,
     /// Of the norm, if there is one.
     epsilon: Option<f32>,
-    inner_dropout: Option<Dropout>,
-    outer_dropout: Option<Dropout>,
+    inner_dropout: Option<RowDropout>,
+    outer_dropout: Option<RowDropout>,
     residual: bool,
 }
 
 impl FeedForward {
-    /// The operands behind x, for x of this shape.
-    fn operands<'a>(
-        &self,
-        x: &Shape,
-        [w1, b1, w2, b2, gain, offset]: [View<'a>; 6],
-    ) -> Result<Operands<'a>> {
+    /// The operands behind x.
+    fn operands<'a>(&self, [w1, b1, w2, b2, gain, offset]: [View<'a>; 6]) -> Result<Operands<'a>> {
         let (inner, width) = w1.shape.dims2()?;
-        let examples = x.dims().first().copied().unwrap_or(1).max(1);
         Ok(Operands {
             isa: Isa::current(),
             w1: w1.data,
@@ -128,7 +127,6 @@ impl FeedForward {
             norm: self.epsilon.map(|e| (gain.data, offset.data, e)),
             width,
             inner,
-            length: (x.elem_count() / width / examples).max(1),
         })
     }
 
@@ -161,9 +159,9 @@ impl FeedForward {
                 };
                 affine(op.isa, normal, &w1, op.b1, hidden);
                 self.activation.values(op.isa, hidden, active);
-                op.drop(self.inner_dropout.as_ref(), first, f, active);
+                drop(&self.inner_dropout, first, f, active);
                 affine(op.isa, active, &w2, op.b2, y);
-                op.drop(self.outer_dropout.as_ref(), first, d, y);
+                drop(&self.outer_dropout, first, d, y);
                 if self.residual {
                     add(x, y);
                 }
@@ -235,12 +233,12 @@ impl FeedForward {
                 );
                 let n = op.normalise(x, &mut normal);
                 dz.copy_from_slice(dy);
-                op.drop(self.outer_dropout.as_ref(), first, d, dz);
+                drop(&self.outer_dropout, first, d, dz);
                 sum_rows(dz, db2);
                 self.activation.values(op.isa, hidden, a);
-                op.drop(self.inner_dropout.as_ref(), first, f, a);
+                drop(&self.inner_dropout, first, f, a);
                 multiply_packed(op.isa, count, Matrix::rows(dz, d), &w2, da, false);
-                op.drop(self.inner_dropout.as_ref(), first, f, da);
+                drop(&self.inner_dropout, first, f, da);
                 self.activation.gradients(op.isa, hidden, da, dh);
                 sum_rows(dh, db1);
                 if large {
@@ -317,7 +315,7 @@ impl CustomOp<7> for FeedForward {
         [x, operands @ ..]: [View; 7],
         keeps: bool,
     ) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
-        let op = self.operands(&x.shape, operands)?;
+        let op = self.operands(operands)?;
         let (y, hidden) = self.run(x.data, op, keeps);
         Ok((y, x.shape, hidden))
     }
@@ -327,7 +325,14 @@ impl CustomOp<7> for FeedForward {
         [x, operands @ ..]: [View; 7],
         pass: BackwardPass<Vec<f32>, 7>,
     ) -> Result<[Gradient; 7]> {
-        let op = self.operands(&x.shape, operands)?;
+        let op = self.operands(operands)?;
         Ok(self.run_back(x.data, &pass.saved, pass.dy, op))
+    }
+}
+
+/// Drops elements of the rows from `first` on, `width` elements each.
+fn drop(dropout: &Option<RowDropout>, first: usize, width: usize, rows: &mut [f32]) {
+    if let Some(dropout) = dropout {
+        dropout.scale(first, width, rows);
     }
 }

@@ -1,6 +1,5 @@
 //! What a tile of rows is computed from, and the small steps on the way.
 
-use crate::kernels::dropout::Dropout;
 use crate::kernels::isa::Isa;
 use crate::kernels::norm;
 use crate::kernels::scratch::Scratch;
@@ -19,8 +18,6 @@ pub(super) struct Operands<'a> {
     pub(super) width: usize,
     /// F.
     pub(super) inner: usize,
-    /// Rows of one example.
-    pub(super) length: usize,
 }
 
 impl Operands<'_> {
@@ -42,27 +39,6 @@ impl Operands<'_> {
             statistics: &mut space.statistics,
         });
         &space.rows[..x.len()]
-    }
-
-    /// Drops elements of the rows from `first` on, `width` elements each.
-    pub(super) fn drop(
-        &self,
-        dropout: Option<&Dropout>,
-        first: usize,
-        width: usize,
-        rows: &mut [f32],
-    ) {
-        let Some(dropout) = dropout else { return };
-        let mut row = first;
-        let mut rest = rows;
-        while !rest.is_empty() {
-            let (example, place) = (row / self.length, row % self.length);
-            let count = (self.length - place).min(rest.len() / width);
-            let (part, others) = rest.split_at_mut(count * width);
-            dropout.scale(example, place * width, part);
-            row += count;
-            rest = others;
-        }
     }
 }
 
