@@ -1,15 +1,50 @@
-//! One suite over the registry: what every model promises, whatever it computes.
+//! What every model promises, whatever it computes: [`PROMISES`], checks that panic with what is wrong.
+//!
+//! A test over the registry runs them for the models here, and `lra check-model` for a model of one's own.
 
+// A check fails by a panic, as a test does.
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor, backprop::GradStore};
-use libtest_mimic::{Arguments, Trial};
-use lra_models::{
-    Auxiliary, Classifier, Error, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape,
-    Tokens, Variant, kernels, loss,
+
+use crate::{
+    Auxiliary, Classifier, Error, Inputs, Model, Options, Parameters, Pass, RngKey, Shape, Tokens,
+    Variant, kernels, loss,
     options::{Activation, Features, NormPlace, Pooling, Positions, Residual},
     pass::Supervision,
 };
+
+/// Something that is asked of every model.
+#[derive(Clone, Copy, Debug)]
+pub struct Promise {
+    /// What is asked, such as `padding_changes_no_logit`.
+    pub name: &'static str,
+    /// Panics with what is wrong.
+    pub check: fn(&'static Model),
+}
+
+macro_rules! promises {
+    ($($name:ident),* $(,)?) => {
+        &[$(Promise { name: stringify!($name), check: $name }),*]
+    };
+}
+
+/// All of them.
+pub const PROMISES: &[Promise] = promises![
+    matrices_decay_and_biases_norms_and_embeddings_do_not,
+    logits_are_finite_at_every_length_for_every_pooling,
+    every_parameter_has_a_finite_gradient_that_is_not_zero,
+    the_seed_decides_every_bit,
+    a_row_of_padding_only_is_finite_and_has_finite_gradients,
+    the_first_loss_is_near_that_of_guessing,
+    kernels_and_composed_layers_agree_in_every_model,
+    blocks_of_every_form_train_every_parameter,
+    micro_batches_draw_what_the_whole_batch_draws,
+    two_towers_share_weights_but_not_masks,
+    padding_changes_no_logit,
+    padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_there,
+    auxiliary_losses_are_of_each_row_and_train_their_heads_or_are_refused,
+];
 
 const CLASSES: usize = 5;
 const SEED: u64 = 17;
@@ -491,45 +526,7 @@ fn auxiliary_losses_are_of_each_row_and_train_their_heads_or_are_refused(model: 
         let guess = if loss == "masked" { 11f32 } else { 5f32 }.ln();
         assert!((whole - guess).abs() < 1.5, "{place}: {whole} vs {guess}");
     }
-    let shortens = ["funnel", "hierarchical"].contains(&model.name);
-    let tokens = refused.contains(&"positions") || refused.contains(&"masked");
-    assert_eq!(tokens, shortens, "{}: {refused:?}", model.name);
-}
-
-/// What is asked of every model.
-type Promise = (&'static str, fn(&'static Model));
-
-macro_rules! promises {
-    ($($name:ident),* $(,)?) => {
-        &[$((stringify!($name), $name)),*]
-    };
-}
-
-const PROMISES: &[Promise] = promises![
-    matrices_decay_and_biases_norms_and_embeddings_do_not,
-    logits_are_finite_at_every_length_for_every_pooling,
-    every_parameter_has_a_finite_gradient_that_is_not_zero,
-    the_seed_decides_every_bit,
-    a_row_of_padding_only_is_finite_and_has_finite_gradients,
-    the_first_loss_is_near_that_of_guessing,
-    kernels_and_composed_layers_agree_in_every_model,
-    blocks_of_every_form_train_every_parameter,
-    micro_batches_draw_what_the_whole_batch_draws,
-    two_towers_share_weights_but_not_masks,
-    padding_changes_no_logit,
-    padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_there,
-    auxiliary_losses_are_of_each_row_and_train_their_heads_or_are_refused,
-];
-
-/// One test per model and promise, such as `fnet::padding_changes_no_logit`, run in parallel like any others.
-fn main() {
-    let trials = MODELS.iter().copied().flat_map(|model| {
-        PROMISES.iter().map(move |(name, promise)| {
-            Trial::test(format!("{}::{name}", model.name), move || {
-                promise(model);
-                Ok(())
-            })
-        })
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+    // Both are of every position: a model has one for each, or has not.
+    let [positions, masked] = ["positions", "masked"].map(|loss| refused.contains(&loss));
+    assert_eq!(positions, masked, "{}: {refused:?}", model.name);
 }

@@ -27,6 +27,7 @@ pub mod axes;
 pub mod block;
 pub mod classifier;
 pub mod context;
+pub mod contract;
 pub mod encoder;
 mod error;
 mod hippo;
