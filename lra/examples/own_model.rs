@@ -89,3 +89,15 @@ impl Mixer for Neighbours {
 fn main() -> ExitCode {
     lra::main_with(&[&NEIGHBOURS])
 }
+
+#[cfg(test)]
+mod tests {
+    use lra::models::contract::PROMISES;
+
+    #[test]
+    fn it_keeps_what_every_model_promises() {
+        for promise in PROMISES {
+            (promise.check)(&super::NEIGHBOURS);
+        }
+    }
+}

@@ -273,6 +273,7 @@ impl Attempt<'_> {
             workload: Workload::of_pretraining(&options, rows).and(training),
             tensorboard: false,
             full: None,
+            milestones: Vec::new(),
         };
         fit.pretrain(resumes).map(Some).map_err(in_training)
     }
@@ -313,6 +314,7 @@ impl Attempt<'_> {
             workload,
             tensorboard: context.tensorboard,
             full,
+            milestones: resolved.milestones(self.draft.task.rows.train),
         };
         fit.run(resumes).map_err(in_training)
     }

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod data;
 mod parse;
+pub mod repro;
 pub mod sweep;
 
 use std::ops::Range;
@@ -31,6 +32,7 @@ Examples:
   lra data show listops                               look at an example and the trivial baselines
   lra report                                          tables of all runs under runs/
   lra sweep --tasks listops,pathfinder --seeds 0..3   all models on two tasks, three seeds each
+  lra repro tay2021 listops performer --dry-run       what it takes to reproduce a published cell
   lra bench --quick                                   speed and memory of all models over length";
 
 #[derive(Debug, Subcommand)]
@@ -46,10 +48,27 @@ pub enum Verb {
     Data(DataVerb),
     /// Tables of accuracy, speed and memory from the records of finished runs
     Report(ReportArgs),
+    /// Train a published cell as its source did, and hold it against the printed figure
+    Repro(repro::ReproArgs),
     /// Hold the runs of a folder against a baseline; exit code 1 if any cell got worse
     Check(CheckArgs),
     /// What there is: tasks, models, recipes, published results, devices
     List(ListArgs),
+    /// Hold a model to what every model promises: masked padding, gradients, lengths, determinism, exact twins
+    CheckModel(CheckModelArgs),
+    /// Start something of one's own
+    #[command(subcommand)]
+    New(NewVerb),
+    /// Completions for a shell, to standard output: `lra completions bash > ~/.local/share/bash-completion/completions/lra`
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Manual pages, a file for each command: `lra man ~/.local/share/man/man1`
+    Man {
+        /// Folder that they are written to
+        folder: PathBuf,
+    },
     /// Hold mixers to other people's implementations, by case files
     Parity(ParityArgs),
     /// Answer a request for a measurement, as JSON from standard input to standard output; started by other commands
@@ -261,6 +280,42 @@ pub struct ListArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+const CHECK_MODEL_EXAMPLES: &str = "\
+Examples:
+  lra check-model performer
+  cargo run --release -- check-model my_model     in a program with a model of its own (`lra new model my_model`)";
+
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_MODEL_EXAMPLES)]
+pub struct CheckModelArgs {
+    /// Model (see `lra list models`)
+    pub model: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const NEW_MODEL_EXAMPLES: &str = "\
+Examples:
+  lra new model my_mixer
+  cd my_mixer && cargo run --release -- run --task listops --model my_mixer";
+
+#[derive(Debug, Subcommand)]
+pub enum NewVerb {
+    /// A crate with a model of one's own: a program that is lra with one model more
+    #[command(after_help = NEW_MODEL_EXAMPLES)]
+    Model {
+        /// Its name: lower-case letters, digits and underscores
+        name: String,
+        /// Folder that is made [default: the name]
+        #[arg(long, value_name = "DIR")]
+        path: Option<PathBuf>,
+        /// Folder of lra's own crate, `lra` within its sources [default: where this program was built]
+        #[arg(long, value_name = "DIR")]
+        lra: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Args)]

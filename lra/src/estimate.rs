@@ -13,7 +13,7 @@ mod workload;
 
 use std::time::Duration;
 
-pub use self::workload::{FullTask, Workload};
+pub use self::workload::{FullTask, Workload, planned_rows};
 use crate::timing::{StepTime, Timings, human_duration};
 
 /// What training costs, in seconds.

@@ -34,11 +34,13 @@ mod host;
 mod limits;
 mod memory;
 mod memory_limit;
+mod milestone;
 mod model_choice;
 mod optim;
 mod overlay;
 mod panics;
 mod progress;
+mod published_cell;
 mod recipe;
 mod run_folder;
 mod runtime;
@@ -78,6 +80,11 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         stderr::line(&format!("error: {error}"));
         return error::Class::Usage.into();
     }
+    if let Some((terminal_size::Width(columns), _)) =
+        terminal_size::terminal_size_of(std::io::stdout())
+    {
+        results::set_width(usize::from(columns));
+    }
     let outcome = match Cli::parse().verb {
         Verb::Run(arguments) => cmd::run::run(&arguments),
         Verb::Sweep(arguments) => cmd::sweep::run(&arguments),
@@ -85,8 +92,13 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         Verb::Measure => cmd::bench::measure(),
         Verb::Data(verb) => cmd::data::run(&verb),
         Verb::Report(arguments) => cmd::report::run(&arguments),
+        Verb::Repro(arguments) => cmd::repro::run(&arguments),
         Verb::Check(arguments) => cmd::check::run(&arguments),
         Verb::List(arguments) => cmd::list::run(&arguments),
+        Verb::CheckModel(arguments) => cmd::check_model::run(&arguments),
+        Verb::Completions { shell } => cmd::shell::completions(shell),
+        Verb::Man { folder } => cmd::shell::man(&folder),
+        Verb::New(verb) => cmd::new::run(&verb),
         Verb::Parity(arguments) => cmd::parity::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {

@@ -1,6 +1,5 @@
 //! Progress on standard error: bars on a terminal, a line now and then elsewhere.
 
-use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -31,7 +30,7 @@ impl Reporter {
         Reporter {
             bar: Mutex::new(ProgressBar::hidden()),
             found: Arc::default(),
-            interactive: std::io::stderr().is_terminal() && !quiet,
+            interactive: stderr::is_interactive() && !quiet,
             quiet,
             spoke: Mutex::new(Instant::now()),
             stop: None,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use datasets::Protocol;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -56,6 +57,9 @@ pub struct Body {
     /// For a reduced recipe, the one that trains the full task.
     #[serde(default)]
     pub full: Option<String>,
+    /// The models that it was made for; none are all. It trains any other too, but nobody published that.
+    #[serde(default)]
+    pub made_for: Vec<String>,
     /// Settings per task.
     pub tasks: BTreeMap<String, Value>,
     /// Settings per model, whatever the task; those of a task for the model go over them.
@@ -78,6 +82,9 @@ pub struct Departure {
     /// The models that it concerns; none are all.
     #[serde(default)]
     pub models: Vec<String>,
+    /// The split rules that it concerns; none are all.
+    #[serde(default)]
+    pub protocol: Option<Protocol>,
 }
 
 /// Key under a task's settings that holds overlays per model.
@@ -117,12 +124,19 @@ impl Recipe {
         Ok(Recipe { name, body })
     }
 
-    /// What departs from the recipe's source where `model` learns `task`.
-    pub fn departures(&self, task: &str, model: &str) -> Vec<String> {
+    /// Whether it was made for this model.
+    pub fn is_for(&self, model: &str) -> bool {
+        let made_for = &self.body.made_for;
+        made_for.is_empty() || made_for.iter().any(|name| name == model)
+    }
+
+    /// What departs from the recipe's source where `model` learns `task` by the split rules of `protocol`.
+    pub fn departures(&self, task: &str, model: &str, protocol: Protocol) -> Vec<String> {
         let concerns = |names: &[String], name| names.is_empty() || names.iter().any(|n| n == name);
         let departures = self.body.departures.iter();
         departures
             .filter(|it| concerns(&it.tasks, task) && concerns(&it.models, model))
+            .filter(|it| it.protocol.is_none_or(|rules| rules == protocol))
             .map(|it| it.what.clone())
             .collect()
     }
@@ -163,7 +177,6 @@ impl Recipe {
 
 #[cfg(test)]
 mod tests {
-    use datasets::Protocol;
     use models::options::{Activation, Pooling};
 
     use super::*;
@@ -209,6 +222,7 @@ mod tests {
             .filter(|name| Recipe::load(name).unwrap().body.published)
             .collect();
         following.sort_unstable();
+        following.dedup();
         published.sort_unstable();
         assert_eq!(following, published);
     }
@@ -248,7 +262,9 @@ mod tests {
         for (name, _) in RECIPES {
             let body = Recipe::load(name).unwrap().body;
             assert!(
-                body.tasks.keys().all(task) && body.models.keys().all(model),
+                body.tasks.keys().all(task)
+                    && body.models.keys().all(model)
+                    && body.made_for.iter().all(model),
                 "{name}"
             );
             assert!(

@@ -1,10 +1,16 @@
 //! Lines on standard error: progress, warnings, errors. Results go to standard output ([`crate::cmd::print`]).
 
-use std::io::{Write, stderr};
+use std::io::{IsTerminal, Write, stderr};
 
 /// Prints a line. Where standard error is closed or full the line is lost, and nothing else: unlike `eprintln!`, this does
 /// not panic.
 pub fn line(text: &str) {
     // One write, so that lines of several processes in one log do not mix.
     let _ = stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Whether it is a terminal whose cursor can be moved.
+pub fn is_interactive() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    stderr().is_terminal() && !is_dumb
 }

@@ -15,6 +15,7 @@ use crate::batch::{Feed, Layout};
 use crate::checkpoint::{self, Evaluation, Interval, State};
 use crate::estimate::{FullTask, RunEstimator, Workload};
 use crate::eval::{Score, Scorer};
+use crate::milestone::Milestone;
 use crate::optim::AdamW;
 use crate::progress::Reporter;
 use crate::run_folder::{PhaseFiles, RunFolder};
@@ -54,6 +55,8 @@ pub struct Fit<'a> {
     pub tensorboard: bool,
     /// For a reduced recipe, how much more the full one does.
     pub full: Option<FullTask>,
+    /// What published runs had on the way.
+    pub milestones: Vec<Milestone>,
 }
 
 /// How a run ended.
@@ -379,6 +382,7 @@ impl Session<'_> {
             accuracy,
             loss,
         };
+        let before = self.state.last.map_or(0, |last| last.step);
         self.state.evaluations += 1;
         self.state.last = Some(evaluation);
         self.journal.note(Line::Validation {
@@ -390,6 +394,11 @@ impl Session<'_> {
         if is_best {
             checkpoint::save_parameters(&fit.files.best, fit.parameters)?;
             self.state.best = Some(evaluation);
+        }
+        let best = self.state.best.map_or(accuracy, |best| best.accuracy);
+        let milestones = fit.milestones.iter();
+        for passed in milestones.filter(|it| (before + 1..=step).contains(&it.step)) {
+            fit.reporter.say(&passed.verdict(best));
         }
         fit.reporter.at(step as u64, &self.message());
         Ok(true)

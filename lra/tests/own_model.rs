@@ -42,3 +42,28 @@ fn it_is_measured_beside_the_others() {
     let table = place().ok(&format!("bench {cells}"));
     assert!(table.contains("neighbours"), "{table}");
 }
+
+#[test]
+fn it_keeps_what_every_model_promises_and_says_so() {
+    let told = place().ok("check-model neighbours");
+    assert!(
+        told.contains("neighbours: 13 of 13 promises kept"),
+        "{told}"
+    );
+    let message = Place::new().fails(2, "check-model neighbours");
+    assert!(message.contains("unknown model"), "{message}");
+}
+
+#[test]
+fn a_new_crate_is_made_once() {
+    let place = Place::new();
+    let told = place.ok("new model my_mixer");
+    assert!(told.contains("cd my_mixer"), "{told}");
+    for file in ["Cargo.toml", "src/main.rs", "README.md", ".gitignore"] {
+        assert!(place.path().join("my_mixer").join(file).is_file(), "{file}");
+    }
+    let message = place.fails(2, "new model my_mixer");
+    assert!(message.contains("is there already"), "{message}");
+    let message = place.fails(2, "new model my_mixer --path other --lra nowhere");
+    assert!(message.contains("--lra"), "{message}");
+}

@@ -36,4 +36,4 @@ pub use bench::Bench;
 pub use error::{Error, Result};
 pub use format::wrap;
 pub use record::{Outcome, Record};
-pub use render::{Format, WIDTH};
+pub use render::{Format, set_width, width};

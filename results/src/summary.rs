@@ -4,7 +4,7 @@ use crate::format::{bytes, grouped, percent, scaled, short, wrap};
 use crate::pivot::brief;
 use crate::published::{Comparison, Source, compare};
 use crate::record::{Outcome, Pretraining, Record, first_line};
-use crate::render::WIDTH;
+use crate::render::width;
 use crate::verdict::Verdict;
 
 /// Columns before the text of a line: two to set it in, ten for its name, a gap.
@@ -13,9 +13,9 @@ const INDENT: usize = 14;
 const NUMBER: usize = 18;
 
 /// The three table cells of a run, its score among the trivial baselines, the published figure with a word on
-/// whether it may be compared, and where it all comes from. At most [`WIDTH`] columns wide, no colour.
+/// whether it may be compared, and where it all comes from. At most [`width`] columns wide, no colour.
 pub fn summary(record: &Record, against: Option<&Source>) -> String {
-    let mut text = wrap(&title(record), WIDTH, 0, 2);
+    let mut text = wrap(&title(record), width(), 0, 2);
     text += "\n\n";
     if record.outcome != Outcome::Scored {
         text += &line("outcome", record.outcome.word(), &ending(record));
@@ -34,7 +34,7 @@ pub fn summary(record: &Record, against: Option<&Source>) -> String {
     }
     text += "\n";
     for (name, words) in provenance(record) {
-        let words = wrap(&words, WIDTH, INDENT, INDENT);
+        let words = wrap(&words, width(), INDENT, INDENT);
         text += &format!("  {name:<width$}{words}\n", width = INDENT - 2);
     }
     text
@@ -42,7 +42,7 @@ pub fn summary(record: &Record, against: Option<&Source>) -> String {
 
 /// A name, a number, and words that explain it.
 fn line(name: &str, number: &str, words: &str) -> String {
-    let words = wrap(words, WIDTH, INDENT + NUMBER, INDENT + NUMBER);
+    let words = wrap(words, width(), INDENT + NUMBER, INDENT + NUMBER);
     let line = format!(
         "  {name:<width$}{number:<NUMBER$}{words}",
         width = INDENT - 2
@@ -235,7 +235,7 @@ fn scale(record: &Record) -> Option<String> {
     let gaps = marks.len().saturating_sub(1);
     let labels: usize = marks.iter().map(|(_, label)| label.chars().count()).sum();
     // Two to set it in; each gap has a blank at either end and at least one dash.
-    let dashes = WIDTH.saturating_sub(2 + labels + 3 * gaps);
+    let dashes = width().saturating_sub(2 + labels + 3 * gaps);
     let reach = marks.last()?.0 - marks.first()?.0;
     let mut text = String::new();
     for (index, (place, label)) in marks.iter().enumerate() {
@@ -246,7 +246,7 @@ fn scale(record: &Record) -> Option<String> {
         }
         text += label;
     }
-    Some(format!("  {}\n", wrap(&text, WIDTH, 2, 2)))
+    Some(format!("  {}\n", wrap(&text, width(), 2, 2)))
 }
 
 /// Where the numbers come from.

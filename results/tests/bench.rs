@@ -62,7 +62,7 @@ fn the_four_questions_are_answered() {
     let source = published::source("tay2021").unwrap();
     let text = Format::Text.render(&bench::tables(&session(), Some(source)));
     let widest = text.lines().map(|line| line.chars().count()).max();
-    assert!(widest.unwrap() <= lra_results::WIDTH);
+    assert!(widest.unwrap() <= lra_results::width());
     let lines = |words: &[&str]| {
         let found = |line: &&str| words.iter().all(|word| line.contains(word));
         text.lines().filter(found).count()
@@ -148,7 +148,7 @@ fn a_fifth_of_the_speed_that_is_lost_is_seen_and_noise_is_not() {
         let text = Format::Text.render(&[found.table]);
         assert!(text.contains(expected.word()), "{text}");
         let widest = text.lines().map(|line| line.chars().count()).max();
-        assert!(widest.unwrap() <= lra_results::WIDTH, "{text}");
+        assert!(widest.unwrap() <= lra_results::width(), "{text}");
     }
 }
 

@@ -5,12 +5,12 @@
 mod common;
 
 use common::{dozen, ended, on, run, small};
-use lra_results::{Outcome, Record, WIDTH, published, record::Pretraining, summary::summary};
+use lra_results::{Outcome, Record, published, record::Pretraining, summary::summary, width};
 
 fn view(record: &Record) -> String {
     let text = summary(record, Some(published::source("tay2021").unwrap()));
     for line in text.lines() {
-        assert!(line.chars().count() <= WIDTH, "{line}");
+        assert!(line.chars().count() <= width(), "{line}");
     }
     text
 }

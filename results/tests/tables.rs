@@ -9,7 +9,7 @@ use lra_results::published::{self, Source};
 use lra_results::table::{Cell, Column, Row, Table};
 use lra_results::tables::{self, TABLES};
 use lra_results::verdict::Verdict;
-use lra_results::{Format, Outcome, Record, WIDTH};
+use lra_results::{Format, Outcome, Record};
 
 fn tay() -> &'static Source {
     published::source("tay2021").unwrap()
@@ -571,7 +571,7 @@ fn text_fits_a_hundred_columns() {
         let text = text(kind.make(&records, Some(tay())));
         for line in text.lines() {
             let width = line.chars().count();
-            assert!(width <= WIDTH, "{width} columns: {line}");
+            assert!(width <= lra_results::width(), "{width} columns: {line}");
             assert_eq!(line, line.trim_end());
         }
         let heads = text
@@ -583,7 +583,8 @@ fn text_fits_a_hundred_columns() {
     }
     let text = text(published::listing());
     assert!(
-        text.lines().all(|line| line.chars().count() <= WIDTH),
+        text.lines()
+            .all(|line| line.chars().count() <= lra_results::width()),
         "{text}"
     );
 }

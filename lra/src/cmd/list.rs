@@ -7,7 +7,7 @@ use datasets::Protocol;
 use models::Model;
 
 use results::table::{Align, Cell, Column, Row, Table};
-use results::{Format, published, wrap};
+use results::{Format, published, width, wrap};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{ListArgs, Registry};
@@ -136,7 +136,6 @@ fn devices() -> Table {
 
 /// The same with lines that a terminal holds. A sentence or an item that goes on in the next line is joined; what is indented stays so.
 fn folded(text: &str) -> String {
-    const WIDTH: usize = 100;
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
         let prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
@@ -155,11 +154,11 @@ fn folded(text: &str) -> String {
     let fold = |line: &String| {
         let words = line.trim_start();
         let indent = line.len() - words.len();
-        if line.chars().count() <= WIDTH {
+        if line.chars().count() <= width() {
             return line.clone();
         }
         let hang = if words.starts_with("- ") { 2 } else { 0 };
-        let words = wrap(words, WIDTH, indent, indent + hang);
+        let words = wrap(words, width(), indent, indent + hang);
         format!("{}{words}", &line[..indent])
     };
     lines.iter().map(fold).collect::<Vec<_>>().join("\n")

@@ -2,11 +2,15 @@
 
 pub mod bench;
 pub mod check;
+pub mod check_model;
 pub mod data;
 pub mod list;
+pub mod new;
 pub mod parity;
 pub mod report;
+pub mod repro;
 pub mod run;
+pub mod shell;
 pub mod sweep;
 
 use std::io::{self, Write};

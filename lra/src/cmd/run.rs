@@ -1,5 +1,6 @@
 //! `lra run`: one cell of the table, for one seed or several.
 
+use std::ops::Range;
 use std::process::ExitCode;
 
 use results::summary::summary;
@@ -60,42 +61,27 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         .clone()
         .unwrap_or(arguments.seed..arguments.seed.saturating_add(1));
     let several = arguments.seeds.is_some();
-    let mut records = Vec::new();
-    for seed in seeds {
-        let request = RunRequest {
-            task: &task.name,
-            model: &arguments.model,
-            recipe: &arguments.recipe,
-            source: task.source,
-            protocol: arguments.protocol,
-            seed,
-            assignments: &assignments,
-        };
-        let Finished { record, fresh } = cell::run(&request.resolve()?, &context)?;
-        if !fresh {
-            let (id, since) = (&record.id, &record.provenance.created);
-            let remedy = match record.outcome.is_final() {
-                true => "--force runs it again",
-                false => "--resume goes on from its last checkpoint, --force starts over",
-            };
-            reporter.say(&format!("{id} is on file since {since}; {remedy}"));
+    let request = RunRequest {
+        task: &task.name,
+        model: &arguments.model,
+        recipe: &arguments.recipe,
+        source: task.source,
+        protocol: arguments.protocol,
+        seed: arguments.seed,
+        assignments: &assignments,
+    };
+    let records = each_seed(&request, seeds, &context, |record| match arguments.json {
+        true => Ok(()),
+        false => {
+            let folder = arguments.out.join(&record.id);
+            let next = format!("lra report {}", arguments.out.display());
+            let text = summary(record, published::source(PUBLISHED).ok());
+            cmd::print(&format!(
+                "{text}  folder      {}\n  tables      {next}\n",
+                folder.display()
+            ))
         }
-        if !arguments.json {
-            cmd::print(&summary(&record, published::source(PUBLISHED).ok()))?;
-        }
-        if record.outcome != Outcome::Scored {
-            reporter.error(&format!("{}: {}", record.id, record.outcome));
-            let details = arguments.out.join(&record.id).join(run_folder::ERROR);
-            if details.exists() {
-                reporter.say(&format!("the whole error is in {}", details.display()));
-            }
-        }
-        let interrupted = matches!(record.outcome, Outcome::Interrupted { .. });
-        records.push(record);
-        if interrupted {
-            break;
-        }
-    }
+    })?;
     if arguments.json {
         match (several, &records[..]) {
             (false, [record]) => cmd::print_json(record)?,
@@ -108,7 +94,48 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     Ok(exit_code(&records))
 }
 
-fn exit_code(records: &[Record]) -> ExitCode {
+/// Runs a cell for one seed after the other, and tells of each; the last one may be interrupted.
+pub fn each_seed(
+    request: &RunRequest<'_>,
+    seeds: Range<u64>,
+    context: &RunContext<'_>,
+    tell: impl Fn(&Record) -> Result<()>,
+) -> Result<Vec<Record>> {
+    let reporter = context.reporter;
+    let mut records = Vec::new();
+    for seed in seeds {
+        let request = RunRequest {
+            seed,
+            ..request.clone()
+        };
+        let Finished { record, fresh } = cell::run(&request.resolve()?, context)?;
+        if !fresh {
+            let (id, since) = (&record.id, &record.provenance.created);
+            let remedy = match record.outcome.is_final() {
+                true => "--force runs it again",
+                false => "--resume goes on from its last checkpoint, --force starts over",
+            };
+            reporter.say(&format!("{id} is on file since {since}; {remedy}"));
+        }
+        tell(&record)?;
+        if record.outcome != Outcome::Scored {
+            reporter.error(&format!("{}: {}", record.id, record.outcome));
+            let details = context.out.join(&record.id).join(run_folder::ERROR);
+            if details.exists() {
+                reporter.say(&format!("the whole error is in {}", details.display()));
+            }
+        }
+        let interrupted = matches!(record.outcome, Outcome::Interrupted { .. });
+        records.push(record);
+        if interrupted {
+            break;
+        }
+    }
+    Ok(records)
+}
+
+/// That of the worst outcome.
+pub fn exit_code(records: &[Record]) -> ExitCode {
     let any = |wanted: fn(&Outcome) -> bool| records.iter().any(|record| wanted(&record.outcome));
     if any(|outcome| matches!(outcome, Outcome::Interrupted { .. })) {
         return Class::Interrupted.into();

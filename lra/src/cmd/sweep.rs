@@ -108,7 +108,7 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
 }
 
 /// Finished runs in the sweep's folder. Whatever is damaged there is named and left out.
-fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<String, Record>> {
+pub fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<String, Record>> {
     if !options.out.exists() {
         return Ok(HashMap::new());
     }

@@ -1,6 +1,8 @@
 //! How much work a run is, and how much the full task of a reduced one.
 
-use datasets::{Source, Splits};
+use std::path::Path;
+
+use datasets::{Source, Splits, Store};
 use results::record::Rows;
 use serde_json::Value;
 
@@ -146,5 +148,35 @@ impl FullTask {
             label: shape.label,
             flops_ratio: workload.passes() * per_example as f64 / flops,
         }))
+    }
+}
+
+/// Rows of the splits, and whether they are known: from the data if it is there, else from the settings if they say. Of
+/// unknown data, evaluation is left out, and batches are taken to be whole.
+pub fn planned_rows(resolved: &Resolved, data: &Path) -> (Rows, bool) {
+    let spec = &resolved.spec;
+    if let Ok(splits) = Store::new(data).open(resolved.task, &spec.data_key()) {
+        let rows = Rows {
+            train: splits.train.len(),
+            val: splits.val.len(),
+            test: splits.test.len(),
+        };
+        return (rows, true);
+    }
+    let published = spec.cell.source == Source::Official;
+    let said = |name: &str| {
+        let rows = spec.data.get(name).filter(|_| !published);
+        rows.and_then(Value::as_u64).map(|rows| rows as usize)
+    };
+    match (said("train"), said("val"), said("test")) {
+        (Some(train), Some(val), Some(test)) => (Rows { train, val, test }, true),
+        _ => {
+            let train = spec.train.batch;
+            let rows = Rows {
+                train,
+                ..Rows::default()
+            };
+            (rows, false)
+        }
     }
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Cell, PretrainOptions, Spec, TrainOptions, groups};
 use crate::error::{Class, Classify, Error, Result};
+use crate::milestone::Milestone;
 use crate::recipe::Recipe;
 use crate::{overlay, suggest};
 
@@ -289,7 +290,21 @@ impl Resolved {
     /// Where the recipe, on this task and model, departs from its source.
     pub fn departures(&self) -> Vec<String> {
         let cell = &self.spec.cell;
-        self.recipe.departures(&cell.task, &cell.model)
+        self.recipe
+            .departures(&cell.task, &cell.model, cell.protocol)
+    }
+
+    /// What the recipe's sources had on the way with a training split of `rows`; nothing if anything was set otherwise.
+    pub fn milestones(&self, rows: usize) -> Vec<Milestone> {
+        match self.overrides.is_empty() {
+            true => Milestone::of(
+                &self.recipe.name,
+                &self.spec.cell.task,
+                rows,
+                self.spec.train.batch,
+            ),
+            false => Vec::new(),
+        }
     }
 
     /// What the task asks of the model.

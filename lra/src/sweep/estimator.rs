@@ -4,20 +4,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use datasets::Store;
 use results::Record;
-use results::record::Rows;
 use results::stats::quantile;
-use serde_json::Value;
 
 use crate::bench::measure_process::{Answer, request};
 use crate::bench::worker::{Measured, Measurement, Reply, Request, Steps};
 use crate::error::Result;
 use crate::estimate::extrapolate::line;
-use crate::estimate::{StepCost, Workload};
+use crate::estimate::{StepCost, Workload, planned_rows};
 use crate::limits;
 use crate::signals::Stop;
-use crate::spec::{Resolved, Spec};
+use crate::spec::Spec;
 use crate::sweep::job::JobOptions;
 use crate::sweep::plan::Cell;
 use crate::timing::human_duration;
@@ -87,7 +84,7 @@ impl<'a> Estimator<'a> {
             Ok(two) => two,
             Err(reason) => return Ok(Err(reason)),
         };
-        let (rows, complete) = rows(resolved, self.options);
+        let (rows, complete) = planned_rows(resolved, &self.options.data);
         let workload = Workload::of_run(&resolved.spec, rows);
         let middle = |measured: &Measured| quantile(&measured.seconds, 0.5).unwrap_or(0.0);
         let per_example = middle(&two) / 2.0;
@@ -179,34 +176,4 @@ fn of_record(record: &Record) -> Option<Estimate> {
         peak_bytes: memory.base_bytes + memory.peak_bytes,
         basis: format!("seed {} on file", record.seed),
     })
-}
-
-/// Rows of the splits, and whether they are known: from the data if it is there, else from the settings if they say. Of
-/// unknown data, evaluation is left out, and batches are taken to be whole.
-fn rows(resolved: &Resolved, options: &JobOptions) -> (Rows, bool) {
-    let spec = &resolved.spec;
-    if let Ok(splits) = Store::new(&options.data).open(resolved.task, &spec.data_key()) {
-        let rows = Rows {
-            train: splits.train.len(),
-            val: splits.val.len(),
-            test: splits.test.len(),
-        };
-        return (rows, true);
-    }
-    let published = spec.cell.source == datasets::Source::Official;
-    let said = |name: &str| {
-        let rows = spec.data.get(name).filter(|_| !published);
-        rows.and_then(Value::as_u64).map(|rows| rows as usize)
-    };
-    match (said("train"), said("val"), said("test")) {
-        (Some(train), Some(val), Some(test)) => (Rows { train, val, test }, true),
-        _ => {
-            let train = spec.train.batch;
-            let rows = Rows {
-                train,
-                ..Rows::default()
-            };
-            (rows, false)
-        }
-    }
 }

@@ -1,7 +1,6 @@
 //! Progress of a sweep on standard error: on a terminal a live table of states, elsewhere a line when a cell starts or
 //! ends.
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -29,7 +28,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 impl ProgressDisplay {
     /// A display; `quiet` shows nothing but failures.
     pub fn new(quiet: bool) -> ProgressDisplay {
-        let live = std::io::stderr().is_terminal() && !quiet;
+        let live = stderr::is_interactive() && !quiet;
         let style = || {
             ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar())
         };

@@ -21,6 +21,8 @@ use crate::{Error, Result};
 
 /// Unit of the accuracies in this module: percent. Records hold fractions.
 pub const ACCURACY: &str = "accuracy";
+/// What the metric of an accuracy on the way begins with; the epoch follows.
+const AT_EPOCH: &str = "accuracy@epoch";
 
 /// One printed number.
 #[derive(Debug, Deserialize)]
@@ -77,6 +79,48 @@ pub enum Trust {
     Secondary,
     /// Somebody's notes about the paper.
     Note,
+}
+
+impl Trust {
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Trust::Primary => "from the paper itself",
+            Trust::AuthorRepo => "from the authors' repository",
+            Trust::Secondary => "from another paper's copy",
+            Trust::Note => "from somebody's notes on the paper",
+        }
+    }
+}
+
+/// An accuracy that a published run had on the way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Milestone {
+    /// Passes over the training split by then.
+    pub epoch: usize,
+    /// As a fraction.
+    pub accuracy: f64,
+    /// Short name of the source.
+    pub source: &'static str,
+}
+
+/// What sources that follow `recipe` print of a task's accuracy on the way, by epoch.
+#[must_use]
+pub fn milestones(recipe: &str, task: &str) -> Vec<Milestone> {
+    let mut milestones = Vec::new();
+    for source in sources().iter().filter(|it| it.recipes.contains(&recipe)) {
+        let figures = source.figures.iter().filter(|figure| figure.task == task);
+        milestones.extend(figures.filter_map(|figure| {
+            Some(Milestone {
+                epoch: figure.metric.strip_prefix(AT_EPOCH)?.parse().ok()?,
+                accuracy: figure.value? / 100.0,
+                source: source.alias,
+            })
+        }));
+    }
+    milestones.sort_by_key(|milestone| milestone.epoch);
+    milestones
 }
 
 impl Figure {

@@ -8,7 +8,9 @@ mod markdown;
 mod text;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::table::Table;
 use crate::{Error, Result};
@@ -16,7 +18,7 @@ use crate::{Error, Result};
 /// A form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For terminals, at most [`WIDTH`] columns wide.
+    /// For terminals, at most [`width`] columns wide.
     Text,
     /// For pages on GitHub and the like.
     Markdown,
@@ -30,8 +32,23 @@ pub enum Format {
     Html,
 }
 
-/// Columns of the narrowest terminal that text is made for.
-pub const WIDTH: usize = 100;
+/// Columns that text is made for where there is no terminal.
+const USUAL_WIDTH: usize = 100;
+/// The narrowest text that is made, and the widest: lines that are longer are hard to read.
+const WIDTHS: RangeInclusive<usize> = 60..=160;
+static WIDTH: AtomicUsize = AtomicUsize::new(USUAL_WIDTH);
+
+/// Columns that text is made for.
+#[must_use]
+pub fn width() -> usize {
+    WIDTH.load(Ordering::Relaxed)
+}
+
+/// Makes text for a terminal of so many columns from here on, at least 60 and at most 160.
+pub fn set_width(columns: usize) {
+    let columns = columns.clamp(*WIDTHS.start(), *WIDTHS.end());
+    WIDTH.store(columns, Ordering::Relaxed);
+}
 
 impl Format {
     /// All of them.

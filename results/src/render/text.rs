@@ -6,19 +6,19 @@ use tabled::settings::object::Columns;
 use tabled::settings::style::HorizontalLine;
 use tabled::settings::{Alignment, Padding, Style, Theme};
 
-use super::WIDTH;
+use super::width;
 use crate::format::wrap;
 use crate::table::{Align, Row, Table};
 
 /// Key columns are not wider than this; longer entries are broken.
-const KEY_WIDTH: usize = 26;
+const KEYS: usize = 26;
 /// Nor are other columns of words.
-const WORDS_WIDTH: usize = 36;
+const WORDS: usize = 36;
 /// Spaces between columns.
 const GAP: usize = 2;
 
 pub(super) fn render(table: &Table) -> String {
-    let mut text = format!("{}\n\n", wrap(&table.title, WIDTH, 0, 0));
+    let mut text = format!("{}\n\n", wrap(&table.title, width(), 0, 0));
     let blocks = blocks(table);
     for (index, block) in blocks.iter().enumerate() {
         if index > 0 {
@@ -30,7 +30,7 @@ pub(super) fn render(table: &Table) -> String {
         text.push('\n');
     }
     for note in &table.notes {
-        text += &format!("  {}\n", wrap(note, WIDTH, 2, 4));
+        text += &format!("  {}\n", wrap(note, width(), 2, 4));
     }
     text
 }
@@ -39,14 +39,14 @@ pub(super) fn render(table: &Table) -> String {
 fn cell(table: &Table, column: usize, text: &str) -> String {
     let column = &table.columns[column];
     let widest = match (column.key, column.align) {
-        (true, _) => KEY_WIDTH,
-        (false, Align::Left) => WORDS_WIDTH,
-        (false, Align::Right) => WIDTH / 2,
+        (true, _) => KEYS,
+        (false, Align::Left) => WORDS,
+        (false, Align::Right) => width() / 2,
     };
     wrap(text, widest, 0, 0)
 }
 
-fn width(table: &Table, column: usize) -> usize {
+fn column_width(table: &Table, column: usize) -> usize {
     let cells = table.rows.iter().filter_map(|row| row.cells.get(column));
     let texts = cells.map(|cell| cell.shown());
     let texts = texts.chain([table.columns[column].name.as_str()]);
@@ -58,16 +58,16 @@ fn width(table: &Table, column: usize) -> usize {
 fn blocks(table: &Table) -> Vec<Vec<usize>> {
     let columns = 0..table.columns.len();
     let (keys, values): (Vec<usize>, Vec<usize>) = columns.partition(|i| table.columns[*i].key);
-    let room = WIDTH.saturating_sub(keys.iter().map(|i| width(table, *i)).sum());
+    let room = width().saturating_sub(keys.iter().map(|i| column_width(table, *i)).sum());
     let mut blocks = vec![keys.clone()];
     let mut used = 0;
     for value in values {
-        let width = width(table, value);
-        if used > 0 && used + width > room + GAP {
+        let wide = column_width(table, value);
+        if used > 0 && used + wide > room + GAP {
             blocks.push(keys.clone());
             used = 0;
         }
-        used += width;
+        used += wide;
         if let Some(block) = blocks.last_mut() {
             block.push(value);
         }

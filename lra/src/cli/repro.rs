@@ -1,0 +1,72 @@
+//! `lra repro`.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use datasets::Protocol;
+
+use super::data::DataPlace;
+use super::parse;
+
+const EXAMPLES: &str = "\
+Examples:
+  lra repro --list                                all published cells that can be trained here, cheapest first
+  lra repro --list s5                             those of one source
+  lra repro tay2021 listops performer --dry-run   what was printed, what differs here, what it costs
+  lra repro s4 text s4d                           train it and hold it against the printed figure
+  lra repro nystromformer listops transformer --seeds 0..3
+  lra repro chordmixer text chordmixer --budget 12h    as many seeds as fit
+
+The same command again goes on where it stopped.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ReproArgs {
+    /// Published source (see `lra list published`), or a recipe that sources share
+    pub source: Option<String>,
+    /// Task (see `lra list tasks`)
+    #[arg(requires = "model")]
+    pub task: Option<String>,
+    /// Model (see `lra list models`)
+    pub model: Option<String>,
+    /// Show what there is to reproduce, cheapest first, and train nothing
+    #[arg(long, conflicts_with_all = ["task", "dry_run", "budget", "seeds", "recipe"])]
+    pub list: bool,
+    /// Show the printed figure, every known difference and the cost, and train nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Which of the source's recipes [default: the first that has the task]
+    #[arg(long, value_name = "NAME")]
+    pub recipe: Option<String>,
+    /// Seeds: FIRST..END, END not included
+    #[arg(long, value_parser = parse::seeds, default_value = "0..1", value_name = "A..B")]
+    pub seeds: Range<u64>,
+    /// As many seeds as fit into this time by the estimate, such as 3h
+    #[arg(long, value_parser = parse::duration, value_name = "TIME", conflicts_with = "seeds")]
+    pub budget: Option<Duration>,
+    /// Split rules: tay2021 (as published, where the test split may have been validated on) or clean
+    #[arg(long, default_value_t = Protocol::Tay2021)]
+    pub protocol: Protocol,
+    /// Device: auto, cpu or cuda:N (see `lra list devices`)
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    /// Worker threads; 0 means all cores
+    #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
+    pub threads: usize,
+    /// Most memory to use, such as 8G [default: 95 % of what the machine, its container and `ulimit` allow]
+    #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
+    pub memory_limit: Option<usize>,
+    #[command(flatten)]
+    pub place: DataPlace,
+    /// Folder that run folders are created in
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Print JSON: the plan, and the records of what was run
+    #[arg(long)]
+    pub json: bool,
+    /// No progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}

@@ -1,0 +1,151 @@
+//! `lra new model`: a crate with a model of one's own, made from the example that the tests build.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::cli::NewVerb;
+use crate::cmd;
+use crate::error::{Class, Classify, Error, Result};
+
+/// The example, and what of it is the model's name.
+const EXAMPLE: &str = include_str!("../../examples/own_model.rs");
+const NAME: &str = "neighbours";
+/// Where this program's own crate lay when it was built.
+const BUILT_IN: &str = env!("CARGO_MANIFEST_DIR");
+/// Versions of what the example uses beside `lra`.
+const DEPENDENCIES: &str = "\
+candle-core = \"=0.11.1\"
+candle-nn = \"=0.11.1\"
+serde = { version = \"1\", features = [\"derive\"] }
+";
+
+/// Runs the command.
+pub fn run(verb: &NewVerb) -> Result<ExitCode> {
+    let NewVerb::Model { name, path, lra } = verb;
+    check_name(name)?;
+    let folder = path.clone().unwrap_or_else(|| PathBuf::from(name));
+    let lra = lra.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
+    if !lra.join("Cargo.toml").is_file() {
+        return Err(Error::usage(format!(
+            "{} holds no Cargo.toml: --lra names the folder `lra` within the sources of this program",
+            lra.display()
+        )));
+    }
+    let lra = lra
+        .canonicalize()
+        .during(Class::Usage, "finding lra's sources")?;
+    if folder.exists() {
+        let place = folder.display();
+        return Err(Error::usage(format!(
+            "{place} is there already; --path names another folder"
+        )));
+    }
+    let make = |file: &str, text: String| -> Result<()> {
+        let path = folder.join(file);
+        let parent = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).during(Class::Data, format!("making {}", parent.display()))?;
+        fs::write(&path, text).during(Class::Data, format!("writing {}", path.display()))
+    };
+    make("Cargo.toml", manifest(name, &lra))?;
+    make("src/main.rs", program(name))?;
+    make("README.md", readme(name))?;
+    make(".gitignore", "/target\n/runs\n".to_owned())?;
+    cmd::print(&format!(
+        "made {0}: the model is src/main.rs\n\n  cd {0}\n  cargo run --release -- run --task listops --model {name}\n  \
+         cargo run --release -- check-model {name}",
+        folder.display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(plain) {
+        return Err(Error::usage(format!(
+            "'{name}' cannot name a model: lower-case letters, digits and underscores, a letter first"
+        )));
+    }
+    if models::registry().iter().any(|model| model.name == name) {
+        return Err(Error::usage(format!("there is a model '{name}' already")));
+    }
+    Ok(())
+}
+
+/// `my_mixer` as a type: `MyMixer`.
+fn camel_case(name: &str) -> String {
+    let mut words = String::new();
+    for part in name.split('_') {
+        let mut letters = part.chars();
+        words.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        words.extend(letters);
+    }
+    words
+}
+
+fn program(name: &str) -> String {
+    EXAMPLE
+        .replace("--release --example own_model -- run", "--release -- run")
+        .replace("own_model.rs", "main.rs")
+        .replace(NAME, name)
+        .replace(&camel_case(NAME), &camel_case(name))
+        .replace(&NAME.to_ascii_uppercase(), &name.to_ascii_uppercase())
+}
+
+fn manifest(name: &str, lra: &Path) -> String {
+    let lra = toml::Value::from(lra.display().to_string());
+    format!(
+        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nlra = {{ path = {lra} }}\n\
+         {DEPENDENCIES}\n# Tests train the model.\n[profile.dev]\nopt-level = 2\n"
+    )
+}
+
+fn readme(name: &str) -> String {
+    format!(
+        "# {name}\n\nA model of one's own for the Long Range Arena: `lra` with one model more.\n\n```sh\n\
+         cargo run --release -- run --task listops --model {name}\n\
+         cargo run --release -- sweep --tasks listops --models {name},transformer --seeds 0..3\n\
+         cargo run --release -- check-model {name}    # what every model promises\n\
+         cargo test\n```\n\n`src/main.rs` is the whole of it: the card, the options, the mixer.\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_renamed_throughout() {
+        let text = program("my_mixer");
+        for left in ["eighbours", "NEIGHBOURS", "own_model"] {
+            assert!(!text.contains(left), "{left}");
+        }
+        assert!(text.contains("struct MyMixer {") && text.contains("const MY_MIXER: Model"));
+        let manifest: toml::Table = manifest("my_mixer", Path::new("/a \"b\"")).parse().unwrap();
+        assert_eq!(
+            manifest["dependencies"]["lra"]["path"].as_str(),
+            Some("/a \"b\"")
+        );
+    }
+
+    /// What is written there is what the workspace has.
+    #[test]
+    fn dependencies_are_those_of_the_workspace() {
+        let workspace: toml::Table = include_str!("../../../Cargo.toml").parse().unwrap();
+        let here: toml::Table = DEPENDENCIES.parse().unwrap();
+        for (name, version) in here {
+            assert_eq!(
+                workspace["workspace"]["dependencies"][&name], version,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_checked() {
+        assert!(check_name("my_mixer2").is_ok());
+        for wrong in ["", "2x", "My", "a-b", "a/b", "performer"] {
+            assert!(check_name(wrong).is_err(), "{wrong}");
+        }
+    }
+}
