@@ -26,6 +26,7 @@ pub static RECIPES: &[(&str, &str)] = &[
     ("lru", include_str!("../recipes/lru.toml")),
     ("mega", include_str!("../recipes/mega.toml")),
     ("chordmixer", include_str!("../recipes/chordmixer.toml")),
+    ("rtf", include_str!("../recipes/rtf.toml")),
     ("tay2021", include_str!("../recipes/tay2021.toml")),
     (
         "tay2021-paper",
