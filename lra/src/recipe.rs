@@ -27,6 +27,7 @@ pub static RECIPES: &[(&str, &str)] = &[
     ("mega", include_str!("../recipes/mega.toml")),
     ("chordmixer", include_str!("../recipes/chordmixer.toml")),
     ("rtf", include_str!("../recipes/rtf.toml")),
+    ("sgconv", include_str!("../recipes/sgconv.toml")),
     ("tay2021", include_str!("../recipes/tay2021.toml")),
     (
         "tay2021-paper",
