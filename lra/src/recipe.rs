@@ -28,6 +28,7 @@ pub static RECIPES: &[(&str, &str)] = &[
     ("chordmixer", include_str!("../recipes/chordmixer.toml")),
     ("rtf", include_str!("../recipes/rtf.toml")),
     ("sgconv", include_str!("../recipes/sgconv.toml")),
+    ("long-conv", include_str!("../recipes/long-conv.toml")),
     ("tay2021", include_str!("../recipes/tay2021.toml")),
     (
         "tay2021-paper",
