@@ -29,6 +29,7 @@ pub static RECIPES: &[(&str, &str)] = &[
     ("rtf", include_str!("../recipes/rtf.toml")),
     ("sgconv", include_str!("../recipes/sgconv.toml")),
     ("long-conv", include_str!("../recipes/long-conv.toml")),
+    ("tnn", include_str!("../recipes/tnn.toml")),
     ("tay2021", include_str!("../recipes/tay2021.toml")),
     (
         "tay2021-paper",
