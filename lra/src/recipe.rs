@@ -30,6 +30,7 @@ pub static RECIPES: &[(&str, &str)] = &[
     ("sgconv", include_str!("../recipes/sgconv.toml")),
     ("long-conv", include_str!("../recipes/long-conv.toml")),
     ("tnn", include_str!("../recipes/tnn.toml")),
+    ("cosformer", include_str!("../recipes/cosformer.toml")),
     ("tay2021", include_str!("../recipes/tay2021.toml")),
     (
         "tay2021-paper",
