@@ -31,6 +31,7 @@ pub static RECIPES: &[(&str, &str)] = &[
     ("long-conv", include_str!("../recipes/long-conv.toml")),
     ("tnn", include_str!("../recipes/tnn.toml")),
     ("cosformer", include_str!("../recipes/cosformer.toml")),
+    ("luna", include_str!("../recipes/luna.toml")),
     ("tay2021", include_str!("../recipes/tay2021.toml")),
     (
         "tay2021-paper",
