@@ -8,6 +8,7 @@ const PEERS: &str = concat!(
     include_str!("../benches/peers/eager.py"),
     include_str!("../benches/peers/packages.py"),
     include_str!("../benches/peers/hugging_face.py"),
+    include_str!("../benches/peers/state_spaces.py"),
 );
 const REASONS: &str = include_str!("../benches/peers/compare.py");
 

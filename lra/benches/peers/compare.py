@@ -8,8 +8,8 @@ runs its own. A ratio is lra's median step over the peer's in the same round; th
 in brackets, the least and the largest. Times are of forward pass, loss, backward pass and AdamW. Memory is the most that
 was in use at once: of lra all live heap bytes, of a peer what its process took beyond Python, PyTorch and its packages.
 
-Rows are the models of `lra list models` that have a peer (`@peer` in eager.py, packages.py, hugging_face.py). A model whose numbers
-are held against a package has one, or a reason in WITHOUT.
+Rows are the models of `lra list models` that have a peer (`@peer` in eager.py, packages.py, hugging_face.py, state_spaces.py).
+A model whose numbers are held against a package has one, or a reason in WITHOUT.
 
 With `--cpu` times are the processor's, for a machine that is shared; one thread, since those of PyTorch spin while they wait.
 
@@ -45,9 +45,7 @@ RECIPE = {"layers": 2, "dim": 64, "heads": 2, "mlp": 128, "batch": 32, "dropout"
 RECIPE_LENGTH = 2000
 HEAD = 128
 # Models that are held against a package that no training step can be set beside, and why.
-WITHOUT = {
-    "mamba": "mambapy, made to be read, keeps all states in log L passes of Python",
-}
+WITHOUT = {}
 
 
 def settings_of(model, sizes):

@@ -169,6 +169,7 @@ class Funnel(Peer):
 class TransformerXl(Peer):
     """Segment after segment, with the memory of the one before."""
 
+    POSITIONS = False
     WHOLE = True
 
     def __init__(self, sizes):
@@ -200,6 +201,7 @@ class TransformerXl(Peer):
 class Mega(Peer):
     """Both ways in time, without chunks; with kernels as long as the sequence, where lra's end after 1,024 taps."""
 
+    POSITIONS = False
     WHOLE = True
 
     def __init__(self, sizes):

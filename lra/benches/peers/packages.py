@@ -5,6 +5,7 @@ import math
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from eager import Heads
 from peer import Peer, peer
@@ -224,3 +225,43 @@ class Xcit(Peer):
         for block in self.blocks:
             x = block(x, 1, x.shape[1])
         return x
+
+
+@peer("s5", "s5-pytorch")
+class S5(Peer):
+    """s5-pytorch: both directions, 32 complex states, as many as lra's 64 that stand for themselves and their conjugates, in 4 blocks.
+
+    Its block has a feed-forward network and no gate; around its operator is the gate that lra and the published code have.
+    """
+
+    FEED_FORWARD = False
+    POSITIONS = False
+
+    def __init__(self, sizes):
+        super().__init__()
+        from s5 import S5 as Operator
+
+        self.operator = Operator(sizes.dim, 32, block_count=4, bidir=True)
+        self.output = nn.Linear(sizes.dim, sizes.dim)
+
+    def forward(self, x):
+        z = F.gelu(self.operator(x))
+        return z * torch.sigmoid(self.output(z))
+
+
+@peer("mamba", "mambapy")
+class Mamba(Peer):
+    """mambapy: its parallel scan, 16 states for each of twice as many channels, a convolution of 4 taps."""
+
+    FEED_FORWARD = False
+    NORM = nn.RMSNorm
+    POSITIONS = False
+
+    def __init__(self, sizes):
+        super().__init__()
+        from mambapy.mamba import MambaBlock, MambaConfig
+
+        self.block = MambaBlock(MambaConfig(d_model=sizes.dim, n_layers=sizes.layers))
+
+    def forward(self, x):
+        return self.block(x)

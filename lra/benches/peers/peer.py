@@ -28,6 +28,10 @@ class Peer(nn.Module):
 
     # Whether the block around it has a feed-forward network.
     FEED_FORWARD = True
+    # The norm of its blocks, and of what the last one gives.
+    NORM = nn.LayerNorm
+    # Whether the model around it adds learned positions.
+    POSITIONS = True
     # Whether it stands for all blocks: (B, L, D) to (B, L', D).
     WHOLE = False
     # What it adds to the cross-entropy, set by each forward pass.

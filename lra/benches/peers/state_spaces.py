@@ -11,9 +11,13 @@ from peer import Peer, peer
 
 @peer("s4d", "PyTorch torch.fft")
 class S4D(Peer):
-    """Diagonal state spaces in both directions (arXiv 2206.11893), GELU, and a gated linear layer."""
+    """Diagonal state spaces in both directions (arXiv 2206.11893), GELU, and a gated linear layer.
+
+    Each channel has modes of its own, which all channels of lra's share: a few more weights, the same work.
+    """
 
     FEED_FORWARD = False
+    POSITIONS = False
     STATE = 4
 
     def __init__(self, sizes):

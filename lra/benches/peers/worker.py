@@ -19,12 +19,12 @@ from peer import Peer, Sizes, load
 class Block(nn.Module):
     def __init__(self, mixer, sizes):
         super().__init__()
-        self.mixer_norm = nn.LayerNorm(sizes.dim, eps=1e-5)
+        self.mixer_norm = mixer.NORM(sizes.dim, eps=1e-5)
         self.mixer = mixer(sizes)
         self.drop = nn.Dropout(sizes.dropout)
         if not mixer.FEED_FORWARD:
             return
-        self.feed_norm = nn.LayerNorm(sizes.dim, eps=1e-5)
+        self.feed_norm = mixer.NORM(sizes.dim, eps=1e-5)
         self.feed = nn.Sequential(
             nn.Linear(sizes.dim, sizes.mlp),
             nn.GELU(),
@@ -40,21 +40,26 @@ class Block(nn.Module):
 
 
 class Classifier(nn.Module):
-    """lra's: learned positions, pre-norm blocks, mean over positions, a head with one hidden layer."""
+    """lra's: learned positions unless the peer has none, pre-norm blocks, mean over positions, a head with one hidden layer."""
 
     def __init__(self, mixer, sizes, arguments):
         super().__init__()
         self.tokens = nn.Embedding(arguments.vocabulary, sizes.dim)
-        self.positions = nn.Parameter(0.02 * torch.randn(sizes.length, sizes.dim))
+        self.positions = None
+        if mixer.POSITIONS:
+            self.positions = nn.Parameter(0.02 * torch.randn(sizes.length, sizes.dim))
         blocks = [mixer(sizes)] if mixer.WHOLE else [Block(mixer, sizes) for _ in range(sizes.layers)]
         self.drop = nn.Dropout(sizes.dropout)
         self.blocks = nn.ModuleList(blocks)
-        self.norm = nn.LayerNorm(sizes.dim, eps=1e-5)
+        self.norm = mixer.NORM(sizes.dim, eps=1e-5)
         head = [nn.Linear(sizes.dim, arguments.head), nn.ReLU()]
         self.head = nn.Sequential(*head, nn.Linear(arguments.head, arguments.classes))
 
     def forward(self, ids, **mask):
-        x = self.drop(self.tokens(ids) + self.positions)
+        x = self.tokens(ids)
+        if self.positions is not None:
+            x = x + self.positions
+        x = self.drop(x)
         for block in self.blocks:
             x = block(x, **mask)
         x = self.norm(x)
