@@ -2,11 +2,10 @@
 
 pub mod bench;
 pub mod data;
-mod parse;
+pub mod parse;
 pub mod repro;
 pub mod sweep;
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -92,7 +91,7 @@ pub struct RunArgs {
     /// Task (see `lra list tasks`), as `task` or `task:source`
     #[arg(long)]
     pub task: TaskChoice,
-    /// Model (see `lra list models`)
+    /// Model (see `lra list models`), as `name`, `name:option=value` or `name:block.norm=rms`
     #[arg(long)]
     pub model: String,
     /// Recipe (see `lra list recipes`), or the path of a .toml file
@@ -101,9 +100,9 @@ pub struct RunArgs {
     /// Seed of initialisation, batch order and random draws
     #[arg(long, default_value_t = 0, value_parser = parse::seed, conflicts_with = "seeds")]
     pub seed: u64,
-    /// Several seeds, one after the other: FIRST..END, END not included
+    /// Several seeds, one after the other: FIRST..END, END not included, or a list
     #[arg(long, value_parser = parse::seeds, value_name = "A..B")]
-    pub seeds: Option<Range<u64>>,
+    pub seeds: Option<parse::Seeds>,
     /// Number of updates (the same as --set train.steps=N)
     #[arg(long, value_name = "N")]
     pub steps: Option<usize>,
@@ -259,7 +258,8 @@ const LIST_EXAMPLES: &str = "\
 Examples:
   lra list tasks
   lra list models --recipe tay2021 --task text     sizes as in the 2021 configuration
-  lra list models --long reformer                  paper, equation, cost, options
+  lra list models reformer                         paper, equation, cost, options
+  lra list published tay2021                       its figures, where they were read, what is wrong with them
   lra list published --json | jq .";
 
 #[derive(Debug, Args)]
@@ -268,7 +268,10 @@ pub struct ListArgs {
     /// Which registry
     #[arg(value_enum)]
     pub what: Registry,
-    /// Print the documentation of one entry
+    /// Print all there is to one entry: the documentation, or the figures of a published source (the same as --long NAME)
+    #[arg(conflicts_with = "long")]
+    pub name: Option<String>,
+    /// Print all there is to one entry
     #[arg(long, value_name = "NAME")]
     pub long: Option<String>,
     /// Count the models' parameters at this recipe [default: laptop]

@@ -41,3 +41,29 @@ fn sizes_are_asked_of_models_only() {
     let message = Place::new().fails(2, "list tasks --recipe smoke");
     assert!(message.contains("apply to models"), "{message}");
 }
+
+#[test]
+fn a_published_source_shows_its_figures_and_where_they_were_read() {
+    let place = Place::new();
+    let text = place.ok("list published tay2021");
+    assert!(text.contains("36.37") && text.contains("Read in"), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+    assert_eq!(text, place.ok("list published --long tay2021long"));
+    assert!(place.fails(2, "list published tay2012").contains("nearest"));
+}
+
+#[test]
+fn shells_and_man_know_every_verb() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.ok(&format!("completions {shell}"));
+        assert!(script.contains("repro") && script.contains("check-model"));
+    }
+    place.ok("man pages");
+    for page in ["lra.1", "lra-run.1", "lra-data-make.1"] {
+        assert!(place.path().join("pages").join(page).is_file(), "{page}");
+    }
+}

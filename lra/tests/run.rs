@@ -354,3 +354,29 @@ fn a_diverging_run_is_a_record() {
     assert_eq!(output.status.code(), Some(4));
     assert_eq!(place.record("runs")["outcome"]["status"], "diverged");
 }
+
+#[test]
+fn a_model_takes_settings_and_seeds_are_a_list_as_in_a_sweep() {
+    let place = Place::new();
+    let words = "run --task toy --model linear:block.norm=rms --recipe smoke --steps 4 --seeds 0,2 --quiet --json";
+    let records: Value = serde_json::from_str(&place.ok(words)).unwrap();
+    let seeds: Vec<u64> = records
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["seed"].as_u64().unwrap())
+        .collect();
+    assert_eq!(seeds, [0, 2]);
+    let overrides = records[0]["recipe"]["overrides"].to_string();
+    assert!(overrides.contains("block.norm=rms"), "{overrides}");
+    let sweep = "sweep --tasks toy --models linear:block.norm=rms --recipe smoke --steps 4 --seeds 0,2 --json";
+    assert!(
+        !place.ok(sweep).contains("\"scored\""),
+        "the same cells are on file"
+    );
+    assert!(
+        place
+            .fails(2, &words.replace("0,2", "2,2"))
+            .contains("twice")
+    );
+}

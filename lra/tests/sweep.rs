@@ -230,3 +230,27 @@ fn wrong_words_are_found_before_anything_runs() {
     }
     assert!(!place.path().join("runs").exists());
 }
+
+#[test]
+fn a_search_runs_every_point_and_names_the_best() {
+    let place = Place::new();
+    let grid = "--grid train.learning_rate=1e-3,1e-4 --grid block.dropout=0,0.1";
+    let told = place.ok(&format!("{TINY} {grid} --seeds 0..2"));
+    assert!(
+        told.contains("Best settings by validation accuracy"),
+        "{told}"
+    );
+    let best = told
+        .lines()
+        .filter(|line| line.contains("train.learning_rate=") && line.contains(" 4 "));
+    assert_eq!(
+        best.count(),
+        2,
+        "a row for each model, of four points: {told}"
+    );
+    assert_eq!(records(&place).len(), 16);
+    let plan = format!("{TINY} --grid train.learning_rate=1e-4..1e-2 --trials 3 --dry-run --json");
+    assert_eq!(json(&place.ok(&plan)).len(), 6);
+    let message = place.fails(2, &format!("{TINY} --grid train.learning_rate=1e-4..1e-2"));
+    assert!(message.contains("--trials"), "{message}");
+}

@@ -1,6 +1,6 @@
 //! Values of flags.
 
-use std::ops::Range;
+use std::fmt;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -19,14 +19,33 @@ pub fn seed(text: &str) -> Result<u64, String> {
     seed.ok_or_else(|| format!("'{text}' is not a seed from 0 to {LARGEST_SEED}"))
 }
 
-/// `0..5`: not empty.
-pub fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let expected = || format!("'{text}' is not a range such as 0..5");
-    let (first, end) = text.split_once("..").ok_or_else(expected)?;
-    let seeds = seed(first).map_err(|_| expected())?..seed(end).map_err(|_| expected())?;
+/// Seeds in the order in which they are run; at least one, none twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seeds(pub Vec<u64>);
+
+impl fmt::Display for Seeds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> = self.0.iter().map(u64::to_string).collect();
+        f.write_str(&words.join(", "))
+    }
+}
+
+/// `0..5`, 5 not included, or `0,1,4`.
+pub fn seeds(text: &str) -> Result<Seeds, String> {
+    let expected = || format!("'{text}' are not seeds such as 0..5 or 0,1,4");
+    let number = |text: &str| seed(text).map_err(|_| expected());
+    let Some((first, end)) = text.split_once("..") else {
+        let seeds: Vec<u64> = text.split(',').map(number).collect::<Result<_, _>>()?;
+        let twice = (1..seeds.len()).any(|i| seeds[..i].contains(&seeds[i]));
+        return match twice {
+            true => Err(format!("'{text}' names a seed twice")),
+            false => Ok(Seeds(seeds)),
+        };
+    };
+    let seeds = number(first)?..number(end)?;
     match seeds.end.saturating_sub(seeds.start) {
         0 => Err(format!("'{text}' is empty")),
-        1..=MOST_SEEDS => Ok(seeds),
+        1..=MOST_SEEDS => Ok(Seeds(seeds.collect())),
         count => Err(format!(
             "'{text}' are {count} seeds; a command takes {MOST_SEEDS} at most"
         )),
@@ -102,11 +121,14 @@ mod tests {
         assert_eq!(bytes("8G"), Ok(8 << 30));
         assert_eq!(bytes("1.5 MiB"), Ok(3 << 19));
         assert!(bytes("lots").is_err() && bytes("0").is_err() && bytes("8X").is_err());
-        assert_eq!(seeds("2..5"), Ok(2..5));
+        assert_eq!(seeds("2..5"), Ok(Seeds(vec![2, 3, 4])));
+        assert_eq!(seeds("7,0"), Ok(Seeds(vec![7, 0])));
+        assert_eq!(seeds("5"), Ok(Seeds(vec![5])));
         for wrong in [
             "5..5",
             "5..4",
-            "5",
+            "5,5",
+            "5,",
             "0..9999999999",
             "0..18446744073709551615",
         ] {

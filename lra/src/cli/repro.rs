@@ -1,6 +1,5 @@
 //! `lra repro`.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use clap::Args;
 use datasets::Protocol;
 
 use super::data::DataPlace;
-use super::parse;
+use super::parse::{self, Seeds};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,9 +39,9 @@ pub struct ReproArgs {
     /// Which of the source's recipes [default: the first that has the task]
     #[arg(long, value_name = "NAME")]
     pub recipe: Option<String>,
-    /// Seeds: FIRST..END, END not included
-    #[arg(long, value_parser = parse::seeds, default_value = "0..1", value_name = "A..B")]
-    pub seeds: Range<u64>,
+    /// Seeds: FIRST..END, END not included, or a list
+    #[arg(long, value_parser = parse::seeds, default_value = "0", value_name = "A..B")]
+    pub seeds: Seeds,
     /// As many seeds as fit into this time by the estimate, such as 3h
     #[arg(long, value_parser = parse::duration, value_name = "TIME", conflicts_with = "seeds")]
     pub budget: Option<Duration>,

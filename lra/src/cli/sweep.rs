@@ -1,14 +1,14 @@
 //! `lra sweep`.
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use datasets::{Protocol, Source};
 
 use super::data::DataPlace;
-use super::parse;
+use super::parse::{self, Seeds};
 use crate::sweep::plan::Shard;
+use crate::sweep::search::Dimension;
 use crate::task_choice::TaskChoice;
 
 const EXAMPLES: &str = "\
@@ -16,6 +16,8 @@ Examples:
   lra sweep --tasks listops,pathfinder --dry-run                the plan, with time and memory per cell
   lra sweep --tasks listops,image:synthetic --seeds 0..3 --jobs 2
   lra sweep --tasks listops --models transformer,performer:variant=tay2021 --recipe nystromformer
+  lra sweep --tasks listops --models linear --grid train.learning_rate=3e-3,1e-3,3e-4 --grid block.dropout=0,0.1
+  lra sweep --tasks listops --models linear --grid train.learning_rate=1e-4..1e-2 --trials 8    random search
   lra sweep --tasks listops --models transformer,local --axes --recipe smoke    around each model, all axes
   lra sweep --tasks listops --shard 1/4                         a quarter of it, for one of four machines
   lra sweep --tasks listops --seeds 0..5 --emit slurm > job.sh && sbatch job.sh
@@ -42,9 +44,9 @@ pub struct SweepArgs {
     /// Each model also with each value of each axis (see `lra list axes`) that it can take, one at a time
     #[arg(long)]
     pub axes: bool,
-    /// Seeds: FIRST..END, END not included
-    #[arg(long, value_parser = parse::seeds, default_value = "0..1", value_name = "A..B")]
-    pub seeds: Range<u64>,
+    /// Seeds: FIRST..END, END not included, or a list
+    #[arg(long, value_parser = parse::seeds, default_value = "0", value_name = "A..B")]
+    pub seeds: Seeds,
     /// Recipes, by name or as paths of .toml files
     #[arg(
         long,
@@ -59,6 +61,12 @@ pub struct SweepArgs {
     /// Change any setting of every cell
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
+    /// Try each of several values of a setting; several such options make a grid, every cell of which is run
+    #[arg(long = "grid", value_name = "KEY=V1,V2,...")]
+    pub grid: Vec<Dimension>,
+    /// Draw so many points of the grid instead of running all; a setting may then be a range, KEY=LOW..HIGH
+    #[arg(long, requires = "grid", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub trials: Option<u16>,
     /// Split rules: clean (validation held out of train) or tay2021 (as published)
     #[arg(long, default_value_t = Protocol::Clean)]
     pub protocol: Protocol,

@@ -11,7 +11,7 @@ use results::{Format, published, width, wrap};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{ListArgs, Registry};
-use crate::error::{Error, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::recipe::{RECIPES, Recipe};
 use crate::spec::RunRequest;
 use crate::suggest;
@@ -19,7 +19,11 @@ use crate::{cmd, device};
 
 /// Runs the command.
 pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
-    if let Some(name) = &arguments.long {
+    if let Some(name) = arguments.name.as_ref().or(arguments.long.as_ref()) {
+        if arguments.what == Registry::Published {
+            let source = published::source(name).class(Class::Usage)?;
+            return show(&published::figures_of(source), arguments.json);
+        }
         cmd::print(&documentation(arguments.what, name)?)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -35,10 +39,13 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
         Registry::Devices => devices(),
         Registry::Axes => axes()?,
     };
-    if arguments.json {
-        cmd::print_json(&objects(&table))?;
-    } else {
-        cmd::print(&Format::Text.render(&[table]))?;
+    show(&table, arguments.json)
+}
+
+fn show(table: &Table, as_json: bool) -> Result<ExitCode> {
+    match as_json {
+        true => cmd::print_json(&objects(table))?,
+        false => cmd::print(&Format::Text.render(std::slice::from_ref(table)))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -78,7 +85,9 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
             .1
             .to_owned(),
         Registry::Published | Registry::Devices | Registry::Axes => {
-            return Err(Error::usage("--long applies to tasks, models and recipes"));
+            return Err(Error::usage(
+                "one entry can be shown of tasks, models, recipes and published sources",
+            ));
         }
     })
 }

@@ -1,6 +1,5 @@
 //! `lra repro`: a published cell, trained as its source did and held against the printed figure.
 
-use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use results::{Format, Outcome, Record, published, width, wrap};
 use serde_json::{Value, json};
 
 use crate::cell::{IfExists, RunContext};
+use crate::cli::parse::Seeds;
 use crate::cli::repro::ReproArgs;
 use crate::cmd::run::{each_seed, exit_code};
 use crate::error::{Class, Classify, Error, Result};
@@ -85,7 +85,7 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
         seed: 0,
         assignments: &[],
     };
-    let records = each_seed(&request, seeds.clone(), &context, |_| Ok(()))?;
+    let records = each_seed(&request, &seeds.0, &context, |_| Ok(()))?;
     let verdict = Verdict {
         plan: &plan,
         records: &records,
@@ -112,7 +112,7 @@ fn estimate(
         }],
         models: vec![ModelChoice::parse(&cell.figure.entry)?],
         recipes: vec![cell.recipe.to_owned()],
-        seeds: 0..1,
+        seeds: vec![0],
         protocol: arguments.protocol,
         assignments: Vec::new(),
     };
@@ -139,7 +139,7 @@ struct Plan<'a> {
 
 impl Plan<'_> {
     /// The seeds that are asked for, or as many as fit into the budget.
-    fn seeds(&self) -> Result<Range<u64>> {
+    fn seeds(&self) -> Result<Seeds> {
         let Some(budget) = self.arguments.budget else {
             return Ok(self.arguments.seeds.clone());
         };
@@ -157,7 +157,7 @@ impl Plan<'_> {
                 human_duration(time),
                 human_duration(budget)
             ))),
-            fit => Ok(0..fit.min(MOST_SEEDS)),
+            fit => Ok(Seeds((0..fit.min(MOST_SEEDS)).collect())),
         }
     }
 
@@ -197,7 +197,7 @@ impl Plan<'_> {
         }
     }
 
-    fn text(&self, seeds: &Range<u64>) -> String {
+    fn text(&self, seeds: &Seeds) -> String {
         let PublishedCell {
             source,
             figure,
@@ -227,13 +227,8 @@ impl Plan<'_> {
         lines.add(
             "here",
             &format!(
-                "model {} ({}), recipe {recipe}, protocol {}, source {}, seeds {}..{}",
-                figure.entry,
-                self.resolved.variant.name,
-                settings.protocol,
-                settings.source,
-                seeds.start,
-                seeds.end
+                "model {} ({}), recipe {recipe}, protocol {}, source {}, seed {seeds}",
+                figure.entry, self.resolved.variant.name, settings.protocol, settings.source,
             ),
         );
         lines.add("follows", &self.resolved.recipe.body.source);
@@ -252,8 +247,8 @@ impl Plan<'_> {
         lines.text
     }
 
-    fn cost(&self, seeds: &Range<u64>) -> String {
-        let count = seeds.end - seeds.start;
+    fn cost(&self, seeds: &Seeds) -> String {
+        let count = seeds.0.len();
         match &self.estimate {
             Ok(it) => {
                 let all = u32::try_from(count).map_or(Duration::MAX, |n| it.time.saturating_mul(n));
@@ -279,7 +274,7 @@ impl Plan<'_> {
         blank.map_or(0, |(_, sizes)| 16 * sizes.elements() as u64)
     }
 
-    fn json(&self, seeds: &Range<u64>) -> Value {
+    fn json(&self, seeds: &Seeds) -> Value {
         let PublishedCell {
             source,
             figure,
@@ -301,7 +296,7 @@ impl Plan<'_> {
             "defect": figure.defect,
             "recipe": recipe,
             "protocol": self.resolved.spec.cell.protocol,
-            "seeds": Vec::from_iter(seeds.clone()),
+            "seeds": seeds.0,
             "departures": self.differences(),
             "milestones": milestones,
             "seconds_per_seed": estimate.ok().map(|it| it.time.as_secs_f64()),
@@ -474,10 +469,10 @@ mod tests {
                 data: Path::new("no data"),
                 cell,
             };
-            let text = plan.text(&(0..1));
+            let text = plan.text(&Seeds(vec![0]));
             let fits = text.lines().all(|line| line.chars().count() <= width());
             assert!(fits && text.contains(recipe), "{words:?}: {text}");
-            plan.json(&(0..1));
+            plan.json(&Seeds(vec![0]));
         }
     }
 }

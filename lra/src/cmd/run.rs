@@ -1,6 +1,5 @@
 //! `lra run`: one cell of the table, for one seed or several.
 
-use std::ops::Range;
 use std::process::ExitCode;
 
 use results::summary::summary;
@@ -9,6 +8,7 @@ use results::{Format, Outcome, Record, published};
 use crate::cell::{self, Finished, IfExists, RunContext};
 use crate::cli::RunArgs;
 use crate::error::{Class, Classify, Result};
+use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::RunRequest;
@@ -28,6 +28,8 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
     let device = device::select(&arguments.device)?;
     let mut assignments = arguments.assignments.clone();
+    let model = ModelChoice::parse(&arguments.model)?;
+    assignments.extend(model.assignments());
     assignments.extend(arguments.steps.map(|steps| format!("train.steps={steps}")));
     assignments.extend(
         arguments
@@ -56,21 +58,21 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         reporter: &reporter,
         stop: &stop,
     };
-    let seeds = arguments
-        .seeds
-        .clone()
-        .unwrap_or(arguments.seed..arguments.seed.saturating_add(1));
+    let seeds = match &arguments.seeds {
+        Some(seeds) => seeds.0.clone(),
+        None => vec![arguments.seed],
+    };
     let several = arguments.seeds.is_some();
     let request = RunRequest {
         task: &task.name,
-        model: &arguments.model,
+        model: model.model,
         recipe: &arguments.recipe,
         source: task.source,
         protocol: arguments.protocol,
         seed: arguments.seed,
         assignments: &assignments,
     };
-    let records = each_seed(&request, seeds, &context, |record| match arguments.json {
+    let records = each_seed(&request, &seeds, &context, |record| match arguments.json {
         true => Ok(()),
         false => {
             let folder = arguments.out.join(&record.id);
@@ -97,13 +99,13 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
 /// Runs a cell for one seed after the other, and tells of each; the last one may be interrupted.
 pub fn each_seed(
     request: &RunRequest<'_>,
-    seeds: Range<u64>,
+    seeds: &[u64],
     context: &RunContext<'_>,
     tell: impl Fn(&Record) -> Result<()>,
 ) -> Result<Vec<Record>> {
     let reporter = context.reporter;
     let mut records = Vec::new();
-    for seed in seeds {
+    for &seed in seeds {
         let request = RunRequest {
             seed,
             ..request.clone()

@@ -14,11 +14,13 @@ use crate::error::{Class, Classify, Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
+use crate::sweep::best;
 use crate::sweep::estimator::{Estimate, Estimator};
 use crate::sweep::job::{JobOptions, LOG};
 use crate::sweep::plan::{self, Cell, Matrix};
 use crate::sweep::progress_display::{LEGEND, ProgressDisplay, grid};
 use crate::sweep::scheduler::{Scheduler, State};
+use crate::sweep::search;
 use crate::sweep::slurm;
 use crate::timing::human_duration;
 use crate::{limits, runtime};
@@ -74,6 +76,11 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         cmd::print_json(&cells)?;
     } else {
         cmd::print(&outcome(&cells, &states, &options))?;
+        if !arguments.grid.is_empty() {
+            let scored = self::on_file(&options, &reporter)?;
+            let table = best::table(&cells, &scored, arguments.grid.len());
+            cmd::print(&Format::Text.render(&[table]))?;
+        }
     }
     Ok(exit_code(&states, stop.requested()))
 }
@@ -89,6 +96,8 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
             .collect();
         models.extend(axes);
     }
+    let points = search::points(&arguments.grid, arguments.trials.map(usize::from))?;
+    let models = search::at_each(&models, &points);
     let tasks = arguments.tasks.iter();
     let matrix = Matrix {
         tasks: tasks
@@ -96,7 +105,7 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
             .collect::<Result<_>>()?,
         models,
         recipes: arguments.recipe.clone(),
-        seeds: arguments.seeds.clone(),
+        seeds: arguments.seeds.0.clone(),
         protocol: arguments.protocol,
         assignments,
     };

@@ -1,7 +1,6 @@
 //! The cells of a sweep: tasks by models by recipes by seeds, each with its frozen settings.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::str::FromStr;
 
 use datasets::{Protocol, Source};
@@ -22,7 +21,7 @@ pub struct Matrix {
     /// Recipes.
     pub recipes: Vec<String>,
     /// Seeds.
-    pub seeds: Range<u64>,
+    pub seeds: Vec<u64>,
     /// Split rules.
     pub protocol: Protocol,
     /// Assignments to settings, for every cell.
@@ -96,7 +95,7 @@ impl Matrix {
         for recipe in &self.recipes {
             for task in &self.tasks {
                 for model in &self.models {
-                    for seed in self.seeds.clone() {
+                    for &seed in &self.seeds {
                         let cell = self.cell(recipe, task, model, seed)?;
                         if known.insert(cell.digest.clone()) {
                             cells.push(cell);
@@ -182,7 +181,7 @@ mod tests {
             tasks: vec!["toy".parse().unwrap(), "image:synthetic".parse().unwrap()],
             models: models(&["bag".to_owned(), "linear".to_owned(), "bag".to_owned()]).unwrap(),
             recipes: vec!["smoke".to_owned()],
-            seeds: 0..3,
+            seeds: vec![0, 1, 2],
             protocol: Protocol::Clean,
             assignments: Vec::new(),
         }

@@ -7,6 +7,7 @@
 
 mod compare;
 mod labels;
+mod listing;
 
 use std::sync::LazyLock;
 
@@ -15,8 +16,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 pub use compare::{Comparison, compare};
 pub use labels::{TASKS, models};
 pub(crate) use labels::{is_path_x, model_rank, task_rank};
+pub use listing::{figures_of, listing};
 
-use crate::table::{Cell, Column, Row, Table};
 use crate::{Error, Result};
 
 /// Unit of the accuracies in this module: percent. Records hold fractions.
@@ -254,58 +255,6 @@ pub fn source(key: &str) -> Result<&'static Source> {
 /// The figure for one of our models on a task in the source with a key or short name.
 pub fn cell(key: &str, model: &str, task: &str, metric: &str) -> Option<&'static Figure> {
     source(key).ok()?.cell(model, task, metric)
-}
-
-/// The sources as a table: key, short name, year, how many figures, for what.
-pub fn listing() -> Table {
-    let columns = vec![
-        Column::key("name"),
-        Column::key("key"),
-        Column::value("year"),
-        Column::value("figures"),
-        Column::value("models"),
-        Column::text("tasks"),
-    ];
-    let rows = sources()
-        .iter()
-        .map(|source| {
-            let count = |count: usize| Cell::with(count.to_string(), "count", count);
-            Row::new(vec![
-                Cell::text(source.alias),
-                Cell::text(source.key),
-                Cell::with(source.year.to_string(), "year", source.year),
-                count(source.figures.len()),
-                count(source.models().len()),
-                Cell::with(coverage(&source.tasks()), "names", source.tasks()),
-            ])
-        })
-        .collect();
-    Table {
-        name: "published".to_owned(),
-        title: "Published sources".to_owned(),
-        unit: String::new(),
-        columns,
-        rows,
-        notes: vec!["Name or key can be given to --against.".to_owned()],
-    }
-}
-
-/// Tasks in few words: the benchmark's six first.
-fn coverage(tasks: &[&str]) -> String {
-    let six = &TASKS[..6];
-    let (known, others): (Vec<&str>, Vec<&str>) = tasks.iter().partition(|task| six.contains(task));
-    let lacking: Vec<&str> = six
-        .iter()
-        .copied()
-        .filter(|task| !known.contains(task))
-        .collect();
-    let mut words = match lacking.as_slice() {
-        [] => vec!["all six".to_owned()],
-        [one] => vec![format!("all but {one}")],
-        _ => known.iter().map(|task| (*task).to_owned()).collect(),
-    };
-    words.extend(others.iter().map(|task| (*task).to_owned()));
-    words.join(", ")
 }
 
 fn distinct(names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {

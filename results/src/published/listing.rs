@@ -1,0 +1,131 @@
+//! What there is of published figures, as tables.
+
+use serde_json::json;
+
+use super::{Figure, Source, TASKS, Trust, distinct, sources};
+use crate::table::{Cell, Column, Row, Table};
+
+/// The sources as a table: key, short name, year, how many figures, for what.
+pub fn listing() -> Table {
+    let columns = vec![
+        Column::key("name"),
+        Column::key("key"),
+        Column::value("year"),
+        Column::value("figures"),
+        Column::value("models"),
+        Column::text("tasks"),
+    ];
+    let rows = sources()
+        .iter()
+        .map(|source| {
+            let count = |count: usize| Cell::with(count.to_string(), "count", count);
+            Row::new(vec![
+                Cell::text(source.alias),
+                Cell::text(source.key),
+                Cell::with(source.year.to_string(), "year", source.year),
+                count(source.figures.len()),
+                count(source.models().len()),
+                Cell::with(coverage(&source.tasks()), "names", source.tasks()),
+            ])
+        })
+        .collect();
+    Table {
+        name: "published".to_owned(),
+        title: "Published sources".to_owned(),
+        unit: String::new(),
+        columns,
+        rows,
+        notes: vec!["Name or key can be given to --against.".to_owned()],
+    }
+}
+
+/// Tasks in few words: the benchmark's six first.
+fn coverage(tasks: &[&str]) -> String {
+    let six = &TASKS[..6];
+    let (known, others): (Vec<&str>, Vec<&str>) = tasks.iter().partition(|task| six.contains(task));
+    let lacking: Vec<&str> = six
+        .iter()
+        .copied()
+        .filter(|task| !known.contains(task))
+        .collect();
+    let mut words = match lacking.as_slice() {
+        [] => vec!["all six".to_owned()],
+        [one] => vec![format!("all but {one}")],
+        _ => known.iter().map(|task| (*task).to_owned()).collect(),
+    };
+    words.extend(others.iter().map(|task| (*task).to_owned()));
+    words.join(", ")
+}
+
+/// The figures of one source: a row for each of its models and each metric, a column for each task.
+pub fn figures_of(source: &Source) -> Table {
+    let mut columns = vec![Column::key("model"), Column::key("ours")];
+    let metrics = distinct(source.figures.iter().map(|figure| figure.metric.as_str()));
+    if metrics.len() > 1 {
+        columns.push(Column::key("metric"));
+    }
+    let tasks = source.tasks();
+    columns.extend(tasks.iter().copied().map(Column::value));
+    let mut rows = Vec::new();
+    for metric in &metrics {
+        for model in source.models() {
+            let is_here = |figure: &&&Figure| figure.model == model && figure.metric == *metric;
+            let here: Vec<_> = source.figures.iter().filter(is_here).collect();
+            let Some(first) = here.first() else {
+                continue;
+            };
+            let mut cells = vec![
+                Cell::with(model, "model", model),
+                Cell::with(first.entry.clone(), "entry", first.entry.clone()),
+            ];
+            if metrics.len() > 1 {
+                cells.push(Cell::with(*metric, "metric", *metric));
+            }
+            cells.extend(tasks.iter().map(|task| {
+                let figure = here.iter().find(|figure| figure.task == *task);
+                figure.map_or_else(Cell::default, |figure| cell(figure))
+            }));
+            rows.push(Row::new(cells));
+        }
+    }
+    let documents = distinct(source.figures.iter().map(|figure| figure.source.as_str()));
+    let mut notes: Vec<String> = documents
+        .iter()
+        .map(|document| {
+            let mut trust = source.figures.iter().filter(|it| it.source == *document);
+            let trust = trust.next().map_or("", |figure| figure.trust.words());
+            format!("Read in {document}: {trust}.")
+        })
+        .collect();
+    let defects = source.figures.iter().filter(|it| !it.defect.is_empty());
+    let defects = defects.map(|it| format!("* {} on {}: {}.", it.model, it.task, it.defect));
+    notes.extend(defects);
+    if !source.recipes.is_empty() {
+        let recipes = source.recipes.join(", ");
+        notes.push(format!(
+            "Recipes that follow it: {recipes}; `lra repro --list {}` shows what they train.",
+            source.alias
+        ));
+    }
+    Table {
+        name: "figures".to_owned(),
+        title: format!("{} ({}, {})", source.alias, source.key, source.year),
+        unit: String::new(),
+        columns,
+        rows,
+        notes,
+    }
+}
+
+fn cell(figure: &Figure) -> Cell {
+    let star = if figure.defect.is_empty() { "" } else { " *" };
+    let mut cell = Cell::with(
+        format!("{}{star}", figure.text()),
+        "value",
+        json!(figure.value),
+    );
+    if figure.trust != Trust::Primary {
+        cell.fields.push(("trust", json!(figure.trust.words())));
+    }
+    cell
+}
