@@ -184,16 +184,23 @@ fn a_killed_run_is_a_failure_that_the_next_sweep_takes_up() {
 fn the_job_script_is_this_sweep_in_shards() {
     let place = Place::new();
     let script = place.ok(&format!(
-        "{TINY} --seeds 0..3 --emit slurm --array 2 --memory-limit 1G"
+        "{TINY} --seeds 0..3 --emit slurm --array 2 --memory-limit 1G --estimate --sbatch=--partition=short"
     ));
-    assert!(script.contains("#SBATCH --array=1-2"), "{script}");
+    for line in ["--array=1-2", "--time=11", "--partition=short", "--requeue"] {
+        assert!(
+            script.contains(&format!("#SBATCH {line}\n")),
+            "{line}: {script}"
+        );
+    }
     let last = script.lines().last().unwrap();
     assert!(
         last.contains("sweep --tasks toy --models bag,linear"),
         "{last}"
     );
     assert!(
-        !last.contains("emit") && !last.contains("--array"),
+        ["emit", "--array", "estimate", "sbatch"]
+            .iter()
+            .all(|word| !last.contains(word)),
         "{last}"
     );
     // A shell runs it as an element of the array would.
@@ -234,7 +241,7 @@ fn wrong_words_are_found_before_anything_runs() {
 #[test]
 fn a_search_runs_every_point_and_names_the_best() {
     let place = Place::new();
-    let grid = "--grid train.learning_rate=1e-3,1e-4 --grid block.dropout=0,0.1";
+    let grid = "--grid train.learning_rate=1e-3,1e-4 --grid block.dropout=0,0.1 --devices cpu,cpu";
     let told = place.ok(&format!("{TINY} {grid} --seeds 0..2"));
     assert!(
         told.contains("Best settings by validation accuracy"),

@@ -52,6 +52,25 @@ pub fn seeds(text: &str) -> Result<Seeds, String> {
     }
 }
 
+/// Devices that runs are shared out over; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Devices(pub Vec<String>);
+
+/// `cuda:0..4`, 4 not included, or `cuda:0,cuda:2`.
+pub fn devices(text: &str) -> Result<Devices, String> {
+    let expected = || format!("'{text}' are not devices such as cuda:0..4 or cuda:0,cuda:2");
+    let Some((kind, numbers)) = text.split_once(':').filter(|_| text.contains("..")) else {
+        let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+        return match names.iter().any(String::is_empty) {
+            true => Err(expected()),
+            false => Ok(Devices(names)),
+        };
+    };
+    let Seeds(numbers) = seeds(numbers).map_err(|_| expected())?;
+    let named = numbers.iter().map(|number| format!("{kind}:{number}"));
+    Ok(Devices(named.collect()))
+}
+
 /// The name of a table; help and error messages list them all.
 pub fn table() -> impl TypedValueParser<Value = &'static TableKind> {
     let names = TABLES
@@ -136,6 +155,10 @@ mod tests {
         }
         assert_eq!(seed("9223372036854775807"), Ok(LARGEST_SEED));
         assert!(seed("9223372036854775808").is_err() && seed("-1").is_err());
+        let names = |text| devices(text).map(|it| it.0.join(" "));
+        assert_eq!(names("cuda:1..3").as_deref(), Ok("cuda:1 cuda:2"));
+        assert_eq!(names("cuda:0,cpu").as_deref(), Ok("cuda:0 cpu"));
+        assert!(names("cuda:3..3").is_err() && names("cpu,").is_err());
         assert_eq!([threads("0"), threads("1024")], [Ok(0), Ok(1024)]);
         assert!(threads("100000").is_err());
     }

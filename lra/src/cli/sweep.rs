@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use datasets::{Protocol, Source};
 
 use super::data::DataPlace;
-use super::parse::{self, Seeds};
+use super::parse::{self, Devices, Seeds};
 use crate::sweep::plan::Shard;
 use crate::sweep::search::Dimension;
 use crate::task_choice::TaskChoice;
@@ -19,8 +19,10 @@ Examples:
   lra sweep --tasks listops --models linear --grid train.learning_rate=3e-3,1e-3,3e-4 --grid block.dropout=0,0.1
   lra sweep --tasks listops --models linear --grid train.learning_rate=1e-4..1e-2 --trials 8    random search
   lra sweep --tasks listops --models transformer,local --axes --recipe smoke    around each model, all axes
+  lra sweep --tasks listops --devices cuda:0..4                 four GPUs, a run on each at a time
   lra sweep --tasks listops --shard 1/4                         a quarter of it, for one of four machines
   lra sweep --tasks listops --seeds 0..5 --emit slurm > job.sh && sbatch job.sh
+  lra sweep --tasks listops --emit slurm --estimate --sbatch=--partition=short > job.sh
 
 Every cell is an `lra run` with a log, <out>/<run id>/log.txt. The same command again goes on where it stopped.";
 
@@ -70,9 +72,9 @@ pub struct SweepArgs {
     /// Split rules: clean (validation held out of train) or tay2021 (as published)
     #[arg(long, default_value_t = Protocol::Clean)]
     pub protocol: Protocol,
-    /// Runs at a time
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub jobs: u16,
+    /// Runs at a time [default: 1, or one for each of --devices]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
     /// Worker threads of all runs together; 0 means all cores
     #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
     pub threads: usize,
@@ -83,6 +85,10 @@ pub struct SweepArgs {
     /// Device: auto, cpu or cuda:N (see `lra list devices`)
     #[arg(long, default_value = "auto")]
     pub device: String,
+    /// Several devices, cuda:FIRST..END (END not included) or a list: each run gets the one with the fewest runs, and there are as many
+    /// runs at a time as devices unless --jobs says otherwise
+    #[arg(long, value_parser = parse::devices, value_name = "LIST", conflicts_with = "device")]
+    pub devices: Option<Devices>,
     #[command(flatten)]
     pub place: DataPlace,
     /// Folder that run folders are created in; several sweeps may share it
@@ -100,7 +106,18 @@ pub struct SweepArgs {
     /// Run nothing: print a job script
     #[arg(long, value_enum, conflicts_with = "shard")]
     pub emit: Option<BatchSystem>,
-    /// Elements of the array job [default: one per cell]
+    /// With --emit: what else sbatch is told, such as --sbatch=--partition=short; as often as wanted
+    #[arg(
+        long,
+        requires = "emit",
+        value_name = "OPTION",
+        allow_hyphen_values = true
+    )]
+    pub sbatch: Vec<String>,
+    /// With --emit: measure two small steps of every cell, and ask for half as much time again as the longest element needs
+    #[arg(long, requires = "emit")]
+    pub estimate: bool,
+    /// Elements of the array job [default: one per cell, at most 1,000]
     #[arg(long, requires = "emit", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub array: Option<u32>,
     /// Print JSON: what became of each cell, or the plan
@@ -109,6 +126,19 @@ pub struct SweepArgs {
     /// Say nothing but what failed
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+impl SweepArgs {
+    /// The devices that runs are shared out over, at least one.
+    pub fn devices(&self) -> Vec<String> {
+        let several = self.devices.as_ref();
+        several.map_or_else(|| vec![self.device.clone()], |it| it.0.clone())
+    }
+
+    /// Runs at a time.
+    pub fn jobs(&self) -> usize {
+        self.jobs.map_or_else(|| self.devices().len(), usize::from)
+    }
 }
 
 /// A scheduler of clusters.

@@ -31,22 +31,24 @@ const BESIDE_HEAP: f64 = 1.25;
 /// Runs the command.
 pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     let cells = cells(arguments)?;
-    if let Some(BatchSystem::Slurm) = arguments.emit {
-        cmd::print(&script(arguments, cells.len())?)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let jobs = usize::from(arguments.jobs);
+    let jobs = arguments.jobs();
     let share = || limits::total_memory().map(|bytes| (bytes as f64 * 0.95) as usize / jobs);
+    let devices = arguments.devices();
     let options = JobOptions {
         data: arguments.place.path(),
         out: arguments.out.clone(),
-        device: arguments.device.clone(),
+        device: devices[0].clone(),
         threads: (runtime::threads(arguments.threads) / jobs).max(1),
         memory_limit: arguments.memory_limit.or_else(share),
     };
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet);
     let on_file = on_file(&options, &reporter)?;
+    if let Some(BatchSystem::Slurm) = arguments.emit {
+        let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
+        cmd::print(&script(arguments, &cells, &mut estimator)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if arguments.dry_run {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
         return dry_run(
@@ -63,6 +65,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         cells: &cells,
         options: &options,
         jobs,
+        devices: &devices,
         retry: arguments.retry_failed,
         stop: &stop,
         display: &mut display,
@@ -223,7 +226,7 @@ fn dry_run(
     if arguments.json {
         cmd::print_json(&lines.iter().map(Line::json).collect::<Vec<_>>())?;
     } else {
-        cmd::print(&Format::Text.render(&[plan_table(&lines, usize::from(arguments.jobs))]))?;
+        cmd::print(&Format::Text.render(&[plan_table(&lines, arguments.jobs())]))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -314,8 +317,13 @@ fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
     }
 }
 
+/// The most elements of an array where nothing is said: what clusters usually allow, and one less.
+const MOST_ELEMENTS: usize = 1000;
+/// Time that is asked for beside the estimate: for loading data, and for nodes that are slower than this machine.
+const RESERVE: (f64, Duration) = (1.5, Duration::from_secs(600));
+
 /// The same sweep as a job script: this command line without the words that asked for the script.
-fn script(arguments: &SweepArgs, cells: usize) -> Result<String> {
+fn script(arguments: &SweepArgs, cells: &[Cell], estimator: &mut Estimator<'_>) -> Result<String> {
     let mut words = Vec::new();
     let mut given = std::env::args_os().skip(1);
     while let Some(word) = given.next() {
@@ -325,24 +333,57 @@ fn script(arguments: &SweepArgs, cells: usize) -> Result<String> {
                 "'{word}' is not Unicode and cannot stand in a script"
             ))
         })?;
+        let of_script = ["--emit=", "--array=", "--sbatch="];
         match word.as_str() {
-            "--emit" | "--array" => {
+            "--emit" | "--array" | "--sbatch" => {
                 given.next();
             }
-            told if told.starts_with("--emit=") || told.starts_with("--array=") => {}
+            "--estimate" => {}
+            told if of_script.iter().any(|name| told.starts_with(name)) => {}
             _ => words.push(word),
         }
     }
-    let jobs = usize::from(arguments.jobs);
-    let elements = arguments.array.map_or(cells, |n| n as usize).min(cells);
+    let jobs = arguments.jobs();
+    let elements = arguments.array.map_or(MOST_ELEMENTS, |n| n as usize);
+    let elements = elements.min(cells.len());
     let memory = arguments.memory_limit;
     let memory = memory.map(|bytes| (bytes as f64 * jobs as f64 * BESIDE_HEAP) as usize);
     let program = std::env::current_exe().during(Class::Run, "finding this program")?;
+    let time = match arguments.estimate {
+        true => Some(time_limit(cells, elements, jobs, estimator)?),
+        false => None,
+    };
     slurm::script(&slurm::Array {
         elements,
         cores: arguments.threads.max(jobs),
         memory,
+        time,
+        gpus: arguments
+            .devices()
+            .iter()
+            .filter(|it| it.starts_with("cuda"))
+            .count(),
+        directives: &arguments.sbatch,
         program: &program,
         arguments: &words,
     })
+}
+
+/// The time of the longest element, with a reserve. Cells are dealt out to the elements in turn.
+fn time_limit(
+    cells: &[Cell],
+    elements: usize,
+    jobs: usize,
+    estimator: &mut Estimator<'_>,
+) -> Result<Duration> {
+    let mut times = vec![0.0; elements.max(1)];
+    for (index, cell) in cells.iter().enumerate() {
+        let estimate = estimator.estimate(cell)?;
+        let estimate = estimate
+            .map_err(|reason| Error::usage(format!("--estimate: {}: {reason}", cell.title())))?;
+        times[index % elements] += estimate.time.as_secs_f64() / jobs as f64;
+    }
+    let longest = times.into_iter().fold(0.0, f64::max);
+    let asked = Duration::try_from_secs_f64(RESERVE.0 * longest).unwrap_or(Duration::MAX);
+    Ok(asked.saturating_add(RESERVE.1))
 }

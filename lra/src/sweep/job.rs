@@ -23,7 +23,7 @@ pub struct JobOptions {
     pub data: PathBuf,
     /// Folder of run folders.
     pub out: PathBuf,
-    /// Device, as `--device` takes it.
+    /// Device that estimates are measured on, as `--device` takes it.
     pub device: String,
     /// Threads of each process.
     pub threads: usize,
@@ -42,6 +42,8 @@ impl JobOptions {
 pub struct Job {
     /// Index of its cell.
     pub cell: usize,
+    /// Where it runs.
+    pub device: String,
     child: Child,
     /// The record that its folder held when it began.
     previous: Option<Record>,
@@ -76,12 +78,13 @@ impl Job {
         index: usize,
         cell: &Cell,
         options: &JobOptions,
+        device: &str,
         lock: CellLock,
         force: bool,
     ) -> Result<Job> {
         let folder = options.folder(cell);
         let doing = || format!("starting the run of {}", cell.id);
-        let mut words = arguments(cell, options);
+        let mut words = arguments(cell, options, device);
         words.push(if force { "--force" } else { "--resume" }.to_owned());
         let log = open_log(&folder, &words).during(Class::Run, doing())?;
         let errors = log.try_clone().during(Class::Run, doing())?;
@@ -90,6 +93,7 @@ impl Job {
         let child = Child::start(&child::this_program()?, &words, log, errors);
         Ok(Job {
             cell: index,
+            device: device.to_owned(),
             child: child.during(Class::Run, doing())?,
             previous,
             folder,
@@ -125,7 +129,7 @@ impl Job {
     }
 }
 
-fn arguments(cell: &Cell, options: &JobOptions) -> Vec<String> {
+fn arguments(cell: &Cell, options: &JobOptions, device: &str) -> Vec<String> {
     let settings = &cell.resolved.spec.cell;
     let mut words: Vec<String> = vec!["run".to_owned()];
     let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
@@ -138,7 +142,7 @@ fn arguments(cell: &Cell, options: &JobOptions) -> Vec<String> {
     for assignment in &cell.resolved.overrides {
         option("set", assignment.clone());
     }
-    option("device", options.device.clone());
+    option("device", device.to_owned());
     option("threads", options.threads.to_string());
     if let Some(bytes) = options.memory_limit {
         option("memory-limit", bytes.to_string());

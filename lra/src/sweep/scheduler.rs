@@ -62,6 +62,8 @@ pub struct Scheduler<'a> {
     pub options: &'a JobOptions,
     /// Runs at a time.
     pub jobs: usize,
+    /// Where they run, at least one.
+    pub devices: &'a [String],
     /// Whether failures on file are taken up again, from their last checkpoints.
     pub retry: bool,
     /// Whether to stop.
@@ -103,7 +105,8 @@ impl Scheduler<'_> {
             while running.len() < self.jobs
                 && let Some(index) = queue.pop_front()
             {
-                match self.start(index, again[index])? {
+                let device = self.free_device(&running);
+                match self.start(index, again[index], device)? {
                     Start::Job(job) => {
                         states[index] = State::Running;
                         running.push(*job);
@@ -129,7 +132,14 @@ impl Scheduler<'_> {
         Ok(states)
     }
 
-    fn start(&self, index: usize, again: bool) -> Result<Start> {
+    /// The device with the fewest runs, the first of equals.
+    fn free_device(&self, running: &[Job]) -> &str {
+        let runs = |device: &String| running.iter().filter(|job| job.device == *device).count();
+        let free = self.devices.iter().min_by_key(|device| runs(device));
+        free.unwrap_or(&self.options.device)
+    }
+
+    fn start(&self, index: usize, again: bool, device: &str) -> Result<Start> {
         let cell = &self.cells[index];
         let folder = self.options.folder(cell);
         let Some(lock) = CellLock::try_acquire(&folder)? else {
@@ -149,7 +159,7 @@ impl Scheduler<'_> {
         if let Some(state) = known {
             return Ok(Start::OnFile(state));
         }
-        let job = Job::start(index, cell, self.options, lock, force)?;
+        let job = Job::start(index, cell, self.options, device, lock, force)?;
         Ok(Start::Job(Box::new(job)))
     }
 

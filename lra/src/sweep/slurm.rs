@@ -1,6 +1,7 @@
 //! A sweep as a Slurm array job: every element of the array is a shard.
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 
@@ -12,6 +13,12 @@ pub struct Array<'a> {
     pub cores: usize,
     /// Memory of each element, in bytes.
     pub memory: Option<usize>,
+    /// Time limit of each element.
+    pub time: Option<Duration>,
+    /// GPUs of each element.
+    pub gpus: usize,
+    /// What else `sbatch` is told, such as `--partition=short`.
+    pub directives: &'a [String],
     /// This program.
     pub program: &'a Path,
     /// Words after its name that make the sweep, without those that made the script.
@@ -29,18 +36,37 @@ pub fn script(array: &Array<'_>) -> Result<String> {
     let memory = array.memory.map_or(String::new(), |bytes| {
         format!("#SBATCH --mem={}M\n", bytes.div_ceil(1 << 20))
     });
+    let time = array.time.map_or(String::new(), |time| {
+        format!("#SBATCH --time={}\n", time.as_secs().div_ceil(60))
+    });
+    let gpus = match array.gpus {
+        0 => String::new(),
+        gpus => format!("#SBATCH --gres=gpu:{gpus}\n"),
+    };
+    let mut directives = String::new();
+    for directive in array.directives {
+        if !directive.starts_with("--") || directive.contains(['\n', '\0']) {
+            return Err(Error::usage(format!(
+                "--sbatch '{directive}' is not an option of sbatch such as --partition=short"
+            )));
+        }
+        directives += &format!("#SBATCH {directive}\n");
+    }
     let (elements, cores) = (array.elements, array.cores);
     Ok(format!(
         "#!/bin/sh
-# Submit with `sbatch FILE`; submit again to go on with whatever a time limit or a failed node cut short.
+# Submit with `sbatch FILE`; submit again to go on with whatever a time limit or a failed node cut short. A preempted job is
+# queued again, and goes on where it stopped.
 #SBATCH --job-name=lra-sweep
 #SBATCH --array=1-{elements}
 #SBATCH --ntasks=1
 #SBATCH --cpus-per-task={cores}
-{memory}#SBATCH --output=lra-sweep-%A-%a.log
+{memory}{time}{gpus}#SBATCH --output=lra-sweep-%A-%a.log
+#SBATCH --open-mode=append
+#SBATCH --requeue
 # Two minutes before the time limit the runs are asked to save their state.
 #SBATCH --signal=B:INT@120
-
+{directives}
 # LRA names another binary, for nodes that keep it elsewhere.
 lra=${{LRA:-{program}}}
 exec \"$lra\" {} --shard \"$SLURM_ARRAY_TASK_ID/{elements}\"
@@ -74,6 +100,9 @@ mod tests {
             elements: 7,
             cores: 4,
             memory: Some(3 << 30),
+            time: Some(Duration::from_secs(3601)),
+            gpus: 1,
+            directives: &["--partition=short".to_owned()],
             program: Path::new("/opt/lra"),
             arguments: &arguments,
         };
@@ -83,6 +112,10 @@ mod tests {
             "#SBATCH --array=1-7",
             "#SBATCH --cpus-per-task=4",
             "#SBATCH --mem=3072M",
+            "#SBATCH --time=61",
+            "#SBATCH --gres=gpu:1",
+            "#SBATCH --partition=short",
+            "#SBATCH --requeue",
             "lra=${LRA:-/opt/lra}",
             "exec \"$lra\" sweep --tasks toy --out 'my runs' --shard \"$SLURM_ARRAY_TASK_ID/7\"",
         ] {
@@ -91,6 +124,21 @@ mod tests {
                 "{line} is not in\n{text}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_no_option_of_sbatch_is_refused() {
+        let array = Array {
+            elements: 1,
+            cores: 1,
+            memory: None,
+            time: None,
+            gpus: 0,
+            program: Path::new("/opt/lra"),
+            directives: &["rm -rf".to_owned()],
+            arguments: &[],
+        };
+        assert!(script(&array).is_err());
     }
 
     #[test]
