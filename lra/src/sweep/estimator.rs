@@ -108,7 +108,7 @@ impl<'a> Estimator<'a> {
         Ok(Ok(Estimate {
             time: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
             peak_bytes: one.base_bytes + peak as u64,
-            basis: format!("two small steps{left_out}"),
+            basis: format!("two small steps of full length{left_out}"),
         }))
     }
 

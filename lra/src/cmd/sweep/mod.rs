@@ -1,5 +1,7 @@
 //! `lra sweep`: the matrix, cell by cell.
 
+mod script;
+
 use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::cli::sweep::{BatchSystem, SweepArgs};
 use crate::cmd;
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Class, Classify, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
@@ -21,12 +23,8 @@ use crate::sweep::plan::{self, Cell, Matrix};
 use crate::sweep::progress_display::{LEGEND, ProgressDisplay, grid};
 use crate::sweep::scheduler::{Scheduler, State};
 use crate::sweep::search;
-use crate::sweep::slurm;
 use crate::timing::human_duration;
 use crate::{limits, runtime};
-
-/// Memory that a process holds beside what its allocator counts: freed blocks it keeps, code, stacks.
-const BESIDE_HEAP: f64 = 1.25;
 
 /// Runs the command.
 pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
@@ -46,7 +44,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     let on_file = on_file(&options, &reporter)?;
     if let Some(BatchSystem::Slurm) = arguments.emit {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
-        cmd::print(&script(arguments, &cells, &mut estimator)?)?;
+        cmd::print(&script::script(arguments, &cells, &mut estimator)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.dry_run {
@@ -315,75 +313,4 @@ fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
         rows: lines.iter().map(Line::row).collect(),
         notes: vec![format!("{note}.")],
     }
-}
-
-/// The most elements of an array where nothing is said: what clusters usually allow, and one less.
-const MOST_ELEMENTS: usize = 1000;
-/// Time that is asked for beside the estimate: for loading data, and for nodes that are slower than this machine.
-const RESERVE: (f64, Duration) = (1.5, Duration::from_secs(600));
-
-/// The same sweep as a job script: this command line without the words that asked for the script.
-fn script(arguments: &SweepArgs, cells: &[Cell], estimator: &mut Estimator<'_>) -> Result<String> {
-    let mut words = Vec::new();
-    let mut given = std::env::args_os().skip(1);
-    while let Some(word) = given.next() {
-        let word = word.into_string().map_err(|word| {
-            let word = word.to_string_lossy();
-            Error::usage(format!(
-                "'{word}' is not Unicode and cannot stand in a script"
-            ))
-        })?;
-        let of_script = ["--emit=", "--array=", "--sbatch="];
-        match word.as_str() {
-            "--emit" | "--array" | "--sbatch" => {
-                given.next();
-            }
-            "--estimate" => {}
-            told if of_script.iter().any(|name| told.starts_with(name)) => {}
-            _ => words.push(word),
-        }
-    }
-    let jobs = arguments.jobs();
-    let elements = arguments.array.map_or(MOST_ELEMENTS, |n| n as usize);
-    let elements = elements.min(cells.len());
-    let memory = arguments.memory_limit;
-    let memory = memory.map(|bytes| (bytes as f64 * jobs as f64 * BESIDE_HEAP) as usize);
-    let program = std::env::current_exe().during(Class::Run, "finding this program")?;
-    let time = match arguments.estimate {
-        true => Some(time_limit(cells, elements, jobs, estimator)?),
-        false => None,
-    };
-    slurm::script(&slurm::Array {
-        elements,
-        cores: arguments.threads.max(jobs),
-        memory,
-        time,
-        gpus: arguments
-            .devices()
-            .iter()
-            .filter(|it| it.starts_with("cuda"))
-            .count(),
-        directives: &arguments.sbatch,
-        program: &program,
-        arguments: &words,
-    })
-}
-
-/// The time of the longest element, with a reserve. Cells are dealt out to the elements in turn.
-fn time_limit(
-    cells: &[Cell],
-    elements: usize,
-    jobs: usize,
-    estimator: &mut Estimator<'_>,
-) -> Result<Duration> {
-    let mut times = vec![0.0; elements.max(1)];
-    for (index, cell) in cells.iter().enumerate() {
-        let estimate = estimator.estimate(cell)?;
-        let estimate = estimate
-            .map_err(|reason| Error::usage(format!("--estimate: {}: {reason}", cell.title())))?;
-        times[index % elements] += estimate.time.as_secs_f64() / jobs as f64;
-    }
-    let longest = times.into_iter().fold(0.0, f64::max);
-    let asked = Duration::try_from_secs_f64(RESERVE.0 * longest).unwrap_or(Duration::MAX);
-    Ok(asked.saturating_add(RESERVE.1))
 }

@@ -1,0 +1,230 @@
+//! What it takes to reproduce a published cell, and what is known of it before.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use datasets::Store;
+use results::{width, wrap};
+use serde_json::{Value, json};
+
+use crate::cli::parse::Seeds;
+use crate::estimate::planned_rows;
+use crate::milestone::Milestone;
+use crate::repro::cell::PublishedCell;
+use crate::spec::Resolved;
+use crate::sweep::estimator::Estimate;
+use crate::timing::human_duration;
+
+/// What would be done, and what is known of it.
+pub struct Plan {
+    /// The cell.
+    pub cell: PublishedCell,
+    /// The settings of a run.
+    pub resolved: Resolved,
+    /// Time and memory of one seed here, or why they are not known.
+    pub estimate: Result<Estimate, String>,
+    /// The seeds.
+    pub seeds: Seeds,
+    /// Data directory.
+    pub data: PathBuf,
+}
+
+impl Plan {
+    /// Every known difference between what is printed and what is run here.
+    pub fn differences(&self) -> Vec<String> {
+        let mut all = self.resolved.departures();
+        let variant = self.resolved.variant.name;
+        if variant != "paper" && !self.cell.source.key.starts_with(variant) {
+            all.push(format!("variant {variant}"));
+        }
+        all
+    }
+
+    fn milestones(&self) -> Vec<Milestone> {
+        let (rows, complete) = planned_rows(&self.resolved, &self.data);
+        match complete {
+            true => self.resolved.milestones(rows.train),
+            false => Vec::new(),
+        }
+    }
+
+    /// Where the data comes from: what there is, or how to get it.
+    fn data(&self) -> String {
+        let store = Store::new(&self.data);
+        let (task, key) = (self.resolved.task, self.resolved.spec.data_key());
+        match store.open(task, &key) {
+            Ok(splits) => format!(
+                "{} / {} / {} examples, at hand",
+                splits.train.len(),
+                splits.val.len(),
+                splits.test.len()
+            ),
+            Err(_) if key.source == datasets::Source::Generated => {
+                "drawn when it is first used".to_owned()
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let PublishedCell {
+            source,
+            figure,
+            recipe,
+        } = &self.cell;
+        let mut lines = Lines::default();
+        lines.add(
+            "published",
+            &format!(
+                "{} on {}: {}{}, {} ({}, {})",
+                figure.model,
+                figure.task,
+                figure.text(),
+                if figure.value.is_some() { " %" } else { "" },
+                source.alias,
+                source.key,
+                source.year
+            ),
+        );
+        lines.add(
+            "read in",
+            &format!("{}: {}", figure.source, figure.trust.words()),
+        );
+        lines.add("defect", &figure.defect);
+        lines.add("remark", &figure.notes);
+        let settings = &self.resolved.spec.cell;
+        lines.add(
+            "here",
+            &format!(
+                "model {} ({}), recipe {recipe}, protocol {}, source {}, seed {}",
+                figure.entry,
+                self.resolved.variant.name,
+                settings.protocol,
+                settings.source,
+                self.seeds
+            ),
+        );
+        lines.add("follows", &self.resolved.recipe.body.source);
+        lines.add("data", &self.data());
+        for difference in self.differences() {
+            lines.add("departs", &difference);
+        }
+        for it in self.milestones() {
+            let percent = 100.0 * it.accuracy;
+            lines.add(
+                "milestone",
+                &format!("{percent:.1} % by update {} ({})", it.step, it.whose),
+            );
+        }
+        lines.add("cost", &self.cost());
+        lines.text
+    }
+
+    fn cost(&self) -> String {
+        let count = self.seeds.0.len();
+        match &self.estimate {
+            Ok(it) => {
+                let all = u32::try_from(count).map_or(Duration::MAX, |n| it.time.saturating_mul(n));
+                let together = match count {
+                    1 => String::new(),
+                    _ => format!(", {} for {count} seeds", human_duration(all)),
+                };
+                let gib = it.peak_bytes as f64 / (1u64 << 30) as f64;
+                format!(
+                    "about {} per seed{together}, {gib:.2} GiB of memory, {} of disk beside the data; known from {}",
+                    human_duration(it.time),
+                    mib(self.disk()),
+                    it.basis
+                )
+            }
+            Err(reason) => format!("not known: {reason}"),
+        }
+    }
+
+    /// Bytes of a run folder, logs aside: weights, two moments of each, the best weights.
+    fn disk(&self) -> u64 {
+        let blank = self.resolved.blank();
+        blank.map_or(0, |(_, sizes)| 16 * sizes.elements() as u64)
+    }
+
+    /// For machines.
+    pub fn json(&self) -> Value {
+        let PublishedCell {
+            source,
+            figure,
+            recipe,
+        } = &self.cell;
+        let estimate = self.estimate.as_ref();
+        let milestones: Vec<Value> = self
+            .milestones()
+            .into_iter()
+            .map(|it| json!({"step": it.step, "accuracy": it.accuracy, "whose": it.whose}))
+            .collect();
+        json!({
+            "source": source.key,
+            "task": figure.task,
+            "model": figure.entry,
+            "published": figure.value,
+            "read_in": figure.source,
+            "trust": figure.trust.words(),
+            "defect": figure.defect,
+            "recipe": recipe,
+            "protocol": self.resolved.spec.cell.protocol,
+            "seeds": self.seeds.0,
+            "departures": self.differences(),
+            "milestones": milestones,
+            "seconds_per_seed": estimate.ok().map(|it| it.time.as_secs_f64()),
+            "peak_bytes": estimate.ok().map(|it| it.peak_bytes),
+            "basis": estimate.map_or_else(Clone::clone, |it| it.basis.clone()),
+        })
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.0} MiB", (bytes as f64 / (1u64 << 20) as f64).ceil())
+}
+
+/// Lines of a name and words, folded.
+#[derive(Default)]
+struct Lines {
+    text: String,
+}
+
+impl Lines {
+    /// Adds one, unless there is nothing to say.
+    fn add(&mut self, name: &str, words: &str) {
+        const INDENT: usize = 11;
+        if !words.is_empty() {
+            let words = wrap(words, width(), INDENT, INDENT);
+            self.text += &format!("{name:<INDENT$}{words}\n");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datasets::Protocol;
+
+    use super::*;
+    use crate::repro::cell;
+
+    /// What `--dry-run` says of it, but for the measurement.
+    #[test]
+    fn every_published_cell_has_a_plan() {
+        for cell in cell::all().unwrap() {
+            let (recipe, place) = (cell.recipe, format!("{:?}", cell.figure));
+            let plan = Plan {
+                resolved: cell.resolve(Protocol::Tay2021).unwrap(),
+                estimate: Err("not measured".to_owned()),
+                seeds: Seeds(vec![0, 1]),
+                data: PathBuf::from("no data"),
+                cell,
+            };
+            let text = plan.text();
+            let fits = text.lines().all(|line| line.chars().count() <= width());
+            assert!(fits && text.contains(recipe), "{place}: {text}");
+            assert_eq!(plan.json()["recipe"], recipe, "{place}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What came of reproducing a cell.
+
+use results::table::Table;
+use results::{Format, Outcome, Record, tables};
+
+use crate::error::{Class, Classify, Result};
+use crate::repro::cell::PublishedCell;
+use crate::repro::plan::Plan;
+
+/// What came of it.
+pub struct Verdict<'a> {
+    /// What was to be done.
+    pub plan: &'a Plan,
+    /// What was done.
+    pub records: &'a [Record],
+}
+
+impl Verdict<'_> {
+    /// The comparison with interval and verdict, and a block to paste.
+    pub fn text(&self) -> Result<String> {
+        let source = self.plan.cell.source;
+        let kind = tables::find("comparison").class(Class::Run)?;
+        let table = kind.make(self.records, Some(source));
+        let shown = Format::Text.render(std::slice::from_ref(&table));
+        if !self.records.iter().any(|it| it.outcome == Outcome::Scored) {
+            return Ok(shown);
+        }
+        Ok(format!("{shown}\nTo paste:\n\n{}", self.markdown(table)))
+    }
+
+    fn markdown(&self, table: Table) -> String {
+        let PublishedCell { source, figure, .. } = &self.plan.cell;
+        let mut text = format!(
+            "### {} on {}, {}\n\nRead in: {} ({}).\n\n",
+            figure.model,
+            figure.task,
+            source.alias,
+            figure.source,
+            figure.trust.words()
+        );
+        text += &Format::Markdown.render(&[table]);
+        text += "\n";
+        for difference in self.plan.differences() {
+            text += &format!("- Departs: {difference}.\n");
+        }
+        let scored = self.records.iter();
+        for record in scored.filter(|it| it.outcome == Outcome::Scored) {
+            let made = &record.provenance;
+            text += &format!(
+                "- {}: `{}`, lra {}{}, {} on {} with {} threads.\n",
+                record.id,
+                made.command,
+                made.versions.lra,
+                made.revision
+                    .as_ref()
+                    .map_or(String::new(), |it| format!(" ({})", it.commit)),
+                made.device,
+                made.host.cpu,
+                made.threads
+            );
+        }
+        text
+    }
+}
