@@ -6,13 +6,14 @@
 run:
 	cargo run --release --locked -p lra -- run --task listops --model performer --resume
 
-## Format check, lints as errors, whether the crates can be packaged, all tests: what a change must pass
+## Format check, lints as errors, documentation, whether the crates can be packaged, all tests: what a change must pass
 test: lint check-cuda
 	cargo test --locked --workspace
 
 lint:
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --lib --quiet
 	cargo package --locked --workspace --no-verify --allow-dirty --quiet
 
 ## Benchmarks of generators and kernels (criterion)

@@ -4,16 +4,13 @@
 //! verb is a file in `cmd/`.
 //!
 //! # A model of one's own
-//! A program of a few lines is `lra` with one model more: every verb knows it, `lra sweep` and `lra bench` included.
+//! A program of a few lines is `lra` with one model more: every verb knows it, `lra sweep` and `lra bench` included. This is
+//! `examples/own_model.rs`, a card ([`models::Model`]), options and a mixer ([`models::Mixer`]); `lra new model NAME` writes a crate
+//! that begins with it. Train it by `cargo run --release --example own_model -- run --task listops --model neighbours`.
 //!
-//! ```no_run
-//! fn main() -> std::process::ExitCode {
-//!     lra::main_with(&[]) // &[&MODEL]
-//! }
+//! ```ignore
+#![doc = include_str!("../examples/own_model.rs")]
 //! ```
-//!
-//! `MODEL` is a [`models::Model`], and what it computes a [`models::Mixer`]: see `examples/own_model.rs`, which trains by
-//! `cargo run --release --example own_model -- run --task listops --model neighbours`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -15,7 +15,7 @@
 //!
 //! # Randomness
 //! No generator has a state: initial values depend on (seed, path), everything drawn in a forward pass on (seed, step, path, row).
-//! See [`draws`] and [`params`].
+//! See [`rng`] and [`params`].
 //!
 //! # What is not here
 //! No task names, no files, no clock, nothing printed.

@@ -5,7 +5,7 @@
 //!
 //! [`Attributes`] say how the optimizer treats a parameter. [`Buffer`]s are state that is saved with the parameters and
 //! not trained (running statistics, centroids). Frozen numbers (random features, rotations, random blocks) are neither:
-//! see [`crate::draws`].
+//! see [`crate::rng`].
 
 mod buffer;
 mod builder;

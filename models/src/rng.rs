@@ -202,7 +202,7 @@ impl Stream {
         self.key
     }
 
-    /// The last three words of the counter for row `row` (see [`crate::draws`] and the layout in `philox.rs`).
+    /// The last three words of the counter for row `row` (the layout is in `philox.rs`).
     #[must_use]
     pub fn counter(&self, row: usize) -> [u32; 3] {
         [

@@ -2,7 +2,7 @@
 //!
 //! What linear recurrent units (LRU, arXiv 2303.06349), S5 (arXiv 2208.04933) and selective state spaces (Mamba,
 //! arXiv 2312.00752) have in common: states shared by all channels, or coefficients that depend on the token. For
-//! states of each channel's own, see [`super::state_space`].
+//! states of each channel's own, see [`super::state_space()`].
 
 use candle_core::Tensor;
 

@@ -9,7 +9,7 @@ use crate::{Packing, Result};
 /// y (B, L, D) of x (B, L, D) by states that all channels share: h_t = λ h_{t-1} + B x_t, y_t = Re(C h_t), λ (P), B (P, D) and C (D, P) complex.
 ///
 /// With C (D, 2 P) its second half reads states that run from the end of the sequence; a position sees itself both ways.
-/// Sequences may be packed, x being (1, T, D). Two products with matrices and a [`super::scan`]: O(B L P D) time, O(B L P) memory.
+/// Sequences may be packed, x being (1, T, D). Two products with matrices and a [`super::scan()`]: O(B L P D) time, O(B L P) memory.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -43,7 +43,7 @@ pub struct StateSpaceOptions {
 ///
 /// On the CPU O(B L D N) time in one pass with states in registers; for its backward pass it keeps N/64 complex states
 /// a token and channel. Beyond a dozen complex modes, [`super::fft_conv`] with the impulse response is faster.
-/// Elsewhere it is a [`super::scan`] over D N columns, with O(B L D N log L) memory.
+/// Elsewhere it is a [`super::scan()`] over D N columns, with O(B L D N log L) memory.
 ///
 /// # Errors
 /// If shapes do not fit.

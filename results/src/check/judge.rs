@@ -74,7 +74,7 @@ pub struct Judged {
     pub key: Key,
     /// The verdict.
     pub state: State,
-    /// In the order of [`Aspect::ALL`]; empty for a cell that is missing or new.
+    /// In the order that they are shown in; empty for a cell that is missing or new.
     pub findings: Vec<Finding>,
     /// Why there is nothing to compare, or it is not the cell of the baseline.
     pub remark: Option<String>,

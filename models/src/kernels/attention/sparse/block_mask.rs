@@ -17,7 +17,7 @@ pub struct QueryRange {
 impl QueryRange {
     const NONE: u8 = u8::MAX;
 
-    /// Queries `range` of the tile, of which the one at `diagonal` has [`BlockMask::diagonal_bias`] added to its score.
+    /// Queries `range` of the tile, of which the one at `diagonal` has `BlockMask::diagonal_bias` added to its score.
     ///
     /// # Panics
     /// If a query is beyond the 64 of a tile.
