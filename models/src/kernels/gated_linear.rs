@@ -1,18 +1,19 @@
-//! What follows the filter of a state space: y = a ⊙ σ(g), [a, g] = W m f(x) + b, where m is a dropout mask or 1.
+//! What follows the filter of a state space: y = a ⊙ σ(g), where z = m f(x), m a dropout mask or 1, and [a, g] = W z + b, or
+//! g = W z + b and a is z or x.
 //!
-//! x and y are (..., D), W (2D, D). Rows go through all steps a tile at a time, so that what lies between them stays in the cache;
-//! only [a, g] is kept for the backward pass, which computes the rest again. Gradients of weights are partial sums, one per chunk of
-//! rows, or for large weights products over all rows, as in `linear.rs`.
+//! x and y are (..., D), W (2D, D) or (D, D). Rows go through all steps a tile at a time, so that what lies between them stays in the
+//! cache; only what W makes is kept for the backward pass, which computes the rest again. Gradients of weights are partial sums, one per
+//! chunk of rows, or for large weights products over all rows, as in `linear.rs`.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
 use super::activation::Activation;
-use super::buffers::{chunk_rows, split_mut, sum_partials, sum_rows, uninit};
+use super::buffers::{add, chunk_rows, split_mut, sum_partials, sum_rows, uninit};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::dropout::{DropoutOptions, RowDropout};
 use super::gemm::{Matrix, Packed, multiply, multiply_packed};
-use super::glu;
+use super::glu::{self, Gradients, Rows};
 use super::isa::Isa;
 use super::linear::{LARGEST_PARTIAL, affine, by_rows_of_weight};
 use super::scratch::Scratch;
@@ -31,9 +32,42 @@ pub struct GatedLinearOptions {
     pub activation: Activation,
     /// m.
     pub dropout: Option<DropoutOptions>,
+    /// a.
+    pub value: GatedValue,
 }
 
-/// y for x (B, ..., D), weight (2D, D) and bias (2D).
+/// What is multiplied with the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatedValue {
+    /// The first half of what the linear layer makes; W is (2D, D).
+    Linear,
+    /// z; W is (D, D).
+    Activated,
+    /// x; W is (D, D).
+    Input,
+}
+
+impl GatedValue {
+    /// Rows of W per column.
+    fn halves(self) -> usize {
+        match self {
+            GatedValue::Linear => 2,
+            GatedValue::Activated | GatedValue::Input => 1,
+        }
+    }
+
+    /// Rows a and g, of x, z and what the linear layer made.
+    fn parts<'a>(self, [x, z, made]: [&'a [f32]; 3], d: usize) -> [Rows<'a>; 2] {
+        let rows = |data, stride| Rows { data, stride };
+        match self {
+            GatedValue::Linear => [rows(made, 2 * d), rows(&made[d..], 2 * d)],
+            GatedValue::Activated => [rows(z, d), rows(made, d)],
+            GatedValue::Input => [rows(x, d), rows(made, d)],
+        }
+    }
+}
+
+/// y for x (B, ..., D), weight (2D, D) or (D, D) and a bias of as many rows.
 ///
 /// # Errors
 /// If shapes do not fit, or an operand is not f32 in main memory.
@@ -44,7 +78,8 @@ pub fn gated_linear(
     options: GatedLinearOptions,
 ) -> Result<Tensor> {
     let width = x.dims().last().copied().unwrap_or(0);
-    if width == 0 || weight.dims() != [2 * width, width] || bias.dims() != [2 * width] {
+    let rows = options.value.halves() * width;
+    if width == 0 || weight.dims() != [rows, width] || bias.dims() != [rows] {
         let (x, weight, bias) = (x.shape(), weight.shape(), bias.shape());
         bail!("{NAME}: x {x:?}, weight {weight:?} and bias {bias:?} do not fit");
     }
@@ -52,6 +87,7 @@ pub fn gated_linear(
     let op = GatedLinear {
         activation: options.activation,
         dropout: dropout.transpose()?,
+        value: options.value,
     };
     apply(op, [x, weight, bias])
 }
@@ -59,12 +95,13 @@ pub fn gated_linear(
 struct GatedLinear {
     activation: Activation,
     dropout: Option<RowDropout>,
+    value: GatedValue,
 }
 
 /// Of x, W and b.
 impl CustomOp<3> for GatedLinear {
     const NAME: &'static str = NAME;
-    /// [a, g] (..., 2D).
+    /// [a, g] (..., 2D), or g (..., D).
     type Saved = Vec<f32>;
 
     fn forward(
@@ -72,19 +109,20 @@ impl CustomOp<3> for GatedLinear {
         [x, weight, bias]: [View; 3],
         keeps: bool,
     ) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
-        let (isa, d) = (Isa::current(), bias.data.len() / 2);
+        let (isa, n) = (Isa::current(), bias.data.len());
+        let d = n / self.value.halves();
         let m = x.data.len() / d;
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
         let mut y = uninit(m * d);
-        let mut gates = uninit(if keeps { m * 2 * d } else { 0 });
-        let kept = if keeps { rows * 2 * d } else { 0 };
+        let mut gates = uninit(if keeps { m * n } else { 0 });
+        let kept = if keeps { rows * n } else { 0 };
         let kept = split_mut(&mut gates, kept, m.div_ceil(rows));
-        let packed = Packed::new(isa, Matrix::columns(weight.data, d), (d, 2 * d));
+        let packed = Packed::new(isa, Matrix::columns(weight.data, d), (d, n));
         let chunks = y.par_chunks_mut(rows * d).zip(kept);
         chunks.enumerate().for_each(|(chunk, (y, kept))| {
             let side = TILE.min(rows);
             let mut z = Scratch::zeros(side * d);
-            let mut gate = Scratch::zeros(if keeps { 0 } else { side * 2 * d });
+            let mut gate = Scratch::zeros(if keeps { 0 } else { side * n });
             for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
                 let (start, count) = (tile * TILE, y.len() / d);
                 let first = chunk * rows + start;
@@ -95,15 +133,12 @@ impl CustomOp<3> for GatedLinear {
                     dropout.scale(first, d, z);
                 }
                 let gate = match keeps {
-                    true => &mut kept[start * 2 * d..][..count * 2 * d],
-                    false => &mut gate[..count * 2 * d],
+                    true => &mut kept[start * n..][..count * n],
+                    false => &mut gate[..count * n],
                 };
                 affine(isa, z, &packed, bias.data, gate);
-                isa.run(glu::Forward {
-                    x: gate,
-                    width: d,
-                    y,
-                });
+                let [a, g] = self.value.parts([x, z, gate], d);
+                isa.run(glu::Forward { a, g, width: d, y });
             }
         });
         Ok((y, x.shape, gates))
@@ -114,8 +149,9 @@ impl CustomOp<3> for GatedLinear {
         [x, weight, bias]: [View; 3],
         pass: BackwardPass<Vec<f32>, 3>,
     ) -> Result<[Gradient; 3]> {
-        let (isa, d) = (Isa::current(), bias.data.len() / 2);
-        let (m, n) = (x.data.len() / d, 2 * d);
+        let (isa, n) = (Isa::current(), bias.data.len());
+        let d = n / self.value.halves();
+        let m = x.data.len() / d;
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
         let chunks = m.div_ceil(rows);
         // Large weights have no partial sums: what their gradients are products of is written down instead.
@@ -135,14 +171,14 @@ impl CustomOp<3> for GatedLinear {
             let (((dx, partial), z_all), dgate_all) = task;
             let (dweight, dbias) = partial.split_at_mut(weights);
             let side = TILE.min(rows);
-            let [mut z, mut dz, mut mask] = [(); 3].map(|()| Scratch::zeros(side * d));
+            let [mut z, mut dz, mut mask, mut dvalue] = [(); 4].map(|()| Scratch::zeros(side * d));
             let mut dgate = Scratch::zeros(side * n);
             for (tile, dx) in dx.chunks_mut(TILE * d).enumerate() {
                 let (start, count) = (tile * TILE, dx.len() / d);
                 let first = chunk * rows + start;
                 let narrow = first * d..(first + count) * d;
                 let (x, dy) = (&x.data[narrow.clone()], &pass.dy[narrow]);
-                let gate = &pass.saved[first * n..(first + count) * n];
+                let made = &pass.saved[first * n..(first + count) * n];
                 if is_zero_row(dy) {
                     dx.fill(0.0);
                     if large {
@@ -151,15 +187,8 @@ impl CustomOp<3> for GatedLinear {
                     }
                     continue;
                 }
-                let (z, dz) = (&mut z[..count * d], &mut dz[..count * d]);
+                let [z, dz, dvalue] = [&mut z, &mut dz, &mut dvalue].map(|it| &mut it[..count * d]);
                 let dgate = &mut dgate[..count * n];
-                isa.run(glu::Backward {
-                    x: gate,
-                    dy,
-                    width: d,
-                    dx: dgate,
-                });
-                sum_rows(dgate, dbias);
                 self.activation.values(isa, x, z);
                 // Drawn once for both of its uses.
                 let mask = self.dropout.as_ref().map(|dropout| {
@@ -171,6 +200,20 @@ impl CustomOp<3> for GatedLinear {
                 if let Some(mask) = mask {
                     multiply_by(mask, z);
                 }
+                let [a, g] = self.value.parts([x, z, made], d);
+                isa.run(glu::Backward {
+                    a,
+                    g,
+                    dy,
+                    width: d,
+                    gradients: match self.value {
+                        GatedValue::Linear => Gradients::Together(dgate),
+                        GatedValue::Activated | GatedValue::Input => {
+                            Gradients::Apart(dvalue, dgate)
+                        }
+                    },
+                });
+                sum_rows(dgate, dbias);
                 if large {
                     z_all[start * d..][..count * d].copy_from_slice(z);
                     dgate_all[start * n..][..count * n].copy_from_slice(dgate);
@@ -179,10 +222,16 @@ impl CustomOp<3> for GatedLinear {
                     multiply(isa, (n, d, count), dgate, z, dweight, true);
                 }
                 multiply_packed(isa, count, Matrix::rows(dgate, n), &packed, dz, false);
+                if self.value == GatedValue::Activated {
+                    add(dvalue, dz);
+                }
                 if let Some(mask) = mask {
                     multiply_by(mask, dz);
                 }
                 self.activation.gradients(isa, x, dz, dx);
+                if self.value == GatedValue::Input {
+                    add(dvalue, dx);
+                }
             }
         });
         let mut dweight = sum_partials(&partials, weights + n);

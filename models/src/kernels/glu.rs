@@ -1,11 +1,25 @@
-//! The gated linear unit without its linear layer: y = a ⊙ σ(g) of rows [a, g], one pass each way (see [`super::gated_linear()`]).
+//! A value times a gate: y = a ⊙ σ(g), one pass each way (see [`super::gated_linear()`]).
 
 use super::isa::{Kernel, Lanes};
 use super::math::sigmoid;
 
-/// y of rows [a, g].
+/// Rows that begin every `stride` elements.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) stride: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn row(self, index: usize, width: usize) -> &'a [f32] {
+        &self.data[index * self.stride..][..width]
+    }
+}
+
+/// y of a and g.
 pub(super) struct Forward<'a> {
-    pub(super) x: &'a [f32],
+    pub(super) a: Rows<'a>,
+    pub(super) g: Rows<'a>,
     pub(super) width: usize,
     pub(super) y: &'a mut [f32],
 }
@@ -15,9 +29,8 @@ impl Kernel for Forward<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let rows = self.x.chunks_exact(2 * self.width);
-        for (x, y) in rows.zip(self.y.chunks_exact_mut(self.width)) {
-            let (a, g) = x.split_at(self.width);
+        for (index, y) in self.y.chunks_exact_mut(self.width).enumerate() {
+            let [a, g] = [self.a, self.g].map(|rows| rows.row(index, self.width));
             let ((a, a_tail), (g, g_tail)) = (S::as_simd_f32s(a), S::as_simd_f32s(g));
             let (y, y_tail) = S::as_mut_simd_f32s(y);
             for (y, (a, g)) in y.iter_mut().zip(a.iter().zip(g)) {
@@ -31,12 +44,21 @@ impl Kernel for Forward<'_> {
     }
 }
 
-/// The gradient of rows [a, g].
+/// The gradients of a and g.
 pub(super) struct Backward<'a> {
-    pub(super) x: &'a [f32],
+    pub(super) a: Rows<'a>,
+    pub(super) g: Rows<'a>,
     pub(super) dy: &'a [f32],
     pub(super) width: usize,
-    pub(super) dx: &'a mut [f32],
+    pub(super) gradients: Gradients<'a>,
+}
+
+/// Where they go.
+pub(super) enum Gradients<'a> {
+    /// Rows [da, dg].
+    Together(&'a mut [f32]),
+    /// Rows da, and rows dg.
+    Apart(&'a mut [f32], &'a mut [f32]),
 }
 
 impl Kernel for Backward<'_> {
@@ -44,29 +66,52 @@ impl Kernel for Backward<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let rows = self.x.chunks_exact(2 * self.width);
-        let rows = rows.zip(self.dy.chunks_exact(self.width));
-        for ((x, dy), dx) in rows.zip(self.dx.chunks_exact_mut(2 * self.width)) {
-            let (a, g) = x.split_at(self.width);
-            let (da, dg) = dx.split_at_mut(self.width);
-            let ((a, a_tail), (g, g_tail)) = (S::as_simd_f32s(a), S::as_simd_f32s(g));
-            let (dy, dy_tail) = S::as_simd_f32s(dy);
-            let (da, da_tail) = S::as_mut_simd_f32s(da);
-            let (dg, dg_tail) = S::as_mut_simd_f32s(dg);
-            for ((a, g), (dy, (da, dg))) in a
-                .iter()
-                .zip(g)
-                .zip(dy.iter().zip(da.iter_mut().zip(dg.iter_mut())))
-            {
-                (*da, *dg) = slopes(s, [*a, *g], *dy);
+        let width = self.width;
+        let rows = self.dy.chunks_exact(width).enumerate();
+        let rows = rows.map(|(index, dy)| {
+            let [a, g] = [self.a, self.g].map(|rows| rows.row(index, width));
+            (a, g, dy)
+        });
+        match self.gradients {
+            Gradients::Together(both) => {
+                for (row, both) in rows.zip(both.chunks_exact_mut(2 * width)) {
+                    let (da, dg) = both.split_at_mut(width);
+                    backward_row(s, row, da, dg);
+                }
             }
-            if !dy_tail.is_empty() {
-                let (a, g) = (s.partial_load_f32s(a_tail), s.partial_load_f32s(g_tail));
-                let (a, g) = slopes(s, [a, g], s.partial_load_f32s(dy_tail));
-                s.partial_store_f32s(da_tail, a);
-                s.partial_store_f32s(dg_tail, g);
+            Gradients::Apart(da, dg) => {
+                let gradients = da.chunks_exact_mut(width).zip(dg.chunks_exact_mut(width));
+                for (row, (da, dg)) in rows.zip(gradients) {
+                    backward_row(s, row, da, dg);
+                }
             }
         }
+    }
+}
+
+#[inline(always)]
+fn backward_row<S: Lanes>(
+    s: S,
+    (a, g, dy): (&[f32], &[f32], &[f32]),
+    da: &mut [f32],
+    dg: &mut [f32],
+) {
+    let ((a, a_tail), (g, g_tail)) = (S::as_simd_f32s(a), S::as_simd_f32s(g));
+    let (dy, dy_tail) = S::as_simd_f32s(dy);
+    let (da, da_tail) = S::as_mut_simd_f32s(da);
+    let (dg, dg_tail) = S::as_mut_simd_f32s(dg);
+    for ((a, g), (dy, (da, dg))) in a
+        .iter()
+        .zip(g)
+        .zip(dy.iter().zip(da.iter_mut().zip(dg.iter_mut())))
+    {
+        (*da, *dg) = slopes(s, [*a, *g], *dy);
+    }
+    if !dy_tail.is_empty() {
+        let (a, g) = (s.partial_load_f32s(a_tail), s.partial_load_f32s(g_tail));
+        let (a, g) = slopes(s, [a, g], s.partial_load_f32s(dy_tail));
+        s.partial_store_f32s(da_tail, a);
+        s.partial_store_f32s(dg_tail, g);
     }
 }
 

@@ -69,7 +69,7 @@ pub use embedding::embed;
 pub use feed_forward::{FeedForwardOptions, Normalised, feed_forward};
 pub use fourier::Lags;
 pub(crate) use fourier::{long_convolution, mix_tokens, sequence, spectrum};
-pub use gated_linear::{GatedLinearOptions, gated_linear};
+pub use gated_linear::{GatedLinearOptions, GatedValue, gated_linear};
 pub(crate) use gather::{add_rows, move_rows, take_rows};
 pub use isa::instruction_set;
 pub use l2_normalize::l2_normalize;

@@ -15,10 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Pass, Result, VarBuilder,
     layers::{Dropout, Linear},
-    ops::{
-        activation::{apply, sigmoid},
-        gated_linear,
-    },
+    ops::{GatedValue, gated_linear},
     options::{Activation, BlockOptions},
     params::LECUN_NORMAL,
 };
@@ -90,16 +87,13 @@ impl FilterOutput {
     /// # Errors
     /// If a tensor operation fails.
     pub fn forward(&self, y: &Tensor, pass: &Pass) -> Result<Tensor> {
-        if self.gate == OutputGate::Full {
-            let mask = self.dropout.mask(pass);
-            return gated_linear(y, self.linear.operands(), self.activation, mask.as_ref());
-        }
-        let z = self.dropout.forward(&apply(self.activation, y)?, pass)?;
-        let gate = sigmoid(&self.linear.forward(&z)?)?;
-        Ok(match self.gate {
-            OutputGate::HalfLinear => (y * gate)?,
-            OutputGate::Full | OutputGate::Half => (z * gate)?,
-        })
+        let value = match self.gate {
+            OutputGate::Full => GatedValue::Linear,
+            OutputGate::Half => GatedValue::Activated,
+            OutputGate::HalfLinear => GatedValue::Input,
+        };
+        let (operands, mask) = (self.linear.operands(), self.dropout.mask(pass));
+        gated_linear(y, operands, self.activation, mask.as_ref(), value)
     }
 
     /// Operations for one sequence.

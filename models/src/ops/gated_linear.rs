@@ -1,6 +1,6 @@
-//! What follows the filter of a state space, as S4 has it (Gu et al., 2021, arXiv:2111.00396).
-//!     y = a ⊙ σ(g),  [a, g] = W m ⊙ f(x) + b
-//! x, y (B, L, D), W (2D, D), m a dropout mask or 1.
+//! What follows the filter of a state space, as S4 has it (Gu et al., 2021, arXiv:2111.00396), or S5 (arXiv:2208.04933).
+//!     y = a ⊙ σ(g),  [a, g] = W z + b,  z = m ⊙ f(x);  or  y = z ⊙ σ(W z + b);  or  y = x ⊙ σ(W z + b)
+//! x, y, z (B, L, D), W (2D, D) or (D, D), m a dropout mask or 1.
 
 use candle_core::{D, Tensor};
 
@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{Result, kernels, options::Activation};
 
-/// y for x (B, .., D), W (2D, D) and b (2D), by activation f and dropout mask m.
+/// What is multiplied with the gate.
+pub use kernels::GatedValue;
+
+/// y for x (B, .., D), W and b of as many rows as `value` wants, by activation f and dropout mask m.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -22,11 +25,13 @@ pub fn gated_linear(
     (weight, bias): Affine,
     activation: Activation,
     mask: Option<&DropoutMask>,
+    value: GatedValue,
 ) -> Result<Tensor> {
     if let (true, Some(activation), Some(bias)) = (kernels::supports(x), activation.fused(), bias) {
         let options = kernels::GatedLinearOptions {
             activation,
             dropout: mask.map(DropoutMask::options),
+            value,
         };
         return Ok(kernels::gated_linear(x, weight, bias, options)?);
     }
@@ -35,9 +40,13 @@ pub fn gated_linear(
         Some(mask) => dropout(&z, mask)?,
         None => z,
     };
-    let (gates, width) = (linear(&z, weight, bias)?, x.dim(D::Minus1)?);
-    let half = |from| gates.narrow(D::Minus1, from, width);
-    Ok((half(0)? * sigmoid(&half(width)?)?)?)
+    let (made, width) = (linear(&z, weight, bias)?, x.dim(D::Minus1)?);
+    let half = |from| made.narrow(D::Minus1, from, width);
+    Ok(match value {
+        GatedValue::Linear => (half(0)? * sigmoid(&half(width)?)?)?,
+        GatedValue::Activated => (z * sigmoid(&made)?)?,
+        GatedValue::Input => (x * sigmoid(&made)?)?,
+    })
 }
 
 #[cfg(test)]
@@ -58,16 +67,35 @@ mod tests {
         }
     }
 
-    fn run(x: &[Tensor], activation: Activation, mask: Option<&DropoutMask>) -> Result<Tensor> {
-        gated_linear(&x[0], (&x[1], Some(&x[2])), activation, mask)
+    const VALUES: [(GatedValue, usize); 3] = [
+        (GatedValue::Linear, 2),
+        (GatedValue::Activated, 1),
+        (GatedValue::Input, 1),
+    ];
+
+    fn run(
+        x: &[Tensor],
+        activation: Activation,
+        mask: Option<&DropoutMask>,
+        value: GatedValue,
+    ) -> Result<Tensor> {
+        gated_linear(&x[0], (&x[1], Some(&x[2])), activation, mask, value)
     }
 
     #[test]
     fn the_kernel_meets_its_composed_form() {
         let mut sampler = Sampler::new(31);
         // The last has a weight too large for partial sums.
-        for (batch, length, d) in [(1, 1, 1), (3, 50, 5), (2, 300, 32), (2, 70, 192)] {
-            let shapes = [vec![batch, length, d], vec![2 * d, d], vec![2 * d]];
+        let sizes = [(1, 1, 1), (3, 50, 5), (2, 300, 32), (2, 70, 192)];
+        let cases = sizes
+            .iter()
+            .flat_map(|size| VALUES.map(|value| (*size, value)));
+        for ((batch, length, d), (value, halves)) in cases {
+            let shapes = [
+                vec![batch, length, d],
+                vec![halves * d, d],
+                vec![halves * d],
+            ];
             let scales = [1.0, (d as f64).powf(-0.5), 1.0];
             let inputs = shapes.iter().zip(scales);
             let inputs: Vec<_> = inputs.map(|(s, scale)| sampler.normal(s, scale)).collect();
@@ -77,8 +105,13 @@ mod tests {
                 (Activation::Silu, Some(false)),
             ] {
                 let mask = tied.map(|tied| mask(0.3, tied));
-                let f = |x: &[Tensor]| Ok(run(x, activation, mask.as_ref())?);
-                agree(&format!("{activation:?}, D = {d}"), &inputs, f, f);
+                let f = |x: &[Tensor]| Ok(run(x, activation, mask.as_ref(), value)?);
+                agree(
+                    &format!("{activation:?}, {value:?}, D = {d}"),
+                    &inputs,
+                    f,
+                    f,
+                );
             }
         }
     }
@@ -101,10 +134,21 @@ mod tests {
             };
             let of_packed = |x: &[Tensor]| {
                 let x = [packing.pack(&x[0])?, x[1].clone(), x[2].clone()];
-                Ok(run(&x, Activation::Gelu, Some(&packed))?)
+                Ok(run(
+                    &x,
+                    Activation::Gelu,
+                    Some(&packed),
+                    GatedValue::Linear,
+                )?)
             };
-            let of_padded =
-                |x: &[Tensor]| Ok(packing.pack(&run(x, Activation::Gelu, Some(&padded))?)?);
+            let of_padded = |x: &[Tensor]| {
+                Ok(packing.pack(&run(
+                    x,
+                    Activation::Gelu,
+                    Some(&padded),
+                    GatedValue::Linear,
+                )?)?)
+            };
             agree("packed", &inputs, of_packed, of_padded);
         }
     }
@@ -112,9 +156,12 @@ mod tests {
     #[test]
     fn gradients_are_difference_quotients() {
         let mask = mask(0.3, false);
-        check_gradient("gated linear", &[&[2, 3, 4], &[8, 4], &[8]], |x| {
-            run(x, Activation::GeluErf, Some(&mask))
-        });
+        for (value, halves) in VALUES {
+            let (weight, bias) = ([4 * halves, 4], [4 * halves]);
+            check_gradient("gated linear", &[&[2, 3, 4], &weight, &bias], |x| {
+                run(x, Activation::GeluErf, Some(&mask), value)
+            });
+        }
     }
 
     #[test]
@@ -122,6 +169,8 @@ mod tests {
         let mut sampler = Sampler::new(33);
         let shapes = [vec![2, 3, 4], vec![8, 5], vec![8]];
         let inputs: Vec<_> = shapes.iter().map(|s| sampler.normal(s, 1.0)).collect();
-        assert!(run(&inputs, Activation::Gelu, None).is_err());
+        for (value, _) in VALUES {
+            assert!(run(&inputs, Activation::Gelu, None, value).is_err());
+        }
     }
 }

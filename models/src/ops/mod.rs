@@ -52,7 +52,7 @@ pub use dropout::{DropoutMask, add_dropped, dropout};
 pub use embedding::embed;
 pub use feed_forward::{Affine, FeedForwardOptions, feed_forward};
 pub use fft::{Lags, fft_conv, fft2_real, irfft, rfft};
-pub use gated_linear::gated_linear;
+pub use gated_linear::{GatedValue, gated_linear};
 pub(crate) use gather::move_rows;
 pub use gather::{NOWHERE, segment_mean, segment_sizes, segment_sum, take};
 pub use gradient_hook::gradient_hook;
