@@ -294,9 +294,9 @@ impl Resolved {
             .departures(&cell.task, &cell.model, cell.protocol)
     }
 
-    /// What the recipe's sources had on the way with a training split of `rows`; nothing if anything was set otherwise.
+    /// What the sources of a published recipe had on the way with a training split of `rows`; nothing if anything was set otherwise.
     pub fn milestones(&self, rows: usize) -> Vec<Milestone> {
-        match self.overrides.is_empty() {
+        match self.recipe.body.published && self.overrides.is_empty() {
             true => Milestone::of(
                 &self.recipe.name,
                 &self.spec.cell.task,
