@@ -150,6 +150,26 @@ fn only_the_published_task_and_protocol_may_be_compared() {
     );
 }
 
+/// A published recipe trains at the length of its source, which tables elsewhere may not have.
+#[test]
+fn another_length_is_no_matter_where_a_published_recipe_says_it() {
+    let mut record = on(run("s4d", 0, 0.85), "text", "official", 2);
+    record.task.label = "text@4000".into();
+    record.recipe.name = "s4".into();
+    let s4d = published::source("s4d").unwrap();
+    let Comparison::Beside { same_recipe, .. } = compare(&record, s4d) else {
+        panic!("recipe s4 is that of s4d");
+    };
+    assert!(same_recipe);
+    record.recipe.name = "liquid-s4".into();
+    let Comparison::Beside { caveats, .. } = compare(&record, s4d) else {
+        panic!("recipe liquid-s4 is published");
+    };
+    assert!(caveats.contains(&"text@4000, there maybe otherwise".to_owned()));
+    record.recipe.overrides = vec!["data.max_length=4000".into()];
+    assert!(matches!(compare(&record, s4d), Comparison::Apart { .. }));
+}
+
 #[test]
 fn what_may_be_compared_comes_with_its_caveats() {
     let tay = published::source("tay2021").unwrap();
