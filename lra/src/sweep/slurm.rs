@@ -37,7 +37,7 @@ pub fn script(array: &Array<'_>) -> Result<String> {
         format!("#SBATCH --mem={}M\n", bytes.div_ceil(1 << 20))
     });
     let time = array.time.map_or(String::new(), |time| {
-        format!("#SBATCH --time={}\n", time.as_secs().div_ceil(60))
+        format!("#SBATCH --time={}\n", (time.as_secs_f64() / 60.0).ceil())
     });
     let gpus = match array.gpus {
         0 => String::new(),
