@@ -96,7 +96,8 @@ fn manifest(name: &str, lra: &Path) -> String {
     let lra = toml::Value::from(lra.display().to_string());
     format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nlra = {{ path = {lra} }}\n\
-         {DEPENDENCIES}\n# Tests train the model.\n[profile.dev]\nopt-level = 2\n"
+         {DEPENDENCIES}\n# Tests train the model.\n[profile.dev]\nopt-level = 2\n\n\
+         # On its own, also within another workspace's folder.\n[workspace]\n"
     )
 }
 
