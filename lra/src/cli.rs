@@ -128,16 +128,8 @@ pub struct RunArgs {
     /// How matrices are multiplied: f32, or tf32 or bf16 on NVIDIA GPUs (the same as --set train.precision=P)
     #[arg(long, value_name = "P")]
     pub precision: Option<String>,
-    /// Device: auto, cpu or cuda:N (see `lra list devices`)
-    #[arg(long, default_value = "auto")]
-    pub device: String,
-    /// Worker threads; 0 means all cores
-    #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
-    pub threads: usize,
-    /// Most memory to use, such as 8G, all that the program holds included; beyond it the run is recorded as out of memory
-    /// [default: 95 % of what the machine, its container and `ulimit` allow]
-    #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
-    pub memory_limit: Option<usize>,
+    #[command(flatten)]
+    pub machine: Machine,
     #[command(flatten)]
     pub place: DataPlace,
     /// Folder that run folders are created in
@@ -161,6 +153,21 @@ pub struct RunArgs {
     /// No banner and no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// What a run may use of the machine.
+#[derive(Debug, Args)]
+pub struct Machine {
+    /// Device: auto, cpu or cuda:N (see `lra list devices`)
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    /// Worker threads; 0 means all cores
+    #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
+    pub threads: usize,
+    /// Most memory to use, such as 8G, all that the program holds included; beyond it the run is recorded as out of memory
+    /// [default: 95 % of what the machine, its container and `ulimit` allow]
+    #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
+    pub memory_limit: Option<usize>,
 }
 
 const REPORT_EXAMPLES: &str = "\

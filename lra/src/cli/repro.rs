@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use datasets::Protocol;
 
+use super::Machine;
 use super::data::DataPlace;
 use super::parse::{self, Seeds};
 
@@ -48,15 +49,8 @@ pub struct ReproArgs {
     /// Split rules: tay2021 (as published, where the test split may have been validated on) or clean
     #[arg(long, default_value_t = Protocol::Tay2021)]
     pub protocol: Protocol,
-    /// Device: auto, cpu or cuda:N (see `lra list devices`)
-    #[arg(long, default_value = "auto")]
-    pub device: String,
-    /// Worker threads; 0 means all cores
-    #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
-    pub threads: usize,
-    /// Most memory to use, such as 8G [default: 95 % of what the machine, its container and `ulimit` allow]
-    #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
-    pub memory_limit: Option<usize>,
+    #[command(flatten)]
+    pub machine: Machine,
     #[command(flatten)]
     pub place: DataPlace,
     /// Folder that run folders are created in

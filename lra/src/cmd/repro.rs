@@ -42,7 +42,7 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
         ));
     };
     let cell = PublishedCell::find(source, task, model, arguments.recipe.as_deref())?;
-    runtime::set_up(arguments.threads)?;
+    runtime::set_up(arguments.machine.threads)?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
     let data = arguments.place.path();
@@ -67,14 +67,14 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let device = device::select(&arguments.device)?;
+    let device = device::select(&arguments.machine.device)?;
     let context = RunContext {
         data: &data,
         out: &arguments.out,
         device: &device,
         if_exists: IfExists::Resume,
         tensorboard: false,
-        memory_limit: arguments.memory_limit,
+        memory_limit: arguments.machine.memory_limit,
         reporter: &reporter,
         stop: &stop,
     };
@@ -122,9 +122,9 @@ fn estimate(
     let options = JobOptions {
         data: data.to_owned(),
         out: arguments.out.clone(),
-        device: arguments.device.clone(),
-        threads: arguments.threads,
-        memory_limit: arguments.memory_limit,
+        device: arguments.machine.device.clone(),
+        threads: arguments.machine.threads,
+        memory_limit: arguments.machine.memory_limit,
     };
     let on_file = cmd::sweep::on_file(&options, reporter)?;
     Estimator::new(&options, stop, &cells, &on_file).estimate(&cells[0])

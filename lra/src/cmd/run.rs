@@ -19,14 +19,14 @@ const PUBLISHED: &str = "tay2021";
 
 /// Runs the command.
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
-    runtime::set_up(arguments.threads)?;
+    runtime::set_up(arguments.machine.threads)?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     if arguments.stop_on_eof {
         let listening = stop.on_end_of_input();
         listening.during(Class::Run, "starting a thread that reads standard input")?;
     }
     let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
-    let device = device::select(&arguments.device)?;
+    let device = device::select(&arguments.machine.device)?;
     let mut assignments = arguments.assignments.clone();
     let model = ModelChoice::parse(&arguments.model)?;
     assignments.extend(model.assignments());
@@ -54,7 +54,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             _ => IfExists::Keep,
         },
         tensorboard: arguments.tensorboard,
-        memory_limit: arguments.memory_limit,
+        memory_limit: arguments.machine.memory_limit,
         reporter: &reporter,
         stop: &stop,
     };
@@ -114,8 +114,8 @@ pub fn each_seed(
         if !fresh {
             let (id, since) = (&record.id, &record.provenance.created);
             let remedy = match record.outcome.is_final() {
-                true => "--force runs it again",
-                false => "--resume goes on from its last checkpoint, --force starts over",
+                true => "`lra run --force` runs it again",
+                false => "`lra run --resume` goes on from its last checkpoint, --force starts over",
             };
             reporter.say(&format!("{id} is on file since {since}; {remedy}"));
         }
