@@ -125,7 +125,7 @@ pub struct RunArgs {
     /// Take incomplete files (the same as --set data.allow_partial=true); the record says so
     #[arg(long)]
     pub allow_partial: bool,
-    /// How matrices are multiplied: f32, or tf32 or bf16 on NVIDIA GPUs (the same as --set train.precision=P)
+    /// How matrices are multiplied: f32, bf16, or on NVIDIA GPUs tf32 (the same as --set train.precision=P)
     #[arg(long, value_name = "P")]
     pub precision: Option<String>,
     #[command(flatten)]

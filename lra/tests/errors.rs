@@ -80,7 +80,7 @@ fn impossible_settings_are_usage_errors() {
         "run --task image:synthetic --source official --model bag",
         "sweep --tasks image:synthetic --source official --models bag --dry-run",
         "run --task listops --model bag --device tpu",
-        "run --task listops --model bag --precision bf16 --device cpu",
+        "run --task listops --model bag --precision tf32 --device cpu",
     ] {
         place.fails(2, words);
     }

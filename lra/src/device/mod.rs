@@ -57,9 +57,9 @@ fn open(ordinal: usize) -> Result<Device> {
 
 /// Makes the device multiply matrices as a run asks for.
 pub fn set_precision(device: &Device, precision: Precision) -> Result<()> {
-    if device.is_cpu() && precision != Precision::F32 {
+    if device.is_cpu() && precision == Precision::Tf32 {
         return Err(Error::usage(format!(
-            "precision {precision} needs an NVIDIA GPU; the CPU multiplies in f32"
+            "precision {precision} needs an NVIDIA GPU; the CPU multiplies in f32 or bf16"
         )));
     }
     candle_core::cuda::set_gemm_reduced_precision_f32(precision == Precision::Tf32);

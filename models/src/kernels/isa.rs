@@ -8,6 +8,8 @@
 use pulp::x86::{V3, V4};
 use pulp::{NullaryFnOnce, Scalar128b, Simd};
 
+use super::factors::Factors;
+
 /// A register of several f32, with the one operation that instruction sets disagree about.
 pub(super) trait Lanes: Simd {
     /// `a * b + c`: rounded once where the machine has such an instruction, twice elsewhere.
@@ -80,9 +82,15 @@ impl<S: Lanes, K: Kernel> NullaryFnOnce for Entry<S, K> {
     }
 }
 
-/// An instruction set that this machine has.
+/// An instruction set that this machine has, and how it takes the factors of matrix products.
 #[derive(Clone, Copy)]
-pub(super) enum Isa {
+pub(super) struct Isa {
+    set: Set,
+    factors: Factors,
+}
+
+#[derive(Clone, Copy)]
+enum Set {
     /// AVX-512 (F, BW, CD, DQ, VL): 16 floats, 32 registers.
     #[cfg(target_arch = "x86_64")]
     Avx512(V4),
@@ -102,41 +110,70 @@ impl Isa {
         if let Some(forced) = FORCED.get() {
             return forced;
         }
-        #[cfg(target_arch = "x86_64")]
-        {
-            if let Some(simd) = V4::try_new() {
-                return Isa::Avx512(simd);
-            }
-            if let Some(simd) = V3::try_new() {
-                return Isa::Avx2(simd);
-            }
+        let set = Set::widest();
+        Isa {
+            factors: Factors::current(set.is_avx512()),
+            set,
         }
-        Isa::Portable
+    }
+
+    /// How the factors of products are taken.
+    pub(super) fn factors(self) -> Factors {
+        self.factors
     }
 
     /// Runs a kernel compiled for this instruction set.
     #[inline]
     pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        match self {
+        match self.set {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512(simd) => simd.vectorize(Entry { simd, kernel }),
+            Set::Avx512(simd) => simd.vectorize(Entry { simd, kernel }),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2(simd) => simd.vectorize(Entry { simd, kernel }),
-            Isa::Portable => kernel.run(Scalar128b),
+            Set::Avx2(simd) => simd.vectorize(Entry { simd, kernel }),
+            Set::Portable => kernel.run(Scalar128b),
         }
+    }
+}
+
+impl Set {
+    /// The widest set of this machine.
+    fn widest() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(simd) = V4::try_new() {
+                return Set::Avx512(simd);
+            }
+            if let Some(simd) = V3::try_new() {
+                return Set::Avx2(simd);
+            }
+        }
+        Set::Portable
+    }
+
+    fn is_avx512(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if let Set::Avx512(_) = self {
+            return true;
+        }
+        false
     }
 }
 
 /// The instruction set that kernels called from this thread run on: `AVX-512`, `AVX2`, or `portable` with the architecture.
 /// It decides how sums are rounded, so only runs on the same one agree bit for bit.
 pub fn instruction_set() -> String {
-    match Isa::current() {
+    match Isa::current().set {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512(_) => "AVX-512".to_owned(),
+        Set::Avx512(_) => "AVX-512".to_owned(),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2(_) => "AVX2".to_owned(),
-        Isa::Portable => format!("portable ({})", std::env::consts::ARCH),
+        Set::Avx2(_) => "AVX2".to_owned(),
+        Set::Portable => format!("portable ({})", std::env::consts::ARCH),
     }
+}
+
+/// Whether kernels called from this thread round the factors of products to bfloat16.
+pub fn rounds_factors() -> bool {
+    Isa::current().factors != Factors::F32
 }
 
 #[cfg(test)]
@@ -147,21 +184,44 @@ thread_local! {
 #[cfg(test)]
 impl std::fmt::Debug for Isa {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.force(instruction_set))
+        write!(f, "{} {:?}", self.force(instruction_set), self.factors)
     }
 }
 
 #[cfg(test)]
 impl Isa {
-    /// Every instruction set of this machine, widest first.
+    /// Every instruction set of this machine, widest first, with factors as they are.
     pub(super) fn all() -> Vec<Isa> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            all.extend(V4::try_new().map(Isa::Avx512));
-            all.extend(V3::try_new().map(Isa::Avx2));
+            all.extend(V4::try_new().map(Set::Avx512));
+            all.extend(V3::try_new().map(Set::Avx2));
         }
-        all.push(Isa::Portable);
+        all.push(Set::Portable);
+        let factors = Factors::F32;
+        all.into_iter().map(|set| Isa { set, factors }).collect()
+    }
+
+    /// Whether sums run in registers of the same length.
+    pub(super) fn has_same_lanes(self, other: Isa) -> bool {
+        std::mem::discriminant(&self.set) == std::mem::discriminant(&other.set)
+    }
+
+    /// Every way of this machine to round factors to bfloat16: every instruction set with rounded f32, and pairs.
+    pub(super) fn all_rounded() -> Vec<Isa> {
+        let rounded = |isa: &Isa, factors| Isa { factors, ..*isa };
+        let sets = Isa::all();
+        let mut all: Vec<Isa> = sets
+            .iter()
+            .map(|isa| rounded(isa, Factors::Rounded))
+            .collect();
+        let pairs = |isa: &Isa| rounded(isa, Factors::rounded(isa.set.is_avx512()));
+        all.extend(
+            sets.iter()
+                .map(pairs)
+                .filter(|isa| isa.factors != Factors::Rounded),
+        );
         all
     }
 

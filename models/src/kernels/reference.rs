@@ -84,21 +84,44 @@ pub(super) fn without_padding(y: &Tensor, mask: Option<&Tensor>) -> Result<Tenso
     y.broadcast_mul(&rows.to_dtype(y.dtype())?)
 }
 
-/// Asserts that `fused` agrees with `composed` (run in f64): outputs to 1e-5 and gradients to 1e-4 of the
-/// largest entry, on every instruction set; and bit for bit with itself on one, two and three threads.
+/// Asserts that `fused` agrees with `composed` (run in f64): as [`agree_in_f32`] does, and to some hundredths where factors
+/// are rounded to bfloat16, with the same numbers however they are rounded and multiplied.
 pub(crate) fn agree(
     what: &str,
     inputs: &[Tensor],
     fused: impl Fn(&[Tensor]) -> Result<Tensor> + Sync,
     composed: impl Fn(&[Tensor]) -> Result<Tensor>,
 ) {
-    let doubles: Vec<Tensor> = inputs
-        .iter()
-        .map(|x| x.to_dtype(DType::F64).unwrap())
-        .collect();
-    let output = composed(&doubles).unwrap();
-    let seed = gradient(&output);
-    let expected = results(inputs, Some(&seed), DType::F64, &composed).unwrap();
+    let (seed, expected) = expected(inputs, &composed);
+    let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::dims).collect();
+    let mut first = None;
+    for isa in Isa::all_rounded() {
+        let got = isa.force(|| results(inputs, Some(&seed), DType::F32, &fused).unwrap());
+        for (which, (got, expected)) in got.iter().zip(&expected).enumerate() {
+            // Sums that cancel keep the errors of their terms, which are of size one.
+            let error = largest_error(got, expected, 1.0);
+            assert!(
+                error < 4e-2,
+                "{what} {isa:?} {shapes:?} result {which}: {error:.2e}"
+            );
+        }
+        if isa.has_same_lanes(Isa::all()[0]) {
+            let first = first.get_or_insert_with(|| got.clone());
+            assert!(*first == got, "{what} {isa:?} {shapes:?} differs");
+        }
+    }
+    agree_in_f32(what, inputs, fused, composed);
+}
+
+/// Asserts that `fused` agrees with `composed` (run in f64): outputs to 1e-5 and gradients to 1e-4 of the
+/// largest entry, on every instruction set; and bit for bit with itself on one, two and three threads.
+pub(super) fn agree_in_f32(
+    what: &str,
+    inputs: &[Tensor],
+    fused: impl Fn(&[Tensor]) -> Result<Tensor> + Sync,
+    composed: impl Fn(&[Tensor]) -> Result<Tensor>,
+) {
+    let (seed, expected) = expected(inputs, &composed);
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::dims).collect();
     for isa in Isa::all() {
         let mut single = None;
@@ -111,7 +134,7 @@ pub(crate) fn agree(
             let got = pool.install(run);
             for (which, (got, expected)) in got.iter().zip(&expected).enumerate() {
                 let tolerance = if which == 0 { 1e-5 } else { 1e-4 };
-                let error = largest_error(got, expected);
+                let error = largest_error(got, expected, 1e-3);
                 assert!(
                     error < tolerance,
                     "{what} {isa:?} {shapes:?} result {which}: {error:.2e}"
@@ -125,10 +148,24 @@ pub(crate) fn agree(
     }
 }
 
-/// Largest difference relative to the largest expected entry (at least 1e-3); NaN counts as infinite.
-pub(super) fn largest_error(got: &[f64], expected: &[f64]) -> f64 {
+/// A gradient for the output, and what `composed` makes of it in f64.
+fn expected(
+    inputs: &[Tensor],
+    composed: &dyn Fn(&[Tensor]) -> Result<Tensor>,
+) -> (Tensor, Vec<Vec<f64>>) {
+    let doubles: Vec<Tensor> = inputs
+        .iter()
+        .map(|x| x.to_dtype(DType::F64).unwrap())
+        .collect();
+    let seed = gradient(&composed(&doubles).unwrap());
+    let expected = results(inputs, Some(&seed), DType::F64, composed).unwrap();
+    (seed, expected)
+}
+
+/// Largest difference relative to the largest expected entry, or `least` if that is larger; NaN counts as infinite.
+pub(super) fn largest_error(got: &[f64], expected: &[f64], least: f64) -> f64 {
     assert_eq!(got.len(), expected.len());
-    let scale = expected.iter().fold(1e-3f64, |m, e| m.max(e.abs()));
+    let scale = expected.iter().fold(least, |m: f64, e| m.max(e.abs()));
     let error = |(g, e): (&f64, &f64)| {
         if (g - e).is_finite() {
             (g - e).abs()

@@ -4,6 +4,9 @@
 //! [`PANEL`] rows, with strides that are known at compile time; its right operand and its result are
 //! read and written in whole registers, so their rows are padded to a multiple of [`PAD`].
 
+use super::factors::Factors;
+#[cfg(target_arch = "x86_64")]
+use super::factors::pairs;
 use super::isa::Lanes;
 
 /// Rows (queries or keys) of a tile.
@@ -66,13 +69,15 @@ impl<'a> Left<'a> {
 }
 
 /// `out = a b`, or `out += a b` if `ADD`, with m rows (a multiple of [`PANEL`]), n columns (a multiple of [`PAD`])
-/// and sums of k products. Rows of `b` and `out` are `b_row` and `out_row` apart.
+/// and sums of k products. Rows of `b` and `out` are `b_row` and `out_row` apart. Both operands are what [`Factors`]
+/// make of them; rows and columns of pairs are as far apart as those of numbers.
 ///
 /// # Panics
 /// If an operand is smaller than its shape.
 #[inline(always)]
 pub(super) fn product<S: Lanes, const ADD: bool>(
     s: S,
+    factors: Factors,
     a: Left,
     (b, b_row): (&[f32], usize),
     (out, out_row): (&mut [f32], usize),
@@ -89,6 +94,19 @@ pub(super) fn product<S: Lanes, const ADD: bool>(
     );
     assert!((k - 1) * b_row + n <= b.len(), "right operand");
     assert!((m - 1) * out_row + n <= out.len(), "result");
+    #[cfg(target_arch = "x86_64")]
+    if factors == Factors::Pairs {
+        // SAFETY: the assertions bound the operands' last terms, and pairs lie before them.
+        return unsafe {
+            product_of_pairs::<ADD>(
+                a,
+                (b.as_ptr(), b_row),
+                (out.as_mut_ptr(), out_row),
+                (m, n, k.div_ceil(2)),
+            )
+        };
+    }
+    let _ = factors;
     let lanes = S::F32_LANES;
     let (a_data, b, out) = (a.data.as_ptr(), b.as_ptr(), out.as_mut_ptr());
     let mut j = 0;
@@ -138,6 +156,32 @@ pub(super) fn product<S: Lanes, const ADD: bool>(
             }
         }
         j += if pair { 2 * lanes } else { lanes };
+    }
+}
+
+/// [`product`] of k pairs of terms, a block after the other.
+///
+/// # Safety
+/// The processor must have AVX512-BF16, and operands must be as large as their shapes.
+#[cfg(target_arch = "x86_64")]
+unsafe fn product_of_pairs<const ADD: bool>(
+    a: Left,
+    (b, b_row): (*const f32, usize),
+    (out, out_row): (*mut f32, usize),
+    (m, n, k): (usize, usize, usize),
+) {
+    for j in (0..n).step_by(2 * PAD) {
+        for i in (0..m).step_by(PANEL) {
+            // SAFETY: by this function's contract.
+            unsafe {
+                let left = (a.data.as_ptr().add(i / PANEL * a.step), (a.row, a.column));
+                let (b, out) = ((b.add(j), b_row), (out.add(i * out_row + j), out_row));
+                match n - j >= 2 * PAD {
+                    true => pairs::block::<PANEL, 2, ADD>(left, b, out, k),
+                    false => pairs::block::<PANEL, 1, ADD>(left, b, out, k),
+                }
+            }
+        }
     }
 }
 

@@ -4,11 +4,12 @@
 //! dV = (P M)ᵀ dO, dS = P (M D - δ), dK = dSᵀ Q, dQ = dS K (Dao et al., 2022, arXiv 2205.14135).
 
 use super::bias::BiasGradient;
-use super::dropout::{Tile, factors};
+use super::dropout::{Tile, kept_factors};
 use super::key_mask::KeyBlock;
 use super::problem::{Head, Problem};
 use super::relative::{Places, TableGradients};
 use crate::kernels::buffers::StridedRowsMut;
+use crate::kernels::factors::Factors;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
 use crate::kernels::scratch::Scratch;
@@ -121,7 +122,7 @@ impl Kernel for BackwardTask<'_> {
             dkeys: Scratch::zeros(per_group * SIDE * wide),
             dvalues: Scratch::zeros(per_group * SIDE * wide),
         };
-        let mut tiles = Tiles::default();
+        let mut tiles = Tiles::new(problem.factors);
         let mut dfactor = 0.0;
         for blocks in self.blocks.chunks(per_group) {
             group.load(&self, blocks);
@@ -130,7 +131,7 @@ impl Kernel for BackwardTask<'_> {
                 let first = index * SIDE;
                 let count = SIDE.min(problem.queries_len - first);
                 let rows = [problem.queries(self.head), self.doutput].map(|rows| rows.from(first));
-                queries.load(rows, count, problem.scale, |i| {
+                queries.load(problem.factors, rows, count, problem.scale, |i| {
                     (self.sums[first + i], deltas[first + i])
                 });
                 for (slot, block) in blocks.iter().enumerate() {
@@ -172,18 +173,23 @@ impl Kernel for BackwardTask<'_> {
 
 /// Weights and their gradients, (keys, queries), and the factors of dropout.
 pub(super) struct Tiles {
+    factors: Factors,
     pub(super) weights: [f32; SIDE * SIDE],
     pub(super) gradients: [f32; SIDE * SIDE],
     pub(super) kept: [f32; SIDE * SIDE],
+    /// One of them as a product takes it.
+    factor: [f32; SIDE * SIDE],
 }
 
-impl Default for Tiles {
-    fn default() -> Self {
+impl Tiles {
+    pub(super) fn new(factors: Factors) -> Self {
         // Without dropout the factors stay one.
         Tiles {
+            factors,
             weights: [0.0; SIDE * SIDE],
             gradients: [0.0; SIDE * SIDE],
             kept: [1.0; SIDE * SIDE],
+            factor: [0.0; SIDE * SIDE],
         }
     }
 }
@@ -268,12 +274,14 @@ impl Tiles {
         drawn: Option<Tile>,
         (width, dqueries): (usize, &mut [f32]),
     ) {
+        let factors = self.factors;
         let wide = padded(width);
         let columns = count.next_multiple_of(PAD);
         let rows = keys.count.next_multiple_of(PANEL);
         let scores = (rows, columns, width);
         product::<S, false>(
             s,
+            factors,
             Left::panels(keys.key_panels, width),
             (&queries.columns, SIDE),
             (&mut self.weights, SIDE),
@@ -282,35 +290,43 @@ impl Tiles {
         alter(&mut self.weights);
         product::<S, false>(
             s,
+            factors,
             Left::panels(keys.value_panels, width),
             (&queries.dcolumns, SIDE),
             (&mut self.gradients, SIDE),
             scores,
         );
         if let Some(tile) = drawn {
-            factors(s, tile, &mut self.kept);
+            kept_factors(s, tile, &mut self.kept);
             self.differentiate::<S, true>(s, queries, keys.bits, (rows, columns));
         } else {
             self.differentiate::<S, false>(s, queries, keys.bits, (rows, columns));
         }
         let sums = (rows, wide, count);
+        let weights = factors.copied_columns(&self.weights, SIDE, &mut self.factor);
         product::<S, true>(
             s,
-            Left::tile(&self.weights),
+            factors,
+            Left::tile(weights),
             (&queries.drows, wide),
             (keys.dvalues, wide),
             sums,
         );
+        let gradients = factors.copied_columns(&self.gradients, SIDE, &mut self.factor);
         product::<S, true>(
             s,
-            Left::tile(&self.gradients),
+            factors,
+            Left::tile(gradients),
             (&queries.rows, wide),
             (keys.dkeys, wide),
             sums,
         );
+        let gradients = &self.gradients[..keys.count * SIDE];
+        let gradients = factors.copied_rows(gradients, SIDE, &mut self.factor);
         product::<S, true>(
             s,
-            Left::transposed(&self.gradients),
+            factors,
+            Left::transposed(gradients),
             (keys.key_rows, wide),
             (dqueries, wide),
             (count.next_multiple_of(PANEL), wide, keys.count),
@@ -373,6 +389,7 @@ impl Queries {
     /// Takes `count` queries and the gradients of their outputs, and of each its sum of weights and its delta.
     pub(super) fn load(
         &mut self,
+        factors: Factors,
         [queries, doutput]: [impl Source + Copy; 2],
         count: usize,
         scale: f32,
@@ -387,6 +404,13 @@ impl Queries {
         );
         pack_rows(doutput, count, 1.0, &mut self.drows);
         pack_columns(doutput, count, 1.0, &mut self.dcolumns);
+        let wide = padded(queries.width());
+        for rows in [&mut self.rows, &mut self.drows] {
+            factors.rows(&mut rows[..count * wide], wide);
+        }
+        for columns in [&mut self.columns, &mut self.dcolumns] {
+            factors.rows(columns, SIDE);
+        }
         for i in 0..SIDE {
             // Columns beyond the last query: no weight, no gradient.
             let (sum, delta) = if i < count {
@@ -399,6 +423,32 @@ impl Queries {
     }
 }
 
+/// Where a block of keys and values is packed.
+pub(super) struct PackedKeys<'a> {
+    pub(super) key_panels: &'a mut [f32],
+    pub(super) key_rows: &'a mut [f32],
+    pub(super) value_panels: &'a mut [f32],
+}
+
+impl PackedKeys<'_> {
+    /// Packs `count` keys and values.
+    pub(super) fn load(
+        self,
+        factors: Factors,
+        [keys, values]: [impl Source + Copy; 2],
+        count: usize,
+    ) {
+        let width = keys.width();
+        let wide = padded(width);
+        pack_panels(keys, count, self.key_panels);
+        pack_rows(keys, count, 1.0, self.key_rows);
+        pack_panels(values, count, self.value_panels);
+        factors.panels(self.key_panels, (width, PANEL));
+        factors.rows(&mut self.key_rows[..count * wide], wide);
+        factors.panels(self.value_panels, (width, PANEL));
+    }
+}
+
 impl Group {
     fn load(&mut self, task: &BackwardTask, blocks: &[KeyBlock]) {
         let width = task.problem.width;
@@ -406,19 +456,13 @@ impl Group {
         let (keys, values) = (task.problem.keys(task.head), task.problem.values(task.head));
         for (slot, block) in blocks.iter().enumerate() {
             let panels = slot * SIDE * width..(slot + 1) * SIDE * width;
-            let keys = keys.from(block.first);
-            pack_panels(keys, block.len(), &mut self.key_panels[panels.clone()]);
-            pack_rows(
-                keys,
-                block.len(),
-                1.0,
-                &mut self.key_rows[slot * SIDE * wide..],
-            );
-            pack_panels(
-                values.from(block.first),
-                block.len(),
-                &mut self.value_panels[panels],
-            );
+            let packed = PackedKeys {
+                key_panels: &mut self.key_panels[panels.clone()],
+                key_rows: &mut self.key_rows[slot * SIDE * wide..(slot + 1) * SIDE * wide],
+                value_panels: &mut self.value_panels[panels],
+            };
+            let rows = [keys, values].map(|rows| rows.from(block.first));
+            packed.load(task.problem.factors, rows, block.len());
         }
         self.dkeys.fill(0.0);
         self.dvalues.fill(0.0);

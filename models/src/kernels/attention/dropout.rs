@@ -113,7 +113,7 @@ pub(super) fn row_length(keys: usize) -> usize {
 /// One register holds the same key of as many queries, so each computes the blocks of its own row of weights;
 /// the four words of a block belong to four keys, sixteen apart.
 #[inline(always)]
-pub(super) fn factors<S: Lanes>(s: S, tile: Tile, out: &mut [f32; SIDE * SIDE]) {
+pub(super) fn kept_factors<S: Lanes>(s: S, tile: Tile, out: &mut [f32; SIDE * SIDE]) {
     let Tile {
         dropout,
         example,

@@ -3,7 +3,7 @@
 //! Weights live only as tiles of 64 keys by 64 queries. Queries are the columns, so that maximum, sum and
 //! exponential run down whole registers and no register is ever summed across its lanes.
 
-use super::dropout::{Tile, factors, row_length};
+use super::dropout::{Tile, kept_factors, row_length};
 use super::key_mask::KeyBlock;
 use super::problem::{Head, Problem};
 use super::relative::Places;
@@ -51,6 +51,7 @@ impl Kernel for ForwardTask<'_> {
             sums,
         } = self;
         let (width, wide) = (problem.width, padded(problem.width));
+        let factors = problem.factors;
         let (keys, values) = (problem.keys(head), problem.values(head));
         let blocks: Vec<KeyBlock> = problem.real.blocks(head.example).collect();
         let mut key_panels = Scratch::zeros(blocks.len() * SIDE * width);
@@ -60,7 +61,9 @@ impl Kernel for ForwardTask<'_> {
             .zip(value_rows.chunks_mut(SIDE * wide));
         for (block, (key_panels, value_rows)) in blocks.iter().zip(packs) {
             pack_panels(keys.from(block.first), block.len(), key_panels);
+            factors.panels(key_panels, (width, PANEL));
             pack_rows(values.from(block.first), block.len(), 1.0, value_rows);
+            factors.rows(&mut value_rows[..block.len() * wide], wide);
         }
 
         let mut queries = Scratch::zeros(SIDE * width);
@@ -84,6 +87,7 @@ impl Kernel for ForwardTask<'_> {
                 scale,
                 &mut queries,
             );
+            factors.rows(&mut queries, SIDE);
             sum.fill(0.0);
             let mut running = Running::new();
             let packs = key_panels
@@ -92,6 +96,7 @@ impl Kernel for ForwardTask<'_> {
             for (block, (key_panels, value_rows)) in seen.iter().zip(packs) {
                 product::<S, false>(
                     s,
+                    factors,
                     Left::panels(key_panels, width),
                     (&queries, SIDE),
                     (&mut weights, SIDE),
@@ -111,7 +116,7 @@ impl Kernel for ForwardTask<'_> {
                 running.absorb(s, block.rows(), columns, &mut weights);
                 running.shrink(&mut sum, wide, count);
                 if let Some(dropout) = problem.dropout {
-                    factors(
+                    kept_factors(
                         s,
                         problem.tile(dropout, head, first, block.first),
                         &mut kept,
@@ -121,8 +126,10 @@ impl Kernel for ForwardTask<'_> {
                         .zip(&kept)
                         .for_each(|(weight, kept)| *weight *= kept);
                 }
+                factors.rows(&mut weights[..block.len() * SIDE], SIDE);
                 product::<S, true>(
                     s,
+                    factors,
                     Left::transposed(&weights),
                     (value_rows, wide),
                     (&mut sum, wide),

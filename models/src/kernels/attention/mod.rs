@@ -30,6 +30,7 @@ pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
 pub(crate) use self::sparse::{BlockView, TileView, first_weight};
 use super::buffers::uninit;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
+use super::isa::Isa;
 use super::tile::SIDE;
 
 const NAME: &str = "attention";
@@ -165,6 +166,7 @@ impl Attention {
             keys_len: k.shape.dims3()?.1,
             width: width / self.heads,
             scale: self.scale,
+            factors: Isa::current().factors(),
             operands: [q, k, v].map(View::rows),
             real: &self.real,
             within: self.within,

@@ -11,6 +11,7 @@ use super::key_mask::{KeyBlock, KeyMask};
 use super::relative::{TableGradients, Tables};
 use super::sparse::BlockMasks;
 use crate::kernels::buffers::{Shared, StridedRowsMut, uninit};
+use crate::kernels::factors::Factors;
 use crate::kernels::isa::Isa;
 use crate::kernels::tile::{Operand, Rows, SIDE};
 
@@ -36,6 +37,8 @@ pub(super) struct Problem<'a> {
     pub(super) keys_len: usize,
     pub(super) width: usize,
     pub(super) scale: f32,
+    /// How queries, keys, values, weights and gradients are taken where they are multiplied.
+    pub(super) factors: Factors,
     pub(super) operands: [Operand<'a>; 3],
     pub(super) real: &'a KeyMask,
     /// Whether queries and keys are those of one sequence.

@@ -1,7 +1,7 @@
 use candle_core::{D, DType, Device};
 
 use super::*;
-use crate::kernels::reference::{Sampler, agree, without_padding};
+use crate::kernels::reference::{Sampler, agree, agree_in_f32, without_padding};
 
 /// (B, L, H E) to (B, H, L, E)
 fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
@@ -266,7 +266,7 @@ fn dropout_meets_its_twin() {
 fn scores_far_apart_neither_overflow_nor_vanish() {
     let mut sampler = Sampler::new(9);
     let x = [sampler.normal(&[1, 80, 3 * 16], 20.0)];
-    agree(
+    agree_in_f32(
         "attention with large scores",
         &x,
         |x| attention_packed(&x[0], &options(1, None)),

@@ -10,6 +10,7 @@ mod operands;
 use std::cell::RefCell;
 
 pub(super) use self::operands::{Matrix, Packed};
+use super::factors::Factors;
 use super::isa::{Isa, Kernel, Lanes};
 use super::tile::{Left, PAD, PANEL, product};
 
@@ -91,8 +92,13 @@ fn run(
         return;
     }
     SPACE.with_borrow_mut(|space| {
+        let factors = match b {
+            Right::Packed(b) => b.factors,
+            Right::Plain(_) => isa.factors(),
+        };
         isa.run(Product {
             sizes: (m, n, k),
+            factors,
             a,
             b,
             y: (y, row),
@@ -131,6 +137,7 @@ enum Right<'a> {
 
 struct Product<'a> {
     sizes: (usize, usize, usize),
+    factors: Factors,
     a: Matrix<'a>,
     b: Right<'a>,
     y: (&'a mut [f32], usize),
@@ -145,6 +152,7 @@ impl Kernel for Product<'_> {
     fn run<S: Lanes>(self, s: S) {
         let Product {
             sizes: (m, n, k),
+            factors,
             a,
             b,
             y: (y, row),
@@ -168,6 +176,7 @@ impl Kernel for Product<'_> {
                             let first = index * COLUMNS;
                             let count = COLUMNS.min(n - first);
                             b.pack::<COLUMNS>((depth, column + first), count, panel);
+                            factors.rows(panel, COLUMNS);
                         }
                         &*right
                     }
@@ -175,22 +184,24 @@ impl Kernel for Product<'_> {
                 for first in (0..m).step_by(ROWS) {
                     let m = ROWS.min(m - first);
                     let whole = m / PANEL * PANEL;
-                    let packed_from = if n <= DIRECT { whole } else { 0 };
+                    let direct = n <= DIRECT && factors == Factors::F32;
+                    let packed_from = if direct { whole } else { 0 };
                     let packs = left.chunks_exact_mut(PANEL * k);
                     for (row, panel) in (packed_from..m).step_by(PANEL).zip(packs) {
                         let count = PANEL.min(m - row);
                         a.transposed()
                             .pack::<PANEL>((depth, first + row), count, panel);
+                        factors.rows(panel, PANEL);
                     }
                     let rest = Left::panels(&left[(whole - packed_from) * k..], k);
                     let counts = [whole, m - whole];
                     let y = (&mut y[first * row + column..], row);
                     // One loop for constant strides, one for any.
                     if packed_from == 0 {
-                        let rows = Rows::new([Left::panels(left, k), rest], counts);
+                        let rows = Rows::new(factors, [Left::panels(left, k), rest], counts);
                         rows.times(s, (n, k), panels, y, add, edge);
                     } else {
-                        let rows = Rows::new([a.left(first, depth), rest], counts);
+                        let rows = Rows::new(factors, [a.left(first, depth), rest], counts);
                         rows.times(s, (n, k), panels, y, add, edge);
                     }
                 }
@@ -201,6 +212,7 @@ impl Kernel for Product<'_> {
 
 /// Rows of the left operand: whole panels, and what is left of the last one.
 struct Rows<'a> {
+    factors: Factors,
     whole: Left<'a>,
     count: usize,
     rest: Left<'a>,
@@ -209,8 +221,13 @@ struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     #[inline(always)]
-    fn new([whole, rest]: [Left<'a>; 2], [count, rest_count]: [usize; 2]) -> Self {
+    fn new(
+        factors: Factors,
+        [whole, rest]: [Left<'a>; 2],
+        [count, rest_count]: [usize; 2],
+    ) -> Self {
         Rows {
+            factors,
             whole,
             count,
             rest,
@@ -251,20 +268,16 @@ impl<'a> Rows<'a> {
             let out = &mut y[first..];
             if columns.is_multiple_of(PAD) {
                 let sizes = (self.count, columns, k);
-                product::<S, ADD>(s, self.whole, (panel, COLUMNS), (out, row), sizes);
+                let (factors, panel) = (self.factors, (panel, COLUMNS));
+                product::<S, ADD>(s, factors, self.whole, panel, (out, row), sizes);
             } else {
-                within::<S, ADD>(s, (self.whole, self.count), panel, (out, row), sizes, edge);
+                let rows = (self.whole, self.count);
+                within::<S, ADD>(s, self.factors, rows, panel, (out, row), sizes, edge);
             }
             if self.rest_count > 0 {
                 let out = &mut y[self.count * row + first..];
-                within::<S, ADD>(
-                    s,
-                    (self.rest, self.rest_count),
-                    panel,
-                    (out, row),
-                    sizes,
-                    edge,
-                );
+                let rows = (self.rest, self.rest_count);
+                within::<S, ADD>(s, self.factors, rows, panel, (out, row), sizes, edge);
             }
         }
     }
@@ -274,6 +287,7 @@ impl<'a> Rows<'a> {
 #[inline(always)]
 fn within<S: Lanes, const ADD: bool>(
     s: S,
+    factors: Factors,
     (left, rows): (Left, usize),
     panel: &[f32],
     (y, row): (&mut [f32], usize),
@@ -290,7 +304,8 @@ fn within<S: Lanes, const ADD: bool>(
         columns.next_multiple_of(PAD),
         k,
     );
-    product::<S, ADD>(s, left, (panel, COLUMNS), (&mut *edge, COLUMNS), sizes);
+    let out = (&mut *edge, COLUMNS);
+    product::<S, ADD>(s, factors, left, (panel, COLUMNS), out, sizes);
     for (i, sums) in edge.chunks_exact(COLUMNS).take(rows).enumerate() {
         y[i * row..][..columns].copy_from_slice(&sums[..columns]);
     }

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::{COLUMNS, DEPTH};
 use crate::kernels::buffers::uninit;
+use crate::kernels::factors::Factors;
 use crate::kernels::isa::{Isa, Kernel, Lanes};
 use crate::kernels::tile::{Left, PANEL, transpose};
 
@@ -92,6 +93,7 @@ impl<'a> Matrix<'a> {
 pub(in crate::kernels) struct Packed {
     /// Blocks of [`DEPTH`] rows, and of each the panels.
     panels: Vec<f32>,
+    pub(super) factors: Factors,
     pub(super) depth: usize,
     pub(super) columns: usize,
 }
@@ -120,12 +122,14 @@ impl Packed {
                             b,
                             first,
                             count,
-                            panel,
+                            panel: &mut *panel,
                         });
+                        isa.factors().rows(panel, COLUMNS);
                     });
             });
         Packed {
             panels,
+            factors: isa.factors(),
             depth: k,
             columns: n,
         }

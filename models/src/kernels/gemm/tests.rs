@@ -78,6 +78,47 @@ fn rows_do_not_depend_on_the_rows_beside_them() {
 }
 
 #[test]
+fn rounded_factors_meet_the_definition_bit_for_bit_alike() {
+    let mut sampler = Sampler::new(83);
+    for sizes in [(1, 1, 1), (7, 15, 9), (65, 33, 257), (20, 300, 520)] {
+        let (m, n, k) = sizes;
+        let [a, b, y] = [m * k, k * n, m * n].map(|len| numbers(&mut sampler, len));
+        let rounded = |x: &[f32]| {
+            let mut x = x.to_vec();
+            Factors::Rounded.rows(&mut x, 1);
+            x
+        };
+        let (exact_a, exact_b) = (rounded(&a), rounded(&b));
+        let expected = slow(
+            sizes,
+            Matrix::rows(&exact_a, k),
+            Matrix::rows(&exact_b, n),
+            &y,
+        );
+        let mut of_fused = None;
+        for isa in Isa::all_rounded() {
+            let (a, b) = (Matrix::rows(&a, k), Matrix::rows(&b, n));
+            let mut plain = y.clone();
+            multiply(isa, sizes, a, b, &mut plain, true);
+            let mut packed = y.clone();
+            multiply_packed(isa, m, a, &Packed::new(isa, b, (k, n)), &mut packed, true);
+            assert_eq!(plain, packed, "{isa:?} {sizes:?}");
+            for (found, expected) in plain.iter().zip(&expected) {
+                let error = (found - expected).abs() / (1.0 + expected.abs() + (k as f32).sqrt());
+                assert!(error < 2e-6, "{isa:?} {sizes:?}: {found}, not {expected}");
+            }
+            if isa.has_same_lanes(Isa::all()[0]) {
+                assert_eq!(
+                    *of_fused.get_or_insert(plain.clone()),
+                    plain,
+                    "{isa:?} {sizes:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn what_lies_between_rows_is_left_alone() {
     let isa = Isa::current();
     let mut y = [7.0; 8];

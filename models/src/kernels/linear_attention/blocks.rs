@@ -1,5 +1,6 @@
 //! Positions of a head, 64 at a time, and the layouts in which the products want them.
 
+use crate::kernels::factors::Factors;
 use crate::kernels::isa::Lanes;
 use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{PANEL, Rows, SIDE, pack_panels, pack_rows, padded};
@@ -38,6 +39,19 @@ impl<'a> State<'a> {
             matrix,
             total,
         }
+    }
+
+    /// S as products take it, in `space` unless that is S itself.
+    pub(super) fn matrix_of<'b>(self, factors: Factors, space: &'b mut Scratch) -> &'b [f32]
+    where
+        'a: 'b,
+    {
+        let wide = padded(self.sizes.values);
+        let matrix = &self.matrix[..self.sizes.features * wide];
+        if factors != Factors::F32 {
+            *space = Scratch::zeros(matrix.len());
+        }
+        factors.copied_rows(matrix, wide, space)
     }
 
     /// Sᵀ, (E, padded M).

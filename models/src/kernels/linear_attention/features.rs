@@ -2,6 +2,7 @@
 
 use super::blocks::{Block, Positions};
 use crate::kernels::activation::UnaryFunction;
+use crate::kernels::factors::Factors;
 use crate::kernels::isa::{Isa, Kernel, Lanes};
 use crate::kernels::math::exp;
 use crate::kernels::scratch::Scratch;
@@ -96,6 +97,8 @@ pub(super) struct Directions {
     count: usize,
     width: usize,
     epsilon: f32,
+    /// How they and what they are multiplied by are taken.
+    factors: Factors,
 }
 
 /// What exponents are shifted by, so that they neither overflow nor vanish. A constant to the gradient: it cancels but for ε.
@@ -124,12 +127,16 @@ impl Directions {
                 columns[e * features + r] = *w;
             }
         }
+        let factors = Isa::current().factors();
+        factors.rows(&mut rows[..count * wide], wide);
+        factors.rows(&mut columns, features);
         Directions {
             rows,
             columns,
             count,
             width,
             epsilon,
+            factors,
         }
     }
 
@@ -155,9 +162,11 @@ impl Directions {
         rows: &mut [f32],
     ) {
         pack_panels(x.from(first), count, panels);
+        self.factors.panels(panels, (self.width, PANEL));
         let features = padded(self.count);
         product::<S, false>(
             s,
+            self.factors,
             Left::panels(panels, self.width),
             (&self.columns, features),
             (rows, features),
@@ -286,6 +295,7 @@ impl Features for Favor<'_> {
             count: features,
             width,
             epsilon,
+            factors,
             ref rows,
             ..
         } = *self.directions;
@@ -316,9 +326,11 @@ impl Features for Favor<'_> {
             width: features,
         };
         pack_panels(exponents, count, &mut panels);
+        factors.panels(&mut panels, (features, PANEL));
         let mut back = Scratch::zeros(SIDE * wide);
         product::<S, false>(
             s,
+            factors,
             Left::panels(&panels, features),
             (rows, wide),
             (&mut back, wide),

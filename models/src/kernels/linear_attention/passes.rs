@@ -6,6 +6,7 @@
 
 use super::blocks::{Block, Positions, Sizes, State, add_scaled, dot};
 use super::features::Features;
+use crate::kernels::factors::Factors;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{Left, PANEL, Rows, SIDE, padded, product};
@@ -14,6 +15,7 @@ use crate::kernels::zero_rows::are_zero_rows;
 /// Adds the features and values of positions `range` to `state` (S and z).
 pub(super) struct Gather<'a, F> {
     pub(super) map: F,
+    pub(super) factors: Factors,
     pub(super) sizes: Sizes,
     pub(super) keys: Positions<'a>,
     pub(super) values: Rows<'a>,
@@ -33,6 +35,7 @@ impl<F: Features> Kernel for Gather<'_, F> {
             values,
             range: (start, end),
             state,
+            ..
         } = self;
         let (matrix, total) = state.split_at_mut(sizes.matrix());
         let wide = padded(sizes.values);
@@ -45,7 +48,8 @@ impl<F: Features> Kernel for Gather<'_, F> {
             map.fill(s, keys, first, count, &mut features);
             features.pack_columns(count);
             block.load(values, first, count);
-            sum_products(s, &features, &block, matrix, (sizes.features, wide, count));
+            let sizes = (sizes.features, wide, count);
+            sum_products(s, self.factors, &mut features, &mut block, matrix, sizes);
             for i in 0..count {
                 add_scaled(s, total, features.row(i), 1.0);
             }
@@ -53,17 +57,21 @@ impl<F: Features> Kernel for Gather<'_, F> {
     }
 }
 
-/// matrix (M, E) += featuresᵀ values.
+/// matrix (M, E) += featuresᵀ values, of which both are taken as factors from now on.
 #[inline(always)]
 fn sum_products<S: Lanes>(
     s: S,
-    features: &Block,
-    values: &Block,
+    factors: Factors,
+    features: &mut Block,
+    values: &mut Block,
     matrix: &mut [f32],
     (m, wide, count): (usize, usize, usize),
 ) {
+    factors.panels(&mut features.columns, (SIDE, PANEL));
+    factors.rows(&mut values.rows[..count * wide], wide);
     product::<S, true>(
         s,
+        factors,
         Left::panels(&features.columns, SIDE),
         (&values.rows, wide),
         (matrix, wide),
@@ -74,6 +82,7 @@ fn sum_products<S: Lanes>(
 /// Writes the outputs of queries `range`, each `out(position)`.
 pub(super) struct Attend<'a, F, O> {
     pub(super) map: F,
+    pub(super) factors: Factors,
     pub(super) sizes: Sizes,
     pub(super) guard: f32,
     pub(super) state: State<'a>,
@@ -91,6 +100,8 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F,
         let queries = self.queries;
         let mut features = Block::new(self.sizes.features);
         let mut sums = Scratch::zeros(SIDE * wide);
+        let mut space = Scratch::default();
+        let matrix = self.state.matrix_of(self.factors, &mut space);
         let (start, end) = self.range;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
@@ -100,12 +111,15 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F,
             }
             self.map.fill(s, queries.all(), first, count, &mut features);
             features.pack_panels(count);
+            let m = self.sizes.features;
+            self.factors.panels(&mut features.panels, (m, PANEL));
             product::<S, false>(
                 s,
-                Left::panels(&features.panels, self.sizes.features),
-                (self.state.matrix, wide),
+                self.factors,
+                Left::panels(&features.panels, m),
+                (matrix, wide),
                 (&mut sums, wide),
-                (count.next_multiple_of(PANEL), wide, self.sizes.features),
+                (count.next_multiple_of(PANEL), wide, m),
             );
             for (i, sums) in sums.chunks_exact(wide).take(count).enumerate() {
                 let inverse = (dot(s, features.row(i), self.state.total) + self.guard).recip();
@@ -120,6 +134,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F,
 /// Writes the gradients of queries `range`, and adds to those of S and z (`dstate`).
 pub(super) struct QueryGradient<'a, F, O> {
     pub(super) map: F,
+    pub(super) factors: Factors,
     pub(super) sizes: Sizes,
     pub(super) guard: f32,
     pub(super) state: State<'a>,
@@ -142,7 +157,9 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
         } = self.sizes;
         let (wide, features_wide) = (padded(e), padded(m));
         let (dmatrix, dtotal) = self.dstate.split_at_mut(self.sizes.matrix());
-        let transposed = self.state.transposed();
+        let factors = self.factors;
+        let mut transposed = self.state.transposed();
+        factors.rows(&mut transposed, features_wide);
         let queries = self.queries;
         let (mut features, mut block) = (Block::new(m), Block::new(e));
         let mut gradients = Scratch::zeros(SIDE * features_wide);
@@ -170,9 +187,12 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
                 add_scaled(s, dtotal, features.row(i), -sum);
             }
             block.pack_panels(count);
-            sum_products(s, &features, &block, dmatrix, (m, wide, count));
+            factors.panels(&mut block.panels, (e, PANEL));
+            let sizes = (m, wide, count);
+            sum_products(s, factors, &mut features, &mut block, dmatrix, sizes);
             product::<S, false>(
                 s,
+                factors,
                 Left::panels(&block.panels, e),
                 (&transposed, features_wide),
                 (&mut gradients, features_wide),
@@ -192,6 +212,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
 /// Writes the gradients of keys and values `range`, from those of S and z.
 pub(super) struct KeyGradient<'a, F, K, V> {
     pub(super) map: F,
+    pub(super) factors: Factors,
     pub(super) sizes: Sizes,
     pub(super) dstate: State<'a>,
     pub(super) keys: Positions<'a>,
@@ -216,7 +237,11 @@ where
             values: e,
         } = self.sizes;
         let (wide, features_wide) = (padded(e), padded(m));
-        let transposed = self.dstate.transposed();
+        let factors = self.factors;
+        let mut transposed = self.dstate.transposed();
+        factors.rows(&mut transposed, features_wide);
+        let mut space = Scratch::default();
+        let dmatrix = self.dstate.matrix_of(factors, &mut space);
         let (mut features, mut block) = (Block::new(m), Block::new(e));
         let mut dfeatures = Scratch::zeros(SIDE * features_wide);
         let mut dvalues = Scratch::zeros(SIDE * wide);
@@ -233,17 +258,21 @@ where
             let rows = count.next_multiple_of(PANEL);
             self.map.fill(s, self.keys, first, count, &mut features);
             features.pack_panels(count);
+            factors.panels(&mut features.panels, (m, PANEL));
             block.load(self.values, first, count);
             block.pack_panels(count);
+            factors.panels(&mut block.panels, (e, PANEL));
             product::<S, false>(
                 s,
+                factors,
                 Left::panels(&features.panels, m),
-                (self.dstate.matrix, wide),
+                (dmatrix, wide),
                 (&mut dvalues, wide),
                 (rows, wide, m),
             );
             product::<S, false>(
                 s,
+                factors,
                 Left::panels(&block.panels, e),
                 (&transposed, features_wide),
                 (&mut dfeatures, features_wide),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::backward::{KeyTile, Queries, Tiles, deltas};
+use super::super::backward::{KeyTile, PackedKeys, Queries, Tiles, deltas};
 use super::super::problem::{Head, Problem};
 use super::super::relative::{Places, TableGradients};
 use super::block_mask::BlockMask;
@@ -10,7 +10,7 @@ use super::{alter, drawn, indices};
 use crate::kernels::buffers::StridedRowsMut;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{PAD, Rows, SIDE, pack_panels, pack_rows, padded};
+use crate::kernels::tile::{PAD, Rows, SIDE, padded};
 use crate::kernels::zero_rows::are_zero_rows;
 
 /// Some blocks of queries of one head.
@@ -43,7 +43,7 @@ impl Kernel for BackwardTask<'_> {
         let mut keys = Keys::new(&self);
         let mut queries = Queries::new(width);
         let mut dqueries = Scratch::zeros(SIDE * wide);
-        let mut tiles = Tiles::default();
+        let mut tiles = Tiles::new(problem.factors);
         for block in &block_mask.query_blocks()[self.blocks.clone()] {
             let positions = block_mask.query_positions(block);
             let count = positions.len();
@@ -52,7 +52,7 @@ impl Kernel for BackwardTask<'_> {
             if problem.padding(head.example, indices(positions)) || are_zero_rows(rows[1], count) {
                 continue;
             }
-            queries.load(rows, count, problem.scale, |i| {
+            queries.load(problem.factors, rows, count, problem.scale, |i| {
                 let position = positions[i] as usize;
                 (self.sums[position], deltas[position])
             });
@@ -161,9 +161,12 @@ impl<'a> Keys<'a> {
                 unsafe { self.give(slot) };
                 let (keys, values) = (problem.keys(head), problem.values(head));
                 let (keys, values) = (keys.at(positions), values.at(positions));
-                pack_panels(keys, count, &mut self.key_panels[narrow.clone()]);
-                pack_rows(keys, count, 1.0, &mut self.key_rows[wide.clone()]);
-                pack_panels(values, count, &mut self.value_panels[narrow.clone()]);
+                let packed = PackedKeys {
+                    key_panels: &mut self.key_panels[narrow.clone()],
+                    key_rows: &mut self.key_rows[wide.clone()],
+                    value_panels: &mut self.value_panels[narrow.clone()],
+                };
+                packed.load(problem.factors, [keys, values], count);
                 let bits = problem.real.bits(head.example, indices(positions));
                 self.held[slot] = Some((block, bits));
                 bits

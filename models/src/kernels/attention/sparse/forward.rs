@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::dropout::factors;
+use super::super::dropout::kept_factors;
 use super::super::forward::{Running, close, hide_keys};
 use super::super::problem::{Head, Problem};
 use super::super::relative::Places;
@@ -39,6 +39,7 @@ impl Kernel for ForwardTask<'_> {
             ..
         } = self;
         let (width, wide) = (problem.width, padded(problem.width));
+        let factors = problem.factors;
         let mut keys = Keys::new(problem, block_mask, head);
         let mut revisited = block_mask
             .repeats_queries()
@@ -57,6 +58,7 @@ impl Kernel for ForwardTask<'_> {
             let scale = problem.scale * std::f32::consts::LOG2_E;
             let rows = problem.queries(head).at(positions);
             pack_columns(rows, count, scale, &mut queries);
+            factors.rows(&mut queries, SIDE);
             sums.fill(0.0);
             let mut running = Running::new();
             for number in block.tiles.clone() {
@@ -68,6 +70,7 @@ impl Kernel for ForwardTask<'_> {
                 let (rows, count_keys, key_panels, value_rows) = keys.block(tile.keys);
                 product::<S, false>(
                     s,
+                    factors,
                     Left::panels(key_panels, width),
                     (&queries, SIDE),
                     (&mut weights, SIDE),
@@ -83,14 +86,16 @@ impl Kernel for ForwardTask<'_> {
                 running.absorb(s, rows, columns, &mut weights);
                 running.shrink(&mut sums, wide, count);
                 if let Some(dropout) = problem.dropout {
-                    factors(s, drawn(problem, dropout, head, number), &mut kept);
+                    kept_factors(s, drawn(problem, dropout, head, number), &mut kept);
                     weights
                         .iter_mut()
                         .zip(&kept)
                         .for_each(|(weight, kept)| *weight *= kept);
                 }
+                factors.rows(&mut weights[..count_keys * SIDE], SIDE);
                 product::<S, true>(
                     s,
+                    factors,
                     Left::transposed(&weights),
                     (value_rows, wide),
                     (&mut sums, wide),
@@ -208,8 +213,10 @@ impl<'a> Keys<'a> {
         let (first, count) = (slot * self.rows, positions.len());
         let key_panels = &mut self.key_panels[first * width..][..self.rows * width];
         pack_panels(problem.keys(head).at(positions), count, key_panels);
+        problem.factors.panels(key_panels, (width, PANEL));
         let value_rows = &mut self.value_rows[first * wide..][..self.rows * wide];
         pack_rows(problem.values(head).at(positions), count, 1.0, value_rows);
+        problem.factors.rows(&mut value_rows[..count * wide], wide);
         let bits = problem.real.bits(head.example, indices(positions));
         self.held[slot] = Some((block, bits));
         bits
