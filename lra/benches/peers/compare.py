@@ -13,6 +13,8 @@ A model whose numbers are held against a package has one, or a reason in WITHOUT
 
 With `--cpu` times are the processor's, for a machine that is shared; one thread, since those of PyTorch spin while they wait.
 
+With `--precision bf16` lra rounds the factors of its products, and the peer runs under PyTorch's autocast.
+
 With `--listops` both sides train on the real task by the `nystromformer` recipe, with padding, masks and dropout: lra by
 `lra run`, which is stopped when it has made its steps, the peer on batches of the same training split.
 """
@@ -48,10 +50,11 @@ HEAD = 128
 WITHOUT = {}
 
 
-def settings_of(model, sizes):
+def settings_of(arguments, model, sizes):
     """The model's name and the settings of both sides' sizes, dropout being left out."""
     name, *options = model.split(":")
     settings = {
+        "train.precision": arguments.precision,
         "embed.dropout": 0,
         "block.dropout": 0,
         "block.attention_dropout": 0,
@@ -68,7 +71,7 @@ def settings_of(model, sizes):
 
 def ours(arguments, model, length, sizes):
     """One cell of `lra bench`."""
-    name, assignments = settings_of(model, sizes)
+    name, assignments = settings_of(arguments, model, sizes)
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.lra, "bench", "--models", name, "--lengths", str(length), "--json"]
         command += ["--batch", str(sizes["batch"]), "--rounds", "1", "--quiet", "--out", folder]
@@ -87,7 +90,7 @@ def ours(arguments, model, length, sizes):
 
 def ours_by_processor(arguments, model, length, sizes):
     """What a process of many steps takes more of the processor than one of few, for each of them."""
-    name, assignments = settings_of(model, sizes)
+    name, assignments = settings_of(arguments, model, sizes)
     assignments += [f"train.batch={sizes['batch']}", f"data.max_length={length}"]
     work = {"kind": "steps", "task": "text", "source": "synthetic", "model": name, "recipe": "nystromformer"}
     work |= {"assignments": assignments, "warmup": 1, "seconds": 0}
@@ -122,6 +125,7 @@ def ours_on_listops(arguments, model):
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.lra, "run", "--task", "listops", "--recipe", "nystromformer", "--model", model]
         command += ["--data", arguments.listops, "--out", folder, "--threads", str(arguments.threads)]
+        command += ["--precision", arguments.precision]
         with tempfile.TemporaryFile("w+") as errors:
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
             while process.poll() is None:
@@ -148,6 +152,7 @@ class Peer:
         command = [sys.executable, str(HERE / "worker.py"), "--model", model, "--peer", peer]
         command += ["--length", str(length), "--head", str(HEAD)]
         command += ["--seconds", str(arguments.seconds), "--threads", str(arguments.threads)]
+        command += ["--precision", arguments.precision]
         if arguments.cpu:
             command += ["--cpu"]
         if arguments.listops:
@@ -234,9 +239,17 @@ def registered(arguments):
 
 
 def processor():
-    with open("/proc/cpuinfo", encoding="ascii") as lines:
-        names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+    """Its name, what it has for products of bfloat16, and its caches."""
+    with open("/proc/cpuinfo", encoding="ascii") as file:
+        facts = dict(line.split(":", 1) for line in file if ":" in line)
+    facts = {key.strip(): value.strip() for key, value in facts.items()}
+    units = [name for name in ("avx512f", "avx512_bf16", "amx_bf16") if name in facts.get("flags", "").split()]
+    caches = []
+    for index in sorted(pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        if kind != "Instruction":
+            caches.append(f"L{level} {size}iB")
+    return ", ".join([facts.get("model name", platform.processor()), *units, *caches])
 
 
 def main():
@@ -250,6 +263,9 @@ def main():
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--listops", metavar="DATA", help="lra's data directory: train on real ListOps by the nystromformer recipe instead"
+    )
+    parser.add_argument(
+        "--precision", choices=["f32", "bf16"], default="f32", help="bf16: lra's, beside PyTorch's autocast"
     )
     parser.add_argument("--models", default="", help="only these, by lra's names")
     parser.add_argument("--rounds", type=int, default=3)
@@ -277,7 +293,7 @@ def main():
     data = " on real ListOps" if arguments.listops else ""
     times = "the processor's time, 1 thread" if arguments.cpu else f"{arguments.threads} threads"
     lines = [
-        f"lra / peer{data}: {shape}, {times}, {processor()}, torch {torch.__version__},"
+        f"lra / peer{data}: {shape}, {arguments.precision}, {times}, {processor()}, torch {torch.__version__},"
         f" {arguments.rounds} rounds. Below 1 lra takes less.",
         "",
         "| model | peer | length | lra ms | peer ms | time ratio | lra MB | peer MB | memory ratio |",

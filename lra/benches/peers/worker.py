@@ -119,6 +119,7 @@ def main():
     parser.add_argument("--split", type=pathlib.Path, help="train on this file of lra's data")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--cpu", action="store_true", help="seconds of the processor instead of seconds")
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: PyTorch's autocast")
     arguments = parser.parse_args()
 
     clock = time.process_time if arguments.cpu else time.perf_counter
@@ -141,7 +142,8 @@ def main():
         ids, mask, labels = next(batches)
         start = clock()
         optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(run(ids, **mask), labels)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.precision == "bf16"):
+            loss = F.cross_entropy(run(ids, **mask), labels)
         (loss + model.loss()).backward()
         optimizer.step()
         return clock() - start
