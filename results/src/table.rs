@@ -82,6 +82,10 @@ impl Row {
     pub fn new(cells: Vec<Cell>) -> Row {
         Row { rule: false, cells }
     }
+
+    fn is_measured(&self) -> bool {
+        self.cells.get(1).is_some_and(|from| from.text == MEASURED)
+    }
 }
 
 /// A cell: what people read, and the same in named values for machines.
@@ -91,14 +95,28 @@ pub struct Cell {
     pub text: String,
     /// For machines, in the table's unit and unrounded. A cell of words alone has none.
     pub fields: Vec<(&'static str, Value)>,
+    /// Whether it is the best of its column.
+    pub best: bool,
 }
+
+/// Which number is the best of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Best {
+    /// Scores and speeds.
+    Highest,
+    /// What a run takes.
+    Lowest,
+}
+
+/// What the second column calls a row of our own runs.
+pub(crate) const MEASURED: &str = "measured";
 
 impl Cell {
     /// A cell of words.
     pub fn text(text: impl Into<String>) -> Cell {
         Cell {
             text: text.into(),
-            fields: Vec::new(),
+            ..Cell::default()
         }
     }
 
@@ -107,6 +125,7 @@ impl Cell {
         Cell {
             text: text.into(),
             fields: vec![(field, value.into())],
+            ..Cell::default()
         }
     }
 
@@ -119,6 +138,12 @@ impl Cell {
         }
     }
 
+    /// The number called `field`, unless something went wrong.
+    fn competing(&self, field: &str) -> Option<f64> {
+        let well = self.field("status").is_none_or(Value::is_null);
+        self.field(field)?.as_f64().filter(|_| well)
+    }
+
     /// A value by name.
     pub fn field(&self, name: &str) -> Option<&Value> {
         let found = self.fields.iter().find(|(field, _)| *field == name);
@@ -127,6 +152,28 @@ impl Cell {
 }
 
 impl Table {
+    /// Marks the best value called `field` of each column, where at least two rows of our own runs have a cell. One with a word
+    /// of what went wrong is never the best.
+    pub(crate) fn with_best(mut self, field: &str, best: Best) -> Table {
+        let better = |a: f64, b: f64| match best {
+            Best::Highest => a > b,
+            Best::Lowest => a < b,
+        };
+        for column in 0..self.columns.len() {
+            let own = self.rows.iter_mut().filter(|row| row.is_measured());
+            let cells = own.filter_map(|row| row.cells.get_mut(column));
+            let mut rivals: Vec<&mut Cell> = cells.filter(|cell| !cell.text.is_empty()).collect();
+            let values = rivals.iter().filter_map(|cell| cell.competing(field));
+            let first = values.reduce(|a, b| if better(b, a) { b } else { a });
+            if first.is_some() && rivals.len() > 1 {
+                for cell in &mut rivals {
+                    cell.best = cell.competing(field) == first;
+                }
+            }
+        }
+        self
+    }
+
     /// Names of the values behind a column's cells, in order of appearance. None: the column is words.
     pub(crate) fn fields(&self, column: usize) -> Vec<&'static str> {
         let mut names = Vec::new();

@@ -474,14 +474,16 @@ fn json() {
 fn latex() {
     insta::assert_snapshot!(Format::Latex.render(&[accuracy(&dozen())]), @r#"
     \begin{table}
+    \centering
     \caption{Test accuracy, \%}
+    \begin{adjustbox}{max width=\linewidth}
     \begin{tabular}{llrr}
     \toprule
     model & from & listops & image \\
     \midrule
     transformer & measured & 36.50 $\pm$0.71 (2) 1 diverged & out of memory \\
     transformer & tay2021 & 36.37 & 42.44 \\
-    performer & measured & 37.95 $\pm$0.50 (3) & 42.00 $\pm$0.14 (2) \\
+    performer & measured & \textbf{37.95 $\pm$0.50 (3)} & \textbf{42.00 $\pm$0.14 (2)} \\
     performer & tay2021 & 18.01 & 42.77 \\
     bag & measured & 17.05 $\pm$0.07 (2) FAIL & 31.00 (1) \\
     \midrule
@@ -490,13 +492,17 @@ fn latex() {
     bag of tokens & trivial & 26.40 & 31.00 \\
     \bottomrule
     \end{tabular}
-    \par{\footnotesize Mean $\pm$ sample standard deviation; in brackets the number of seeds.}
-    \par{\footnotesize FAIL: no better than the majority class; the mean test accuracy is at most that of the majority class plus one standard error, sqrt(p (1 - p) / test rows).}
-    \par{\footnotesize Every row: recipe tay2021, precision f32, device cpu.}
-    \par{\footnotesize listops: generated, protocol tay2021, data 9b1de5ee2f5b.}
-    \par{\footnotesize image: official, protocol tay2021, data image-offici.}
-    \par{\footnotesize transformer on listops, seed 2: diverged at step 812: the loss is NaN}
-    \par{\footnotesize transformer on image, seed 0: out of memory: 9.5 GiB asked for, 7.8 GiB there}
+    \end{adjustbox}
+    \par\smallskip
+    \parbox{\linewidth}{\footnotesize\raggedright
+    Mean $\pm$ sample standard deviation; in brackets the number of seeds.\par
+    FAIL: no better than the majority class; the mean test accuracy is at most that of the majority class plus one standard error, sqrt(p (1 - p) / test rows).\par
+    Every row: recipe tay2021, precision f32, device cpu.\par
+    listops: generated, protocol tay2021, data 9b1de5ee2f5b.\par
+    image: official, protocol tay2021, data image-offici.\par
+    transformer on listops, seed 2: diverged at step 812: the loss is NaN\par
+    transformer on image, seed 0: out of memory: 9.5 GiB asked for, 7.8 GiB there\par
+    }
     \end{table}
     "#);
 }
@@ -517,7 +523,9 @@ fn characters_that_mean_something_are_escaped() {
     let tables = [odd];
     insta::assert_snapshot!(Format::Latex.render(&tables), @r#"
     \begin{table}
+    \centering
     \caption{50 \% of a\_b \& c}
+    \begin{adjustbox}{max width=\linewidth}
     \begin{tabular}{ll}
     \toprule
     a|b & c \\
@@ -525,6 +533,7 @@ fn characters_that_mean_something_are_escaped() {
     x\_1 y & \textbackslash{}\textasciitilde{}\textasciicircum{}\{\$\#$<$,"* \\
     \bottomrule
     \end{tabular}
+    \end{adjustbox}
     \end{table}
     "#);
     insta::assert_snapshot!(Format::Markdown.render(&tables), @r#"
@@ -620,4 +629,35 @@ fn names_are_parsed_and_unknown_ones_answered() {
         error,
         "no table is called `size`; there are: accuracy, speed, memory, averages, comparison"
     );
+}
+
+/// Of our own runs alone: neither published figures nor trivial predictors compete, nor what went wrong.
+#[test]
+fn the_best_of_a_column_is_marked() {
+    let best = |table: &Table| -> Vec<(String, String)> {
+        let rows = table.rows.iter();
+        let marked = rows.flat_map(|row| {
+            let cells = row.cells.iter().filter(|cell| cell.best);
+            cells.map(|cell| (row.cells[0].text.clone(), cell.text.clone()))
+        });
+        marked.collect()
+    };
+    let pair = |model: &str, text: &str| (model.to_owned(), text.to_owned());
+    let records = dozen();
+    assert_eq!(
+        best(&accuracy(&records)),
+        [
+            pair("performer", "37.95 ±0.50 (3)"),
+            pair("performer", "42.00 ±0.14 (2)")
+        ]
+    );
+    let memory = table("memory", &records, None);
+    let least = best(&memory);
+    assert!(least.iter().any(|(model, _)| model == "bag"), "{least:?}");
+    assert!(
+        best(&accuracy(&records[..3])).is_empty(),
+        "one row has no rival"
+    );
+    let failed = [run("bag", 0, 0.17), run("linear", 0, 0.16)];
+    assert!(best(&accuracy(&failed)).is_empty());
 }

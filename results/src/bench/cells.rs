@@ -72,6 +72,7 @@ impl Grid<'_> {
                     Cell {
                         text: format!("{}–{}", short(rate.p10), short(rate.p90)),
                         fields: vec![("p10", json!(rate.p10)), ("p90", json!(rate.p90))],
+                        ..Cell::default()
                     },
                     ratio.map_or_else(Cell::default, |ratio| {
                         Cell::with(format!("{}×", times(ratio)), "value", ratio)
@@ -187,5 +188,6 @@ fn break_even_cell(found: Option<BreakEven>) -> Cell {
             ("tokens", json!(tokens)),
             ("verdict", json!(found.to_string())),
         ],
+        ..Cell::default()
     }
 }

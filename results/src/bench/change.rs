@@ -185,6 +185,7 @@ fn row(cell: &Bench, verdict: Verdict) -> Row {
         interval.map_or_else(Cell::default, |(low, high)| Cell {
             text: format!("{} to {}", times(low), times(high)),
             fields: vec![("low", json!(low)), ("high", json!(high))],
+            ..Cell::default()
         }),
         memory.map_or_else(Cell::default, |((mine, _), (theirs, _))| {
             ratio(mine as f64 / theirs as f64)

@@ -6,10 +6,7 @@ use serde_json::json;
 use super::{Bench, Outcome};
 use crate::format::{ByteUnit, decimals, grouped};
 use crate::published::{Figure, Source, model_rank};
-use crate::table::{Cell, Column, Row, Table};
-
-/// Where a figure of ours is from.
-const MEASURED: &str = "measured";
+use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
 
 /// A quantity of a cell over its length, with how the published table calls it.
 struct Quantity {
@@ -26,6 +23,7 @@ struct Quantity {
     /// Divides a value into the unit.
     size: f64,
     decimals: fn(f64) -> usize,
+    best: Best,
 }
 
 /// Bytes in a gigabyte, the unit that papers print memory in.
@@ -57,6 +55,7 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
         ratio: Bench::speed_over,
         size: 1.0,
         decimals,
+        best: Best::Highest,
     };
     let memory = Quantity {
         name: "bench-memory",
@@ -71,6 +70,7 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
         ratio: Bench::memory_over,
         size: unit.bytes,
         decimals,
+        best: Best::Lowest,
     };
     vec![
         grid.over_length(&speed, against),
@@ -153,14 +153,15 @@ impl<'a> Grid<'a> {
             notes.extend(published_notes(quantity, source));
         }
         notes.extend(suspects);
-        Table {
+        let table = Table {
             name: quantity.name.to_owned(),
             title: quantity.title.clone(),
             unit: quantity.unit.clone(),
             columns,
             rows,
             notes,
-        }
+        };
+        table.with_best("value", quantity.best)
     }
 
     fn measured(&self, quantity: &Quantity, cell: &Bench) -> Cell {
@@ -181,6 +182,7 @@ impl<'a> Grid<'a> {
                 ("ratio", json!(ratio)),
                 ("status", json!(null)),
             ],
+            ..Cell::default()
         }
     }
 
@@ -218,6 +220,7 @@ impl<'a> Grid<'a> {
             cells.push(Cell {
                 text,
                 fields: vec![("value", json!(value)), ("ratio", json!(ratio))],
+                ..Cell::default()
             });
         }
         any.then(|| Row::new(cells))

@@ -1,4 +1,5 @@
-//! LaTeX with the package `booktabs`: a float with caption, tabular and notes.
+//! LaTeX with the packages `adjustbox` and `booktabs`: a float with caption, tabular and notes. The tabular is centred, and made smaller
+//! if it is wider than the text; the best of each column is bold.
 
 use crate::table::{Align, Table};
 
@@ -12,27 +13,36 @@ pub(super) fn render(table: &Table) -> String {
         })
         .collect();
     let mut text = format!(
-        "\\begin{{table}}\n\\caption{{{}}}\n\\begin{{tabular}}{{{align}}}\n\\toprule\n",
+        "\\begin{{table}}\n\\centering\n\\caption{{{}}}\n\\begin{{adjustbox}}{{max width=\\linewidth}}\n\
+         \\begin{{tabular}}{{{align}}}\n\\toprule\n",
         escape(&table.title)
     );
-    text += &line(table.columns.iter().map(|column| column.name.as_str()));
+    text += &line(table.columns.iter().map(|column| escape(&column.name)));
     text += "\\midrule\n";
     for row in &table.rows {
         if row.rule {
             text += "\\midrule\n";
         }
-        text += &line(row.cells.iter().map(|cell| cell.shown()));
+        text += &line(row.cells.iter().map(|cell| match cell.best {
+            true => format!("\\textbf{{{}}}", escape(cell.shown())),
+            false => escape(cell.shown()),
+        }));
     }
-    text += "\\bottomrule\n\\end{tabular}\n";
-    for note in &table.notes {
-        text += &format!("\\par{{\\footnotesize {}}}\n", escape(note));
+    text += "\\bottomrule\n\\end{tabular}\n\\end{adjustbox}\n";
+    if !table.notes.is_empty() {
+        // A box of its own: notes are sentences and not centred.
+        text += "\\par\\smallskip\n\\parbox{\\linewidth}{\\footnotesize\\raggedright\n";
+        for note in &table.notes {
+            text += &format!("{}\\par\n", escape(note));
+        }
+        text += "}\n";
     }
     text += "\\end{table}\n";
     text
 }
 
-fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
-    let cells: Vec<String> = cells.map(escape).collect();
+fn line(cells: impl Iterator<Item = String>) -> String {
+    let cells: Vec<String> = cells.collect();
     format!("{} \\\\\n", cells.join(" & "))
 }
 

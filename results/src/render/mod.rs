@@ -26,7 +26,7 @@ pub enum Format {
     Csv,
     /// One document, values unrounded.
     Json,
-    /// For papers; needs the package `booktabs`.
+    /// For papers; needs the packages `adjustbox` and `booktabs`.
     Latex,
     /// For browsers: one file, tables that sort.
     Html,

@@ -6,7 +6,7 @@ use crate::pivot::{Pivot, TRAINING};
 use crate::published::{ACCURACY, Source};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
-use crate::table::{Cell, Column, Row, Table};
+use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
 use crate::verdict::Verdict;
 
 /// One row per model and setting that has any average, with the published row recomputed below it.
@@ -38,7 +38,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
             .iter()
             .flatten()
             .any(|run| run.task.label != run.task.name);
-        let mut keys = vec![Cell::text(row.model), Cell::text("measured")];
+        let mut keys = vec![Cell::text(row.model), Cell::text(MEASURED)];
         keys.extend(row.varying.iter().map(Cell::text));
         rows.push(Row::new(keys.into_iter().chain(cells).collect()));
 
@@ -66,14 +66,15 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     if against.is_some() {
         notes.push("Published rows are recomputed from the printed cells.".to_owned());
     }
-    Table {
+    let table = Table {
         name: "averages".to_owned(),
         title: "Average accuracy over the tasks, %".to_owned(),
         unit: "%".to_owned(),
         columns,
         rows,
         notes,
-    }
+    };
+    table.with_best("mean", Best::Highest)
 }
 
 /// The cells of a row, unless all are empty.

@@ -75,6 +75,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                     ("low", json!(100.0 * ours.low)),
                     ("high", json!(100.0 * ours.high)),
                 ],
+                ..Cell::default()
             }));
             cells.push(match figure.value {
                 // A score on other data has nothing to do with the task: not even the figure is shown.

@@ -8,7 +8,7 @@ use crate::pivot::{MACHINE, METHOD, Pivot, PivotRow, TRAINING};
 use crate::published::{Comparison, Source, compare};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
-use crate::table::{Cell, Column, Row, Table};
+use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
 use crate::verdict::Verdict;
 
 /// What is measured.
@@ -99,14 +99,19 @@ pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Sou
     if quantity == Quantity::Accuracy {
         rows.extend(maker.baselines());
     }
-    Table {
+    let best = match quantity {
+        Quantity::Accuracy | Quantity::Speed => Best::Highest,
+        Quantity::Memory => Best::Lowest,
+    };
+    let table = Table {
         name: quantity.name().to_owned(),
         title: format!("{title}, {}", maker.scale.unit),
         unit: maker.scale.unit.to_owned(),
         columns,
         rows,
         notes: maker.notes(against),
-    }
+    };
+    table.with_best("mean", best)
 }
 
 /// Makes the rows, and remembers what the notes must explain.
@@ -153,7 +158,7 @@ impl<'a> Maker<'a> {
     }
 
     fn measured(&mut self, row: &PivotRow<'a>) -> Row {
-        let mut cells = vec![Cell::text(row.model), Cell::text("measured")];
+        let mut cells = vec![Cell::text(row.model), Cell::text(MEASURED)];
         cells.extend(row.varying.iter().map(Cell::text));
         for (runs, column) in row.cells.iter().zip(&self.pivot.columns) {
             for run in runs.iter().filter(|run| run.outcome != Outcome::Scored) {
@@ -220,7 +225,11 @@ impl<'a> Maker<'a> {
             ("high", number(interval.map(|(_, high)| high))),
             ("status", json!((!status.is_empty()).then_some(status))),
         ];
-        Cell { text, fields }
+        Cell {
+            text,
+            fields,
+            ..Cell::default()
+        }
     }
 
     /// A value in the table's unit, without the digits that floating point adds to it.
