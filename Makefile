@@ -36,6 +36,14 @@ sanitize:
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --quiet --error-exitcode=1 --leak-check=no --fair-sched=yes" \
 		cargo test --locked -p lra-models --lib kernels::
 
+# Whether the pictures are made anew rather than compared.
+RENEW ?=
+
+## The HTML page in a headless Chromium: three widths, light, dark and print, beside the pictures on file (RENEW=1 renews them)
+.PHONY: screenshots
+screenshots:
+	RENEW=$(RENEW) cargo test --locked -p lra-results --test browser -- --ignored
+
 ## Tables of all runs under runs/
 table:
 	cargo run --release --locked -p lra -- report

@@ -1,8 +1,8 @@
 //! Costs over length, on logarithmic axes: a straight line of slope 1 is linear cost, of slope 2 quadratic.
 
+use super::names::Ranks;
 use super::{Axis, Chart, Form, Scale, Series};
 use crate::bench::Bench;
-use crate::published::model_rank;
 
 /// Time and memory of a training step over length, one chart each; slopes are fitted and stand beside the names.
 pub fn lengths(cells: &[Bench]) -> Vec<Chart> {
@@ -30,20 +30,13 @@ fn chart(
             labels.push(cell.label());
         }
     }
+    let ranks = Ranks::new(labels.iter().cloned());
     let mut series = Vec::new();
-    for (order, label) in labels.iter().enumerate() {
+    for label in &labels {
         let same = cells.iter().filter(|cell| cell.label() == *label);
-        let mut rank = order;
-        let mut points: Vec<(f64, f64)> = Vec::new();
-        for cell in same {
-            // A form of a model beside its default needs a sign of its own.
-            rank = if cell.options.is_empty() {
-                model_rank(&cell.model)
-            } else {
-                labels.len() + order
-            };
-            points.extend(cost(cell).map(|cost| (cell.length as f64, cost)));
-        }
+        let mut points: Vec<(f64, f64)> = same
+            .filter_map(|cell| Some((cell.length as f64, cost(cell)?)))
+            .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         if points.is_empty() {
             continue;
@@ -54,8 +47,9 @@ fn chart(
         };
         series.push(Series {
             name,
-            rank,
+            rank: ranks.of(label),
             points,
+            band: vec![],
             form: Form::Line,
         });
     }
@@ -68,9 +62,10 @@ fn chart(
     Chart {
         name: format!("lengths-{name}"),
         title: format!("{what} over length"),
-        x: Axis::new("length, tokens", Scale::Log),
+        x: Axis::new("length, tokens", Scale::Doubling),
         y: Axis::new(unit, Scale::Log),
         series,
+        baselines: vec![],
         notes: ["Beside each name: the slope fitted on logarithmic axes; 1 is linear in length, 2 quadratic.".to_owned()]
             .into_iter()
             .chain(machine)

@@ -1,24 +1,28 @@
-//! Charts of measurements, as SVG for pages and as PNG for everything else.
+//! Charts of measurements, as SVG for pages and as SVG and PNG files.
 //!
-//! A [`Chart`] is data: what it shows and how its axes run. [`Chart::svg`] and [`Chart::png`] draw it.
+//! A [`Chart`] is data: what it shows and how its axes run. `layout` makes a drawing of it, with every text and sign at its
+//! place, and `svg` and `png` write the drawing down.
 
-mod draw;
 mod figures;
+mod font;
+mod labels;
+mod layout;
 mod lengths;
+mod names;
+mod png;
 mod scale;
+mod scene;
+pub(crate) mod style;
+mod svg;
 
 pub use figures::{bubbles, curves};
 pub use lengths::{lengths, slope};
 pub use scale::Scale;
 
-use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBackend};
+use layout::Sheet;
+use svg::Place;
 
 use crate::{Error, Result};
-
-/// Width of a drawing in pixels.
-const WIDTH: u32 = 920;
-/// Height of a drawing in pixels.
-const HEIGHT: u32 = 440;
 
 /// What a chart shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +37,8 @@ pub struct Chart {
     pub y: Axis,
     /// What is drawn.
     pub series: Vec<Series>,
+    /// Heights to compare with.
+    pub baselines: Vec<Baseline>,
     /// Sentences for below it.
     pub notes: Vec<String>,
 }
@@ -56,69 +62,68 @@ impl Axis {
     }
 }
 
+/// A dashed line across a chart: what needs no model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Baseline {
+    /// What it is.
+    pub name: String,
+    /// Its height, in the unit of the axis upwards.
+    pub y: f64,
+}
+
 /// The points of one model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// Its place among all models, which fixes its colour and marker in every chart alike.
+    /// Its place among all models, which fixes its colour and sign in every chart alike.
     pub rank: usize,
     /// The points, in the order of a line through them.
     pub points: Vec<(f64, f64)>,
-    /// Whether a line joins them, or each is a bubble whose area says the share of the largest value (0 to 1).
+    /// Places to the right with the lowest and the highest value there, from the left: the reach of several seeds.
+    pub band: Vec<(f64, f64, f64)>,
+    /// How the points are drawn.
     pub form: Form,
 }
 
 /// How the points of a series are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Form {
-    /// A line with a marker at each point.
+    /// A line with signs on it.
     Line,
-    /// A disc; the area is this share of the largest disc's.
+    /// A disc with a sign in its middle; the area is this share (0 to 1) of the largest disc's.
     Bubble(f64),
 }
 
 impl Chart {
-    /// The chart as an SVG element.
-    ///
-    /// # Errors
-    /// [`Error::Chart`] if it cannot be drawn.
-    pub fn svg(&self) -> Result<String> {
-        let mut text = String::new();
-        self.on(SVGBackend::with_string(&mut text, (WIDTH, HEIGHT)))?;
-        Ok(text)
+    /// The chart as an SVG file, which follows light and dark.
+    pub fn svg(&self) -> String {
+        svg::write(&layout::scene(self, &Sheet::FILE), Place::File)
     }
 
-    /// The chart as the bytes of a PNG file.
+    /// The chart as the bytes of a PNG file, on light paper.
     ///
     /// # Errors
     /// [`Error::Chart`] if it cannot be drawn.
     pub fn png(&self) -> Result<Vec<u8>> {
-        let mut pixels = vec![0; (WIDTH * HEIGHT * 3) as usize];
-        self.on(BitMapBackend::with_buffer(&mut pixels, (WIDTH, HEIGHT)))?;
-        let mut bytes = std::io::Cursor::new(Vec::new());
-        let written = image::write_buffer_with_format(
-            &mut bytes,
-            &pixels,
-            WIDTH,
-            HEIGHT,
-            image::ExtendedColorType::Rgb8,
-            image::ImageFormat::Png,
-        );
-        written.map_err(|error| self.wrong(error))?;
-        Ok(bytes.into_inner())
-    }
-
-    fn on<B: DrawingBackend>(&self, backend: B) -> Result<()> {
-        let area = backend.into_drawing_area();
-        draw::chart(&area, self).map_err(|error| self.wrong(error))?;
-        area.present().map_err(|error| self.wrong(error))
-    }
-
-    fn wrong(&self, error: impl std::fmt::Display) -> Error {
-        Error::Chart {
+        png::encode(&layout::scene(self, &Sheet::FILE)).map_err(|reason| Error::Chart {
             name: self.name.clone(),
-            reason: error.to_string(),
-        }
+            reason,
+        })
+    }
+
+    /// The chart as SVG elements within a page, without title and legend: one for wide windows, of class `wide`, and one
+    /// for narrow ones, of class `narrow`. They need [`style::css`].
+    pub(crate) fn elements(&self) -> String {
+        [("wide", Sheet::WIDE), ("narrow", Sheet::NARROW)]
+            .map(|(class, sheet)| svg::write(&layout::scene(self, &sheet), Place::Page(class)))
+            .concat()
+    }
+}
+
+impl Series {
+    /// What stands before its name in a legend, as an SVG element.
+    pub(crate) fn key(&self) -> String {
+        svg::write(&layout::key(self), Place::Page("key"))
     }
 }

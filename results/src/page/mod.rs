@@ -1,14 +1,16 @@
 //! Results as one HTML file that opens offline: tables that sort, charts, and where every number comes from.
 //!
-//! Style and script are written into the page; it asks nothing of a network.
+//! Style and script are written into the page; it asks nothing of a network. Without its script it shows everything; the
+//! script sorts, filters, and hides series of charts.
 
+mod figure;
 mod provenance;
+mod table;
 
-use crate::Result;
-use crate::chart::Chart;
+use crate::chart::{Chart, style};
 use crate::markup::escaped;
 use crate::record::Record;
-use crate::table::{Align, Cell, Table};
+use crate::table::Table;
 
 /// What a page shows, from the top.
 #[derive(Debug, Default)]
@@ -30,91 +32,65 @@ const MOST_RUNS: usize = 2_000;
 
 impl Page<'_> {
     /// The page as text.
-    ///
-    /// # Errors
-    /// A chart cannot be drawn.
-    pub fn render(&self) -> Result<String> {
-        let mut body = format!("<h1>{}</h1>\n", escaped(&self.title));
-        if !self.made.is_empty() {
-            body += &format!("<p class=\"made\">{}</p>\n", escaped(&self.made));
-        }
-        for table in &self.tables {
-            body += &html(table);
-        }
-        for chart in &self.charts {
-            body += &format!("<figure id=\"{}\">\n{}", escaped(&chart.name), chart.svg()?);
-            for note in &chart.notes {
-                body += &format!("<figcaption>{}</figcaption>\n", escaped(note));
-            }
-            body += "</figure>\n";
-        }
-        if !self.records.is_empty() {
-            body += "<h2>Runs</h2>\n";
-            let shown = self.records.iter().take(MOST_RUNS);
-            body.extend(shown.map(provenance::html));
-            let left = self.records.len().saturating_sub(MOST_RUNS);
-            if left > 0 {
-                body += &format!("<p>{left} more runs are not written out here.</p>\n");
-            }
-        }
-        Ok(format!(
+    pub fn render(&self) -> String {
+        let mut main = String::new();
+        main.extend(self.tables.iter().map(table::html));
+        main.extend(self.charts.iter().map(figure::html));
+        main += &self.runs();
+        format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n\
-             <style>\n{}</style>\n</head>\n<body>\n{body}<script>\n{}</script>\n</body>\n</html>\n",
-            escaped(&self.title),
-            include_str!("page.css"),
-            include_str!("page.js"),
-        ))
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+             <style>\n{colours}{style}</style>\n</head>\n<body>\n\
+             <header>\n<h1>{title}</h1>\n<p class=\"note\">{made}</p>\n</header>\n{contents}\
+             <main>\n{main}</main>\n<script>\n{script}</script>\n</body>\n</html>\n",
+            title = escaped(&self.title),
+            made = escaped(&self.made),
+            contents = self.contents(),
+            colours = style::css(),
+            style = include_str!("page.css"),
+            script = include_str!("page.js"),
+        )
     }
-}
 
-/// A table. Every cell carries the value that its column is sorted by.
-fn html(table: &Table) -> String {
-    let mut text = format!(
-        "<section>\n<h2>{}</h2>\n<div class=\"scroll\"><table id=\"{}\">\n<thead><tr>",
-        escaped(&table.title),
-        escaped(&table.name)
-    );
-    for column in &table.columns {
-        text += &format!(
-            "<th{} aria-sort=\"none\"><button type=\"button\">{}</button></th>",
-            class(column.align),
-            escaped(&column.name)
-        );
-    }
-    text += "</tr></thead>\n<tbody>\n";
-    for row in &table.rows {
-        text += if row.rule {
-            "<tr class=\"rule\">"
-        } else {
-            "<tr>"
-        };
-        for (cell, column) in row.cells.iter().zip(&table.columns) {
-            text += &format!(
-                "<td{}{}>{}</td>",
-                class(column.align),
-                value(cell),
-                escaped(cell.shown())
-            );
+    /// Links to all parts, and the box that filters them.
+    fn contents(&self) -> String {
+        let tables = self.tables.iter().map(|table| (&table.name, &table.title));
+        let charts = self.charts.iter().map(|chart| (&chart.name, &chart.title));
+        let mut links: Vec<String> = tables
+            .chain(charts)
+            .map(|(id, title)| link(id, title))
+            .collect();
+        if !self.records.is_empty() {
+            links.push(link("runs", "Runs"));
         }
-        text += "</tr>\n";
+        format!(
+            "<nav aria-label=\"Contents\">\n\
+             <label class=\"scripted\">Filter rows <input type=\"search\" id=\"filter\" placeholder=\"such as performer\"></label>\n\
+             <p class=\"note\" id=\"found\" aria-live=\"polite\"></p>\n<ul>\n{}</ul>\n</nav>\n",
+            links.concat()
+        )
     }
-    text += "</tbody>\n</table></div>\n";
-    for note in &table.notes {
-        text += &format!("<p class=\"note\">{}</p>\n", escaped(note));
+
+    /// The runs, each folded up under one line.
+    fn runs(&self) -> String {
+        if self.records.is_empty() {
+            return String::new();
+        }
+        let shown = self.records.iter().take(MOST_RUNS);
+        let mut text = "<section id=\"runs\">\n<h2>Runs</h2>\n".to_owned();
+        text.extend(shown.map(provenance::html));
+        let left = self.records.len().saturating_sub(MOST_RUNS);
+        if left > 0 {
+            text += &format!("<p>{left} more runs are not written out here.</p>\n");
+        }
+        text + "</section>\n"
     }
-    text + "</section>\n"
 }
 
-fn class(align: Align) -> &'static str {
-    match align {
-        Align::Left => "",
-        Align::Right => " class=\"number\"",
-    }
-}
-
-/// The number behind a cell, if there is one: its first that is not null.
-fn value(cell: &Cell) -> String {
-    let number = cell.fields.iter().find_map(|(_, value)| value.as_f64());
-    number.map_or_else(String::new, |number| format!(" data-value=\"{number}\""))
+fn link(id: &str, title: &str) -> String {
+    format!(
+        "<li><a href=\"#{}\">{}</a></li>\n",
+        escaped(id),
+        escaped(title)
+    )
 }

@@ -3,6 +3,8 @@
 // Each test program uses some of them.
 #![allow(dead_code)]
 
+pub mod page;
+
 use lra_results::record::*;
 
 /// A scored run of a model on ListOps at the published parameters and with a published recipe, in round figures.

@@ -1,0 +1,96 @@
+//! A table that sorts.
+
+use crate::markup::escaped;
+use crate::table::{Align, Cell, Column, Table};
+
+/// A table with its notes. Every cell carries the value that its column is sorted by. Columns that say the same of every row
+/// become a note.
+pub(super) fn html(table: &Table) -> String {
+    let same: Vec<Option<&str>> = (0..table.columns.len())
+        .map(|column| said_by_all(table, column))
+        .collect();
+    let mut text = format!(
+        "<section id=\"{}\">\n<h2>{}</h2>\n<div class=\"scroll\" tabindex=\"0\"><table class=\"sorts\">\n<thead><tr>",
+        escaped(&table.name),
+        escaped(&table.title)
+    );
+    let shown = || (0..table.columns.len()).filter(|column| same[*column].is_none());
+    for column in shown() {
+        let Column { name, align, .. } = &table.columns[column];
+        text += &format!(
+            "<th{} aria-sort=\"none\"><button type=\"button\">{}</button></th>",
+            class(*align, false),
+            escaped(name)
+        );
+    }
+    text += "</tr></thead>\n<tbody>\n";
+    for row in &table.rows {
+        text += match row.rule {
+            true => "<tr class=\"rule\">",
+            false => "<tr>",
+        };
+        for column in shown() {
+            if let Some(cell) = row.cells.get(column) {
+                text += &self::cell(cell, table.columns[column].align);
+            }
+        }
+        text += "</tr>\n";
+    }
+    text += "</tbody>\n</table></div>\n";
+    let same = table.columns.iter().zip(&same);
+    let same: Vec<String> = same
+        .filter_map(|(column, word)| word.map(|word| format!("{} {word}", column.name)))
+        .collect();
+    if !same.is_empty() {
+        text += &note(&format!("In every row: {}.", same.join(", ")));
+    }
+    text.extend(table.notes.iter().map(|one| note(one)));
+    text + "</section>\n"
+}
+
+/// What a column that tells rows apart says of all of them, if that is the same. The first column names the rows.
+fn said_by_all(table: &Table, column: usize) -> Option<&str> {
+    let tells_apart = column > 0 && table.columns[column].key && table.rows.len() > 1;
+    let mut words = table.rows.iter().map(|row| {
+        let cell = row.cells.get(column);
+        cell.map_or("", |cell| cell.text.as_str())
+    });
+    let first = words
+        .next()
+        .filter(|word| tells_apart && !word.is_empty())?;
+    words.all(|word| word == first).then_some(first)
+}
+
+/// A cell. What went wrong is a badge before the number, so that numbers stand below each other.
+fn cell(cell: &Cell, align: Align) -> String {
+    let number = cell.fields.iter().find_map(|(_, value)| value.as_f64());
+    let value = number.map_or_else(String::new, |number| format!(" data-value=\"{number}\""));
+    let shown = cell.shown();
+    let status = cell.field("status").and_then(|status| status.as_str());
+    let words = match status.and_then(|status| Some((status, shown.strip_suffix(status)?))) {
+        Some((status, rest)) => format!(
+            "<span class=\"badge\">{}</span> {}",
+            escaped(status),
+            escaped(rest.trim_end())
+        ),
+        None => escaped(shown),
+    };
+    format!(
+        "<td{}{value}>{}</td>",
+        class(align, cell.best),
+        words.trim_end()
+    )
+}
+
+fn class(align: Align, best: bool) -> &'static str {
+    match (align, best) {
+        (Align::Left, false) => "",
+        (Align::Left, true) => " class=\"best\"",
+        (Align::Right, false) => " class=\"number\"",
+        (Align::Right, true) => " class=\"number best\"",
+    }
+}
+
+fn note(words: &str) -> String {
+    format!("<p class=\"note\">{}</p>\n", escaped(words))
+}
