@@ -18,6 +18,8 @@ pub(crate) struct Dimension {
     pub(crate) of: fn(&Record) -> String,
     /// Whether it is known only once a run got far enough; a run that did not joins the row it would have been in.
     pub(crate) observed: bool,
+    /// Whether it is a list of words: those that all rows have are said once.
+    pub(crate) list: bool,
 }
 
 /// What accuracies depend on.
@@ -25,16 +27,19 @@ pub(crate) const TRAINING: &[Dimension] = &[
     Dimension {
         name: "variant",
         observed: false,
+        list: false,
         of: |record| record.model.departure().unwrap_or_default().to_owned(),
     },
     Dimension {
         name: "recipe",
         observed: false,
+        list: false,
         of: |record| record.recipe.name.clone(),
     },
     Dimension {
         name: "set",
         observed: false,
+        list: true,
         of: |record| {
             let mut overrides = record.recipe.overrides.clone();
             overrides.sort();
@@ -44,11 +49,13 @@ pub(crate) const TRAINING: &[Dimension] = &[
     Dimension {
         name: "precision",
         observed: false,
+        list: false,
         of: |record| record.provenance.precision.clone(),
     },
     Dimension {
         name: "device",
         observed: false,
+        list: false,
         of: |record| record.provenance.device.clone(),
     },
 ];
@@ -58,11 +65,13 @@ pub(crate) const MACHINE: &[Dimension] = &[
     Dimension {
         name: "processor",
         observed: false,
+        list: false,
         of: |record| record.provenance.host.cpu.clone(),
     },
     Dimension {
         name: "threads",
         observed: false,
+        list: false,
         of: |record| record.provenance.threads.to_string(),
     },
 ];
@@ -71,6 +80,7 @@ pub(crate) const MACHINE: &[Dimension] = &[
 pub(crate) const METHOD: &[Dimension] = &[Dimension {
     name: "method",
     observed: true,
+    list: false,
     of: |record| {
         let memory = record.memory.as_ref();
         memory.map_or_else(String::new, |memory| memory.method.clone())
@@ -227,15 +237,32 @@ impl<'a> Pivot<'a> {
         };
         let varying: Vec<usize> = (0..dimensions.len()).filter(|i| differs(*i)).collect();
         let constant = first.iter().flatten().enumerate();
-        let constant = constant
+        let mut constant: Vec<(&str, String)> = constant
             .filter(|(index, value)| !varying.contains(index) && !value.is_empty())
             .map(|(index, value)| (dimensions[index].name, value.clone()))
             .collect();
+        let shared: Vec<Vec<&str>> = varying
+            .iter()
+            .map(|index| match dimensions[*index].list {
+                true => shared(grid.keys().map(|(_, _, setting)| setting[*index].as_str())),
+                false => Vec::new(),
+            })
+            .collect();
+        for (index, words) in varying.iter().zip(&shared) {
+            if !words.is_empty() {
+                constant.push((dimensions[*index].name, words.join(" ")));
+            }
+        }
+        let shown = |setting: &[String]| -> Vec<String> {
+            let own = varying.iter().zip(&shared);
+            own.map(|(index, shared)| without(&setting[*index], shared))
+                .collect()
+        };
         let rows = grid
             .iter()
             .map(|((_, model, setting), row)| PivotRow {
                 model,
-                varying: varying.iter().map(|i| setting[*i].clone()).collect(),
+                varying: shown(setting),
                 cells: data
                     .iter()
                     .map(|data| {
@@ -272,6 +299,22 @@ impl<'a> Pivot<'a> {
 /// The rows by rank, name and setting of the model; in each the data sets, in each the seeds.
 type Grid<'a> =
     BTreeMap<(usize, &'a str, Vec<String>), HashMap<Data<'a>, BTreeMap<u64, &'a Record>>>;
+
+/// The words that all of several lists have.
+fn shared<'a>(mut lists: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut words: Vec<&str> = lists.next().unwrap_or_default().split(' ').collect();
+    words.retain(|word| !word.is_empty());
+    for list in lists {
+        words.retain(|word| list.split(' ').any(|one| one == *word));
+    }
+    words
+}
+
+/// A list without some of its words.
+fn without(list: &str, words: &[&str]) -> String {
+    let kept = list.split(' ').filter(|word| !words.contains(word));
+    kept.collect::<Vec<_>>().join(" ")
+}
 
 /// Puts a run into its place. Returns how many runs had to make way: 1 if its seed was there already.
 fn enter<'a>(grid: &mut Grid<'a>, record: &'a Record, setting: Vec<String>) -> usize {

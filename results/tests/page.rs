@@ -36,6 +36,41 @@ fn a_page_is_whole_and_asks_nothing_of_a_network() {
     }
 }
 
+/// Numbers keep to the right, the best of a column is bold, what went wrong is a badge, and a column that says the same of every
+/// row is a sentence.
+#[test]
+fn a_table_says_what_matters() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = common::page::of(&common::page::loaded(folder.path()));
+    let part = |name: &str| {
+        let (_, rest) = text
+            .split_once(&format!("<section id=\"{name}\">"))
+            .unwrap();
+        rest.split_once("</section>").unwrap().0
+    };
+    let accuracy = part("accuracy");
+    for cell in [
+        "<td class=\"number best\" data-value=\"37.95\">37.95 ±0.50 (3)</td>",
+        "<span class=\"badge\">FAIL</span> 17.05 ±0.07 (2)</td>",
+        "<td class=\"number\" data-value=\"0\"><span class=\"badge\">out of memory</span></td>",
+        "<td>tay2021</td>",
+    ] {
+        assert!(accuracy.contains(cell), "{cell} is not in {accuracy}");
+    }
+    let speed = part("speed");
+    assert!(!speed.contains("<td>measured</td>") && speed.contains("In every row: from measured."));
+    assert!(
+        part("runs").contains("<span class=\"badge\">diverged</span> at step 812: the loss is NaN")
+    );
+    for id in text
+        .split("<a href=\"#")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+    {
+        assert!(text.contains(&format!("<section id=\"{id}\">")), "{id}");
+    }
+}
+
 #[test]
 fn charts_become_pictures() {
     let series = |name: &str, rank, form| Series {

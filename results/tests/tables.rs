@@ -661,3 +661,35 @@ fn the_best_of_a_column_is_marked() {
     let failed = [run("bag", 0, 0.17), run("linear", 0, 0.16)];
     assert!(best(&accuracy(&failed)).is_empty());
 }
+
+/// Settings that all rows have are said below the table; those that tell rows apart stand in them.
+#[test]
+fn what_all_rows_share_is_said_once() {
+    let with = |seed, set: &[&str]| {
+        let mut record = run("linear", seed, 0.36);
+        record.recipe.overrides = set.iter().map(|one| (*one).to_owned()).collect();
+        record
+    };
+    let records = [
+        with(0, &["train.steps=200", "block.layers=2"]),
+        with(0, &["block.layers=2", "train.steps=300"]),
+    ];
+    let table = accuracy(&records);
+    let set = table
+        .columns
+        .iter()
+        .position(|column| column.name == "set")
+        .unwrap();
+    let shown: Vec<&str> = table.rows[..2]
+        .iter()
+        .map(|row| row.cells[set].text.as_str())
+        .collect();
+    assert_eq!(shown, ["train.steps=200", "train.steps=300"]);
+    let said = table
+        .notes
+        .iter()
+        .filter(|note| note.starts_with("Every row"));
+    let said: Vec<&String> = said.collect();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].ends_with("set block.layers=2."), "{said:?}");
+}

@@ -94,3 +94,8 @@ fn link(id: &str, title: &str) -> String {
         escaped(title)
     )
 }
+
+/// A word for what went wrong, as a sign that is seen from afar.
+fn badge(word: &str) -> String {
+    format!("<span class=\"badge\">{}</span>", escaped(word))
+}

@@ -2,24 +2,32 @@
 
 use serde_json::Value;
 
+use super::badge;
 use crate::format::percent;
 use crate::markup::escaped;
 use crate::record::Record;
 
 /// One run: how it ended in a line, everything else on a click.
 pub(super) fn html(record: &Record) -> String {
-    let score = record.test_accuracy().map_or_else(
-        || record.outcome.to_string(),
-        |accuracy| format!("{} %", percent(accuracy)),
-    );
+    let ending = match record.test_accuracy() {
+        Some(accuracy) => format!("{} %", percent(accuracy)),
+        None => {
+            let (word, told) = (record.outcome.word(), record.outcome.to_string());
+            let rest = told.strip_prefix(word).unwrap_or(&told);
+            format!(
+                "{} {}",
+                badge(word),
+                escaped(rest.trim_start_matches([':', ' ']))
+            )
+        }
+    };
     let mut rows = String::new();
     if let Ok(value) = serde_json::to_value(record) {
         flatten("", &value, &mut rows);
     }
     format!(
-        "<details><summary><code>{}</code> {}</summary>\n<table class=\"record\">{rows}</table></details>\n",
-        escaped(&record.id),
-        escaped(&score)
+        "<details><summary><code>{}</code> {ending}</summary>\n<table class=\"record\">{rows}</table></details>\n",
+        escaped(&record.id)
     )
 }
 

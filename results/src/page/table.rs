@@ -1,5 +1,6 @@
 //! A table that sorts.
 
+use super::badge;
 use crate::markup::escaped;
 use crate::table::{Align, Cell, Column, Table};
 
@@ -68,11 +69,7 @@ fn cell(cell: &Cell, align: Align) -> String {
     let shown = cell.shown();
     let status = cell.field("status").and_then(|status| status.as_str());
     let words = match status.and_then(|status| Some((status, shown.strip_suffix(status)?))) {
-        Some((status, rest)) => format!(
-            "<span class=\"badge\">{}</span> {}",
-            escaped(status),
-            escaped(rest.trim_end())
-        ),
+        Some((status, rest)) => format!("{} {}", badge(status), escaped(rest.trim_end())),
         None => escaped(shown),
     };
     format!(
