@@ -1,7 +1,7 @@
 //! Charts of measurements, as SVG for pages and as SVG and PNG files.
 //!
 //! A [`Chart`] is data: what it shows and how its axes run. `layout` makes a drawing of it, with every text and sign at its
-//! place, and `svg` and `png` write the drawing down.
+//! place (`plot` has what lies between the axes), and `svg` and `png` write the drawing down.
 
 mod figures;
 mod font;
@@ -9,6 +9,7 @@ mod labels;
 mod layout;
 mod lengths;
 mod names;
+mod plot;
 mod png;
 mod scale;
 mod scene;

@@ -1,0 +1,184 @@
+//! Nothing is cut off, and no text lies on another.
+
+use super::*;
+use crate::chart::scene::Rect;
+use crate::chart::{Axis, Baseline, Scale};
+
+/// A chart of so many series with names of all lengths, and of values that lie close together and far apart.
+fn chart(count: usize, form: fn(usize) -> Form, scale: Scale) -> Chart {
+    let series = (0..count).map(|index| {
+        let height = |step: usize| 20.0 + ((7 * index + 3 * step) % 11) as f64;
+        Series {
+            name: format!("model_{index} {}", "with=options ".repeat(index % 4)),
+            rank: index,
+            points: match form(index) {
+                Form::Line => (1..40)
+                    .map(|step| (250.0 * step as f64, height(step)))
+                    .collect(),
+                Form::Bubble(_) => vec![(1.5f64.powi(index as i32 % 9), height(0))],
+            },
+            band: (1..40)
+                .filter(|_| form(index) == Form::Line)
+                .map(|step| (250.0 * step as f64, height(step) - 2.0, height(step) + 2.0))
+                .collect(),
+            form: form(index),
+        }
+    });
+    let baseline = |name: &str, y| Baseline {
+        name: name.to_owned(),
+        y,
+    };
+    Chart {
+        name: "chart".to_owned(),
+        title: "listops@256 (synthetic), recipe nystromformer: learning curves ".repeat(2),
+        x: Axis::new("training speed, steps/s", scale),
+        y: Axis::new("test accuracy, %", Scale::Linear),
+        series: series.collect(),
+        baselines: vec![
+            baseline("majority", 20.1),
+            baseline("bag of tokens", 20.2),
+            baseline("first token only", 36.3),
+            baseline("what another program calls a baseline, at length", 41.0),
+        ],
+        notes: vec![],
+    }
+}
+
+fn bubble(index: usize) -> Form {
+    Form::Bubble(1.0 / (1 + index) as f64)
+}
+
+const SHEETS: [Sheet; 3] = [Sheet::FILE, Sheet::WIDE, Sheet::NARROW];
+
+fn all(sheets: &[Sheet]) -> Vec<(Chart, &Sheet, Scene)> {
+    let mut all = Vec::new();
+    for count in [0, 1, 3, 14, 61] {
+        for (form, scale) in [
+            ((|_| Form::Line) as fn(usize) -> Form, Scale::Linear),
+            (|_| Form::Line, Scale::Doubling),
+            (bubble, Scale::Log),
+        ] {
+            for sheet in sheets {
+                let chart = chart(count, form, scale);
+                let scene = scene(&chart, sheet);
+                all.push((chart, sheet, scene));
+            }
+        }
+    }
+    all
+}
+
+/// Every shape and every text, with those of series.
+fn parts(elements: &[Element]) -> Vec<&Element> {
+    let each = elements.iter().flat_map(|element| match element {
+        Element::Series { elements, .. } => parts(elements),
+        other => vec![other],
+    });
+    each.collect()
+}
+
+fn texts(scene: &Scene) -> Vec<&Text> {
+    let parts = parts(&scene.elements).into_iter();
+    parts
+        .filter_map(|part| match part {
+            Element::Text(text) => Some(text),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn everything_lies_within_the_drawing() {
+    for (chart, _, scene) in all(&SHEETS) {
+        let sheet = Rect {
+            left: 0.0,
+            top: 0.0,
+            right: scene.width,
+            bottom: scene.height,
+        };
+        for part in parts(&scene.elements) {
+            let (bounds, what) = match part {
+                Element::Shape(shape) => (shape.bounds(), "a shape"),
+                Element::Text(text) => (text.bounds(), text.words.as_str()),
+                Element::Series { .. } => continue,
+            };
+            let series = chart.series.len();
+            assert!(
+                sheet.holds(&bounds),
+                "{what} of {series} series: {bounds:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_text_lies_on_another() {
+    for (chart, _, scene) in all(&SHEETS) {
+        let texts = texts(&scene);
+        for (index, one) in texts.iter().enumerate() {
+            for other in &texts[..index] {
+                let series = chart.series.len();
+                assert!(
+                    !one.bounds().overlaps(&other.bounds()),
+                    "{:?} on {:?}, {series} series",
+                    one.words,
+                    other.words
+                );
+            }
+        }
+    }
+}
+
+/// Discs lie on neither axis nor title.
+#[test]
+fn discs_and_lines_stay_between_the_axes() {
+    for (chart, sheet, scene) in all(&[Sheet::WIDE, Sheet::NARROW]) {
+        let frame = Plot::new(&chart, sheet, GAP).frame;
+        for element in &scene.elements {
+            let Element::Series { elements, .. } = element else {
+                continue;
+            };
+            for part in elements {
+                let Element::Shape(shape) = part else {
+                    continue;
+                };
+                assert!(
+                    frame.holds(&shape.bounds()),
+                    "{} series",
+                    chart.series.len()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_chart_has_ticks_on_both_axes() {
+    for (chart, _, scene) in all(&SHEETS) {
+        let texts = texts(&scene);
+        let numbers = |anchor| {
+            let own = texts.iter().filter(|text| text.anchor == anchor);
+            let digits = own.filter(|text| text.words.starts_with(|c: char| c.is_ascii_digit()));
+            digits.count()
+        };
+        let series = chart.series.len();
+        assert!((2..=20).contains(&numbers(Anchor::End)), "{series}");
+        assert!((2..=20).contains(&numbers(Anchor::Middle)), "{series}");
+    }
+}
+
+#[test]
+fn a_series_without_a_place_is_in_the_legend_alone() {
+    let mut chart = chart(2, |_| Form::Line, Scale::Log);
+    chart.series[1].points = vec![(0.0, 1.0), (-3.0, f64::NAN)];
+    chart.series[1].band.clear();
+    let scene = scene(&chart, &Sheet::FILE);
+    let words: Vec<&str> = texts(&scene)
+        .iter()
+        .map(|text| text.words.as_str())
+        .collect();
+    assert!(
+        words.iter().any(|word| word.starts_with("model_1")),
+        "{words:?}"
+    );
+}
