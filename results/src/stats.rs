@@ -80,7 +80,7 @@ pub fn median_interval(values: &[f64], level: f64) -> Option<(f64, f64)> {
 
 /// Quantile of Student's distribution for a probability in (0, 1) and one or more degrees of freedom,
 /// by bisection of [`t_within`].
-pub(crate) fn t_quantile(probability: f64, freedom: u32) -> f64 {
+fn t_quantile(probability: f64, freedom: u32) -> f64 {
     let within = (2.0 * probability - 1.0).abs();
     let (mut low, mut high) = (0.0, 1.0);
     while t_within(high, freedom) < within && high < 1e12 {
@@ -95,6 +95,11 @@ pub(crate) fn t_quantile(probability: f64, freedom: u32) -> f64 {
         }
     }
     if probability < 0.5 { -high } else { high }
+}
+
+/// P(T <= t) for Student's T with one or more degrees of freedom.
+pub(crate) fn t_below(t: f64, freedom: u32) -> f64 {
+    0.5 + 0.5 * t_within(t.abs(), freedom).copysign(t)
 }
 
 /// P(|T| <= t) for Student's T: the finite series of Abramowitz and Stegun 26.7.3 (odd) and 26.7.4 (even).
@@ -155,6 +160,8 @@ mod tests {
             near(t_quantile(0.975, freedom), p975, 1e-4);
             near(t_quantile(0.995, freedom), p995, 1e-4);
             near(t_quantile(0.025, freedom), -p975, 1e-4);
+            near(t_below(p975, freedom), 0.975, 1e-6);
+            near(t_below(-p995, freedom), 0.005, 1e-6);
         }
     }
 

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use serde::Deserialize;
@@ -49,9 +48,16 @@ pub fn write(path: &Path, record: &Record) -> Result<()> {
 /// newer program's, whose fields may mean something else.
 pub fn read(path: &Path) -> Result<Record> {
     let text = fs::read(path).map_err(Error::io("read", path))?;
-    let schema: Schema = serde_json::from_slice(&text).map_err(not_a_record(path))?;
+    let read: serde_json::Result<Record> = serde_json::from_slice(&text);
+    // Looked at by itself only where it may be what kept the rest from being read.
+    let schema = match &read {
+        Ok(record) => Schema {
+            schema: record.schema,
+        },
+        Err(_) => serde_json::from_slice(&text).map_err(not_a_record(path))?,
+    };
     schema.check(SCHEMA, path)?;
-    serde_json::from_slice(&text).map_err(not_a_record(path))
+    read.map_err(not_a_record(path))
 }
 
 /// What a file says of its own form, whatever else it holds.
@@ -99,36 +105,34 @@ pub fn load(folder: &Path) -> Result<Loaded> {
         let entries = fs::read_dir(folder).map_err(Error::io("read", folder))?;
         gather(entries, DEPTH, &mut files, &mut skipped);
     }
-    files.sort();
 
-    let next = AtomicUsize::new(0);
-    let workers = thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(files.len().max(1));
-    let mut read: Vec<(usize, Result<Record>)> = thread::scope(|scope| {
-        let handles: Vec<_> = (0..workers)
-            .map(|_| scope.spawn(|| take(&files, &next)))
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let share = files.len().div_ceil(workers).max(1);
+    thread::scope(|scope| {
+        let read_all = |files: &[PathBuf]| files.iter().map(|file| read(file)).collect::<Vec<_>>();
+        let handles: Vec<_> = files
+            .chunks(share)
+            .map(|files| scope.spawn(move || read_all(files)))
             .collect();
-        handles
-            .into_iter()
-            .flat_map(|handle| match handle.join() {
-                Ok(part) => part,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect()
-    });
-    read.sort_unstable_by_key(|(index, _)| *index);
-    sort_out(&files, read, skipped)
+        let read = handles.into_iter().flat_map(|handle| match handle.join() {
+            Ok(part) => part,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        sort_out(&files, read, skipped)
+    })
 }
 
-/// Finds the record files below a folder, at most `depth` levels down. A run's folder is not searched further.
+/// Finds the record files below a folder, at most `depth` levels down, in the order of their paths. A run's folder is not
+/// searched further.
 fn gather(
     entries: fs::ReadDir,
     depth: usize,
     files: &mut Vec<PathBuf>,
     skipped: &mut Vec<(PathBuf, String)>,
 ) {
-    for entry in entries.flatten() {
+    let mut entries: Vec<fs::DirEntry> = entries.flatten().collect();
+    entries.sort_by_cached_key(fs::DirEntry::file_name);
+    for entry in entries {
         let path = entry.path();
         let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
         // The listing itself says what an entry is; only a link has to be followed to know.
@@ -151,28 +155,16 @@ fn gather(
     }
 }
 
-/// One worker's share: takes the next file until none is left.
-fn take(files: &[PathBuf], next: &AtomicUsize) -> Vec<(usize, Result<Record>)> {
-    let mut done = Vec::new();
-    loop {
-        let index = next.fetch_add(1, Ordering::Relaxed);
-        let Some(path) = files.get(index) else {
-            return done;
-        };
-        done.push((index, read(path)));
-    }
-}
-
-/// Parts what was read into records and skipped files.
+/// Parts what was read of each file into records and skipped files.
 fn sort_out(
     files: &[PathBuf],
-    read: Vec<(usize, Result<Record>)>,
+    read: impl Iterator<Item = Result<Record>>,
     mut skipped: Vec<(PathBuf, String)>,
 ) -> Result<Loaded> {
-    let mut records: Vec<Record> = Vec::with_capacity(read.len());
-    let mut folders = Vec::with_capacity(read.len());
+    let mut records: Vec<Record> = Vec::with_capacity(files.len());
+    let mut folders = Vec::with_capacity(files.len());
     let mut by_id: HashMap<String, Vec<(usize, usize)>> = HashMap::new();
-    for (index, result) in read {
+    for (index, result) in read.enumerate() {
         match result {
             Ok(record) => {
                 let known = by_id.entry(record.id.clone()).or_default();

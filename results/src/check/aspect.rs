@@ -1,8 +1,8 @@
 //! The aspects in which a cell is compared: accuracy, losses, gradients, memory, speed.
 
-use super::baseline::{Baseline, Row};
-use super::judge::Thresholds;
-use crate::stats::{binomial_error, t_quantile};
+use super::baseline::Row;
+use super::judge::{Cells, Thresholds};
+use crate::stats::{binomial_error, t_below};
 
 /// The aspects that are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,12 +66,12 @@ impl Finding {
     }
 }
 
-/// Compares two rows of a cell in every aspect, in the order of [`Aspect::ALL`]; `sets` are the baselines that they are part
-/// of, which hold the reference models for speed.
+/// Compares two rows of a cell in every aspect, in the order of [`Aspect::ALL`]; `cells` are those that they are
+/// among, which hold the reference models for speed.
 pub(super) fn findings(
     before: &Row,
     row: &Row,
-    sets: (&Baseline, &Baseline),
+    cells: (&Cells, &Cells),
     thresholds: &Thresholds,
 ) -> Vec<Finding> {
     let compare = |aspect: Aspect| match aspect {
@@ -79,7 +79,7 @@ pub(super) fn findings(
         Aspect::Loss => loss(before, row, thresholds),
         Aspect::Gradient => gradient(before, row, thresholds),
         Aspect::Memory => memory(before, row, thresholds),
-        Aspect::Speed => speed(before, row, sets, thresholds),
+        Aspect::Speed => speed(before, row, cells, thresholds),
     };
     Aspect::ALL.map(compare).into()
 }
@@ -125,10 +125,10 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     } else {
         1
     };
-    let reach = t_quantile(thresholds.level, freedom) * variance.sqrt();
-    match is - was {
-        change if change < -reach => Finding::Worse(words),
-        change if change > reach => Finding::Better(words),
+    // Not a number where nothing changed and nothing is uncertain.
+    match t_below((is - was) / variance.sqrt(), freedom) {
+        share if share < 1.0 - thresholds.level => Finding::Worse(words),
+        share if share > thresholds.level => Finding::Better(words),
         _ => Finding::Same(words),
     }
 }
@@ -224,7 +224,7 @@ fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
 fn speed(
     before: &Row,
     row: &Row,
-    (baseline, now): (&Baseline, &Baseline),
+    (baseline, now): (&Cells, &Cells),
     thresholds: &Thresholds,
 ) -> Finding {
     if let Err(finding) = both(before.steps_per_second, row.steps_per_second) {
@@ -236,10 +236,7 @@ fn speed(
     if before.processor != row.processor || before.threads != row.threads {
         return Finding::Unjudged("another machine".to_owned());
     }
-    let (Some(was), Some(is)) = (
-        Ratio::of(before, baseline, thresholds),
-        Ratio::of(row, now, thresholds),
-    ) else {
+    let (Some(was), Some(is)) = (Ratio::of(before, baseline), Ratio::of(row, now)) else {
         return Finding::Unjudged(format!("no {} beside it", thresholds.reference));
     };
     let noise = (was.error.powi(2) + is.error.powi(2)).sqrt();
@@ -266,11 +263,8 @@ struct Ratio {
 }
 
 impl Ratio {
-    fn of(row: &Row, set: &Baseline, thresholds: &Thresholds) -> Option<Ratio> {
-        let beside = |other: &&Row| {
-            other.key.model == thresholds.reference && other.key.same_but_for_the_model(&row.key)
-        };
-        let reference = set.rows.iter().find(beside)?;
+    fn of(row: &Row, cells: &Cells) -> Option<Ratio> {
+        let reference = cells.reference(&row.key)?;
         let error = (row.speed_error?.powi(2) + reference.speed_error?.powi(2)).sqrt();
         let value = row.steps_per_second? / reference.steps_per_second?;
         (value.is_finite() && value > 0.0).then_some(Ratio { value, error })

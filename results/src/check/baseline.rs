@@ -19,7 +19,7 @@ pub struct Baseline {
 }
 
 /// What makes two cells the same question.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
     /// Label of the task, such as `listops@256`.
     pub task: String,
@@ -141,12 +141,17 @@ impl Key {
         }
     }
 
-    /// Whether two cells differ in nothing but the model, so that their speeds may be set in a ratio.
-    pub(super) fn same_but_for_the_model(&self, other: &Key) -> bool {
-        (&self.task, &self.source, &self.protocol, &self.recipe)
-            == (&other.task, &other.source, &other.protocol, &other.recipe)
-            && (&self.set, &self.precision, &self.device)
-                == (&other.set, &other.precision, &other.device)
+    /// All but the model: cells that agree in it may have their speeds set in a ratio.
+    pub(super) fn but_for_the_model(&self) -> [&str; 7] {
+        [
+            &self.task,
+            &self.source,
+            &self.protocol,
+            &self.recipe,
+            &self.set,
+            &self.precision,
+            &self.device,
+        ]
     }
 }
 

@@ -1,5 +1,7 @@
 //! The judgement of cells: each cell of a baseline compared with the same cell as it was run now.
 
+use std::collections::HashMap;
+
 use super::aspect::{self, Finding};
 use super::baseline::{Baseline, Key, Row};
 use crate::format::grouped;
@@ -97,13 +99,39 @@ impl Check {
     }
 }
 
+/// The rows of a baseline, to be found by their keys; of several with one key, the first.
+pub(super) struct Cells<'a> {
+    rows: HashMap<&'a Key, &'a Row>,
+    references: HashMap<[&'a str; 7], &'a Row>,
+}
+
+impl<'a> Cells<'a> {
+    fn of(baseline: &'a Baseline, reference: &str) -> Cells<'a> {
+        let last_to_first = || baseline.rows.iter().rev();
+        let references = last_to_first().filter(|row| row.key.model == reference);
+        Cells {
+            rows: last_to_first().map(|row| (&row.key, row)).collect(),
+            references: references
+                .map(|row| (row.key.but_for_the_model(), row))
+                .collect(),
+        }
+    }
+
+    /// The reference model in the place of the model of `key`.
+    pub(super) fn reference(&self, key: &Key) -> Option<&'a Row> {
+        self.references.get(&key.but_for_the_model()).copied()
+    }
+}
+
 /// Compares every cell of a baseline with the cells that were run now.
 pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Check {
-    let mut cells: Vec<Judged> = Vec::new();
-    for before in &baseline.rows {
-        let found = now.rows.iter().find(|row| row.key == before.key);
-        cells.push(match found {
-            Some(row) => compare(before, row, (baseline, now), thresholds),
+    let known = Cells::of(baseline, &thresholds.reference);
+    let run = Cells::of(now, &thresholds.reference);
+    let judged = baseline
+        .rows
+        .iter()
+        .map(|before| match run.rows.get(&before.key) {
+            Some(row) => compare(before, row, (&known, &run), thresholds),
             None => Judged {
                 key: before.key.clone(),
                 state: State::Missing,
@@ -111,26 +139,23 @@ pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Ch
                 remark: Some("in the baseline, but no record of it was found".to_owned()),
             },
         });
-    }
-    let known = |row: &&Row| baseline.rows.iter().any(|before| before.key == row.key);
-    cells.extend(now.rows.iter().filter(|row| !known(row)).map(|row| Judged {
+    let new = now
+        .rows
+        .iter()
+        .filter(|row| !known.rows.contains_key(&row.key));
+    let new = new.map(|row| Judged {
         key: row.key.clone(),
         state: State::New,
         findings: vec![],
         remark: Some("not in the baseline".to_owned()),
-    }));
+    });
     Check {
-        cells,
+        cells: judged.chain(new).collect(),
         thresholds: thresholds.clone(),
     }
 }
 
-fn compare(
-    before: &Row,
-    row: &Row,
-    sets: (&Baseline, &Baseline),
-    thresholds: &Thresholds,
-) -> Judged {
+fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresholds) -> Judged {
     let regressed = |remark: String| Judged {
         key: row.key.clone(),
         state: State::Regressed,
@@ -149,7 +174,7 @@ fn compare(
             row.seeds, before.seeds
         ));
     }
-    let findings = aspect::findings(before, row, sets, thresholds);
+    let findings = aspect::findings(before, row, cells, thresholds);
     let other = [other_settings(before, row), other_size(before, row)];
     let other: Vec<String> = other.into_iter().flatten().collect();
     let any = |of: fn(&Finding) -> bool| findings.iter().any(of);
