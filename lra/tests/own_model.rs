@@ -67,3 +67,25 @@ fn a_new_crate_is_made_once() {
     let message = place.fails(2, "new model my_mixer --path other --lra nowhere");
     assert!(message.contains("--lra"), "{message}");
 }
+
+/// The first file fits into what is left of this disk, the second does not.
+#[cfg(unix)]
+#[test]
+fn a_new_crate_is_there_as_a_whole_or_not_at_all() {
+    let place = Place::new();
+    let lra = place.command("").get_program().to_owned();
+    let words = "trap '' XFSZ; ulimit -f 1; exec \"$0\" new model my_mixer";
+    let mut shell = std::process::Command::new("bash");
+    let output = shell
+        .args(["-c", words])
+        .arg(lra)
+        .current_dir(place.path())
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(message.contains("my_mixer/src/main.rs"), "{message}");
+    let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    place.ok("new model my_mixer");
+}

@@ -1,8 +1,8 @@
 //! `lra new model`: a crate with a model of one's own, made from the example that the tests build.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{fs, io};
 
 use crate::cli::NewVerb;
 use crate::cmd;
@@ -41,22 +41,46 @@ pub fn run(verb: &NewVerb) -> Result<ExitCode> {
             "{place} is there already; --path names another folder"
         )));
     }
-    let make = |file: &str, text: String| -> Result<()> {
-        let path = folder.join(file);
-        let parent = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).during(Class::Data, format!("making {}", parent.display()))?;
-        fs::write(&path, text).during(Class::Data, format!("writing {}", path.display()))
-    };
-    make("Cargo.toml", manifest(name, &lra))?;
-    make("src/main.rs", program(name))?;
-    make("README.md", readme(name))?;
-    make(".gitignore", "/target\n/runs\n".to_owned())?;
+    let files = [
+        ("Cargo.toml", manifest(name, &lra)),
+        ("src/main.rs", program(name)),
+        ("README.md", readme(name)),
+        (".gitignore", "/target\n/runs\n".to_owned()),
+    ];
+    write(&folder, &files)?;
     cmd::print(&format!(
         "made {0}: the model is src/main.rs\n\n  cd {0}\n  cargo run --release -- run --task listops --model {name}\n  \
          cargo run --release -- check-model {name}",
         folder.display()
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a folder of these files, whole or not at all: in a folder beside it, which is gone afterwards, and renamed.
+fn write(folder: &Path, files: &[(&str, String)]) -> Result<()> {
+    let parent = match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let making = || format!("making {}", folder.display());
+    fs::create_dir_all(parent).during(Class::Data, making())?;
+    let beside = tempfile::Builder::new()
+        .prefix(".lra-new-")
+        .tempdir_in(parent)
+        // The error of `tempfile` also names its folder, which nobody asked about.
+        .map_err(|error| io::Error::from(error.kind()))
+        .during(Class::Data, making())?;
+    let unfinished = beside.path().join("crate");
+    for (file, text) in files {
+        let path = unfinished.join(file);
+        fs::create_dir_all(path.parent().unwrap_or(&unfinished))
+            .and_then(|()| fs::write(&path, text))
+            .during(
+                Class::Data,
+                format!("writing {}", folder.join(file).display()),
+            )?;
+    }
+    fs::rename(&unfinished, folder).during(Class::Data, making())
 }
 
 fn check_name(name: &str) -> Result<()> {
