@@ -1,6 +1,6 @@
 # `make run` does the main job, `make test` proves it works. Both need nothing but a Rust toolchain.
 
-.PHONY: run test lint bench bench-peers sanitize table regression baseline compare-speed cuda check-cuda clean
+.PHONY: run test lint bench bench-peers sanitize table regression baseline compare-speed cuda check-cuda book clean
 
 ## Train a Performer on ListOps (minutes on two cores) and show its cells of the tables
 run:
@@ -90,6 +90,17 @@ cuda:
 check-cuda:
 	NVCC=$(CURDIR)/lra/cuda/nvcc-none CUDARC_CUDA_VERSION=13000 CUDA_COMPUTE_CAP=90 \
 		cargo clippy --locked -p lra --features cuda -- -D warnings
+
+PAGES := target/book/source
+
+## The documentation as a book, target/book/html (needs mdBook: cargo install mdbook). The table of contents is read from above docs/
+book:
+	rm -rf target/book
+	mkdir -p $(PAGES)
+	tar -cf - *.md docs lra/examples results/records/*.svg | tar -xf - -C $(PAGES)
+	sed -e 's|](|](docs/|' -e 's|](docs/\.\./|](|' docs/SUMMARY.md > $(PAGES)/SUMMARY.md
+	rm $(PAGES)/docs/SUMMARY.md
+	mdbook build
 
 clean:
 	cargo clean
