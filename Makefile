@@ -1,6 +1,6 @@
 # `make run` does the main job, `make test` proves it works. Both need nothing but a Rust toolchain.
 
-.PHONY: run test lint bench bench-peers sanitize table regression baseline compare-speed cuda check-cuda book clean
+.PHONY: run test lint bench bench-peers sanitize table regression baseline compare-speed cuda check-cuda wheel book clean
 
 ## Train a Performer on ListOps (minutes on two cores) and show its cells of the tables
 run:
@@ -90,6 +90,10 @@ cuda:
 check-cuda:
 	NVCC=$(CURDIR)/lra/cuda/nvcc-none CUDARC_CUDA_VERSION=13000 CUDA_COMPUTE_CAP=90 \
 		cargo clippy --locked -p lra --features cuda -- -D warnings
+
+## The program as a Python wheel, target/wheels (needs maturin: pip install maturin)
+wheel:
+	maturin build --out target/wheels
 
 PAGES := target/book/source
 
