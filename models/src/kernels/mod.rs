@@ -48,6 +48,7 @@ mod scan;
 mod scratch;
 mod selective_scan;
 mod sinkhorn_normalize;
+mod softmax;
 mod state_space;
 mod tile;
 mod variable_gradients;
@@ -90,6 +91,7 @@ pub(crate) use scan::{Scan, scan};
 pub use scratch::fetch_buffers;
 pub(crate) use selective_scan::selective_scan;
 pub use sinkhorn_normalize::sinkhorn_normalize;
+pub use softmax::softmax;
 pub(crate) use state_space::{Rows, StateSpace, Walk, state_space};
 pub use variable_gradients::backward;
 
