@@ -12,15 +12,13 @@ use crate::kernels::rounds_factors;
 /// # Errors
 /// If shapes or types do not fit.
 pub(crate) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
-    if !rounds_factors() || left.dtype() != DType::F32 {
+    if !rounds_factors() {
         return Ok(left.matmul(right)?);
     }
-    let rounded = |x: &Tensor| x.to_dtype(DType::BF16);
-    let (left, right) = (rounded(left)?, rounded(right)?);
+    let dtype = left.dtype();
+    let (left, right) = (left.to_dtype(DType::BF16)?, right.to_dtype(DType::BF16)?);
     if left.device().is_cpu() {
-        return Ok(left
-            .to_dtype(DType::F32)?
-            .matmul(&right.to_dtype(DType::F32)?)?);
+        return Ok(left.to_dtype(dtype)?.matmul(&right.to_dtype(dtype)?)?);
     }
-    Ok(left.matmul(&right)?.to_dtype(DType::F32)?)
+    Ok(left.matmul(&right)?.to_dtype(dtype)?)
 }
