@@ -44,6 +44,13 @@ RENEW ?=
 screenshots:
 	RENEW=$(RENEW) cargo test --locked -p lra-results --test browser -- --ignored
 
+## The job scripts of `lra sweep --emit slurm` tried with a real Slurm of this one machine, preemption included (root, and
+## Debian's packages slurm-wlm and munge)
+.PHONY: slurm
+slurm:
+	cargo build --release --locked -p lra
+	lra/tests/slurm.sh target/release/lra
+
 ## Tables of all runs under runs/
 table:
 	cargo run --release --locked -p lra -- report

@@ -46,7 +46,7 @@ impl ProgressDisplay {
     pub fn begin(&mut self, cells: &[Cell], states: &[State]) {
         self.began = Instant::now();
         let over = states.iter().filter(|state| state.is_over()).count();
-        self.say(&format!("{} cells, {over} of them on file", cells.len()));
+        self.say(&format!("cells: {}, on file: {over}", cells.len()));
     }
 
     /// A cell has ended; `took` if it ran here.
@@ -81,7 +81,7 @@ impl ProgressDisplay {
 
     /// Jobs are being asked to stop.
     pub fn stopping(&mut self, jobs: usize) {
-        self.say(&format!("stopping: {jobs} runs save their state"));
+        self.say(&format!("stopping, once what runs has saved its state: {jobs}"));
     }
 
     /// Draws the table of states, every now and then; without a terminal, says what has started.
