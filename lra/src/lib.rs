@@ -22,6 +22,7 @@ mod checkpoint;
 mod child;
 mod cli;
 mod cmd;
+mod colour;
 mod device;
 mod error;
 mod estimate;

@@ -66,6 +66,9 @@ pub struct Body {
     /// The models that it was made for; none are all. It trains any other too, but nobody published that.
     #[serde(default)]
     pub made_for: Vec<String>,
+    /// What training takes, where it was measured.
+    #[serde(default)]
+    pub measured: Option<Measured>,
     /// Settings per task.
     pub tasks: BTreeMap<String, Value>,
     /// Settings per model, whatever the task; those of a task for the model go over them.
@@ -74,6 +77,16 @@ pub struct Body {
     /// Where following the recipe is not what its source did.
     #[serde(default)]
     pub departures: Vec<Departure>,
+}
+
+/// What training by a recipe took.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// The model, and the machine.
+    pub on: String,
+    /// Wall time of a run per task, in minutes, its data being at hand.
+    pub minutes: BTreeMap<String, f64>,
 }
 
 /// A difference from a recipe's source that no setting removes.

@@ -2,11 +2,14 @@
 
 use std::io::{IsTerminal, Write, stderr};
 
+use crate::colour;
+
 /// Prints a line. Where standard error is closed or full the line is lost, and nothing else: unlike `eprintln!`, this does
 /// not panic.
 pub fn line(text: &str) {
     // One write, so that lines of several processes in one log do not mix.
-    let _ = stderr().write_all(format!("{text}\n").as_bytes());
+    let line = format!("{}\n", colour::on(&stderr(), text));
+    let _ = stderr().write_all(line.as_bytes());
 }
 
 /// Whether it is a terminal whose cursor can be moved.

@@ -56,6 +56,19 @@ fn unknown_names_are_answered_with_the_nearest() {
 }
 
 #[test]
+fn errors_are_red_where_colour_is_wanted() {
+    let place = Place::new();
+    let said = |colour: &[(&str, &str)]| {
+        let mut command = place.command("list models --long performr");
+        command.envs(colour.iter().copied());
+        String::from_utf8(command.output().unwrap().stderr).unwrap()
+    };
+    let forced = said(&[("CLICOLOR_FORCE", "1")]);
+    assert!(forced.starts_with("\x1b[1m\x1b[31merror:"), "{forced:?}");
+    assert!(!said(&[]).contains('\x1b'), "no terminal");
+}
+
+#[test]
 fn impossible_settings_are_usage_errors() {
     let place = Place::new();
     for settings in [

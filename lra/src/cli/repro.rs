@@ -18,6 +18,7 @@ Examples:
   lra repro s4 text s4d                           train it and hold it against the printed figure
   lra repro nystromformer listops transformer --seeds 0..3
   lra repro chordmixer text chordmixer --budget 12h    as many seeds as fit
+  lra repro nystromformer --budget 12h            as many of its cells as fit, cheapest first
 
 The same command again goes on where it stopped.";
 
@@ -43,7 +44,7 @@ pub struct ReproArgs {
     /// Seeds: FIRST..END, END not included, or a list
     #[arg(long, value_parser = parse::seeds, default_value = "0", value_name = "A..B")]
     pub seeds: Seeds,
-    /// As many seeds as fit into this time by the estimate, such as 3h
+    /// As many seeds as fit into this time by the estimate, such as 3h; of a source alone, as many cells
     #[arg(long, value_parser = parse::duration, value_name = "TIME", conflicts_with = "seeds")]
     pub budget: Option<Duration>,
     /// Split rules: tay2021 (as published, where the test split may have been validated on) or clean

@@ -291,20 +291,31 @@ fn axes() -> Result<Table> {
 }
 
 fn recipes() -> Result<Table> {
-    let mut rows = Vec::new();
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
     for (name, _) in RECIPES {
         let body = Recipe::load(name)?.body;
+        let minutes = body.measured.as_ref().map(|measured| &measured.minutes);
+        if let Some(measured) = &body.measured {
+            let minutes = measured.minutes.iter();
+            let minutes: Vec<_> = minutes.map(|(task, it)| format!("{task} {it}")).collect();
+            let (minutes, on) = (minutes.join(", "), &measured.on);
+            notes.push(format!("{name}, minutes of a run: {minutes} ({on})."));
+        }
         let tasks: Vec<&str> = body.tasks.keys().map(String::as_str).collect();
         let published = if body.published { "yes" } else { "no" };
+        let mut about = Cell::with(body.about.clone(), "about", body.about);
+        about.fields.push(("minutes", json!(minutes)));
         rows.push(Row::new(vec![
             Cell::with(*name, "name", *name),
             Cell::with(published, "published", body.published),
             Cell::with(tasks.join(", "), "tasks", json!(tasks)),
-            Cell::with(body.about.clone(), "about", body.about),
+            about,
         ]));
     }
     let columns = ["recipe", "comparable", "tasks", "what"];
-    Ok(listing("recipes", "Recipes", &columns, rows))
+    let mut table = listing("recipes", "Recipes", &columns, rows);
+    table.notes = notes;
+    Ok(table)
 }
 
 fn listing(name: &str, title: &str, columns: &[&str], rows: Vec<Row>) -> Table {

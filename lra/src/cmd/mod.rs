@@ -18,6 +18,7 @@ use std::path::Path;
 
 use results::store::Loaded;
 
+use crate::colour;
 use crate::error::{Class, Classify, Error, Result, printable};
 use crate::stderr;
 
@@ -25,6 +26,7 @@ use crate::stderr;
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     let text = printable(text);
+    let text = colour::on(&out, &text);
     let ending = if text.ends_with('\n') { "" } else { "\n" };
     match write!(out, "{text}{ending}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

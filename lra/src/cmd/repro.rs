@@ -2,11 +2,11 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use results::table::{Cell, Column, Row, Table};
-use results::{Format, published};
-use serde_json::json;
+use results::{Format, Record, published};
+use serde_json::{Value, json};
 
 use crate::cell::{IfExists, RunContext};
 use crate::cli::parse::Seeds;
@@ -19,7 +19,6 @@ use crate::repro::cell::{self, PublishedCell};
 use crate::repro::plan::Plan;
 use crate::repro::verdict::Verdict;
 use crate::signals::Stop;
-use crate::spec::RunRequest;
 use crate::sweep::estimator::{Estimate, Estimator};
 use crate::sweep::job::JobOptions;
 use crate::sweep::plan::Matrix;
@@ -33,101 +32,190 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
         list(arguments)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (Some(source), Some(task), Some(model)) =
-        (&arguments.source, &arguments.task, &arguments.model)
-    else {
-        return Err(Error::usage(
-            "which cell? `lra repro SOURCE TASK MODEL`, such as `lra repro tay2021 listops performer`; \
-             `lra repro --list` shows them all",
-        ));
-    };
-    let cell = PublishedCell::find(source, task, model, arguments.recipe.as_deref())?;
+    let cells = wanted(arguments)?;
     runtime::set_up(arguments.machine.threads)?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
     let data = arguments.place.path();
-    let estimate = estimate(&cell, arguments, &data, &stop, &reporter)?;
-    let seeds = match arguments.budget {
-        Some(budget) => within(budget, &estimate)?,
-        None => arguments.seeds.clone(),
-    };
-    let plan = Plan {
-        resolved: cell.resolve(arguments.protocol)?,
-        estimate,
-        seeds,
-        data: data.clone(),
-        cell,
-    };
-    if !arguments.json {
-        cmd::print(&plan.text())?;
-    }
-    if arguments.dry_run {
-        if arguments.json {
-            cmd::print_json(&plan.json())?;
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    let device = device::select(&arguments.machine.device)?;
-    let context = RunContext {
+    let reproduction = Reproduction {
+        arguments,
         data: &data,
-        out: &arguments.out,
-        device: &device,
-        if_exists: IfExists::Resume,
-        tensorboard: false,
-        memory_limit: arguments.machine.memory_limit,
-        reporter: &reporter,
         stop: &stop,
+        reporter: &reporter,
     };
-    let request = RunRequest {
-        task: &plan.cell.figure.task,
-        model: &plan.cell.figure.entry,
-        recipe: plan.cell.recipe,
-        source: None,
-        protocol: arguments.protocol,
-        seed: 0,
-        assignments: &[],
+    let (documents, records) = match (cells, arguments.budget) {
+        (Wanted::One(cell), budget) => reproduction.one(cell, budget)?,
+        (Wanted::Several(cells), budget) => reproduction.cheapest(cells, budget)?,
     };
-    let records = each_seed(&request, &plan.seeds.0, &context, |_| Ok(()))?;
-    let verdict = Verdict {
-        plan: &plan,
-        records: &records,
-    };
-    match arguments.json {
-        true => cmd::print_json(&json!({"plan": plan.json(), "records": records}))?,
-        false => cmd::print(&verdict.text()?)?,
+    if arguments.json {
+        cmd::print_json(&documents)?;
     }
     Ok(exit_code(&records))
 }
 
-/// Time and memory of one seed here, or why they are not known.
-fn estimate(
-    cell: &PublishedCell,
-    arguments: &ReproArgs,
-    data: &Path,
-    stop: &Stop,
-    reporter: &Reporter,
-) -> Result<Result<Estimate, String>> {
-    let matrix = Matrix {
-        tasks: vec![TaskChoice {
-            name: cell.figure.task.clone(),
-            source: None,
-        }],
-        models: vec![ModelChoice::parse(&cell.figure.entry)?],
-        recipes: vec![cell.recipe.to_owned()],
-        seeds: vec![0],
-        protocol: arguments.protocol,
-        assignments: Vec::new(),
-    };
-    let cells = matrix.cells()?;
-    let options = JobOptions {
-        data: data.to_owned(),
-        out: arguments.out.clone(),
-        device: arguments.machine.device.clone(),
-        threads: arguments.machine.threads,
-        memory_limit: arguments.machine.memory_limit,
-    };
-    let on_file = cmd::sweep::on_file(&options, reporter)?;
-    Estimator::new(&options, stop, &cells, &on_file).estimate(&cells[0])
+/// What is asked for.
+enum Wanted {
+    One(PublishedCell),
+    /// Cheapest first, as many as a budget buys.
+    Several(Vec<PublishedCell>),
+}
+
+fn wanted(arguments: &ReproArgs) -> Result<Wanted> {
+    match (&arguments.source, &arguments.task, &arguments.model) {
+        (Some(source), Some(task), Some(model)) => {
+            let recipe = arguments.recipe.as_deref();
+            PublishedCell::find(source, task, model, recipe).map(Wanted::One)
+        }
+        (_, None, None) if arguments.budget.is_some() => {
+            let cells = cheapest_first(arguments)?.0;
+            let recipe = arguments.recipe.as_deref();
+            let cells = cells.into_iter().map(|(cell, _)| cell);
+            let follows = |cell: &PublishedCell| recipe.is_none_or(|name| name == cell.recipe);
+            Ok(Wanted::Several(cells.filter(follows).collect()))
+        }
+        _ => Err(Error::usage(
+            "which cell? `lra repro SOURCE TASK MODEL`, such as `lra repro tay2021 listops performer`; \
+             `lra repro --list` shows them all, and `lra repro SOURCE --budget 12h` trains as many as fit",
+        )),
+    }
+}
+
+/// What reproducing needs, whatever the cell.
+struct Reproduction<'a> {
+    arguments: &'a ReproArgs,
+    data: &'a Path,
+    stop: &'a Stop,
+    reporter: &'a Reporter,
+}
+
+impl Reproduction<'_> {
+    /// A cell with the seeds that are asked for, or as many as a budget buys: what is printed as JSON, and the records.
+    fn one(&self, cell: PublishedCell, budget: Option<Duration>) -> Result<(Value, Vec<Record>)> {
+        let estimate = self.estimate(&cell)?;
+        let seeds = match budget {
+            Some(budget) => within(budget, &estimate)?,
+            None => self.arguments.seeds.clone(),
+        };
+        self.carry_out(cell, estimate, seeds)
+    }
+
+    /// The first seed of one cell after the other, until the next would take longer than what is left of the budget.
+    fn cheapest(
+        &self,
+        cells: Vec<PublishedCell>,
+        budget: Option<Duration>,
+    ) -> Result<(Value, Vec<Record>)> {
+        let budget = budget.unwrap_or(Duration::MAX);
+        let (mut documents, mut all) = (Vec::new(), Vec::new());
+        let (began, mut planned) = (Instant::now(), Duration::ZERO);
+        for cell in cells {
+            let title = cell.title();
+            let estimate = match self.estimate(&cell)? {
+                Ok(estimate) => estimate,
+                Err(reason) => {
+                    self.reporter.say(&format!("{title} left out: {reason}"));
+                    continue;
+                }
+            };
+            let spent = match self.arguments.dry_run {
+                true => planned,
+                false => began.elapsed(),
+            };
+            let left = budget.saturating_sub(spent);
+            if estimate.time > left {
+                let (time, left) = (human_duration(estimate.time), human_duration(left));
+                self.reporter.say(&format!(
+                    "{title} would take about {time}; {left} of the budget are left"
+                ));
+                break;
+            }
+            planned += estimate.time;
+            let (document, records) = self.carry_out(cell, Ok(estimate), Seeds(vec![0]))?;
+            documents.push(document);
+            all.extend(records);
+            if self.stop.requested() {
+                break;
+            }
+        }
+        if documents.is_empty() {
+            return Err(Error::usage(format!(
+                "no cell fits into {}",
+                human_duration(budget)
+            )));
+        }
+        Ok((documents.into(), all))
+    }
+
+    /// Shows the plan of a cell, and unless that is all that is wanted, trains it and gives the verdict.
+    fn carry_out(
+        &self,
+        cell: PublishedCell,
+        estimate: Result<Estimate, String>,
+        seeds: Seeds,
+    ) -> Result<(Value, Vec<Record>)> {
+        let arguments = self.arguments;
+        let plan = Plan {
+            resolved: cell.resolve(arguments.protocol)?,
+            estimate,
+            seeds,
+            data: self.data.to_owned(),
+            cell,
+        };
+        if !arguments.json {
+            cmd::print(&plan.text())?;
+        }
+        if arguments.dry_run {
+            return Ok((plan.json(), Vec::new()));
+        }
+        let device = device::select(&arguments.machine.device)?;
+        let context = RunContext {
+            data: self.data,
+            out: &arguments.out,
+            device: &device,
+            if_exists: IfExists::Resume,
+            tensorboard: false,
+            memory_limit: arguments.machine.memory_limit,
+            reporter: self.reporter,
+            stop: self.stop,
+        };
+        let request = plan.cell.request(arguments.protocol);
+        let records = each_seed(&request, &plan.seeds.0, &context, |_| Ok(()))?;
+        let verdict = Verdict {
+            plan: &plan,
+            records: &records,
+        };
+        if !arguments.json {
+            cmd::print(&verdict.text()?)?;
+        }
+        let document = json!({"plan": plan.json(), "records": records});
+        Ok((document, records))
+    }
+
+    /// Time and memory of one seed here, or why they are not known.
+    fn estimate(&self, cell: &PublishedCell) -> Result<Result<Estimate, String>> {
+        let arguments = self.arguments;
+        let matrix = Matrix {
+            tasks: vec![TaskChoice {
+                name: cell.figure.task.clone(),
+                source: None,
+            }],
+            models: vec![ModelChoice::parse(&cell.figure.entry)?],
+            recipes: vec![cell.recipe.to_owned()],
+            seeds: vec![0],
+            protocol: arguments.protocol,
+            assignments: Vec::new(),
+        };
+        let cells = matrix.cells()?;
+        let options = JobOptions {
+            data: self.data.to_owned(),
+            out: arguments.out.clone(),
+            device: arguments.machine.device.clone(),
+            threads: arguments.machine.threads,
+            memory_limit: arguments.machine.memory_limit,
+        };
+        let on_file = cmd::sweep::on_file(&options, self.reporter)?;
+        Estimator::new(&options, self.stop, &cells, &on_file).estimate(&cells[0])
+    }
 }
 
 /// The most seeds that a budget buys.
@@ -153,24 +241,31 @@ fn within(budget: Duration, estimate: &Result<Estimate, String>) -> Result<Seeds
     }
 }
 
-/// All cells, cheapest first.
-fn list(arguments: &ReproArgs) -> Result<()> {
+/// The cells of the source that is asked for, or all, with the operations of a seed, cheapest first; and whether all operations are
+/// known.
+fn cheapest_first(arguments: &ReproArgs) -> Result<(Vec<(PublishedCell, f64)>, bool)> {
     let data = arguments.place.path();
     let only = arguments.source.as_deref().map(published::source);
     let only = only.transpose().class(Class::Usage)?;
     let mut cells = Vec::new();
-    let mut unknown = false;
+    let mut known = true;
     for cell in cell::all()? {
         let shares = |source: &published::Source| {
             std::ptr::eq(source, cell.source) || source.recipes.contains(&cell.recipe)
         };
         if only.is_none_or(shares) {
             let (flops, complete) = cell.flops(arguments.protocol, &data)?;
-            unknown |= !complete;
+            known &= complete;
             cells.push((cell, flops));
         }
     }
     cells.sort_by(|a, b| a.1.total_cmp(&b.1));
+    Ok((cells, known))
+}
+
+/// All cells, cheapest first.
+fn list(arguments: &ReproArgs) -> Result<()> {
+    let (cells, known) = cheapest_first(arguments)?;
     let rows = cells.iter().map(|(cell, flops)| {
         let PublishedCell {
             source,
@@ -204,7 +299,7 @@ fn list(arguments: &ReproArgs) -> Result<()> {
             "lra repro SOURCE TASK MODEL --dry-run: the printed figure, every known difference, the time here.".to_owned(),
         ],
     };
-    if unknown {
+    if !known {
         table.notes.push(
             "Of data that is not at hand, the operations of evaluations are left out.".to_owned(),
         );

@@ -57,8 +57,14 @@ impl PublishedCell {
         )))
     }
 
-    /// The settings of a run.
-    pub fn resolve(&self, protocol: Protocol) -> Result<Resolved> {
+    /// What it is called in messages.
+    pub fn title(&self) -> String {
+        let (task, model) = (&self.figure.task, &self.figure.entry);
+        format!("{} {task} {model}", self.source.alias)
+    }
+
+    /// What its first seed asks for.
+    pub fn request(&self, protocol: Protocol) -> RunRequest<'_> {
         RunRequest {
             task: &self.figure.task,
             model: &self.figure.entry,
@@ -68,7 +74,11 @@ impl PublishedCell {
             seed: 0,
             assignments: &[],
         }
-        .resolve()
+    }
+
+    /// The settings of a run.
+    pub fn resolve(&self, protocol: Protocol) -> Result<Resolved> {
+        self.request(protocol).resolve()
     }
 
     /// Floating point operations of a run, all sequences as long as the task allows, and whether the sizes of the splits were

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::stderr;
 use crate::sweep::job::Job;
 use crate::sweep::plan::Cell;
 use crate::sweep::scheduler::State;
 use crate::timing::human_duration;
+use crate::{colour, stderr};
 
 /// Shows the course of a sweep.
 pub struct ProgressDisplay {
@@ -81,7 +81,9 @@ impl ProgressDisplay {
 
     /// Jobs are being asked to stop.
     pub fn stopping(&mut self, jobs: usize) {
-        self.say(&format!("stopping, once what runs has saved its state: {jobs}"));
+        self.say(&format!(
+            "stopping, once what runs has saved its state: {jobs}"
+        ));
     }
 
     /// Draws the table of states, every now and then; without a terminal, says what has started.
@@ -112,7 +114,7 @@ impl ProgressDisplay {
             ));
         }
         lines.push(self.footer(states, running.len()));
-        bar.set_message(lines.join("\n"));
+        bar.set_message(colour::on(&std::io::stderr(), &lines.join("\n")).into_owned());
         bar.tick();
     }
 

@@ -52,7 +52,8 @@ impl Place {
             .current_dir(self.path());
         command
             .env("LRA_DATA", self.path().join("data"))
-            .env_remove("RAYON_NUM_THREADS");
+            .env_remove("RAYON_NUM_THREADS")
+            .env_remove("CLICOLOR_FORCE");
         command
     }
 

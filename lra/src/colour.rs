@@ -1,0 +1,82 @@
+//! Colour on terminals: what failed is red, what to mind is yellow, what went well is green.
+//!
+//! Text is laid out plain and painted where it leaves the program, so that no width counts a colour. A stream that is no
+//! terminal, `NO_COLOR` and `TERM=dumb` leave it plain; `CLICOLOR_FORCE` paints it anyway.
+
+use std::borrow::Cow;
+
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const MIND: Style = AnsiColor::Yellow.on_default().bold();
+const GOOD: Style = AnsiColor::Green.on_default();
+
+/// Words of tables and signs of sweeps that stand out.
+const WORDS: &[(&str, Style)] = &[
+    ("FAIL", BAD),
+    ("FAILED", BAD),
+    ("REGRESSED", BAD),
+    ("MISSING", BAD),
+    ("✗", BAD),
+    ("!", MIND),
+    ("‖", MIND),
+    ("✓", GOOD),
+    ("passed", GOOD),
+];
+
+/// Beginnings of lines that stand out.
+const HEADS: &[(&str, Style)] = &[("error:", BAD), ("failed:", BAD), ("warning:", MIND)];
+
+/// The text, painted if `stream` shows colours.
+pub fn on<'a>(stream: &impl RawStream, text: &'a str) -> Cow<'a, str> {
+    match AutoStream::choice(stream) {
+        ColorChoice::Never => text.into(),
+        _ => painted(text).into(),
+    }
+}
+
+fn painted(text: &str) -> String {
+    text.split_inclusive('\n').map(line).collect()
+}
+
+fn line(text: &str) -> String {
+    let head = HEADS.iter().find(|(head, _)| text.starts_with(head));
+    let (mut out, rest) = match head {
+        Some((head, style)) => (format!("{style}{head}{style:#}"), &text[head.len()..]),
+        None => (String::new(), text),
+    };
+    for piece in rest.split_inclusive(char::is_whitespace) {
+        let word = piece.trim_end_matches(|c: char| c.is_whitespace() || ",.;".contains(c));
+        match WORDS.iter().find(|(known, _)| *known == word) {
+            Some((_, style)) => out += &format!("{style}{word}{style:#}{}", &piece[word.len()..]),
+            None => out += piece,
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_wrong_is_painted_and_nothing_else() {
+        let text = "model  16.35 FAIL\nerror: no file, FAILED\nFAILS  (passed)\n";
+        let bad = |word| format!("{BAD}{word}{BAD:#}");
+        let expected = format!(
+            "model  16.35 {}\n{} no file, {}\nFAILS  (passed)\n",
+            bad("FAIL"),
+            bad("error:"),
+            bad("FAILED")
+        );
+        assert_eq!(painted(text), expected);
+    }
+
+    #[test]
+    fn a_file_gets_plain_text() {
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(on(&file, "✗ FAIL"), "✗ FAIL");
+    }
+}
