@@ -16,16 +16,16 @@ With `--cpu` times are the processor's, for a machine that is shared; one thread
 With `--precision bf16` lra rounds the factors of its products, and the peer runs under PyTorch's autocast.
 
 With `--listops` both sides train on the real task by the `nystromformer` recipe, with padding, masks and dropout: lra by
-`lra run`, which is stopped when it has made its steps, the peer on batches of the same training split.
+`lra run`, which is stopped when it has made its steps, the peer on batches of the same training split. PyTorch leaves its fused
+attention where weights are dropped; `--attention-dropout 0` drops none, on both sides. `--bucket 50` has both sort fifty batches by
+length and pad to the longest of each.
 """
 
 import argparse
 import json
-import math
 import os
 import pathlib
 import platform
-import resource
 import signal
 import statistics
 import subprocess
@@ -89,30 +89,20 @@ def ours(arguments, model, length, sizes):
 
 
 def ours_by_processor(arguments, model, length, sizes):
-    """What a process of many steps takes more of the processor than one of few, for each of them."""
+    """Steps of `lra measure`, in seconds of the processor."""
     name, assignments = settings_of(arguments, model, sizes)
     assignments += [f"train.batch={sizes['batch']}", f"data.max_length={length}"]
-    work = {"kind": "steps", "task": "text", "source": "synthetic", "model": name, "recipe": "nystromformer"}
-    work |= {"assignments": assignments, "warmup": 1, "seconds": 0}
-
-    def steps(count):
-        request = {"device": "cpu", "threads": arguments.threads, "memory_limit": 1 << 40}
-        request["work"] = work | {"least": count, "most": count}
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        command = [arguments.lra, "measure"]
-        answer = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if answer.returncode != 0:
-            raise RuntimeError(answer.stderr.strip())
-        measured = json.loads(answer.stdout)
-        if measured["status"] != "steps":
-            raise RuntimeError(answer.stdout.strip())
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, measured
-
-    few, measured = steps(1)
-    more = max(4, min(20, math.ceil(arguments.seconds / measured["seconds"][0])))
-    many, measured = steps(1 + more)
-    return {"seconds": [(many - few) / more], "peak_bytes": all_live(measured)}
+    steps = {"kind": "steps", "task": "text", "source": "synthetic", "model": name, "recipe": "nystromformer"}
+    steps |= {"assignments": assignments, "warmup": 2, "least": 2, "seconds": arguments.seconds, "most": 1 << 20}
+    request = {"device": "cpu", "threads": arguments.threads, "memory_limit": 1 << 40, "work": steps}
+    command = [arguments.lra, "measure"]
+    answer = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise RuntimeError(answer.stderr.strip())
+    measured = json.loads(answer.stdout)
+    if measured["status"] != "steps":
+        raise RuntimeError(answer.stdout.strip())
+    return {"seconds": measured["processor_seconds"], "peak_bytes": all_live(measured)}
 
 
 def all_live(measured):
@@ -126,6 +116,8 @@ def ours_on_listops(arguments, model):
         command = [arguments.lra, "run", "--task", "listops", "--recipe", "nystromformer", "--model", model]
         command += ["--data", arguments.listops, "--out", folder, "--threads", str(arguments.threads)]
         command += ["--precision", arguments.precision]
+        command += ["--set", f"block.attention_dropout={arguments.attention_dropout}"]
+        command += ["--set", f"train.bucket={arguments.bucket}"]
         with tempfile.TemporaryFile("w+") as errors:
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
             while process.poll() is None:
@@ -157,6 +149,7 @@ class Peer:
             command += ["--cpu"]
         if arguments.listops:
             command += ["--split", str(training_split(arguments.listops))]
+            command += ["--attention_dropout", str(arguments.attention_dropout), "--bucket", str(arguments.bucket)]
         for key, value in sizes.items():
             command += [f"--{key}", str(value)]
         self.errors = tempfile.TemporaryFile("w+")
@@ -265,6 +258,12 @@ def main():
         "--listops", metavar="DATA", help="lra's data directory: train on real ListOps by the nystromformer recipe instead"
     )
     parser.add_argument(
+        "--attention-dropout", type=float, default=RECIPE["dropout"], help="with --listops: the rate on attention weights"
+    )
+    parser.add_argument(
+        "--bucket", type=int, default=0, help="with --listops: batches that are sorted by length together [default: no sorting]"
+    )
+    parser.add_argument(
         "--precision", choices=["f32", "bf16"], default="f32", help="bf16: lra's, beside PyTorch's autocast"
     )
     parser.add_argument("--models", default="", help="only these, by lra's names")
@@ -290,7 +289,9 @@ def main():
     import torch
 
     shape = ", ".join(f"{key} {value}" for key, value in sizes.items())
-    data = " on real ListOps" if arguments.listops else ""
+    data = ""
+    if arguments.listops:
+        data = f" on real ListOps (attention dropout {arguments.attention_dropout}, bucket {arguments.bucket})"
     times = "the processor's time, 1 thread" if arguments.cpu else f"{arguments.threads} threads"
     lines = [
         f"lra / peer{data}: {shape}, {arguments.precision}, {times}, {processor()}, torch {torch.__version__},"

@@ -35,7 +35,7 @@ class Transformer(Heads):
 
     def attend(self, q, k, v, mask=None):
         keys = None if mask is None else mask[:, None, None, :]
-        return F.scaled_dot_product_attention(q, k, v, keys, self.sizes.dropout)
+        return F.scaled_dot_product_attention(q, k, v, keys, self.sizes.attention_dropout)
 
 
 @peer("transformer:attention=materialised", "PyTorch eager")

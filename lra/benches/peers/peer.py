@@ -17,6 +17,7 @@ class Sizes:
     layers: int = 2
     mlp: int = 128
     dropout: float = 0.0
+    attention_dropout: float = 0.0
 
     @property
     def width(self):

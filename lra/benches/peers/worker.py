@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import pathlib
+import random
 import sys
 import time
 
@@ -58,7 +59,7 @@ class Classifier(nn.Module):
     def forward(self, ids, **mask):
         x = self.tokens(ids)
         if self.positions is not None:
-            x = x + self.positions
+            x = x + self.positions[: x.shape[1]]
         x = self.drop(x)
         for block in self.blocks:
             x = block(x, **mask)
@@ -81,16 +82,23 @@ def random_batches(arguments):
 
 
 def batches_of(rows, arguments):
-    """Batches of a split of lra's data: ids (0 is padding), masks, labels."""
+    """Batches of a split of lra's data: ids (0 is padding), masks, labels. With a bucket of n, n batches are cut from their examples in
+    the order of their lengths and padded to their longest, as `train.bucket` of lra does; without, all are as long as the task allows."""
     tokens, offsets, labels = rows["tokens"], rows["offsets"].astype("int64"), rows["labels"]
-    for first in range(0, len(labels) - arguments.batch, arguments.batch):
-        ids = torch.zeros(arguments.batch, arguments.length, dtype=torch.long)
-        for place in range(arguments.batch):
-            start, end = offsets[first + place : first + place + 2]
-            row = torch.from_numpy(tokens[start:end].astype("int64"))[: arguments.length]
-            ids[place, : len(row)] = row + 1
-        of_batch = torch.from_numpy(labels[first : first + arguments.batch].astype("int64"))
-        yield ids, {"mask": ids > 0}, of_batch
+    pool = arguments.batch * max(arguments.bucket, 1)
+    for first in range(0, len(labels) - pool, pool):
+        order = list(range(first, first + pool))
+        if arguments.bucket:
+            order.sort(key=lambda example: offsets[example + 1] - offsets[example])
+        batches = [order[start : start + arguments.batch] for start in range(0, pool, arguments.batch)]
+        random.shuffle(batches)
+        for examples in batches:
+            texts = [tokens[offsets[example] : offsets[example + 1]][: arguments.length] for example in examples]
+            length = max(map(len, texts)) if arguments.bucket else arguments.length
+            ids = torch.zeros(arguments.batch, length, dtype=torch.long)
+            for row, text in zip(ids, texts):
+                row[: len(text)] = torch.from_numpy(text.astype("int64")) + 1
+            yield ids, {"mask": ids > 0}, torch.from_numpy(labels[examples].astype("int64"))
 
 
 def kilobytes(name):
@@ -116,6 +124,8 @@ def main():
     ]:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--attention_dropout", type=float, default=0.0)
+    parser.add_argument("--bucket", type=int, default=0, help="batches that are sorted by length together")
     parser.add_argument("--split", type=pathlib.Path, help="train on this file of lra's data")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--cpu", action="store_true", help="seconds of the processor instead of seconds")
@@ -124,6 +134,7 @@ def main():
 
     clock = time.process_time if arguments.cpu else time.perf_counter
     torch.manual_seed(0)
+    random.seed(0)
     torch.set_num_threads(arguments.threads)
     entry = load()[arguments.model, arguments.peer]
     sizes = Sizes(**{field.name: getattr(arguments, field.name) for field in dataclasses.fields(Sizes)})

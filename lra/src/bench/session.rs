@@ -320,6 +320,8 @@ fn as_round(round: usize, measured: Measured) -> Round {
         peak_bytes,
         base_bytes,
         resident_bytes,
+        // Rounds are compared by wall time.
+        processor_seconds: _,
     } = measured;
     Round {
         round,

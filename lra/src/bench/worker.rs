@@ -116,6 +116,8 @@ pub enum Reply {
 pub struct Measured {
     /// Seconds of each timed step.
     pub seconds: Vec<f64>,
+    /// Seconds that the processor spent on each, all threads together; empty on a GPU, and where the system does not tell.
+    pub processor_seconds: Vec<f64>,
     /// Where their time went.
     pub phases: Phases,
     /// High-water mark of memory in bytes, beyond what was held at the start.
@@ -193,6 +195,7 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
     // A GPU works on while the next steps are handed to it, so it is waited for after a group of them.
     let group = if device.is_cpu() { 1 } else { GROUP };
     let mut timings = Timings::default();
+    let mut processor_seconds = Vec::new();
     let (mut step, mut timed) = (0, 0.0);
     let mut batches = batches.iter().cycle();
     loop {
@@ -202,6 +205,7 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
         }
         let warms_up = step < steps.warmup;
         let count = if warms_up { 1 } else { group };
+        let began = host::processor_seconds().filter(|_| device.is_cpu() && !warms_up);
         let mut pending = Vec::new();
         for batch in batches.by_ref().take(count) {
             let made = trainer.step(step, warms_up, || Ok(batch.clone()));
@@ -218,10 +222,13 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
                 timed += made.time.seconds;
             }
         }
+        let spent = began.and_then(|began| Some(host::processor_seconds()? - began));
+        processor_seconds.extend(spent);
     }
     let peak = device::peak(device);
     Ok(Measured {
         seconds: timings.steps,
+        processor_seconds,
         phases: timings.phases,
         peak_bytes: peak.bytes,
         base_bytes: peak.base_bytes,
