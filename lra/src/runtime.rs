@@ -72,14 +72,16 @@ fn threads_from_environment() -> usize {
 }
 
 /// By default glibc gives every large block back to the system and faults it in again, page by page, at the next
-/// step: most of an untuned training step goes there. Raised thresholds keep freed memory in the process.
+/// step: most of an untuned training step goes there. Raised thresholds keep freed memory in the process, also where a step
+/// takes many gigabytes.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn keep_freed_pages() {
-    const GIB: i32 = 1 << 30;
+    /// Of the end of the heap nothing is ever given back.
+    const NEVER: i32 = -1;
     const TOP_PAD: i32 = 64 << 20;
     for (parameter, value) in [
-        (libc::M_MMAP_THRESHOLD, GIB),
-        (libc::M_TRIM_THRESHOLD, i32::MAX),
+        (libc::M_MMAP_THRESHOLD, i32::MAX),
+        (libc::M_TRIM_THRESHOLD, NEVER),
         (libc::M_TOP_PAD, TOP_PAD),
     ] {
         // SAFETY: mallopt only stores the number; called once, before other threads exist.
