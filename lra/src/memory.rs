@@ -154,13 +154,15 @@ fn shrink(bytes: usize) {
     LIVE.fetch_sub(bytes, Relaxed);
 }
 
-// SAFETY: every call is forwarded unchanged to the system's allocator; counting does not touch the memory.
+// SAFETY: every call is forwarded unchanged to the system's allocator; counting and advice on pages do not touch the memory.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());
         // SAFETY: the caller's contract is the system allocator's.
         let allocate = || unsafe { System.alloc(layout) };
-        or_refused(allocate, layout.size(), layout.size())
+        let block = or_refused(allocate, layout.size(), layout.size());
+        prefer_huge_pages(block, layout.size());
+        block
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
@@ -190,6 +192,32 @@ unsafe impl GlobalAlloc for CountingAllocator {
         resized
     }
 }
+
+/// Asks for pages of 2 MiB where a large block lies, which a processor finds with fewer steps than those of 4 KiB. Systems usually
+/// give them to programs that ask, and to no others.
+#[cfg(target_os = "linux")]
+fn prefer_huge_pages(block: *mut u8, size: usize) {
+    const LARGE: usize = 1 << 20;
+    const HUGE: usize = 2 << 20;
+    if size < LARGE || block.is_null() {
+        return;
+    }
+    // Whole pages, and so some of the neighbours' memory.
+    let before = block.addr() % HUGE;
+    let pages = (before + size).next_multiple_of(HUGE);
+    // SAFETY: the call changes how memory is backed, not what it holds; where nothing is mapped, or the system has no such pages, it
+    // fails, and nothing happens.
+    unsafe {
+        libc::madvise(
+            block.wrapping_sub(before).cast(),
+            pages,
+            libc::MADV_HUGEPAGE,
+        )
+    };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn prefer_huge_pages(_: *mut u8, _: usize) {}
 
 /// Calls `allocate`; reports and retries on failure, and takes `counted` bytes off the live ones if that fails, too.
 fn or_refused(allocate: impl Fn() -> *mut u8, requested: usize, counted: usize) -> *mut u8 {
