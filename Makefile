@@ -104,14 +104,19 @@ wheel:
 
 PAGES := target/book/source
 
-## The documentation as a book, target/book/html (needs mdBook: cargo install mdbook). The table of contents is read from above docs/
-book:
+MDBOOK := target/tools/bin/mdbook
+
+$(MDBOOK):
+	cargo install --quiet --locked --debug --no-default-features --version 0.5.4 --root target/tools mdbook
+
+## The documentation as a book, target/book/html. The table of contents is read from above docs/
+book: $(MDBOOK)
 	rm -rf target/book
 	mkdir -p $(PAGES)
 	tar -cf - *.md docs lra/examples results/records/*.svg | tar -xf - -C $(PAGES)
 	sed -e 's|](|](docs/|' -e 's|](docs/\.\./|](|' docs/SUMMARY.md > $(PAGES)/SUMMARY.md
 	rm $(PAGES)/docs/SUMMARY.md
-	mdbook build
+	$(MDBOOK) build
 
 clean:
 	cargo clean
