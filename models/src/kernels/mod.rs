@@ -19,6 +19,7 @@ mod attention;
 mod batch_norm;
 mod block_permutation;
 mod buffers;
+mod channel_attention;
 mod convolution;
 mod cross_entropy;
 mod custom_op;
@@ -63,6 +64,7 @@ pub use attention::{
 pub(crate) use attention::{BlockView, TileView, first_weight};
 pub use batch_norm::{channel_moments, channel_norm};
 pub use block_permutation::{permute_blocks, permute_blocks_packed};
+pub use channel_attention::{channel_cosines, mix_channels};
 pub(crate) use convolution::depthwise_conv1d;
 pub use cross_entropy::{cross_entropies, cross_entropy};
 pub use custom_op::Tied;

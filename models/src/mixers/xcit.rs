@@ -20,9 +20,7 @@ use crate::{
     layers::{Dropout, LayerNorm, Projections},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
-    ops::{
-        self, Padding, activation::gelu_erf, attention::partial_softmax::by_head, matmul, softmax,
-    },
+    ops::{self, Padding, activation::gelu_erf, softmax},
     options::{LONGEST, Range, to_json},
 };
 
@@ -92,17 +90,11 @@ impl Xcit {
 
     /// Y of queries, keys and values (B, L, H E), zeros at padding, to the same shape.
     fn attend(&self, qkv: [Tensor; 3], pass: &Pass) -> Result<Tensor> {
-        let (batch, length, row) = qkv[0].dims3()?;
-        let heads = |x: Tensor| by_head(&x.reshape((batch, length, self.heads, self.width))?);
-        let [q, k, v] = qkv.map(heads); // (B, H, L, E)
-        let (q, k) = (unit_columns(&q?)?, unit_columns(&k?)?);
+        let [q, k, v] = qkv;
         let temperature = self.temperature.reshape((1, self.heads, 1, 1))?;
-        let scores = matmul(&q.t()?, &k)?.broadcast_mul(&temperature)?; // (B, H, E, E)
-        let weights = self
-            .dropout
-            .forward(&softmax::masked(&scores, None)?, pass)?;
-        let y = by_head(&matmul(&v?, &weights.t()?)?)?;
-        Ok(y.reshape((batch, length, row))?)
+        let scores = ops::channel_cosines(&q, &k, self.heads)?.broadcast_mul(&temperature)?;
+        let weights = softmax::masked(&scores, None)?; // (B, H, E, E)
+        ops::mix_channels(&v, &self.dropout.forward(&weights, pass)?)
     }
 }
 
@@ -123,12 +115,6 @@ impl Mixer for Xcit {
         let local = self.local.as_ref().map_or(0, |local| local.flops(length));
         self.projections.flops(length) + products + local
     }
-}
-
-/// x (B, H, L, E) over the length of its columns; columns of zeros stay zeros.
-fn unit_columns(x: &Tensor) -> Result<Tensor> {
-    let squares = x.sqr()?.sum_keepdim(2)?; // (B, H, 1, E)
-    Ok(x.broadcast_div(&squares.affine(1.0, 1e-24)?.sqrt()?)?)
 }
 
 /// Local patch interaction, along the sequence.

@@ -13,6 +13,7 @@ pub mod activation;
 pub mod attention;
 mod batch_norm;
 mod block_permutation;
+mod channel_attention;
 pub mod checkpoint;
 pub mod complex;
 pub mod conv;
@@ -45,6 +46,7 @@ pub mod top_k;
 
 pub use batch_norm::{Moments, batch_norm, batch_norm_by};
 pub use block_permutation::{permute_blocks, permute_blocks_beside};
+pub use channel_attention::{channel_cosines, mix_channels};
 pub use complex::Complex;
 pub use conv::{Padding, conv1d, depthwise_conv1d};
 pub use cross_entropy::{cross_entropies, cross_entropy};
