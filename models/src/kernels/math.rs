@@ -19,8 +19,9 @@ const POWER: [f32; 6] = [
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
-/// e^x overflows above this.
-const EXP_MAX: f32 = 88.722_84;
+/// The largest number below 128 ln 2. At the next one, 88.722839, the power's exponent field would be that of infinity, with a fraction,
+/// which is no number.
+const EXP_MAX: f32 = 88.722_83;
 /// e^x is no longer a normal number below this, and flushed to zero.
 const EXP_MIN: f32 = -87.336_54;
 
@@ -199,6 +200,24 @@ mod tests {
             );
             assert_eq!(y[..5], [0.0, 0.0, 0.0, 1.0, 8.0]);
             assert!(y[5].is_nan());
+        }
+    }
+
+    #[test]
+    fn every_number_near_the_ends_has_an_exponential() {
+        let from = |first: f32, last: f32| (first.to_bits()..=last.to_bits()).map(f32::from_bits);
+        let ends = from(88.5, 88.8).chain(from(87.2, 87.5));
+        let x: Vec<f32> = ends.flat_map(|x| [x, -x]).collect();
+        for isa in Isa::all() {
+            for (x, y) in x.iter().zip(apply(isa, Exp, &x)) {
+                let truth = f64::from(*x).exp();
+                let expected = match *x {
+                    x if x > EXP_MAX => y == f32::INFINITY,
+                    x if x < EXP_MIN => y == 0.0,
+                    _ => (f64::from(y) / truth - 1.0).abs() < 3e-7,
+                };
+                assert!(expected, "{isa:?} e^{x:e} is {y:e}");
+            }
         }
     }
 
