@@ -63,7 +63,7 @@ pub fn processor_seconds() -> Option<f64> {
     };
     // SAFETY: the call writes one structure.
     let status = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    (status == 0).then(|| time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9)
+    (status == 0).then_some(time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9)
 }
 
 /// This system has no such clock.
