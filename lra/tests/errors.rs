@@ -69,6 +69,18 @@ fn errors_are_red_where_colour_is_wanted() {
 }
 
 #[test]
+fn scripts_beside_parity_cases_are_left_out_aloud() {
+    let place = Place::new();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/parity");
+    let words = format!("parity {folder}/make_xcit.py {folder}/xcit-1.safetensors");
+    let output = place.lra(&words);
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("make_xcit.py"), "{said}");
+    place.fails(3, &format!("parity {folder}/make_xcit.py"));
+}
+
+#[test]
 fn impossible_settings_are_usage_errors() {
     let place = Place::new();
     for settings in [

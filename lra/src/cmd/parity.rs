@@ -1,6 +1,6 @@
 //! `lra parity`: compares mixers with third-party implementations, by case files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use candle_core::backprop::GradStore;
@@ -11,16 +11,16 @@ use results::table::{Cell, Column, Row, Table};
 use serde_json::Value;
 
 use crate::cli::ParityArgs;
-use crate::cmd;
 use crate::error::{Class, Classify, Result};
 use crate::optim::AdamW;
 use crate::spec::{Decay, TrainOptions};
+use crate::{cmd, stderr};
 
 /// Runs the command: exit code 1 if any tensor misses.
 pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
     let mut rows = Vec::new();
     let mut all_ok = true;
-    for file in &arguments.files {
+    for file in cases(&arguments.files) {
         for (index, row) in compare(file)?.into_iter().enumerate() {
             all_ok &= row.verdict == Verdict::Ok;
             rows.push(Row {
@@ -53,6 +53,22 @@ pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
     } else {
         Class::Check.into()
     })
+}
+
+/// The files that are cases: of a whole folder (`lra parity cases/*`), not the scripts beside them, which a line names.
+fn cases(files: &[PathBuf]) -> Vec<&Path> {
+    let is_case = |file: &&PathBuf| file.extension().is_some_and(|it| it == "safetensors");
+    let (cases, others): (Vec<_>, Vec<_>) = files.iter().partition(is_case);
+    if cases.is_empty() {
+        return files.iter().map(PathBuf::as_path).collect();
+    }
+    if let Some(first) = others.first() {
+        let (count, first) = (others.len(), first.display());
+        stderr::line(&format!(
+            "left out, since no .safetensors: {first}, files in all: {count}"
+        ));
+    }
+    cases.into_iter().map(PathBuf::as_path).collect()
 }
 
 fn compare(file: &Path) -> Result<Vec<models::parity::Row>> {
