@@ -134,7 +134,7 @@ impl Optimizer for Ours {
 mod tests {
     use super::*;
 
-    fn case(name: &str) -> std::path::PathBuf {
+    fn case(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../models/tests/parity")
             .join(name)
