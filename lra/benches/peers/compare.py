@@ -273,6 +273,8 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--out", help="file for the table [default: standard output only]")
     arguments = parser.parse_args()
+    if not arguments.listops and (arguments.bucket or arguments.attention_dropout != RECIPE["dropout"]):
+        parser.error("--attention-dropout and --bucket apply to --listops")
     sizes, lengths = SIZES[arguments.size], map(int, arguments.lengths.split(","))
     wanted = [name for name in arguments.models.split(",") if name]
     peers, (names, held) = load(), registered(arguments)

@@ -43,9 +43,9 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
         stop: &stop,
         reporter: &reporter,
     };
-    let (documents, records) = match (cells, arguments.budget) {
-        (Wanted::One(cell), budget) => reproduction.one(cell, budget)?,
-        (Wanted::Several(cells), budget) => reproduction.cheapest(cells, budget)?,
+    let (documents, records) = match cells {
+        Wanted::One(cell) => reproduction.one(cell, arguments.budget)?,
+        Wanted::Several(cells, budget) => reproduction.cheapest(cells, budget)?,
     };
     if arguments.json {
         cmd::print_json(&documents)?;
@@ -57,21 +57,26 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
 enum Wanted {
     One(PublishedCell),
     /// Cheapest first, as many as a budget buys.
-    Several(Vec<PublishedCell>),
+    Several(Vec<PublishedCell>, Duration),
 }
 
 fn wanted(arguments: &ReproArgs) -> Result<Wanted> {
-    match (&arguments.source, &arguments.task, &arguments.model) {
-        (Some(source), Some(task), Some(model)) => {
+    match (
+        &arguments.source,
+        &arguments.task,
+        &arguments.model,
+        arguments.budget,
+    ) {
+        (Some(source), Some(task), Some(model), _) => {
             let recipe = arguments.recipe.as_deref();
             PublishedCell::find(source, task, model, recipe).map(Wanted::One)
         }
-        (_, None, None) if arguments.budget.is_some() => {
+        (_, None, None, Some(budget)) => {
             let cells = cheapest_first(arguments)?.0;
             let recipe = arguments.recipe.as_deref();
             let cells = cells.into_iter().map(|(cell, _)| cell);
             let follows = |cell: &PublishedCell| recipe.is_none_or(|name| name == cell.recipe);
-            Ok(Wanted::Several(cells.filter(follows).collect()))
+            Ok(Wanted::Several(cells.filter(follows).collect(), budget))
         }
         _ => Err(Error::usage(
             "which cell? `lra repro SOURCE TASK MODEL`, such as `lra repro tay2021 listops performer`; \
@@ -103,9 +108,8 @@ impl Reproduction<'_> {
     fn cheapest(
         &self,
         cells: Vec<PublishedCell>,
-        budget: Option<Duration>,
+        budget: Duration,
     ) -> Result<(Value, Vec<Record>)> {
-        let budget = budget.unwrap_or(Duration::MAX);
         let (mut documents, mut all) = (Vec::new(), Vec::new());
         let (began, mut planned) = (Instant::now(), Duration::ZERO);
         for cell in cells {

@@ -82,7 +82,7 @@ impl ProgressDisplay {
     /// Jobs are being asked to stop.
     pub fn stopping(&mut self, jobs: usize) {
         self.say(&format!(
-            "stopping, once what runs has saved its state: {jobs}"
+            "stopping, once running cells have saved their state: {jobs}"
         ));
     }
 
