@@ -73,6 +73,8 @@ const ADDED: &[(&str, &str, &str)] = &[
     ("embed", "input", "\"ids\""),
     ("embed", "mean", "0.5"),
     ("embed", "std", "0.5"),
+    ("embed", "token_std", "1.0"),
+    ("embed", "position_std", "0.02"),
     ("block", "norm", "\"layer\""),
     ("block", "last_norm", "true"),
     ("block", "norm_momentum", "0.1"),

@@ -63,7 +63,7 @@ impl Scalar {
 }
 
 impl Embedding {
-    /// Parameters `tokens` (V, D) N(0, 1) (or those of [`ComplexEmbedding`]), `cls` (1, D) zeros (if `cls`), `positions` (slots, D) N(0, 0.02²) (if learned). `max_length` does not count the CLS slot.
+    /// Parameters `tokens` (V, D) N(0, `token_std`²) (or those of [`ComplexEmbedding`]), `cls` (1, D) zeros (if `cls`), `positions` (slots, D) N(0, `position_std`²) (if learned). `max_length` does not count the CLS slot.
     /// Sines are left out of a `blank` model, which is never run: they are no parameters, but take memory.
     ///
     /// # Errors
@@ -89,10 +89,10 @@ impl Embedding {
             _ if options.input == Input::Scalar => {
                 Table::Scalar(Scalar::new(&vb.pp("tokens"), options, vocabulary, dim)?)
             }
-            _ => Table::Rows(table(vocabulary, "tokens", normal(1.0))?),
+            _ => Table::Rows(table(vocabulary, "tokens", normal(options.token_std))?),
         };
         let positions = match options.positions {
-            Positions::Learned => Some(table(slots, "positions", normal(0.02))?),
+            Positions::Learned => Some(table(slots, "positions", normal(options.position_std))?),
             Positions::Sinusoid if blank => None,
             Positions::Sinusoid => Some(sinusoid(slots, dim, vb.dtype(), vb.device())?),
             Positions::Complex | Positions::Conditional | Positions::None => None,

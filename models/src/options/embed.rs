@@ -10,7 +10,7 @@ use super::Range;
 pub enum Positions {
     /// Fixed sines and cosines, interleaved, wavelengths up to 10000 x 2 pi.
     Sinusoid,
-    /// A learned vector per position, initially N(0, 0.02^2).
+    /// A learned vector per position, initially N(0, `position_std`^2).
     Learned,
     /// By complex token vectors that turn with the position, see [`crate::layers::ComplexEmbedding`].
     Complex,
@@ -43,8 +43,14 @@ pub struct EmbedOptions {
     /// What the difference is divided by.
     #[serde(default = "neutral::half")]
     pub std: f64,
+    /// Standard deviation of the initial token vectors, for input = ids: 1 in the 2021 code.
+    #[serde(default = "neutral::token_std")]
+    pub token_std: f64,
     /// How positions are marked.
     pub positions: Positions,
+    /// Standard deviation of the initial vectors of learned positions: 0.02 in the 2021 code.
+    #[serde(default = "neutral::position_std")]
+    pub position_std: f64,
     /// Whether positions are marked anew before every block.
     #[serde(default)]
     pub every_layer: bool,
@@ -61,6 +67,8 @@ impl EmbedOptions {
         Range::share("dropout"),
         Range::not_negative("mean"),
         Range::positive("std", 1e3),
+        Range::positive("token_std", 1e3),
+        Range::positive("position_std", 1e3),
     ];
 }
 
@@ -75,6 +83,14 @@ mod neutral {
     pub(super) fn half() -> f64 {
         0.5
     }
+
+    pub(super) fn token_std() -> f64 {
+        1.0
+    }
+
+    pub(super) fn position_std() -> f64 {
+        0.02
+    }
 }
 
 impl Default for EmbedOptions {
@@ -83,7 +99,9 @@ impl Default for EmbedOptions {
             input: neutral::input(),
             mean: neutral::half(),
             std: neutral::half(),
+            token_std: neutral::token_std(),
             positions: Positions::Sinusoid,
+            position_std: neutral::position_std(),
             every_layer: false,
             dropout: 0.1,
             zero_is_padding: false,
