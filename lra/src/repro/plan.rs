@@ -192,12 +192,13 @@ struct Lines {
 }
 
 impl Lines {
-    /// Adds one, unless there is nothing to say.
+    /// Adds as many as `words` has, under one name.
     fn add(&mut self, name: &str, words: &str) {
         const INDENT: usize = 11;
-        if !words.is_empty() {
-            let words = wrap(words, width(), INDENT, INDENT);
-            self.text += &format!("{name:<INDENT$}{words}\n");
+        for (nth, line) in words.lines().enumerate() {
+            let name = if nth == 0 { name } else { "" };
+            let line = wrap(line.trim(), width(), INDENT, INDENT);
+            self.text += &format!("{name:<INDENT$}{line}\n");
         }
     }
 }
