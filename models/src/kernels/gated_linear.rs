@@ -2,8 +2,8 @@
 //! g = W z + b and a is z or x.
 //!
 //! x and y are (..., D), W (2D, D) or (D, D). Rows go through all steps a tile at a time, so that what lies between them stays in the
-//! cache; only what W makes is kept for the backward pass, which computes the rest again. Gradients of weights are partial sums, one per
-//! chunk of rows, or for large weights products over all rows, as in `linear.rs`.
+//! cache; only g is kept for the backward pass, which finds a ⊙ σ(g) in y and computes z again. Gradients of weights are partial sums, one
+//! per chunk of rows, or for large weights products over all rows, as in `linear.rs`.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
@@ -101,7 +101,7 @@ struct GatedLinear {
 /// Of x, W and b.
 impl CustomOp<3> for GatedLinear {
     const NAME: &'static str = NAME;
-    /// [a, g] (..., 2D), or g (..., D).
+    /// g (..., D).
     type Saved = Vec<f32>;
 
     fn forward(
@@ -114,15 +114,15 @@ impl CustomOp<3> for GatedLinear {
         let m = x.data.len() / d;
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
         let mut y = uninit(m * d);
-        let mut gates = uninit(if keeps { m * n } else { 0 });
-        let kept = if keeps { rows * n } else { 0 };
+        let mut gates = uninit(if keeps { m * d } else { 0 });
+        let kept = if keeps { rows * d } else { 0 };
         let kept = split_mut(&mut gates, kept, m.div_ceil(rows));
         let packed = Packed::new(isa, Matrix::columns(weight.data, d), (d, n));
         let chunks = y.par_chunks_mut(rows * d).zip(kept);
         chunks.enumerate().for_each(|(chunk, (y, kept))| {
             let side = TILE.min(rows);
             let mut z = Scratch::zeros(side * d);
-            let mut gate = Scratch::zeros(if keeps { 0 } else { side * n });
+            let mut made = Scratch::zeros(side * n);
             for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
                 let (start, count) = (tile * TILE, y.len() / d);
                 let first = chunk * rows + start;
@@ -132,13 +132,15 @@ impl CustomOp<3> for GatedLinear {
                 if let Some(dropout) = &self.dropout {
                     dropout.scale(first, d, z);
                 }
-                let gate = match keeps {
-                    true => &mut kept[start * n..][..count * n],
-                    false => &mut gate[..count * n],
-                };
-                affine(isa, z, &packed, bias.data, gate);
-                let [a, g] = self.value.parts([x, z, gate], d);
+                let made = &mut made[..count * n];
+                affine(isa, z, &packed, bias.data, made);
+                let [a, g] = self.value.parts([x, z, made], d);
                 isa.run(glu::Forward { a, g, width: d, y });
+                if keeps {
+                    let kept = kept[start * d..][..count * d].chunks_exact_mut(d);
+                    kept.enumerate()
+                        .for_each(|(row, kept)| kept.copy_from_slice(g.row(row, d)));
+                }
             }
         });
         Ok((y, x.shape, gates))
@@ -177,8 +179,8 @@ impl CustomOp<3> for GatedLinear {
                 let (start, count) = (tile * TILE, dx.len() / d);
                 let first = chunk * rows + start;
                 let narrow = first * d..(first + count) * d;
-                let (x, dy) = (&x.data[narrow.clone()], &pass.dy[narrow]);
-                let made = &pass.saved[first * n..(first + count) * n];
+                let [x, y, g, dy] =
+                    [x.data, pass.y, &pass.saved, pass.dy].map(|rows| &rows[narrow.clone()]);
                 if is_zero_row(dy) {
                     dx.fill(0.0);
                     if large {
@@ -200,9 +202,8 @@ impl CustomOp<3> for GatedLinear {
                 if let Some(mask) = mask {
                     multiply_by(mask, z);
                 }
-                let [a, g] = self.value.parts([x, z, made], d);
                 isa.run(glu::Backward {
-                    a,
+                    y,
                     g,
                     dy,
                     width: d,

@@ -11,7 +11,8 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn row(self, index: usize, width: usize) -> &'a [f32] {
+    /// Its first `width` elements.
+    pub(super) fn row(self, index: usize, width: usize) -> &'a [f32] {
         &self.data[index * self.stride..][..width]
     }
 }
@@ -44,10 +45,10 @@ impl Kernel for Forward<'_> {
     }
 }
 
-/// The gradients of a and g.
+/// The gradients of a and g, of y rather than a: dy σ(g) and dy y (1 - σ(g)).
 pub(super) struct Backward<'a> {
-    pub(super) a: Rows<'a>,
-    pub(super) g: Rows<'a>,
+    pub(super) y: &'a [f32],
+    pub(super) g: &'a [f32],
     pub(super) dy: &'a [f32],
     pub(super) width: usize,
     pub(super) gradients: Gradients<'a>,
@@ -67,11 +68,8 @@ impl Kernel for Backward<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let width = self.width;
-        let rows = self.dy.chunks_exact(width).enumerate();
-        let rows = rows.map(|(index, dy)| {
-            let [a, g] = [self.a, self.g].map(|rows| rows.row(index, width));
-            (a, g, dy)
-        });
+        let [y, g, dy] = [self.y, self.g, self.dy].map(|rows| rows.chunks_exact(width));
+        let rows = y.zip(g).zip(dy);
         match self.gradients {
             Gradients::Together(both) => {
                 for (row, both) in rows.zip(both.chunks_exact_mut(2 * width)) {
@@ -92,35 +90,33 @@ impl Kernel for Backward<'_> {
 #[inline(always)]
 fn backward_row<S: Lanes>(
     s: S,
-    (a, g, dy): (&[f32], &[f32], &[f32]),
+    ((y, g), dy): ((&[f32], &[f32]), &[f32]),
     da: &mut [f32],
     dg: &mut [f32],
 ) {
-    let ((a, a_tail), (g, g_tail)) = (S::as_simd_f32s(a), S::as_simd_f32s(g));
+    let ((y, y_tail), (g, g_tail)) = (S::as_simd_f32s(y), S::as_simd_f32s(g));
     let (dy, dy_tail) = S::as_simd_f32s(dy);
     let (da, da_tail) = S::as_mut_simd_f32s(da);
     let (dg, dg_tail) = S::as_mut_simd_f32s(dg);
-    for ((a, g), (dy, (da, dg))) in a
+    for ((y, g), (dy, (da, dg))) in y
         .iter()
         .zip(g)
         .zip(dy.iter().zip(da.iter_mut().zip(dg.iter_mut())))
     {
-        (*da, *dg) = slopes(s, [*a, *g], *dy);
+        (*da, *dg) = slopes(s, [*y, *g], *dy);
     }
     if !dy_tail.is_empty() {
-        let (a, g) = (s.partial_load_f32s(a_tail), s.partial_load_f32s(g_tail));
-        let (a, g) = slopes(s, [a, g], s.partial_load_f32s(dy_tail));
+        let (y, g) = (s.partial_load_f32s(y_tail), s.partial_load_f32s(g_tail));
+        let (a, g) = slopes(s, [y, g], s.partial_load_f32s(dy_tail));
         s.partial_store_f32s(da_tail, a);
         s.partial_store_f32s(dg_tail, g);
     }
 }
 
-/// Gradients of a and g: dy σ(g) and dy a σ(g) (1 - σ(g)). A function, because a closure that is called twice is compiled without the
-/// instructions around it.
+/// A function, because a closure that is called twice is compiled without the instructions around it.
 #[inline(always)]
-fn slopes<S: Lanes>(s: S, [a, g]: [S::f32s; 2], dy: S::f32s) -> (S::f32s, S::f32s) {
+fn slopes<S: Lanes>(s: S, [y, g]: [S::f32s; 2], dy: S::f32s) -> (S::f32s, S::f32s) {
     let share = sigmoid(s, g);
-    let da = s.mul_f32s(dy, share);
     let rest = s.sub_f32s(s.splat_f32s(1.0), share);
-    (da, s.mul_f32s(s.mul_f32s(da, a), rest))
+    (s.mul_f32s(dy, share), s.mul_f32s(s.mul_f32s(dy, y), rest))
 }
