@@ -66,11 +66,12 @@ impl CustomOp<3> for Linear {
         let [x, weight, bias] = operands;
         let bias = bias.given().is_some();
         let [x, weight] = [x.data, weight.data];
-        Ok(backward(x, weight, bias, pass.dy, (m, n, k), pass.wanted))
+        Ok(backward(x, weight, bias, pass.dy, (m, n, k), pass.wanted).map(Gradient::from))
     }
 }
 
-fn forward(
+/// y (M, N).
+pub(super) fn forward(
     x: &[f32],
     weight: &[f32],
     bias: Option<&[f32]>,
@@ -91,14 +92,15 @@ fn forward(
     y
 }
 
-fn backward(
+/// Gradients of x and W where they are wanted, and of b where there is one.
+pub(super) fn backward(
     x: &[f32],
     weight: &[f32],
     bias: bool,
     dy: &[f32],
     (m, n, k): (usize, usize, usize),
     [wants_x, wants_weight, _]: [bool; 3],
-) -> [Gradient; 3] {
+) -> [Option<Vec<f32>>; 3] {
     let rows = chunk_rows(m, LEAST_PARTIAL_ROWS, PARTIALS);
     let chunks = m.div_ceil(rows);
     let by_rows_of_x = wants_weight && n * k <= LARGEST_PARTIAL;
@@ -149,9 +151,9 @@ fn backward(
         dweight = by_rows_of_weight(isa, x, dy, (m, n, k));
     }
     [
-        wants_x.then_some(dx).into(),
-        wants_weight.then_some(dweight).into(),
-        bias.then_some(dbias).into(),
+        wants_x.then_some(dx),
+        wants_weight.then_some(dweight),
+        bias.then_some(dbias),
     ]
 }
 

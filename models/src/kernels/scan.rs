@@ -38,8 +38,9 @@ pub(crate) fn scan(x: &Tensor, a: &Tensor, options: Scan) -> Result<Tensor> {
     apply(options, [x, a])
 }
 
+/// How a tensor is walked through.
 #[derive(Clone)]
-struct Sizes {
+pub(super) struct Sizes {
     /// Rows of each sequence.
     sequences: Vec<Range<usize>>,
     width: usize,
@@ -50,7 +51,11 @@ struct Sizes {
 }
 
 impl Scan {
-    fn sizes(&self, x: &Shape, a: &Shape) -> Result<Sizes> {
+    /// How x is walked through.
+    ///
+    /// # Errors
+    /// If shapes do not fit.
+    pub(super) fn sizes(&self, x: &Shape, a: &Shape) -> Result<Sizes> {
         let (batch, length, width) = x.dims3()?;
         let sequences: Vec<Range<usize>> = match &self.offsets {
             Some(offsets) => offsets.windows(2).map(|pair| pair[0]..pair[1]).collect(),
@@ -87,19 +92,13 @@ impl Scan {
             });
         });
     }
-}
 
-impl CustomOp<2> for Scan {
-    const NAME: &'static str = NAME;
-    type Saved = ();
-
-    fn forward(&self, [x, a]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, ())> {
-        let sizes = self.sizes(&x.shape, &a.shape)?;
-        let (shape, x, a) = (x.shape, x.data, a.data);
+    /// h of x and a.
+    pub(super) fn states(&self, sizes: &Sizes, x: &[f32], a: &[f32]) -> Vec<f32> {
         let isa = Isa::current();
         let mut h = uninit(x.len());
         let out = Shared::new(&mut h);
-        self.tasks(&sizes, |walk| match self.complex {
+        self.tasks(sizes, |walk| match self.complex {
             true => isa.run(Forward::<true> {
                 walk,
                 x,
@@ -113,12 +112,17 @@ impl CustomOp<2> for Scan {
                 h: &out,
             }),
         });
-        Ok((h, shape, ()))
+        h
     }
 
-    fn backward(&self, [x, a]: [View; 2], pass: BackwardPass<(), 2>) -> Result<[Gradient; 2]> {
-        let sizes = self.sizes(&x.shape, &a.shape)?;
-        let (a, h, dh) = (a.data, pass.y, pass.dy);
+    /// Gradients of x and a, given that of h.
+    pub(super) fn gradients(
+        &self,
+        sizes: &Sizes,
+        a: &[f32],
+        h: &[f32],
+        dh: &[f32],
+    ) -> [Vec<f32>; 2] {
         let isa = Isa::current();
         let mut dx = uninit(h.len());
         // Where a does not vary, one partial sum for each example.
@@ -127,7 +131,7 @@ impl CustomOp<2> for Scan {
             false => vec![0.0; sizes.sequences.len() * sizes.width],
         };
         let (dx_out, da_out) = (Shared::new(&mut dx), Shared::new(&mut da));
-        self.tasks(&sizes, |walk| {
+        self.tasks(sizes, |walk| {
             let (dx, da) = (&dx_out, &da_out);
             match self.complex {
                 true => isa.run(Backward::<true> {
@@ -151,7 +155,24 @@ impl CustomOp<2> for Scan {
         if !sizes.varies {
             da = sum_partials(&da, sizes.width);
         }
-        Ok([dx.into(), da.into()])
+        [dx, da]
+    }
+}
+
+impl CustomOp<2> for Scan {
+    const NAME: &'static str = NAME;
+    type Saved = ();
+
+    fn forward(&self, [x, a]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let sizes = self.sizes(&x.shape, &a.shape)?;
+        Ok((self.states(&sizes, x.data, a.data), x.shape, ()))
+    }
+
+    fn backward(&self, [x, a]: [View; 2], pass: BackwardPass<(), 2>) -> Result<[Gradient; 2]> {
+        let sizes = self.sizes(&x.shape, &a.shape)?;
+        Ok(self
+            .gradients(&sizes, a.data, pass.y, pass.dy)
+            .map(Gradient::Of))
     }
 }
 

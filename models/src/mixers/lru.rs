@@ -18,7 +18,7 @@ use crate::{
     layers::{Direction, FilterOutput, OutputGate, OutputInit},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
-    ops::{Complex, shared_state_space},
+    ops::{Complex, SharedStates, shared_state_space},
     options::{Range, to_json},
     params::Attributes,
 };
@@ -141,8 +141,13 @@ impl Mixer for Lru {
         let scale = self.gamma_log.exp()?.unsqueeze(1)?;
         let scaled = |b: &Tensor| b.broadcast_mul(&scale);
         let b = Complex::new(scaled(&self.b.re)?, scaled(&self.b.im)?);
-        let y = shared_state_space(&u, &lambda, &b, &self.c, pass.packing())?;
-        let y = (y + u.broadcast_mul(&self.d)?)?;
+        let with = SharedStates {
+            lambda: &lambda,
+            b: &b,
+            c: &self.c,
+            d: &self.d,
+        };
+        let y = shared_state_space(&u, &with, pass.packing())?;
         self.output.forward(&y, pass)
     }
 

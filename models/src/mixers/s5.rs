@@ -21,7 +21,7 @@ use crate::{
     layers::{Direction, FilterOutput, OutputGate, OutputInit},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
-    ops::{Complex, shared_state_space},
+    ops::{Complex, SharedStates, shared_state_space},
     options::{Range, to_json},
     params::Attributes,
 };
@@ -251,8 +251,13 @@ impl Mixer for S5 {
         let enter = next.affine(1.0, -1.0)?.div(&lambda)?;
         let column = |x: &Tensor| x.unsqueeze(1);
         let b = Complex::new(column(&enter.re)?, column(&enter.im)?).mul(&self.b)?;
-        let y = shared_state_space(&u, &next, &b, &self.c.affine(2.0, 0.0)?, pass.packing())?;
-        let y = (y + u.broadcast_mul(&self.d)?)?;
+        let with = SharedStates {
+            lambda: &next,
+            b: &b,
+            c: &self.c.affine(2.0, 0.0)?,
+            d: &self.d,
+        };
+        let y = shared_state_space(&u, &with, pass.packing())?;
         self.output.forward(&y, pass)
     }
 

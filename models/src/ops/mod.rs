@@ -69,7 +69,7 @@ pub use roll::{Rings, Track, add_rolled};
 pub use rotary::rotary;
 pub use scan::{ScanOptions, scan, scan_packed};
 pub use selective_scan::selective_scan;
-pub use shared_state_space::shared_state_space;
+pub use shared_state_space::{SharedStates, shared_state_space};
 pub use sinkhorn_normalize::sinkhorn_normalize;
 pub use state_space::{Modes, StateSpaceOptions, state_space, state_space_sum};
 pub use top_k::{Order, top_k};

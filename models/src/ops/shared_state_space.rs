@@ -1,25 +1,36 @@
 //! Diagonal state spaces whose states all channels share: S5 (arXiv 2208.04933) and linear recurrent units (arXiv 2303.06349).
-//!     h_t = λ ⊙ h_{t-1} + B x_t,  y_t = Re(C h_t)
+//!     h_t = λ ⊙ h_{t-1} + B x_t,  y_t = Re(C h_t) + d ⊙ x_t
 
 use candle_core::Tensor;
 
 use super::{Complex, ScanOptions, check, linear, scan_packed};
-use crate::{Packing, Result};
+use crate::{Packing, Result, kernels};
 
-/// y (B, L, D) of x (B, L, D) by states that all channels share: h_t = λ h_{t-1} + B x_t, y_t = Re(C h_t), λ (P), B (P, D) and C (D, P) complex.
+/// The numbers of a state space with P states and D channels.
+pub struct SharedStates<'a> {
+    /// λ (P).
+    pub lambda: &'a Complex,
+    /// B (P, D).
+    pub b: &'a Complex,
+    /// C (D, P); (D, 2 P) with both directions, the second half reading states that run from the end of the sequence.
+    pub c: &'a Complex,
+    /// d (D).
+    pub d: &'a Tensor,
+}
+
+/// y (B, L, D) of x (B, L, D) by states that all channels share: h_t = λ h_{t-1} + B x_t, y_t = Re(C h_t) + d x_t.
 ///
-/// With C (D, 2 P) its second half reads states that run from the end of the sequence; a position sees itself both ways.
-/// Sequences may be packed, x being (1, T, D). Two products with matrices and a [`super::scan()`]: O(B L P D) time, O(B L P) memory.
+/// With both directions a position sees itself both ways. Sequences may be packed, x being (1, T, D). Two products with matrices and a
+/// [`super::scan()`]: O(B L P D) time, O(B L P) memory.
 ///
 /// # Errors
 /// If shapes do not fit.
 pub fn shared_state_space(
     x: &Tensor,
-    lambda: &Complex,
-    b: &Complex,
-    c: &Complex,
+    with: &SharedStates,
     packing: Option<&Packing>,
 ) -> Result<Tensor> {
+    let SharedStates { lambda, b, c, d } = with;
     let ((_, _, width), states) = (x.dims3()?, lambda.re.elem_count());
     let directions =
         c.re.dims()
@@ -30,40 +41,54 @@ pub fn shared_state_space(
         && b.re.dims() == [states, width]
         && c.re.dims() == [width, directions * states]
         && (1..=2).contains(&directions)
+        && d.dims() == [width]
         && [lambda, b, c].iter().all(|z| z.re.dims() == z.im.dims());
     check(fits, "state space", || {
-        let (b, c) = (b.re.shape(), c.re.shape());
+        let (b, c, d) = (b.re.shape(), c.re.shape(), d.shape());
         format!(
-            "x {:?}, B {b:?} and C {c:?} do not fit {states} states",
+            "x {:?}, B {b:?}, C {c:?} and d {d:?} do not fit {states} states",
             x.shape()
         )
     })?;
-    let entering = linear(x, &Tensor::cat(&[&b.re, &b.im], 0)?, None)?; // (B, L, 2 P)
+    let b = Tensor::cat(&[&b.re, &b.im], 0)?; // (2 P, D)
     let lambda = lambda.planes()?;
-    let mut y: Option<Tensor> = None;
-    for direction in 0..directions {
+    let weight = |direction: usize| -> Result<Tensor> {
+        let part = |c: &Tensor| c.narrow(1, direction * states, states);
+        Ok(Tensor::cat(&[part(&c.re)?, part(&c.im)?.neg()?], 1)?) // (D, 2 P)
+    };
+    let weights = (0..directions).map(weight).collect::<Result<Vec<_>>>()?;
+    if kernels::supports(x) {
+        let forwards = kernels::Scan {
+            complex: true,
+            reverse: false,
+            offsets: packing.map(|packing| packing.offsets().clone()),
+        };
+        let c = Tensor::cat(&weights, 0)?;
+        return Ok(kernels::shared_state_space(
+            x, &b, &lambda, &c, d, forwards,
+        )?);
+    }
+    let entering = linear(x, &b, None)?; // (B, L, 2 P)
+    let mut y = x.broadcast_mul(d)?;
+    for (direction, weight) in weights.iter().enumerate() {
         let options = ScanOptions {
             complex: true,
             reverse: direction == 1,
         };
         let h = scan_packed(&entering, &lambda, options, packing)?;
-        let part = |c: &Tensor| c.narrow(1, direction * states, states);
-        let weight = Tensor::cat(&[part(&c.re)?, part(&c.im)?.neg()?], 1)?; // (D, 2 P)
-        let read = linear(&h, &weight, None)?;
-        y = Some(match y {
-            Some(y) => (y + read)?,
-            None => read,
-        });
+        y = (y + linear(&h, weight, None)?)?;
     }
-    Ok(y.unwrap_or_else(|| x.clone()))
+    Ok(y)
 }
 
 #[cfg(test)]
 mod tests {
-    use candle_core::Device;
+    use candle_core::{DType, Device};
 
     use super::*;
-    use crate::testing::{close, normal};
+    use crate::Mask;
+    use crate::kernels::reference::{Sampler, agree};
+    use crate::testing::{check_gradient, close, normal};
 
     /// Against the recurrence, state by state.
     #[test]
@@ -75,7 +100,14 @@ mod tests {
         let lambda = of("lambda", &[states]).affine(0.4, 0.0).unwrap();
         let (b, c) = (of("b", &[states, width]), of("c", &[width, 2 * states]));
         let x = normal("x", &[batch, length, width]);
-        let found = shared_state_space(&x, &lambda, &b, &c, None).unwrap();
+        let d = normal("d", &[width]);
+        let with = SharedStates {
+            lambda: &lambda,
+            b: &b,
+            c: &c,
+            d: &d,
+        };
+        let found = shared_state_space(&x, &with, None).unwrap();
         let one = |z: &Complex| -> Vec<(f64, f64)> {
             let flat = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f64>().unwrap();
             flat(&z.re).into_iter().zip(flat(&z.im)).collect()
@@ -83,6 +115,7 @@ mod tests {
         let mul = |a: (f64, f64), b: (f64, f64)| (a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0);
         let data: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
         let (lambda, b, c) = (one(&lambda), one(&b), one(&c));
+        let skip: Vec<f64> = d.to_vec1().unwrap();
         let mut wanted = vec![vec![vec![0.0; width]; length]; batch];
         for (row, x) in data.iter().enumerate() {
             for direction in 0..2 {
@@ -108,6 +141,10 @@ mod tests {
                     }
                 }
             }
+            for (y, x) in wanted[row].iter_mut().zip(x) {
+                let skipped = y.iter_mut().zip(&skip).zip(x);
+                skipped.for_each(|((y, d), x)| *y += d * x);
+            }
         }
         close(
             &found,
@@ -115,15 +152,90 @@ mod tests {
             1e-11,
             "shared states",
         );
-        assert!(
-            shared_state_space(
-                &x,
-                &of("l", &[3]),
-                &of("b", &[4, 3]),
-                &of("c", &[3, 4]),
-                None
-            )
-            .is_err()
-        );
+    }
+
+    /// x and the eight tensors of a state space: λ, B and C in parts, d.
+    fn inputs(shape: [usize; 3], states: usize, directions: usize) -> Vec<Tensor> {
+        let mut sampler = Sampler::new(91);
+        let width = shape[2];
+        let mut inputs = vec![sampler.normal(&shape, 1.0)];
+        for shape in [
+            vec![states],
+            vec![states, width],
+            vec![width, directions * states],
+        ] {
+            inputs.extend([(); 2].map(|()| sampler.normal(&shape, 0.3)));
+        }
+        inputs.push(sampler.normal(&[width], 1.0));
+        inputs
+    }
+
+    fn run(x: &[Tensor], packing: Option<&Packing>) -> Result<Tensor> {
+        let of = |at: usize| Complex::new(x[at].clone(), x[at + 1].clone());
+        let with = SharedStates {
+            lambda: &of(1),
+            b: &of(3),
+            c: &of(5),
+            d: &x[7],
+        };
+        shared_state_space(&x[0], &with, packing)
+    }
+
+    const SIZES: [([usize; 3], usize, usize); 4] = [
+        ([1, 1, 1], 1, 1),
+        ([2, 37, 6], 3, 2),
+        ([3, 90, 34], 5, 1),
+        // Weights too large for partial sums.
+        ([2, 70, 520], 64, 2),
+    ];
+
+    #[test]
+    fn the_kernel_meets_its_composed_form() {
+        for (shape, states, directions) in SIZES {
+            let f = |x: &[Tensor]| Ok(run(x, None)?);
+            let inputs = inputs(shape, states, directions);
+            agree(&format!("{shape:?}"), &inputs, f, f);
+        }
+    }
+
+    #[test]
+    fn packed_sequences_have_states_of_their_own() {
+        let row = |length: usize| (0..40).map(move |l| f64::from(u8::from(l < length)));
+        let real: Vec<f64> = [40, 0, 7, 1].into_iter().flat_map(row).collect();
+        let mask = Tensor::from_vec(real, (4, 40), &Device::Cpu).unwrap();
+        let packing = Packing::new(&Mask::new(&mask).unwrap()).unwrap().unwrap();
+        let inputs = inputs([1, packing.rows(), 6], 3, 2);
+        let apart = |x: &[Tensor]| {
+            let mut padded = x.to_vec();
+            padded[0] = packing.unpack(&x[0])?;
+            Ok(packing.pack(&run(&padded, None)?)?)
+        };
+        let packed = |x: &[Tensor]| Ok(run(x, Some(&packing))?);
+        agree("packed", &inputs, packed, apart);
+    }
+
+    #[test]
+    fn gradients_are_difference_quotients() {
+        for directions in [1, 2] {
+            let c = [4, 3 * directions];
+            let shapes: [&[usize]; 8] = [&[2, 5, 4], &[3], &[3], &[3, 4], &[3, 4], &c, &c, &[4]];
+            check_gradient("shared states", &shapes, |x| {
+                let mut x = x.to_vec();
+                for part in &mut x[1..3] {
+                    *part = (&*part * 0.5)?;
+                }
+                run(&x, None)
+            });
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_errors() {
+        let of = |at: usize, shape: &[usize]| {
+            let mut inputs = inputs([2, 3, 4], 3, 1);
+            inputs[at] = normal("x", shape).to_dtype(DType::F32).unwrap();
+            run(&inputs, None).is_err()
+        };
+        assert!(of(0, &[2, 3, 5]) && of(1, &[4]) && of(3, &[3, 5]) && of(7, &[3]));
     }
 }
