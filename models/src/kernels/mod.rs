@@ -60,7 +60,7 @@ pub use activation::{Activation, activate};
 pub use adamw::{AdamW, sum_of_squares};
 pub use attention::{
     AttentionDropout, AttentionOptions, BlockMask, BlockMasks, QueryRange, QueryRanges,
-    RelativeScores, attention, attention_biased, attention_packed,
+    RelativeScores, attention, attention_biased, attention_kept, attention_packed,
 };
 pub(crate) use attention::{BlockView, TileView, first_weight};
 pub use batch_norm::{channel_moments, channel_norm};

@@ -29,15 +29,19 @@ pub fn softmax(x: &Tensor, real: Option<&Tensor>) -> Result<Tensor> {
                 bail!("{NAME}: x {:?} and mask {:?}", x.shape(), real.shape());
             }
             let real = real.contiguous()?;
-            let real = read(NAME, &real)?;
-            let term = |real: &f32| match *real {
-                0.0 => f32::NEG_INFINITY,
-                _ => 0.0,
-            };
-            real.iter().map(term).collect()
+            hidden(&read(NAME, &real)?)
         }
     };
     apply(Softmax { keys, hidden }, [x])
+}
+
+/// What is added to scores of keys, of which 0 marks the hidden ones: 0, or minus infinity.
+pub(super) fn hidden(real: &[f32]) -> Vec<f32> {
+    let term = |real: &f32| match *real {
+        0.0 => f32::NEG_INFINITY,
+        _ => 0.0,
+    };
+    real.iter().map(term).collect()
 }
 
 struct Softmax {
@@ -98,15 +102,16 @@ impl CustomOp<1> for Softmax {
     }
 }
 
-struct Forward<'a> {
-    keys: usize,
-    hidden: &'a [f32],
+/// y of x.
+pub(super) struct Forward<'a> {
+    pub(super) keys: usize,
+    pub(super) hidden: &'a [f32],
     /// Number of the first row among all.
-    first: usize,
+    pub(super) first: usize,
     /// Rows that share what is hidden.
-    per_example: usize,
-    x: &'a [f32],
-    y: &'a mut [f32],
+    pub(super) per_example: usize,
+    pub(super) x: &'a [f32],
+    pub(super) y: &'a mut [f32],
 }
 
 impl Kernel for Forward<'_> {
@@ -163,11 +168,12 @@ impl Kernel for Forward<'_> {
     }
 }
 
-struct Backward<'a> {
-    keys: usize,
-    y: &'a [f32],
-    dy: &'a [f32],
-    dx: &'a mut [f32],
+/// dx of y and dy.
+pub(super) struct Backward<'a> {
+    pub(super) keys: usize,
+    pub(super) y: &'a [f32],
+    pub(super) dy: &'a [f32],
+    pub(super) dx: &'a mut [f32],
 }
 
 impl Kernel for Backward<'_> {

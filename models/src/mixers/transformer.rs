@@ -141,7 +141,7 @@ impl Transformer {
             let span = (required_span(&weights, pass.mask())? / self.layers as f64)?;
             pass.add_loss(&REQUIRED_SPAN, &span)?;
         }
-        attention::composed(q, k, v, options)
+        attention::attend_materialised(q, k, v, options)
     }
 }
 

@@ -11,6 +11,7 @@ mod backward;
 mod bias;
 mod dropout;
 mod forward;
+mod kept;
 mod key_mask;
 mod problem;
 mod relative;
@@ -22,6 +23,7 @@ use candle_core::{Result, Shape, Tensor, bail};
 
 pub use self::bias::attention_biased;
 pub use self::dropout::AttentionDropout;
+pub use self::kept::attention_kept;
 use self::key_mask::KeyMask;
 use self::problem::Problem;
 pub use self::relative::RelativeScores;

@@ -84,6 +84,24 @@ pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) 
     Ok(by_head(&y)?.reshape((batch, queries, row))?)
 }
 
+/// The same with all weights in memory until the backward pass is through, as published.
+///
+/// # Errors
+/// Those of [`attend`].
+pub fn attend_materialised(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    options: &AttentionOptions,
+) -> Result<Tensor> {
+    let plain = options.block_masks.is_none() && options.relative.is_none();
+    let empty = q.elem_count() == 0 || k.elem_count() == 0;
+    if kernels::supports(q) && plain && !empty {
+        return Ok(kernels::attention_kept(q, k, v, options)?);
+    }
+    composed(q, k, v, options)
+}
+
 /// All the weights a, (B, H, Lq, Lk), before dropout, of queries (B, Lq, H E) on keys (B, Lk, H E): for who wants to look at them. Block masks are
 /// left out.
 ///

@@ -142,3 +142,35 @@ fn what_does_not_fit_is_refused_by_both_forms() {
         );
     }
 }
+
+/// Padding, one example without a key, dropout, and more keys than queries.
+#[test]
+fn weights_kept_in_memory_are_those_of_the_composed_form() {
+    let (batch, width) = (3, 5);
+    let rng = RngKey::new(3, 1, 0).per_example(StreamKey::new("drop"));
+    for (queries, keys) in [(1, 1), (7, 7), (64, 64), (70, 70), (150, 150), (65, 90)] {
+        for (masked, rate) in [(false, 0.0), (true, 0.0), (false, 0.4), (true, 0.4)] {
+            let of = |path, length| {
+                Var::from_tensor(&normal(path, &[batch, length, HEADS * width])).unwrap()
+            };
+            let inputs = [of("q", queries), of("k", keys), of("v", keys)];
+            let marks = (0..batch * keys)
+                .map(|i| f64::from(u8::from(i / keys < 2 && i % keys < keys - i / keys)));
+            let real = Tensor::from_iter(marks, &Device::Cpu).unwrap();
+            let real = real.reshape((batch, keys)).unwrap();
+            let run = |dtype: DType| -> Result<Tensor> {
+                let options = AttentionOptions {
+                    heads: HEADS,
+                    mask: masked.then(|| real.to_dtype(dtype)).transpose()?,
+                    dropout: (rate > 0.0).then(|| AttentionDropout::new(&rng, batch, rate)),
+                    ..AttentionOptions::default()
+                };
+                let [q, k, v] = inputs.each_ref().map(|x| x.to_dtype(dtype));
+                Ok(attend_materialised(&q?, &k?, &v?, &options)?.to_dtype(DType::F64)?)
+            };
+            let [kept, composed] = [DType::F32, DType::F64].map(|dtype| run(dtype).unwrap());
+            let position = format!("{queries} x {keys}, mask {masked}, rate {rate}");
+            agree(&kept, &composed, &inputs, 2e-5, &position);
+        }
+    }
+}

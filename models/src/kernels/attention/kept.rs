@@ -1,0 +1,292 @@
+//! Softmax attention that keeps its L x L weights, as it was published: for measurements of what that costs, and for whom memory is no matter.
+//!
+//! Scores live only as long as a block of queries is at work; the weights are kept for the backward pass, before dropout, and what is
+//! dropped is drawn again. With A the weights after dropout: dV = Aᵀ dY, and dS = P ⊙ (dP - Σ_j dP_j P_j), dP = (dY Vᵀ) ⊙ factors.
+
+use candle_core::{Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::dropout::row_length;
+use super::{AttentionDropout, AttentionOptions, NAME};
+use crate::kernels::buffers::{read, uninit};
+use crate::kernels::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
+use crate::kernels::gemm::{Matrix, multiply, multiply_into};
+use crate::kernels::isa::Isa;
+use crate::kernels::scratch::Scratch;
+use crate::kernels::softmax::{Backward, Forward, hidden};
+
+/// Queries of a block.
+const ROWS: usize = 64;
+
+/// Attention of queries (B, Lq, H E) on keys and values (B, Lk, H E); yields (B, Lq, H E).
+///
+/// # Errors
+/// If shapes do not fit, an operand is not f32 in main memory, or the options have block masks or scores by distance.
+pub fn attention_kept(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    options: &AttentionOptions,
+) -> Result<Tensor> {
+    let ((batch, queries, row), keys) = (q.dims3()?, k.dim(1)?);
+    options.check(batch, (queries, keys), row)?;
+    if k.dims() != [batch, keys, row] || v.dims() != k.dims() || batch * queries * keys == 0 {
+        let (q, k, v) = (q.shape(), k.shape(), v.shape());
+        bail!("{NAME}: queries {q:?}, keys {k:?}, values {v:?}");
+    }
+    if options.block_masks.is_some() || options.relative.is_some() {
+        bail!("{NAME}: weights are kept without block masks and scores by distance");
+    }
+    let real = options.mask.as_ref().map(Tensor::contiguous).transpose()?;
+    let hidden = match &real {
+        Some(real) if real.dims() != [batch, keys] => {
+            bail!("{NAME}: mask {:?} of {keys} keys", real.shape())
+        }
+        Some(real) => hidden(&read(NAME, real)?),
+        None => vec![0.0; batch * keys],
+    };
+    let width = row / options.heads;
+    let scale = options.scale.unwrap_or((width as f64).powf(-0.5));
+    let op = Kept {
+        sizes: Sizes {
+            queries,
+            keys,
+            row,
+            heads: options.heads,
+            width,
+        },
+        scale: scale as f32,
+        hidden,
+        dropout: options.dropout.clone(),
+    };
+    apply(op, [q, k, v])
+}
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    queries: usize,
+    keys: usize,
+    /// H E.
+    row: usize,
+    heads: usize,
+    /// E.
+    width: usize,
+}
+
+impl Sizes {
+    /// A head's columns of x (.., H E), from a row on.
+    fn head(self, x: &[f32], row: usize, head: usize) -> Matrix<'_> {
+        Matrix::rows(&x[row * self.row + head * self.width..], self.row)
+    }
+
+    /// The same, transposed.
+    fn head_transposed(self, x: &[f32], row: usize, head: usize) -> Matrix<'_> {
+        Matrix::columns(&x[row * self.row + head * self.width..], self.row)
+    }
+
+    /// Weights of an example.
+    fn weights(self) -> usize {
+        self.heads * self.queries * self.keys
+    }
+
+    /// First query and number of queries of each block.
+    fn blocks(self) -> impl Iterator<Item = (usize, usize)> {
+        let starts = (0..self.queries).step_by(ROWS);
+        starts.map(move |first| (first, ROWS.min(self.queries - first)))
+    }
+}
+
+struct Kept {
+    sizes: Sizes,
+    scale: f32,
+    /// (B, Lk): 0, or minus infinity for a hidden key.
+    hidden: Vec<f32>,
+    dropout: Option<AttentionDropout>,
+}
+
+impl Kept {
+    /// weights ⊙ factors, of a head's queries from `first` on.
+    fn drop_out(&self, (example, head, first): (usize, usize, usize), weights: &mut [f32]) {
+        let Some(dropout) = &self.dropout else {
+            return;
+        };
+        let Sizes { queries, keys, .. } = self.sizes;
+        let mut factors = Scratch::zeros(keys);
+        for (row, weights) in weights.chunks_exact_mut(keys).enumerate() {
+            let number = (head * queries + first + row) * row_length(keys);
+            dropout.fill(example, number, &mut factors);
+            let pairs = weights.iter_mut().zip(&*factors);
+            pairs.for_each(|(weight, factor)| *weight *= factor);
+        }
+    }
+
+    /// Gradients of q, k and v of one head, (Lq, E), (Lk, E) and (Lk, E) one after the other.
+    fn head_gradients(
+        &self,
+        (example, head): (usize, usize),
+        [q, k, v, dy, weights]: [&[f32]; 5],
+        gradients: &mut [f32],
+    ) {
+        let (isa, sizes) = (Isa::current(), self.sizes);
+        let Sizes {
+            queries,
+            keys,
+            width,
+            ..
+        } = sizes;
+        let (dq, others) = gradients.split_at_mut(queries * width);
+        let (dk, dv) = others.split_at_mut(keys * width);
+        let [mut dropped, mut dp, mut ds] =
+            [(); 3].map(|()| Scratch::zeros(ROWS.min(queries) * keys));
+        let of_example = &weights[example * sizes.weights()..][..sizes.weights()];
+        for (first, count) in sizes.blocks() {
+            let place = (example, head, first);
+            let query = example * queries + first;
+            let start = (first * sizes.heads + head * count) * keys;
+            let p = &of_example[start..][..count * keys];
+            let [dropped, dp, ds] =
+                [&mut dropped, &mut dp, &mut ds].map(|it| &mut it[..count * keys]);
+            dropped.copy_from_slice(p);
+            self.drop_out(place, dropped);
+            let dy_head = sizes.head(dy, query, head);
+            let accumulate = first > 0;
+            multiply(
+                isa,
+                (keys, width, count),
+                Matrix::columns(dropped, keys),
+                dy_head,
+                dv,
+                accumulate,
+            );
+            let values = sizes.head_transposed(v, example * keys, head);
+            multiply(isa, (count, keys, width), dy_head, values, dp, false);
+            self.drop_out(place, dp);
+            isa.run(Backward {
+                keys,
+                y: p,
+                dy: dp,
+                dx: ds,
+            });
+            ds.iter_mut().for_each(|ds| *ds *= self.scale);
+            let dq = &mut dq[first * width..][..count * width];
+            let keys_of_head = sizes.head(k, example * keys, head);
+            let rows = Matrix::rows(ds, keys);
+            multiply(isa, (count, width, keys), rows, keys_of_head, dq, false);
+            multiply(
+                isa,
+                (keys, width, count),
+                Matrix::columns(ds, keys),
+                sizes.head(q, query, head),
+                dk,
+                accumulate,
+            );
+        }
+    }
+}
+
+/// Of q, k and v.
+impl CustomOp<3> for Kept {
+    const NAME: &'static str = NAME;
+    /// The weights before dropout: of each example and block of queries (H, ROWS, Lk).
+    type Saved = Vec<f32>;
+
+    fn forward(&self, [q, k, v]: [View; 3], keeps: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
+        let (isa, sizes) = (Isa::current(), self.sizes);
+        let Sizes {
+            queries,
+            keys,
+            row,
+            heads,
+            width,
+        } = sizes;
+        let batch = self.hidden.len() / keys;
+        let mut y = uninit(batch * queries * row);
+        let mut saved = uninit(if keeps { batch * sizes.weights() } else { 0 });
+        let mut rest = &mut saved[..];
+        let mut tasks = Vec::new();
+        for (example, y) in y.chunks_exact_mut(queries * row).enumerate() {
+            for ((first, count), y) in sizes.blocks().zip(y.chunks_mut(ROWS * row)) {
+                let len = if keeps { heads * count * keys } else { 0 };
+                let (weights, others) = std::mem::take(&mut rest).split_at_mut(len);
+                rest = others;
+                tasks.push((example, first, count, y, weights));
+            }
+        }
+        tasks
+            .into_par_iter()
+            .for_each(|(example, first, count, y, kept)| {
+                let [mut scores, mut weights] = [(); 2].map(|()| Scratch::zeros(count * keys));
+                for head in 0..heads {
+                    let query = example * queries + first;
+                    let (scores, weights) = (&mut scores[..], &mut weights[..]);
+                    let of_keys = sizes.head_transposed(k.data, example * keys, head);
+                    let of_queries = sizes.head(q.data, query, head);
+                    multiply(
+                        isa,
+                        (count, keys, width),
+                        of_queries,
+                        of_keys,
+                        scores,
+                        false,
+                    );
+                    scores.iter_mut().for_each(|score| *score *= self.scale);
+                    isa.run(Forward {
+                        keys,
+                        hidden: &self.hidden[example * keys..][..keys],
+                        first: 0,
+                        per_example: 1,
+                        x: scores,
+                        y: weights,
+                    });
+                    if keeps {
+                        kept[head * count * keys..][..count * keys].copy_from_slice(weights);
+                    }
+                    self.drop_out((example, head, first), weights);
+                    let y = (&mut y[head * width..], row);
+                    let values = sizes.head(v.data, example * keys, head);
+                    let weights = Matrix::rows(weights, keys);
+                    multiply_into(isa, (count, width, keys), weights, values, y, false);
+                }
+            });
+        Ok((y, q.shape, saved))
+    }
+
+    fn backward(
+        &self,
+        [q, k, v]: [View; 3],
+        pass: BackwardPass<Self::Saved, 3>,
+    ) -> Result<[Gradient; 3]> {
+        let Sizes {
+            queries,
+            keys,
+            heads,
+            width,
+            ..
+        } = self.sizes;
+        let all = (queries + 2 * keys) * width;
+        let mut by_head = uninit(self.hidden.len() / keys * heads * all);
+        let tasks = by_head.par_chunks_exact_mut(all).enumerate();
+        tasks.for_each(|(index, gradients)| {
+            let place = (index / heads, index % heads);
+            let data = [q.data, k.data, v.data, pass.dy, &pass.saved];
+            self.head_gradients(place, data, gradients);
+        });
+        // (B, H, .., E) to (B, .., H E).
+        let by_row = |length: usize, start: usize| {
+            let mut rows = uninit(self.hidden.len() / keys * length * heads * width);
+            let examples = rows.par_chunks_exact_mut(length * heads * width);
+            examples.enumerate().for_each(|(example, rows)| {
+                for (index, piece) in rows.chunks_exact_mut(width).enumerate() {
+                    let (row, head) = (index / heads, index % heads);
+                    let from = (example * heads + head) * all + start + row * width;
+                    piece.copy_from_slice(&by_head[from..][..width]);
+                }
+            });
+            rows
+        };
+        let of_keys = queries * width;
+        let [dq, dk] = [by_row(queries, 0), by_row(keys, of_keys)];
+        let dv = by_row(keys, of_keys + keys * width);
+        Ok([dq, dk, dv].map(Gradient::Of))
+    }
+}
