@@ -77,7 +77,7 @@ fn what_does_not_fit_is_a_cell() {
     let bench = "bench --recipe smoke --batch 1 --rounds 1 --per-round 1ms --threads 2";
     let limit = place.least_limit() + 48;
     let text = place.ok(&format!(
-        "{bench} --memory-limit {limit}M --lengths 64,2048 --models transformer:attention=materialised,bag"
+        "{bench} --memory-limit {limit}M --lengths 64,4096 --models transformer:attention=materialised,bag"
     ));
     assert!(text.contains("no memory"), "{text}");
     let cells = cells(&place);
