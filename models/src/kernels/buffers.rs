@@ -129,6 +129,11 @@ pub(super) fn add(x: &[f32], y: &mut [f32]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
 }
 
+/// y *= x.
+pub(super) fn multiply_by(x: &[f32], y: &mut [f32]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y *= x);
+}
+
 /// Adds up rows, each as long as `sum`.
 pub(super) fn sum_rows(rows: &[f32], sum: &mut [f32]) {
     rows.chunks_exact(sum.len()).for_each(|row| add(row, sum));

@@ -9,7 +9,7 @@ use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
 use super::activation::Activation;
-use super::buffers::{add, chunk_rows, split_mut, sum_partials, sum_rows, uninit};
+use super::buffers::{add, chunk_rows, multiply_by, split_mut, sum_partials, sum_rows, uninit};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::dropout::{DropoutOptions, RowDropout};
 use super::gemm::{Matrix, Packed, multiply, multiply_packed};
@@ -242,9 +242,4 @@ impl CustomOp<3> for GatedLinear {
         }
         Ok([dx, dweight, dbias].map(Gradient::Of))
     }
-}
-
-/// y *= x.
-fn multiply_by(x: &[f32], y: &mut [f32]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y *= x);
 }

@@ -154,7 +154,7 @@ mod tests {
         );
     }
 
-    /// x and the eight tensors of a state space: λ, B and C in parts, d.
+    /// x and the seven tensors of a state space: λ, B and C in parts, d.
     fn inputs(shape: [usize; 3], states: usize, directions: usize) -> Vec<Tensor> {
         let mut sampler = Sampler::new(91);
         let width = shape[2];

@@ -1,4 +1,4 @@
-//! Softmax attention that keeps its L x L weights, as it was published: for measurements of what that costs, and for whom memory is no matter.
+//! Softmax attention that keeps its L x L weights, as it was published, to measure what that costs.
 //!
 //! Scores live only as long as a block of queries is at work; the weights are kept for the backward pass, before dropout, and what is
 //! dropped is drawn again. With A the weights after dropout: dV = Aᵀ dY, and dS = P ⊙ (dP - Σ_j dP_j P_j), dP = (dY Vᵀ) ⊙ factors.
@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::dropout::row_length;
 use super::{AttentionDropout, AttentionOptions, NAME};
-use crate::kernels::buffers::{read, uninit};
+use crate::kernels::buffers::{multiply_by, read, uninit};
 use crate::kernels::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use crate::kernels::gemm::{Matrix, multiply, multiply_into};
 use crate::kernels::isa::Isa;
@@ -105,19 +105,17 @@ struct Kept {
 }
 
 impl Kept {
-    /// weights ⊙ factors, of a head's queries from `first` on.
-    fn drop_out(&self, (example, head, first): (usize, usize, usize), weights: &mut [f32]) {
+    /// What the weights of a head's queries from `first` on are multiplied with, (.., Lk); false without dropout, when nothing is written.
+    fn factors(&self, (example, head, first): (usize, usize, usize), factors: &mut [f32]) -> bool {
         let Some(dropout) = &self.dropout else {
-            return;
+            return false;
         };
         let Sizes { queries, keys, .. } = self.sizes;
-        let mut factors = Scratch::zeros(keys);
-        for (row, weights) in weights.chunks_exact_mut(keys).enumerate() {
+        for (row, factors) in factors.chunks_exact_mut(keys).enumerate() {
             let number = (head * queries + first + row) * row_length(keys);
-            dropout.fill(example, number, &mut factors);
-            let pairs = weights.iter_mut().zip(&*factors);
-            pairs.for_each(|(weight, factor)| *weight *= factor);
+            dropout.fill(example, number, factors);
         }
+        true
     }
 
     /// Gradients of q, k and v of one head, (Lq, E), (Lk, E) and (Lk, E) one after the other.
@@ -136,31 +134,39 @@ impl Kept {
         } = sizes;
         let (dq, others) = gradients.split_at_mut(queries * width);
         let (dk, dv) = others.split_at_mut(keys * width);
-        let [mut dropped, mut dp, mut ds] =
-            [(); 3].map(|()| Scratch::zeros(ROWS.min(queries) * keys));
+        let [mut factors, mut dropped, mut dp, mut ds] =
+            [(); 4].map(|()| Scratch::zeros(ROWS.min(queries) * keys));
         let of_example = &weights[example * sizes.weights()..][..sizes.weights()];
         for (first, count) in sizes.blocks() {
-            let place = (example, head, first);
             let query = example * queries + first;
             let start = (first * sizes.heads + head * count) * keys;
             let p = &of_example[start..][..count * keys];
-            let [dropped, dp, ds] =
-                [&mut dropped, &mut dp, &mut ds].map(|it| &mut it[..count * keys]);
-            dropped.copy_from_slice(p);
-            self.drop_out(place, dropped);
+            let [factors, dropped, dp, ds] =
+                [&mut factors, &mut dropped, &mut dp, &mut ds].map(|it| &mut it[..count * keys]);
+            // Drawn once for both of its uses.
+            let drops = self.factors((example, head, first), factors);
+            let a = if drops {
+                dropped.copy_from_slice(p);
+                multiply_by(factors, dropped);
+                &*dropped
+            } else {
+                p
+            };
             let dy_head = sizes.head(dy, query, head);
             let accumulate = first > 0;
             multiply(
                 isa,
                 (keys, width, count),
-                Matrix::columns(dropped, keys),
+                Matrix::columns(a, keys),
                 dy_head,
                 dv,
                 accumulate,
             );
             let values = sizes.head_transposed(v, example * keys, head);
             multiply(isa, (count, keys, width), dy_head, values, dp, false);
-            self.drop_out(place, dp);
+            if drops {
+                multiply_by(factors, dp);
+            }
             isa.run(Backward {
                 keys,
                 y: p,
@@ -215,10 +221,15 @@ impl CustomOp<3> for Kept {
         tasks
             .into_par_iter()
             .for_each(|(example, first, count, y, kept)| {
-                let [mut scores, mut weights] = [(); 2].map(|()| Scratch::zeros(count * keys));
+                let mut scores = Scratch::zeros(count * keys);
+                let mut weights = Scratch::zeros(if keeps { 0 } else { count * keys });
                 for head in 0..heads {
                     let query = example * queries + first;
-                    let (scores, weights) = (&mut scores[..], &mut weights[..]);
+                    let scores = &mut scores[..];
+                    let weights = match keeps {
+                        true => &mut kept[head * count * keys..][..count * keys],
+                        false => &mut weights[..],
+                    };
                     let of_keys = sizes.head_transposed(k.data, example * keys, head);
                     let of_queries = sizes.head(q.data, query, head);
                     multiply(
@@ -238,14 +249,18 @@ impl CustomOp<3> for Kept {
                         x: scores,
                         y: weights,
                     });
-                    if keeps {
-                        kept[head * count * keys..][..count * keys].copy_from_slice(weights);
-                    }
-                    self.drop_out((example, head, first), weights);
+                    // The scores are read no more: their place takes the weights after dropout.
+                    let a = match self.factors((example, head, first), scores) {
+                        true => {
+                            multiply_by(weights, scores);
+                            &*scores
+                        }
+                        false => &*weights,
+                    };
                     let y = (&mut y[head * width..], row);
                     let values = sizes.head(v.data, example * keys, head);
-                    let weights = Matrix::rows(weights, keys);
-                    multiply_into(isa, (count, width, keys), weights, values, y, false);
+                    let a = Matrix::rows(a, keys);
+                    multiply_into(isa, (count, width, keys), a, values, y, false);
                 }
             });
         Ok((y, q.shape, saved))
