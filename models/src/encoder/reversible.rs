@@ -15,7 +15,7 @@ use candle_core::{Tensor, Var};
 
 use super::Block;
 use crate::{
-    Mask, Pass, Result, RngKey,
+    Mask, Pass, Result, RngKey, kernels,
     ops::checkpoint::{Checkpointed, Tied, note_variables, with_history},
 };
 
@@ -91,7 +91,8 @@ impl Checkpointed for Stack {
             let source = Var::from_tensor(&streams[from])?;
             let change = step.forward(&source, &pass)?;
             streams[to] = (&streams[to] - change.detach())?;
-            let mut inner = (change * &gradients[to])?.sum_all()?.backward()?;
+            // A pass of its own: what belongs to `source` must not go to the one around it.
+            let mut inner = kernels::backward(&(change * &gradients[to])?.sum_all()?)?;
             if let Some(gradient) = inner.remove(&source) {
                 gradients[from] = (&gradients[from] + gradient)?;
             }

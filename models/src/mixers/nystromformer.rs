@@ -24,6 +24,7 @@ use crate::{
     ops::{
         self, NOWHERE, Padding,
         attention::{self, AttentionOptions, partial_softmax::by_head},
+        checkpoint::checkpoint,
         softmax,
     },
     options::{LONGEST, Range, to_json},
@@ -181,7 +182,7 @@ impl Nystromformer {
         let scale = (q.dim(3)? as f64).powf(-0.5);
         let scores = q.affine(scale, 0.0)?.matmul(&k.t()?)?; // (B, H, M, M)
         let Some(real) = &landmarks.real else {
-            return pseudo_inverse(&softmax::masked(&scores, None)?, self.iterations);
+            return self.pseudo_inverse(&softmax::masked(&scores, None)?);
         };
         let mask = Mask::new(real)?;
         let real = real.unsqueeze(1)?.unsqueeze(3)?; // (B, 1, M, 1)
@@ -189,7 +190,13 @@ impl Nystromformer {
         let beyond = identity.broadcast_mul(&real.affine(-1.0, 1.0)?)?; // (B, 1, M, M)
         let a = softmax::masked(&scores, Some(&mask))?;
         let a = a.broadcast_mul(&real)?.broadcast_add(&beyond)?;
-        pseudo_inverse(&a, self.iterations)
+        self.pseudo_inverse(&a)
+    }
+
+    /// That of A (B, H, M, M). Its iterations make many such matrices; only A and the last are kept.
+    fn pseudo_inverse(&self, a: &Tensor) -> Result<Tensor> {
+        let iterations = self.iterations;
+        checkpoint(a, move |a| pseudo_inverse(a, iterations))
     }
 }
 

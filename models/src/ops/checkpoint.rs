@@ -4,9 +4,57 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Storage, Tensor, bail};
+use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Storage, Tensor, Var, bail};
 
 pub use crate::kernels::Tied;
+use crate::kernels::backward;
+
+/// f(x), which keeps nothing but `x` and its output, and computes the rest again in its backward pass (Chen et al., 2016,
+/// "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174). `f` gives the same whenever it is called. Out of main
+/// memory everything is kept.
+///
+/// # Errors
+/// Those of `f`.
+pub fn checkpoint(
+    x: &Tensor,
+    f: impl Fn(&Tensor) -> crate::Result<Tensor> + Send + Sync + 'static,
+) -> crate::Result<Tensor> {
+    if !x.device().is_cpu() {
+        return f(x);
+    }
+    let y = f(&x.detach())?;
+    let mut variables = Vec::new();
+    note_variables(&y, &mut variables);
+    let y = y.detach().contiguous()?;
+    if variables.is_empty() && !x.track_op() {
+        return Ok(y);
+    }
+    let x_again = x.detach();
+    Ok(with_history(x, y, variables, Again { x: x_again, f })?)
+}
+
+/// A function, and what it was called with.
+struct Again<F> {
+    x: Tensor,
+    f: F,
+}
+
+impl<F> Checkpointed for Again<F>
+where
+    F: Fn(&Tensor) -> crate::Result<Tensor> + Send + Sync + 'static,
+{
+    fn backward(&self, _: &Tensor, dy: &Tensor, tied: &Tied) -> crate::Result<Tensor> {
+        let x = Var::from_tensor(&self.x)?;
+        let y = (self.f)(&x)?;
+        // A pass of its own: what belongs to `x` must not go to the one around it.
+        let mut gradients = backward(&(y * dy)?.sum_all()?)?;
+        tied.leave_all(&mut gradients)?;
+        match gradients.remove(&x) {
+            Some(dx) => Ok(dx),
+            None => Ok(x.zeros_like()?),
+        }
+    }
+}
 
 /// Computes gradients from what is left of a stretch: its output.
 pub trait Checkpointed: Send + Sync + 'static {
@@ -89,5 +137,59 @@ impl<S: Checkpointed> CustomOp2 for Placeholder<S> {
         let y = y.detach();
         let dx = self.stretch.backward(&y, &dy.contiguous()?, &self.tied)?;
         Ok((Some(dx), Some(tie.zeros_like()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+    use crate::ops::linear;
+
+    /// Used twice, in a stretch whose variable is also used outside of it.
+    #[test]
+    fn gradients_are_those_of_the_function() {
+        for dtype in [DType::F32, DType::F64] {
+            let var = |name: &str, shape: &[usize]| {
+                let x = crate::testing::normal(name, shape).to_dtype(dtype).unwrap();
+                Var::from_tensor(&x).unwrap()
+            };
+            let (x, weight) = (var("x", &[3, 5, 4]), var("weight", &[4, 4]));
+            let run = |forget: bool| {
+                let inner = weight.as_tensor().clone();
+                let f =
+                    move |x: &Tensor| Ok(linear(&linear(x, &inner, None)?.sqr()?, &inner, None)?);
+                let again = |x: &Tensor| match forget {
+                    true => checkpoint(x, f.clone()),
+                    false => f(x),
+                };
+                let y = again(&again(&x).unwrap()).unwrap();
+                let y = linear(&y, &weight, None).unwrap();
+                let gradients = backward(&y.sqr().unwrap().mean_all().unwrap()).unwrap();
+                [&x, &weight].map(|var| {
+                    let gradient = gradients.get(var).unwrap().to_dtype(DType::F64).unwrap();
+                    gradient.flatten_all().unwrap().to_vec1::<f64>().unwrap()
+                })
+            };
+            let tolerance = if dtype == DType::F64 { 1e-12 } else { 1e-5 };
+            for (found, wanted) in run(true).iter().zip(&run(false)) {
+                let most = wanted.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+                assert!(most > 0.0);
+                for (found, wanted) in found.iter().zip(wanted) {
+                    assert!(
+                        (found - wanted).abs() <= tolerance * most,
+                        "{found} {wanted}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn evaluation_keeps_no_history() {
+        let x = Tensor::ones((2, 3), DType::F32, &Device::Cpu).unwrap();
+        let y = checkpoint(&x, |x| Ok(x.sqr()?)).unwrap();
+        assert!(!y.track_op());
     }
 }

@@ -12,11 +12,14 @@ use candle_nn::Init;
 
 use super::{Attend, by_head_times};
 use crate::{
-    Result, VarBuilder, ops::attention::AttentionOptions, options::BlockOptions,
+    Result, VarBuilder,
+    ops::{attention::AttentionOptions, checkpoint::checkpoint},
+    options::BlockOptions,
     params::xavier_uniform,
 };
 
 /// u, w and W_R.
+#[derive(Clone)]
 pub struct TransformerXl {
     content: Tensor,
     position: Tensor,
@@ -65,16 +68,23 @@ impl TransformerXl {
     ) -> Result<Tensor> {
         let (batch, queries, _) = q.dims3()?;
         let first = self.places((0..queries as i64).map(Some), q)?;
-        let q = self.queries(q, &first)?;
-        let k = self.keys(k, places)?;
-        let v = v.reshape((batch, v.dim(1)?, self.heads, self.width))?;
-        let v = v.pad_with_zeros(3, 0, 2 * self.frequencies)?;
+        // What leads to the wider heads is several times as large as they are.
+        let (terms, places) = (self.clone(), places.clone());
+        let q = checkpoint(q, move |q| terms.queries(q, &first))?;
+        let terms = self.clone();
+        let k = checkpoint(k, move |k| terms.keys(k, &places))?;
+        let shape = (batch, v.dim(1)?, self.heads, self.width);
+        let wider = 2 * self.frequencies;
+        let v = checkpoint(v, move |v| {
+            let v = v.reshape(shape)?.pad_with_zeros(3, 0, wider)?;
+            Ok(v.flatten_from(2)?)
+        })?;
         let usual = || (self.width as f64).powf(-0.5);
         let options = AttentionOptions {
             scale: Some(options.scale.unwrap_or_else(usual)),
             ..options
         };
-        let y = attend(&q, &k, &v.flatten_from(2)?, &options)?;
+        let y = attend(&q, &k, &v, &options)?;
         let y = y.reshape((batch, queries, self.heads, ()))?;
         Ok(y.narrow(3, 0, self.width)?.flatten_from(2)?)
     }
