@@ -39,7 +39,7 @@ pub(super) fn forward(blocks: &Arc<Vec<Block>>, x: &Tensor, pass: &Pass) -> Resu
         mask: pass.mask().cloned(),
     };
     let y = Tensor::stack(&[a, b], 0)?; // (2, B, L, D)
-    let y = with_history(x, y, variables, stack)?;
+    let y = with_history(x, &y, &variables, stack)?;
     halfway(&y.get(0)?, &y.get(1)?)
 }
 

@@ -68,7 +68,7 @@ pub use block_permutation::{permute_blocks, permute_blocks_packed};
 pub use channel_attention::{channel_cosines, mix_channels};
 pub(crate) use convolution::depthwise_conv1d;
 pub use cross_entropy::{cross_entropies, cross_entropy};
-pub use custom_op::Tied;
+pub use custom_op::{Tied, record};
 pub use dropout::{DropoutOptions, add_dropped, dropout};
 pub use embedding::embed;
 pub use factors::round_to_bfloat16;

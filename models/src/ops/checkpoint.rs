@@ -2,12 +2,10 @@
 //!
 //! Its operands are its input and every variable in it, which are [`Tied`].
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Storage, Tensor, Var, bail};
+use candle_core::{Result, Storage, Tensor, Var, bail};
 
 pub use crate::kernels::Tied;
-use crate::kernels::backward;
+use crate::kernels::{backward, record};
 
 /// f(x), which keeps nothing but `x` and its output, and computes the rest again in its backward pass (Chen et al., 2016,
 /// "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174). `f` gives the same whenever it is called. Out of main
@@ -30,7 +28,7 @@ pub fn checkpoint(
         return Ok(y);
     }
     let x_again = x.detach();
-    Ok(with_history(x, y, variables, Again { x: x_again, f })?)
+    Ok(with_history(x, &y, &variables, Again { x: x_again, f })?)
 }
 
 /// A function, and what it was called with.
@@ -81,63 +79,23 @@ pub fn note_variables(y: &Tensor, variables: &mut Vec<Tensor>) {
 /// If `y` is not contiguous, or not in main memory.
 pub fn with_history(
     x: &Tensor,
-    y: Tensor,
-    variables: Vec<Tensor>,
+    y: &Tensor,
+    variables: &[Tensor],
     stretch: impl Checkpointed,
 ) -> Result<Tensor> {
-    let tied = Tied::new(variables);
-    let tie = tied.tie(y.dtype())?;
-    x.apply_op2(
-        &tie,
-        Placeholder {
-            output: Mutex::new(Some(y)),
-            stretch,
-            tied,
-        },
-    )
-}
-
-struct Placeholder<S> {
-    /// Until it has been handed out: the operation runs once.
-    output: Mutex<Option<Tensor>>,
-    stretch: S,
-    tied: Arc<Tied>,
-}
-
-impl<S: Checkpointed> CustomOp2 for Placeholder<S> {
-    fn name(&self) -> &'static str {
-        "recomputed stretch"
-    }
-
-    fn cpu_fwd(
-        &self,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(y) = output.take() else {
-            bail!("{}: run twice", self.name());
-        };
+    let name = "recomputed stretch";
+    let output = {
         let (storage, layout) = y.storage_and_layout();
         match (&*storage, layout.contiguous_offsets()) {
-            (Storage::Cpu(storage), Some((0, _))) => Ok((storage.clone(), y.shape().clone())),
-            _ => bail!("{}: the output is not whole in main memory", self.name()),
+            (Storage::Cpu(storage), Some((0, _))) => (storage.clone(), y.shape().clone()),
+            _ => bail!("{name}: the output is not whole in main memory"),
         }
-    }
-
-    fn bwd(
-        &self,
-        _x: &Tensor,
-        tie: &Tensor,
-        y: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let y = y.detach();
-        let dx = self.stretch.backward(&y, &dy.contiguous()?, &self.tied)?;
-        Ok((Some(dx), Some(tie.zeros_like()?)))
-    }
+    };
+    let tied = Tied::new([x].into_iter().chain(variables));
+    record(name, output, tied, move |y, dy, tied| {
+        let dx = stretch.backward(y, dy, tied)?;
+        tied.leave(0, dx, false)
+    })
 }
 
 #[cfg(test)]
@@ -158,8 +116,7 @@ mod tests {
             let (x, weight) = (var("x", &[3, 5, 4]), var("weight", &[4, 4]));
             let run = |forget: bool| {
                 let inner = weight.as_tensor().clone();
-                let f =
-                    move |x: &Tensor| Ok(linear(&linear(x, &inner, None)?.sqr()?, &inner, None)?);
+                let f = move |x: &Tensor| linear(&linear(x, &inner, None)?.sqr()?, &inner, None);
                 let again = |x: &Tensor| match forget {
                     true => checkpoint(x, f.clone()),
                     false => f(x),

@@ -6,21 +6,15 @@
 //! and nothing is computed for operands that need none.
 
 mod operands;
+mod record;
 mod tied;
 
-use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use candle_core::{
-    CpuStorage, CustomOp1, CustomOp2, CustomOp3, Device, Layout, Result, Shape, Tensor, WithDType,
-    bail,
-};
+use candle_core::{Device, Result, Shape, Tensor, WithDType, bail};
 
 use self::operands::Place;
 pub(super) use self::operands::{GradientRows, Input, View};
-pub use self::tied::Tied;
-use super::buffers::{elements, read_as};
-use super::variable_gradients::deliver;
+pub use self::{record::record, tied::Tied};
+use super::buffers::read_as;
 
 /// An operation on N operands of type `T`, with a backward pass.
 pub(super) trait CustomOp<const N: usize, T: WithDType = f32>:
@@ -86,216 +80,67 @@ where
     T: WithDType,
 {
     let (places, tensors) = operands::arrange(operands.map(Into::into))?;
-    let mut adapter = Adapter {
-        op,
-        places,
-        keeps: tensors.iter().any(Tensor::track_op),
-        saved: Mutex::new(None),
-        tied: None,
-        element: PhantomData,
-    };
-    match tensors.as_slice() {
-        [] => bail!("{}: no operands", O::NAME),
-        [x] => x.apply_op1(adapter),
-        [x, y] => x.apply_op2(y, adapter),
-        [x, y, z] => x.apply_op3(y, z, adapter),
-        [x, others @ ..] => {
-            let tied = Tied::new(others.to_vec());
-            adapter.tied = Some(tied.clone());
-            x.apply_op2(&tied.tie(x.dtype())?, adapter)
-        }
+    if tensors.is_empty() {
+        bail!("{}: no operands", O::NAME);
     }
-}
-
-/// An operation as candle sees it: of one to three tensors, or of one and a tie to all others.
-struct Adapter<O: CustomOp<N, T>, const N: usize, T: WithDType> {
-    op: O,
-    places: [Place; N],
-    keeps: bool,
-    /// From the forward pass to the backward pass.
-    saved: Mutex<Option<O::Saved>>,
-    tied: Option<Arc<Tied>>,
-    element: PhantomData<T>,
-}
-
-impl<O: CustomOp<N, T>, const N: usize, T: WithDType> Adapter<O, N, T> {
-    fn forward(&self, tensors: &[(&CpuStorage, &Layout)]) -> Result<(CpuStorage, Shape)> {
-        let mut operands = Vec::with_capacity(tensors.len());
-        for (storage, layout) in tensors {
-            operands.push((elements(O::NAME, storage, layout)?, layout.shape().clone()));
-        }
-        self.run(&operands)
+    let tied = Tied::new(&tensors);
+    let wanted = places.map(|place| {
+        let tensor = place.tensor().map(|index| &tensors[index]);
+        tensor.is_some_and(Tensor::track_op)
+    });
+    let keeps = wanted.contains(&true);
+    // Nothing that is kept for the backward pass may hold on to what came before.
+    let tensors: Vec<Tensor> = tensors.iter().map(Tensor::detach).collect();
+    let (y, shape, saved) = read_all::<_, T, N, _>(O::NAME, places, &tensors, |operands| {
+        op.forward(operands, keeps)
+    })?;
+    if !keeps {
+        return Tensor::from_vec(y, shape, &Device::Cpu);
     }
-
-    fn run(&self, tensors: &[(&[T], Shape)]) -> Result<(CpuStorage, Shape)> {
-        let operands = operands::views(self.places, tensors);
-        let (y, shape, saved) = self.op.forward(operands, self.keeps)?;
-        if self.keeps {
-            // A panicking thread leaves it whole.
-            *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Some(saved);
-        }
-        Ok((T::to_cpu_storage_owned(y), shape))
-    }
-
-    /// A gradient for each tensor.
-    fn backward(
-        &self,
-        tensors: &[&Tensor],
-        y: &Tensor,
-        dy: &Tensor,
-    ) -> Result<Vec<Option<Tensor>>> {
-        let saved = self.saved.lock();
-        let saved = saved.unwrap_or_else(PoisonError::into_inner).take();
-        let Some(saved) = saved else {
-            bail!("{}: one backward pass after one forward pass", O::NAME);
-        };
-        let dy = dy.contiguous()?;
-        let readings = tensors.iter().map(|x| read_as::<T>(O::NAME, x));
-        let readings = readings.collect::<Result<Vec<_>>>()?;
-        let shapes = tensors.iter().map(|x| x.shape().clone());
-        let elements: Vec<_> = readings.iter().map(|x| &**x).zip(shapes).collect();
-        let operands = operands::views(self.places, &elements);
-        let tracked = |place: Place| {
-            place
-                .tensor()
-                .is_some_and(|index| tensors[index].track_op())
-        };
-        let pass = BackwardPass {
-            y: &read_as::<T>(O::NAME, y)?,
-            dy: &read_as::<T>(O::NAME, &dy)?,
-            saved,
-            wanted: self.places.map(tracked),
-        };
-        let mut gradients = vec![None; tensors.len()];
-        for (place, gradient) in self
-            .places
-            .into_iter()
-            .zip(self.op.backward(operands, pass)?)
-        {
-            let Some(index) = place.tensor().filter(|_| tracked(place)) else {
+    let output = (T::to_cpu_storage_owned(y), shape);
+    record(O::NAME, output, tied, move |y, dy, tied| {
+        let gradients = read_all::<_, T, N, _>(O::NAME, places, &tensors, |operands| {
+            let pass = BackwardPass {
+                y: &read_as::<T>(O::NAME, y)?,
+                dy: &read_as::<T>(O::NAME, dy)?,
+                saved,
+                wanted,
+            };
+            op.backward(operands, pass)
+        })?;
+        for ((place, wanted), gradient) in places.into_iter().zip(wanted).zip(gradients) {
+            let Some(index) = place.tensor().filter(|_| wanted) else {
                 continue;
             };
             match gradient {
                 Gradient::Nothing => {}
                 Gradient::Of(gradient) => {
                     let shape = tensors[index].shape();
-                    gradients[index] = Some(Tensor::from_vec(gradient, shape, &Device::Cpu)?);
+                    let gradient = Tensor::from_vec(gradient, shape, &Device::Cpu)?;
+                    tied.leave(index, gradient, true)?;
                 }
-                Gradient::OfOutput => gradients[index] = Some(dy.clone()),
+                Gradient::OfOutput => tied.leave(index, dy.clone(), false)?,
             }
         }
-        Ok(gradients)
-    }
-
-    /// The same, for candle: one gradient for each of the tensors that it knows of.
-    fn deliver<const M: usize>(
-        &self,
-        tensors: [&Tensor; M],
-        y: &Tensor,
-        dy: &Tensor,
-    ) -> Result<[Option<Tensor>; M]> {
-        let mut delivered = [const { None }; M];
-        let gradients = self.backward(&tensors, y, dy)?.into_iter().zip(tensors);
-        for (slot, (gradient, tensor)) in delivered.iter_mut().zip(gradients) {
-            if let Some(gradient) = gradient {
-                *slot = deliver(tensor, gradient)?;
-            }
-        }
-        Ok(delivered)
-    }
+        Ok(())
+    })
 }
 
-impl<O: CustomOp<N, T>, const N: usize, T: WithDType> CustomOp1 for Adapter<O, N, T> {
-    fn name(&self) -> &'static str {
-        O::NAME
-    }
-
-    fn cpu_fwd(&self, x: &CpuStorage, x_layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        self.forward(&[(x, x_layout)])
-    }
-
-    fn bwd(&self, x: &Tensor, y: &Tensor, dy: &Tensor) -> Result<Option<Tensor>> {
-        let [dx] = self.deliver([x], y, dy)?;
-        Ok(dx)
-    }
-}
-
-impl<O: CustomOp<N, T>, const N: usize, T: WithDType> CustomOp2 for Adapter<O, N, T> {
-    fn name(&self) -> &'static str {
-        O::NAME
-    }
-
-    fn cpu_fwd(
-        &self,
-        a: &CpuStorage,
-        a_layout: &Layout,
-        b: &CpuStorage,
-        b_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let Some(tied) = &self.tied else {
-            return self.forward(&[(a, a_layout), (b, b_layout)]);
-        };
-        let others = tied.operands().iter().map(|x| read_as::<T>(O::NAME, x));
-        let others = others.collect::<Result<Vec<_>>>()?;
-        let mut tensors = vec![(elements(O::NAME, a, a_layout)?, a_layout.shape().clone())];
-        let shapes = tied.operands().iter().map(|x| x.shape().clone());
-        tensors.extend(others.iter().map(|x| &**x).zip(shapes));
-        self.run(&tensors)
-    }
-
-    fn bwd(
-        &self,
-        a: &Tensor,
-        b: &Tensor,
-        y: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let Some(tied) = &self.tied else {
-            let [da, db] = self.deliver([a, b], y, dy)?;
-            return Ok((da, db));
-        };
-        let mut tensors = vec![a];
-        tensors.extend(tied.operands());
-        let mut gradients = self.backward(&tensors, y, dy)?.into_iter();
-        let da = gradients.next().flatten();
-        for (index, gradient) in gradients.enumerate() {
-            if let Some(gradient) = gradient {
-                tied.leave(index, gradient)?;
-            }
-        }
-        let da = da.map(|da| deliver(a, da)).transpose()?.flatten();
-        Ok((da, Some(b.zeros_like()?)))
-    }
-}
-
-impl<O: CustomOp<N, T>, const N: usize, T: WithDType> CustomOp3 for Adapter<O, N, T> {
-    fn name(&self) -> &'static str {
-        O::NAME
-    }
-
-    fn cpu_fwd(
-        &self,
-        a: &CpuStorage,
-        a_layout: &Layout,
-        b: &CpuStorage,
-        b_layout: &Layout,
-        c: &CpuStorage,
-        c_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        self.forward(&[(a, a_layout), (b, b_layout), (c, c_layout)])
-    }
-
-    fn bwd(
-        &self,
-        a: &Tensor,
-        b: &Tensor,
-        c: &Tensor,
-        y: &Tensor,
-        dy: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let [da, db, dc] = self.deliver([a, b, c], y, dy)?;
-        Ok((da, db, dc))
-    }
+/// What `f` makes of the operands in `tensors`.
+fn read_all<R, T: WithDType, const N: usize, F>(
+    name: &str,
+    places: [Place; N],
+    tensors: &[Tensor],
+    f: F,
+) -> Result<R>
+where
+    F: FnOnce([View<T>; N]) -> Result<R>,
+{
+    let readings = tensors.iter().map(|x| read_as::<T>(name, x));
+    let readings = readings.collect::<Result<Vec<_>>>()?;
+    let shapes = tensors.iter().map(|x| x.shape().clone());
+    let elements: Vec<_> = readings.iter().map(|x| &**x).zip(shapes).collect();
+    f(operands::views(places, &elements))
 }
 
 #[cfg(test)]

@@ -1,63 +1,97 @@
-//! More operands than candle's operations take, which is three.
+//! Any number of operands of one operation, and their gradients on the way from its backward pass to where they belong.
 //!
-//! An operation with many has one of them in its hands and a *tie*, a zero that hangs on all others through one small
-//! operation each. Its backward pass computes all gradients at once, returns that of the operand in hand, and leaves the
-//! others where the tie's operations pick them up. Thus `backward()` finds every gradient where it always does, and nobody
-//! outside has to know.
+//! An operation hangs on its operands by a *tie*, a zero that has gone through one small operation with each of them. Its
+//! backward pass computes all gradients at once and leaves them here: those of recorded outputs go straight into their slots, and
+//! the others wait until the tie's operations hand them to candle. Thus `backward()` finds every gradient where it always does.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::backprop::GradStore;
 use candle_core::{CpuStorage, CustomOp2, DType, Device, Layout, Result, Shape, Tensor};
 
+use super::record::{Node, Slot};
 use crate::kernels::variable_gradients::deliver;
 
-/// Operands of one operation, and their gradients on the way from its backward pass to the graph.
+/// Operands of one operation.
 pub struct Tied {
-    operands: Vec<Tensor>,
-    gradients: Mutex<Vec<Option<Tensor>>>,
+    operands: Vec<Operand>,
+}
+
+enum Operand {
+    /// Needs no gradient.
+    Constant,
+    /// What candle's operations made, or a variable; the gradient waits.
+    Graph {
+        tensor: Tensor,
+        gradient: Mutex<Option<Tensor>>,
+    },
+    Recorded {
+        handle: Tensor,
+        slot: Arc<Slot>,
+    },
+}
+
+impl Operand {
+    fn new(operand: &Tensor) -> Self {
+        match Node::of(operand) {
+            Some(node) => Self::Recorded {
+                handle: node.handle.clone(),
+                slot: node.slot.clone(),
+            },
+            None if operand.track_op() => Self::Graph {
+                tensor: operand.clone(),
+                gradient: Mutex::new(None),
+            },
+            None => Self::Constant,
+        }
+    }
 }
 
 impl Tied {
     /// No gradient has been left yet.
     #[must_use]
-    pub fn new(operands: Vec<Tensor>) -> Arc<Self> {
+    pub fn new<'a>(operands: impl IntoIterator<Item = &'a Tensor>) -> Arc<Self> {
         Arc::new(Self {
-            gradients: Mutex::new(vec![None; operands.len()]),
-            operands,
+            operands: operands.into_iter().map(Operand::new).collect(),
         })
     }
 
-    /// The tie (rank 0), an operand of the operation. Its own gradient is a zero.
+    /// The tie (rank 0). Its own gradient is a zero.
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn tie(self: &Arc<Self>, dtype: DType) -> Result<Tensor> {
-        let mut tie = Tensor::zeros((), dtype, &Device::Cpu)?;
-        for (index, operand) in self.operands.iter().enumerate() {
+    pub(super) fn tie(self: &Arc<Self>) -> Result<Tensor> {
+        let mut tie = Tensor::zeros((), DType::F32, &Device::Cpu)?;
+        // The first operand's history is the longest as a rule, and candle walks down from here.
+        for (index, operand) in self.operands.iter().enumerate().rev() {
+            let tensor = match operand {
+                Operand::Constant => continue,
+                Operand::Graph { tensor, .. } => tensor,
+                Operand::Recorded { handle, .. } => handle,
+            };
             let tied = self.clone();
-            tie = tie.apply_op2(operand, Tie { tied, index })?;
+            tie = tie.apply_op2(tensor, Tie { tied, index })?;
         }
         Ok(tie)
     }
 
-    /// The operands.
-    #[must_use]
-    pub fn operands(&self) -> &[Tensor] {
-        &self.operands
-    }
-
-    /// Leaves the gradient of the operand with this index, or adds it to what is there.
+    /// Leaves a gradient of the operand with this index, which nothing else reads if it is `fresh`.
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn leave(&self, index: usize, gradient: Tensor) -> Result<()> {
-        let slot = &mut self.lock()[index];
-        *slot = Some(match slot.take() {
-            Some(sum) => (sum + gradient)?,
-            None => gradient,
-        });
-        Ok(())
+    pub fn leave(&self, index: usize, gradient: Tensor, fresh: bool) -> Result<()> {
+        match &self.operands[index] {
+            Operand::Constant => Ok(()),
+            Operand::Graph { gradient: sum, .. } => {
+                let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                *sum = Some(match sum.take() {
+                    Some(sum) => (sum + gradient)?,
+                    None => gradient,
+                });
+                Ok(())
+            }
+            Operand::Recorded { slot, .. } => slot.add(gradient, fresh),
+        }
     }
 
     /// Leaves those of `gradients` that are the operands'.
@@ -66,18 +100,13 @@ impl Tied {
     /// If a tensor operation fails.
     pub fn leave_all(&self, gradients: &mut GradStore) -> Result<()> {
         for (index, operand) in self.operands.iter().enumerate() {
-            if let Some(gradient) = gradients.remove(operand) {
-                self.leave(index, gradient)?;
+            if let Operand::Graph { tensor, .. } = operand
+                && let Some(gradient) = gradients.remove(tensor)
+            {
+                self.leave(index, gradient, false)?;
             }
         }
         Ok(())
-    }
-
-    /// A panicking thread leaves the slots whole.
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Tensor>>> {
-        self.gradients
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -107,10 +136,20 @@ impl CustomOp2 for Tie {
         _zero: &Tensor,
         operand: &Tensor,
         _tie: &Tensor,
-        dtie: &Tensor,
+        zero: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let gradient = self.tied.lock()[self.index].take();
-        let gradient = gradient.map(|gradient| deliver(operand, gradient));
-        Ok((Some(dtie.clone()), gradient.transpose()?.flatten()))
+        let gradient = match &self.tied.operands[self.index] {
+            Operand::Constant => None,
+            Operand::Graph { gradient, .. } => {
+                let gradient = gradient
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take();
+                let gradient = gradient.map(|gradient| deliver(operand, gradient));
+                gradient.transpose()?.flatten()
+            }
+            Operand::Recorded { handle, .. } => Some(handle.zeros_like()?),
+        };
+        Ok((Some(zero.clone()), gradient))
     }
 }
