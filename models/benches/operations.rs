@@ -162,7 +162,7 @@ fn transforms(criterion: &mut Criterion) {
             irfft(&rfft(&x[0], length)?, length)
         });
         case(criterion, "real part of fft2", &[&x], false, |x| {
-            fft2_real(&x[0])
+            fft2_real(&x[0], 1.0)
         });
         let shapes: [&[usize]; 2] = [&x, &[width, length]];
         case(criterion, "long convolution", &shapes, false, |x| {

@@ -81,6 +81,8 @@ struct Stack {
 }
 
 impl Checkpointed for Stack {
+    const READS_OUTPUT: bool = true;
+
     fn backward(&self, y: &Tensor, dy: &Tensor, tied: &Tied) -> Result<Tensor> {
         let pass = Pass::new(self.train, self.rng);
         let pass = pass.with_mask(self.mask.as_ref());

@@ -148,6 +148,7 @@ impl CustomOp<2> for Cosines {
     const NAME: &'static str = "channel_cosines";
     /// 1 / |q_i| and 1 / |k_j| (B, H E).
     type Saved = [Vec<f32>; 2];
+    const READS_OUTPUT: bool = true;
 
     fn forward(&self, [q, k]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
         let sizes = Sizes::new(&q.shape, self.heads)?;

@@ -57,6 +57,7 @@ impl CustomOp<1> for CrossEntropy {
     const NAME: &'static str = NAME;
     /// The softmax.
     type Saved = Vec<f32>;
+    const READS_OPERANDS: bool = false;
 
     fn forward(&self, [logits]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
         let (logits, rows) = (logits.data, self.labels.len());

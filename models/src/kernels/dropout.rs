@@ -189,6 +189,7 @@ fn width(x: &Shape) -> usize {
 impl CustomOp<2> for RowDropout {
     const NAME: &'static str = NAME;
     type Saved = ();
+    const READS_OPERANDS: bool = false;
 
     fn forward(&self, [residual, x]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let y = self.apply(x.data, residual.given(), width(&x.shape));

@@ -103,6 +103,7 @@ impl CustomOp<3> for GatedLinear {
     const NAME: &'static str = NAME;
     /// g (..., D).
     type Saved = Vec<f32>;
+    const READS_OUTPUT: bool = true;
 
     fn forward(
         &self,

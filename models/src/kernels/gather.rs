@@ -61,6 +61,7 @@ struct AddRows {
 impl CustomOp<1> for TakeRows {
     const NAME: &'static str = "take-rows";
     type Saved = ();
+    const READS_OPERANDS: bool = false;
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let (groups, length, width) = x.shape.dims3()?;
@@ -81,6 +82,7 @@ impl CustomOp<1> for TakeRows {
 impl CustomOp<1> for AddRows {
     const NAME: &'static str = "add-rows";
     type Saved = ();
+    const READS_OPERANDS: bool = false;
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let (groups, places, width) = x.shape.dims3()?;
@@ -101,6 +103,7 @@ impl CustomOp<1> for AddRows {
 impl CustomOp<1> for MoveRows {
     const NAME: &'static str = "move-rows";
     type Saved = ();
+    const READS_OPERANDS: bool = false;
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let (groups, length, width) = x.shape.dims3()?;

@@ -31,6 +31,7 @@ struct WeightedSum {
 impl CustomOp<1> for WeightedSum {
     const NAME: &'static str = NAME;
     type Saved = ();
+    const READS_OPERANDS: bool = false;
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let (batch, length, dim) = x.shape.dims3()?;
@@ -68,7 +69,7 @@ impl CustomOp<1> for WeightedSum {
 
     fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
         let (_, length, dim) = x.shape.dims3()?;
-        let mut dx = uninit(x.data.len());
+        let mut dx = uninit(x.shape.elem_count());
         dx.par_chunks_mut(dim.max(1))
             .with_min_len(POSITIONS)
             .enumerate()

@@ -158,6 +158,7 @@ impl AddRolled {
 impl CustomOp<2> for AddRolled {
     const NAME: &'static str = "add-rolled";
     type Saved = ();
+    const READS_OPERANDS: bool = false;
 
     fn forward(&self, [residual, x]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let Rings { batch, length, .. } = *self.rings;

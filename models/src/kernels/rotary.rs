@@ -60,6 +60,7 @@ impl Rotary {
 impl CustomOp<1> for Rotary {
     const NAME: &'static str = "rotary";
     type Saved = ();
+    const READS_OPERANDS: bool = false;
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let (_, length, row) = x.shape.dims3()?;

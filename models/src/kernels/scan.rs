@@ -162,6 +162,7 @@ impl Scan {
 impl CustomOp<2> for Scan {
     const NAME: &'static str = NAME;
     type Saved = ();
+    const READS_OUTPUT: bool = true;
 
     fn forward(&self, [x, a]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let sizes = self.sizes(&x.shape, &a.shape)?;

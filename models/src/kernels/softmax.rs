@@ -60,6 +60,7 @@ impl Softmax {
 impl CustomOp<1> for Softmax {
     const NAME: &'static str = NAME;
     type Saved = ();
+    const READS_OUTPUT: bool = true;
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let mut y = uninit(x.data.len());

@@ -77,8 +77,7 @@ impl Mixer for FNet {
             0 => x,
             missing => x.pad_with_zeros(1, 0, missing)?, // (B, N, D)
         };
-        let y = ops::fft2_real(&x)?.narrow(1, 0, length)?;
-        Ok(y.affine(self.scale, 0.0)?)
+        Ok(ops::fft2_real(&x, self.scale)?.narrow(1, 0, length)?)
     }
 
     /// Transforms are no matrix products: their 5 n log₂ n operations per real transform of n numbers are counted, for both axes.

@@ -41,6 +41,8 @@ impl<F> Checkpointed for Again<F>
 where
     F: Fn(&Tensor) -> crate::Result<Tensor> + Send + Sync + 'static,
 {
+    const READS_OUTPUT: bool = false;
+
     fn backward(&self, _: &Tensor, dy: &Tensor, tied: &Tied) -> crate::Result<Tensor> {
         let x = Var::from_tensor(&self.x)?;
         let y = (self.f)(&x)?;
@@ -56,6 +58,9 @@ where
 
 /// Computes gradients from what is left of a stretch: its output.
 pub trait Checkpointed: Send + Sync + 'static {
+    /// Whether gradients are computed from the output; if not it is not kept, and an empty tensor is given in its place.
+    const READS_OUTPUT: bool;
+
     /// The gradient of the input, from output `y` and its gradient `dy`. Gradients of variables are left in `tied`.
     ///
     /// # Errors
@@ -77,11 +82,11 @@ pub fn note_variables(y: &Tensor, variables: &mut Vec<Tensor>) {
 ///
 /// # Errors
 /// If `y` is not contiguous, or not in main memory.
-pub fn with_history(
+pub fn with_history<S: Checkpointed>(
     x: &Tensor,
     y: &Tensor,
     variables: &[Tensor],
-    stretch: impl Checkpointed,
+    stretch: S,
 ) -> Result<Tensor> {
     let name = "recomputed stretch";
     let output = {
@@ -92,7 +97,7 @@ pub fn with_history(
         }
     };
     let tied = Tied::new([x].into_iter().chain(variables));
-    record(name, output, tied, move |y, dy, tied| {
+    record(name, output, S::READS_OUTPUT, tied, move |y, dy, tied| {
         let dx = stretch.backward(y, dy, tied)?;
         tied.leave(0, dx, false)
     })

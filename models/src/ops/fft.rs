@@ -71,18 +71,18 @@ pub fn fft_conv(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
     }
 }
 
-/// The real part of the two-dimensional transform: y = Re(DFT_L(DFT_D(x))) of x (B, L, D), not normalised.
+/// The real part of the two-dimensional transform: y = s Re(DFT_L(DFT_D(x))) of x (B, L, D) and `scale` s.
 ///
-/// How FNet mixes tokens (arXiv 2105.03824): NumPy's `fft2(x).real`. Values grow by √(L D). O(B L D log(L D)) time,
+/// How FNet mixes tokens (arXiv 2105.03824): NumPy's `s * fft2(x).real`. Values grow by s √(L D). O(B L D log(L D)) time,
 /// and its own backward pass.
 ///
 /// # Errors
 /// If x has not three axes.
-pub fn fft2_real(x: &Tensor) -> Result<Tensor> {
+pub fn fft2_real(x: &Tensor, scale: f64) -> Result<Tensor> {
     x.dims3()?;
     match transforms(x) {
-        true => Ok(kernels::mix_tokens(x)?),
-        false => composed::fft2_real(x),
+        true => Ok(kernels::mix_tokens(x, scale)?),
+        false => composed::fft2_real(x, scale),
     }
 }
 
@@ -165,14 +165,14 @@ mod composed {
         Ok(irfft(&spectrum, n)?.narrow(1, 0, length)?)
     }
 
-    pub(super) fn fft2_real(x: &Tensor) -> Result<Tensor> {
+    pub(super) fn fft2_real(x: &Tensor, scale: f64) -> Result<Tensor> {
         let (_, length, width) = x.dims3()?;
         let square = |n: usize, f: fn(f64) -> f64| waves(x, n, (n, n), |_, _, angle| f(angle));
         let part = |f: fn(f64) -> f64| {
             let x = x.contiguous()?.broadcast_matmul(&square(width, f)?)?;
             Ok::<_, crate::Error>(square(length, f)?.broadcast_matmul(&x)?)
         };
-        Ok((part(f64::cos)? - part(f64::sin)?)?)
+        Ok((part(f64::cos)? - part(f64::sin)?)?.affine(scale, 0.0)?)
     }
 }
 
@@ -264,8 +264,8 @@ mod tests {
             }
             let place = format!("{batch} {length} {width}");
             let x = [sampler.normal(&[batch, length, width], 1.0)];
-            let fast = |x: &[Tensor]| fft2_real(&x[0]);
-            let slow = |x: &[Tensor]| composed::fft2_real(&x[0]);
+            let fast = |x: &[Tensor]| fft2_real(&x[0], 0.5);
+            let slow = |x: &[Tensor]| composed::fft2_real(&x[0], 0.5);
             agree(&place, &x, |x| Ok(fast(x)?), |x| Ok(slow(x)?));
             same(&place, &[normal("x", x[0].dims())], fast, slow);
         }
@@ -350,7 +350,7 @@ mod tests {
                 let shapes: [&[usize]; 2] = [&[2, n, 3], &[3, 4]];
                 check_gradient("convolution", &shapes, |x| fft_conv(&x[0], &x[1], lags));
             }
-            check_gradient("mixing", &[&[2, n, 3]], |x| fft2_real(&x[0]));
+            check_gradient("mixing", &[&[2, n, 3]], |x| fft2_real(&x[0], 0.5));
         }
     }
 

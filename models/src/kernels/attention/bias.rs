@@ -130,6 +130,7 @@ impl CustomOp<5> for Biased {
     const NAME: &'static str = NAME;
     /// Base-2 logarithm of the sum of weights of each query, (B, H, L).
     type Saved = Vec<f32>;
+    const READS_OUTPUT: bool = true;
 
     fn forward(&self, operands: [View; 5], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
         let (problem, _) = self.problem(&operands)?;

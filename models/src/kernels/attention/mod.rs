@@ -210,6 +210,7 @@ impl CustomOp<6> for Attention {
     const NAME: &'static str = NAME;
     /// Base-2 logarithm of the sum of weights of each query, (B, H, Lq).
     type Saved = Vec<f32>;
+    const READS_OUTPUT: bool = true;
 
     fn forward(&self, operands: [View; 6], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
         let problem = self.problem_with_tables(&operands)?;

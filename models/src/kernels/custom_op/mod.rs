@@ -11,10 +11,9 @@ mod tied;
 
 use candle_core::{Device, Result, Shape, Tensor, WithDType, bail};
 
-use self::operands::Place;
 pub(super) use self::operands::{GradientRows, Input, View};
 pub use self::{record::record, tied::Tied};
-use super::buffers::read_as;
+use super::buffers::{Reading, read_as};
 
 /// An operation on N operands of type `T`, with a backward pass.
 pub(super) trait CustomOp<const N: usize, T: WithDType = f32>:
@@ -24,6 +23,10 @@ pub(super) trait CustomOp<const N: usize, T: WithDType = f32>:
     const NAME: &'static str;
     /// What the backward pass needs besides operands and output.
     type Saved: Send + 'static;
+    /// Whether the backward pass reads the operands. If not they are not kept, and it is given their shapes alone.
+    const READS_OPERANDS: bool = true;
+    /// Whether the backward pass reads the output. If not it is not kept, and there is nothing in its place.
+    const READS_OUTPUT: bool = false;
 
     /// The output y and its shape. Unless it `keeps`, there will be no backward pass.
     fn forward(&self, operands: [View<T>; N], keeps: bool) -> Result<(Vec<T>, Shape, Self::Saved)>;
@@ -38,7 +41,7 @@ pub(super) trait CustomOp<const N: usize, T: WithDType = f32>:
 
 /// What a backward pass begins with.
 pub(super) struct BackwardPass<'a, S, const N: usize, T = f32> {
-    /// The output.
+    /// The output, if it is read.
     pub(super) y: &'a [T],
     /// Its gradient.
     pub(super) dy: &'a [T],
@@ -90,57 +93,55 @@ where
     });
     let keeps = wanted.contains(&true);
     // Nothing that is kept for the backward pass may hold on to what came before.
-    let tensors: Vec<Tensor> = tensors.iter().map(Tensor::detach).collect();
-    let (y, shape, saved) = read_all::<_, T, N, _>(O::NAME, places, &tensors, |operands| {
-        op.forward(operands, keeps)
-    })?;
+    let mut tensors: Vec<Tensor> = tensors.iter().map(Tensor::detach).collect();
+    let shapes: Vec<Shape> = tensors.iter().map(|x| x.shape().clone()).collect();
+    let (y, shape, saved) = {
+        let readings = read_all::<T>(O::NAME, &tensors)?;
+        op.forward(operands::views(places, &readings, &shapes), keeps)?
+    };
     if !keeps {
         return Tensor::from_vec(y, shape, &Device::Cpu);
     }
+    if !O::READS_OPERANDS {
+        tensors.clear();
+    }
     let output = (T::to_cpu_storage_owned(y), shape);
-    record(O::NAME, output, tied, move |y, dy, tied| {
-        let gradients = read_all::<_, T, N, _>(O::NAME, places, &tensors, |operands| {
-            let pass = BackwardPass {
-                y: &read_as::<T>(O::NAME, y)?,
-                dy: &read_as::<T>(O::NAME, dy)?,
-                saved,
-                wanted,
+    record(
+        O::NAME,
+        output,
+        O::READS_OUTPUT,
+        tied,
+        move |y, dy, tied| {
+            let gradients = {
+                let readings = read_all::<T>(O::NAME, &tensors)?;
+                let pass = BackwardPass {
+                    y: &read_as::<T>(O::NAME, y)?,
+                    dy: &read_as::<T>(O::NAME, dy)?,
+                    saved,
+                    wanted,
+                };
+                op.backward(operands::views(places, &readings, &shapes), pass)?
             };
-            op.backward(operands, pass)
-        })?;
-        for ((place, wanted), gradient) in places.into_iter().zip(wanted).zip(gradients) {
-            let Some(index) = place.tensor().filter(|_| wanted) else {
-                continue;
-            };
-            match gradient {
-                Gradient::Nothing => {}
-                Gradient::Of(gradient) => {
-                    let shape = tensors[index].shape();
-                    let gradient = Tensor::from_vec(gradient, shape, &Device::Cpu)?;
-                    tied.leave(index, gradient, true)?;
+            for ((place, wanted), gradient) in places.into_iter().zip(wanted).zip(gradients) {
+                let Some(index) = place.tensor().filter(|_| wanted) else {
+                    continue;
+                };
+                match gradient {
+                    Gradient::Nothing => {}
+                    Gradient::Of(gradient) => {
+                        let gradient = Tensor::from_vec(gradient, &shapes[index], &Device::Cpu)?;
+                        tied.leave(index, gradient, true)?;
+                    }
+                    Gradient::OfOutput => tied.leave(index, dy.clone(), false)?,
                 }
-                Gradient::OfOutput => tied.leave(index, dy.clone(), false)?,
             }
-        }
-        Ok(())
-    })
+            Ok(())
+        },
+    )
 }
 
-/// What `f` makes of the operands in `tensors`.
-fn read_all<R, T: WithDType, const N: usize, F>(
-    name: &str,
-    places: [Place; N],
-    tensors: &[Tensor],
-    f: F,
-) -> Result<R>
-where
-    F: FnOnce([View<T>; N]) -> Result<R>,
-{
-    let readings = tensors.iter().map(|x| read_as::<T>(name, x));
-    let readings = readings.collect::<Result<Vec<_>>>()?;
-    let shapes = tensors.iter().map(|x| x.shape().clone());
-    let elements: Vec<_> = readings.iter().map(|x| &**x).zip(shapes).collect();
-    f(operands::views(places, &elements))
+fn read_all<'a, T: WithDType>(name: &str, tensors: &'a [Tensor]) -> Result<Vec<Reading<'a, T>>> {
+    tensors.iter().map(|x| read_as::<T>(name, x)).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Operands of an operation, which are tensors or columns of tensors, or not there.
 
-use candle_core::{Result, Shape, Tensor, bail};
+use candle_core::{Result, Shape, Tensor, WithDType, bail};
 
 use super::Gradient;
-use crate::kernels::buffers::{Shared, StridedRowsMut};
+use crate::kernels::buffers::{Reading, Shared, StridedRowsMut};
 use crate::kernels::tile::Operand;
 
 /// An operand.
@@ -92,11 +92,13 @@ pub(super) fn arrange<const N: usize>(operands: [Input; N]) -> Result<([Place; N
     Ok((places, tensors))
 }
 
-/// The operands, from the elements of the tensors.
-pub(super) fn views<'a, T, const N: usize>(
+/// The operands, from the shapes and the elements of the tensors; without elements if there are no `tensors`.
+pub(super) fn views<'a, T: WithDType, const N: usize>(
     places: [Place; N],
-    tensors: &[(&'a [T], Shape)],
+    tensors: &'a [Reading<'_, T>],
+    shapes: &[Shape],
 ) -> [View<'a, T>; N] {
+    let data = |tensor: usize| tensors.get(tensor).map_or(&[][..], |reading| reading);
     places.map(|place| match place {
         Place::Absent => View {
             data: &[],
@@ -106,9 +108,9 @@ pub(super) fn views<'a, T, const N: usize>(
             row: 0,
         },
         Place::Whole(tensor) => {
-            let (data, shape) = &tensors[tensor];
+            let shape = &shapes[tensor];
             View {
-                data,
+                data: data(tensor),
                 shape: shape.clone(),
                 place,
                 start: 0,
@@ -116,12 +118,11 @@ pub(super) fn views<'a, T, const N: usize>(
             }
         }
         Place::Part { tensor, part, of } => {
-            let (data, shape) = &tensors[tensor];
-            let mut dims = shape.dims().to_vec();
+            let mut dims = shapes[tensor].dims().to_vec();
             let row = dims.pop().unwrap_or(1);
             dims.push(row / of);
             View {
-                data,
+                data: data(tensor),
                 shape: dims.into(),
                 place,
                 start: part * (row / of),

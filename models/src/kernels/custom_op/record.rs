@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use candle_core::{
-    CpuStorage, CustomOp1, DType, InplaceOp2, Layout, Result, Shape, Tensor, TensorId, bail,
+    CpuStorage, CustomOp1, DType, Device, InplaceOp2, Layout, Result, Shape, Tensor, TensorId, bail,
 };
 use rayon::prelude::*;
 
@@ -21,13 +21,15 @@ use crate::kernels::buffers::{add, floats};
 /// Leaves gradients of the operands, from the output and its gradient.
 type Backward = Box<dyn FnOnce(&Tensor, &Tensor, &Tied) -> Result<()> + Send>;
 
-/// An output, with `backward` for its history; `tied` are the operands that it leaves gradients for.
+/// An output, with `backward` for its history; `tied` are the operands that it leaves gradients for. Unless it `reads_output`, it is
+/// given an empty tensor for the output.
 ///
 /// # Errors
 /// If a tensor operation fails.
 pub fn record(
     name: &'static str,
     output: (CpuStorage, Shape),
+    reads_output: bool,
     tied: Arc<Tied>,
     backward: impl FnOnce(&Tensor, &Tensor, &Tied) -> Result<()> + Send + 'static,
 ) -> Result<Tensor> {
@@ -49,7 +51,10 @@ pub fn record(
         node: node.clone(),
     })?;
     *lock(&pending) = Some(Pending {
-        y: y.detach(),
+        y: match reads_output {
+            true => y.detach(),
+            false => Tensor::zeros(0, y.dtype(), &Device::Cpu)?,
+        },
         backward: Box::new(backward),
     });
     node.output.get_or_init(|| y.id());
@@ -164,7 +169,7 @@ struct Handle {
 }
 
 struct Pending {
-    /// The output, without history.
+    /// The output, without history, or nothing.
     y: Tensor,
     backward: Backward,
 }
@@ -184,11 +189,10 @@ impl CustomOp1 for Handle {
         let Some(Pending { y, backward }) = pending else {
             bail!("{}: one backward pass after one forward pass", self.name);
         };
-        let dy = match dy {
-            Some(dy) => dy.contiguous()?,
-            None => y.zeros_like()?,
+        let Some(dy) = dy else {
+            bail!("{}: no gradient of the output", self.name);
         };
-        backward(&y, &dy, &self.tied)?;
+        backward(&y, &dy.contiguous()?, &self.tied)?;
         Ok(Some(zero.clone()))
     }
 }

@@ -28,6 +28,7 @@ fn elements_of(x: &View) -> Vec<f32> {
 impl CustomOp<5> for Product {
     const NAME: &'static str = "product";
     type Saved = Vec<f32>;
+    const READS_OUTPUT: bool = true;
 
     fn forward(&self, operands: [View; 5], keeps: bool) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
         let shape = operands.iter().find(|x| x.given().is_some()).unwrap();

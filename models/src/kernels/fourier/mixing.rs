@@ -1,5 +1,5 @@
 //! The real part of the two-dimensional transform over length and width, by which FNet mixes tokens (arXiv 2105.03824):
-//! y = Re(DFT_L(DFT_D(x))). The transform is symmetric, so its backward pass is itself.
+//! y = s Re(DFT_L(DFT_D(x))). The transform is symmetric, so its backward pass is itself.
 //!
 //! Rows are real, so half of their spectra is enough: with Z the two-dimensional transform, Re Z_{l,d} = Re Z_{-l,-d}.
 
@@ -16,22 +16,25 @@ use crate::kernels::custom_op::{BackwardPass, CustomOp, Gradient, View};
 /// Rows or columns of one task.
 const TOGETHER: usize = 8;
 
-/// x (B, L, D) to y (B, L, D).
+/// x (B, L, D) to y (B, L, D), times `scale` s.
 ///
 /// # Errors
 /// If x has not three axes, or the type is neither f32 nor f64.
-pub(crate) fn mix_tokens(x: &Tensor) -> Result<Tensor> {
-    apply(Mixing, [x])
+pub(crate) fn mix_tokens(x: &Tensor, scale: f64) -> Result<Tensor> {
+    apply(Mixing { scale }, [x])
 }
 
-struct Mixing;
+struct Mixing {
+    scale: f64,
+}
 
 impl<T: Real> CustomOp<1, T> for Mixing {
     const NAME: &'static str = "fourier mixing";
     type Saved = ();
+    const READS_OPERANDS: bool = false;
 
     fn forward(&self, [x]: [View<T>; 1], _: bool) -> Result<(Vec<T>, Shape, ())> {
-        let y = mix(x.data, x.shape.dims3()?)?;
+        let y = mix(x.data, x.shape.dims3()?, number(self.scale))?;
         Ok((y, x.shape, ()))
     }
 
@@ -40,11 +43,11 @@ impl<T: Real> CustomOp<1, T> for Mixing {
         [x]: [View<T>; 1],
         pass: BackwardPass<(), 1, T>,
     ) -> Result<[Gradient<T>; 1]> {
-        Ok([mix(pass.dy, x.shape.dims3()?)?.into()])
+        Ok([mix(pass.dy, x.shape.dims3()?, number(self.scale))?.into()])
     }
 }
 
-fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize)) -> Result<Vec<T>> {
+fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) -> Result<Vec<T>> {
     let mut y = vec![number::<T>(0.0); x.len()];
     if x.is_empty() {
         return Ok(y);
@@ -101,7 +104,7 @@ fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize)) -> Result<Ve
                 let column = &columns[column * length..][..length];
                 for (l, row) in (first..).zip(y.chunks_exact_mut(width)) {
                     let l = if mirrored { (length - l) % length } else { l };
-                    row[d] = column[l].re;
+                    row[d] = column[l].re * scale;
                 }
             }
         });

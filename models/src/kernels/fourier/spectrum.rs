@@ -56,6 +56,7 @@ struct Synthesis {
 impl<T: Real> CustomOp<1, T> for Analysis {
     const NAME: &'static str = "rfft";
     type Saved = ();
+    const READS_OPERANDS: bool = false;
 
     fn forward(&self, [x]: [View<T>; 1], _: bool) -> Result<(Vec<T>, Shape, ())> {
         let (batch, length, width) = x.shape.dims3()?;
@@ -87,6 +88,7 @@ impl<T: Real> CustomOp<1, T> for Analysis {
 impl<T: Real> CustomOp<2, T> for Synthesis {
     const NAME: &'static str = "irfft";
     type Saved = ();
+    const READS_OPERANDS: bool = false;
 
     fn forward(&self, [re, im]: [View<T>; 2], _: bool) -> Result<(Vec<T>, Shape, ())> {
         let (batch, bins, width) = re.shape.dims3()?;

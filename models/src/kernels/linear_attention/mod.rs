@@ -186,6 +186,7 @@ impl CustomOp<3> for LinearAttention {
     const NAME: &'static str = NAME;
     /// S and z of each head, and the shift of its keys where the map has one.
     type Saved = (Vec<f32>, Vec<f32>);
+    const READS_OUTPUT: bool = true;
 
     fn forward(&self, operands: [View; 3], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
         let problem = self.problem(&operands)?;
