@@ -15,8 +15,8 @@ use candle_core::{Tensor, Var};
 
 use super::Block;
 use crate::{
-    Mask, Pass, Result, RngKey, kernels,
-    ops::checkpoint::{Checkpointed, Tied, note_variables, with_history},
+    Mask, Pass, Result, RngKey,
+    ops::checkpoint::{Checkpointed, Tied, backward_from, note_variables, with_history},
 };
 
 /// x (B, L, D) through all blocks, to (B, L, D).
@@ -93,8 +93,7 @@ impl Checkpointed for Stack {
             let source = Var::from_tensor(&streams[from])?;
             let change = step.forward(&source, &pass)?;
             streams[to] = (&streams[to] - change.detach())?;
-            // A pass of its own: what belongs to `source` must not go to the one around it.
-            let mut inner = kernels::backward(&(change * &gradients[to])?.sum_all()?)?;
+            let mut inner = backward_from(&change, &gradients[to])?;
             if let Some(gradient) = inner.remove(&source) {
                 gradients[from] = (&gradients[from] + gradient)?;
             }

@@ -2,7 +2,7 @@
 //!
 //! Its operands are its input and every variable in it, which are [`Tied`].
 
-use candle_core::{Result, Storage, Tensor, Var, bail};
+use candle_core::{CpuStorage, Result, Storage, Tensor, Var, backprop::GradStore, bail};
 
 pub use crate::kernels::Tied;
 use crate::kernels::{backward, record};
@@ -46,14 +46,27 @@ where
     fn backward(&self, _: &Tensor, dy: &Tensor, tied: &Tied) -> crate::Result<Tensor> {
         let x = Var::from_tensor(&self.x)?;
         let y = (self.f)(&x)?;
-        // A pass of its own: what belongs to `x` must not go to the one around it.
-        let mut gradients = backward(&(y * dy)?.sum_all()?)?;
+        let mut gradients = backward_from(&y, dy)?;
         tied.leave_all(&mut gradients)?;
         match gradients.remove(&x) {
             Some(dx) => Ok(dx),
             None => Ok(x.zeros_like()?),
         }
     }
+}
+
+/// Gradients of variables from `y`, computed in main memory, and its gradient, as PyTorch's `y.backward(dy)`; a pass of its own inside
+/// another one.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn backward_from(y: &Tensor, dy: &Tensor) -> Result<GradStore> {
+    let (zero, dy) = (CpuStorage::F32(vec![0.0]), dy.clone());
+    let tied = Tied::new([y]);
+    let loss = record("gradient", (zero, ().into()), false, tied, |_, _, tied| {
+        tied.leave(0, dy, false)
+    });
+    backward(&loss?)
 }
 
 /// Computes gradients from what is left of a stretch: its output.

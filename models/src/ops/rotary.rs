@@ -1,25 +1,27 @@
 //! Rotation of neighbouring columns by position (RoFormer, arXiv:2104.09864).
 
+use std::ops::Range;
+
 use candle_core::{Device, Tensor};
 
 use super::check;
 use crate::{Result, kernels};
 
-/// x (B, L, W) with its first `columns`, groups of `width` each, rotated: columns 2c and 2c + 1 of a group at position t by the angle
-/// t·10000^{-2 c / width}. A group's last column stays where it has no partner, as do all columns after the first `columns`.
+/// x (B, L, W) at positions `start` on, with its first `columns`, groups of `width` each, rotated: columns 2c and 2c + 1 of a group at
+/// position t by the angle t·10000^{-2 c / width}. A group's last column stays where it has no partner, as do all columns after the first `columns`.
 ///
 /// Its gradient is the opposite rotation. O(B L W) time; nothing but angles is kept.
 ///
 /// # Errors
 /// If `columns` is no multiple of `width` or more than W.
-pub fn rotary(x: &Tensor, columns: usize, width: usize) -> Result<Tensor> {
+pub fn rotary(x: &Tensor, start: usize, columns: usize, width: usize) -> Result<Tensor> {
     let (_, length, row) = x.dims3()?;
     check(
         width > 0 && columns.is_multiple_of(width) && columns <= row,
         "rotary",
         || format!("{columns} columns of {row} in groups of {width}"),
     )?;
-    let angles = angles(length, width);
+    let angles = angles(start..start + length, width);
     if kernels::supports(x) {
         return Ok(kernels::rotate(x, columns, width, angles)?);
     }
@@ -27,12 +29,12 @@ pub fn rotary(x: &Tensor, columns: usize, width: usize) -> Result<Tensor> {
 }
 
 /// t·10000^{-2 c / width} for each position t and pair c.
-fn angles(length: usize, width: usize) -> Vec<f64> {
+fn angles(positions: Range<usize>, width: usize) -> Vec<f64> {
     let pairs = width / 2;
     let rate: Vec<f64> = (0..pairs)
         .map(|c| 10_000f64.powf(-2.0 * c as f64 / width as f64))
         .collect();
-    (0..length)
+    positions
         .flat_map(|t| rate.iter().map(move |rate| t as f64 * rate))
         .collect()
 }
@@ -82,18 +84,18 @@ mod tests {
     #[test]
     fn the_kernel_meets_the_composed_form() {
         use crate::kernels::reference::{Sampler, agree};
-        for (batch, length, row, columns, width) in [
-            (1, 1, 4, 4, 4),
-            (2, 7, 18, 12, 6),
-            (3, 70, 11, 10, 5),
-            (2, 3, 3, 2, 1),
+        for (batch, (start, length), row, columns, width) in [
+            (1, (0, 1), 4, 4, 4),
+            (2, (5, 7), 18, 12, 6),
+            (3, (0, 70), 11, 10, 5),
+            (2, (1, 3), 3, 2, 1),
         ] {
             let x = Sampler::new(3).normal(&[batch, length, row], 1.0);
-            let angles = angles(length, width);
+            let angles = angles(start..start + length, width);
             agree(
                 "rotary",
                 &[x],
-                |x| Ok(rotary(&x[0], columns, width)?),
+                |x| Ok(rotary(&x[0], start, columns, width)?),
                 |x| Ok(composed(&x[0], columns, width, &angles)?),
             );
         }
@@ -102,7 +104,9 @@ mod tests {
     #[test]
     fn gradients_agree_with_differences() {
         for (row, columns, width) in [(8, 8, 4), (11, 10, 5)] {
-            check_gradient("rotary", &[&[2, 3, row]], |x| rotary(&x[0], columns, width));
+            check_gradient("rotary", &[&[2, 3, row]], |x| {
+                rotary(&x[0], 1, columns, width)
+            });
         }
     }
 
@@ -117,7 +121,7 @@ mod tests {
                 .unwrap()
                 .contiguous()
                 .unwrap();
-            rotary(&all, width, width).unwrap().squeeze(0).unwrap()
+            rotary(&all, 0, width, width).unwrap().squeeze(0).unwrap()
         });
         let (one_q, one_k) = (q.get(0).unwrap(), k.get(0).unwrap());
         let [one_q, one_k] = [one_q, one_k].map(|x| x.to_vec1::<f64>().unwrap());
@@ -146,7 +150,7 @@ mod tests {
     fn groups_that_do_not_fit_are_refused() {
         let x = normal("x", &[1, 2, 8]);
         for (columns, width) in [(12, 4), (6, 4), (4, 0)] {
-            assert!(rotary(&x, columns, width).is_err());
+            assert!(rotary(&x, 0, columns, width).is_err());
         }
     }
 }

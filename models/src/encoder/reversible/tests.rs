@@ -5,7 +5,7 @@ use crate::{
     Mixer, Parameters,
     context::ModelContext,
     encoder::{Encoder, stack},
-    mixers,
+    kernels, mixers,
     options::{BlockOptions, Residual},
     testing::normal,
 };

@@ -119,7 +119,8 @@ impl Deberta {
             let rows = rows.index_select(&numbers(sign)?, 0)?;
             let rows = rows.reshape((rows.dim(0)?, (), self.width))?;
             let rows = rows.permute((1, 2, 0))?.contiguous()?; // (H, E, 2 K + 1)
-            by_head_times(&x.affine(scale, 0.0)?, &rows)
+            let scores = by_head_times(&x.affine(scale, 0.0)?, &rows)?;
+            Ok(scores.transpose(0, 1)?.contiguous()?) // (B, H, L, 2 K + 1)
         };
         let positions = &operands.positions;
         let keys = operands.k.narrow(1, positions.start, positions.len())?;

@@ -260,7 +260,7 @@ impl Terms {
     }
 }
 
-/// x (B, L, H E) of each head, (B, H, L, E), times w (H, E, C): (B, H, L, C).
+/// x (B, L, H E) of each head times w (H, E, C), heads first: (H, B, L, C).
 fn by_head_times(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     let ((batch, length, _), (heads, width, columns)) = (x.dims3()?, w.dims3()?);
     let x = x.reshape((batch, length, heads, width))?;
@@ -268,8 +268,7 @@ fn by_head_times(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     let x = x.permute((2, 0, 1, 3))?.contiguous()?;
     let x = x.reshape((heads, batch * length, width))?;
     let y = crate::ops::matmul(&x, w)?;
-    let y = y.reshape((heads, batch, length, columns))?;
-    Ok(y.transpose(0, 1)?.contiguous()?)
+    Ok(y.reshape((heads, batch, length, columns))?)
 }
 
 #[cfg(test)]

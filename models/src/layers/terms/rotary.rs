@@ -25,6 +25,6 @@ impl Rotary {
     /// # Errors
     /// If `columns` is no multiple of the width or more than there are.
     pub fn forward(&self, x: &Tensor, columns: usize) -> Result<Tensor> {
-        ops::rotary(x, columns, self.width)
+        ops::rotary(x, 0, columns, self.width)
     }
 }

@@ -3,17 +3,17 @@
 //! u, w (H, E) are each layer's own (`untie_r`) or those of all, W_R (D to H E) is each layer's own. Distances are not clipped.
 //!
 //! r_{i - j} is a rotation of r_{-j} by i, so that with g_i = W_Rᵀ (q_i + w) = [g^s ; g^c] of each head
-//!     g_i·r_{i - j} = [g^c sin ωi - g^s cos ωi ; g^s sin ωi + g^c cos ωi]·[sin ωj ; cos ωj]
+//!     g_i·r_{i - j} = (pairs (g^c, -g^s) rotated by ωi)·(pairs (cos ωj, sin ωj))
 //! is a product of D more columns of queries and keys. Every form of attention can compute it, whatever pairs it computes, and nothing
 //! is kept for a pair; a score costs (E + D) / E times as much, and so do weighted values, which get as many columns of zeros.
 
-use candle_core::{D, Device, Tensor};
+use candle_core::{Device, Tensor};
 use candle_nn::Init;
 
 use super::{Attend, by_head_times};
 use crate::{
     Result, VarBuilder,
-    ops::{attention::AttentionOptions, checkpoint::checkpoint},
+    ops::{attention::AttentionOptions, checkpoint::checkpoint, rotary},
     options::BlockOptions,
     params::xavier_uniform,
 };
@@ -67,10 +67,9 @@ impl TransformerXl {
         places: &Tensor,
     ) -> Result<Tensor> {
         let (batch, queries, _) = q.dims3()?;
-        let first = self.places((0..queries as i64).map(Some), q)?;
         // What leads to the wider heads is several times as large as they are.
         let (terms, places) = (self.clone(), places.clone());
-        let q = checkpoint(q, move |q| terms.queries(q, &first))?;
+        let q = checkpoint(q, move |q| terms.queries(q, 0))?;
         let terms = self.clone();
         let k = checkpoint(k, move |k| terms.keys(k, &places))?;
         let shape = (batch, v.dim(1)?, self.heads, self.width);
@@ -89,23 +88,25 @@ impl TransformerXl {
         Ok(y.narrow(3, 0, self.width)?.flatten_from(2)?)
     }
 
-    /// Queries (B, Lq, H E) at `places` (Lq, 1, D) as (B, Lq, H (E + D)), whose products with [`TransformerXl::keys`] are √E z.
+    /// Queries (B, Lq, H E) at positions `start` on as (B, Lq, H (E + D)), whose products with [`TransformerXl::keys`] are √E z.
     ///
     /// # Errors
     /// If shapes do not fit.
-    pub fn queries(&self, q: &Tensor, places: &Tensor) -> Result<Tensor> {
-        let q = q.reshape((q.dim(0)?, q.dim(1)?, self.heads, self.width))?;
+    pub fn queries(&self, q: &Tensor, start: usize) -> Result<Tensor> {
+        let (batch, queries, _) = q.dims3()?;
+        let (heads, wide) = (self.heads, 2 * self.frequencies);
+        let q = q.reshape((batch, queries, heads, self.width))?;
         let content = q.broadcast_add(&self.content)?;
-        let relative = self.relative.reshape((self.heads, self.width, ()))?;
+        let relative = self.relative.reshape((heads, self.width, ()))?;
+        let [of_sines, of_cosines] =
+            [0, self.frequencies].map(|first| relative.narrow(2, first, self.frequencies));
+        let pairs = Tensor::stack(&[of_cosines?, of_sines?.neg()?], 3)?.flatten_from(2)?;
         let shifted = q.broadcast_add(&self.position)?.flatten_from(2)?;
-        let g = by_head_times(&shifted, &relative)?.transpose(1, 2)?; // (B, Lq, H, D)
-        let [sines, cosines] = self.halves(places)?;
-        let [of_sines, of_cosines] = self.halves(&g)?;
-        let turned = [
-            (of_cosines.broadcast_mul(&sines)? - of_sines.broadcast_mul(&cosines)?)?,
-            (of_sines.broadcast_mul(&sines)? + of_cosines.broadcast_mul(&cosines)?)?,
-        ];
-        Ok(Tensor::cat(&[&content, &turned[0], &turned[1]], 3)?.flatten_from(2)?)
+        let g = by_head_times(&shifted, &pairs)?.permute((1, 2, 0, 3))?; // (B, Lq, H, D)
+        let g = g.flatten_from(2)?;
+        let g = rotary(&g, start, heads * wide, wide)?;
+        let g = g.reshape((batch, queries, heads, wide))?;
+        Ok(Tensor::cat(&[&content, &g], 3)?.flatten_from(2)?)
     }
 
     /// Keys (B, Lk, H E) at `places` (Lk, 1, D) as (B, Lk, H (E + D)).
@@ -120,7 +121,7 @@ impl TransformerXl {
         Ok(Tensor::cat(&[&k, &places], 3)?.flatten_from(2)?)
     }
 
-    /// [sin ωi ; cos ωi] of each position i, (n, 1, D), rounded only in the end; zeros for none, which adds nothing to scores.
+    /// Pairs (cos ωj, sin ωj) of each position j, (n, 1, D), rounded only in the end; zeros for none, which adds nothing to scores.
     ///
     /// # Errors
     /// If the device refuses the table.
@@ -134,23 +135,17 @@ impl TransformerXl {
         let rates: Vec<f64> = rates.collect();
         let (mut table, mut count) = (Vec::new(), 0);
         for position in positions {
-            for f in [f64::sin, f64::cos] {
-                let place = |rate| position.map_or(0.0, |position| f(position as f64 * rate));
-                table.extend(rates.iter().map(place));
-            }
+            table.extend(rates.iter().flat_map(|rate| match position {
+                Some(position) => {
+                    let (sine, cosine) = (position as f64 * rate).sin_cos();
+                    [cosine, sine]
+                }
+                None => [0.0; 2],
+            }));
             count += 1;
         }
         let table = Tensor::from_vec(table, (count, 1, 2 * self.frequencies), &Device::Cpu)?;
         Ok(table.to_dtype(like.dtype())?.to_device(like.device())?)
-    }
-
-    /// Sines and cosines, or what belongs to them.
-    fn halves(&self, x: &Tensor) -> Result<[Tensor; 2]> {
-        let count = self.frequencies;
-        Ok([
-            x.narrow(D::Minus1, 0, count)?,
-            x.narrow(D::Minus1, count, count)?,
-        ])
     }
 
     /// Operations for `length` queries, and what `pairs` of query and key, over all heads, cost beside their product.

@@ -86,7 +86,7 @@ impl Compressive {
         let (relative, heads) = (&recurrence.relative, recurrence.heads);
         let queries = start as i64..(start + q.dim(1)?) as i64;
         let width = q.dim(2)? / heads;
-        let q = relative.queries(q, &relative.places(queries.clone().map(Some), q)?)?;
+        let q = relative.queries(q, start)?;
         let places = positions.iter().map(|position| Some(*position));
         let k = relative.keys(k, &relative.places(places, k)?)?;
         let by_head = |x: &Tensor| x.reshape((x.dim(0)?, x.dim(1)?, heads, ()));
