@@ -52,6 +52,7 @@ mod shared_state_space;
 mod sinkhorn_normalize;
 mod softmax;
 mod state_space;
+mod swap_axes;
 mod tile;
 mod variable_gradients;
 mod zero_rows;
@@ -97,6 +98,7 @@ pub(crate) use shared_state_space::shared_state_space;
 pub use sinkhorn_normalize::sinkhorn_normalize;
 pub use softmax::softmax;
 pub(crate) use state_space::{Rows, StateSpace, Walk, state_space};
+pub(crate) use swap_axes::swap_axes;
 pub use variable_gradients::backward;
 
 /// Whether the kernels can take this tensor: f32, in main memory.

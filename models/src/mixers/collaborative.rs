@@ -15,7 +15,7 @@ use crate::{
     encoder,
     layers::{Dropout, Linear},
     model::{Cost, Model, Reference, Variant},
-    ops::{attention::weigh, matmul},
+    ops::{attention::weigh, matmul, swap_axes},
     options::{Range, WIDEST, to_json},
     params::xavier_uniform,
 };
@@ -107,9 +107,9 @@ impl Mixer for Collaborative {
         let v = self.value.forward(x)?;
         let v = v.reshape((batch, length, self.heads, self.width))?;
         let dropout = self.dropout.of_attention(batch, pass);
-        let v = v.transpose(1, 2)?.contiguous()?;
+        let v = swap_axes(&v)?;
         let y = weigh(&z, &v, pass.mask(), dropout.as_ref())?; // (B, H, L, E)
-        let y = y.transpose(1, 2)?.contiguous()?;
+        let y = swap_axes(&y)?;
         self.output.forward(&y.flatten_from(2)?)
     }
 

@@ -22,6 +22,7 @@ use crate::{
         self, Lags,
         activation::gelu_erf,
         attention::{self, AttentionOptions},
+        swap_axes,
     },
     options::{Range, WIDEST, to_json},
     params::{LECUN_NORMAL, xavier_uniform},
@@ -164,9 +165,9 @@ impl Along {
         let (_, length, width) = v.dims3()?;
         match self {
             Self::Full(linear) => {
-                let v = v.transpose(1, 2)?.contiguous()?; // (B, G, L)
+                let v = swap_axes(v)?; // (B, G, L)
                 let y = linear.leading(length, length)?.forward(&v)?;
-                Ok(y.transpose(1, 2)?.contiguous()?)
+                swap_axes(&y)
             }
             Self::Toeplitz { weight, bias } => {
                 let longest = bias.dim(0)?;

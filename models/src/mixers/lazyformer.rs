@@ -15,7 +15,7 @@ use crate::{
     error::require,
     layers::{Dropout, Linear},
     model::{Cost, Model, Reference, Variant},
-    ops::{attention::scores, matmul, softmax},
+    ops::{attention::scores, matmul, softmax, swap_axes},
     options::{Range, Residual, to_json},
     params::xavier_uniform,
 };
@@ -120,9 +120,9 @@ impl LazyFormer {
 impl Mixer for LazyFormer {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let weights = self.weights(x, pass)?;
-        let v = self.split(&self.value.forward(x)?)?.transpose(1, 2)?;
-        let y = matmul(&weights, &v.contiguous()?)?; // (B, H, L, E)
-        let y = y.transpose(1, 2)?.contiguous()?;
+        let v = swap_axes(&self.split(&self.value.forward(x)?)?)?;
+        let y = matmul(&weights, &v)?; // (B, H, L, E)
+        let y = swap_axes(&y)?;
         self.output.forward(&y.flatten_from(2)?)
     }
 

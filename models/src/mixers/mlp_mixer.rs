@@ -17,7 +17,7 @@ use crate::{
     layers::Linear,
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
-    ops::activation::gelu_erf,
+    ops::{activation::gelu_erf, swap_axes},
     options::{Range, WIDEST, to_json},
     params::LECUN_NORMAL,
 };
@@ -82,11 +82,11 @@ impl Mixer for MlpMixer {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let length = x.dim(1)?;
         let x = zero_padding(x, pass.mask())?;
-        let x = x.transpose(1, 2)?.contiguous()?; // (B, D, L)
+        let x = swap_axes(&x)?; // (B, D, L)
         let inner = self.inner.leading(length, self.hidden)?;
         let hidden = gelu_erf(&inner.forward(&x)?)?; // (B, D, T)
         let y = self.outer.leading(self.hidden, length)?.forward(&hidden)?;
-        Ok(y.transpose(1, 2)?.contiguous()?)
+        swap_axes(&y)
     }
 
     fn flops(&self, length: usize) -> u64 {

@@ -14,7 +14,10 @@ use crate::{
     error::require,
     layers::{Dropout, Projections},
     model::{Cost, Model, Reference, Variant},
-    ops::attention::{scores, weigh},
+    ops::{
+        attention::{scores, weigh},
+        swap_axes,
+    },
     options::Residual,
 };
 
@@ -74,9 +77,9 @@ impl Mixer for RealFormer {
         }
         pass.carry(&z);
         let dropout = self.dropout.of_attention(x.dim(0)?, pass);
-        let v = v.transpose(1, 2)?.contiguous()?;
+        let v = swap_axes(&v)?;
         let y = weigh(&z, &v, pass.mask(), dropout.as_ref())?; // (B, H, L, E)
-        self.projections.merge(&y.transpose(1, 2)?.contiguous()?)
+        self.projections.merge(&swap_axes(&y)?)
     }
 
     fn flops(&self, length: usize) -> u64 {

@@ -14,7 +14,7 @@ use crate::{
     encoder,
     layers::{Dropout, Projections},
     model::{Cost, Model, Reference, Variant},
-    ops::{attention::scores, matmul, softmax},
+    ops::{attention::scores, matmul, softmax, swap_axes},
 };
 
 /// The registry's entry.
@@ -84,8 +84,8 @@ impl Mixer for TalkingHeads {
         let z = mix(&self.before, &scores(&q, &k)?)?; // (B, H, L, L)
         let w = mix(&self.after, &softmax::masked(&z, pass.mask())?)?;
         let w = self.dropout.forward(&w, pass)?;
-        let y = matmul(&w, &v.transpose(1, 2)?.contiguous()?)?; // (B, H, L, E)
-        self.projections.merge(&y.transpose(1, 2)?.contiguous()?)
+        let y = matmul(&w, &swap_axes(&v)?)?; // (B, H, L, E)
+        self.projections.merge(&swap_axes(&y)?)
     }
 
     fn flops(&self, length: usize) -> u64 {

@@ -42,6 +42,7 @@ mod shared_state_space;
 mod sinkhorn_normalize;
 pub mod softmax;
 pub mod state_space;
+mod swap_axes;
 pub mod top_k;
 
 pub use batch_norm::{Moments, batch_norm, batch_norm_by};
@@ -72,6 +73,7 @@ pub use selective_scan::selective_scan;
 pub use shared_state_space::{SharedStates, shared_state_space};
 pub use sinkhorn_normalize::sinkhorn_normalize;
 pub use state_space::{Modes, StateSpaceOptions, state_space, state_space_sum};
+pub use swap_axes::swap_axes;
 pub use top_k::{Order, top_k};
 
 use crate::{Error, Result};

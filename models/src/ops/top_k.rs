@@ -47,60 +47,65 @@ pub fn top_k(x: &Tensor, k: usize, order: Order) -> Result<(Tensor, Tensor)> {
 
 /// Elements with an integer of the same order.
 trait Ordered: WithDType {
+    /// Of twice the width: the element's order above, its index below.
     type Key: Copy + Ord + Send;
 
-    /// Equal for both zeros; largest for every NaN.
-    fn key(self) -> Self::Key;
-    fn reverse(key: Self::Key) -> Self::Key;
+    /// Equal for both zeros but for the index; largest for every NaN, or smallest if `reversed`.
+    fn key(self, reversed: bool, index: usize) -> Self::Key;
+    fn index(key: Self::Key) -> u32;
 }
 
 macro_rules! ordered {
-    ($float:ty, $bits:ty) => {
+    ($float:ty, $bits:ty, $key:ty) => {
         impl Ordered for $float {
-            type Key = $bits;
+            type Key = $key;
 
-            fn key(self) -> $bits {
+            fn key(self, reversed: bool, index: usize) -> $key {
                 const SIGN: $bits = 1 << (<$bits>::BITS - 1);
-                if self.is_nan() {
-                    return <$bits>::MAX;
-                }
                 // Adding zero turns -0 into +0.
                 let bits = (self + 0.0).to_bits();
-                if bits & SIGN == 0 { bits | SIGN } else { !bits }
+                let order = match self.is_nan() {
+                    true => <$bits>::MAX,
+                    false if bits & SIGN == 0 => bits | SIGN,
+                    false => !bits,
+                };
+                let order = if reversed { !order } else { order };
+                (<$key>::from(order) << <$bits>::BITS) | index as $key
             }
 
-            fn reverse(key: $bits) -> $bits {
-                !key
+            fn index(key: $key) -> u32 {
+                key as u32
             }
         }
     };
 }
 
-ordered!(f32, u32);
-ordered!(f64, u64);
+ordered!(f32, u32, u64);
+ordered!(f64, u64, u128);
 
 /// Indices of the first `k` elements of each row, one row after the other.
 fn first<T: Ordered>(x: &Tensor, dtype: DType, k: usize, order: Order) -> Result<Vec<u32>> {
     let width = x.dim(D::Minus1)?;
     let data = x.detach().to_dtype(dtype)?.flatten_all()?.to_vec1::<T>()?;
     let mut indices = vec![0; data.len() / width * k];
+    let reversed = order == Order::Largest;
     let rows = indices.par_chunks_mut(k).zip(data.par_chunks(width));
-    rows.for_each_init(Vec::new, |elements, (indices, row)| {
-        elements.clear();
-        elements.extend(row.iter().enumerate().map(|(index, x)| {
-            let key = match order {
-                Order::Largest => T::reverse(x.key()),
-                Order::Smallest => x.key(),
-            };
-            (key, index as u32)
-        }));
-        if k < width {
-            elements.select_nth_unstable(k);
+    rows.for_each_init(Vec::new, |keys, (indices, row)| {
+        let row = row.iter().enumerate();
+        let all = row.map(|(index, x)| x.key(reversed, index));
+        if let [index] = indices {
+            *index = all.min().map_or(0, T::index);
+            return;
         }
-        let first = &mut elements[..k];
+        keys.clear();
+        keys.extend(all);
+        if k < width {
+            keys.select_nth_unstable(k);
+        }
+        let first = &mut keys[..k];
         first.sort_unstable();
-        for (index, (_, element)) in indices.iter_mut().zip(first) {
-            *index = *element;
+        for (index, key) in indices.iter_mut().zip(first) {
+            *index = T::index(*key);
         }
     });
     Ok(indices)

@@ -8,7 +8,7 @@ use candle_core::{D, Tensor};
 use crate::{
     Result,
     mask::PADDED,
-    ops::{DropoutMask, dropout, matmul},
+    ops::{DropoutMask, dropout, matmul, swap_axes},
     rng::Stream,
 };
 
@@ -192,7 +192,7 @@ pub fn merge(parts: &[PartialSoftmax]) -> Result<Tensor> {
 /// # Errors
 /// If `x` does not have four dimensions.
 pub fn by_head(x: &Tensor) -> Result<Tensor> {
-    Ok(x.transpose(1, 2)?.contiguous()?)
+    swap_axes(x)
 }
 
 /// Operations of [`attend`] for `pairs` pairs of query and key, heads counted, of the given width.

@@ -1,0 +1,79 @@
+//! Axes 1 and 2 of a tensor swapped, as a copy: channels before positions, heads before positions, and back.
+
+use candle_core::{Result, Shape, Tensor, bail};
+use rayon::prelude::*;
+
+use super::buffers::uninit;
+use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
+
+/// Rows and columns that are copied together, so that lines of the cache are read and written whole.
+const SIDE: usize = 16;
+
+/// x (B, M, N) or (B, M, N, E) as (B, N, M) or (B, N, M, E).
+///
+/// # Errors
+/// For another number of axes.
+pub(crate) fn swap_axes(x: &Tensor) -> Result<Tensor> {
+    apply(SwapAxes, [x])
+}
+
+struct SwapAxes;
+
+impl SwapAxes {
+    /// B, M, N and E, which is 1 if there is none.
+    fn sizes(shape: &Shape) -> Result<(usize, usize, usize, usize)> {
+        match *shape.dims() {
+            [batch, rows, columns] => Ok((batch, rows, columns, 1)),
+            [batch, rows, columns, width] => Ok((batch, rows, columns, width)),
+            ref dims => bail!("{}: {} axes", Self::NAME, dims.len()),
+        }
+    }
+}
+
+impl CustomOp<1> for SwapAxes {
+    const NAME: &'static str = "swap_axes";
+    type Saved = ();
+    const READS_OPERANDS: bool = false;
+
+    fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let (_, rows, columns, width) = Self::sizes(&x.shape)?;
+        let mut dims = x.shape.dims().to_vec();
+        dims.swap(1, 2);
+        Ok((swapped(x.data, (rows, columns, width)), dims.into(), ()))
+    }
+
+    fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
+        let (_, rows, columns, width) = Self::sizes(&x.shape)?;
+        Ok([swapped(pass.dy, (columns, rows, width)).into()])
+    }
+}
+
+/// (B, M, N, E) to (B, N, M, E).
+fn swapped(x: &[f32], (rows, columns, width): (usize, usize, usize)) -> Vec<f32> {
+    let mut y = uninit(x.len());
+    let matrix = rows * columns * width;
+    if matrix == 0 {
+        return y;
+    }
+    let strip = SIDE * rows * width;
+    let examples = y.par_chunks_mut(matrix).zip(x.par_chunks(matrix));
+    examples.for_each(|(y, x)| {
+        y.par_chunks_mut(strip).enumerate().for_each(|(task, y)| {
+            let first = task * SIDE;
+            for block in (0..rows).step_by(SIDE) {
+                let block = block..(block + SIDE).min(rows);
+                for (column, y) in (first..).zip(y.chunks_exact_mut(rows * width)) {
+                    for row in block.clone() {
+                        let from = (row * columns + column) * width;
+                        let y = &mut y[row * width..][..width];
+                        match y {
+                            [y] => *y = x[from],
+                            _ => y.copy_from_slice(&x[from..from + width]),
+                        }
+                    }
+                }
+            }
+        });
+    });
+    y
+}
