@@ -4,11 +4,18 @@ use candle_core::Tensor;
 
 use crate::{Result, kernels};
 
-/// x (B, M, N, ..) as (B, N, M, ..), contiguous; NumPy's `swapaxes(1, 2)`. O(elements) time, and nothing is kept.
+/// x (B, M, N, ..) as (B, N, M, ..), contiguous; NumPy's `swapaxes(1, 2)`. O(elements) time, nothing where one of them is
+/// 1, and nothing is kept.
 ///
 /// # Errors
 /// If x has fewer than three axes.
 pub fn swap_axes(x: &Tensor) -> Result<Tensor> {
+    if let [batch, rows, columns, ref others @ ..] = *x.dims()
+        && (rows == 1 || columns == 1)
+    {
+        // The same elements in the same order.
+        return Ok(x.reshape([&[batch, columns, rows], others].concat())?);
+    }
     if kernels::supports(x) && matches!(x.rank(), 3 | 4) {
         return Ok(kernels::swap_axes(x)?);
     }
@@ -28,7 +35,9 @@ mod tests {
             &[2, 5, 3],
             &[1, 16, 32],
             &[3, 33, 70],
+            &[2, 7, 1],
             &[2, 7, 3, 1],
+            &[2, 1, 3, 4],
             &[2, 19, 2, 5],
             &[2, 3, 41, 8],
         ] {
