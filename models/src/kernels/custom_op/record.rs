@@ -65,6 +65,11 @@ pub fn record(
 /// Nodes of the outputs that are in use.
 static NODES: LazyLock<Mutex<HashMap<TensorId, Weak<Node>>>> = LazyLock::new(Mutex::default);
 
+#[cfg(test)]
+pub(super) fn is_in_use(output: TensorId) -> bool {
+    lock(&NODES).contains_key(&output)
+}
+
 /// What stands for an output, as long as it is in use.
 pub(super) struct Node {
     output: OnceLock<TensorId>,

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use candle_core::{DType, Var};
 
 use super::*;
@@ -132,4 +134,64 @@ fn operands_are_made_contiguous_and_other_types_refused() {
     let wide = x.to_dtype(DType::F64).unwrap();
     let message = run(&x, &wide).unwrap_err().to_string();
     assert!(message.contains("f32"), "{message}");
+}
+
+/// An output read by kernels, once side by side, and by candle's operations, whose gradients all arrive.
+#[test]
+fn gradients_meet_wherever_they_come_from() {
+    let mut sampler = Sampler::new(5);
+    let inputs: Vec<Tensor> = (0..2).map(|_| sampler.normal(&[3, 6], 1.0)).collect();
+    let product = |a: &Tensor, b: &Tensor| {
+        let operands = [Some(a), Some(b), None, None, None];
+        apply(Product, operands)
+    };
+    let halves = |x: &Tensor| {
+        let [a, b] = Input::side_by_side(x);
+        let nothing = || Input::from(None);
+        apply(Product, [a, b, nothing(), nothing(), nothing()])
+    };
+    let fused = |x: &[Tensor]| {
+        let y = product(&x[0], &x[1])?;
+        let further = (product(&y, &x[0])? + product(&y, &y)?)?;
+        let further = (further + y.sqr()?)?;
+        Tensor::cat(&[&further, &halves(&y)?, &y.narrow(1, 1, 2)?], 1)
+    };
+    let composed = |x: &[Tensor]| {
+        let y = (&x[0] * &x[1])?;
+        let further = ((&y * &x[0])? + y.sqr()?)?;
+        let further = (further + y.sqr()?)?;
+        let halves = (y.narrow(1, 0, 3)? * y.narrow(1, 3, 3)?)?;
+        Tensor::cat(&[&further, &halves, &y.narrow(1, 1, 2)?], 1)
+    };
+    agree("meeting gradients", &inputs, fused, composed);
+}
+
+#[test]
+fn what_is_kept_goes_with_the_backward_pass_and_nodes_with_their_outputs() {
+    /// Tells when it is dropped.
+    struct Kept(Arc<()>);
+
+    impl CustomOp<1> for Kept {
+        const NAME: &'static str = "kept";
+        type Saved = Arc<()>;
+
+        fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, Arc<()>)> {
+            Ok((x.data.to_vec(), x.shape, self.0.clone()))
+        }
+
+        fn backward(&self, _: [View; 1], _: BackwardPass<Arc<()>, 1>) -> Result<[Gradient; 1]> {
+            Ok([Gradient::OfOutput])
+        }
+    }
+
+    let x = Var::from_tensor(&Sampler::new(6).normal(&[4], 1.0)).unwrap();
+    let kept = Arc::new(());
+    let y = apply(Kept(kept.clone()), [x.as_tensor()]).unwrap();
+    let id = y.id();
+    let loss = y.sum_all().unwrap();
+    assert!(Arc::strong_count(&kept) > 1 && record::is_in_use(id));
+    loss.backward().unwrap();
+    assert_eq!(Arc::strong_count(&kept), 1);
+    drop((y, loss));
+    assert!(!record::is_in_use(id));
 }
