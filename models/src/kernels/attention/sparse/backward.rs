@@ -28,8 +28,11 @@ pub(super) struct BackwardTask<'a> {
     pub(super) output: Rows<'a>,
     pub(super) doutput: Rows<'a>,
     pub(super) dqueries: StridedRowsMut<'a>,
+    /// Of the rows that `key_rows` names, or of all keys.
     pub(super) dkeys: StridedRowsMut<'a>,
     pub(super) dvalues: StridedRowsMut<'a>,
+    /// The row of each key in its gradient, where that has no row for keys that nothing here sees.
+    pub(super) key_rows: Option<&'a [u32]>,
 }
 
 impl Kernel for BackwardTask<'_> {
@@ -109,6 +112,8 @@ struct Keys<'a> {
     block_mask: &'a BlockMask,
     head: Head,
     dtargets: [StridedRowsMut<'a>; 2],
+    /// The row of each key in these.
+    target_rows: Option<&'a [u32]>,
     /// The block that each slot holds, and its real keys.
     held: Vec<Option<(usize, u64)>>,
     /// Rows of a slot.
@@ -131,6 +136,7 @@ impl<'a> Keys<'a> {
             block_mask,
             head: task.head,
             dtargets: [task.dkeys, task.dvalues],
+            target_rows: task.key_rows,
             held: vec![None; slots],
             rows,
             key_panels: narrow(),
@@ -196,6 +202,16 @@ impl<'a> Keys<'a> {
         let positions = self
             .block_mask
             .key_positions(&self.block_mask.key_blocks()[block]);
+        let mut rows = [0; SIDE];
+        let positions = match self.target_rows {
+            Some(target_rows) => {
+                for (row, position) in rows.iter_mut().zip(positions) {
+                    *row = target_rows[*position as usize];
+                }
+                &rows[..positions.len()]
+            }
+            None => positions,
+        };
         let [dkeys, dvalues] = self.dtargets;
         // SAFETY: by this function's contract.
         unsafe {

@@ -312,6 +312,21 @@ impl BlockMask {
         &self.positions[block.positions.clone()]
     }
 
+    /// The keys that these blocks of queries see, of `keys_len`, in order.
+    pub(super) fn seen(&self, blocks: Range<usize>, keys_len: usize) -> Vec<u32> {
+        let mut seen = vec![false; keys_len];
+        for tile in self.queries[blocks]
+            .iter()
+            .flat_map(|block| block.tiles.clone())
+        {
+            for position in self.key_positions(&self.keys[self.tiles[tile].keys]) {
+                seen[*position as usize] = true;
+            }
+        }
+        let keys = (0..).zip(seen);
+        keys.filter_map(|(key, seen)| seen.then_some(key)).collect()
+    }
+
     pub(super) fn tile_sights(&self, tile: &Tile) -> Option<&[QueryRange]> {
         tile.ranges.clone().map(|range| &self.ranges[range])
     }

@@ -236,30 +236,32 @@ impl Problem<'_> {
     ) {
         let isa = Isa::current();
         let tasks = self.tasks(block_masks);
-        // Gradients of keys and values from every part of a head but the first, (tasks, 2, Lk, E).
-        let size = self.keys_len * self.width;
-        let mut others = 0;
-        let numbers: Vec<Option<usize>> = tasks
+        // Gradients of keys and values from every part of a head but the first, of the keys that it sees: (2, keys, E) each.
+        let mut numbers = 0;
+        let partials: Vec<Option<Partial>> = tasks
             .iter()
-            .map(|(.., part)| {
-                let number = (*part > 0).then_some(others);
-                others += usize::from(number.is_some());
-                number
+            .map(|(_, block_mask, blocks, part)| {
+                let partial = (*part > 0).then(|| {
+                    let keys = block_mask.seen(blocks.clone(), self.keys_len);
+                    Partial::new(keys, self.keys_len, numbers)
+                });
+                let keys = partial.as_ref().map_or(0, |partial| partial.keys.len());
+                numbers += 2 * keys * self.width;
+                partial
             })
             .collect();
-        let mut partials = vec![0.0; others * 2 * size];
-        let shared = Shared::new(&mut partials);
-        let partial = |number: usize, which: usize| StridedRowsMut {
-            buffer: &shared,
-            start: (2 * number + which) * size,
-            stride: self.width,
-        };
+        let mut buffer = vec![0.0; numbers];
+        let shared = Shared::new(&mut buffer);
         tasks
             .par_iter()
-            .zip(&numbers)
-            .for_each(|((head, block_mask, blocks, part), number)| {
-                let to = |which: usize| match number {
-                    Some(number) => partial(*number, which - 1),
+            .zip(&partials)
+            .for_each(|((head, block_mask, blocks, part), partial)| {
+                let to = |which: usize| match partial {
+                    Some(partial) => StridedRowsMut {
+                        buffer: &shared,
+                        start: partial.start(which - 1, self.width),
+                        stride: self.width,
+                    },
                     None => self.of_head(targets[which], self.keys_len, *head),
                 };
                 isa.run(BackwardTask {
@@ -275,27 +277,57 @@ impl Problem<'_> {
                     dqueries: self.of_head(targets[0], self.queries_len, *head),
                     dkeys: to(1),
                     dvalues: to(2),
+                    key_rows: partial.as_ref().map(|partial| &*partial.rows),
                 });
             });
-        let heads: Vec<_> = tasks.iter().zip(&numbers).collect();
+        let heads: Vec<_> = tasks.iter().zip(&partials).collect();
         let heads: Vec<_> = heads
             .chunk_by(|((a, ..), _), ((b, ..), _)| a == b)
             .collect();
         heads.into_par_iter().for_each(|parts| {
-            // In the order of the parts, the first of which has no number.
-            for ((head, ..), number) in parts {
-                let Some(number) = number else { continue };
+            // In the order of the parts, the first of which has none.
+            for ((head, ..), partial) in parts {
+                let Some(partial) = partial else { continue };
                 for which in 0..2 {
                     let to = self.of_head(targets[which + 1], self.keys_len, *head);
+                    let (start, size) = (
+                        partial.start(which, self.width),
+                        partial.keys.len() * self.width,
+                    );
                     // SAFETY: the tasks above are done.
-                    let rows = unsafe { shared.slice((2 * number + which) * size, size) };
-                    for (i, row) in rows.chunks_exact(self.width).enumerate() {
+                    let rows = unsafe { shared.slice(start, size) };
+                    for (key, row) in partial.keys.iter().zip(rows.chunks_exact(self.width)) {
+                        let start = to.start + *key as usize * to.stride;
                         // SAFETY: this task alone has its head's columns of its example's rows.
-                        let out = unsafe { to.buffer.slice(to.start + i * to.stride, self.width) };
+                        let out = unsafe { to.buffer.slice(start, self.width) };
                         out.iter_mut().zip(row).for_each(|(x, y)| *x += y);
                     }
                 }
             }
         });
+    }
+}
+
+/// Where one part of a head's work leaves gradients of keys and values: rows for the keys that it sees, in their order.
+struct Partial {
+    keys: Vec<u32>,
+    /// The row of each key of all.
+    rows: Vec<u32>,
+    /// Of the first row.
+    start: usize,
+}
+
+impl Partial {
+    fn new(keys: Vec<u32>, keys_len: usize, start: usize) -> Self {
+        let mut rows = vec![u32::MAX; keys_len];
+        for (row, key) in keys.iter().enumerate() {
+            rows[*key as usize] = row as u32;
+        }
+        Self { keys, rows, start }
+    }
+
+    /// First element of the rows of keys (0) or values (1).
+    fn start(&self, which: usize, width: usize) -> usize {
+        self.start + which * self.keys.len() * width
     }
 }
