@@ -5,7 +5,7 @@ use crate::{
     Mixer, Parameters,
     context::ModelContext,
     encoder::{Encoder, stack},
-    kernels, mixers,
+    mixers,
     options::{BlockOptions, Residual},
     testing::normal,
 };
@@ -85,8 +85,7 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
     let run = |forward: &dyn Fn(&Tensor) -> Result<Tensor>| -> ([Tensor; 2], GradStore) {
         let outputs = inputs.each_ref().map(|x| forward(x).unwrap());
         let sum = (&outputs[0] - &outputs[1]).unwrap();
-        let loss = (sum * draw("weights")).unwrap().sum_all().unwrap();
-        (outputs, kernels::backward(&loss).unwrap())
+        (outputs, backward_from(&sum, &draw("weights")).unwrap())
     };
     let (outputs, found) = run(&|x| forward(&blocks, x, &pass));
     let (wanted_outputs, wanted) = run(&|x| composed(&blocks, x, &pass));
