@@ -28,6 +28,7 @@ use crate::{
             self, BlockLists, BlockMask, BlockMasks, RelativeScores, StridedPositions,
             partial_softmax,
         },
+        swap_axes,
     },
     options::{Range, Residual, to_json},
     params::{Attributes, Projection, xavier_uniform},
@@ -165,7 +166,7 @@ impl AdaptiveSpan {
             Spans::OfHeads(shares) => shares.unsqueeze(1)?,
             Spans::OfQueries(linear) => {
                 let shares = sigmoid(&linear.forward(x)?)?; // (B, L, H)
-                shares.transpose(1, 2)?.contiguous()?.unsqueeze(3)?
+                swap_axes(&shares)?.unsqueeze(3)?
             }
             Spans::Fixed(_) => return Ok(None),
         };

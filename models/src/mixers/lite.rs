@@ -25,7 +25,7 @@ use crate::{
         attention::{
             self, AttentionOptions, BlockLists, BlockMasks, RelativeScores, partial_softmax,
         },
-        depthwise_conv1d, softmax,
+        depthwise_conv1d, softmax, swap_axes,
     },
     options::{BlockOptions, LONGEST, Range, to_json},
     params::xavier_uniform,
@@ -237,7 +237,7 @@ impl Lite {
         let (before, after) = ((self.taps - 1) / 2, self.taps / 2);
         let wider = before + length + after;
         let scores = scores.reshape((batch, length, self.groups, self.taps))?;
-        let scores = scores.transpose(1, 2)?.contiguous()?; // (B, G, L, w)
+        let scores = swap_axes(&scores)?; // (B, G, L, w)
         let scores =
             scores
                 .pad_with_zeros(2, before, after)?

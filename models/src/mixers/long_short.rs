@@ -21,7 +21,7 @@ use crate::{
             self, BlockLists, BlockMask, BlockMasks, StridedPositions,
             partial_softmax::{self, by_head},
         },
-        matmul, softmax,
+        matmul, softmax, swap_axes,
     },
     options::{LONGEST, Range, to_json},
     params::xavier_uniform,
@@ -186,7 +186,7 @@ impl Summary {
     /// Pᵀ (B, H, r, L).
     fn weights(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
-        let scores = self.weights.forward(x)?.transpose(1, 2)?.contiguous()?; // (B, H r, L)
+        let scores = swap_axes(&self.weights.forward(x)?)?; // (B, H r, L)
         let scores = scores.reshape((batch, self.heads, self.rank, length))?;
         softmax::masked(&scores, mask)
     }

@@ -18,7 +18,7 @@ use crate::{
     encoder,
     layers::{Direction, LongFilter},
     model::{Cost, Model, Reference, Variant},
-    ops::{Complex, irfft, rfft},
+    ops::{Complex, irfft, rfft, swap_axes},
     options::{Range, to_json},
     params::Attributes,
 };
@@ -102,12 +102,7 @@ impl Rtf {
     fn kernel(&self) -> Result<Tensor> {
         let ((directions, dim, _), length) = (self.b.dims3()?, self.length);
         // One sequence per direction: coefficient n stands at position n.
-        let spectrum = |x: &Tensor| {
-            rfft(
-                &x.transpose(1, 2)?.contiguous()?.pad_with_zeros(1, 1, 0)?,
-                length,
-            )
-        };
+        let spectrum = |x: &Tensor| rfft(&swap_axes(x)?.pad_with_zeros(1, 1, 0)?, length);
         let (numerator, denominator) = (spectrum(&self.b)?, spectrum(&self.a)?);
         let bins = numerator.re.dim(1)?;
         let wide = |x: &Tensor| x.broadcast_as((directions, bins, dim))?.contiguous();

@@ -17,7 +17,7 @@ use crate::{Result, kernels};
 pub fn rotary(x: &Tensor, start: usize, columns: usize, width: usize) -> Result<Tensor> {
     let (_, length, row) = x.dims3()?;
     check(
-        width > 0 && columns.is_multiple_of(width) && columns <= row,
+        columns.is_multiple_of(width) && columns <= row,
         "rotary",
         || format!("{columns} columns of {row} in groups of {width}"),
     )?;
@@ -89,6 +89,7 @@ mod tests {
             (2, (5, 7), 18, 12, 6),
             (3, (0, 70), 11, 10, 5),
             (2, (1, 3), 3, 2, 1),
+            (2, (0, 3), 3, 0, 0),
         ] {
             let x = Sampler::new(3).normal(&[batch, length, row], 1.0);
             let angles = angles(start..start + length, width);

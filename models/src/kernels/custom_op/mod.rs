@@ -2,8 +2,8 @@
 //!
 //! A kernel implements [`CustomOp`] on slices and hands itself to [`apply`] with its operands; everything between it and
 //! candle's graph is here, once: operands are made contiguous and read, and refused where they are not of the kernel's
-//! type or not in main memory; what is saved waits for one backward pass; gradients go where the graph looks for them,
-//! and nothing is computed for operands that need none.
+//! type or not in main memory; what is saved waits for one backward pass; gradients go to the operations that made the
+//! operands, and nothing is computed for operands that need none.
 
 mod operands;
 mod record;

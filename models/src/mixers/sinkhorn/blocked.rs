@@ -11,6 +11,7 @@ use crate::{
         attention::{self, AttentionDropout, AttentionOptions, BlockLists, BlockMasks},
         permute_blocks, permute_blocks_beside,
         pooling::weighted_sum,
+        swap_axes,
     },
 };
 
@@ -178,8 +179,7 @@ impl Blocked {
         // A sorted key is the mean of real keys. The logarithm of its share is a factor on its weight.
         let bias = (share.log()? + visible.affine(PADDED, -PADDED)?)?;
         let placed = |x: &Tensor| -> Result<Tensor> {
-            let x = x.reshape((batch, heads, rows * self.block, 1))?;
-            Ok(x.transpose(1, 2)?.contiguous()?)
+            swap_axes(&x.reshape((batch, heads, rows * self.block, 1))?)
         };
         Ok((placed(&share)?, placed(&bias)?))
     }

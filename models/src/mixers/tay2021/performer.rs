@@ -18,7 +18,7 @@ use crate::{
     ops::{
         linear,
         linear_attention::{self, FeatureMap, LEAST, exponential},
-        matmul,
+        matmul, swap_axes,
     },
 };
 
@@ -114,19 +114,16 @@ fn attend([q, k, v]: &[Tensor; 3], w: &Tensor, epsilon: f64) -> Result<Tensor> {
             false => largest,
         };
         let phi = exponential(&projected, x, &largest)?;
-        Ok(phi
-            .affine(ratio, ratio * epsilon)?
-            .transpose(1, 2)?
-            .contiguous()?) // (B, H, L, M)
+        swap_axes(&phi.affine(ratio, ratio * epsilon)?) // (B, H, L, M)
     };
     let (q, k) = (features(q, false)?, features(k, true)?);
-    let v = v.transpose(1, 2)?.contiguous()?; // (B, H, L, E)
+    let v = swap_axes(v)?; // (B, H, L, E)
     let totals = k.sum_keepdim(2)?; // (B, H, 1, M)
     let denominators = matmul(&q, &totals.t()?)?; // (B, H, L, 1)
     let tiny = denominators.abs()?.le(epsilon)?.to_dtype(v.dtype())?;
     let denominators = (denominators + tiny.affine(2.0 * epsilon, 0.0)?)?;
     let y = matmul(&q, &matmul(&k.t()?, &v)?)?.broadcast_div(&denominators)?;
-    Ok(y.transpose(1, 2)?.contiguous()?)
+    swap_axes(&y)
 }
 
 #[cfg(test)]
