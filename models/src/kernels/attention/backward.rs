@@ -3,6 +3,8 @@
 //! With weights P = softmax(S), dropout factors M, D = dO Vᵀ and δ = rowsum(dO O):
 //! dV = (P M)ᵀ dO, dS = P (M D - δ), dK = dSᵀ Q, dQ = dS K (Dao et al., 2022, arXiv 2205.14135).
 
+use std::ops::Range;
+
 use super::bias::BiasGradient;
 use super::dropout::{Tile, kept_factors};
 use super::key_mask::KeyBlock;
@@ -78,16 +80,21 @@ impl StridedRowsMut<'_> {
 
 /// A block of queries in the layouts that the products want.
 pub(super) struct Queries {
-    pub(super) rows: Scratch,
-    pub(super) columns: Scratch,
-    pub(super) drows: Scratch,
-    pub(super) dcolumns: Scratch,
-    pub(super) sums: [f32; SIDE],
-    pub(super) deltas: [f32; SIDE],
+    rows: Scratch,
+    columns: Scratch,
+    drows: Scratch,
+    dcolumns: Scratch,
+    sums: [f32; SIDE],
+    deltas: [f32; SIDE],
 }
 
-/// A group of key blocks in the layouts that the products want, and the sums of their gradients.
-struct Group {
+/// Places for blocks of keys and values in the layouts that the products want, and for the sums of their gradients.
+pub(super) struct Slots {
+    factors: Factors,
+    /// Of a head's queries and keys, and of its values.
+    widths: (usize, usize),
+    /// Keys of a slot.
+    rows: usize,
     key_panels: Scratch,
     key_rows: Scratch,
     value_panels: Scratch,
@@ -102,9 +109,11 @@ impl Kernel for BackwardTask<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) -> f64 {
         let problem = self.problem;
-        let (width, wide) = (problem.width, padded(problem.width));
+        let (width, value_width) = (problem.width, problem.value_width);
+        let wide = padded(width);
         let query_blocks = problem.queries_len.div_ceil(SIDE);
-        let per_group = (GROUP_FLOATS / (SIDE * wide)).clamp(1, self.blocks.len().max(1));
+        let widest = wide.max(padded(value_width));
+        let per_group = (GROUP_FLOATS / (SIDE * widest)).clamp(1, self.blocks.len().max(1));
         let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
         let idle: Vec<bool> = (0..query_blocks)
             .map(|block| {
@@ -114,18 +123,12 @@ impl Kernel for BackwardTask<'_> {
             })
             .collect();
         let mut dqueries = Scratch::zeros(query_blocks * SIDE * wide);
-        let mut queries = Queries::new(width);
-        let mut group = Group {
-            key_panels: Scratch::zeros(per_group * SIDE * width),
-            key_rows: Scratch::zeros(per_group * SIDE * wide),
-            value_panels: Scratch::zeros(per_group * SIDE * width),
-            dkeys: Scratch::zeros(per_group * SIDE * wide),
-            dvalues: Scratch::zeros(per_group * SIDE * wide),
-        };
-        let mut tiles = Tiles::new(problem.factors);
+        let mut queries = Queries::new(problem);
+        let mut slots = Slots::new(problem, (per_group, SIDE));
+        let mut tiles = Tiles::new(problem);
         let mut dfactor = 0.0;
         for blocks in self.blocks.chunks(per_group) {
-            group.load(&self, blocks);
+            slots.load_all(&self, blocks);
             let all = dqueries.chunks_exact_mut(SIDE * wide).enumerate();
             for (index, dqueries) in all.filter(|(index, _)| !idle[*index]) {
                 let first = index * SIDE;
@@ -140,25 +143,19 @@ impl Kernel for BackwardTask<'_> {
                         s,
                         &queries,
                         at,
-                        (&mut group, slot, *block),
+                        (slots.tile(slot, (block.len(), block.bits)), *block),
                         &mut tiles,
                         dqueries,
                     );
                 }
             }
             for (slot, block) in blocks.iter().enumerate() {
-                let range = slot * SIDE * wide..(slot + 1) * SIDE * wide;
+                let (first, count) = (block.first, block.len());
+                let [dkeys, dvalues] = slots.gradients(slot);
                 // SAFETY: a task alone has its head's columns of its keys' rows.
                 unsafe {
-                    self.dkeys.write(
-                        block.first,
-                        block.len(),
-                        width,
-                        1.0,
-                        &group.dkeys[range.clone()],
-                    );
-                    self.dvalues
-                        .write(block.first, block.len(), width, 1.0, &group.dvalues[range]);
+                    self.dkeys.write(first, count, width, 1.0, dkeys);
+                    self.dvalues.write(first, count, value_width, 1.0, dvalues);
                 }
             }
         }
@@ -174,18 +171,22 @@ impl Kernel for BackwardTask<'_> {
 /// Weights and their gradients, (keys, queries), and the factors of dropout.
 pub(super) struct Tiles {
     factors: Factors,
-    pub(super) weights: [f32; SIDE * SIDE],
+    /// Of a head's queries and keys, and of its values.
+    widths: (usize, usize),
+    weights: [f32; SIDE * SIDE],
+    /// After a step those of scores.
     pub(super) gradients: [f32; SIDE * SIDE],
-    pub(super) kept: [f32; SIDE * SIDE],
+    kept: [f32; SIDE * SIDE],
     /// One of them as a product takes it.
     factor: [f32; SIDE * SIDE],
 }
 
 impl Tiles {
-    pub(super) fn new(factors: Factors) -> Self {
+    pub(super) fn new(problem: &Problem) -> Self {
         // Without dropout the factors stay one.
         Tiles {
-            factors,
+            factors: problem.factors,
+            widths: (problem.width, problem.value_width),
             weights: [0.0; SIDE * SIDE],
             gradients: [0.0; SIDE * SIDE],
             kept: [1.0; SIDE * SIDE],
@@ -202,30 +203,17 @@ impl BackwardTask<'_> {
         s: S,
         queries: &Queries,
         (first, count): (usize, usize),
-        (group, slot, block): (&mut Group, usize, KeyBlock),
+        (tile, block): (KeyTile, KeyBlock),
         tiles: &mut Tiles,
         dqueries: &mut [f32],
     ) -> f64 {
-        let width = self.problem.width;
-        let wide = padded(width);
-        let panels = slot * SIDE * width..(slot + 1) * SIDE * width;
-        let rows = slot * SIDE * wide..(slot + 1) * SIDE * wide;
-        let tile = KeyTile {
-            key_panels: &group.key_panels[panels.clone()],
-            key_rows: &group.key_rows[rows.clone()],
-            value_panels: &group.value_panels[panels],
-            dkeys: &mut group.dkeys[rows.clone()],
-            dvalues: &mut group.dvalues[rows],
-            count: block.len(),
-            bits: block.bits,
-        };
         let drawn = |dropout| self.problem.tile(dropout, self.head, first, block.first);
         let drawn = self.problem.dropout.map(drawn);
         if let Some(tables) = &self.problem.relative {
             let keys = block.first..block.first + block.len();
             let places = Places::new(tables, first..first + count, keys);
             let add = |scores: &mut _| tables.add(&places, self.head, scores);
-            tiles.step(s, (queries, count), tile, add, drawn, (width, dqueries));
+            tiles.step(s, (queries, count), tile, add, drawn, dqueries);
             if let Some(gradients) = self.tables {
                 let task = (self.head, self.part);
                 // SAFETY: a task alone has its part of its head, and all of it where rows have gradients.
@@ -234,7 +222,7 @@ impl BackwardTask<'_> {
             return 0.0;
         }
         let Some(gradient) = self.bias else {
-            tiles.step(s, (queries, count), tile, |_| {}, drawn, (width, dqueries));
+            tiles.step(s, (queries, count), tile, |_| {}, drawn, dqueries);
             return 0.0;
         };
         let (at, sizes) = ((first, block.first), (count, block.len()));
@@ -242,7 +230,7 @@ impl BackwardTask<'_> {
         let number = self.head.number;
         gradient.bias.load(number, at, sizes, &mut biases);
         let add = |scores: &mut _| gradient.bias.add(&biases, block.len(), scores);
-        tiles.step(s, (queries, count), tile, add, drawn, (width, dqueries));
+        tiles.step(s, (queries, count), tile, add, drawn, dqueries);
         // SAFETY: one task has these keys of this head, of all examples.
         unsafe { gradient.add(number, at, sizes, [&biases, &tiles.gradients]) }
     }
@@ -250,15 +238,15 @@ impl BackwardTask<'_> {
 
 /// A block of keys in the layouts that the products want, and the sums of their gradients.
 pub(super) struct KeyTile<'a> {
-    pub(super) key_panels: &'a [f32],
-    pub(super) key_rows: &'a [f32],
-    pub(super) value_panels: &'a [f32],
-    pub(super) dkeys: &'a mut [f32],
-    pub(super) dvalues: &'a mut [f32],
+    key_panels: &'a [f32],
+    key_rows: &'a [f32],
+    value_panels: &'a [f32],
+    dkeys: &'a mut [f32],
+    dvalues: &'a mut [f32],
     /// Keys up to the last real one.
-    pub(super) count: usize,
+    count: usize,
     /// Bit i: key i is real.
-    pub(super) bits: u64,
+    bits: u64,
 }
 
 impl Tiles {
@@ -272,29 +260,28 @@ impl Tiles {
         keys: KeyTile,
         alter: impl FnOnce(&mut [f32; SIDE * SIDE]),
         drawn: Option<Tile>,
-        (width, dqueries): (usize, &mut [f32]),
+        dqueries: &mut [f32],
     ) {
-        let factors = self.factors;
-        let wide = padded(width);
+        let (factors, (width, value_width)) = (self.factors, self.widths);
+        let (wide, value_wide) = (padded(width), padded(value_width));
         let columns = count.next_multiple_of(PAD);
         let rows = keys.count.next_multiple_of(PANEL);
-        let scores = (rows, columns, width);
         product::<S, false>(
             s,
             factors,
             Left::panels(keys.key_panels, width),
             (&queries.columns, SIDE),
             (&mut self.weights, SIDE),
-            scores,
+            (rows, columns, width),
         );
         alter(&mut self.weights);
         product::<S, false>(
             s,
             factors,
-            Left::panels(keys.value_panels, width),
+            Left::panels(keys.value_panels, value_width),
             (&queries.dcolumns, SIDE),
             (&mut self.gradients, SIDE),
-            scores,
+            (rows, columns, value_width),
         );
         if let Some(tile) = drawn {
             kept_factors(s, tile, &mut self.kept);
@@ -302,15 +289,14 @@ impl Tiles {
         } else {
             self.differentiate::<S, false>(s, queries, keys.bits, (rows, columns));
         }
-        let sums = (rows, wide, count);
         let weights = factors.copied_columns(&self.weights, SIDE, &mut self.factor);
         product::<S, true>(
             s,
             factors,
             Left::tile(weights),
-            (&queries.drows, wide),
-            (keys.dvalues, wide),
-            sums,
+            (&queries.drows, value_wide),
+            (keys.dvalues, value_wide),
+            (rows, value_wide, count),
         );
         let gradients = factors.copied_columns(&self.gradients, SIDE, &mut self.factor);
         product::<S, true>(
@@ -319,7 +305,7 @@ impl Tiles {
             Left::tile(gradients),
             (&queries.rows, wide),
             (keys.dkeys, wide),
-            sums,
+            (rows, wide, count),
         );
         let gradients = &self.gradients[..keys.count * SIDE];
         let gradients = factors.copied_rows(gradients, SIDE, &mut self.factor);
@@ -374,13 +360,13 @@ impl Tiles {
 }
 
 impl Queries {
-    pub(super) fn new(width: usize) -> Self {
-        let wide = padded(width);
+    pub(super) fn new(problem: &Problem) -> Self {
+        let (width, value_width) = (problem.width, problem.value_width);
         Queries {
-            rows: Scratch::zeros(SIDE * wide),
+            rows: Scratch::zeros(SIDE * padded(width)),
             columns: Scratch::zeros(SIDE * width),
-            drows: Scratch::zeros(SIDE * wide),
-            dcolumns: Scratch::zeros(SIDE * width),
+            drows: Scratch::zeros(SIDE * padded(value_width)),
+            dcolumns: Scratch::zeros(SIDE * value_width),
             sums: [f32::INFINITY; SIDE],
             deltas: [0.0; SIDE],
         }
@@ -404,8 +390,8 @@ impl Queries {
         );
         pack_rows(doutput, count, 1.0, &mut self.drows);
         pack_columns(doutput, count, 1.0, &mut self.dcolumns);
-        let wide = padded(queries.width());
-        for rows in [&mut self.rows, &mut self.drows] {
+        let widths = [queries.width(), doutput.width()].map(padded);
+        for (rows, wide) in [&mut self.rows, &mut self.drows].into_iter().zip(widths) {
             factors.rows(&mut rows[..count * wide], wide);
         }
         for columns in [&mut self.columns, &mut self.dcolumns] {
@@ -423,46 +409,81 @@ impl Queries {
     }
 }
 
-/// Where a block of keys and values is packed.
-pub(super) struct PackedKeys<'a> {
-    pub(super) key_panels: &'a mut [f32],
-    pub(super) key_rows: &'a mut [f32],
-    pub(super) value_panels: &'a mut [f32],
-}
+impl Slots {
+    /// `slots` of `rows` keys each.
+    pub(super) fn new(problem: &Problem, (slots, rows): (usize, usize)) -> Self {
+        let (width, value_width) = (problem.width, problem.value_width);
+        let zeros = |width| Scratch::zeros(slots * rows * width);
+        Slots {
+            factors: problem.factors,
+            widths: (width, value_width),
+            rows,
+            key_panels: zeros(width),
+            key_rows: zeros(padded(width)),
+            value_panels: zeros(value_width),
+            dkeys: zeros(padded(width)),
+            dvalues: zeros(padded(value_width)),
+        }
+    }
 
-impl PackedKeys<'_> {
+    /// A slot in a buffer whose rows have `width` elements.
+    fn range(&self, slot: usize, width: usize) -> Range<usize> {
+        let size = self.rows * width;
+        slot * size..(slot + 1) * size
+    }
+
     /// Packs `count` keys and values.
     pub(super) fn load(
-        self,
-        factors: Factors,
+        &mut self,
+        slot: usize,
         [keys, values]: [impl Source + Copy; 2],
         count: usize,
     ) {
-        let width = keys.width();
+        let (width, value_width) = self.widths;
         let wide = padded(width);
-        pack_panels(keys, count, self.key_panels);
-        pack_rows(keys, count, 1.0, self.key_rows);
-        pack_panels(values, count, self.value_panels);
-        factors.panels(self.key_panels, (width, PANEL));
-        factors.rows(&mut self.key_rows[..count * wide], wide);
-        factors.panels(self.value_panels, (width, PANEL));
+        let key_panels = self.range(slot, width);
+        let key_panels = &mut self.key_panels[key_panels];
+        pack_panels(keys, count, key_panels);
+        self.factors.panels(key_panels, (width, PANEL));
+        let key_rows = self.range(slot, wide);
+        let key_rows = &mut self.key_rows[key_rows];
+        pack_rows(keys, count, 1.0, key_rows);
+        self.factors.rows(&mut key_rows[..count * wide], wide);
+        let value_panels = self.range(slot, value_width);
+        let value_panels = &mut self.value_panels[value_panels];
+        pack_panels(values, count, value_panels);
+        self.factors.panels(value_panels, (value_width, PANEL));
     }
-}
 
-impl Group {
-    fn load(&mut self, task: &BackwardTask, blocks: &[KeyBlock]) {
-        let width = task.problem.width;
-        let wide = padded(width);
+    /// The block in a slot: how many keys it has, and which of them are real.
+    pub(super) fn tile(&mut self, slot: usize, (count, bits): (usize, u64)) -> KeyTile<'_> {
+        let (width, value_width) = self.widths;
+        let [panels, rows] = [width, padded(width)].map(|width| self.range(slot, width));
+        let [value_panels, value_rows] =
+            [value_width, padded(value_width)].map(|width| self.range(slot, width));
+        KeyTile {
+            key_panels: &self.key_panels[panels],
+            key_rows: &self.key_rows[rows.clone()],
+            value_panels: &self.value_panels[value_panels],
+            dkeys: &mut self.dkeys[rows],
+            dvalues: &mut self.dvalues[value_rows],
+            count,
+            bits,
+        }
+    }
+
+    /// The sums of gradients of the keys and of the values in a slot, in rows of padded widths.
+    pub(super) fn gradients(&mut self, slot: usize) -> [&mut [f32]; 2] {
+        let (width, value_width) = self.widths;
+        let [keys, values] = [width, value_width].map(|width| self.range(slot, padded(width)));
+        [&mut self.dkeys[keys], &mut self.dvalues[values]]
+    }
+
+    fn load_all(&mut self, task: &BackwardTask, blocks: &[KeyBlock]) {
         let (keys, values) = (task.problem.keys(task.head), task.problem.values(task.head));
         for (slot, block) in blocks.iter().enumerate() {
-            let panels = slot * SIDE * width..(slot + 1) * SIDE * width;
-            let packed = PackedKeys {
-                key_panels: &mut self.key_panels[panels.clone()],
-                key_rows: &mut self.key_rows[slot * SIDE * wide..(slot + 1) * SIDE * wide],
-                value_panels: &mut self.value_panels[panels],
-            };
             let rows = [keys, values].map(|rows| rows.from(block.first));
-            packed.load(task.problem.factors, rows, block.len());
+            self.load(slot, rows, block.len());
         }
         self.dkeys.fill(0.0);
         self.dvalues.fill(0.0);

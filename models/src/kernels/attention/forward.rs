@@ -21,7 +21,7 @@ pub(super) struct ForwardTask<'a> {
     pub(super) head: Head,
     pub(super) first: usize,
     pub(super) count: usize,
-    /// Output (B, Lq, H E).
+    /// Output (B, Lq, H Ev).
     pub(super) output: &'a Shared<'a>,
     /// Base-2 logarithms of the sums of weights, (B, H, Lq).
     pub(super) sums: &'a Shared<'a>,
@@ -50,7 +50,8 @@ impl Kernel for ForwardTask<'_> {
             output,
             sums,
         } = self;
-        let (width, wide) = (problem.width, padded(problem.width));
+        let (width, value_width) = (problem.width, problem.value_width);
+        let wide = padded(value_width);
         let factors = problem.factors;
         let (keys, values) = (problem.keys(head), problem.values(head));
         let blocks: Vec<KeyBlock> = problem.real.blocks(head.example).collect();
@@ -142,7 +143,7 @@ impl Kernel for ForwardTask<'_> {
                 let (output, logs) = unsafe {
                     let start = problem.output_start(head, first + i);
                     (
-                        output.slice(start, width),
+                        output.slice(start, value_width),
                         sums.slice(problem.sum_index(head, first + i), 1),
                     )
                 };

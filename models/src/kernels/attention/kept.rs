@@ -18,7 +18,7 @@ use crate::kernels::softmax::{Backward, Forward, hidden};
 /// Queries of a block.
 const ROWS: usize = 64;
 
-/// Attention of queries (B, Lq, H E) on keys and values (B, Lk, H E); yields (B, Lq, H E).
+/// Attention of queries (B, Lq, H E) on keys (B, Lk, H E) and values (B, Lk, H Ev); yields (B, Lq, H Ev).
 ///
 /// # Errors
 /// If shapes do not fit, an operand is not f32 in main memory, or the options have block masks or scores by distance.
@@ -28,9 +28,12 @@ pub fn attention_kept(
     v: &Tensor,
     options: &AttentionOptions,
 ) -> Result<Tensor> {
-    let ((batch, queries, row), keys) = (q.dims3()?, k.dim(1)?);
-    options.check(batch, (queries, keys), row)?;
-    if k.dims() != [batch, keys, row] || v.dims() != k.dims() || batch * queries * keys == 0 {
+    let ((batch, queries, row), keys, values) = (q.dims3()?, k.dim(1)?, v.dims3()?.2);
+    options.check(batch, (queries, keys), (row, values))?;
+    if k.dims() != [batch, keys, row]
+        || v.dims() != [batch, keys, values]
+        || batch * queries * keys == 0
+    {
         let (q, k, v) = (q.shape(), k.shape(), v.shape());
         bail!("{NAME}: queries {q:?}, keys {k:?}, values {v:?}");
     }
@@ -51,9 +54,9 @@ pub fn attention_kept(
         sizes: Sizes {
             queries,
             keys,
-            row,
             heads: options.heads,
             width,
+            value_width: values / options.heads,
         },
         scale: scale as f32,
         hidden,
@@ -66,22 +69,24 @@ pub fn attention_kept(
 struct Sizes {
     queries: usize,
     keys: usize,
-    /// H E.
-    row: usize,
     heads: usize,
     /// E.
     width: usize,
+    /// Ev.
+    value_width: usize,
 }
 
 impl Sizes {
-    /// A head's columns of x (.., H E), from a row on.
-    fn head(self, x: &[f32], row: usize, head: usize) -> Matrix<'_> {
-        Matrix::rows(&x[row * self.row + head * self.width..], self.row)
+    /// A head's columns of x (.., H `width`), from a row on.
+    fn head(self, x: &[f32], width: usize, (row, head): (usize, usize)) -> Matrix<'_> {
+        let stride = self.heads * width;
+        Matrix::rows(&x[row * stride + head * width..], stride)
     }
 
     /// The same, transposed.
-    fn head_transposed(self, x: &[f32], row: usize, head: usize) -> Matrix<'_> {
-        Matrix::columns(&x[row * self.row + head * self.width..], self.row)
+    fn head_transposed(self, x: &[f32], width: usize, (row, head): (usize, usize)) -> Matrix<'_> {
+        let stride = self.heads * width;
+        Matrix::columns(&x[row * stride + head * width..], stride)
     }
 
     /// Weights of an example.
@@ -118,7 +123,7 @@ impl Kept {
         true
     }
 
-    /// Gradients of q, k and v of one head, (Lq, E), (Lk, E) and (Lk, E) one after the other.
+    /// Gradients of q, k and v of one head, (Lq, E), (Lk, E) and (Lk, Ev) one after the other.
     fn head_gradients(
         &self,
         (example, head): (usize, usize),
@@ -130,6 +135,7 @@ impl Kept {
             queries,
             keys,
             width,
+            value_width,
             ..
         } = sizes;
         let (dq, others) = gradients.split_at_mut(queries * width);
@@ -152,18 +158,18 @@ impl Kept {
             } else {
                 p
             };
-            let dy_head = sizes.head(dy, query, head);
+            let dy_head = sizes.head(dy, value_width, (query, head));
             let accumulate = first > 0;
             multiply(
                 isa,
-                (keys, width, count),
+                (keys, value_width, count),
                 Matrix::columns(a, keys),
                 dy_head,
                 dv,
                 accumulate,
             );
-            let values = sizes.head_transposed(v, example * keys, head);
-            multiply(isa, (count, keys, width), dy_head, values, dp, false);
+            let values = sizes.head_transposed(v, value_width, (example * keys, head));
+            multiply(isa, (count, keys, value_width), dy_head, values, dp, false);
             if drops {
                 multiply_by(factors, dp);
             }
@@ -175,14 +181,14 @@ impl Kept {
             });
             ds.iter_mut().for_each(|ds| *ds *= self.scale);
             let dq = &mut dq[first * width..][..count * width];
-            let keys_of_head = sizes.head(k, example * keys, head);
+            let keys_of_head = sizes.head(k, width, (example * keys, head));
             let rows = Matrix::rows(ds, keys);
             multiply(isa, (count, width, keys), rows, keys_of_head, dq, false);
             multiply(
                 isa,
                 (keys, width, count),
                 Matrix::columns(ds, keys),
-                sizes.head(q, query, head),
+                sizes.head(q, width, (query, head)),
                 dk,
                 accumulate,
             );
@@ -201,11 +207,11 @@ impl CustomOp<3> for Kept {
         let Sizes {
             queries,
             keys,
-            row,
             heads,
             width,
+            value_width,
         } = sizes;
-        let batch = self.hidden.len() / keys;
+        let (batch, row) = (self.hidden.len() / keys, heads * value_width);
         let mut y = uninit(batch * queries * row);
         let mut saved = uninit(if keeps { batch * sizes.weights() } else { 0 });
         let mut rest = &mut saved[..];
@@ -230,8 +236,8 @@ impl CustomOp<3> for Kept {
                         true => &mut kept[head * count * keys..][..count * keys],
                         false => &mut weights[..],
                     };
-                    let of_keys = sizes.head_transposed(k.data, example * keys, head);
-                    let of_queries = sizes.head(q.data, query, head);
+                    let of_keys = sizes.head_transposed(k.data, width, (example * keys, head));
+                    let of_queries = sizes.head(q.data, width, (query, head));
                     multiply(
                         isa,
                         (count, keys, width),
@@ -257,13 +263,13 @@ impl CustomOp<3> for Kept {
                         }
                         false => &*weights,
                     };
-                    let y = (&mut y[head * width..], row);
-                    let values = sizes.head(v.data, example * keys, head);
+                    let y = (&mut y[head * value_width..], row);
+                    let values = sizes.head(v.data, value_width, (example * keys, head));
                     let a = Matrix::rows(a, keys);
-                    multiply_into(isa, (count, width, keys), a, values, y, false);
+                    multiply_into(isa, (count, value_width, keys), a, values, y, false);
                 }
             });
-        Ok((y, q.shape, saved))
+        Ok((y, (batch, queries, row).into(), saved))
     }
 
     fn backward(
@@ -276,9 +282,9 @@ impl CustomOp<3> for Kept {
             keys,
             heads,
             width,
-            ..
+            value_width,
         } = self.sizes;
-        let all = (queries + 2 * keys) * width;
+        let all = (queries + keys) * width + keys * value_width;
         let mut by_head = uninit(self.hidden.len() / keys * heads * all);
         let tasks = by_head.par_chunks_exact_mut(all).enumerate();
         tasks.for_each(|(index, gradients)| {
@@ -287,7 +293,7 @@ impl CustomOp<3> for Kept {
             self.head_gradients(place, data, gradients);
         });
         // (B, H, .., E) to (B, .., H E).
-        let by_row = |length: usize, start: usize| {
+        let by_row = |(length, width): (usize, usize), start: usize| {
             let mut rows = uninit(self.hidden.len() / keys * length * heads * width);
             let examples = rows.par_chunks_exact_mut(length * heads * width);
             examples.enumerate().for_each(|(example, rows)| {
@@ -300,8 +306,9 @@ impl CustomOp<3> for Kept {
             rows
         };
         let of_keys = queries * width;
-        let [dq, dk] = [by_row(queries, 0), by_row(keys, of_keys)];
-        let dv = by_row(keys, of_keys + keys * width);
+        let dq = by_row((queries, width), 0);
+        let dk = by_row((keys, width), of_keys);
+        let dv = by_row((keys, value_width), of_keys + keys * width);
         Ok([dq, dk, dv].map(Gradient::Of))
     }
 }

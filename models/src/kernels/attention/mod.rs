@@ -40,7 +40,7 @@ const NAME: &str = "attention";
 /// What attention needs besides queries, keys and values.
 #[derive(Clone, Debug, Default)]
 pub struct AttentionOptions {
-    /// Number of heads H; head h owns columns h E to (h + 1) E.
+    /// Number of heads H; head h owns columns h E to (h + 1) E, and h Ev to (h + 1) Ev of values.
     pub heads: usize,
     /// Factor on the scores; 1 / sqrt E if absent.
     pub scale: Option<f64>,
@@ -55,15 +55,16 @@ pub struct AttentionOptions {
 }
 
 impl AttentionOptions {
-    /// Refuses what does not fit `batch` examples with rows of `width` numbers for each of `queries` and `keys`.
+    /// Refuses what does not fit `batch` examples with rows of so many numbers for each of `queries` and `keys`, and for each value.
     pub(crate) fn check(
         &self,
         batch: usize,
         (queries, keys): (usize, usize),
-        width: usize,
+        (width, values): (usize, usize),
     ) -> Result<()> {
         let heads = self.heads;
-        if heads == 0 || width == 0 || !width.is_multiple_of(heads) {
+        let splits = |width: usize| heads > 0 && width > 0 && width.is_multiple_of(heads);
+        if let Some(width) = [width, values].into_iter().find(|width| !splits(*width)) {
             bail!("{NAME}: width {width} cannot be split into {heads} heads");
         }
         if self.dropout.as_ref().is_some_and(|d| d.batch() != batch) {
@@ -87,14 +88,16 @@ impl AttentionOptions {
 /// Blocks of 64 queries that are all padding (blocks of a block mask, where there are block masks) yield zeros.
 pub fn attention_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let (batch, length, width) = qkv.dims3()?;
-    let op = Attention::new(options, batch, (length, length), width / 3)?.within();
+    let widths = (width / 3, width / 3);
+    let op = Attention::new(options, batch, (length, length), widths)?.within();
     attend(op, Input::side_by_side(qkv), options)
 }
 
-/// Attention of queries (B, Lq, H E) on keys and values (B, Lk, H E); yields (B, Lq, H E).
+/// Attention of queries (B, Lq, H E) on keys (B, Lk, H E) and values (B, Lk, H Ev); yields (B, Lq, H Ev).
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let ((batch, queries, width), keys) = (q.dims3()?, k.dim(1)?);
-    if k.dims() != [batch, keys, width] || v.dims() != k.dims() {
+    let values = v.dims3()?.2;
+    if k.dims() != [batch, keys, width] || v.dims() != [batch, keys, values] {
         bail!(
             "{NAME}: queries {:?}, keys {:?}, values {:?}",
             q.shape(),
@@ -102,7 +105,7 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions)
             v.shape()
         );
     }
-    let op = Attention::new(options, batch, (queries, keys), width)?;
+    let op = Attention::new(options, batch, (queries, keys), (width, values))?;
     attend(op, [q, k, v].map(Input::from), options)
 }
 
@@ -132,16 +135,17 @@ impl Attention {
         options: &AttentionOptions,
         batch: usize,
         (queries, keys): (usize, usize),
-        width: usize,
+        widths: (usize, usize),
     ) -> Result<Self> {
-        options.check(batch, (queries, keys), width)?;
+        options.check(batch, (queries, keys), widths)?;
         let heads = options.heads;
         let relative = options.relative.as_ref();
         Ok(Attention {
             heads,
             scale: options
                 .scale
-                .unwrap_or_else(|| ((width / heads) as f64).powf(-0.5)) as f32,
+                .unwrap_or_else(|| ((widths.0 / heads) as f64).powf(-0.5))
+                as f32,
             real: KeyMask::new(batch, keys, options.mask.as_ref())?,
             within: false,
             dropout: options.dropout.clone(),
@@ -160,13 +164,14 @@ impl Attention {
 
     /// This call on queries, keys and values, without what is added to the scores.
     fn problem<'a>(&'a self, [q, k, v]: [&View<'a>; 3]) -> Result<Problem<'a>> {
-        let (batch, queries_len, width) = q.shape.dims3()?;
+        let ((batch, queries_len, width), values) = (q.shape.dims3()?, v.shape.dims3()?.2);
         Ok(Problem {
             batch,
             heads: self.heads,
             queries_len,
             keys_len: k.shape.dims3()?.1,
             width: width / self.heads,
+            value_width: values / self.heads,
             scale: self.scale,
             factors: Isa::current().factors(),
             operands: [q, k, v].map(View::rows),

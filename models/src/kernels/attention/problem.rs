@@ -35,7 +35,10 @@ pub(super) struct Problem<'a> {
     pub(super) heads: usize,
     pub(super) queries_len: usize,
     pub(super) keys_len: usize,
+    /// E, of a head's queries and keys.
     pub(super) width: usize,
+    /// Ev, of a head's values and outputs.
+    pub(super) value_width: usize,
     pub(super) scale: f32,
     /// How queries, keys, values, weights and gradients are taken where they are multiplied.
     pub(super) factors: Factors,
@@ -55,17 +58,26 @@ pub(super) struct Problem<'a> {
 impl<'a> Problem<'a> {
     /// Elements of a row of the output: all heads.
     pub(super) fn row(&self) -> usize {
-        self.heads * self.width
+        self.heads * self.value_width
     }
 
-    /// (B, Lq, H E).
+    /// (B, Lq, H Ev).
     pub(super) fn output_shape(&self) -> Shape {
         (self.batch, self.queries_len, self.row()).into()
     }
 
-    pub(super) fn operand(&self, which: usize, length: usize, head: Head) -> Rows<'a> {
-        let place = (head.example * length, head.number * self.width);
-        self.operands[which].rows(place, self.width)
+    /// Width of a head in queries (0), keys (1) or values (2).
+    pub(super) fn width_of(&self, which: usize) -> usize {
+        match which {
+            2 => self.value_width,
+            _ => self.width,
+        }
+    }
+
+    fn operand(&self, which: usize, length: usize, head: Head) -> Rows<'a> {
+        let width = self.width_of(which);
+        let place = (head.example * length, head.number * width);
+        self.operands[which].rows(place, width)
     }
 
     pub(super) fn queries(&self, head: Head) -> Rows<'a> {
@@ -81,7 +93,7 @@ impl<'a> Problem<'a> {
     }
 
     pub(super) fn output_start(&self, head: Head, query: usize) -> usize {
-        (head.example * self.queries_len + query) * self.row() + head.number * self.width
+        (head.example * self.queries_len + query) * self.row() + head.number * self.value_width
     }
 
     /// A head's rows of the output or of its gradient.
@@ -90,18 +102,23 @@ impl<'a> Problem<'a> {
             data,
             start: self.output_start(head, 0),
             stride: self.row(),
-            width: self.width,
+            width: self.value_width,
         }
     }
 
-    /// The rows of one head in the gradient of an operand of this length.
+    /// The rows of one head in `targets`, the gradients of queries (0), keys (1) or values (2).
     pub(super) fn of_head<'b>(
         &self,
-        target: StridedRowsMut<'b>,
-        length: usize,
+        targets: &[StridedRowsMut<'b>; 3],
+        which: usize,
         head: Head,
     ) -> StridedRowsMut<'b> {
-        let start = target.start + head.example * length * target.stride + head.number * self.width;
+        let length = match which {
+            0 => self.queries_len,
+            _ => self.keys_len,
+        };
+        let (target, column) = (targets[which], head.number * self.width_of(which));
+        let start = target.start + head.example * length * target.stride + column;
         StridedRowsMut { start, ..target }
     }
 
@@ -126,7 +143,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Output (B, Lq, H E) and sums (B, H, Lq).
+    /// Output (B, Lq, H Ev) and sums (B, H, Lq).
     pub(super) fn forward(&self) -> (Vec<f32>, Vec<f32>) {
         match self.block_masks {
             Some(block_masks) => self.sparse_forward(block_masks),
@@ -213,9 +230,9 @@ impl<'a> Problem<'a> {
                     blocks.partition_point(|block| block.first < first)
                 }
             };
-            let to = |which: usize, length| self.of_head(targets[which], length, head);
+            let to = |which| self.of_head(&targets, which, head);
             let dqueries = if part == 0 {
-                to(0, self.queries_len)
+                to(0)
             } else {
                 let start = (index * (parts - 1) + part - 1) * partial;
                 StridedRowsMut {
@@ -236,8 +253,8 @@ impl<'a> Problem<'a> {
                 doutput: self.output_rows(doutput, head),
                 sums,
                 dqueries,
-                dkeys: to(1, self.keys_len),
-                dvalues: to(2, self.keys_len),
+                dkeys: to(1),
+                dvalues: to(2),
             })
         };
         let dfactors: Vec<f64> = match bias {
@@ -257,7 +274,7 @@ impl<'a> Problem<'a> {
         };
         if parts > 1 {
             (0..heads).into_par_iter().for_each(|index| {
-                let target = self.of_head(targets[0], self.queries_len, self.head(index));
+                let target = self.of_head(&targets, 0, self.head(index));
                 let partials = &partials[index * (parts - 1) * partial..][..(parts - 1) * partial];
                 for partial in partials.chunks_exact(partial) {
                     for (i, partial) in partial.chunks_exact(self.width).enumerate() {

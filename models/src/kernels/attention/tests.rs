@@ -30,7 +30,7 @@ fn composed_with(
     factors: Option<&Tensor>,
 ) -> Result<Tensor> {
     let (q, k, v) = (split(q, heads)?, split(k, heads)?, split(v, heads)?);
-    let (b, h, l, e) = q.dims4()?;
+    let (b, _, l, e) = q.dims4()?;
     let scores = (q.matmul(&k.t()?)? * (e as f64).powf(-0.5))?;
     let scores = match bias {
         Some(bias) => scores.broadcast_add(bias)?,
@@ -48,7 +48,8 @@ fn composed_with(
     if let Some(factors) = factors {
         weights = (weights * factors.to_dtype(DType::F64)?)?;
     }
-    weights.matmul(&v)?.transpose(1, 2)?.reshape((b, l, h * e))
+    let y = weights.matmul(&v)?.transpose(1, 2)?; // (B, Lq, H, Ev)
+    y.reshape((b, l, y.dim(2)? * y.dim(3)?))
 }
 
 fn options(heads: usize, mask: Option<&Tensor>) -> AttentionOptions {
@@ -116,14 +117,19 @@ fn packed_attention_meets_its_twin() {
 #[test]
 fn cross_attention_meets_its_twin() {
     let mut sampler = Sampler::new(8);
-    for (batch, queries, keys, heads, width) in [
-        (2, 3, 70, 2, 5),
-        (1, 130, 17, 1, 48),
-        (1, 300, 600, 2, 12),
-        (20, 9, 9, 1, 4),
+    // The last is the width of values.
+    for (batch, queries, keys, heads, width, value_width) in [
+        (2, 3, 70, 2, 5, 5),
+        (1, 130, 17, 1, 48, 48),
+        (1, 300, 600, 2, 12, 12),
+        (20, 9, 9, 1, 4, 4),
+        (2, 65, 70, 2, 21, 5),
+        (1, 300, 600, 2, 3, 20),
+        (1, 70, 1100, 1, 40, 16),
     ] {
         let q = sampler.normal(&[batch, queries, heads * width], 1.0);
-        let [k, v] = [(); 2].map(|()| sampler.normal(&[batch, keys, heads * width], 1.0));
+        let k = sampler.normal(&[batch, keys, heads * width], 1.0);
+        let v = sampler.normal(&[batch, keys, heads * value_width], 1.0);
         let mask = mask(&mut sampler, batch, keys, false);
         agree(
             "attention",
@@ -286,4 +292,11 @@ fn shapes_that_do_not_fit_are_errors() {
     let mask = sampler.normal(&[2, 5], 1.0);
     assert!(attention_packed(&x, &options(2, Some(&mask))).is_err());
     assert!(attention(&x, &x.narrow(1, 0, 3).unwrap(), &x, &options(2, None)).is_err());
+    for values in [
+        sampler.normal(&[2, 6, 5], 1.0),
+        sampler.normal(&[2, 6, 0], 1.0),
+    ] {
+        let refused = attention(&x, &x, &values, &options(2, None)).unwrap_err();
+        assert!(refused.to_string().contains("cannot be split"), "{refused}");
+    }
 }

@@ -5,7 +5,7 @@
 //! r_{i - j} is a rotation of r_{-j} by i, so that with g_i = W_Rᵀ (q_i + w) = [g^s ; g^c] of each head
 //!     g_i·r_{i - j} = (pairs (g^c, -g^s) rotated by ωi)·(pairs (cos ωj, sin ωj))
 //! is a product of D more columns of queries and keys. Every form of attention can compute it, whatever pairs it computes, and nothing
-//! is kept for a pair; a score costs (E + D) / E times as much, and so do weighted values, which get as many columns of zeros.
+//! is kept for a pair; a score costs (E + D) / E times as much, and weighted values what they did.
 
 use candle_core::{Device, Tensor};
 use candle_nn::Init;
@@ -55,7 +55,7 @@ impl TransformerXl {
     }
 
     /// Attention of queries (B, Lq, H E) at positions 0, 1, .. on keys and values (B, Lk, H E), whose `places` are those of
-    /// [`TransformerXl::places`]; (B, Lq, H E). `attend` is given wider heads.
+    /// [`TransformerXl::places`]; (B, Lq, H E). `attend` is given wider heads of queries and keys.
     ///
     /// # Errors
     /// Those of `attend`.
@@ -66,26 +66,17 @@ impl TransformerXl {
         options: AttentionOptions,
         places: &Tensor,
     ) -> Result<Tensor> {
-        let (batch, queries, _) = q.dims3()?;
         // What leads to the wider heads is several times as large as they are.
         let (terms, places) = (self.clone(), places.clone());
         let q = checkpoint(q, move |q| terms.queries(q, 0))?;
         let terms = self.clone();
         let k = checkpoint(k, move |k| terms.keys(k, &places))?;
-        let shape = (batch, v.dim(1)?, self.heads, self.width);
-        let wider = 2 * self.frequencies;
-        let v = checkpoint(v, move |v| {
-            let v = v.reshape(shape)?.pad_with_zeros(3, 0, wider)?;
-            Ok(v.flatten_from(2)?)
-        })?;
         let usual = || (self.width as f64).powf(-0.5);
         let options = AttentionOptions {
             scale: Some(options.scale.unwrap_or_else(usual)),
             ..options
         };
-        let y = attend(&q, &k, &v, &options)?;
-        let y = y.reshape((batch, queries, self.heads, ()))?;
-        Ok(y.narrow(3, 0, self.width)?.flatten_from(2)?)
+        attend(&q, &k, v, &options)
     }
 
     /// Queries (B, Lq, H E) at positions `start` on as (B, Lq, H (E + D)), whose products with [`TransformerXl::keys`] are √E z.
@@ -152,6 +143,6 @@ impl TransformerXl {
     #[must_use]
     pub fn flops(&self, length: usize, pairs: usize) -> u64 {
         let wide = 2 * self.frequencies;
-        2 * (length * self.heads * self.width * wide + 2 * pairs * wide) as u64
+        2 * (length * self.heads * self.width * wide + pairs * wide) as u64
     }
 }

@@ -83,7 +83,7 @@ impl<'a> Keys<'a> {
         };
         let positions = self.positions(group, length);
         let of = |x: &Tensor| -> Result<Tensor> {
-            let x = Operands::by_block_mask(x, group.mask_count)?;
+            let (width, x) = (x.dim(3)?, Operands::by_block_mask(x, group.mask_count)?);
             Ok(gather(&x, &positions)?.reshape((products.0, keys, width))?)
         };
         let q = q.reshape((products.0, products.1, width))?;
@@ -126,7 +126,7 @@ impl<'a> Keys<'a> {
                 None => weights.clone(),
             };
             let y = matmul(&weights.reshape(products)?, &of(operands.v)?)?;
-            Ok(y.reshape((outer, inner, blocks, queries, width))?)
+            Ok(y.reshape((outer, inner, blocks, queries, operands.v.dim(3)?))?)
         })?;
         let shared = batch * heads / group.mask_count;
         part.arranged(|x| Ok(x.reshape((shared, group.rows(), ()))?))

@@ -1,6 +1,6 @@
 //! Softmax attention, for every mixer that has one.
 //!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(scale q_i·k_j + what `relative` adds by distance) over the keys j that the options' block masks let query i see
-//! B batch, H heads, Lq queries, Lk keys, E width of a head; q, y (B, Lq, H E), k, v (B, Lk, H E).
+//! B batch, H heads, Lq queries, Lk keys, E and Ev widths of a head; q (B, Lq, H E), k (B, Lk, H E), v (B, Lk, H Ev), y (B, Lq, H Ev).
 //! The kernel and the tensor operations give the same numbers up to rounding, and drop the same weights.
 
 mod biased;
@@ -58,10 +58,10 @@ pub fn attend_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor>
 /// Those of [`attend`].
 pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let ((batch, queries, row), keys, heads) = (q.dims3()?, k.dim(1)?, options.heads);
-    options.check(batch, (queries, keys), row)?;
-    let width = row / heads;
-    let split = |x: &Tensor| by_head(&x.reshape((batch, x.dim(1)?, heads, width))?);
-    let scale = options.scale.unwrap_or((width as f64).powf(-0.5));
+    options.check(batch, (queries, keys), (row, v.dim(2)?))?;
+    let split = |x: &Tensor| by_head(&x.reshape((batch, x.dim(1)?, heads, x.dim(2)? / heads))?);
+    let usual = || ((row / heads) as f64).powf(-0.5);
+    let scale = options.scale.unwrap_or_else(usual);
     let (q, k, v) = (split(&q.affine(scale, 0.0)?)?, split(k)?, split(v)?); // (B, H, L, E)
     let mask = options.mask.as_ref().map(Mask::new).transpose()?;
     let dropout = options.dropout.as_ref();
@@ -81,7 +81,7 @@ pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) 
             sparse::attend(&operands, block_masks.all())?
         }
     };
-    Ok(by_head(&y)?.reshape((batch, queries, row))?)
+    Ok(by_head(&y)?.flatten_from(2)?)
 }
 
 /// The same with all weights in memory until the backward pass is through, as published.
@@ -109,7 +109,7 @@ pub fn attend_materialised(
 /// If shapes do not fit.
 pub fn weights(q: &Tensor, k: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let ((batch, queries, row), keys, heads) = (q.dims3()?, k.dim(1)?, options.heads);
-    options.check(batch, (queries, keys), row)?;
+    options.check(batch, (queries, keys), (row, row))?;
     let split = |x: &Tensor| by_head(&x.reshape((batch, x.dim(1)?, heads, row / heads))?);
     let scale = options.scale.unwrap_or(((row / heads) as f64).powf(-0.5));
     let scores = all_scores(
@@ -130,7 +130,7 @@ fn all_scores(q: &Tensor, k: &Tensor, relative: Option<&RelativeScores>) -> Resu
     }
 }
 
-/// Every query (B, H, Lq, E) on every key (B, H, Lk, E).
+/// Every query (B, H, Lq, E) on every key (B, H, Lk, E) with its value (B, H, Lk, Ev).
 fn dense(
     q: &Tensor,
     k: &Tensor,
@@ -150,7 +150,7 @@ pub fn scores(q: &Tensor, k: &Tensor) -> Result<Tensor> {
     matmul(&by_head(&q.affine(scale, 0.0)?)?, &by_head(k)?.t()?)
 }
 
-/// Values (B, H, Lk, E) by the softmax of scores (B, H, Lq, Lk), to (B, H, Lq, E).
+/// Values (B, H, Lk, Ev) by the softmax of scores (B, H, Lq, Lk), to (B, H, Lq, Ev).
 ///
 /// # Errors
 /// If shapes do not fit.

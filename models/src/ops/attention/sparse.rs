@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// What attention is of: scaled queries (B, H, Lq, E), keys and values (B, H, Lk, E).
+/// What attention is of: scaled queries (B, H, Lq, E), keys (B, H, Lk, E) and values (B, H, Lk, Ev).
 pub(super) struct Operands<'a> {
     pub(super) q: &'a Tensor,
     pub(super) k: &'a Tensor,
@@ -42,12 +42,14 @@ impl Operands<'_> {
     }
 }
 
-/// Attention as `block_masks` say, (B, H, Lq, E); a query that sees no key gets zeros.
+/// Attention as `block_masks` say, (B, H, Lq, Ev); a query that sees no key gets zeros.
 pub(super) fn attend(operands: &Operands, block_masks: &[BlockMask]) -> Result<Tensor> {
-    let (batch, heads, length, width) = operands.q.dims4()?;
+    let ((batch, heads, length, _), width) = (operands.q.dims4()?, operands.v.dim(3)?);
     let groups = Group::all(block_masks);
     if groups.is_empty() {
-        return Ok(operands.q.zeros_like()?);
+        let like = operands.q;
+        let shape = (batch, heads, length, width);
+        return Ok(Tensor::zeros(shape, like.dtype(), like.device())?);
     }
     let parts = groups.iter().map(|group| group.attend(operands));
     let mut parts = parts.collect::<Result<Vec<_>>>()?; // each (G, P' M Q, ..)

@@ -77,12 +77,14 @@ pub(super) fn block_masks(length: usize, batch: usize) -> Vec<(&'static str, Blo
 fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
     let (batch, width) = (3, 5);
     let rng = RngKey::new(3, 1, 0).per_example(StreamKey::new("drop"));
-    for length in [7, 70, 150] {
+    // Values as wide as keys, narrower and wider.
+    for (length, value_width) in [(7, 5), (70, 5), (150, 5), (70, 3), (150, 18)] {
         for (name, block_masks) in block_masks(length, batch) {
             for (masked, rate) in [(false, 0.0), (true, 0.0), (false, 0.4), (true, 0.4)] {
-                let shape = [batch, length, HEADS * width];
                 let inputs =
-                    ["q", "k", "v"].map(|path| Var::from_tensor(&normal(path, &shape)).unwrap());
+                    [("q", width), ("k", width), ("v", value_width)].map(|(path, width)| {
+                        Var::from_tensor(&normal(path, &[batch, length, HEADS * width])).unwrap()
+                    });
                 let real: Vec<f64> = (0..batch * length)
                     .map(|i| f64::from(u8::from(i % length < length - (i / length) * 3)))
                     .collect();
@@ -99,7 +101,8 @@ fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
                     Ok(attend(&q?, &k?, &v?, &options)?.to_dtype(DType::F64)?)
                 };
                 let [fused, composed] = [DType::F32, DType::F64].map(|dtype| run(dtype).unwrap());
-                let position = format!("{name}, {length}, mask {masked}, rate {rate}");
+                let position =
+                    format!("{name}, {length}, values {value_width}, mask {masked}, rate {rate}");
                 agree(&fused, &composed, &inputs, 2e-5, &position);
             }
         }
@@ -108,14 +111,14 @@ fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
 
 #[test]
 fn gradients_agree_with_differences() {
-    let shape: &[usize] = &[1, 7, 4];
+    let (shape, values): (&[usize], &[usize]) = (&[1, 7, 4], &[1, 7, 6]);
     for (name, block_masks) in block_masks(7, 1) {
         let options = AttentionOptions {
             heads: HEADS,
             block_masks: Some(block_masks),
             ..AttentionOptions::default()
         };
-        check_gradient(name, &[shape, shape, shape], |inputs| {
+        check_gradient(name, &[shape, shape, values], |inputs| {
             attend(&inputs[0], &inputs[1], &inputs[2], &options)
         });
     }
@@ -148,12 +151,15 @@ fn what_does_not_fit_is_refused_by_both_forms() {
 fn weights_kept_in_memory_are_those_of_the_composed_form() {
     let (batch, width) = (3, 5);
     let rng = RngKey::new(3, 1, 0).per_example(StreamKey::new("drop"));
-    for (queries, keys) in [(1, 1), (7, 7), (64, 64), (70, 70), (150, 150), (65, 90)] {
+    let sizes = [(1, 1), (7, 7), (64, 64), (70, 70), (150, 150), (65, 90)];
+    let sizes = sizes.map(|(queries, keys)| (queries, keys, width));
+    for (queries, keys, value_width) in sizes.into_iter().chain([(70, 70, 3), (65, 90, 17)]) {
         for (masked, rate) in [(false, 0.0), (true, 0.0), (false, 0.4), (true, 0.4)] {
-            let of = |path, length| {
+            let of = |path, length, width| {
                 Var::from_tensor(&normal(path, &[batch, length, HEADS * width])).unwrap()
             };
-            let inputs = [of("q", queries), of("k", keys), of("v", keys)];
+            let (q, k) = (of("q", queries, width), of("k", keys, width));
+            let inputs = [q, k, of("v", keys, value_width)];
             let marks = (0..batch * keys)
                 .map(|i| f64::from(u8::from(i / keys < 2 && i % keys < keys - i / keys)));
             let real = Tensor::from_iter(marks, &Device::Cpu).unwrap();
@@ -169,7 +175,8 @@ fn weights_kept_in_memory_are_those_of_the_composed_form() {
                 Ok(attend_materialised(&q?, &k?, &v?, &options)?.to_dtype(DType::F64)?)
             };
             let [kept, composed] = [DType::F32, DType::F64].map(|dtype| run(dtype).unwrap());
-            let position = format!("{queries} x {keys}, mask {masked}, rate {rate}");
+            let position =
+                format!("{queries} x {keys}, values {value_width}, mask {masked}, rate {rate}");
             agree(&kept, &composed, &inputs, 2e-5, &position);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::backward::{KeyTile, PackedKeys, Queries, Tiles, deltas};
+use super::super::backward::{KeyTile, Queries, Slots, Tiles, deltas};
 use super::super::problem::{Head, Problem};
 use super::super::relative::{Places, TableGradients};
 use super::block_mask::BlockMask;
@@ -44,9 +44,9 @@ impl Kernel for BackwardTask<'_> {
         let (width, wide) = (problem.width, padded(problem.width));
         let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
         let mut keys = Keys::new(&self);
-        let mut queries = Queries::new(width);
+        let mut queries = Queries::new(problem);
         let mut dqueries = Scratch::zeros(SIDE * wide);
-        let mut tiles = Tiles::new(problem.factors);
+        let mut tiles = Tiles::new(problem);
         for block in &block_mask.query_blocks()[self.blocks.clone()] {
             let positions = block_mask.query_positions(block);
             let count = positions.len();
@@ -80,14 +80,7 @@ impl Kernel for BackwardTask<'_> {
                     }
                     alter(s, block_mask, tile, columns, scores);
                 };
-                tiles.step(
-                    s,
-                    (&queries, count),
-                    keys,
-                    alter,
-                    drawn,
-                    (width, &mut dqueries),
-                );
+                tiles.step(s, (&queries, count), keys, alter, drawn, &mut dqueries);
                 if let (Some((tables, places)), Some(gradients)) = (&places, self.tables) {
                     // SAFETY: a task alone has its part of its head, and all of it where rows have gradients.
                     unsafe {
@@ -116,21 +109,13 @@ struct Keys<'a> {
     target_rows: Option<&'a [u32]>,
     /// The block that each slot holds, and its real keys.
     held: Vec<Option<(usize, u64)>>,
-    /// Rows of a slot.
-    rows: usize,
-    key_panels: Scratch,
-    key_rows: Scratch,
-    value_panels: Scratch,
-    dkeys: Scratch,
-    dvalues: Scratch,
+    slots: Slots,
 }
 
 impl<'a> Keys<'a> {
     fn new(task: &BackwardTask<'a>) -> Self {
         let (problem, block_mask) = (task.problem, task.block_mask);
         let (slots, rows) = block_mask.slots();
-        let narrow = || Scratch::zeros(slots * rows * problem.width);
-        let wide = || Scratch::zeros(slots * rows * padded(problem.width));
         Keys {
             problem,
             block_mask,
@@ -138,12 +123,7 @@ impl<'a> Keys<'a> {
             dtargets: [task.dkeys, task.dvalues],
             target_rows: task.key_rows,
             held: vec![None; slots],
-            rows,
-            key_panels: narrow(),
-            key_rows: wide(),
-            value_panels: narrow(),
-            dkeys: wide(),
-            dvalues: wide(),
+            slots: Slots::new(problem, (slots, rows)),
         }
     }
 
@@ -153,12 +133,9 @@ impl<'a> Keys<'a> {
     /// No other task may touch the rows of the targets.
     unsafe fn load(&mut self, block: usize) -> Option<KeyTile<'_>> {
         let (problem, head) = (self.problem, self.head);
-        let (width, wide) = (problem.width, padded(problem.width));
         let key_block = &self.block_mask.key_blocks()[block];
         let (slot, positions) = (key_block.slot, self.block_mask.key_positions(key_block));
         let count = positions.len();
-        let narrow = slot * self.rows * width..(slot + 1) * self.rows * width;
-        let wide = slot * self.rows * wide..(slot + 1) * self.rows * wide;
         let held = self.held[slot].filter(|(held, _)| *held == block);
         let bits = match held {
             Some((_, bits)) => bits,
@@ -166,27 +143,14 @@ impl<'a> Keys<'a> {
                 // SAFETY: by this function's contract.
                 unsafe { self.give(slot) };
                 let (keys, values) = (problem.keys(head), problem.values(head));
-                let (keys, values) = (keys.at(positions), values.at(positions));
-                let packed = PackedKeys {
-                    key_panels: &mut self.key_panels[narrow.clone()],
-                    key_rows: &mut self.key_rows[wide.clone()],
-                    value_panels: &mut self.value_panels[narrow.clone()],
-                };
-                packed.load(problem.factors, [keys, values], count);
+                let rows = [keys, values].map(|rows| rows.at(positions));
+                self.slots.load(slot, rows, count);
                 let bits = problem.real.bits(head.example, indices(positions));
                 self.held[slot] = Some((block, bits));
                 bits
             }
         };
-        (bits != 0).then(|| KeyTile {
-            key_panels: &self.key_panels[narrow.clone()],
-            key_rows: &self.key_rows[wide.clone()],
-            value_panels: &self.value_panels[narrow],
-            dkeys: &mut self.dkeys[wide.clone()],
-            dvalues: &mut self.dvalues[wide],
-            count,
-            bits,
-        })
+        (bits != 0).then(|| self.slots.tile(slot, (count, bits)))
     }
 
     /// Adds the gradients in a slot to those of the positions that its keys stand for, and starts new sums.
@@ -197,8 +161,6 @@ impl<'a> Keys<'a> {
         let Some((block, _)) = self.held[slot].take() else {
             return;
         };
-        let width = self.problem.width;
-        let wide = slot * self.rows * padded(width)..(slot + 1) * self.rows * padded(width);
         let positions = self
             .block_mask
             .key_positions(&self.block_mask.key_blocks()[block]);
@@ -212,14 +174,15 @@ impl<'a> Keys<'a> {
             }
             None => positions,
         };
-        let [dkeys, dvalues] = self.dtargets;
+        let (width, value_width) = (self.problem.width, self.problem.value_width);
+        let [dkeys, dvalues] = self.slots.gradients(slot);
         // SAFETY: by this function's contract.
         unsafe {
-            dkeys.add(positions, width, 1.0, &self.dkeys[wide.clone()]);
-            dvalues.add(positions, width, 1.0, &self.dvalues[wide.clone()]);
+            self.dtargets[0].add(positions, width, 1.0, dkeys);
+            self.dtargets[1].add(positions, value_width, 1.0, dvalues);
         }
-        self.dkeys[wide.clone()].fill(0.0);
-        self.dvalues[wide].fill(0.0);
+        dkeys.fill(0.0);
+        dvalues.fill(0.0);
     }
 
     /// Empties all slots.

@@ -21,7 +21,7 @@ pub(in super::super) struct ForwardTask<'a> {
     pub(super) block_mask: &'a BlockMask,
     pub(super) head: Head,
     pub(super) blocks: Range<usize>,
-    /// Output (B, Lq, H E), zeros.
+    /// Output (B, Lq, H Ev), zeros.
     pub(super) output: &'a Shared<'a>,
     /// Base-2 logarithms of the sums of weights (B, H, Lq), infinite.
     pub(super) sums: &'a Shared<'a>,
@@ -38,7 +38,7 @@ impl Kernel for ForwardTask<'_> {
             head,
             ..
         } = self;
-        let (width, wide) = (problem.width, padded(problem.width));
+        let (width, wide) = (problem.width, padded(problem.value_width));
         let factors = problem.factors;
         let mut keys = Keys::new(problem, block_mask, head);
         let mut revisited = block_mask
@@ -130,7 +130,7 @@ impl ForwardTask<'_> {
         let (output, logs) = unsafe {
             (
                 self.output
-                    .slice(problem.output_start(head, query), problem.width),
+                    .slice(problem.output_start(head, query), problem.value_width),
                 self.sums.slice(problem.sum_index(head, query), 1),
             )
         };
@@ -152,7 +152,7 @@ struct Revisited {
 
 impl Revisited {
     fn new(problem: &Problem) -> Self {
-        let wide = padded(problem.width);
+        let wide = padded(problem.value_width);
         Revisited {
             sums: vec![(f32::NEG_INFINITY, 0.0); problem.queries_len],
             rows: Scratch::zeros(problem.queries_len * wide),
@@ -196,7 +196,7 @@ impl<'a> Keys<'a> {
             held: vec![None; slots],
             rows,
             key_panels: Scratch::zeros(slots * rows * problem.width),
-            value_rows: Scratch::zeros(slots * rows * padded(problem.width)),
+            value_rows: Scratch::zeros(slots * rows * padded(problem.value_width)),
         }
     }
 
@@ -208,7 +208,7 @@ impl<'a> Keys<'a> {
             return bits;
         }
         let (problem, head) = (self.problem, self.head);
-        let (width, wide) = (problem.width, padded(problem.width));
+        let (width, wide) = (problem.width, padded(problem.value_width));
         let positions = self.block_mask.key_positions(key_block);
         let (first, count) = (slot * self.rows, positions.len());
         let key_panels = &mut self.key_panels[first * width..][..self.rows * width];
@@ -224,7 +224,7 @@ impl<'a> Keys<'a> {
 
     /// Rows in whole panels, rows, panels of keys and rows of values of a block that has been loaded.
     fn block(&self, block: usize) -> (usize, usize, &[f32], &[f32]) {
-        let (width, wide) = (self.problem.width, padded(self.problem.width));
+        let (width, wide) = (self.problem.width, padded(self.problem.value_width));
         let key_block = &self.block_mask.key_blocks()[block];
         let first = key_block.slot * self.rows;
         let count = self.block_mask.key_positions(key_block).len();

@@ -205,7 +205,7 @@ impl Problem<'_> {
         tasks.collect()
     }
 
-    /// Output (B, Lq, H E) and sums (B, H, Lq).
+    /// Output (B, Lq, H Ev) and sums (B, H, Lq).
     pub(super) fn sparse_forward(&self, block_masks: &BlockMasks) -> (Vec<f32>, Vec<f32>) {
         let mut output = vec![0.0; self.batch * self.queries_len * self.row()];
         let mut sums = vec![f32::INFINITY; self.batch * self.heads * self.queries_len];
@@ -236,7 +236,7 @@ impl Problem<'_> {
     ) {
         let isa = Isa::current();
         let tasks = self.tasks(block_masks);
-        // Gradients of keys and values from every part of a head but the first, of the keys that it sees: (2, keys, E) each.
+        // Gradients of keys and values from every part of a head but the first, of the keys that it sees: (keys, E) and (keys, Ev) each.
         let mut numbers = 0;
         let partials: Vec<Option<Partial>> = tasks
             .iter()
@@ -246,7 +246,7 @@ impl Problem<'_> {
                     Partial::new(keys, self.keys_len, numbers)
                 });
                 let keys = partial.as_ref().map_or(0, |partial| partial.keys.len());
-                numbers += 2 * keys * self.width;
+                numbers += keys * (self.width + self.value_width);
                 partial
             })
             .collect();
@@ -259,10 +259,10 @@ impl Problem<'_> {
                 let to = |which: usize| match partial {
                     Some(partial) => StridedRowsMut {
                         buffer: &shared,
-                        start: partial.start(which - 1, self.width),
-                        stride: self.width,
+                        start: partial.start(self, which),
+                        stride: self.width_of(which),
                     },
-                    None => self.of_head(targets[which], self.keys_len, *head),
+                    None => self.of_head(&targets, which, *head),
                 };
                 isa.run(BackwardTask {
                     problem: self,
@@ -274,7 +274,7 @@ impl Problem<'_> {
                     sums: &sums[self.sum_index(*head, 0)..][..self.queries_len],
                     output: self.output_rows(output, *head),
                     doutput: self.output_rows(doutput, *head),
-                    dqueries: self.of_head(targets[0], self.queries_len, *head),
+                    dqueries: self.of_head(&targets, 0, *head),
                     dkeys: to(1),
                     dvalues: to(2),
                     key_rows: partial.as_ref().map(|partial| &*partial.rows),
@@ -288,18 +288,16 @@ impl Problem<'_> {
             // In the order of the parts, the first of which has none.
             for ((head, ..), partial) in parts {
                 let Some(partial) = partial else { continue };
-                for which in 0..2 {
-                    let to = self.of_head(targets[which + 1], self.keys_len, *head);
-                    let (start, size) = (
-                        partial.start(which, self.width),
-                        partial.keys.len() * self.width,
-                    );
+                for which in [1, 2] {
+                    let to = self.of_head(&targets, which, *head);
+                    let width = self.width_of(which);
+                    let start = partial.start(self, which);
                     // SAFETY: the tasks above are done.
-                    let rows = unsafe { shared.slice(start, size) };
-                    for (key, row) in partial.keys.iter().zip(rows.chunks_exact(self.width)) {
+                    let rows = unsafe { shared.slice(start, partial.keys.len() * width) };
+                    for (key, row) in partial.keys.iter().zip(rows.chunks_exact(width)) {
                         let start = to.start + *key as usize * to.stride;
                         // SAFETY: this task alone has its head's columns of its example's rows.
-                        let out = unsafe { to.buffer.slice(start, self.width) };
+                        let out = unsafe { to.buffer.slice(start, width) };
                         out.iter_mut().zip(row).for_each(|(x, y)| *x += y);
                     }
                 }
@@ -326,8 +324,11 @@ impl Partial {
         Self { keys, rows, start }
     }
 
-    /// First element of the rows of keys (0) or values (1).
-    fn start(&self, which: usize, width: usize) -> usize {
-        self.start + which * self.keys.len() * width
+    /// First element of the rows of keys (1) or values (2).
+    fn start(&self, problem: &Problem, which: usize) -> usize {
+        match which {
+            1 => self.start,
+            _ => self.start + self.keys.len() * problem.width,
+        }
     }
 }
