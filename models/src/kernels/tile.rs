@@ -358,12 +358,24 @@ pub(super) fn pack_columns(rows: impl Source, count: usize, scale: f32, packed: 
 
 /// Copies `count` rows into panels: [`PANEL`] rows side by side, (panel, width, PANEL); missing rows become zero.
 pub(super) fn pack_panels(rows: impl Source, count: usize, packed: &mut [f32]) {
-    for (panel, packed) in packed.chunks_exact_mut(PANEL * rows.width()).enumerate() {
+    let width = rows.width();
+    pack_panel_columns(rows, count, (0, width), packed);
+}
+
+/// The same where rows are the columns from `column` on of panels of `width`.
+pub(super) fn pack_panel_columns(
+    rows: impl Source,
+    count: usize,
+    (column, width): (usize, usize),
+    packed: &mut [f32],
+) {
+    for (panel, packed) in packed.chunks_exact_mut(PANEL * width).enumerate() {
         let first = panel * PANEL;
         if first >= count {
             return;
         }
         let source = std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
+        let packed = &mut packed[column * PANEL..][..rows.width() * PANEL];
         transpose::<PANEL>(source, 1.0, packed);
     }
 }

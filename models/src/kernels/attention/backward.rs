@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::bias::BiasGradient;
 use super::dropout::{Tile, kept_factors};
 use super::key_mask::KeyBlock;
-use super::problem::{Head, Problem};
+use super::problem::{Head, Keys, Problem, Widths};
 use super::relative::{Places, TableGradients};
 use crate::kernels::buffers::StridedRowsMut;
 use crate::kernels::factors::Factors;
@@ -91,8 +91,7 @@ pub(super) struct Queries {
 /// Places for blocks of keys and values in the layouts that the products want, and for the sums of their gradients.
 pub(super) struct Slots {
     factors: Factors,
-    /// Of a head's queries and keys, and of its values.
-    widths: (usize, usize),
+    widths: Widths,
     /// Keys of a slot.
     rows: usize,
     key_panels: Scratch,
@@ -109,10 +108,10 @@ impl Kernel for BackwardTask<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) -> f64 {
         let problem = self.problem;
-        let (width, value_width) = (problem.width, problem.value_width);
-        let wide = padded(width);
+        let widths = problem.widths;
+        let (width, wide) = (widths.queries, padded(widths.queries));
         let query_blocks = problem.queries_len.div_ceil(SIDE);
-        let widest = wide.max(padded(value_width));
+        let widest = wide.max(padded(widths.values));
         let per_group = (GROUP_FLOATS / (SIDE * widest)).clamp(1, self.blocks.len().max(1));
         let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
         let idle: Vec<bool> = (0..query_blocks)
@@ -154,8 +153,9 @@ impl Kernel for BackwardTask<'_> {
                 let [dkeys, dvalues] = slots.gradients(slot);
                 // SAFETY: a task alone has its head's columns of its keys' rows.
                 unsafe {
-                    self.dkeys.write(first, count, width, 1.0, dkeys);
-                    self.dvalues.write(first, count, value_width, 1.0, dvalues);
+                    self.dkeys.write(first, count, widths.keys, 1.0, dkeys);
+                    self.dvalues
+                        .write(first, count, widths.values, 1.0, dvalues);
                 }
             }
         }
@@ -171,8 +171,7 @@ impl Kernel for BackwardTask<'_> {
 /// Weights and their gradients, (keys, queries), and the factors of dropout.
 pub(super) struct Tiles {
     factors: Factors,
-    /// Of a head's queries and keys, and of its values.
-    widths: (usize, usize),
+    widths: Widths,
     weights: [f32; SIDE * SIDE],
     /// After a step those of scores.
     pub(super) gradients: [f32; SIDE * SIDE],
@@ -186,7 +185,7 @@ impl Tiles {
         // Without dropout the factors stay one.
         Tiles {
             factors: problem.factors,
-            widths: (problem.width, problem.value_width),
+            widths: problem.widths,
             weights: [0.0; SIDE * SIDE],
             gradients: [0.0; SIDE * SIDE],
             kept: [1.0; SIDE * SIDE],
@@ -262,26 +261,27 @@ impl Tiles {
         drawn: Option<Tile>,
         dqueries: &mut [f32],
     ) {
-        let (factors, (width, value_width)) = (self.factors, self.widths);
-        let (wide, value_wide) = (padded(width), padded(value_width));
+        let (factors, widths) = (self.factors, self.widths);
+        let wide = padded(widths.queries);
+        let (key_wide, value_wide) = (padded(widths.keys), padded(widths.values));
         let columns = count.next_multiple_of(PAD);
         let rows = keys.count.next_multiple_of(PANEL);
         product::<S, false>(
             s,
             factors,
-            Left::panels(keys.key_panels, width),
+            Left::panels(keys.key_panels, widths.queries),
             (&queries.columns, SIDE),
             (&mut self.weights, SIDE),
-            (rows, columns, width),
+            (rows, columns, widths.queries),
         );
         alter(&mut self.weights);
         product::<S, false>(
             s,
             factors,
-            Left::panels(keys.value_panels, value_width),
+            Left::panels(keys.value_panels, widths.values),
             (&queries.dcolumns, SIDE),
             (&mut self.gradients, SIDE),
-            (rows, columns, value_width),
+            (rows, columns, widths.values),
         );
         if let Some(tile) = drawn {
             kept_factors(s, tile, &mut self.kept);
@@ -304,8 +304,8 @@ impl Tiles {
             factors,
             Left::tile(gradients),
             (&queries.rows, wide),
-            (keys.dkeys, wide),
-            (rows, wide, count),
+            (keys.dkeys, key_wide),
+            (rows, key_wide, count),
         );
         let gradients = &self.gradients[..keys.count * SIDE];
         let gradients = factors.copied_rows(gradients, SIDE, &mut self.factor);
@@ -361,12 +361,12 @@ impl Tiles {
 
 impl Queries {
     pub(super) fn new(problem: &Problem) -> Self {
-        let (width, value_width) = (problem.width, problem.value_width);
+        let widths = problem.widths;
         Queries {
-            rows: Scratch::zeros(SIDE * padded(width)),
-            columns: Scratch::zeros(SIDE * width),
-            drows: Scratch::zeros(SIDE * padded(value_width)),
-            dcolumns: Scratch::zeros(SIDE * value_width),
+            rows: Scratch::zeros(SIDE * padded(widths.queries)),
+            columns: Scratch::zeros(SIDE * widths.queries),
+            drows: Scratch::zeros(SIDE * padded(widths.values)),
+            dcolumns: Scratch::zeros(SIDE * widths.values),
             sums: [f32::INFINITY; SIDE],
             deltas: [0.0; SIDE],
         }
@@ -412,17 +412,17 @@ impl Queries {
 impl Slots {
     /// `slots` of `rows` keys each.
     pub(super) fn new(problem: &Problem, (slots, rows): (usize, usize)) -> Self {
-        let (width, value_width) = (problem.width, problem.value_width);
+        let widths = problem.widths;
         let zeros = |width| Scratch::zeros(slots * rows * width);
         Slots {
             factors: problem.factors,
-            widths: (width, value_width),
+            widths,
             rows,
-            key_panels: zeros(width),
-            key_rows: zeros(padded(width)),
-            value_panels: zeros(value_width),
-            dkeys: zeros(padded(width)),
-            dvalues: zeros(padded(value_width)),
+            key_panels: zeros(widths.queries),
+            key_rows: zeros(padded(widths.queries)),
+            value_panels: zeros(widths.values),
+            dkeys: zeros(padded(widths.keys)),
+            dvalues: zeros(padded(widths.values)),
         }
     }
 
@@ -433,40 +433,36 @@ impl Slots {
     }
 
     /// Packs `count` keys and values.
-    pub(super) fn load(
+    pub(super) fn load<S: Source + Copy>(
         &mut self,
         slot: usize,
-        [keys, values]: [impl Source + Copy; 2],
+        (keys, values): (Keys<S>, S),
         count: usize,
     ) {
-        let (width, value_width) = self.widths;
-        let wide = padded(width);
-        let key_panels = self.range(slot, width);
-        let key_panels = &mut self.key_panels[key_panels];
-        pack_panels(keys, count, key_panels);
-        self.factors.panels(key_panels, (width, PANEL));
-        let key_rows = self.range(slot, wide);
-        let key_rows = &mut self.key_rows[key_rows];
-        pack_rows(keys, count, 1.0, key_rows);
-        self.factors.rows(&mut key_rows[..count * wide], wide);
-        let value_panels = self.range(slot, value_width);
+        let (factors, widths) = (self.factors, self.widths);
+        let key_panels = self.range(slot, widths.queries);
+        keys.pack_panels(count, factors, &mut self.key_panels[key_panels]);
+        let key_rows = self.range(slot, padded(widths.queries));
+        keys.pack_rows(count, factors, &mut self.key_rows[key_rows]);
+        let value_panels = self.range(slot, widths.values);
         let value_panels = &mut self.value_panels[value_panels];
         pack_panels(values, count, value_panels);
-        self.factors.panels(value_panels, (value_width, PANEL));
+        factors.panels(value_panels, (widths.values, PANEL));
     }
 
     /// The block in a slot: how many keys it has, and which of them are real.
     pub(super) fn tile(&mut self, slot: usize, (count, bits): (usize, u64)) -> KeyTile<'_> {
-        let (width, value_width) = self.widths;
-        let [panels, rows] = [width, padded(width)].map(|width| self.range(slot, width));
-        let [value_panels, value_rows] =
-            [value_width, padded(value_width)].map(|width| self.range(slot, width));
+        let widths = self.widths;
+        let range = |width: usize| self.range(slot, width);
+        let (key_panels, key_rows) = (range(widths.queries), range(padded(widths.queries)));
+        let value_panels = range(widths.values);
+        let [dkeys, dvalues] = [widths.keys, widths.values].map(|width| range(padded(width)));
         KeyTile {
-            key_panels: &self.key_panels[panels],
-            key_rows: &self.key_rows[rows.clone()],
+            key_panels: &self.key_panels[key_panels],
+            key_rows: &self.key_rows[key_rows],
             value_panels: &self.value_panels[value_panels],
-            dkeys: &mut self.dkeys[rows],
-            dvalues: &mut self.dvalues[value_rows],
+            dkeys: &mut self.dkeys[dkeys],
+            dvalues: &mut self.dvalues[dvalues],
             count,
             bits,
         }
@@ -474,15 +470,15 @@ impl Slots {
 
     /// The sums of gradients of the keys and of the values in a slot, in rows of padded widths.
     pub(super) fn gradients(&mut self, slot: usize) -> [&mut [f32]; 2] {
-        let (width, value_width) = self.widths;
-        let [keys, values] = [width, value_width].map(|width| self.range(slot, padded(width)));
+        let Widths { keys, values, .. } = self.widths;
+        let [keys, values] = [keys, values].map(|width| self.range(slot, padded(width)));
         [&mut self.dkeys[keys], &mut self.dvalues[values]]
     }
 
     fn load_all(&mut self, task: &BackwardTask, blocks: &[KeyBlock]) {
         let (keys, values) = (task.problem.keys(task.head), task.problem.values(task.head));
         for (slot, block) in blocks.iter().enumerate() {
-            let rows = [keys, values].map(|rows| rows.from(block.first));
+            let rows = (keys.from(block.first), values.from(block.first));
             self.load(slot, rows, block.len());
         }
         self.dkeys.fill(0.0);

@@ -28,8 +28,7 @@ pub fn attention_biased(
         let (qkv, bias, factor) = (qkv.shape(), bias.shape(), factor.shape());
         bail!("{NAME}: projections {qkv:?}, bias {bias:?} and factor {factor:?} do not fit");
     }
-    let widths = (width / 3, width / 3);
-    let op = Attention::new(options, batch, (length, length), widths)?.within();
+    let op = Attention::new(options, batch, (length, length), [width / 3; 3])?.within();
     let [q, k, v] = Input::side_by_side(qkv);
     apply(Biased(op), [q, k, v, bias.into(), factor.into()])
 }

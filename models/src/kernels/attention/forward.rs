@@ -11,9 +11,7 @@ use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{
-    Left, PAD, PANEL, SIDE, pack_columns, pack_panels, pack_rows, padded, product,
-};
+use crate::kernels::tile::{Left, PAD, PANEL, SIDE, pack_columns, pack_rows, padded, product};
 
 /// The queries `first..first + count` of one head (whole blocks, except at the end).
 pub(super) struct ForwardTask<'a> {
@@ -50,7 +48,7 @@ impl Kernel for ForwardTask<'_> {
             output,
             sums,
         } = self;
-        let (width, value_width) = (problem.width, problem.value_width);
+        let (width, value_width) = (problem.widths.queries, problem.widths.values);
         let wide = padded(value_width);
         let factors = problem.factors;
         let (keys, values) = (problem.keys(head), problem.values(head));
@@ -61,8 +59,8 @@ impl Kernel for ForwardTask<'_> {
             .chunks_mut(SIDE * width)
             .zip(value_rows.chunks_mut(SIDE * wide));
         for (block, (key_panels, value_rows)) in blocks.iter().zip(packs) {
-            pack_panels(keys.from(block.first), block.len(), key_panels);
-            factors.panels(key_panels, (width, PANEL));
+            let keys = keys.from(block.first);
+            keys.pack_panels(block.len(), factors, key_panels);
             pack_rows(values.from(block.first), block.len(), 1.0, value_rows);
             factors.rows(&mut value_rows[..block.len() * wide], wide);
         }

@@ -21,7 +21,7 @@ const ROWS: usize = 64;
 /// Attention of queries (B, Lq, H E) on keys (B, Lk, H E) and values (B, Lk, H Ev); yields (B, Lq, H Ev).
 ///
 /// # Errors
-/// If shapes do not fit, an operand is not f32 in main memory, or the options have block masks or scores by distance.
+/// If shapes do not fit, an operand is not f32 in main memory, or the options have block masks, scores by distance or columns of all keys.
 pub fn attention_kept(
     q: &Tensor,
     k: &Tensor,
@@ -29,7 +29,7 @@ pub fn attention_kept(
     options: &AttentionOptions,
 ) -> Result<Tensor> {
     let ((batch, queries, row), keys, values) = (q.dims3()?, k.dim(1)?, v.dims3()?.2);
-    options.check(batch, (queries, keys), (row, values))?;
+    options.check(batch, (queries, keys), [row, row, values])?;
     if k.dims() != [batch, keys, row]
         || v.dims() != [batch, keys, values]
         || batch * queries * keys == 0
@@ -37,8 +37,11 @@ pub fn attention_kept(
         let (q, k, v) = (q.shape(), k.shape(), v.shape());
         bail!("{NAME}: queries {q:?}, keys {k:?}, values {v:?}");
     }
-    if options.block_masks.is_some() || options.relative.is_some() {
-        bail!("{NAME}: weights are kept without block masks and scores by distance");
+    if options.block_masks.is_some() || options.relative.is_some() || options.key_columns.is_some()
+    {
+        bail!(
+            "{NAME}: weights are kept without block masks, scores by distance and columns of all keys"
+        );
     }
     let real = options.mask.as_ref().map(Tensor::contiguous).transpose()?;
     let hidden = match &real {

@@ -25,24 +25,24 @@ pub use self::bias::attention_biased;
 pub use self::dropout::AttentionDropout;
 pub use self::kept::attention_kept;
 use self::key_mask::KeyMask;
-use self::problem::Problem;
+use self::problem::{Problem, Widths};
 pub use self::relative::RelativeScores;
 use self::relative::Tables;
 pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
 pub(crate) use self::sparse::{BlockView, TileView, first_weight};
-use super::buffers::uninit;
+use super::buffers::{read, uninit};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
 use super::isa::Isa;
-use super::tile::SIDE;
+use super::tile::{Rows, SIDE};
 
 const NAME: &str = "attention";
 
 /// What attention needs besides queries, keys and values.
 #[derive(Clone, Debug, Default)]
 pub struct AttentionOptions {
-    /// Number of heads H; head h owns columns h E to (h + 1) E, and h Ev to (h + 1) Ev of values.
+    /// Number of heads H; head h owns columns h E to (h + 1) E of keys, and of queries and values as many as they have for a head.
     pub heads: usize,
-    /// Factor on the scores; 1 / sqrt E if absent.
+    /// Factor on the scores; 1 / sqrt (E + P) if absent.
     pub scale: Option<f64>,
     /// (B, keys), 1 for a real key and 0 for padding. A query without a real key yields zeros.
     pub mask: Option<Tensor>,
@@ -52,20 +52,37 @@ pub struct AttentionOptions {
     pub block_masks: Option<BlockMasks>,
     /// What is added to the scores by distance.
     pub relative: Option<RelativeScores>,
+    /// (Lk, P), columns that the keys of every head and example have after their own, so that queries have E + P. They
+    /// take no gradient.
+    pub key_columns: Option<Tensor>,
 }
 
 impl AttentionOptions {
-    /// Refuses what does not fit `batch` examples with rows of so many numbers for each of `queries` and `keys`, and for each value.
+    /// Refuses what does not fit `batch` examples of `queries` and `keys`, with rows of so many numbers for each query, key and value.
     pub(crate) fn check(
         &self,
         batch: usize,
         (queries, keys): (usize, usize),
-        (width, values): (usize, usize),
+        rows: [usize; 3],
     ) -> Result<()> {
         let heads = self.heads;
         let splits = |width: usize| heads > 0 && width > 0 && width.is_multiple_of(heads);
-        if let Some(width) = [width, values].into_iter().find(|width| !splits(*width)) {
+        if let Some(width) = rows.into_iter().find(|width| !splits(*width)) {
             bail!("{NAME}: width {width} cannot be split into {heads} heads");
+        }
+        let [of_queries, of_keys, _] = rows.map(|row| row / heads);
+        match &self.key_columns {
+            None if of_queries == of_keys => {}
+            Some(columns)
+                if columns.rank() == 2
+                    && columns.dim(0)? == keys
+                    && of_keys + columns.dim(1)? == of_queries => {}
+            columns => {
+                let columns = columns.as_ref().map(Tensor::shape);
+                bail!(
+                    "{NAME}: {keys} keys of width {of_keys} with {columns:?} more columns for queries of width {of_queries}"
+                );
+            }
         }
         if self.dropout.as_ref().is_some_and(|d| d.batch() != batch) {
             bail!("{NAME}: dropout needs one counter for each of {batch} examples");
@@ -88,16 +105,15 @@ impl AttentionOptions {
 /// Blocks of 64 queries that are all padding (blocks of a block mask, where there are block masks) yield zeros.
 pub fn attention_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let (batch, length, width) = qkv.dims3()?;
-    let widths = (width / 3, width / 3);
-    let op = Attention::new(options, batch, (length, length), widths)?.within();
+    let op = Attention::new(options, batch, (length, length), [width / 3; 3])?.within();
     attend(op, Input::side_by_side(qkv), options)
 }
 
-/// Attention of queries (B, Lq, H E) on keys (B, Lk, H E) and values (B, Lk, H Ev); yields (B, Lq, H Ev).
+/// Attention of queries (B, Lq, H (E + P)) on keys (B, Lk, H E) and values (B, Lk, H Ev); yields (B, Lq, H Ev).
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
-    let ((batch, queries, width), keys) = (q.dims3()?, k.dim(1)?);
-    let values = v.dims3()?.2;
-    if k.dims() != [batch, keys, width] || v.dims() != [batch, keys, values] {
+    let ((batch, queries, _), (_, keys, of_keys)) = (q.dims3()?, k.dims3()?);
+    let rows = [q.dim(2)?, of_keys, v.dims3()?.2];
+    if k.dims() != [batch, keys, of_keys] || v.dims() != [batch, keys, rows[2]] {
         bail!(
             "{NAME}: queries {:?}, keys {:?}, values {:?}",
             q.shape(),
@@ -105,7 +121,7 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions)
             v.shape()
         );
     }
-    let op = Attention::new(options, batch, (queries, keys), (width, values))?;
+    let op = Attention::new(options, batch, (queries, keys), rows)?;
     attend(op, [q, k, v].map(Input::from), options)
 }
 
@@ -126,6 +142,8 @@ struct Attention {
     within: bool,
     dropout: Option<AttentionDropout>,
     block_masks: Option<BlockMasks>,
+    /// Numbers and width of the columns that all keys of a position have.
+    key_columns: Option<(Vec<f32>, usize)>,
     /// The largest distance in the tables, and the keys that have a position.
     distances: Option<(usize, Range<usize>)>,
 }
@@ -135,21 +153,27 @@ impl Attention {
         options: &AttentionOptions,
         batch: usize,
         (queries, keys): (usize, usize),
-        widths: (usize, usize),
+        rows: [usize; 3],
     ) -> Result<Self> {
-        options.check(batch, (queries, keys), widths)?;
+        options.check(batch, (queries, keys), rows)?;
         let heads = options.heads;
         let relative = options.relative.as_ref();
         Ok(Attention {
             heads,
             scale: options
                 .scale
-                .unwrap_or_else(|| ((widths.0 / heads) as f64).powf(-0.5))
-                as f32,
+                .unwrap_or_else(|| ((rows[0] / heads) as f64).powf(-0.5)) as f32,
             real: KeyMask::new(batch, keys, options.mask.as_ref())?,
             within: false,
             dropout: options.dropout.clone(),
             block_masks: options.block_masks.clone(),
+            key_columns: match &options.key_columns {
+                Some(columns) => Some((
+                    read(NAME, &columns.contiguous()?)?.to_vec(),
+                    columns.dim(1)?,
+                )),
+                None => None,
+            },
             distances: relative.map(|relative| (relative.reach, relative.keys.clone())),
         })
     }
@@ -164,17 +188,27 @@ impl Attention {
 
     /// This call on queries, keys and values, without what is added to the scores.
     fn problem<'a>(&'a self, [q, k, v]: [&View<'a>; 3]) -> Result<Problem<'a>> {
-        let ((batch, queries_len, width), values) = (q.shape.dims3()?, v.shape.dims3()?.2);
+        let (batch, queries_len, _) = q.shape.dims3()?;
+        let width = |x: &View| Ok::<_, candle_core::Error>(x.shape.dims3()?.2 / self.heads);
         Ok(Problem {
             batch,
             heads: self.heads,
             queries_len,
             keys_len: k.shape.dims3()?.1,
-            width: width / self.heads,
-            value_width: values / self.heads,
+            widths: Widths {
+                queries: width(q)?,
+                keys: width(k)?,
+                values: width(v)?,
+            },
             scale: self.scale,
             factors: Isa::current().factors(),
             operands: [q, k, v].map(View::rows),
+            key_columns: self.key_columns.as_ref().map(|(data, width)| Rows {
+                data,
+                start: 0,
+                stride: *width,
+                width: *width,
+            }),
             real: &self.real,
             within: self.within,
             dropout: self.dropout.as_ref(),

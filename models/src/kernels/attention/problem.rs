@@ -13,7 +13,9 @@ use super::sparse::BlockMasks;
 use crate::kernels::buffers::{Shared, StridedRowsMut, uninit};
 use crate::kernels::factors::Factors;
 use crate::kernels::isa::Isa;
-use crate::kernels::tile::{Operand, Rows, SIDE};
+use crate::kernels::tile::{
+    Operand, PANEL, Picked, Rows, SIDE, Source, pack_panel_columns, padded,
+};
 
 /// Tasks that a pass is split into where the heads alone are fewer.
 pub(super) const TASKS: usize = 16;
@@ -29,20 +31,30 @@ pub(super) struct Head {
     pub(super) number: usize,
 }
 
+/// Columns of a head.
+#[derive(Clone, Copy)]
+pub(super) struct Widths {
+    /// E + P, of queries, and of keys beside what all keys of a position have.
+    pub(super) queries: usize,
+    /// E, of keys.
+    pub(super) keys: usize,
+    /// Ev, of values and outputs.
+    pub(super) values: usize,
+}
+
 /// One call of attention, with its operands.
 pub(super) struct Problem<'a> {
     pub(super) batch: usize,
     pub(super) heads: usize,
     pub(super) queries_len: usize,
     pub(super) keys_len: usize,
-    /// E, of a head's queries and keys.
-    pub(super) width: usize,
-    /// Ev, of a head's values and outputs.
-    pub(super) value_width: usize,
+    pub(super) widths: Widths,
     pub(super) scale: f32,
     /// How queries, keys, values, weights and gradients are taken where they are multiplied.
     pub(super) factors: Factors,
     pub(super) operands: [Operand<'a>; 3],
+    /// (Lk, P).
+    pub(super) key_columns: Option<Rows<'a>>,
     pub(super) real: &'a KeyMask,
     /// Whether queries and keys are those of one sequence.
     pub(super) within: bool,
@@ -58,7 +70,7 @@ pub(super) struct Problem<'a> {
 impl<'a> Problem<'a> {
     /// Elements of a row of the output: all heads.
     pub(super) fn row(&self) -> usize {
-        self.heads * self.value_width
+        self.heads * self.widths.values
     }
 
     /// (B, Lq, H Ev).
@@ -69,8 +81,9 @@ impl<'a> Problem<'a> {
     /// Width of a head in queries (0), keys (1) or values (2).
     pub(super) fn width_of(&self, which: usize) -> usize {
         match which {
-            2 => self.value_width,
-            _ => self.width,
+            0 => self.widths.queries,
+            1 => self.widths.keys,
+            _ => self.widths.values,
         }
     }
 
@@ -84,8 +97,11 @@ impl<'a> Problem<'a> {
         self.operand(0, self.queries_len, head)
     }
 
-    pub(super) fn keys(&self, head: Head) -> Rows<'a> {
-        self.operand(1, self.keys_len, head)
+    pub(super) fn keys(&self, head: Head) -> Keys<Rows<'a>> {
+        Keys {
+            own: self.operand(1, self.keys_len, head),
+            columns: self.key_columns,
+        }
     }
 
     pub(super) fn values(&self, head: Head) -> Rows<'a> {
@@ -93,7 +109,7 @@ impl<'a> Problem<'a> {
     }
 
     pub(super) fn output_start(&self, head: Head, query: usize) -> usize {
-        (head.example * self.queries_len + query) * self.row() + head.number * self.value_width
+        (head.example * self.queries_len + query) * self.row() + head.number * self.widths.values
     }
 
     /// A head's rows of the output or of its gradient.
@@ -102,7 +118,7 @@ impl<'a> Problem<'a> {
             data,
             start: self.output_start(head, 0),
             stride: self.row(),
-            width: self.value_width,
+            width: self.widths.values,
         }
     }
 
@@ -215,8 +231,8 @@ impl<'a> Problem<'a> {
         let blocks: Vec<Vec<KeyBlock>> = (0..self.batch)
             .map(|example| self.real.blocks(example).collect())
             .collect();
-        // The gradient of the queries from every part but the first, (B, H, parts - 1, Lq, E).
-        let partial = self.queries_len * self.width;
+        // The gradient of the queries from every part but the first, (B, H, parts - 1, Lq, E + P).
+        let partial = self.queries_len * self.widths.queries;
         let mut partials = uninit(heads * (parts - 1) * partial);
         let shared = Shared::new(&mut partials);
         let isa = Isa::current();
@@ -238,7 +254,7 @@ impl<'a> Problem<'a> {
                 StridedRowsMut {
                     buffer: &shared,
                     start,
-                    stride: self.width,
+                    stride: self.widths.queries,
                 }
             };
             let sums = &sums[self.sum_index(head, 0)..][..self.queries_len];
@@ -277,12 +293,12 @@ impl<'a> Problem<'a> {
                 let target = self.of_head(&targets, 0, self.head(index));
                 let partials = &partials[index * (parts - 1) * partial..][..(parts - 1) * partial];
                 for partial in partials.chunks_exact(partial) {
-                    for (i, partial) in partial.chunks_exact(self.width).enumerate() {
+                    for (i, partial) in partial.chunks_exact(self.widths.queries).enumerate() {
                         // SAFETY: this task alone has its head's columns of its example's rows, and the
                         // tasks above are done.
                         let row = unsafe {
                             let start = target.start + i * target.stride;
-                            target.buffer.slice(start, self.width)
+                            target.buffer.slice(start, self.widths.queries)
                         };
                         row.iter_mut().zip(partial).for_each(|(x, y)| *x += y);
                     }
@@ -290,5 +306,61 @@ impl<'a> Problem<'a> {
             });
         }
         dfactors.iter().sum()
+    }
+}
+
+/// Keys of a head: columns of their own, and those that the keys of all heads have.
+#[derive(Clone, Copy)]
+pub(super) struct Keys<S> {
+    own: S,
+    columns: Option<S>,
+}
+
+impl<'a> Keys<Rows<'a>> {
+    /// The keys from `first` on.
+    pub(super) fn from(self, first: usize) -> Self {
+        Keys {
+            own: self.own.from(first),
+            columns: self.columns.map(|columns| columns.from(first)),
+        }
+    }
+
+    /// The keys at `places`.
+    pub(super) fn at(self, places: &'a [u32]) -> Keys<Picked<'a>> {
+        Keys {
+            own: self.own.at(places),
+            columns: self.columns.map(|columns| columns.at(places)),
+        }
+    }
+}
+
+impl<S: Source + Copy> Keys<S> {
+    /// Each source with the number of its first column, and of all columns.
+    fn sources(self) -> (impl Iterator<Item = (S, usize)>, usize) {
+        let own = self.own.width();
+        let width = own + self.columns.map_or(0, |columns| columns.width());
+        let columns = self.columns.map(|columns| (columns, own));
+        ([(self.own, 0)].into_iter().chain(columns), width)
+    }
+
+    /// Packs `count` keys into panels.
+    pub(super) fn pack_panels(self, count: usize, factors: Factors, packed: &mut [f32]) {
+        let (sources, width) = self.sources();
+        for (source, column) in sources {
+            pack_panel_columns(source, count, (column, width), packed);
+        }
+        factors.panels(packed, (width, PANEL));
+    }
+
+    /// Packs `count` keys into rows.
+    pub(super) fn pack_rows(self, count: usize, factors: Factors, packed: &mut [f32]) {
+        let (sources, width) = self.sources();
+        let wide = padded(width);
+        for (source, column) in sources {
+            for (i, packed) in packed.chunks_exact_mut(wide).take(count).enumerate() {
+                packed[column..column + source.width()].copy_from_slice(source.row(i));
+            }
+        }
+        factors.rows(&mut packed[..count * wide], wide);
     }
 }

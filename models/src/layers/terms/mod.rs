@@ -180,7 +180,7 @@ impl Terms {
         self.attend_by(&attention::attend, qkv, options, positions)
     }
 
-    /// The same by one form of attention, which may be given wider heads of queries and keys, and more keys after those that there are.
+    /// The same by one form of attention, which may be given columns of all keys, and more keys after those that there are.
     ///
     /// # Errors
     /// Those of `attend`.

@@ -55,7 +55,7 @@ impl TransformerXl {
     }
 
     /// Attention of queries (B, Lq, H E) at positions 0, 1, .. on keys and values (B, Lk, H E), whose `places` are those of
-    /// [`TransformerXl::places`]; (B, Lq, H E). `attend` is given wider heads of queries and keys.
+    /// [`TransformerXl::places`]; (B, Lq, H E). `attend` is given wider heads of queries, and the places as columns of all keys.
     ///
     /// # Errors
     /// Those of `attend`.
@@ -67,19 +67,19 @@ impl TransformerXl {
         places: &Tensor,
     ) -> Result<Tensor> {
         // What leads to the wider heads is several times as large as they are.
-        let (terms, places) = (self.clone(), places.clone());
-        let q = checkpoint(q, move |q| terms.queries(q, 0))?;
         let terms = self.clone();
-        let k = checkpoint(k, move |k| terms.keys(k, &places))?;
+        let q = checkpoint(q, move |q| terms.queries(q, 0))?;
         let usual = || (self.width as f64).powf(-0.5);
         let options = AttentionOptions {
             scale: Some(options.scale.unwrap_or_else(usual)),
+            key_columns: Some(places.clone()),
             ..options
         };
-        attend(&q, &k, v, &options)
+        attend(&q, k, v, &options)
     }
 
-    /// Queries (B, Lq, H E) at positions `start` on as (B, Lq, H (E + D)), whose products with [`TransformerXl::keys`] are √E z.
+    /// Queries (B, Lq, H E) at positions `start` on as (B, Lq, H (E + D)), whose products with keys that have [`TransformerXl::places`] as further
+    /// columns are √E z.
     ///
     /// # Errors
     /// If shapes do not fit.
@@ -100,19 +100,7 @@ impl TransformerXl {
         Ok(Tensor::cat(&[&content, &g], 3)?.flatten_from(2)?)
     }
 
-    /// Keys (B, Lk, H E) at `places` (Lk, 1, D) as (B, Lk, H (E + D)).
-    ///
-    /// # Errors
-    /// If shapes do not fit.
-    pub fn keys(&self, k: &Tensor, places: &Tensor) -> Result<Tensor> {
-        let (batch, keys, _) = k.dims3()?;
-        let shape = (batch, keys, self.heads, 2 * self.frequencies);
-        let places = places.unsqueeze(0)?.broadcast_as(shape)?.contiguous()?;
-        let k = k.reshape((batch, keys, self.heads, self.width))?;
-        Ok(Tensor::cat(&[&k, &places], 3)?.flatten_from(2)?)
-    }
-
-    /// Pairs (cos ωj, sin ωj) of each position j, (n, 1, D), rounded only in the end; zeros for none, which adds nothing to scores.
+    /// Pairs (cos ωj, sin ωj) of each position j, (n, D), rounded only in the end; zeros for none, which adds nothing to scores.
     ///
     /// # Errors
     /// If the device refuses the table.
@@ -135,7 +123,7 @@ impl TransformerXl {
             }));
             count += 1;
         }
-        let table = Tensor::from_vec(table, (count, 1, 2 * self.frequencies), &Device::Cpu)?;
+        let table = Tensor::from_vec(table, (count, 2 * self.frequencies), &Device::Cpu)?;
         Ok(table.to_dtype(like.dtype())?.to_device(like.device())?)
     }
 

@@ -8,7 +8,11 @@ use super::{Compressive, Evictions};
 use crate::{
     Mask, Result,
     mask::PADDED,
-    ops::{NOWHERE, attention::scores, softmax, take},
+    ops::{
+        NOWHERE,
+        attention::{scores, with_columns},
+        softmax, take,
+    },
 };
 
 impl Compressive {
@@ -88,7 +92,7 @@ impl Compressive {
         let width = q.dim(2)? / heads;
         let q = relative.queries(q, start)?;
         let places = positions.iter().map(|position| Some(*position));
-        let k = relative.keys(k, &relative.places(places, k)?)?;
+        let k = with_columns(k, heads, Some(&relative.places(places, k)?))?;
         let by_head = |x: &Tensor| x.reshape((x.dim(0)?, x.dim(1)?, heads, ()));
         let (q, k) = (by_head(&q)?, by_head(&k)?);
         let wider = (q.dim(3)? as f64 / width as f64).sqrt();

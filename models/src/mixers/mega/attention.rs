@@ -82,16 +82,13 @@ impl SharedAttention {
         Ok(self.distance.narrow(0, self.chunk - size, 2 * size - 1)?)
     }
 
-    /// One head as wide as the wider of q and v, what is missing being zeros: no weights in memory.
+    /// One head, no weights in memory.
     fn softmax(&self, [q, k, v]: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
-        let ((batch, length, shared), values) = (q.dims3()?, v.dim(2)?);
-        let width = shared.max(values);
-        let [q, k, v] = [q, k, v].map(|x| x.pad_with_zeros(2, 0, width - x.dim(2)?));
+        let (batch, length, _) = q.dims3()?;
         let size = self.chunk.min(length);
         let chunks = || BlockLists::around(length, size, (0, 0), |_, _| true).block_masks(length);
         let options = AttentionOptions {
             heads: 1,
-            scale: Some((shared as f64).powf(-0.5)),
             mask: pass.mask().map(Mask::valid).cloned(),
             dropout: self.dropout.of_attention(batch, pass),
             block_masks: (size < length).then(chunks),
@@ -102,9 +99,9 @@ impl SharedAttention {
                 of_queries: None,
                 of_keys: None,
             }),
+            ..AttentionOptions::default()
         };
-        let y = attention::attend(&q?, &k?, &v?, &options)?;
-        Ok(y.narrow(2, 0, values)?.contiguous()?)
+        attention::attend(q, k, v, &options)
     }
 
     /// By `weigh` of every score; n is how many real positions a chunk has.

@@ -1,6 +1,7 @@
 //! Softmax attention, for every mixer that has one.
 //!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(scale q_i·k_j + what `relative` adds by distance) over the keys j that the options' block masks let query i see
-//! B batch, H heads, Lq queries, Lk keys, E and Ev widths of a head; q (B, Lq, H E), k (B, Lk, H E), v (B, Lk, H Ev), y (B, Lq, H Ev).
+//! B batch, H heads, Lq queries, Lk keys, E and Ev widths of a head; q (B, Lq, H E), k (B, Lk, H E), v (B, Lk, H Ev), y (B, Lq, H Ev). What all keys
+//! of a position have in common need not be in k: `key_columns` (Lk, P) stand for P more columns, and queries have as many.
 //! The kernel and the tensor operations give the same numbers up to rounding, and drop the same weights.
 
 mod biased;
@@ -58,7 +59,8 @@ pub fn attend_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor>
 /// Those of [`attend`].
 pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let ((batch, queries, row), keys, heads) = (q.dims3()?, k.dim(1)?, options.heads);
-    options.check(batch, (queries, keys), (row, v.dim(2)?))?;
+    options.check(batch, (queries, keys), [row, k.dim(2)?, v.dim(2)?])?;
+    let k = &with_columns(k, heads, options.key_columns.as_ref())?;
     let split = |x: &Tensor| by_head(&x.reshape((batch, x.dim(1)?, heads, x.dim(2)? / heads))?);
     let usual = || ((row / heads) as f64).powf(-0.5);
     let scale = options.scale.unwrap_or_else(usual);
@@ -84,6 +86,23 @@ pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) 
     Ok(by_head(&y)?.flatten_from(2)?)
 }
 
+/// Keys (B, Lk, H E) with `columns` (Lk, P) after those of each head, (B, Lk, H (E + P)).
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn with_columns(k: &Tensor, heads: usize, columns: Option<&Tensor>) -> Result<Tensor> {
+    let Some(columns) = columns else {
+        return Ok(k.clone());
+    };
+    let (batch, keys, row) = k.dims3()?;
+    let (width, wider) = (row / heads, columns.dim(1)?);
+    let columns = columns.reshape((1, keys, 1, wider))?;
+    let columns = columns.broadcast_as((batch, keys, heads, wider))?;
+    let k = k.reshape((batch, keys, heads, width))?;
+    let k = Tensor::cat(&[&k, &columns.contiguous()?], 3)?;
+    Ok(k.reshape((batch, keys, heads * (width + wider)))?)
+}
+
 /// The same with all weights in memory until the backward pass is through, as published.
 ///
 /// # Errors
@@ -97,7 +116,12 @@ pub fn attend_materialised(
     let plain = options.block_masks.is_none() && options.relative.is_none();
     let empty = q.elem_count() == 0 || k.elem_count() == 0;
     if kernels::supports(q) && plain && !empty {
-        return Ok(kernels::attention_kept(q, k, v, options)?);
+        let k = with_columns(k, options.heads, options.key_columns.as_ref())?;
+        let options = AttentionOptions {
+            key_columns: None,
+            ..options.clone()
+        };
+        return Ok(kernels::attention_kept(q, &k, v, &options)?);
     }
     composed(q, k, v, options)
 }
@@ -109,7 +133,8 @@ pub fn attend_materialised(
 /// If shapes do not fit.
 pub fn weights(q: &Tensor, k: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let ((batch, queries, row), keys, heads) = (q.dims3()?, k.dim(1)?, options.heads);
-    options.check(batch, (queries, keys), (row, row))?;
+    options.check(batch, (queries, keys), [row, k.dim(2)?, row])?;
+    let k = &with_columns(k, heads, options.key_columns.as_ref())?;
     let split = |x: &Tensor| by_head(&x.reshape((batch, x.dim(1)?, heads, row / heads))?);
     let scale = options.scale.unwrap_or(((row / heads) as f64).powf(-0.5));
     let scores = all_scores(

@@ -124,6 +124,52 @@ fn gradients_agree_with_differences() {
     }
 }
 
+/// Columns of all keys are like columns of each, but take no gradient: by the kernels, by tensor operations, and with weights kept.
+#[test]
+fn columns_of_all_keys_are_columns_of_each() {
+    let (batch, width, more, value_width) = (2, 5, 18, 3);
+    for (queries, keys) in [(7, 7), (70, 70), (65, 600), (600, 65)] {
+        let of = |path, length, width| {
+            Var::from_tensor(&normal(path, &[batch, length, HEADS * width])).unwrap()
+        };
+        let q = of("q", queries, width + more);
+        let inputs = [q, of("k", keys, width), of("v", keys, value_width)];
+        let columns = normal("columns", &[keys, more]);
+        let sparse = BlockLists::around(keys.min(queries), 8, (0, 0), |_, _| true);
+        let sparse = (queries == keys).then(|| sparse.block_masks(queries));
+        for block_masks in [None].into_iter().chain(sparse.map(Some)) {
+            let options = AttentionOptions {
+                heads: HEADS,
+                block_masks,
+                ..AttentionOptions::default()
+            };
+            let run = |attend: Attend, dtype: DType| -> Result<Tensor> {
+                let [q, k, v] = inputs.each_ref().map(|x| x.to_dtype(dtype));
+                let options = AttentionOptions {
+                    key_columns: Some(columns.to_dtype(dtype)?),
+                    ..options.clone()
+                };
+                Ok(attend(&q?, &k?, &v?, &options)?.to_dtype(DType::F64)?)
+            };
+            let [q, k, v] = inputs.each_ref().map(Var::as_tensor);
+            let joined = with_columns(k, HEADS, Some(&columns)).unwrap();
+            let wanted = composed(q, &joined, v, &options).unwrap();
+            let sparse = options.block_masks.is_some();
+            let place = |form| format!("{form}, {queries} x {keys}, sparse {sparse}");
+            for (form, attend, dtype, tolerance) in [
+                ("kernel", attend as Attend, DType::F32, 2e-5),
+                ("kept", attend_materialised, DType::F32, 2e-5),
+                ("operations", attend, DType::F64, 1e-12),
+            ] {
+                let found = run(attend, dtype).unwrap();
+                agree(&found, &wanted, &inputs, tolerance, &place(form));
+            }
+        }
+    }
+}
+
+type Attend = fn(&Tensor, &Tensor, &Tensor, &AttentionOptions) -> Result<Tensor>;
+
 #[test]
 fn what_does_not_fit_is_refused_by_both_forms() {
     let block_masks = BlockLists::window(9, 1, 1).block_masks(9);
@@ -138,6 +184,16 @@ fn what_does_not_fit_is_refused_by_both_forms() {
             attend(&x, &x, &x, &options).unwrap_err().to_string()
         };
         assert!(refusal(3, None).contains("width 4 cannot be split into 3 heads"));
+        let options = AttentionOptions {
+            heads: HEADS,
+            key_columns: Some(x.get(0).unwrap()),
+            ..AttentionOptions::default()
+        };
+        let refused = attend(&x, &x, &x, &options).unwrap_err().to_string();
+        assert!(
+            refused.contains("8 keys of width 2 with Some([8, 4]) more columns"),
+            "{refused}"
+        );
         let refused = refusal(2, Some(block_masks.clone()));
         assert!(
             refused.contains("a block_mask for 9 queries and 9 keys, given 8 and 8"),

@@ -41,11 +41,11 @@ impl Kernel for BackwardTask<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let (problem, block_mask, head) = (self.problem, self.block_mask, self.head);
-        let (width, wide) = (problem.width, padded(problem.width));
+        let width = problem.widths.queries;
         let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
         let mut keys = Keys::new(&self);
         let mut queries = Queries::new(problem);
-        let mut dqueries = Scratch::zeros(SIDE * wide);
+        let mut dqueries = Scratch::zeros(SIDE * padded(width));
         let mut tiles = Tiles::new(problem);
         for block in &block_mask.query_blocks()[self.blocks.clone()] {
             let positions = block_mask.query_positions(block);
@@ -143,8 +143,8 @@ impl<'a> Keys<'a> {
                 // SAFETY: by this function's contract.
                 unsafe { self.give(slot) };
                 let (keys, values) = (problem.keys(head), problem.values(head));
-                let rows = [keys, values].map(|rows| rows.at(positions));
-                self.slots.load(slot, rows, count);
+                let (keys, values) = (keys.at(positions), values.at(positions));
+                self.slots.load(slot, (keys, values), count);
                 let bits = problem.real.bits(head.example, indices(positions));
                 self.held[slot] = Some((block, bits));
                 bits
@@ -174,12 +174,12 @@ impl<'a> Keys<'a> {
             }
             None => positions,
         };
-        let (width, value_width) = (self.problem.width, self.problem.value_width);
+        let widths = self.problem.widths;
         let [dkeys, dvalues] = self.slots.gradients(slot);
         // SAFETY: by this function's contract.
         unsafe {
-            self.dtargets[0].add(positions, width, 1.0, dkeys);
-            self.dtargets[1].add(positions, value_width, 1.0, dvalues);
+            self.dtargets[0].add(positions, widths.keys, 1.0, dkeys);
+            self.dtargets[1].add(positions, widths.values, 1.0, dvalues);
         }
         dkeys.fill(0.0);
         dvalues.fill(0.0);

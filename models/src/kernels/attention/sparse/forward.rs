@@ -11,9 +11,7 @@ use super::{alter, drawn, indices};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{
-    Left, PAD, PANEL, SIDE, pack_columns, pack_panels, pack_rows, padded, product,
-};
+use crate::kernels::tile::{Left, PAD, PANEL, SIDE, pack_columns, pack_rows, padded, product};
 
 /// Some blocks of queries of one head.
 pub(in super::super) struct ForwardTask<'a> {
@@ -38,7 +36,7 @@ impl Kernel for ForwardTask<'_> {
             head,
             ..
         } = self;
-        let (width, wide) = (problem.width, padded(problem.value_width));
+        let (width, wide) = (problem.widths.queries, padded(problem.widths.values));
         let factors = problem.factors;
         let mut keys = Keys::new(problem, block_mask, head);
         let mut revisited = block_mask
@@ -130,7 +128,7 @@ impl ForwardTask<'_> {
         let (output, logs) = unsafe {
             (
                 self.output
-                    .slice(problem.output_start(head, query), problem.value_width),
+                    .slice(problem.output_start(head, query), problem.widths.values),
                 self.sums.slice(problem.sum_index(head, query), 1),
             )
         };
@@ -152,7 +150,7 @@ struct Revisited {
 
 impl Revisited {
     fn new(problem: &Problem) -> Self {
-        let wide = padded(problem.value_width);
+        let wide = padded(problem.widths.values);
         Revisited {
             sums: vec![(f32::NEG_INFINITY, 0.0); problem.queries_len],
             rows: Scratch::zeros(problem.queries_len * wide),
@@ -195,8 +193,8 @@ impl<'a> Keys<'a> {
             head,
             held: vec![None; slots],
             rows,
-            key_panels: Scratch::zeros(slots * rows * problem.width),
-            value_rows: Scratch::zeros(slots * rows * padded(problem.value_width)),
+            key_panels: Scratch::zeros(slots * rows * problem.widths.queries),
+            value_rows: Scratch::zeros(slots * rows * padded(problem.widths.values)),
         }
     }
 
@@ -208,12 +206,12 @@ impl<'a> Keys<'a> {
             return bits;
         }
         let (problem, head) = (self.problem, self.head);
-        let (width, wide) = (problem.width, padded(problem.value_width));
+        let (width, wide) = (problem.widths.queries, padded(problem.widths.values));
         let positions = self.block_mask.key_positions(key_block);
         let (first, count) = (slot * self.rows, positions.len());
         let key_panels = &mut self.key_panels[first * width..][..self.rows * width];
-        pack_panels(problem.keys(head).at(positions), count, key_panels);
-        problem.factors.panels(key_panels, (width, PANEL));
+        let keys = problem.keys(head).at(positions);
+        keys.pack_panels(count, problem.factors, key_panels);
         let value_rows = &mut self.value_rows[first * wide..][..self.rows * wide];
         pack_rows(problem.values(head).at(positions), count, 1.0, value_rows);
         problem.factors.rows(&mut value_rows[..count * wide], wide);
@@ -224,7 +222,8 @@ impl<'a> Keys<'a> {
 
     /// Rows in whole panels, rows, panels of keys and rows of values of a block that has been loaded.
     fn block(&self, block: usize) -> (usize, usize, &[f32], &[f32]) {
-        let (width, wide) = (self.problem.width, padded(self.problem.value_width));
+        let widths = self.problem.widths;
+        let (width, wide) = (widths.queries, padded(widths.values));
         let key_block = &self.block_mask.key_blocks()[block];
         let first = key_block.slot * self.rows;
         let count = self.block_mask.key_positions(key_block).len();

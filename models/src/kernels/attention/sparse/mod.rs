@@ -246,7 +246,7 @@ impl Problem<'_> {
                     Partial::new(keys, self.keys_len, numbers)
                 });
                 let keys = partial.as_ref().map_or(0, |partial| partial.keys.len());
-                numbers += keys * (self.width + self.value_width);
+                numbers += keys * (self.widths.keys + self.widths.values);
                 partial
             })
             .collect();
@@ -328,7 +328,7 @@ impl Partial {
     fn start(&self, problem: &Problem, which: usize) -> usize {
         match which {
             1 => self.start,
-            _ => self.start + self.keys.len() * problem.width,
+            _ => self.start + self.keys.len() * problem.widths.keys,
         }
     }
 }
