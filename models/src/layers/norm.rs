@@ -9,6 +9,7 @@ use crate::{
 };
 
 /// LayerNorm over the last dimension.
+#[derive(Clone)]
 pub struct LayerNorm {
     scale: Tensor,
     shift: Tensor,

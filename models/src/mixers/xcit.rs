@@ -20,7 +20,7 @@ use crate::{
     layers::{Dropout, LayerNorm, Projections},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
-    ops::{self, Padding, activation::gelu_erf, softmax},
+    ops::{self, Padding, activation::gelu_erf, checkpoint::checkpoint, softmax},
     options::{LONGEST, Range, to_json},
 };
 
@@ -105,7 +105,12 @@ impl Mixer for Xcit {
         let qkv = self.projections.qkv(&zero_padding(x, mask)?)?;
         let y = self.projections.merge(&self.attend(qkv, pass)?)?;
         match &self.local {
-            Some(local) => Ok((&y + local.forward(&(x + &y)?, mask)?)?),
+            Some(local) => {
+                // Four activations as large as x, cheaper to compute again than to keep.
+                let (local, mask) = (local.clone(), mask.cloned());
+                let near = checkpoint(&(x + &y)?, move |x| local.forward(x, mask.as_ref()))?;
+                Ok((y + near)?)
+            }
             None => Ok(y),
         }
     }
@@ -118,6 +123,7 @@ impl Mixer for Xcit {
 }
 
 /// Local patch interaction, along the sequence.
+#[derive(Clone)]
 struct Local {
     before: LayerNorm,
     between: LayerNorm,

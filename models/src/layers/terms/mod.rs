@@ -28,7 +28,10 @@ use self::{
 pub use self::{rotary::Rotary, takes::Takes, transformer_xl::TransformerXl};
 use crate::{
     LayerContext, Result,
-    ops::attention::{self, AttentionOptions, RelativeScores},
+    ops::{
+        attention::{self, AttentionOptions, RelativeScores},
+        matmul, swap_axes,
+    },
     options::PairBias,
 };
 
@@ -263,11 +266,9 @@ impl Terms {
 /// x (B, L, H E) of each head times w (H, E, C), heads first: (H, B, L, C).
 fn by_head_times(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     let ((batch, length, _), (heads, width, columns)) = (x.dims3()?, w.dims3()?);
-    let x = x.reshape((batch, length, heads, width))?;
     // Examples side by side: one product for each head.
-    let x = x.permute((2, 0, 1, 3))?.contiguous()?;
-    let x = x.reshape((heads, batch * length, width))?;
-    let y = crate::ops::matmul(&x, w)?;
+    let x = swap_axes(&x.reshape((1, batch * length, heads, width))?)?.squeeze(0)?;
+    let y = matmul(&x, w)?;
     Ok(y.reshape((heads, batch, length, columns))?)
 }
 

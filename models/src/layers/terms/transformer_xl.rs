@@ -13,7 +13,7 @@ use candle_nn::Init;
 use super::{Attend, by_head_times};
 use crate::{
     Result, VarBuilder,
-    ops::{attention::AttentionOptions, checkpoint::checkpoint, rotary},
+    ops::{attention::AttentionOptions, checkpoint::checkpoint, rotary, swap_axes},
     options::BlockOptions,
     params::xavier_uniform,
 };
@@ -93,10 +93,11 @@ impl TransformerXl {
             [0, self.frequencies].map(|first| relative.narrow(2, first, self.frequencies));
         let pairs = Tensor::stack(&[of_cosines?, of_sines?.neg()?], 3)?.flatten_from(2)?;
         let shifted = q.broadcast_add(&self.position)?.flatten_from(2)?;
-        let g = by_head_times(&shifted, &pairs)?.permute((1, 2, 0, 3))?; // (B, Lq, H, D)
-        let g = g.flatten_from(2)?;
-        let g = rotary(&g, start, heads * wide, wide)?;
-        let g = g.reshape((batch, queries, heads, wide))?;
+        // Each step is as large as what comes out, and gone when the next is there.
+        let mut g = by_head_times(&shifted, &pairs)?.reshape((1, heads, batch * queries, wide))?;
+        g = swap_axes(&g)?.reshape((batch, queries, heads * wide))?; // (B, Lq, H D)
+        g = rotary(&g, start, heads * wide, wide)?;
+        g = g.reshape((batch, queries, heads, wide))?;
         Ok(Tensor::cat(&[&content, &g], 3)?.flatten_from(2)?)
     }
 
