@@ -33,7 +33,7 @@ use crate::{
             self, AttentionDropout, AttentionOptions, BlockLists, partial_softmax,
             partial_softmax::by_head,
         },
-        l2_normalize, matmul, segment_mean, segment_sum, take, top_k,
+        l2_normalize, matmul, segment_mean, segment_sum, squared_distance, swap_axes, take, top_k,
     },
     options::{LONGEST, Range, Residual, WIDEST, to_json},
     params::Buffer,
@@ -287,21 +287,19 @@ impl Clusters {
         let commits = self.commits && pass.wants_losses();
         let mut apart = Tensor::zeros(batch, vectors[0].dtype(), vectors[0].device())?;
         for (x, affinities) in vectors.iter().zip(affinities) {
-            let (_, nearest) = top_k(
-                &affinities.transpose(2, 3)?.contiguous()?,
-                1,
-                Order::Largest,
-            )?;
-            let nearest = of_real(&nearest.squeeze(3)?, pass.mask())?; // (B, H, L)
+            let by_position = swap_axes(&affinities.flatten_to(1)?)?; // (B H, L, k)
+            let (_, nearest) = top_k(&by_position, 1, Order::Largest)?;
+            let nearest = nearest.reshape((batch, heads, length))?;
+            let nearest = of_real(&nearest, pass.mask())?;
             let seen = segment_sum(&x.detach(), &nearest, self.count)?.sum(0)?;
             self.sums.add(&seen, pass)?;
             if commits {
-                let difference = (x - take(&centroids, &nearest)?)?.sqr()?.sum((1, 3))?; // (B, L)
-                let difference = match pass.mask() {
-                    Some(mask) => (difference * mask.valid())?,
-                    None => difference,
+                let distances = squared_distance(x, &take(&centroids, &nearest)?)?.sum(1)?; // (B, L)
+                let distances = match pass.mask() {
+                    Some(mask) => (distances * mask.valid())?,
+                    None => distances,
                 };
-                apart = (apart + difference.sum(1)?)?;
+                apart = (apart + distances.sum(1)?)?;
             }
         }
         if !commits {
