@@ -20,7 +20,10 @@ use candle_nn::Init;
 use crate::{
     Pass, Result, VarBuilder,
     layers::{Dropout, Linear},
-    ops::activation::{relu, sigmoid},
+    ops::{
+        activation::{relu, sigmoid},
+        add_scaled_channels, scale_channels,
+    },
     options::{BlockOptions, Residual},
     params::xavier_uniform,
 };
@@ -90,9 +93,9 @@ impl Join {
             Self::Plain => dropout.add(x, y, pass)?,
             Self::Gru(gate) => gate.forward(x, &dropout.forward(y, pass)?)?,
             Self::ReZero(scale) | Self::LayerScale(scale) => {
-                (x + dropout.forward(y, pass)?.broadcast_mul(scale)?)?
+                add_scaled_channels(x, &dropout.forward(y, pass)?, scale)?
             }
-            Self::Admin(omega) => dropout.add(&x.broadcast_mul(omega)?, y, pass)?,
+            Self::Admin(omega) => dropout.add(&scale_channels(x, omega)?, y, pass)?,
         })
     }
 
