@@ -22,7 +22,7 @@ use crate::{
         self, Lags,
         activation::gelu_erf,
         attention::{self, AttentionOptions},
-        swap_axes,
+        columns, swap_axes,
     },
     options::{Range, WIDEST, to_json},
     params::{LECUN_NORMAL, xavier_uniform},
@@ -125,7 +125,7 @@ impl GatedMlp {
 impl Mixer for GatedMlp {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let both = gelu_erf(&self.inner.forward(x)?)?;
-        let half = |start| both.narrow(2, start, self.hidden)?.contiguous();
+        let half = |start| columns(&both, start, self.hidden);
         let (u, v) = (half(0)?, half(self.hidden)?);
         let v = zero_padding(&self.norm.forward(&v)?, pass.mask())?;
         let mut gate = self.along.forward(&v)?;

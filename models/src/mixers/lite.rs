@@ -25,7 +25,7 @@ use crate::{
         attention::{
             self, AttentionOptions, BlockLists, BlockMasks, RelativeScores, partial_softmax,
         },
-        depthwise_conv1d, softmax, swap_axes,
+        columns, depthwise_conv1d, softmax, swap_axes,
     },
     options::{BlockOptions, LONGEST, Range, to_json},
     params::xavier_uniform,
@@ -200,7 +200,7 @@ impl Lite {
     /// g, (B, L, D/2) to (B, L, D/2).
     fn gated(&self, x: &Tensor) -> Result<Tensor> {
         let both = self.gate.forward(x)?;
-        let half = |index: usize| both.narrow(2, index * self.half, self.half)?.contiguous();
+        let half = |index: usize| columns(&both, index * self.half, self.half);
         Ok((half(0)? * activation::sigmoid(&half(1)?)?)?)
     }
 
@@ -279,9 +279,9 @@ const SHORTEST: usize = 32;
 
 impl Mixer for Lite {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let far = x.narrow(2, 0, self.half)?.contiguous()?;
+        let far = columns(x, 0, self.half)?;
         let far = self.attention.attend(&far, pass, &self.dropout, None)?;
-        let near = x.narrow(2, self.half, self.half)?.contiguous()?;
+        let near = columns(x, self.half, self.half)?;
         let near = self.gated(&zero_padding(&near, pass.mask())?)?;
         let near = self.output.forward(&self.convolve(&near, pass)?)?;
         Ok(Tensor::cat(&[self.attention.merge(&far)?, near], 2)?)

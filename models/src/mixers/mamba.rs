@@ -24,6 +24,7 @@ use crate::{
     ops::{
         self, Padding,
         activation::{silu, softplus},
+        columns,
     },
     options::{Range, WIDEST, to_json},
     params::Attributes,
@@ -155,14 +156,14 @@ impl Mamba {
 impl Mixer for Mamba {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let both = self.inner.forward(x)?;
-        let half = |start| both.narrow(2, start, self.width)?.contiguous();
+        let half = |start| columns(&both, start, self.width);
         let (u, z) = (half(0)?, half(self.width)?);
         let [weight, bias] = &self.conv;
         let u = zero_padding(&u, pass.mask())?;
         let u = ops::depthwise_conv1d(&u, weight, Some(bias), Padding::Causal, 1)?;
         let u = silu(&u)?;
         let selection = self.selection.forward(&u)?;
-        let part = |start, width| selection.narrow(2, start, width)?.contiguous();
+        let part = |start, width| columns(&selection, start, width);
         let projections = part(self.rank, 2 * self.state)?;
         let step = softplus(&self.step.forward(&part(0, self.rank)?)?)?;
         let step = zero_padding(&step, pass.mask())?;

@@ -28,7 +28,7 @@ use crate::{
             self, AttentionOptions, BlockMask, BlockMasks,
             partial_softmax::{self, by_head},
         },
-        matmul, top_k,
+        columns, matmul, top_k,
     },
     options::{LONGEST, Range, to_json},
 };
@@ -158,7 +158,7 @@ impl Mra {
         let [q, keys, values] = [q, keys, values].map(|x| x.flatten_from(2));
         let y = attention::attend(&q?, &keys?, &values?, &options)?;
         let y = y.reshape((batch, length, self.heads, self.width + 1))?;
-        let y = y.narrow(3, 0, self.width)?.contiguous()?;
+        let y = columns(&y, 0, self.width)?;
         Ok(y.reshape((batch, length, row))?)
     }
 

@@ -33,7 +33,8 @@ use crate::{
             self, AttentionDropout, AttentionOptions, BlockLists, partial_softmax,
             partial_softmax::by_head,
         },
-        l2_normalize, matmul, segment_mean, segment_sum, squared_distance, swap_axes, take, top_k,
+        columns, l2_normalize, matmul, segment_mean, segment_sum, squared_distance, swap_axes,
+        take, top_k,
     },
     options::{LONGEST, Range, Residual, WIDEST, to_json},
     params::Buffer,
@@ -146,12 +147,12 @@ impl Mixer for Routing {
         let (batch, length, _) = x.dims3()?;
         let qkv = self.projections.qkv(x)?; // (B, L, H E)
         let near = self.local_heads * self.clusters.width;
-        let columns = |first, count| -> Result<[Tensor; 3]> {
-            let [q, k, v] = [&qkv[0], &qkv[1], &qkv[2]].map(|x| x.narrow(2, first, count));
-            Ok([q?.contiguous()?, k?.contiguous()?, v?.contiguous()?])
+        let of_heads = |first, count| -> Result<[Tensor; 3]> {
+            let [q, k, v] = [&qkv[0], &qkv[1], &qkv[2]].map(|x| columns(x, first, count));
+            Ok([q?, k?, v?])
         };
         let [local, routed] = &self.dropouts;
-        let all = columns(near, self.clusters.heads * self.clusters.width)?;
+        let all = of_heads(near, self.clusters.heads * self.clusters.width)?;
         let routed = routed.of_attention(batch, pass);
         let far = self
             .clusters
@@ -159,7 +160,7 @@ impl Mixer for Routing {
         if near == 0 {
             return self.projections.merge(&far);
         }
-        let [q, k, v] = columns(0, near)?;
+        let [q, k, v] = of_heads(0, near)?;
         let options = AttentionOptions {
             heads: self.local_heads,
             mask: pass.mask().map(|mask| mask.valid().clone()),

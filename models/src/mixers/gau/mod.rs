@@ -23,7 +23,7 @@ use crate::{
     encoder,
     layers::{Dropout, Linear},
     model::{Cost, Model, Reference, Variant},
-    ops::activation::silu,
+    ops::{activation::silu, columns},
     options::{LONGEST, Range, WIDEST, to_json},
 };
 
@@ -141,7 +141,7 @@ const NARROW: Init = Init::Randn {
 impl Mixer for Gated {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let all = silu(&self.inner.forward(x)?)?;
-        let part = |start, width| all.narrow(2, start, width)?.contiguous();
+        let part = |start, width| columns(&all, start, width);
         let (u, v) = (part(0, self.hidden)?, part(self.hidden, self.hidden)?);
         let z = part(2 * self.hidden, self.shared)?;
         let mut y = self.attention.forward(&z, &v, pass)?;

@@ -32,7 +32,10 @@ use crate::{
     layers::{Dropout, FeedForward, FusedSublayer, Linear},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
-    ops::activation::{sigmoid, silu},
+    ops::{
+        activation::{sigmoid, silu},
+        columns,
+    },
     options::{BlockOptions, ChannelKind, LONGEST, NormPlace, Range, WIDEST, to_json},
 };
 
@@ -226,7 +229,7 @@ impl GatedAttention {
         let average = self.average.forward(&zero_padding(&normal, pass.mask())?)?;
         let gates = self.gates.forward(&self.dropout.forward(&average, pass)?)?;
         let [dim, shared, values] = self.widths;
-        let part = |start, width| gates.narrow(2, start, width)?.contiguous();
+        let part = |start, width| columns(&gates, start, width);
         let update = sigmoid(&part(0, dim)?)?;
         let z = silu(&part(dim, shared)?)?;
         let reset = silu(&part(dim + shared, values)?)?;
