@@ -3,20 +3,19 @@
 //! With weights P = softmax(S), dropout factors M, D = dO Vᵀ and δ = rowsum(dO O):
 //! dV = (P M)ᵀ dO, dS = P (M D - δ), dK = dSᵀ Q, dQ = dS K (Dao et al., 2022, arXiv 2205.14135).
 
-use std::ops::Range;
-
 use super::bias::BiasGradient;
 use super::dropout::{Tile, kept_factors};
 use super::key_mask::KeyBlock;
-use super::problem::{Head, Keys, Problem, Widths};
+use super::problem::{Head, Problem, Widths};
 use super::relative::{Places, TableGradients};
+use super::slots::{KeyTile, Slots};
 use crate::kernels::buffers::StridedRowsMut;
 use crate::kernels::factors::Factors;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
 use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{
-    Left, PAD, PANEL, Rows, SIDE, Source, pack_columns, pack_panels, pack_rows, padded, product,
+    Left, PAD, PANEL, Rows, SIDE, Source, pack_columns, pack_rows, padded, product,
 };
 use crate::kernels::zero_rows::are_zero_rows;
 
@@ -88,19 +87,6 @@ pub(super) struct Queries {
     deltas: [f32; SIDE],
 }
 
-/// Places for blocks of keys and values in the layouts that the products want, and for the sums of their gradients.
-pub(super) struct Slots {
-    factors: Factors,
-    widths: Widths,
-    /// Keys of a slot.
-    rows: usize,
-    key_panels: Scratch,
-    key_rows: Scratch,
-    value_panels: Scratch,
-    dkeys: Scratch,
-    dvalues: Scratch,
-}
-
 impl Kernel for BackwardTask<'_> {
     /// The gradient of the bias's factor.
     type Output = f64;
@@ -127,7 +113,12 @@ impl Kernel for BackwardTask<'_> {
         let mut tiles = Tiles::new(problem);
         let mut dfactor = 0.0;
         for blocks in self.blocks.chunks(per_group) {
-            slots.load_all(&self, blocks);
+            let (keys, values) = (problem.keys(self.head), problem.values(self.head));
+            for (slot, block) in blocks.iter().enumerate() {
+                let rows = (keys.from(block.first), values.from(block.first));
+                slots.load(slot, rows, block.len());
+            }
+            slots.clear_gradients();
             let all = dqueries.chunks_exact_mut(SIDE * wide).enumerate();
             for (index, dqueries) in all.filter(|(index, _)| !idle[*index]) {
                 let first = index * SIDE;
@@ -233,19 +224,6 @@ impl BackwardTask<'_> {
         // SAFETY: one task has these keys of this head, of all examples.
         unsafe { gradient.add(number, at, sizes, [&biases, &tiles.gradients]) }
     }
-}
-
-/// A block of keys in the layouts that the products want, and the sums of their gradients.
-pub(super) struct KeyTile<'a> {
-    key_panels: &'a [f32],
-    key_rows: &'a [f32],
-    value_panels: &'a [f32],
-    dkeys: &'a mut [f32],
-    dvalues: &'a mut [f32],
-    /// Keys up to the last real one.
-    count: usize,
-    /// Bit i: key i is real.
-    bits: u64,
 }
 
 impl Tiles {
@@ -406,83 +384,6 @@ impl Queries {
             };
             (self.sums[i], self.deltas[i]) = (sum, delta);
         }
-    }
-}
-
-impl Slots {
-    /// `slots` of `rows` keys each.
-    pub(super) fn new(problem: &Problem, (slots, rows): (usize, usize)) -> Self {
-        let widths = problem.widths;
-        let zeros = |width| Scratch::zeros(slots * rows * width);
-        Slots {
-            factors: problem.factors,
-            widths,
-            rows,
-            key_panels: zeros(widths.queries),
-            key_rows: zeros(padded(widths.queries)),
-            value_panels: zeros(widths.values),
-            dkeys: zeros(padded(widths.keys)),
-            dvalues: zeros(padded(widths.values)),
-        }
-    }
-
-    /// A slot in a buffer whose rows have `width` elements.
-    fn range(&self, slot: usize, width: usize) -> Range<usize> {
-        let size = self.rows * width;
-        slot * size..(slot + 1) * size
-    }
-
-    /// Packs `count` keys and values.
-    pub(super) fn load<S: Source + Copy>(
-        &mut self,
-        slot: usize,
-        (keys, values): (Keys<S>, S),
-        count: usize,
-    ) {
-        let (factors, widths) = (self.factors, self.widths);
-        let key_panels = self.range(slot, widths.queries);
-        keys.pack_panels(count, factors, &mut self.key_panels[key_panels]);
-        let key_rows = self.range(slot, padded(widths.queries));
-        keys.pack_rows(count, factors, &mut self.key_rows[key_rows]);
-        let value_panels = self.range(slot, widths.values);
-        let value_panels = &mut self.value_panels[value_panels];
-        pack_panels(values, count, value_panels);
-        factors.panels(value_panels, (widths.values, PANEL));
-    }
-
-    /// The block in a slot: how many keys it has, and which of them are real.
-    pub(super) fn tile(&mut self, slot: usize, (count, bits): (usize, u64)) -> KeyTile<'_> {
-        let widths = self.widths;
-        let range = |width: usize| self.range(slot, width);
-        let (key_panels, key_rows) = (range(widths.queries), range(padded(widths.queries)));
-        let value_panels = range(widths.values);
-        let [dkeys, dvalues] = [widths.keys, widths.values].map(|width| range(padded(width)));
-        KeyTile {
-            key_panels: &self.key_panels[key_panels],
-            key_rows: &self.key_rows[key_rows],
-            value_panels: &self.value_panels[value_panels],
-            dkeys: &mut self.dkeys[dkeys],
-            dvalues: &mut self.dvalues[dvalues],
-            count,
-            bits,
-        }
-    }
-
-    /// The sums of gradients of the keys and of the values in a slot, in rows of padded widths.
-    pub(super) fn gradients(&mut self, slot: usize) -> [&mut [f32]; 2] {
-        let Widths { keys, values, .. } = self.widths;
-        let [keys, values] = [keys, values].map(|width| self.range(slot, padded(width)));
-        [&mut self.dkeys[keys], &mut self.dvalues[values]]
-    }
-
-    fn load_all(&mut self, task: &BackwardTask, blocks: &[KeyBlock]) {
-        let (keys, values) = (task.problem.keys(task.head), task.problem.values(task.head));
-        for (slot, block) in blocks.iter().enumerate() {
-            let rows = (keys.from(block.first), values.from(block.first));
-            self.load(slot, rows, block.len());
-        }
-        self.dkeys.fill(0.0);
-        self.dvalues.fill(0.0);
     }
 }
 

@@ -15,6 +15,7 @@ mod kept;
 mod key_mask;
 mod problem;
 mod relative;
+mod slots;
 mod sparse;
 
 use std::ops::Range;

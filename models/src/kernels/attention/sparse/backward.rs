@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::super::backward::{KeyTile, Queries, Slots, Tiles, deltas};
+use super::super::backward::{Queries, Tiles, deltas};
 use super::super::problem::{Head, Problem};
 use super::super::relative::{Places, TableGradients};
+use super::super::slots::{KeyTile, Slots};
 use super::block_mask::BlockMask;
 use super::{alter, drawn, indices};
 use crate::kernels::buffers::StridedRowsMut;
