@@ -19,6 +19,7 @@ mod attention;
 mod batch_norm;
 mod block_permutation;
 mod buffers;
+mod cat;
 mod channel_attention;
 mod channel_scale;
 mod columns;
@@ -69,6 +70,7 @@ pub use attention::{
 pub(crate) use attention::{BlockView, TileView, first_weight};
 pub use batch_norm::{channel_moments, channel_norm};
 pub use block_permutation::{permute_blocks, permute_blocks_packed};
+pub use cat::cat;
 pub use channel_attention::{channel_cosines, mix_channels};
 pub use channel_scale::scale_channels;
 pub use columns::columns;

@@ -6,7 +6,7 @@ use candle_nn::Init;
 use crate::{
     Error, Mask, Pass, Result, VarBuilder,
     layers::{ComplexEmbedding, Dropout},
-    ops::{embed, linear},
+    ops::{cat, embed, linear},
     options::{EmbedOptions, Input, Positions},
     params::Attributes,
 };
@@ -196,7 +196,7 @@ impl Embedding {
         };
         let (batch, _, dim) = x.dims3()?;
         let cls = cls.broadcast_as((batch, 1, dim))?;
-        Ok(Tensor::cat(&[&cls, x], 1)?)
+        cat(&[&cls, x], 1)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
         attention::{
             self, AttentionOptions, BlockLists, BlockMasks, RelativeScores, partial_softmax,
         },
-        columns, depthwise_conv1d, softmax, swap_axes,
+        cat, columns, depthwise_conv1d, softmax, swap_axes,
     },
     options::{BlockOptions, LONGEST, Range, to_json},
     params::xavier_uniform,
@@ -284,7 +284,7 @@ impl Mixer for Lite {
         let near = columns(x, self.half, self.half)?;
         let near = self.gated(&zero_padding(&near, pass.mask())?)?;
         let near = self.output.forward(&self.convolve(&near, pass)?)?;
-        Ok(Tensor::cat(&[self.attention.merge(&far)?, near], 2)?)
+        cat(&[&self.attention.merge(&far)?, &near], 2)
     }
 
     fn takes(&self) -> Takes {

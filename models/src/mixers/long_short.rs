@@ -21,7 +21,7 @@ use crate::{
             self, BlockLists, BlockMask, BlockMasks, StridedPositions,
             partial_softmax::{self, by_head},
         },
-        matmul, softmax, swap_axes,
+        cat, matmul, softmax, swap_axes,
     },
     options::{LONGEST, Range, to_json},
     params::xavier_uniform,
@@ -111,8 +111,8 @@ impl Mixer for LongShort {
         if let Some(summary) = &self.summary {
             let weights = summary.weights(x, pass.mask())?;
             // Summaries first, then the tokens.
-            k = Tensor::cat(&[summary.forward(&weights, &k)?, k], 1)?;
-            v = Tensor::cat(&[summary.forward(&weights, &v)?, v], 1)?;
+            k = cat(&[&summary.forward(&weights, &k)?, &k], 1)?;
+            v = cat(&[&summary.forward(&weights, &v)?, &v], 1)?;
             if let Some(mask) = pass.mask() {
                 let any = mask.has_valid();
                 let any = any.broadcast_as((any.dim(0)?, summary.rank))?;

@@ -28,7 +28,7 @@ use crate::{
             self, AttentionOptions, BlockMask, BlockMasks,
             partial_softmax::{self, by_head},
         },
-        columns, matmul, top_k,
+        cat, matmul, top_k,
     },
     options::{LONGEST, Range, to_json},
 };
@@ -123,7 +123,7 @@ impl Mra {
 
     /// Queries, keys and values (B, L, H E) to (B, L, H E).
     fn attend(&self, qkv: [&Tensor; 3], mask: Option<&Mask>) -> Result<Tensor> {
-        let (batch, length, row) = qkv[0].dims3()?;
+        let (batch, length, _) = qkv[0].dims3()?;
         let counts = self.counts(qkv[0], mask)?; // (B, M)
         let means = |x: &Tensor| self.means(&zero_padding(x, mask)?, &counts);
         let (q, k) = (means(qkv[0])?, means(qkv[1])?);
@@ -146,20 +146,17 @@ impl Mra {
         let split = |x: &Tensor| x.reshape((batch, length, self.heads, self.width));
         let (dtype, device) = (qkv[0].dtype(), qkv[0].device());
         let ones = Tensor::ones((batch, length, self.heads, 1), dtype, device)?;
-        let q = Tensor::cat(&[split(qkv[0])?, ones], 3)?;
+        let q = cat(&[&split(qkv[0])?, &ones], 3)?;
         let own = sums.affine((self.width as f64).sqrt(), 0.0)?;
         let own = own.pad_with_zeros(3, self.width, 0)?; // (B, M, H, E + 1)
-        let keys = Tensor::cat(&[split(qkv[1])?.pad_with_zeros(3, 0, 1)?, own], 1)?;
-        let values = Tensor::cat(&[split(qkv[2])?, values], 1)?.pad_with_zeros(3, 0, 1)?;
+        let keys = cat(&[&split(qkv[1])?.pad_with_zeros(3, 0, 1)?, &own], 1)?;
+        let values = cat(&[&split(qkv[2])?, &values], 1)?;
         if let Some(real) = options.mask.take() {
             let ones = Tensor::ones((batch, blocks), real.dtype(), device)?;
             options.mask = Some(Tensor::cat(&[real, ones], 1)?);
         }
         let [q, keys, values] = [q, keys, values].map(|x| x.flatten_from(2));
-        let y = attention::attend(&q?, &keys?, &values?, &options)?;
-        let y = y.reshape((batch, length, self.heads, self.width + 1))?;
-        let y = columns(&y, 0, self.width)?;
-        Ok(y.reshape((batch, length, row))?)
+        attention::attend(&q?, &keys?, &values?, &options)
     }
 
     /// Real tokens of each block, (B, M).

@@ -33,7 +33,7 @@ use crate::{
             self, AttentionDropout, AttentionOptions, BlockLists, partial_softmax,
             partial_softmax::by_head,
         },
-        columns, l2_normalize, matmul, segment_mean, segment_sum, squared_distance, swap_axes,
+        cat, columns, l2_normalize, matmul, segment_mean, segment_sum, squared_distance, swap_axes,
         take, top_k,
     },
     options::{LONGEST, Range, Residual, WIDEST, to_json},
@@ -169,7 +169,7 @@ impl Mixer for Routing {
             ..AttentionOptions::default()
         };
         let near = attention::attend(&q, &k, &v, &options)?;
-        self.projections.merge(&Tensor::cat(&[&near, &far], 2)?)
+        self.projections.merge(&cat(&[&near, &far], 2)?)
     }
 
     fn takes(&self) -> Takes {

@@ -13,6 +13,7 @@ pub mod activation;
 pub mod attention;
 mod batch_norm;
 mod block_permutation;
+mod cat;
 mod channel_attention;
 mod channel_scale;
 pub mod checkpoint;
@@ -50,6 +51,7 @@ pub mod top_k;
 
 pub use batch_norm::{Moments, batch_norm, batch_norm_by};
 pub use block_permutation::{permute_blocks, permute_blocks_beside};
+pub use cat::cat;
 pub use channel_attention::{channel_cosines, mix_channels};
 pub use channel_scale::{add_scaled_channels, scale_channels};
 pub use columns::columns;

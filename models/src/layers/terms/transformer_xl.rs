@@ -13,7 +13,7 @@ use candle_nn::Init;
 use super::{Attend, by_head_times};
 use crate::{
     Result, VarBuilder,
-    ops::{attention::AttentionOptions, checkpoint::checkpoint, rotary, swap_axes},
+    ops::{attention::AttentionOptions, cat, checkpoint::checkpoint, rotary, swap_axes},
     options::BlockOptions,
     params::xavier_uniform,
 };
@@ -98,7 +98,7 @@ impl TransformerXl {
         g = swap_axes(&g)?.reshape((batch, queries, heads * wide))?; // (B, Lq, H D)
         g = rotary(&g, start, heads * wide, wide)?;
         g = g.reshape((batch, queries, heads, wide))?;
-        Ok(Tensor::cat(&[&content, &g], 3)?.flatten_from(2)?)
+        Ok(cat(&[&content, &g], 3)?.flatten_from(2)?)
     }
 
     /// Pairs (cos ωj, sin ωj) of each position j, (n, D), rounded only in the end; zeros for none, which adds nothing to scores.

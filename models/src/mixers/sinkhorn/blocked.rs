@@ -9,7 +9,7 @@ use crate::{
     mask::PADDED,
     ops::{
         attention::{self, AttentionDropout, AttentionOptions, BlockLists, BlockMasks},
-        permute_blocks, permute_blocks_beside,
+        cat, permute_blocks, permute_blocks_beside,
         pooling::weighted_sum,
         swap_axes,
     },
@@ -131,29 +131,30 @@ impl Blocked {
         let mean = |x: &Tensor| -> Result<Tensor> {
             Ok(split(x)?.broadcast_div(&share)?.flatten_from(2)?)
         };
-        let keys = Tensor::cat(&[&mean(&keys)?, &self.k], 1)?;
-        let values = Tensor::cat(&[&mean(&values)?, &self.v], 1)?;
+        let keys = cat(&[&mean(&keys)?, &self.k], 1)?;
+        let values = cat(&[&mean(&values)?, &self.v], 1)?;
         let constant = |x: &Tensor, value: f64, length: usize| -> Result<Tensor> {
             let shape = (x.dim(0)?, length, heads, 1);
             let zeros = Tensor::zeros(shape, x.dtype(), x.device())?;
             Ok(zeros.affine(0.0, value)?)
         };
         let with_column = |x: &Tensor, column: &Tensor| -> Result<Tensor> {
-            Ok(Tensor::cat(&[&split(x)?, column], 3)?.flatten_from(2)?)
+            Ok(cat(&[&split(x)?, column], 3)?.flatten_from(2)?)
         };
         // One more column takes the bias: queries have there what the scale cancels.
         let attend =
             |q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions| -> Result<Tensor> {
                 let (queries, keys, width) = (q.dim(1)?, k.dim(1)?, q.dim(2)? / heads);
                 let scale = options.scale.unwrap_or_else(|| (width as f64).powf(-0.5));
-                let biases = Tensor::cat(&[&bias, &constant(k, 0.0, keys - others)?], 1)?;
+                let biases = cat(&[&bias, &constant(k, 0.0, keys - others)?], 1)?;
                 let q = with_column(q, &constant(q, scale.recip(), queries)?)?;
-                let (k, v) = (
-                    with_column(k, &biases)?,
-                    with_column(v, &constant(v, 0.0, keys)?)?,
-                );
-                let y = split(&attention::attend(&q, &k, &v, options)?)?;
-                Ok(y.narrow(3, 0, width)?.flatten_from(2)?)
+                // Columns that all keys have come before it, as in the queries.
+                let k = attention::with_columns(k, heads, options.key_columns.as_ref())?;
+                let options = AttentionOptions {
+                    key_columns: None,
+                    ..options.clone()
+                };
+                attention::attend(&q, &with_column(&k, &biases)?, v, &options)
             };
         let options = AttentionOptions {
             mask: Some(self.keys_in_use(rows)?),

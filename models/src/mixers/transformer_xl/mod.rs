@@ -26,7 +26,7 @@ use crate::{
     model::{Cost, Model, Reference, Variant},
     ops::{
         attention::{self, AttentionOptions, BlockMask, BlockMasks, QueryRange, partial_softmax},
-        take,
+        cat, take,
     },
     options::{LONGEST, Range as Allowed, to_json},
 };
@@ -214,7 +214,8 @@ impl Recurrence {
             block_masks: Some(keys.block_masks),
             ..AttentionOptions::default()
         };
-        let (k, v) = (Tensor::cat(&k, 1)?, Tensor::cat(&v, 1)?);
+        let all = |parts: &[Tensor]| cat(&parts.iter().collect::<Vec<_>>(), 1);
+        let (k, v) = (all(&k)?, all(&v)?);
         let places = keys.positions.iter().map(|position| Some(*position));
         let places = self.relative.places(places, x)?;
         let y = self
