@@ -71,6 +71,9 @@ impl AttentionOptions {
         if let Some(width) = rows.into_iter().find(|width| !splits(*width)) {
             bail!("{NAME}: width {width} cannot be split into {heads} heads");
         }
+        if self.key_columns.as_ref().is_some_and(Tensor::track_op) {
+            bail!("{NAME}: columns of all keys take no gradient, and are given one to pass");
+        }
         let [of_queries, of_keys, _] = rows.map(|row| row / heads);
         match &self.key_columns {
             None if of_queries == of_keys => {}

@@ -194,6 +194,15 @@ fn what_does_not_fit_is_refused_by_both_forms() {
             refused.contains("8 keys of width 2 with Some([8, 4]) more columns"),
             "{refused}"
         );
+        // A gradient that would be lost is no silent matter.
+        let columns = Var::from_tensor(&x.get(0).unwrap().narrow(1, 0, 2).unwrap()).unwrap();
+        let options = AttentionOptions {
+            key_columns: Some(columns.as_tensor().clone()),
+            ..options
+        };
+        let q = Tensor::cat(&[&x, &x], 2).unwrap();
+        let refused = attend(&q, &x, &x, &options).unwrap_err().to_string();
+        assert!(refused.contains("take no gradient"), "{refused}");
         let refused = refusal(2, Some(block_masks.clone()));
         assert!(
             refused.contains("a block_mask for 9 queries and 9 keys, given 8 and 8"),
