@@ -81,8 +81,39 @@ impl Factors {
         space
     }
 
-    /// What products take of rows of `width` numbers, an even number, with terms along the rows: a copy in `space`, unless
-    /// nothing is rounded.
+    /// Makes of rows of `width` numbers with terms along the rows what products take, at the beginnings of the rows.
+    pub(super) fn columns(self, x: &mut [f32], width: usize) {
+        match self {
+            Factors::F32 => {}
+            Factors::Rounded => round(x),
+            #[cfg(target_arch = "x86_64")]
+            Factors::Pairs => {
+                for row in x.chunks_exact_mut(width) {
+                    // SAFETY: there are pairs only where there are these instructions; a row lies where it goes.
+                    unsafe { pairs::terms(row.as_ptr(), row.as_mut_ptr(), width) };
+                }
+            }
+        }
+    }
+
+    /// What products take of a row of terms, at the beginning of `to`, which is as long.
+    #[inline(always)]
+    pub(super) fn terms(self, x: &[f32], to: &mut [f32]) {
+        assert_eq!(x.len(), to.len(), "as much room as terms");
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: there are pairs only where there are these instructions, and half the room is enough.
+            Factors::Pairs => unsafe { pairs::terms(x.as_ptr(), to.as_mut_ptr(), x.len()) },
+            _ => {
+                to.copy_from_slice(x);
+                if self == Factors::Rounded {
+                    round(to);
+                }
+            }
+        }
+    }
+
+    /// What products take of rows of `width` numbers with terms along the rows: a copy in `space`, unless nothing is rounded.
     pub(super) fn copied_columns<'a>(
         self,
         x: &'a [f32],
@@ -93,14 +124,8 @@ impl Factors {
             return x;
         }
         let space = &mut space[..x.len()];
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: there are pairs only where there are these instructions.
-            Factors::Pairs => unsafe { pairs::columns(x, width, space) },
-            _ => {
-                space.copy_from_slice(x);
-                round(space);
-            }
+        for (x, space) in x.chunks_exact(width).zip(space.chunks_exact_mut(width)) {
+            self.terms(x, space);
         }
         space
     }
@@ -123,8 +148,9 @@ pub(super) mod pairs {
     use std::arch::x86_64::{
         __m256bh, __m256i, __m512bh, __m512i, _mm512_castsi512_si256, _mm512_cvtne2ps_pbh,
         _mm512_cvtneps_pbh, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_loadu_si512,
-        _mm512_permutexvar_epi16, _mm512_rol_epi32, _mm512_set1_epi32, _mm512_setzero_ps,
-        _mm512_storeu_ps, _mm512_storeu_si512, _mm512_zextsi256_si512,
+        _mm512_mask_storeu_epi32, _mm512_maskz_loadu_ps, _mm512_permutexvar_epi16,
+        _mm512_rol_epi32, _mm512_set1_epi32, _mm512_setzero_ps, _mm512_storeu_ps,
+        _mm512_storeu_si512, _mm512_zextsi256_si512,
     };
     use std::mem::transmute;
 
@@ -204,28 +230,32 @@ pub(super) mod pairs {
         }
     }
 
-    /// Neighbours in rows of `width` numbers, an even number, become pairs, at the beginning of the row.
+    /// Neighbours in a row of `count` numbers become pairs; a zero follows an odd last one.
     ///
     /// # Safety
-    /// The processor must have AVX512-BF16.
-    ///
-    /// # Panics
-    /// If `width` is not a multiple of 32, or `to` is smaller than `from`.
+    /// The processor must have AVX512-BF16; `row` must be valid for `count` numbers, and `to`, which may be `row` or lie
+    /// apart from it, for half as many.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    pub(in crate::kernels) unsafe fn columns(from: &[f32], width: usize, to: &mut [f32]) {
-        assert!(width.is_multiple_of(2 * LANES) && to.len() >= from.len());
-        let rows = from.chunks_exact(width).zip(to.chunks_exact_mut(width));
-        for (from, to) in rows {
-            for (from, to) in from.chunks_exact(2 * LANES).zip(to.chunks_exact_mut(LANES)) {
-                // SAFETY: two registers are read and one is written, which the chunks hold.
-                unsafe {
-                    let first = _mm512_loadu_ps(from.as_ptr());
-                    let second = _mm512_loadu_ps(from.as_ptr().add(LANES));
-                    let pairs: __m512i = transmute(_mm512_cvtne2ps_pbh(second, first));
-                    _mm512_storeu_si512(to.as_mut_ptr().cast(), _mm512_rol_epi32::<16>(pairs));
-                }
+    pub(in crate::kernels) unsafe fn terms(row: *const f32, to: *mut f32, count: usize) {
+        for done in (0..count).step_by(2 * LANES) {
+            let left = count - done;
+            let (first, second) = (mask(left), mask(left.saturating_sub(LANES)));
+            // SAFETY: only what the masks name is read and written: numbers that are left, and half as many pairs, which
+            // lie before numbers that have not been read.
+            unsafe {
+                let row = row.add(done);
+                let x = _mm512_maskz_loadu_ps(first, row);
+                let y = _mm512_maskz_loadu_ps(second, row.wrapping_add(LANES));
+                let two: __m512i = transmute(_mm512_cvtne2ps_pbh(y, x));
+                let to = to.add(done / 2).cast();
+                _mm512_mask_storeu_epi32(to, mask(left.div_ceil(2)), _mm512_rol_epi32::<16>(two));
             }
         }
+    }
+
+    /// The first lanes of a register, at most all.
+    fn mask(count: usize) -> u16 {
+        (1_u32 << count.min(LANES)).wrapping_sub(1) as u16
     }
 
     /// M rows by N registers of a product, held in registers while k pairs of terms run.
@@ -300,6 +330,10 @@ mod tests {
             if factors == Factors::Rounded {
                 continue;
             }
+            let halves = |pair: f32| {
+                let bits = pair.to_bits();
+                [bits & 0xffff_0000, bits << 16].map(f32::from_bits)
+            };
             for (terms, width) in [(1, 8), (6, 8), (7, 8), (5, 16), (4, 64), (9, 32)] {
                 let x: Vec<f32> = Sampler::new(91)
                     .normal(&[terms * width], 1.0)
@@ -307,10 +341,6 @@ mod tests {
                     .unwrap();
                 let mut rounded = x.clone();
                 round(&mut rounded);
-                let halves = |pair: f32| {
-                    let bits = pair.to_bits();
-                    [bits & 0xffff_0000, bits << 16].map(f32::from_bits)
-                };
                 let mut pairs = x.clone();
                 factors.rows(&mut pairs, width);
                 for term in (0..terms).step_by(2) {
@@ -321,15 +351,35 @@ mod tests {
                         assert_eq!(pair, [first, second.copied().unwrap_or(0.0)]);
                     }
                 }
-                if width.is_multiple_of(32) {
-                    let mut space = vec![0.0; x.len()];
-                    let pairs = factors.copied_columns(&x, width, &mut space);
-                    let rows = pairs.chunks(width).zip(rounded.chunks(width));
-                    for (pairs, rounded) in rows {
-                        for (pair, two) in pairs.iter().zip(rounded.chunks(2)) {
-                            assert_eq!(halves(*pair), two);
-                        }
+            }
+            for (rows, width) in [(1, 1), (2, 7), (3, 16), (1, 17), (2, 32), (2, 33), (1, 100)] {
+                let x: Vec<f32> = Sampler::new(92)
+                    .normal(&[rows * width], 1.0)
+                    .to_vec1()
+                    .unwrap();
+                let mut rounded = x.clone();
+                round(&mut rounded);
+                let mut space = vec![f32::NAN; x.len() + 1];
+                let pairs = factors.copied_columns(&x, width, &mut space);
+                let rows = pairs.chunks(width).zip(rounded.chunks(width));
+                for (pairs, rounded) in rows {
+                    for (pair, two) in pairs.iter().zip(rounded.chunks(2)) {
+                        assert_eq!(halves(*pair)[..two.len()], *two);
                     }
+                    if width % 2 == 1 {
+                        assert_eq!(halves(pairs[width / 2])[1], 0.0);
+                    }
+                    assert!(pairs[width.div_ceil(2)..].iter().all(|x| x.is_nan()));
+                }
+                assert!(space[x.len()].is_nan());
+                let mut inside = x.clone();
+                factors.columns(&mut inside, width);
+                let rows = inside.chunks(width).zip(space.chunks(width));
+                for (inside, copied) in rows {
+                    let count = width.div_ceil(2);
+                    let bits =
+                        |x: &[f32]| x[..count].iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(inside), bits(copied));
                 }
             }
         }

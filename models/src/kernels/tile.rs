@@ -33,7 +33,7 @@ pub(super) struct Left<'a> {
 }
 
 impl<'a> Left<'a> {
-    /// Rows packed by [`pack_panels`], each `width` long.
+    /// Rows of `width` elements, [`PANEL`] of them side by side: (panel, width, PANEL).
     #[inline(always)]
     pub(super) fn panels(data: &'a [f32], width: usize) -> Self {
         Left {
@@ -353,30 +353,6 @@ pub(super) fn pack_columns(rows: impl Source, count: usize, scale: f32, packed: 
     for first in (0..SIDE).step_by(PANEL) {
         let source = std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
         transpose::<SIDE>(source, scale, &mut packed[first..]);
-    }
-}
-
-/// Copies `count` rows into panels: [`PANEL`] rows side by side, (panel, width, PANEL); missing rows become zero.
-pub(super) fn pack_panels(rows: impl Source, count: usize, packed: &mut [f32]) {
-    let width = rows.width();
-    pack_panel_columns(rows, count, (0, width), packed);
-}
-
-/// The same where rows are the columns from `column` on of panels of `width`.
-pub(super) fn pack_panel_columns(
-    rows: impl Source,
-    count: usize,
-    (column, width): (usize, usize),
-    packed: &mut [f32],
-) {
-    for (panel, packed) in packed.chunks_exact_mut(PANEL * width).enumerate() {
-        let first = panel * PANEL;
-        if first >= count {
-            return;
-        }
-        let source = std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
-        let packed = &mut packed[column * PANEL..][..rows.width() * PANEL];
-        transpose::<PANEL>(source, 1.0, packed);
     }
 }
 

@@ -247,7 +247,7 @@ impl Tiles {
         product::<S, false>(
             s,
             factors,
-            Left::panels(keys.key_panels, widths.queries),
+            Left::strided(keys.key_columns, wide, 1),
             (&queries.columns, SIDE),
             (&mut self.weights, SIDE),
             (rows, columns, widths.queries),
@@ -256,7 +256,7 @@ impl Tiles {
         product::<S, false>(
             s,
             factors,
-            Left::panels(keys.value_panels, widths.values),
+            Left::strided(keys.value_columns, value_wide, 1),
             (&queries.dcolumns, SIDE),
             (&mut self.gradients, SIDE),
             (rows, columns, widths.values),

@@ -49,18 +49,18 @@ impl Kernel for ForwardTask<'_> {
             sums,
         } = self;
         let (width, value_width) = (problem.widths.queries, problem.widths.values);
-        let wide = padded(value_width);
+        let (key_wide, wide) = (padded(width), padded(value_width));
         let factors = problem.factors;
         let (keys, values) = (problem.keys(head), problem.values(head));
         let blocks: Vec<KeyBlock> = problem.real.blocks(head.example).collect();
-        let mut key_panels = Scratch::zeros(blocks.len() * SIDE * width);
+        let mut key_rows = Scratch::zeros(blocks.len() * SIDE * key_wide);
         let mut value_rows = Scratch::zeros(blocks.len() * SIDE * wide);
-        let packs = key_panels
-            .chunks_mut(SIDE * width)
+        let packs = key_rows
+            .chunks_mut(SIDE * key_wide)
             .zip(value_rows.chunks_mut(SIDE * wide));
-        for (block, (key_panels, value_rows)) in blocks.iter().zip(packs) {
-            let keys = keys.from(block.first);
-            keys.pack_panels(block.len(), factors, key_panels);
+        for (block, (key_rows, value_rows)) in blocks.iter().zip(packs) {
+            keys.from(block.first).pack_rows(block.len(), key_rows);
+            factors.columns(&mut key_rows[..block.len() * key_wide], key_wide);
             pack_rows(values.from(block.first), block.len(), 1.0, value_rows);
             factors.rows(&mut value_rows[..block.len() * wide], wide);
         }
@@ -89,14 +89,14 @@ impl Kernel for ForwardTask<'_> {
             factors.rows(&mut queries, SIDE);
             sum.fill(0.0);
             let mut running = Running::new();
-            let packs = key_panels
-                .chunks(SIDE * width)
+            let packs = key_rows
+                .chunks(SIDE * key_wide)
                 .zip(value_rows.chunks(SIDE * wide));
-            for (block, (key_panels, value_rows)) in seen.iter().zip(packs) {
+            for (block, (key_rows, value_rows)) in seen.iter().zip(packs) {
                 product::<S, false>(
                     s,
                     factors,
-                    Left::panels(key_panels, width),
+                    Left::strided(key_rows, key_wide, 1),
                     (&queries, SIDE),
                     (&mut weights, SIDE),
                     (block.rows(), columns, width),

@@ -13,9 +13,7 @@ use super::sparse::BlockMasks;
 use crate::kernels::buffers::{Shared, StridedRowsMut, uninit};
 use crate::kernels::factors::Factors;
 use crate::kernels::isa::Isa;
-use crate::kernels::tile::{
-    Operand, PANEL, Picked, Rows, SIDE, Source, pack_panel_columns, padded,
-};
+use crate::kernels::tile::{Operand, PANEL, Picked, Rows, SIDE, Source, padded};
 
 /// Tasks that a pass is split into where the heads alone are fewer.
 pub(super) const TASKS: usize = 16;
@@ -34,7 +32,7 @@ pub(super) struct Head {
 /// Columns of a head.
 #[derive(Clone, Copy)]
 pub(super) struct Widths {
-    /// E + P, of queries, and of keys beside what all keys of a position have.
+    /// E + P, of queries, and of keys with the columns that all heads have in common.
     pub(super) queries: usize,
     /// E, of keys.
     pub(super) keys: usize,
@@ -343,17 +341,8 @@ impl<S: Source + Copy> Keys<S> {
         ([(self.own, 0)].into_iter().chain(columns), width)
     }
 
-    /// Packs `count` keys into panels.
-    pub(super) fn pack_panels(self, count: usize, factors: Factors, packed: &mut [f32]) {
-        let (sources, width) = self.sources();
-        for (source, column) in sources {
-            pack_panel_columns(source, count, (column, width), packed);
-        }
-        factors.panels(packed, (width, PANEL));
-    }
-
-    /// Packs `count` keys into rows.
-    pub(super) fn pack_rows(self, count: usize, factors: Factors, packed: &mut [f32]) {
+    /// Copies `count` keys into rows of padded width; those that a last panel lacks become zero.
+    pub(super) fn pack_rows(self, count: usize, packed: &mut [f32]) {
         let (sources, width) = self.sources();
         let wide = padded(width);
         for (source, column) in sources {
@@ -361,6 +350,6 @@ impl<S: Source + Copy> Keys<S> {
                 packed[column..column + source.width()].copy_from_slice(source.row(i));
             }
         }
-        factors.rows(&mut packed[..count * wide], wide);
+        packed[count * wide..count.next_multiple_of(PANEL) * wide].fill(0.0);
     }
 }

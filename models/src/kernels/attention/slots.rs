@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::problem::{Keys, Problem, Widths};
 use crate::kernels::factors::Factors;
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{PANEL, Source, pack_panels, padded};
+use crate::kernels::tile::{Source, pack_rows, padded};
 
 /// Places for blocks of keys and values in the layouts that the products want, and for the sums of their gradients.
 pub(super) struct Slots {
@@ -13,18 +13,23 @@ pub(super) struct Slots {
     widths: Widths,
     /// Keys of a slot.
     rows: usize,
-    key_panels: Scratch,
+    /// Terms are the columns of keys, in the products that yield scores.
+    key_columns: Scratch,
+    /// Terms are keys.
     key_rows: Scratch,
-    value_panels: Scratch,
+    value_columns: Scratch,
     dkeys: Scratch,
     dvalues: Scratch,
 }
 
 /// A block of keys in the layouts that the products want, and the sums of their gradients.
 pub(super) struct KeyTile<'a> {
-    pub(super) key_panels: &'a [f32],
+    /// What products take of keys whose columns are terms, in rows of padded width.
+    pub(super) key_columns: &'a [f32],
+    /// The same of keys that are terms.
     pub(super) key_rows: &'a [f32],
-    pub(super) value_panels: &'a [f32],
+    /// What products take of values whose columns are terms.
+    pub(super) value_columns: &'a [f32],
     pub(super) dkeys: &'a mut [f32],
     pub(super) dvalues: &'a mut [f32],
     /// Keys up to the last real one.
@@ -42,9 +47,9 @@ impl Slots {
             factors: problem.factors,
             widths,
             rows,
-            key_panels: zeros(widths.queries),
+            key_columns: zeros(padded(widths.queries)),
             key_rows: zeros(padded(widths.queries)),
-            value_panels: zeros(widths.values),
+            value_columns: zeros(padded(widths.values)),
             dkeys: zeros(padded(widths.keys)),
             dvalues: zeros(padded(widths.values)),
         }
@@ -64,27 +69,31 @@ impl Slots {
         count: usize,
     ) {
         let (factors, widths) = (self.factors, self.widths);
-        let key_panels = self.range(slot, widths.queries);
-        keys.pack_panels(count, factors, &mut self.key_panels[key_panels]);
-        let key_rows = self.range(slot, padded(widths.queries));
-        keys.pack_rows(count, factors, &mut self.key_rows[key_rows]);
-        let value_panels = self.range(slot, widths.values);
-        let value_panels = &mut self.value_panels[value_panels];
-        pack_panels(values, count, value_panels);
-        factors.panels(value_panels, (widths.values, PANEL));
+        let (key_wide, value_wide) = (padded(widths.queries), padded(widths.values));
+        let range = self.range(slot, key_wide);
+        let key_rows = &mut self.key_rows[range.clone()];
+        keys.pack_rows(count, key_rows);
+        factors.copied_columns(key_rows, key_wide, &mut self.key_columns[range]);
+        factors.rows(&mut key_rows[..count * key_wide], key_wide);
+        let range = self.range(slot, value_wide);
+        let value_columns = &mut self.value_columns[range];
+        pack_rows(values, count, 1.0, value_columns);
+        factors.columns(&mut value_columns[..count * value_wide], value_wide);
     }
 
     /// The block in a slot: how many keys it has, and which of them are real.
     pub(super) fn tile(&mut self, slot: usize, (count, bits): (usize, u64)) -> KeyTile<'_> {
         let widths = self.widths;
         let range = |width: usize| self.range(slot, width);
-        let (key_panels, key_rows) = (range(widths.queries), range(padded(widths.queries)));
-        let value_panels = range(widths.values);
+        let (keys, value_columns) = (range(padded(widths.queries)), range(padded(widths.values)));
         let [dkeys, dvalues] = [widths.keys, widths.values].map(|width| range(padded(width)));
         KeyTile {
-            key_panels: &self.key_panels[key_panels],
-            key_rows: &self.key_rows[key_rows],
-            value_panels: &self.value_panels[value_panels],
+            key_columns: match self.factors {
+                Factors::F32 => &self.key_rows[keys.clone()],
+                _ => &self.key_columns[keys.clone()],
+            },
+            key_rows: &self.key_rows[keys],
+            value_columns: &self.value_columns[value_columns],
             dkeys: &mut self.dkeys[dkeys],
             dvalues: &mut self.dvalues[dvalues],
             count,
@@ -99,7 +108,7 @@ impl Slots {
         [&mut self.dkeys[keys], &mut self.dvalues[values]]
     }
 
-    /// Sums of zeros in all slots.
+    /// Starts the sums of all slots anew.
     pub(super) fn clear_gradients(&mut self) {
         self.dkeys.fill(0.0);
         self.dvalues.fill(0.0);

@@ -6,24 +6,23 @@
 //! how rows are split among tasks never changes a result.
 
 mod operands;
+mod rows;
 
 use std::cell::RefCell;
 
 pub(super) use self::operands::{Matrix, Packed};
+use self::rows::Rows;
 use super::factors::Factors;
 use super::isa::{Isa, Kernel, Lanes};
-use super::tile::{Left, PAD, PANEL, product};
 
 /// Columns of a panel of the right operand: two of the widest registers.
 const COLUMNS: usize = 32;
 /// Rows of a panel, which then has 32 KiB. On Zen 4, 192 to 384 are alike.
 const DEPTH: usize = 256;
-/// Rows of the left operand that are packed together.
+/// Rows of the left operand that are multiplied by one panel after the other.
 const ROWS: usize = 64;
 /// Columns of a right operand that one task packs for itself.
 const WIDTH: usize = 256;
-/// Columns of a product up to which its left operand is read where it lies: packing would cost more than it saves.
-const DIRECT: usize = 96;
 
 /// y = a b, or y += a b, for a (m, k), b (k, n) and y (m, n) in rows.
 ///
@@ -183,131 +182,15 @@ impl Kernel for Product<'_> {
                 };
                 for first in (0..m).step_by(ROWS) {
                     let m = ROWS.min(m - first);
-                    let whole = m / PANEL * PANEL;
-                    let direct = n <= DIRECT && factors == Factors::F32;
-                    let packed_from = if direct { whole } else { 0 };
-                    let packs = left.chunks_exact_mut(PANEL * k);
-                    for (row, panel) in (packed_from..m).step_by(PANEL).zip(packs) {
-                        let count = PANEL.min(m - row);
-                        a.transposed()
-                            .pack::<PANEL>((depth, first + row), count, panel);
-                        factors.rows(panel, PANEL);
-                    }
-                    let rest = Left::panels(&left[(whole - packed_from) * k..], k);
-                    let counts = [whole, m - whole];
+                    let rows = Rows::new(factors, (a, (first, depth)), (m, n, k), left);
                     let y = (&mut y[first * row + column..], row);
-                    // One loop for constant strides, one for any.
-                    if packed_from == 0 {
-                        let rows = Rows::new(factors, [Left::panels(left, k), rest], counts);
-                        rows.times(s, (n, k), panels, y, add, edge);
-                    } else {
-                        let rows = Rows::new(factors, [a.left(first, depth), rest], counts);
-                        rows.times(s, (n, k), panels, y, add, edge);
+                    match add {
+                        true => rows.times::<S, true>(s, panels, y, edge),
+                        false => rows.times::<S, false>(s, panels, y, edge),
                     }
                 }
             }
         }
-    }
-}
-
-/// Rows of the left operand: whole panels, and what is left of the last one.
-struct Rows<'a> {
-    factors: Factors,
-    whole: Left<'a>,
-    count: usize,
-    rest: Left<'a>,
-    rest_count: usize,
-}
-
-impl<'a> Rows<'a> {
-    #[inline(always)]
-    fn new(
-        factors: Factors,
-        [whole, rest]: [Left<'a>; 2],
-        [count, rest_count]: [usize; 2],
-    ) -> Self {
-        Rows {
-            factors,
-            whole,
-            count,
-            rest,
-            rest_count,
-        }
-    }
-
-    /// Writes or adds the products with all panels of a block.
-    #[inline(always)]
-    fn times<S: Lanes>(
-        &self,
-        s: S,
-        sizes: (usize, usize),
-        panels: &[f32],
-        y: (&mut [f32], usize),
-        add: bool,
-        edge: &mut [f32],
-    ) {
-        match add {
-            true => self.write::<S, true>(s, sizes, panels, y, edge),
-            false => self.write::<S, false>(s, sizes, panels, y, edge),
-        }
-    }
-
-    #[inline(always)]
-    fn write<S: Lanes, const ADD: bool>(
-        &self,
-        s: S,
-        (n, k): (usize, usize),
-        panels: &[f32],
-        (y, row): (&mut [f32], usize),
-        edge: &mut [f32],
-    ) {
-        for (index, panel) in panels.chunks_exact(COLUMNS * k).enumerate() {
-            let first = index * COLUMNS;
-            let columns = COLUMNS.min(n - first);
-            let sizes = (columns, k);
-            let out = &mut y[first..];
-            if columns.is_multiple_of(PAD) {
-                let sizes = (self.count, columns, k);
-                let (factors, panel) = (self.factors, (panel, COLUMNS));
-                product::<S, ADD>(s, factors, self.whole, panel, (out, row), sizes);
-            } else {
-                let rows = (self.whole, self.count);
-                within::<S, ADD>(s, self.factors, rows, panel, (out, row), sizes, edge);
-            }
-            if self.rest_count > 0 {
-                let out = &mut y[self.count * row + first..];
-                let rows = (self.rest, self.rest_count);
-                within::<S, ADD>(s, self.factors, rows, panel, (out, row), sizes, edge);
-            }
-        }
-    }
-}
-
-/// A product whose rows or columns do not fill whole panels or registers, by way of `edge`.
-#[inline(always)]
-fn within<S: Lanes, const ADD: bool>(
-    s: S,
-    factors: Factors,
-    (left, rows): (Left, usize),
-    panel: &[f32],
-    (y, row): (&mut [f32], usize),
-    (columns, k): (usize, usize),
-    edge: &mut [f32],
-) {
-    if ADD {
-        for (i, sums) in edge.chunks_exact_mut(COLUMNS).take(rows).enumerate() {
-            sums[..columns].copy_from_slice(&y[i * row..][..columns]);
-        }
-    }
-    let sizes = (
-        rows.next_multiple_of(PANEL),
-        columns.next_multiple_of(PAD),
-        k,
-    );
-    let out = (&mut *edge, COLUMNS);
-    product::<S, ADD>(s, factors, left, (panel, COLUMNS), out, sizes);
-    for (i, sums) in edge.chunks_exact(COLUMNS).take(rows).enumerate() {
-        y[i * row..][..columns].copy_from_slice(&sums[..columns]);
     }
 }
 

@@ -8,6 +8,12 @@ use crate::kernels::factors::Factors;
 use crate::kernels::isa::{Isa, Kernel, Lanes};
 use crate::kernels::tile::{Left, PANEL, transpose};
 
+/// Elements of a cache line.
+const LINE: usize = 16;
+/// How far ahead of their packing columns and rows of a left operand are fetched: they are no stream that a processor foresees.
+const COLUMNS_AHEAD: usize = 16;
+const ROWS_AHEAD: usize = 2;
+
 /// A matrix inside a slice: element (i, j) is `data[i * row + j * column]`, and one of the strides is 1.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct Matrix<'a> {
@@ -35,23 +41,69 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    pub(super) fn transposed(self) -> Self {
-        Matrix {
-            data: self.data,
-            row: self.column,
-            column: self.row,
-        }
-    }
-
-    /// The rows from `row` on, and of them the columns from `column` on, as they lie.
+    /// The rows from one on, and of them the columns from one on, as they lie.
     #[inline(always)]
-    pub(super) fn left(&self, row: usize, column: usize) -> Left<'a> {
+    pub(super) fn left(&self, (row, column): (usize, usize)) -> Left<'a> {
         let start = row * self.row + column * self.column;
         Left::strided(&self.data[start..], self.row, self.column)
     }
 
     pub(super) fn holds(&self, rows: usize, columns: usize) -> bool {
         rows * columns == 0 || (rows - 1) * self.row + (columns - 1) * self.column < self.data.len()
+    }
+
+    /// Copies k columns of m rows, from `first` on, into panels of [`PANEL`] rows side by side; missing rows become zero.
+    #[inline(always)]
+    pub(super) fn pack_panels(
+        &self,
+        first: (usize, usize),
+        (m, k): (usize, usize),
+        panels: &mut [f32],
+    ) {
+        if m == 0 {
+            return;
+        }
+        let start = first.0 * self.row + first.1 * self.column;
+        if self.row == 1 {
+            for i in 0..k {
+                let at = start + i * self.column;
+                fetch(&self.data[at..], COLUMNS_AHEAD * self.column, m);
+                let (whole, rest) = self.data[at..][..m].as_chunks::<PANEL>();
+                let mut packed = panels[i * PANEL..].chunks_mut(PANEL * k);
+                for (source, packed) in whole.iter().zip(&mut packed) {
+                    packed[..PANEL].copy_from_slice(source);
+                }
+                if let Some(packed) = packed.next() {
+                    packed[..rest.len()].copy_from_slice(rest);
+                    packed[rest.len()..PANEL].fill(0.0);
+                }
+            }
+            return;
+        }
+        for (panel, packed) in panels.chunks_exact_mut(PANEL * k).enumerate() {
+            let row = |r: usize| &self.data[start + (panel * PANEL + r) * self.row..][..k];
+            let source = std::array::from_fn(|r| (panel * PANEL + r < m).then(|| row(r)));
+            transpose::<PANEL>(source, 1.0, packed);
+        }
+    }
+
+    /// Makes of k columns of m rows, from `first` on, what products take of a row of terms, k elements apart; rows that are
+    /// missing become zero. Of a matrix of rows.
+    #[inline(always)]
+    pub(super) fn pack_terms(
+        &self,
+        first: (usize, usize),
+        (m, k): (usize, usize),
+        factors: Factors,
+        packed: &mut [f32],
+    ) {
+        let (packed, missing) = packed.split_at_mut(m * k);
+        for (i, packed) in packed.chunks_exact_mut(k).enumerate() {
+            let at = (first.0 + i) * self.row + first.1;
+            fetch(&self.data[at..], ROWS_AHEAD * self.row, k);
+            factors.terms(&self.data[at..][..k], packed);
+        }
+        missing.fill(0.0);
     }
 
     /// Copies the columns `first.1..` of the rows `first.0..` into rows of `N`, as many as `panel` holds and `count`
@@ -87,6 +139,19 @@ impl<'a> Matrix<'a> {
             transpose::<N>(source, 1.0, &mut panel[j..]);
         }
     }
+}
+
+/// Has the processor bring `count` elements from `first` on closer, which need not be there.
+#[inline(always)]
+fn fetch(data: &[f32], first: usize, count: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (first..first + count).step_by(LINE) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint, which an address outside of all memory makes void.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().wrapping_add(line).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (data, first, count);
 }
 
 /// A right operand (k, n), packed.

@@ -29,6 +29,7 @@ fn products_meet_the_definition() {
         (65, 33, 257),
         (130, 97, 70),
         (20, 300, 520),
+        (530, 100, 20),
     ] {
         let (m, n, k) = sizes;
         let [a, b, y] = [m * k, k * n, m * n].map(|len| numbers(&mut sampler, len));

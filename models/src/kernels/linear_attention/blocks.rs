@@ -3,7 +3,7 @@
 use crate::kernels::factors::Factors;
 use crate::kernels::isa::Lanes;
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{PANEL, Rows, SIDE, pack_panels, pack_rows, padded};
+use crate::kernels::tile::{Left, PANEL, Rows, SIDE, pack_rows, padded};
 
 /// Sizes of a head: features M, values E.
 #[derive(Clone, Copy)]
@@ -100,11 +100,11 @@ pub(super) struct Block {
     pub(super) width: usize,
     /// (position, padded width), padding zero.
     pub(super) rows: Scratch,
-    /// Panels of positions: left operand of products with S.
-    pub(super) panels: Scratch,
+    /// The rows as products take them whose terms are columns, if that is another form.
+    space: Scratch,
     /// Panels of columns: left operand of sums over positions.
     pub(super) columns: Scratch,
-    /// Panels of what the rows are computed from, for maps that multiply.
+    /// Rows of what the rows are computed from, for maps that multiply.
     pub(super) inputs: Scratch,
 }
 
@@ -113,7 +113,7 @@ impl Block {
         Block {
             width,
             rows: Scratch::zeros(SIDE * padded(width)),
-            panels: Scratch::zeros(SIDE * width),
+            space: Scratch::default(),
             columns: Scratch::zeros(SIDE * width.next_multiple_of(PANEL)),
             inputs: Scratch::default(),
         }
@@ -123,14 +123,14 @@ impl Block {
         pack_rows(rows.from(first), count, 1.0, &mut self.rows);
     }
 
-    pub(super) fn pack_panels(&mut self, count: usize) {
-        let rows = Rows {
-            data: &self.rows,
-            start: 0,
-            stride: padded(self.width),
-            width: self.width,
-        };
-        pack_panels(rows, count, &mut self.panels);
+    /// Left operand of products with S.
+    pub(super) fn left(&mut self, factors: Factors) -> Left<'_> {
+        if factors != Factors::F32 && self.space.is_empty() {
+            self.space = Scratch::zeros(self.rows.len());
+        }
+        let wide = padded(self.width);
+        let rows = factors.copied_columns(&self.rows, wide, &mut self.space);
+        Left::strided(rows, wide, 1)
     }
 
     pub(super) fn pack_columns(&mut self, count: usize) {

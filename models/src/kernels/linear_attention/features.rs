@@ -6,7 +6,7 @@ use crate::kernels::factors::Factors;
 use crate::kernels::isa::{Isa, Kernel, Lanes};
 use crate::kernels::math::exp;
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{Left, PANEL, Rows, SIDE, pack_panels, padded, product};
+use crate::kernels::tile::{Left, PANEL, Rows, SIDE, pack_rows, padded, product};
 
 /// A map to features, as the loops over positions want it.
 pub(super) trait Features: Copy + Sync {
@@ -158,16 +158,17 @@ impl Directions {
         x: Rows,
         first: usize,
         count: usize,
-        panels: &mut [f32],
+        inputs: &mut [f32],
         rows: &mut [f32],
     ) {
-        pack_panels(x.from(first), count, panels);
-        self.factors.panels(panels, (self.width, PANEL));
+        let wide = padded(self.width);
+        pack_rows(x.from(first), count, 1.0, inputs);
+        self.factors.columns(&mut inputs[..count * wide], wide);
         let features = padded(self.count);
         product::<S, false>(
             s,
             self.factors,
-            Left::panels(panels, self.width),
+            Left::strided(inputs, wide, 1),
             (&self.columns, features),
             (rows, features),
             (count.next_multiple_of(PANEL), features, self.width),
@@ -201,12 +202,12 @@ impl Kernel for Highest<'_> {
             range: (start, end),
         } = self;
         let features = padded(directions.count);
-        let mut panels = Scratch::zeros(SIDE * directions.width);
+        let mut inputs = Scratch::zeros(SIDE * padded(directions.width));
         let mut rows = Scratch::zeros(SIDE * features);
         let mut highest = f32::NEG_INFINITY;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
-            directions.project(s, x.rows, first, count, &mut panels, &mut rows);
+            directions.project(s, x.rows, first, count, &mut inputs, &mut rows);
             let rows = rows.chunks_exact(features).take(count);
             for (position, row) in (first..).zip(rows) {
                 if x.is_real(position) {
@@ -251,7 +252,7 @@ impl Features for Favor<'_> {
         let Favor { directions, shift } = self;
         let (width, features) = (directions.width, padded(directions.count));
         if block.inputs.is_empty() {
-            block.inputs = Scratch::zeros(SIDE * width);
+            block.inputs = Scratch::zeros(SIDE * padded(width));
         }
         directions.project(s, x.rows, first, count, &mut block.inputs, &mut block.rows);
         let rows = block.rows.chunks_exact_mut(features).take(count);
@@ -318,20 +319,12 @@ impl Features for Favor<'_> {
             }
             sums[i] = s.reduce_sum_f32s(sum);
         }
-        let mut panels = Scratch::zeros(SIDE * features);
-        let exponents = Rows {
-            data: gradients,
-            start: 0,
-            stride: features_wide,
-            width: features,
-        };
-        pack_panels(exponents, count, &mut panels);
-        factors.panels(&mut panels, (features, PANEL));
+        factors.columns(gradients, features_wide);
         let mut back = Scratch::zeros(SIDE * wide);
         product::<S, false>(
             s,
             factors,
-            Left::panels(&panels, features),
+            Left::strided(gradients, features_wide, 1),
             (rows, wide),
             (&mut back, wide),
             (count.next_multiple_of(PANEL), wide, features),

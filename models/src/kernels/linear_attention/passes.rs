@@ -110,13 +110,11 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F,
                 continue;
             }
             self.map.fill(s, queries.all(), first, count, &mut features);
-            features.pack_panels(count);
             let m = self.sizes.features;
-            self.factors.panels(&mut features.panels, (m, PANEL));
             product::<S, false>(
                 s,
                 self.factors,
-                Left::panels(&features.panels, m),
+                features.left(self.factors),
                 (matrix, wide),
                 (&mut sums, wide),
                 (count.next_multiple_of(PANEL), wide, m),
@@ -186,18 +184,16 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
                 *share = sum;
                 add_scaled(s, dtotal, features.row(i), -sum);
             }
-            block.pack_panels(count);
-            factors.panels(&mut block.panels, (e, PANEL));
-            let sizes = (m, wide, count);
-            sum_products(s, factors, &mut features, &mut block, dmatrix, sizes);
             product::<S, false>(
                 s,
                 factors,
-                Left::panels(&block.panels, e),
+                block.left(factors),
                 (&transposed, features_wide),
                 (&mut gradients, features_wide),
                 (count.next_multiple_of(PANEL), features_wide, e),
             );
+            let sizes = (m, wide, count);
+            sum_products(s, factors, &mut features, &mut block, dmatrix, sizes);
             let rows = gradients.chunks_exact_mut(features_wide).zip(&shares);
             for (row, share) in rows.take(count) {
                 add_scaled(s, row, self.state.total, -share);
@@ -257,15 +253,11 @@ where
             }
             let rows = count.next_multiple_of(PANEL);
             self.map.fill(s, self.keys, first, count, &mut features);
-            features.pack_panels(count);
-            factors.panels(&mut features.panels, (m, PANEL));
             block.load(self.values, first, count);
-            block.pack_panels(count);
-            factors.panels(&mut block.panels, (e, PANEL));
             product::<S, false>(
                 s,
                 factors,
-                Left::panels(&features.panels, m),
+                features.left(factors),
                 (dmatrix, wide),
                 (&mut dvalues, wide),
                 (rows, wide, m),
@@ -273,7 +265,7 @@ where
             product::<S, false>(
                 s,
                 factors,
-                Left::panels(&block.panels, e),
+                block.left(factors),
                 (&transposed, features_wide),
                 (&mut dfeatures, features_wide),
                 (rows, features_wide, e),

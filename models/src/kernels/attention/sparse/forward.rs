@@ -65,11 +65,11 @@ impl Kernel for ForwardTask<'_> {
                 if bits == 0 {
                     continue;
                 }
-                let (rows, count_keys, key_panels, value_rows) = keys.block(tile.keys);
+                let (rows, count_keys, key_rows, value_rows) = keys.block(tile.keys);
                 product::<S, false>(
                     s,
                     factors,
-                    Left::panels(key_panels, width),
+                    Left::strided(key_rows, padded(width), 1),
                     (&queries, SIDE),
                     (&mut weights, SIDE),
                     (rows, columns, width),
@@ -180,7 +180,7 @@ struct Keys<'a> {
     held: Vec<Option<(usize, u64)>>,
     /// Rows of a slot.
     rows: usize,
-    key_panels: Scratch,
+    key_rows: Scratch,
     value_rows: Scratch,
 }
 
@@ -193,7 +193,7 @@ impl<'a> Keys<'a> {
             head,
             held: vec![None; slots],
             rows,
-            key_panels: Scratch::zeros(slots * rows * problem.widths.queries),
+            key_rows: Scratch::zeros(slots * rows * padded(problem.widths.queries)),
             value_rows: Scratch::zeros(slots * rows * padded(problem.widths.values)),
         }
     }
@@ -206,31 +206,33 @@ impl<'a> Keys<'a> {
             return bits;
         }
         let (problem, head) = (self.problem, self.head);
-        let (width, wide) = (problem.widths.queries, padded(problem.widths.values));
+        let widths = problem.widths;
+        let (key_wide, wide) = (padded(widths.queries), padded(widths.values));
         let positions = self.block_mask.key_positions(key_block);
         let (first, count) = (slot * self.rows, positions.len());
-        let key_panels = &mut self.key_panels[first * width..][..self.rows * width];
-        let keys = problem.keys(head).at(positions);
-        keys.pack_panels(count, problem.factors, key_panels);
+        let key_rows = &mut self.key_rows[first * key_wide..][..self.rows * key_wide];
+        problem.keys(head).at(positions).pack_rows(count, key_rows);
+        let factors = problem.factors;
+        factors.columns(&mut key_rows[..count * key_wide], key_wide);
         let value_rows = &mut self.value_rows[first * wide..][..self.rows * wide];
         pack_rows(problem.values(head).at(positions), count, 1.0, value_rows);
-        problem.factors.rows(&mut value_rows[..count * wide], wide);
+        factors.rows(&mut value_rows[..count * wide], wide);
         let bits = problem.real.bits(head.example, indices(positions));
         self.held[slot] = Some((block, bits));
         bits
     }
 
-    /// Rows in whole panels, rows, panels of keys and rows of values of a block that has been loaded.
+    /// Rows in whole panels, rows, and rows of keys and of values of a block that has been loaded.
     fn block(&self, block: usize) -> (usize, usize, &[f32], &[f32]) {
         let widths = self.problem.widths;
-        let (width, wide) = (widths.queries, padded(widths.values));
+        let (key_wide, wide) = (padded(widths.queries), padded(widths.values));
         let key_block = &self.block_mask.key_blocks()[block];
         let first = key_block.slot * self.rows;
         let count = self.block_mask.key_positions(key_block).len();
         (
             count.next_multiple_of(PANEL),
             count,
-            &self.key_panels[first * width..][..self.rows * width],
+            &self.key_rows[first * key_wide..][..self.rows * key_wide],
             &self.value_rows[first * wide..][..self.rows * wide],
         )
     }
