@@ -11,9 +11,10 @@ use realfft::num_complex::Complex;
 
 use super::transform::Transform;
 use super::{Real, apply, number};
+use crate::kernels::buffers::Shared;
 use crate::kernels::custom_op::{BackwardPass, CustomOp, Gradient, View};
 
-/// Rows or columns of one task.
+/// Rows of a task at least, and columns of one.
 const TOGETHER: usize = 8;
 
 /// x (B, L, D) to y (B, L, D), times `scale` s.
@@ -63,7 +64,7 @@ fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) ->
     let bins = along_width.bins();
     let room = || {
         let scratch = along_length.get_inplace_scratch_len();
-        vec![Complex::<T>::default(); scratch]
+        [TOGETHER * length, scratch].map(|len| vec![Complex::<T>::default(); len])
     };
     let examples = y
         .par_chunks_mut(length * width)
@@ -81,30 +82,36 @@ fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) ->
                 Ok::<_, candle_core::Error>(())
             },
         )?;
-        // (bins, L): spectra of their columns.
-        let mut columns = vec![Complex::<T>::default(); length * bins];
-        let tasks = columns.par_chunks_mut(TOGETHER * length).enumerate();
-        tasks.for_each_init(room, |scratch, (task, columns)| {
-            let (first, count) = (task * TOGETHER, columns.len() / length);
+        // Spectra of their columns, (columns, L), of which only what is asked for is kept.
+        let y = Shared::new(y);
+        let tasks = (0..bins).into_par_iter().step_by(TOGETHER);
+        tasks.for_each_init(room, |[columns, scratch], first| {
+            let count = TOGETHER.min(bins - first);
             for (l, row) in rows.chunks_exact(bins).enumerate() {
                 for (column, z) in row[first..first + count].iter().enumerate() {
                     columns[column * length + l] = *z;
                 }
             }
-            for column in columns.chunks_exact_mut(length) {
+            for column in columns.chunks_exact_mut(length).take(count) {
                 along_length.process_with_scratch(column, scratch);
             }
-        });
-        let tasks = y.par_chunks_mut(TOGETHER * width).enumerate();
-        tasks.for_each(|(task, y)| {
-            let first = task * TOGETHER;
-            for d in 0..width {
-                let mirrored = d >= bins;
-                let column = if mirrored { width - d } else { d };
-                let column = &columns[column * length..][..length];
-                for (l, row) in (first..).zip(y.chunks_exact_mut(width)) {
-                    let l = if mirrored { (length - l) % length } else { l };
-                    row[d] = column[l].re * scale;
+            // Columns d and D - d, for d from 1 up to what is its own mirror image.
+            let mirrored = first.max(1)..(first + count).min(width - bins + 1);
+            for l in 0..length {
+                // SAFETY: this task alone has these columns, and those that mirror them.
+                let to = unsafe { y.slice(l * width + first, count) };
+                for (column, y) in to.iter_mut().enumerate() {
+                    *y = columns[column * length + l].re * scale;
+                }
+                if mirrored.is_empty() {
+                    continue;
+                }
+                let from = (length - l) % length;
+                let start = l * width + width + 1 - mirrored.end;
+                // SAFETY: as above.
+                let to = unsafe { y.slice(start, mirrored.len()) };
+                for (d, y) in mirrored.clone().rev().zip(to) {
+                    *y = columns[(d - first) * length + from].re * scale;
                 }
             }
         });
