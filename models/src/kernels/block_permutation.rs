@@ -6,7 +6,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::Shared;
+use super::buffers::{Shared, add, uninit};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::gemm::{Matrix, multiply};
 use super::isa::Isa;
@@ -88,38 +88,23 @@ impl Sizes {
             + head % self.heads * self.width
     }
 
-    /// `to[u] += Σ_w weights[u, w] from[w]` for all places, where `weights` gives the matrix of a head.
-    fn mix<'a>(
+    /// Hands blocks of one head, each as one row, to where they belong: `write(to, from)` for the rows of places.
+    ///
+    /// # Safety
+    /// Nobody else may have the head's columns of its example's first blocks.
+    unsafe fn scatter(
         self,
-        weights: impl Fn(usize) -> Matrix<'a> + Sync,
-        (from, inputs): (Blocks, usize),
-        (to, outputs, to_total): (&mut [f32], usize, usize),
+        rows: &[f32],
+        head: usize,
+        (to, total): (&Shared, usize),
+        write: impl Fn(&mut [f32], &[f32]),
     ) {
-        let isa = Isa::current();
-        let shared = Shared::new(to);
-        let row = self.block * self.width;
-        (0..self.batch * self.heads)
-            .into_par_iter()
-            .for_each(|head| {
-                let from = self.gather(from, head, inputs);
-                let mut mixed = Scratch::zeros(outputs * row);
-                let from = Matrix::rows(&from, row);
-                multiply(
-                    isa,
-                    (outputs, row, inputs),
-                    weights(head),
-                    from,
-                    &mut mixed,
-                    false,
-                );
-                for (index, x) in mixed.chunks_exact(self.width).enumerate() {
-                    let (block, place) = (index / self.block, index % self.block);
-                    let start = self.start(head, to_total, place) + block * self.stride();
-                    // SAFETY: this task alone has its head's columns of its example's rows.
-                    let to = unsafe { shared.slice(start, self.width) };
-                    to.iter_mut().zip(x).for_each(|(to, x)| *to += x);
-                }
-            });
+        for (index, x) in rows.chunks_exact(self.width.max(1)).enumerate() {
+            let (block, place) = (index / self.block, index % self.block);
+            let start = self.start(head, total, place) + block * self.stride();
+            // SAFETY: by this function's contract.
+            write(unsafe { to.slice(start, self.width) }, x);
+        }
     }
 
     /// The first `count` blocks of one head, each as one row: one large product instead of one per place.
@@ -149,12 +134,8 @@ impl CustomOp<2> for Mixing {
         let sizes = self.sizes(&weights.shape, &x.shape)?;
         let (weights, x) = (weights.data, x.data);
         let (outputs, inputs) = (sizes.outputs, sizes.inputs);
-        let matrix = |head: usize| {
-            let weights = &weights[head * outputs * inputs..][..outputs * inputs];
-            Matrix::rows(weights, inputs)
-        };
         let total = outputs + sizes.beside;
-        let mut y = vec![0.0; sizes.batch * total * sizes.stride()];
+        let mut y = uninit(sizes.batch * total * sizes.stride());
         if sizes.beside > 0 {
             let examples = y.par_chunks_mut(total * sizes.stride());
             let x = x.par_chunks(inputs * sizes.stride());
@@ -162,11 +143,23 @@ impl CustomOp<2> for Mixing {
                 .zip(x)
                 .for_each(|(y, x)| y[outputs * sizes.stride()..].copy_from_slice(x));
         }
-        let from = Blocks {
+        let x = Blocks {
             data: x,
             total: inputs,
         };
-        sizes.mix(matrix, (from, inputs), (&mut y, outputs, total));
+        let (isa, shared) = (Isa::current(), Shared::new(&mut y));
+        let row = sizes.block * sizes.width;
+        let heads = (0..sizes.batch * sizes.heads).into_par_iter();
+        heads.for_each(|head| {
+            let weights = &weights[head * outputs * inputs..][..outputs * inputs];
+            let weights = Matrix::rows(weights, inputs);
+            let x = sizes.gather(x, head, inputs);
+            let x = Matrix::rows(&x, row);
+            let mut mixed = Scratch::zeros(outputs * row);
+            multiply(isa, (outputs, row, inputs), weights, x, &mut mixed, false);
+            // SAFETY: this task alone has its head's columns of its example's rows.
+            unsafe { sizes.scatter(&mixed, head, (&shared, total), <[f32]>::copy_from_slice) };
+        });
         let row = sizes.heads * sizes.width;
         Ok((y, (sizes.batch, total * sizes.block, row).into(), ()))
     }
@@ -179,10 +172,6 @@ impl CustomOp<2> for Mixing {
         let sizes = self.sizes(&weights.shape, &x.shape)?;
         let (weights, x, dy) = (weights.data, x.data, pass.dy);
         let (outputs, inputs, width) = (sizes.outputs, sizes.inputs, sizes.width);
-        let transposed = |head: usize| {
-            let weights = &weights[head * outputs * inputs..][..outputs * inputs];
-            Matrix::columns(weights, inputs)
-        };
         let total = outputs + sizes.beside;
         let mut dx = vec![0.0; x.len()];
         if sizes.beside > 0 {
@@ -197,12 +186,11 @@ impl CustomOp<2> for Mixing {
             data: x,
             total: inputs,
         };
-        sizes.mix(transposed, (dy, outputs), (&mut dx, inputs, inputs));
-        let mut dweights = vec![0.0; weights.len()];
+        let mut dweights = uninit(weights.len());
+        let (isa, shared) = (Isa::current(), Shared::new(&mut dx));
+        let row = sizes.block * width;
         if outputs * inputs > 0 {
             let heads = dweights.par_chunks_mut(outputs * inputs).enumerate();
-            let row = sizes.block * width;
-            let isa = Isa::current();
             heads.for_each(|(head, dweights)| {
                 let dy = sizes.gather(dy, head, outputs);
                 let x = sizes.gather(x, head, inputs);
@@ -214,6 +202,14 @@ impl CustomOp<2> for Mixing {
                     dweights,
                     false,
                 );
+                let weights = &weights[head * outputs * inputs..][..outputs * inputs];
+                let weights = Matrix::columns(weights, inputs);
+                let dy = Matrix::rows(&dy, row);
+                // What lay there has been read.
+                let mut mixed = x;
+                multiply(isa, (inputs, row, outputs), weights, dy, &mut mixed, false);
+                // SAFETY: this task alone has its head's columns of its example's rows.
+                unsafe { sizes.scatter(&mixed, head, (&shared, inputs), |to, x| add(x, to)) };
             });
         }
         Ok([dweights.into(), dx.into()])
