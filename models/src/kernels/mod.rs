@@ -15,6 +15,7 @@
 
 mod activation;
 mod adamw;
+mod add;
 mod attention;
 mod batch_norm;
 mod block_permutation;
@@ -63,6 +64,7 @@ mod zero_rows;
 
 pub use activation::{Activation, activate};
 pub use adamw::{AdamW, sum_of_squares};
+pub use add::add;
 pub use attention::{
     AttentionDropout, AttentionOptions, BlockMask, BlockMasks, QueryRange, QueryRanges,
     RelativeScores, attention, attention_biased, attention_kept, attention_packed,

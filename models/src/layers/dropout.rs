@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use crate::{
     Pass, Result, VarBuilder,
     ops::{
-        DropoutMask, add_dropped,
+        DropoutMask, add, add_dropped,
         attention::{AttentionDropout, WeightDropout},
         dropout,
     },
@@ -84,7 +84,7 @@ impl Dropout {
     pub fn add(&self, residual: &Tensor, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match self.mask(pass) {
             Some(mask) => add_dropped(residual, x, &mask),
-            None => Ok((residual + x)?),
+            None => add(residual, x),
         }
     }
 }

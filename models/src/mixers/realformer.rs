@@ -15,6 +15,7 @@ use crate::{
     layers::{Dropout, Projections},
     model::{Cost, Model, Reference, Variant},
     ops::{
+        add,
         attention::{scores, weigh},
         swap_axes,
     },
@@ -73,7 +74,7 @@ impl Mixer for RealFormer {
         let [q, k, v] = self.projections.split(x)?; // (B, L, H, E)
         let mut z = scores(&q, &k)?; // (B, H, L, L)
         if let Some(before) = pass.carried() {
-            z = (z + before)?;
+            z = add(&z, &before)?;
         }
         pass.carry(&z);
         let dropout = self.dropout.of_attention(x.dim(0)?, pass);

@@ -14,7 +14,7 @@ use crate::{
     encoder,
     layers::{Dropout, Projections},
     model::{Cost, Model, Reference, Variant},
-    ops::{attention::scores, matmul, softmax, swap_axes},
+    ops::{add, attention::scores, matmul, softmax, swap_axes},
 };
 
 /// The registry's entry.
@@ -75,7 +75,7 @@ fn mix(mixing: &Tensor, x: &Tensor) -> Result<Tensor> {
     let flat = x.reshape((batch, heads, queries * keys))?;
     let mixing = mixing.unsqueeze(0)?.broadcast_as((batch, heads, heads))?;
     let mixed = matmul(&mixing.contiguous()?, &flat)?;
-    Ok((x + mixed.reshape(x.dims())?)?)
+    add(x, &mixed.reshape(x.dims())?)
 }
 
 impl Mixer for TalkingHeads {

@@ -20,7 +20,7 @@ use crate::{
     layers::{Dropout, LayerNorm, Projections},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
-    ops::{self, Padding, activation::gelu_erf, checkpoint::checkpoint, softmax},
+    ops::{self, Padding, activation::gelu_erf, add, checkpoint::checkpoint, softmax},
     options::{LONGEST, Range, to_json},
 };
 
@@ -108,8 +108,8 @@ impl Mixer for Xcit {
             Some(local) => {
                 // Four activations as large as x, cheaper to compute again than to keep.
                 let (local, mask) = (local.clone(), mask.cloned());
-                let near = checkpoint(&(x + &y)?, move |x| local.forward(x, mask.as_ref()))?;
-                Ok((y + near)?)
+                let near = checkpoint(&add(x, &y)?, move |x| local.forward(x, mask.as_ref()))?;
+                add(&y, &near)
             }
             None => Ok(y),
         }

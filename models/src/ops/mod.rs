@@ -10,6 +10,7 @@
 //! Shapes that do not fit are errors ([`crate::Error::Input`]) that name the operation and what it was given.
 
 pub mod activation;
+mod add;
 pub mod attention;
 mod batch_norm;
 mod block_permutation;
@@ -49,6 +50,7 @@ pub mod state_space;
 mod swap_axes;
 pub mod top_k;
 
+pub use add::add;
 pub use batch_norm::{Moments, batch_norm, batch_norm_by};
 pub use block_permutation::{permute_blocks, permute_blocks_beside};
 pub use cat::cat;

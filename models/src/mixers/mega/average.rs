@@ -8,6 +8,7 @@ use crate::{
     ops::{
         self, Modes, StateSpaceOptions,
         activation::{sigmoid, silu},
+        add,
     },
     params::Attributes,
     rng::Stream,
@@ -81,7 +82,7 @@ impl MovingAverage {
                 y = (y - ops::state_space(&far, &Modes::Real { a, c }, None, options)?)?;
             }
             sum = Some(match sum {
-                Some(sum) => (sum + y)?,
+                Some(sum) => add(&sum, &y)?,
                 None => y,
             });
         }

@@ -34,7 +34,7 @@ use crate::{
     model::{Cost, Model, Reference, Variant},
     ops::{
         activation::{sigmoid, silu},
-        columns,
+        add, columns,
     },
     options::{BlockOptions, ChannelKind, LONGEST, NormPlace, Range, WIDEST, to_json},
 };
@@ -238,9 +238,9 @@ impl GatedAttention {
         let v = self.values_dropout.forward(&v, pass)?;
         let gathered = self.attention.forward(&z, &v, pass)?;
         let hidden = self.hidden.forward(&(reset * gathered)?)?;
-        let hidden = silu(&(current + hidden)?)?;
+        let hidden = silu(&add(&current, &hidden)?)?;
         let hidden = self.hidden_dropout.forward(&hidden, pass)?;
-        let y = (x + (update * (hidden - x)?)?)?;
+        let y = add(x, &(update * (hidden - x)?)?)?;
         match self.place {
             NormPlace::Pre => Ok(y),
             NormPlace::Post => self.norm.forward(&y, pass),
@@ -289,7 +289,10 @@ impl Feed {
             }
             (NormPlace::Pre, norm) => {
                 let normal = norm.forward(x, pass)?;
-                Ok((x + self.network.forward(&normal, around(None, false), pass)?)?)
+                add(
+                    x,
+                    &self.network.forward(&normal, around(None, false), pass)?,
+                )
             }
             (NormPlace::Post, norm) => {
                 norm.forward(&self.network.forward(x, around(None, true), pass)?, pass)

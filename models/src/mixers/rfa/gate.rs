@@ -77,7 +77,7 @@ fn forward(operands: [&Tensor; 3], kept: &Tensor, added: &Tensor) -> Result<Tens
     let states = states.reshape((rows * count, (), width))?;
     let far = matmul(&q.broadcast_mul(&sums.exp()?)?, &states)?;
 
-    let y = (near + far)?.reshape((heads, batch, count * chunk, width))?;
+    let y = ops::add(&near, &far)?.reshape((heads, batch, count * chunk, width))?;
     Ok(y.narrow(2, 0, length)?)
 }
 

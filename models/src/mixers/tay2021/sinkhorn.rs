@@ -19,6 +19,7 @@ use crate::{
     mixers::sinkhorn::Options,
     model::Variant,
     ops::{
+        add,
         attention::partial_softmax::{self, by_head},
         interleave::{deinterleave, interleave},
     },
@@ -109,7 +110,7 @@ impl Mixer for Strided {
         let summaries = [&q, &summary(&k)?, &summary(&v)?];
         let far = attend(summaries, pairs.as_ref(), &self.summary_drop, pass, batch)?;
         let far = far.narrow(2, 0, length)?;
-        self.projections.merge(&by_head(&(near + far)?)?)
+        self.projections.merge(&by_head(&add(&near, &far)?)?)
     }
 
     fn flops(&self, length: usize) -> u64 {
