@@ -80,14 +80,37 @@ impl AdamW {
 pub fn sum_of_squares(x: &Tensor) -> Result<f64> {
     let x = x.contiguous()?;
     let x = read(NAME, &x)?;
-    let square = |chunk: &[f32]| {
-        chunk
-            .iter()
-            .map(|x| f64::from(*x) * f64::from(*x))
-            .sum::<f64>()
-    };
-    let partials: Vec<f64> = x.par_chunks(CHUNK).map(square).collect();
+    let isa = Isa::current();
+    let squares = |chunk| isa.run(Squares(chunk));
+    let partials: Vec<f64> = x.par_chunks(CHUNK).map(squares).collect();
     Ok(partials.iter().sum())
+}
+
+/// The sum of squares of a chunk: of elements as many places apart as there are sums, and then of these.
+struct Squares<'a>(&'a [f32]);
+
+impl Kernel for Squares<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) -> f64 {
+        // Several registers of any kind, since a sum waits for the one before it.
+        const SUMS: usize = 32;
+        let mut sums = [0.0; SUMS];
+        let mut wide = [0.0; SUMS];
+        for x in self.0.chunks(SUMS) {
+            for (wide, x) in wide.iter_mut().zip(x) {
+                *wide = f64::from(*x);
+            }
+            wide[x.len()..].fill(0.0);
+            let (sums, _) = S::as_mut_simd_f64s(&mut sums);
+            let (wide, _) = S::as_simd_f64s(&wide);
+            for (sum, x) in sums.iter_mut().zip(wide) {
+                *sum = s.add_f64s(*sum, s.mul_f64s(*x, *x));
+            }
+        }
+        sums.iter().sum()
+    }
 }
 
 /// A running mean of gradients or of their squares.

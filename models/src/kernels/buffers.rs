@@ -2,7 +2,7 @@
 //! rows that depends on the shape alone, so that results never depend on the number of threads.
 
 use std::marker::PhantomData;
-use std::ops::{Deref, Range};
+use std::ops::{Deref, DerefMut, Range};
 
 use candle_core::{CpuStorage, Layout, Result, Storage, StorageRef, Tensor, WithDType, bail};
 use rayon::prelude::*;
@@ -90,9 +90,53 @@ pub(super) fn uninit(len: usize) -> Vec<f32> {
     buffer
 }
 
+/// Bytes of a cache line, and of the widest registers.
+const LINE: usize = 64;
+
+/// A buffer that starts where a cache line does, so that no register's load takes two: every element has yet to be written.
+pub(super) struct Aligned {
+    floats: Vec<f32>,
+    start: usize,
+    len: usize,
+}
+
+impl Aligned {
+    /// As [`uninit`].
+    pub(super) fn uninit(len: usize) -> Self {
+        let floats = uninit(len + LINE / size_of::<f32>());
+        let start = floats.as_ptr().align_offset(LINE);
+        Aligned { floats, start, len }
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.floats[self.start..][..self.len]
+    }
+}
+
+impl DerefMut for Aligned {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.floats[self.start..][..self.len]
+    }
+}
+
 /// Rows per chunk when `rows` rows are split into at most `most` chunks of at least `least` rows.
 pub(super) fn chunk_rows(rows: usize, least: usize, most: usize) -> usize {
     rows.div_ceil(most).max(least).max(1)
+}
+
+/// Rows per task where the split changes no result: as many as [`super::gemm`] multiplies by one panel, or fewer, so that every
+/// thread has something to do.
+pub(super) fn task_rows(rows: usize) -> usize {
+    const LEAST: usize = 64;
+    const MOST: usize = 256;
+    let tasks = 2 * rayon::current_num_threads();
+    rows.div_ceil(tasks)
+        .next_multiple_of(LEAST)
+        .clamp(LEAST, MOST)
 }
 
 /// The first `count` pieces of `len` elements each; the last may be shorter, all may be empty.

@@ -159,10 +159,14 @@ impl Set {
     }
 }
 
-/// The instruction set that kernels called from this thread run on: `AVX-512`, `AVX2`, or `portable` with the architecture.
+/// The instruction set that kernels called from this thread run on: `AVX-512`, the same with AMX where that multiplies rounded
+/// factors, `AVX2`, or `portable` with the architecture.
 /// It decides how sums are rounded, so only runs on the same one agree bit for bit.
 pub fn instruction_set() -> String {
-    match Isa::current().set {
+    let isa = Isa::current();
+    match isa.set {
+        #[cfg(target_arch = "x86_64")]
+        Set::Avx512(_) if !isa.factors.sum_in_order() => "AVX-512 and AMX".to_owned(),
         #[cfg(target_arch = "x86_64")]
         Set::Avx512(_) => "AVX-512".to_owned(),
         #[cfg(target_arch = "x86_64")]
@@ -203,26 +207,19 @@ impl Isa {
         all.into_iter().map(|set| Isa { set, factors }).collect()
     }
 
-    /// Whether sums run in registers of the same length.
-    pub(super) fn has_same_lanes(self, other: Isa) -> bool {
+    /// Whether sums run in registers of the same length and in the same order.
+    pub(super) fn sums_as(self, other: Isa) -> bool {
         std::mem::discriminant(&self.set) == std::mem::discriminant(&other.set)
+            && self.factors.sum_in_order() == other.factors.sum_in_order()
     }
 
-    /// Every way of this machine to round factors to bfloat16: every instruction set with rounded f32, and pairs.
+    /// Every way of this machine to round factors to bfloat16 on every instruction set.
     pub(super) fn all_rounded() -> Vec<Isa> {
-        let rounded = |isa: &Isa, factors| Isa { factors, ..*isa };
-        let sets = Isa::all();
-        let mut all: Vec<Isa> = sets
-            .iter()
-            .map(|isa| rounded(isa, Factors::Rounded))
-            .collect();
-        let pairs = |isa: &Isa| rounded(isa, Factors::rounded(isa.set.is_avx512()));
-        all.extend(
-            sets.iter()
-                .map(pairs)
-                .filter(|isa| isa.factors != Factors::Rounded),
-        );
-        all
+        let ways = |isa: Isa| {
+            let ways = Factors::all_rounded(isa.set.is_avx512()).into_iter();
+            ways.map(move |factors| Isa { factors, ..isa })
+        };
+        Isa::all().into_iter().flat_map(ways).collect()
     }
 
     /// Runs `work` with every kernel called from this thread forced onto this instruction set.

@@ -1,30 +1,26 @@
 //! Affine map y = x Wᵀ + b of the last dimension, with its own weight gradient.
 //!
 //! x is (..., K), W is (N, K) as in PyTorch, b is (N). W is packed once, and the rows of x are split into
-//! fixed chunks, each multiplied by it on one thread. The weight gradient dW = dyᵀ x, a product of a very
+//! chunks, each multiplied by it on one thread. The weight gradient dW = dyᵀ x, a product of a very
 //! wide and a very tall matrix, is split by rows as well (one partial sum per chunk) where W is
 //! small, and by rows of W where partial sums of that size would cost more than they save.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, split_mut, sum_partials, uninit};
+use super::buffers::{chunk_rows, split_mut, sum_partials, task_rows, uninit};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::gemm::{Matrix, Packed, multiply, multiply_packed};
 use super::isa::Isa;
 use super::zero_rows;
 
 const NAME: &str = "linear";
-/// Rows of one forward product: enough to make up for reading W again, few enough to go round.
-const LEAST_ROWS: usize = 64;
 /// Row chunks of the backward pass, and so partial sums per weight.
 const PARTIALS: usize = 32;
 /// Rows below which a chunk of the backward pass is not worth its partial sums.
 const LEAST_PARTIAL_ROWS: usize = 256;
 /// Largest weight that is summed from partials: 64 Ki elements are 8 MiB of partial sums.
 pub(super) const LARGEST_PARTIAL: usize = 64 * 1024;
-/// Rows of W per task where its gradient is split by rows of W.
-const STRIP: usize = 64;
 
 /// x Wᵀ + b for x (..., K), weight (N, K), bias (N).
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
@@ -78,7 +74,7 @@ pub(super) fn forward(
     (m, n, k): (usize, usize, usize),
 ) -> Vec<f32> {
     let mut y = uninit(m * n);
-    let rows = chunk_rows(m, LEAST_ROWS, PARTIALS);
+    let rows = task_rows(m);
     let isa = Isa::current();
     let weight = Packed::new(isa, Matrix::columns(weight, k), (k, n));
     y.par_chunks_mut(rows * n).enumerate().for_each(|(i, y)| {
@@ -178,14 +174,15 @@ pub(super) fn by_rows_of_weight(
         return vec![0.0; n * k];
     }
     let mut dweight = uninit(n * k);
+    let strip = task_rows(n);
     for (index, rows) in live.into_iter().enumerate() {
         let x = Matrix::rows(&x[rows.start * k..], k);
         let x = Packed::new(isa, x, (rows.len(), k));
         let dy = &dy[rows.start * n..rows.end * n];
-        let strips = dweight.par_chunks_mut(STRIP * k).enumerate();
-        strips.for_each(|(i, strip)| {
-            let dy = Matrix::columns(&dy[i * STRIP..], n);
-            multiply_packed(isa, strip.len() / k, dy, &x, strip, index > 0);
+        let strips = dweight.par_chunks_mut(strip * k).enumerate();
+        strips.for_each(|(i, dweight)| {
+            let dy = Matrix::columns(&dy[i * strip..], n);
+            multiply_packed(isa, dweight.len() / k, dy, &x, dweight, index > 0);
         });
     }
     dweight

@@ -59,6 +59,8 @@ mod squared_distance;
 mod state_space;
 mod swap_axes;
 mod tile;
+#[cfg(target_arch = "x86_64")]
+mod transpose;
 mod variable_gradients;
 mod zero_rows;
 

@@ -4,10 +4,14 @@
 //! [`PANEL`] rows, with strides that are known at compile time; its right operand and its result are
 //! read and written in whole registers, so their rows are padded to a multiple of [`PAD`].
 
+use std::ops::{Deref, DerefMut};
+
 use super::factors::Factors;
 #[cfg(target_arch = "x86_64")]
-use super::factors::pairs;
+use super::factors::{amx, pairs};
 use super::isa::Lanes;
+#[cfg(target_arch = "x86_64")]
+use super::transpose as blocks;
 
 /// Rows (queries or keys) of a tile.
 pub(super) const SIDE: usize = 64;
@@ -19,6 +23,34 @@ pub(super) const PAD: usize = 16;
 /// `width` rounded up to whole registers.
 pub(super) const fn padded(width: usize) -> usize {
     width.next_multiple_of(PAD)
+}
+
+/// [`SIDE`] by [`SIDE`] numbers that start where a cache line does, so that no register's load takes two.
+#[repr(align(64))]
+pub(super) struct Square([f32; SIDE * SIDE]);
+
+impl Square {
+    /// All of them `x`.
+    #[inline(always)]
+    pub(super) fn filled(x: f32) -> Self {
+        Square([x; SIDE * SIDE])
+    }
+}
+
+impl Deref for Square {
+    type Target = [f32; SIDE * SIDE];
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Square {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
 }
 
 /// The left operand of a product: element (i, j) is at `i / PANEL * step + i % PANEL * row + j * column`.
@@ -88,6 +120,7 @@ pub(super) fn product<S: Lanes, const ADD: bool>(
         return;
     }
     assert!(m % PANEL == 0 && n % PAD == 0, "sides are not padded");
+    let k = factors.len(k);
     assert!(
         (m / PANEL - 1) * a.step + (PANEL - 1) * a.row + (k - 1) * a.column < a.data.len(),
         "left operand"
@@ -96,15 +129,15 @@ pub(super) fn product<S: Lanes, const ADD: bool>(
     assert!((m - 1) * out_row + n <= out.len(), "result");
     #[cfg(target_arch = "x86_64")]
     if factors == Factors::Pairs {
-        // SAFETY: the assertions bound the operands' last terms, and pairs lie before them.
-        return unsafe {
-            product_of_pairs::<ADD>(
-                a,
-                (b.as_ptr(), b_row),
-                (out.as_mut_ptr(), out_row),
-                (m, n, k.div_ceil(2)),
-            )
-        };
+        let (b, out) = ((b.as_ptr(), b_row), (out.as_mut_ptr(), out_row));
+        // SAFETY: there are pairs only where there are these instructions, and the assertions bound the last ones.
+        return unsafe { product_of_pairs::<ADD>(a, b, out, (m, n, k)) };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if factors == Factors::Tiles {
+        let (b, out) = ((b.as_ptr(), b_row), (out.as_mut_ptr(), out_row));
+        // SAFETY: as above.
+        return unsafe { product_of_tiles(a, b, out, (m, n, k), ADD) };
     }
     let _ = factors;
     let lanes = S::F32_LANES;
@@ -180,6 +213,41 @@ unsafe fn product_of_pairs<const ADD: bool>(
                     true => pairs::block::<PANEL, 2, ADD>(left, b, out, k),
                     false => pairs::block::<PANEL, 1, ADD>(left, b, out, k),
                 }
+            }
+        }
+    }
+}
+
+/// [`product`] of k pairs of terms by AMX, which takes rows of pairs: others are transposed first, a tile at a time.
+///
+/// # Safety
+/// AMX must be available, and operands must be as large as their shapes.
+#[cfg(target_arch = "x86_64")]
+unsafe fn product_of_tiles(
+    a: Left,
+    (b, b_row): (*const f32, usize),
+    (out, out_row): (*mut f32, usize),
+    (m, n, k): (usize, usize, usize),
+    add: bool,
+) {
+    let data = a.data.as_ptr();
+    if a.column == 1 {
+        // SAFETY: by this function's contract.
+        return unsafe { amx::product((data, a.row), (b, b_row), (out, out_row), (m, n, k), add) };
+    }
+    debug_assert_eq!(a.row, 1, "rows or columns lie one after the other");
+    let mut tile = Square::filled(0.0);
+    let tile = tile.as_mut_ptr();
+    for i in (0..m).step_by(SIDE) {
+        for first in (0..k).step_by(SIDE) {
+            let (m, k) = (SIDE.min(m - i), SIDE.min(k - first));
+            // SAFETY: by this function's contract; the tile has room for these rows and pairs.
+            unsafe {
+                let left = data.add(i / PANEL * a.step + first * a.column);
+                amx::transpose_pairs((left, a.step, a.column), (m, k), (tile, SIDE));
+                let right = (b.add(first * b_row), b_row);
+                let sums = (out.add(i * out_row), out_row);
+                amx::product((tile, SIDE), right, sums, (m, n, k), add || first > 0);
             }
         }
     }
@@ -350,45 +418,64 @@ pub(super) fn pack_rows(rows: impl Source, count: usize, scale: f32, packed: &mu
 /// Copies `count` rows, times `scale`, into the columns of a (width, [`SIDE`]) tile; further columns become zero.
 pub(super) fn pack_columns(rows: impl Source, count: usize, scale: f32, packed: &mut [f32]) {
     let packed = &mut packed[..rows.width() * SIDE];
-    for first in (0..SIDE).step_by(PANEL) {
+    for first in (0..SIDE).step_by(TOGETHER) {
         let source = std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
-        transpose::<SIDE>(source, scale, &mut packed[first..]);
+        transpose::<TOGETHER, SIDE>(source, scale, &mut packed[first..]);
     }
 }
 
-/// Copies rows of one length, times `scale`, into the first columns of a matrix with rows of `N`; missing rows become zero.
+/// Rows of which columns are made together: registers of the widest kind.
+pub(super) const TOGETHER: usize = 16;
+
+/// Copies `R` rows of one length, times `scale`, into the first columns of a matrix with rows of `N`; missing rows become zero.
 ///
-/// Eight at a time, so that stores fill half a cache line instead of one number of it.
+/// Sixteen or eight at a time, so that stores fill a cache line or half of it instead of one number.
 #[inline(always)]
-pub(super) fn transpose<const N: usize>(
-    rows: [Option<&[f32]>; PANEL],
+pub(super) fn transpose<const R: usize, const N: usize>(
+    rows: [Option<&[f32]>; R],
     scale: f32,
     columns: &mut [f32],
 ) {
-    // Loops over an array of its own: the closures of `array::map` are not always inlined, which makes this three times as slow.
-    let columns = columns.chunks_mut(N).enumerate();
-    let mut values = [0.0; PANEL];
-    if let Some(rows) = all(rows) {
-        for (i, columns) in columns {
-            for (value, row) in values.iter_mut().zip(&rows) {
-                *value = row[i] * scale;
-            }
-            columns[..PANEL].copy_from_slice(&values);
-        }
-    } else {
-        for (i, columns) in columns {
+    // Loops over arrays of their own: the closures of `array::map` are not always inlined, which makes this three times as slow.
+    let mut values = [0.0; R];
+    let Some(rows) = all(rows) else {
+        for (i, columns) in columns.chunks_mut(N).enumerate() {
             for (value, row) in values.iter_mut().zip(&rows) {
                 *value = row.map_or(0.0, |row| row[i] * scale);
             }
-            columns[..PANEL].copy_from_slice(&values);
+            columns[..R].copy_from_slice(&values);
         }
+        return;
+    };
+    let done = transpose_blocks(&rows, scale, (columns, N));
+    for (i, columns) in columns.chunks_mut(N).enumerate().skip(done) {
+        for (value, row) in values.iter_mut().zip(&rows) {
+            *value = row[i] * scale;
+        }
+        columns[..R].copy_from_slice(&values);
     }
+}
+
+/// The same in blocks of 16 x 16 where there are instructions for that. How many elements of a row are done.
+#[inline(always)]
+fn transpose_blocks(rows: &[&[f32]], scale: f32, (columns, n): (&mut [f32], usize)) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if let Ok(rows) = <[&[f32]; blocks::SIDE]>::try_from(rows)
+        && is_x86_feature_detected!("avx512f")
+    {
+        let width = columns.len().div_ceil(n) / blocks::SIDE * blocks::SIDE;
+        // SAFETY: the instructions are there.
+        unsafe { blocks::rows_to_columns(rows, width, scale, (columns, n)) };
+        return width;
+    }
+    let _ = (rows, scale, columns, n);
+    0
 }
 
 /// All the rows, or nothing if one is missing.
 #[inline(always)]
-fn all(rows: [Option<&[f32]>; PANEL]) -> Option<[&[f32]; PANEL]> {
-    let mut whole: [&[f32]; PANEL] = [&[]; PANEL];
+fn all<const R: usize>(rows: [Option<&[f32]>; R]) -> Option<[&[f32]; R]> {
+    let mut whole: [&[f32]; R] = [&[]; R];
     for (whole, row) in whole.iter_mut().zip(rows) {
         *whole = row?;
     }

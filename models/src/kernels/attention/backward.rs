@@ -15,7 +15,7 @@ use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
 use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{
-    Left, PAD, PANEL, Rows, SIDE, Source, pack_columns, pack_rows, padded, product,
+    Left, PAD, PANEL, Rows, SIDE, Source, Square, pack_columns, pack_rows, padded, product,
 };
 use crate::kernels::zero_rows::are_zero_rows;
 
@@ -163,12 +163,12 @@ impl Kernel for BackwardTask<'_> {
 pub(super) struct Tiles {
     factors: Factors,
     widths: Widths,
-    weights: [f32; SIDE * SIDE],
+    weights: Square,
     /// After a step those of scores.
-    pub(super) gradients: [f32; SIDE * SIDE],
-    kept: [f32; SIDE * SIDE],
+    pub(super) gradients: Square,
+    kept: Square,
     /// One of them as a product takes it.
-    factor: [f32; SIDE * SIDE],
+    factor: Square,
 }
 
 impl Tiles {
@@ -177,10 +177,10 @@ impl Tiles {
         Tiles {
             factors: problem.factors,
             widths: problem.widths,
-            weights: [0.0; SIDE * SIDE],
-            gradients: [0.0; SIDE * SIDE],
-            kept: [1.0; SIDE * SIDE],
-            factor: [0.0; SIDE * SIDE],
+            weights: Square::filled(0.0),
+            gradients: Square::filled(0.0),
+            kept: Square::filled(1.0),
+            factor: Square::filled(0.0),
         }
     }
 }
@@ -216,7 +216,7 @@ impl BackwardTask<'_> {
             return 0.0;
         };
         let (at, sizes) = ((first, block.first), (count, block.len()));
-        let mut biases = [0.0; SIDE * SIDE];
+        let mut biases = Square::filled(0.0);
         let number = self.head.number;
         gradient.bias.load(number, at, sizes, &mut biases);
         let add = |scores: &mut _| gradient.bias.add(&biases, block.len(), scores);
@@ -249,7 +249,7 @@ impl Tiles {
             factors,
             Left::strided(keys.key_columns, wide, 1),
             (&queries.columns, SIDE),
-            (&mut self.weights, SIDE),
+            (&mut *self.weights, SIDE),
             (rows, columns, widths.queries),
         );
         alter(&mut self.weights);
@@ -258,7 +258,7 @@ impl Tiles {
             factors,
             Left::strided(keys.value_columns, value_wide, 1),
             (&queries.dcolumns, SIDE),
-            (&mut self.gradients, SIDE),
+            (&mut *self.gradients, SIDE),
             (rows, columns, widths.values),
         );
         if let Some(tile) = drawn {
@@ -267,7 +267,7 @@ impl Tiles {
         } else {
             self.differentiate::<S, false>(s, queries, keys.bits, (rows, columns));
         }
-        let weights = factors.copied_columns(&self.weights, SIDE, &mut self.factor);
+        let weights = factors.copied_columns(&*self.weights, SIDE, &mut *self.factor);
         product::<S, true>(
             s,
             factors,
@@ -276,7 +276,7 @@ impl Tiles {
             (keys.dvalues, value_wide),
             (rows, value_wide, count),
         );
-        let gradients = factors.copied_columns(&self.gradients, SIDE, &mut self.factor);
+        let gradients = factors.copied_columns(&*self.gradients, SIDE, &mut *self.factor);
         product::<S, true>(
             s,
             factors,
@@ -286,7 +286,7 @@ impl Tiles {
             (rows, key_wide, count),
         );
         let gradients = &self.gradients[..keys.count * SIDE];
-        let gradients = factors.copied_rows(gradients, SIDE, &mut self.factor);
+        let gradients = factors.copied_rows(gradients, SIDE, &mut *self.factor);
         product::<S, true>(
             s,
             factors,

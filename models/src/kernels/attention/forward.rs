@@ -11,7 +11,9 @@ use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{Left, PAD, PANEL, SIDE, pack_columns, pack_rows, padded, product};
+use crate::kernels::tile::{
+    Left, PAD, PANEL, SIDE, Square, pack_columns, pack_rows, padded, product,
+};
 
 /// The queries `first..first + count` of one head (whole blocks, except at the end).
 pub(super) struct ForwardTask<'a> {
@@ -67,9 +69,9 @@ impl Kernel for ForwardTask<'_> {
 
         let mut queries = Scratch::zeros(SIDE * width);
         let mut sum = Scratch::zeros(SIDE * wide);
-        let mut weights = [0.0; SIDE * SIDE];
-        let mut kept = [0.0; SIDE * SIDE];
-        let mut biases = [0.0; SIDE * SIDE];
+        let mut weights = Square::filled(0.0);
+        let mut kept = Square::filled(0.0);
+        let mut biases = Square::filled(0.0);
         for first in (first..first + count).step_by(SIDE) {
             let count = SIDE.min(problem.queries_len - first);
             // Queries that see no key yield zeros.
@@ -98,7 +100,7 @@ impl Kernel for ForwardTask<'_> {
                     factors,
                     Left::strided(key_rows, key_wide, 1),
                     (&queries, SIDE),
-                    (&mut weights, SIDE),
+                    (&mut *weights, SIDE),
                     (block.rows(), columns, width),
                 );
                 if let Some(bias) = problem.bias {
@@ -122,14 +124,14 @@ impl Kernel for ForwardTask<'_> {
                     );
                     weights
                         .iter_mut()
-                        .zip(&kept)
+                        .zip(kept.iter())
                         .for_each(|(weight, kept)| *weight *= kept);
                 }
                 factors.rows(&mut weights[..block.len() * SIDE], SIDE);
                 product::<S, true>(
                     s,
                     factors,
-                    Left::transposed(&weights),
+                    Left::transposed(&*weights),
                     (value_rows, wide),
                     (&mut sum, wide),
                     (rows, wide, block.len()),

@@ -7,9 +7,12 @@
 
 mod operands;
 mod rows;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 
 use std::cell::RefCell;
 
+use self::operands::Panels;
 pub(super) use self::operands::{Matrix, Packed};
 use self::rows::Rows;
 use super::factors::Factors;
@@ -19,7 +22,8 @@ use super::isa::{Isa, Kernel, Lanes};
 const COLUMNS: usize = 32;
 /// Rows of a panel, which then has 32 KiB. On Zen 4, 192 to 384 are alike.
 const DEPTH: usize = 256;
-/// Rows of the left operand that are multiplied by one panel after the other.
+/// Rows of the left operand that are multiplied by one panel after the other: enough to make up for bringing the panel from
+/// the last cache, few enough for the second one.
 const ROWS: usize = 64;
 /// Columns of a right operand that one task packs for itself.
 const WIDTH: usize = 256;
@@ -90,11 +94,15 @@ fn run(
         }
         return;
     }
+    let factors = match b {
+        Right::Packed(b) => b.factors,
+        Right::Plain(_) => isa.factors(),
+    };
+    #[cfg(target_arch = "x86_64")]
+    if factors == Factors::Tiles {
+        return tiles::run(isa, (m, n, k), a, b, (y, row), accumulate);
+    }
     SPACE.with_borrow_mut(|space| {
-        let factors = match b {
-            Right::Packed(b) => b.factors,
-            Right::Plain(_) => isa.factors(),
-        };
         isa.run(Product {
             sizes: (m, n, k),
             factors,
@@ -168,16 +176,15 @@ impl Kernel for Product<'_> {
                 let add = accumulate || depth > 0;
                 let k = DEPTH.min(k - depth);
                 let panels = match b {
-                    Right::Packed(b) => b.block(depth, k),
+                    Right::Packed(b) => Panels::packed(b.block(depth, k), factors, k),
+                    Right::Plain(b) if factors == Factors::F32 && b.are_panels(n) => {
+                        b.panels((depth, column))
+                    }
                     Right::Plain(b) => {
-                        let right = &mut right[..n.div_ceil(COLUMNS) * COLUMNS * k];
-                        for (index, panel) in right.chunks_exact_mut(COLUMNS * k).enumerate() {
-                            let first = index * COLUMNS;
-                            let count = COLUMNS.min(n - first);
-                            b.pack::<COLUMNS>((depth, column + first), count, panel);
-                            factors.rows(panel, COLUMNS);
-                        }
-                        &*right
+                        let len = n.next_multiple_of(COLUMNS) * factors.len(k);
+                        let right = &mut right[..len];
+                        b.pack::<COLUMNS>((depth, column), (k, n), factors, right);
+                        Panels::packed(right, factors, k)
                     }
                 };
                 for first in (0..m).step_by(ROWS) {

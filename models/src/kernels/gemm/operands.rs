@@ -3,16 +3,21 @@
 use rayon::prelude::*;
 
 use super::{COLUMNS, DEPTH};
-use crate::kernels::buffers::uninit;
+use crate::kernels::buffers::Aligned;
 use crate::kernels::factors::Factors;
 use crate::kernels::isa::{Isa, Kernel, Lanes};
-use crate::kernels::tile::{Left, PANEL, transpose};
+use crate::kernels::tile::{Left, PAD, PANEL, TOGETHER, transpose};
 
+/// Columns of a right operand that are packed together.
+const GROUP: usize = 8 * COLUMNS;
 /// Elements of a cache line.
 const LINE: usize = 16;
 /// How far ahead of their packing columns and rows of a left operand are fetched: they are no stream that a processor foresees.
 const COLUMNS_AHEAD: usize = 16;
 const ROWS_AHEAD: usize = 2;
+
+/// Elements between rows of a right operand up to which they are not packed.
+const NARROW: usize = 192;
 
 /// A matrix inside a slice: element (i, j) is `data[i * row + j * column]`, and one of the strides is 1.
 #[derive(Clone, Copy)]
@@ -46,6 +51,20 @@ impl<'a> Matrix<'a> {
     pub(super) fn left(&self, (row, column): (usize, usize)) -> Left<'a> {
         let start = row * self.row + column * self.column;
         Left::strided(&self.data[start..], self.row, self.column)
+    }
+
+    /// Whether the rows, of n columns, are near enough to be multiplied where they lie.
+    pub(super) fn are_panels(&self, n: usize) -> bool {
+        self.column == 1 && self.row <= NARROW && n.is_multiple_of(PAD)
+    }
+
+    /// The rows from one on, and of them the columns from one on, as panels.
+    pub(super) fn panels(&self, (row, column): (usize, usize)) -> Panels<'a> {
+        Panels {
+            data: &self.data[row * self.row + column..],
+            step: COLUMNS,
+            row: self.row,
+        }
     }
 
     pub(super) fn holds(&self, rows: usize, columns: usize) -> bool {
@@ -83,12 +102,12 @@ impl<'a> Matrix<'a> {
         for (panel, packed) in panels.chunks_exact_mut(PANEL * k).enumerate() {
             let row = |r: usize| &self.data[start + (panel * PANEL + r) * self.row..][..k];
             let source = std::array::from_fn(|r| (panel * PANEL + r < m).then(|| row(r)));
-            transpose::<PANEL>(source, 1.0, packed);
+            transpose::<PANEL, PANEL>(source, 1.0, packed);
         }
     }
 
-    /// Makes of k columns of m rows, from `first` on, what products take of a row of terms, k elements apart; rows that are
-    /// missing become zero. Of a matrix of rows.
+    /// Makes of k columns of m rows, from `first` on, what products take of a row of terms, one after the other; rows that
+    /// are missing become zero. Of a matrix of rows.
     #[inline(always)]
     pub(super) fn pack_terms(
         &self,
@@ -97,53 +116,98 @@ impl<'a> Matrix<'a> {
         factors: Factors,
         packed: &mut [f32],
     ) {
-        let (packed, missing) = packed.split_at_mut(m * k);
-        for (i, packed) in packed.chunks_exact_mut(k).enumerate() {
+        let len = factors.len(k);
+        let (packed, missing) = packed.split_at_mut(m * len);
+        missing.fill(0.0);
+        for (i, packed) in packed.chunks_exact_mut(len).enumerate() {
             let at = (first.0 + i) * self.row + first.1;
             fetch(&self.data[at..], ROWS_AHEAD * self.row, k);
             factors.terms(&self.data[at..][..k], packed);
         }
-        missing.fill(0.0);
     }
 
-    /// Copies the columns `first.1..` of the rows `first.0..` into rows of `N`, as many as `panel` holds and `count`
-    /// columns each; further columns become zero.
+    /// Makes of `columns` columns of some rows, from `first` on, panels of `N` columns, one after the other, as products take
+    /// them; columns that the last one lacks become zero.
     #[inline(always)]
     pub(super) fn pack<const N: usize>(
         &self,
         first: (usize, usize),
-        count: usize,
-        panel: &mut [f32],
+        (rows, columns): (usize, usize),
+        factors: Factors,
+        panels: &mut [f32],
     ) {
         let start = first.0 * self.row + first.1 * self.column;
-        let rows = panel.len() / N;
-        if rows * count == 0 {
-            return panel.fill(0.0);
+        let from = (&self.data[start..], self.row, self.column);
+        if !factors.pack_pairs::<N>(from, (rows, columns), panels) {
+            self.pack_numbers::<N>(start, (rows, columns), panels);
+            factors.panels(panels, (rows, N));
         }
+    }
+
+    #[inline(always)]
+    fn pack_numbers<const N: usize>(
+        &self,
+        start: usize,
+        (rows, columns): (usize, usize),
+        panels: &mut [f32],
+    ) {
         if self.column == 1 {
-            for (i, packed) in panel.chunks_exact_mut(N).enumerate() {
-                let source = &self.data[start + i * self.row..][..count];
-                // A copy of a length that the compiler knows is a few registers, any other a call.
-                if let Some(source) = source.first_chunk::<N>() {
-                    packed.copy_from_slice(source);
-                } else {
-                    packed[..count].copy_from_slice(source);
-                    packed[count..].fill(0.0);
+            for i in 0..rows {
+                let at = start + i * self.row;
+                fetch(&self.data[at..], ROWS_AHEAD * self.row, columns);
+                let (whole, rest) = self.data[at..][..columns].as_chunks::<N>();
+                let mut packed = panels[i * N..].chunks_mut(N * rows);
+                for (source, packed) in whole.iter().zip(&mut packed) {
+                    packed[..N].copy_from_slice(source);
+                }
+                if let Some(packed) = packed.next() {
+                    packed[..rest.len()].copy_from_slice(rest);
+                    packed[rest.len()..N].fill(0.0);
                 }
             }
             return;
         }
-        for j in (0..N).step_by(PANEL) {
-            let column = |c| &self.data[start + (j + c) * self.column..][..rows];
-            let source = std::array::from_fn(|c| (j + c < count).then(|| column(c)));
-            transpose::<N>(source, 1.0, &mut panel[j..]);
+        for (panel, packed) in panels.chunks_exact_mut(N * rows).enumerate() {
+            for j in (0..N).step_by(TOGETHER) {
+                let first = panel * N + j;
+                let column = |c| &self.data[start + (first + c) * self.column..][..rows];
+                let source = std::array::from_fn(|c| (first + c < columns).then(|| column(c)));
+                transpose::<TOGETHER, N>(source, 1.0, &mut packed[j..]);
+            }
         }
+    }
+}
+
+/// Rows of a right operand, in panels of [`COLUMNS`] columns.
+#[derive(Clone, Copy)]
+pub(super) struct Panels<'a> {
+    data: &'a [f32],
+    /// From one panel to the next.
+    step: usize,
+    row: usize,
+}
+
+impl<'a> Panels<'a> {
+    /// Panels of k terms, one after the other.
+    #[inline(always)]
+    pub(super) fn packed(data: &'a [f32], factors: Factors, k: usize) -> Self {
+        Panels {
+            data,
+            step: COLUMNS * factors.len(k),
+            row: COLUMNS,
+        }
+    }
+
+    /// The panel from a column on, and how far apart its rows are.
+    #[inline(always)]
+    pub(super) fn from(&self, column: usize) -> (&'a [f32], usize) {
+        (&self.data[column / COLUMNS * self.step..], self.row)
     }
 }
 
 /// Has the processor bring `count` elements from `first` on closer, which need not be there.
 #[inline(always)]
-fn fetch(data: &[f32], first: usize, count: usize) {
+pub(super) fn fetch(data: &[f32], first: usize, count: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in (first..first + count).step_by(LINE) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -157,7 +221,7 @@ fn fetch(data: &[f32], first: usize, count: usize) {
 /// A right operand (k, n), packed.
 pub(in crate::kernels) struct Packed {
     /// Blocks of [`DEPTH`] rows, and of each the panels.
-    panels: Vec<f32>,
+    panels: Aligned,
     pub(super) factors: Factors,
     pub(super) depth: usize,
     pub(super) columns: usize,
@@ -170,31 +234,30 @@ impl Packed {
     /// If the operand is smaller than its shape.
     pub(in crate::kernels) fn new(isa: Isa, b: Matrix, (k, n): (usize, usize)) -> Self {
         assert!(b.holds(k, n), "operand too small");
-        let columns = n.next_multiple_of(COLUMNS);
-        let mut panels = uninit(k * columns);
+        let (factors, columns) = (isa.factors(), n.next_multiple_of(COLUMNS));
+        let mut panels = Aligned::uninit(factors.len(k) * columns);
         panels
-            .par_chunks_mut((DEPTH * columns).max(1))
+            .par_chunks_mut((factors.len(DEPTH) * columns).max(1))
             .enumerate()
             .for_each(|(block, panels)| {
-                let depth = panels.len() / columns;
+                let depth = DEPTH.min(k - block * DEPTH);
                 panels
-                    .par_chunks_mut(depth * COLUMNS)
+                    .par_chunks_mut(factors.len(depth) * GROUP)
                     .enumerate()
-                    .for_each(|(index, panel)| {
-                        let first = (block * DEPTH, index * COLUMNS);
-                        let count = COLUMNS.min(n - first.1);
+                    .for_each(|(index, panels)| {
+                        let first = (block * DEPTH, index * GROUP);
                         isa.run(Pack {
+                            factors,
                             b,
                             first,
-                            count,
-                            panel: &mut *panel,
+                            sizes: (depth, n.min(first.1 + GROUP) - first.1),
+                            panels,
                         });
-                        isa.factors().rows(panel, COLUMNS);
                     });
             });
         Packed {
             panels,
-            factors: isa.factors(),
+            factors,
             depth: k,
             columns: n,
         }
@@ -208,15 +271,18 @@ impl Packed {
     /// The panels of the block of rows from `first` on.
     pub(super) fn block(&self, first: usize, depth: usize) -> &[f32] {
         let columns = self.columns.next_multiple_of(COLUMNS);
+        let [first, depth] = [first, depth].map(|terms| self.factors.len(terms));
         &self.panels[first * columns..][..depth * columns]
     }
 }
 
 struct Pack<'a> {
+    factors: Factors,
     b: Matrix<'a>,
     first: (usize, usize),
-    count: usize,
-    panel: &'a mut [f32],
+    /// Rows and columns.
+    sizes: (usize, usize),
+    panels: &'a mut [f32],
 }
 
 impl Kernel for Pack<'_> {
@@ -224,6 +290,13 @@ impl Kernel for Pack<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, _: S) {
-        self.b.pack::<COLUMNS>(self.first, self.count, self.panel);
+        let Pack {
+            factors,
+            b,
+            first,
+            sizes,
+            panels,
+        } = self;
+        b.pack::<COLUMNS>(first, sizes, factors, panels);
     }
 }

@@ -1,7 +1,7 @@
 //! Some rows of the left operand, and their products with the panels of the right one.
 
 use super::COLUMNS;
-use super::operands::Matrix;
+use super::operands::{Matrix, Panels};
 use crate::kernels::factors::Factors;
 use crate::kernels::isa::Lanes;
 use crate::kernels::tile::{Left, PAD, PANEL, product};
@@ -9,8 +9,8 @@ use crate::kernels::tile::{Left, PAD, PANEL, product};
 /// Columns of a product up to which a left operand of f32 is never packed: that would cost more than it saves.
 const FEW_COLUMNS: usize = 96;
 /// Elements between the terms of a sum up to which a left operand of f32 is read where it lies. Cache lines further apart
-/// than these 2 KiB fall into few sets of the caches and displace each other.
-const NEAR: usize = 512;
+/// than these 1 KiB fall into few sets of the caches and displace each other.
+const NEAR: usize = 256;
 
 /// Rows whose products with a block of panels are wanted.
 pub(super) struct Rows<'a> {
@@ -39,9 +39,11 @@ impl<'a> Rows<'a> {
             a.pack_panels((first.0 + count, first.1), (m - count, k), space);
             [a.left(first), Left::panels(space, k)]
         } else if factors != Factors::F32 && a.column == 1 {
+            let len = factors.len(k);
+            let space = &mut space[..m.next_multiple_of(PANEL) * len];
             a.pack_terms(first, (m, k), factors, space);
             let space = &*space;
-            [space, &space[count * k..]].map(|rows| Left::strided(rows, k, 1))
+            [space, &space[count * len..]].map(|rows| Left::strided(rows, len, 1))
         } else {
             a.pack_panels(first, (m, k), space);
             factors.panels(space, (k, PANEL));
@@ -61,21 +63,20 @@ impl<'a> Rows<'a> {
     pub(super) fn times<S: Lanes, const ADD: bool>(
         &self,
         s: S,
-        panels: &[f32],
+        panels: Panels,
         (y, row): (&mut [f32], usize),
         edge: &mut [f32],
     ) {
         let (m, n, k) = self.sizes;
         let count = m / PANEL * PANEL;
-        for (index, panel) in panels.chunks_exact(COLUMNS * k).enumerate() {
-            let first = index * COLUMNS;
+        for first in (0..n).step_by(COLUMNS) {
+            let panel = panels.from(first);
             let columns = COLUMNS.min(n - first);
             let sizes = (columns, k);
             let out = &mut y[first..];
             if columns.is_multiple_of(PAD) {
                 let sizes = (count, columns, k);
-                let (factors, panel) = (self.factors, (panel, COLUMNS));
-                product::<S, ADD>(s, factors, self.whole, panel, (out, row), sizes);
+                product::<S, ADD>(s, self.factors, self.whole, panel, (out, row), sizes);
             } else {
                 let rows = (self.whole, count);
                 within::<S, ADD>(s, self.factors, rows, panel, (out, row), sizes, edge);
@@ -95,7 +96,7 @@ fn within<S: Lanes, const ADD: bool>(
     s: S,
     factors: Factors,
     (left, rows): (Left, usize),
-    panel: &[f32],
+    panel: (&[f32], usize),
     (y, row): (&mut [f32], usize),
     (columns, k): (usize, usize),
     edge: &mut [f32],
@@ -111,7 +112,7 @@ fn within<S: Lanes, const ADD: bool>(
         k,
     );
     let out = (&mut *edge, COLUMNS);
-    product::<S, ADD>(s, factors, left, (panel, COLUMNS), out, sizes);
+    product::<S, ADD>(s, factors, left, panel, out, sizes);
     for (i, sums) in edge.chunks_exact(COLUMNS).take(rows).enumerate() {
         y[i * row..][..columns].copy_from_slice(&sums[..columns]);
     }

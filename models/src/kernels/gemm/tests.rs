@@ -64,7 +64,7 @@ fn rows_do_not_depend_on_the_rows_beside_them() {
     let mut sampler = Sampler::new(82);
     let (m, n, k) = (150, 45, 300);
     let [a, b, y] = [m * k, k * n, m * n].map(|len| numbers(&mut sampler, len));
-    for isa in Isa::all() {
+    for isa in Isa::all().into_iter().chain(Isa::all_rounded()) {
         let product = |rows: usize| {
             let mut y = y.clone();
             for (y, a) in y.chunks_mut(rows * n).zip(a.chunks(rows * k)) {
@@ -81,15 +81,22 @@ fn rows_do_not_depend_on_the_rows_beside_them() {
 #[test]
 fn rounded_factors_meet_the_definition_bit_for_bit_alike() {
     let mut sampler = Sampler::new(83);
-    for sizes in [(1, 1, 1), (7, 15, 9), (65, 33, 257), (20, 300, 520)] {
+    for sizes in [
+        (1, 1, 1),
+        (7, 15, 9),
+        (8, 64, 33),
+        (65, 33, 257),
+        (20, 300, 520),
+        (270, 50, 1100),
+    ] {
         let (m, n, k) = sizes;
-        let [a, b, y] = [m * k, k * n, m * n].map(|len| numbers(&mut sampler, len));
+        let [a, b_data, y] = [m * k, k * n, m * n].map(|len| numbers(&mut sampler, len));
         let rounded = |x: &[f32]| {
             let mut x = x.to_vec();
             Factors::Rounded.rows(&mut x, 1);
             x
         };
-        let (exact_a, exact_b) = (rounded(&a), rounded(&b));
+        let (exact_a, exact_b) = (rounded(&a), rounded(&b_data));
         let expected = slow(
             sizes,
             Matrix::rows(&exact_a, k),
@@ -98,17 +105,33 @@ fn rounded_factors_meet_the_definition_bit_for_bit_alike() {
         );
         let mut of_fused = None;
         for isa in Isa::all_rounded() {
-            let (a, b) = (Matrix::rows(&a, k), Matrix::rows(&b, n));
+            let (a_rows, b) = (Matrix::rows(&a, k), Matrix::rows(&b_data, n));
             let mut plain = y.clone();
-            multiply(isa, sizes, a, b, &mut plain, true);
-            let mut packed = y.clone();
-            multiply_packed(isa, m, a, &Packed::new(isa, b, (k, n)), &mut packed, true);
-            assert_eq!(plain, packed, "{isa:?} {sizes:?}");
+            multiply(isa, sizes, a_rows, b, &mut plain, true);
+            // The same numbers, in columns.
+            let columns = |x: &[f32], (rows, row): (usize, usize)| -> Vec<f32> {
+                (0..rows * row)
+                    .map(|i| x[i % rows * row + i / rows])
+                    .collect()
+            };
+            let (a_columns, b_columns) = (columns(&a, (m, k)), columns(&b_data, (k, n)));
+            let turned = [
+                (Matrix::columns(&a_columns, m), b),
+                (a_rows, Matrix::columns(&b_columns, k)),
+            ];
+            for (a, b) in turned.into_iter().chain([(a_rows, b)]) {
+                let mut packed = y.clone();
+                multiply_packed(isa, m, a, &Packed::new(isa, b, (k, n)), &mut packed, true);
+                assert_eq!(plain, packed, "{isa:?} {sizes:?}");
+                let mut other = y.clone();
+                multiply(isa, sizes, a, b, &mut other, true);
+                assert_eq!(plain, other, "{isa:?} {sizes:?}");
+            }
             for (found, expected) in plain.iter().zip(&expected) {
                 let error = (found - expected).abs() / (1.0 + expected.abs() + (k as f32).sqrt());
                 assert!(error < 2e-6, "{isa:?} {sizes:?}: {found}, not {expected}");
             }
-            if isa.has_same_lanes(Isa::all()[0]) {
+            if isa.sums_as(Isa::all()[0]) {
                 assert_eq!(
                     *of_fused.get_or_insert(plain.clone()),
                     plain,

@@ -11,7 +11,9 @@ use super::{alter, drawn, indices};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{Left, PAD, PANEL, SIDE, pack_columns, pack_rows, padded, product};
+use crate::kernels::tile::{
+    Left, PAD, PANEL, SIDE, Square, pack_columns, pack_rows, padded, product,
+};
 
 /// Some blocks of queries of one head.
 pub(in super::super) struct ForwardTask<'a> {
@@ -44,8 +46,8 @@ impl Kernel for ForwardTask<'_> {
             .then(|| Revisited::new(problem));
         let mut queries = Scratch::zeros(SIDE * width);
         let mut sums = Scratch::zeros(SIDE * wide);
-        let mut weights = [0.0; SIDE * SIDE];
-        let mut kept = [0.0; SIDE * SIDE];
+        let mut weights = Square::filled(0.0);
+        let mut kept = Square::filled(0.0);
         for block in &block_mask.query_blocks()[self.blocks.clone()] {
             let positions = block_mask.query_positions(block);
             let count = positions.len();
@@ -71,7 +73,7 @@ impl Kernel for ForwardTask<'_> {
                     factors,
                     Left::strided(key_rows, padded(width), 1),
                     (&queries, SIDE),
-                    (&mut weights, SIDE),
+                    (&mut *weights, SIDE),
                     (rows, columns, width),
                 );
                 if let Some(tables) = &problem.relative {
@@ -87,14 +89,14 @@ impl Kernel for ForwardTask<'_> {
                     kept_factors(s, drawn(problem, dropout, head, number), &mut kept);
                     weights
                         .iter_mut()
-                        .zip(&kept)
+                        .zip(kept.iter())
                         .for_each(|(weight, kept)| *weight *= kept);
                 }
                 factors.rows(&mut weights[..count_keys * SIDE], SIDE);
                 product::<S, true>(
                     s,
                     factors,
-                    Left::transposed(&weights),
+                    Left::transposed(&*weights),
                     (value_rows, wide),
                     (&mut sums, wide),
                     (count.next_multiple_of(PANEL), wide, count_keys),

@@ -2,8 +2,14 @@
 //!
 //! Factors are f32, or bfloat16: 8 bits of exponent as f32 has, 7 behind the point, rounded to nearest, ties to even.
 //! A product of two bfloat16 is exact in f32, and sums are f32 in any case, so that rounding of factors is all that
-//! bfloat16 changes. The terms of a sum run in the same order either way. Instructions of AVX512-BF16 add two terms at
-//! a time and take numbers below 2⁻¹²⁶ for zero; but for these the results are those of the same factors as f32.
+//! bfloat16 changes. The terms of a sum run in the same order either way, but for AMX, which sums those at even and at odd
+//! places of 32 apart. Instructions for bfloat16 take numbers below 2⁻¹²⁶ for zero; but for these and that order the
+//! results are those of the same factors as f32.
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod amx;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod pairs;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,6 +30,9 @@ pub(super) enum Factors {
     /// Rounded to bfloat16, two terms in the place of an f32: the first in the upper half, which the instruction adds first.
     #[cfg(target_arch = "x86_64")]
     Pairs,
+    /// The same pairs, multiplied by AMX.
+    #[cfg(target_arch = "x86_64")]
+    Tiles,
 }
 
 impl Factors {
@@ -36,13 +45,36 @@ impl Factors {
     }
 
     /// The fastest way to round.
-    pub(super) fn rounded(avx512: bool) -> Self {
+    fn rounded(avx512: bool) -> Self {
         #[cfg(target_arch = "x86_64")]
         if avx512 && is_x86_feature_detected!("avx512bf16") {
-            return Factors::Pairs;
+            return match amx::is_available() {
+                true => Factors::Tiles,
+                false => Factors::Pairs,
+            };
         }
         let _ = avx512;
         Factors::Rounded
+    }
+
+    /// Whether products sum their terms in order; AMX sums those at even and at odd places apart.
+    pub(super) fn sum_in_order(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if self == Factors::Tiles {
+            return false;
+        }
+        true
+    }
+
+    /// Every way to round, fastest first.
+    #[cfg(test)]
+    pub(super) fn all_rounded(avx512: bool) -> Vec<Self> {
+        let fastest = Factors::rounded(avx512);
+        #[cfg(target_arch = "x86_64")]
+        let ways = [Factors::Tiles, Factors::Pairs, Factors::Rounded];
+        #[cfg(not(target_arch = "x86_64"))]
+        let ways = [Factors::Rounded];
+        ways.into_iter().skip_while(|way| *way != fastest).collect()
     }
 
     /// Makes of rows of `width` numbers, one row per term, what products take: in place, and rows of pairs as far apart
@@ -53,7 +85,7 @@ impl Factors {
             Factors::Rounded => round(x),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: there are pairs only where there are these instructions.
-            Factors::Pairs => unsafe { pairs::rows(x, width) },
+            Factors::Pairs | Factors::Tiles => unsafe { pairs::rows(x, width) },
         }
     }
 
@@ -87,7 +119,7 @@ impl Factors {
             Factors::F32 => {}
             Factors::Rounded => round(x),
             #[cfg(target_arch = "x86_64")]
-            Factors::Pairs => {
+            Factors::Pairs | Factors::Tiles => {
                 for row in x.chunks_exact_mut(width) {
                     // SAFETY: there are pairs only where there are these instructions; a row lies where it goes.
                     unsafe { pairs::terms(row.as_ptr(), row.as_mut_ptr(), width) };
@@ -96,19 +128,69 @@ impl Factors {
         }
     }
 
-    /// What products take of a row of terms, at the beginning of `to`, which is as long.
+    /// Elements that a row of so many terms takes.
+    pub(super) fn len(self, terms: usize) -> usize {
+        match self {
+            Factors::F32 | Factors::Rounded => terms,
+            #[cfg(target_arch = "x86_64")]
+            Factors::Pairs | Factors::Tiles => terms.div_ceil(2),
+        }
+    }
+
+    /// What products take of a row of terms.
+    ///
+    /// # Panics
+    /// If `to` has no room for it ([`Factors::len`]).
     #[inline(always)]
     pub(super) fn terms(self, x: &[f32], to: &mut [f32]) {
-        assert_eq!(x.len(), to.len(), "as much room as terms");
+        let to = &mut to[..self.len(x.len())];
         match self {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: there are pairs only where there are these instructions, and half the room is enough.
-            Factors::Pairs => unsafe { pairs::terms(x.as_ptr(), to.as_mut_ptr(), x.len()) },
+            // SAFETY: there are pairs only where there are these instructions, and there is room for them.
+            Factors::Pairs | Factors::Tiles => unsafe {
+                pairs::terms(x.as_ptr(), to.as_mut_ptr(), x.len())
+            },
             _ => {
                 to.copy_from_slice(x);
                 if self == Factors::Rounded {
                     round(to);
                 }
+            }
+        }
+    }
+
+    /// Packs pairs of a matrix (rows, columns) into panels of `N` columns, rows of pairs one after the other; zeros fill
+    /// what the last panel lacks. Of the strides of rows and columns one is 1. False where products take something else.
+    ///
+    /// # Panics
+    /// If operands are smaller than their shapes.
+    #[inline(always)]
+    pub(super) fn pack_pairs<const N: usize>(
+        self,
+        (x, row, column): (&[f32], usize, usize),
+        (rows, columns): (usize, usize),
+        to: &mut [f32],
+    ) -> bool {
+        match self {
+            Factors::F32 | Factors::Rounded => false,
+            #[cfg(target_arch = "x86_64")]
+            Factors::Pairs | Factors::Tiles => {
+                if rows * columns == 0 {
+                    to.fill(0.0);
+                    return true;
+                }
+                assert!((rows - 1) * row + (columns - 1) * column < x.len(), "terms");
+                let room = rows.div_ceil(2) * columns.next_multiple_of(N);
+                assert!(room <= to.len(), "room for pairs");
+                let (sizes, to) = ((rows, columns), to.as_mut_ptr());
+                // SAFETY: there are pairs only where there are these instructions; the assertions bound both operands.
+                unsafe {
+                    match column {
+                        1 => pairs::pack_rows::<N>((x.as_ptr(), row), sizes, to),
+                        _ => pairs::pack_columns::<N>((x.as_ptr(), column), sizes, to),
+                    }
+                }
+                true
             }
         }
     }
@@ -138,164 +220,6 @@ fn round(x: &mut [f32]) {
         let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000;
         if !x.is_nan() {
             *x = f32::from_bits(rounded);
-        }
-    }
-}
-
-/// Products of pairs by AVX512-BF16.
-#[cfg(target_arch = "x86_64")]
-pub(super) mod pairs {
-    use std::arch::x86_64::{
-        __m256bh, __m256i, __m512bh, __m512i, _mm512_castsi512_si256, _mm512_cvtne2ps_pbh,
-        _mm512_cvtneps_pbh, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_loadu_si512,
-        _mm512_mask_storeu_epi32, _mm512_maskz_loadu_ps, _mm512_permutexvar_epi16,
-        _mm512_rol_epi32, _mm512_set1_epi32, _mm512_setzero_ps, _mm512_storeu_ps,
-        _mm512_storeu_si512, _mm512_zextsi256_si512,
-    };
-    use std::mem::transmute;
-
-    /// f32 of a register.
-    const LANES: usize = 16;
-
-    /// Where the words of interleaved rows come from: those of the later row are the lower halves.
-    const INTERLEAVED: [u16; 32] = {
-        let mut from = [0; 32];
-        let mut i = 0;
-        while i < LANES {
-            from[2 * i] = (LANES + i) as u16;
-            from[2 * i + 1] = i as u16;
-            i += 1;
-        }
-        from
-    };
-
-    /// The same for two rows of eight that lie side by side.
-    const INTERLEAVED_HALVES: [u16; 32] = {
-        let mut from = [0; 32];
-        let mut i = 0;
-        while i < LANES / 2 {
-            from[2 * i] = (LANES / 2 + i) as u16;
-            from[2 * i + 1] = i as u16;
-            i += 1;
-        }
-        from
-    };
-
-    /// Two rows of `width` numbers each time, a multiple of 16 or 8, become one of pairs; zeros follow an odd last one.
-    ///
-    /// # Safety
-    /// The processor must have AVX512-BF16.
-    ///
-    /// # Panics
-    /// If `width` is another number.
-    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    pub(in crate::kernels) unsafe fn rows(x: &mut [f32], width: usize) {
-        assert!(
-            width == LANES / 2 || width.is_multiple_of(LANES),
-            "rows of whole registers"
-        );
-        let count = x.len() / width;
-        let data = x.as_mut_ptr();
-        // SAFETY: rows 2 p and 2 p + 1 lie within x where they are read, row p is at or before them, and of it only
-        // columns that have been read are written.
-        unsafe {
-            if width == LANES / 2 {
-                let from = _mm512_loadu_si512(INTERLEAVED_HALVES.as_ptr().cast());
-                for pair in 0..count / 2 {
-                    let two = _mm512_cvtneps_pbh(_mm512_loadu_ps(data.add(2 * pair * width)));
-                    let two = _mm512_zextsi256_si512(transmute::<__m256bh, __m256i>(two));
-                    let two = _mm512_castsi512_si256(_mm512_permutexvar_epi16(from, two));
-                    data.add(pair * width)
-                        .cast::<__m256i>()
-                        .write_unaligned(two);
-                }
-            } else {
-                let from = _mm512_loadu_si512(INTERLEAVED.as_ptr().cast());
-                for pair in 0..count / 2 {
-                    for column in (0..width).step_by(LANES) {
-                        let first = _mm512_loadu_ps(data.add(2 * pair * width + column));
-                        let second = _mm512_loadu_ps(data.add((2 * pair + 1) * width + column));
-                        let two: __m512i = transmute(_mm512_cvtne2ps_pbh(second, first));
-                        let two = _mm512_permutexvar_epi16(from, two);
-                        _mm512_storeu_si512(data.add(pair * width + column).cast(), two);
-                    }
-                }
-            }
-        }
-        if count % 2 == 1 {
-            let (to, from) = (count / 2 * width, (count - 1) * width);
-            x.copy_within(from..from + width, to);
-            // A rounded f32 is a bfloat16 and sixteen bits of zeros.
-            super::round(&mut x[to..to + width]);
-        }
-    }
-
-    /// Neighbours in a row of `count` numbers become pairs; a zero follows an odd last one.
-    ///
-    /// # Safety
-    /// The processor must have AVX512-BF16; `row` must be valid for `count` numbers, and `to`, which may be `row` or lie
-    /// apart from it, for half as many.
-    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    pub(in crate::kernels) unsafe fn terms(row: *const f32, to: *mut f32, count: usize) {
-        for done in (0..count).step_by(2 * LANES) {
-            let left = count - done;
-            let (first, second) = (mask(left), mask(left.saturating_sub(LANES)));
-            // SAFETY: only what the masks name is read and written: numbers that are left, and half as many pairs, which
-            // lie before numbers that have not been read.
-            unsafe {
-                let row = row.add(done);
-                let x = _mm512_maskz_loadu_ps(first, row);
-                let y = _mm512_maskz_loadu_ps(second, row.wrapping_add(LANES));
-                let two: __m512i = transmute(_mm512_cvtne2ps_pbh(y, x));
-                let to = to.add(done / 2).cast();
-                _mm512_mask_storeu_epi32(to, mask(left.div_ceil(2)), _mm512_rol_epi32::<16>(two));
-            }
-        }
-    }
-
-    /// The first lanes of a register, at most all.
-    fn mask(count: usize) -> u16 {
-        (1_u32 << count.min(LANES)).wrapping_sub(1) as u16
-    }
-
-    /// M rows by N registers of a product, held in registers while k pairs of terms run.
-    ///
-    /// # Safety
-    /// The processor must have AVX512-BF16; `a`, `b` and `out` must be valid for those rows, registers and k.
-    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    pub(in crate::kernels) unsafe fn block<const M: usize, const N: usize, const ADD: bool>(
-        (a, (row, column)): (*const f32, (usize, usize)),
-        (b, b_row): (*const f32, usize),
-        (out, out_row): (*mut f32, usize),
-        k: usize,
-    ) {
-        // SAFETY: by this function's contract.
-        unsafe {
-            let mut sums = [[_mm512_setzero_ps(); N]; M];
-            if ADD {
-                for (i, sums) in sums.iter_mut().enumerate() {
-                    for (j, sum) in sums.iter_mut().enumerate() {
-                        *sum = _mm512_loadu_ps(out.add(i * out_row + j * LANES));
-                    }
-                }
-            }
-            for k in 0..k {
-                let right: [__m512bh; N] = std::array::from_fn(|j| {
-                    transmute(_mm512_loadu_si512(b.add(k * b_row + j * LANES).cast()))
-                });
-                for (i, sums) in sums.iter_mut().enumerate() {
-                    let left = a.add(i * row + k * column).cast::<i32>().read();
-                    let left: __m512bh = transmute(_mm512_set1_epi32(left));
-                    for (sum, right) in sums.iter_mut().zip(right) {
-                        *sum = _mm512_dpbf16_ps(*sum, left, right);
-                    }
-                }
-            }
-            for (i, sums) in sums.iter().enumerate() {
-                for (j, sum) in sums.iter().enumerate() {
-                    _mm512_storeu_ps(out.add(i * out_row + j * LANES), *sum);
-                }
-            }
         }
     }
 }

@@ -1,0 +1,249 @@
+//! Pairs of terms rounded to bfloat16, and products of them by AVX512-BF16.
+
+use std::arch::x86_64::{
+    __m256bh, __m256i, __m512bh, __m512i, _mm512_castsi512_si256, _mm512_cvtne2ps_pbh,
+    _mm512_cvtneps_pbh, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_loadu_si512,
+    _mm512_mask_storeu_epi32, _mm512_maskz_loadu_ps, _mm512_permutexvar_epi16, _mm512_rol_epi32,
+    _mm512_set1_epi32, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_storeu_ps,
+    _mm512_storeu_si512, _mm512_zextsi256_si512,
+};
+use std::mem::transmute;
+
+use crate::kernels::transpose::transpose;
+
+/// f32 of a register.
+const LANES: usize = 16;
+
+/// Where the words of interleaved rows come from: those of the later row are the lower halves.
+const INTERLEAVED: [u16; 32] = {
+    let mut from = [0; 32];
+    let mut i = 0;
+    while i < LANES {
+        from[2 * i] = (LANES + i) as u16;
+        from[2 * i + 1] = i as u16;
+        i += 1;
+    }
+    from
+};
+
+/// The same for two rows of eight that lie side by side.
+const INTERLEAVED_HALVES: [u16; 32] = {
+    let mut from = [0; 32];
+    let mut i = 0;
+    while i < LANES / 2 {
+        from[2 * i] = (LANES / 2 + i) as u16;
+        from[2 * i + 1] = i as u16;
+        i += 1;
+    }
+    from
+};
+
+/// Two rows of `width` numbers each time, a multiple of 16 or 8, become one of pairs; zeros follow an odd last one.
+///
+/// # Safety
+/// The processor must have AVX512-BF16.
+///
+/// # Panics
+/// If `width` is another number.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub(in crate::kernels) unsafe fn rows(x: &mut [f32], width: usize) {
+    assert!(
+        width == LANES / 2 || width.is_multiple_of(LANES),
+        "rows of whole registers"
+    );
+    let count = x.len() / width;
+    let data = x.as_mut_ptr();
+    // SAFETY: rows 2 p and 2 p + 1 lie within x where they are read, row p is at or before them, and of it only
+    // columns that have been read are written.
+    unsafe {
+        if width == LANES / 2 {
+            let from = _mm512_loadu_si512(INTERLEAVED_HALVES.as_ptr().cast());
+            for pair in 0..count / 2 {
+                let two = _mm512_cvtneps_pbh(_mm512_loadu_ps(data.add(2 * pair * width)));
+                let two = _mm512_zextsi256_si512(transmute::<__m256bh, __m256i>(two));
+                let two = _mm512_castsi512_si256(_mm512_permutexvar_epi16(from, two));
+                data.add(pair * width)
+                    .cast::<__m256i>()
+                    .write_unaligned(two);
+            }
+        } else {
+            let from = _mm512_loadu_si512(INTERLEAVED.as_ptr().cast());
+            for pair in 0..count / 2 {
+                for column in (0..width).step_by(LANES) {
+                    let first = _mm512_loadu_ps(data.add(2 * pair * width + column));
+                    let second = _mm512_loadu_ps(data.add((2 * pair + 1) * width + column));
+                    let two: __m512i = transmute(_mm512_cvtne2ps_pbh(second, first));
+                    let two = _mm512_permutexvar_epi16(from, two);
+                    _mm512_storeu_si512(data.add(pair * width + column).cast(), two);
+                }
+            }
+        }
+    }
+    if count % 2 == 1 {
+        let (to, from) = (count / 2 * width, (count - 1) * width);
+        x.copy_within(from..from + width, to);
+        // A rounded f32 is a bfloat16 and sixteen bits of zeros.
+        super::round(&mut x[to..to + width]);
+    }
+}
+
+/// Neighbours in a row of `count` numbers become pairs; a zero follows an odd last one.
+///
+/// # Safety
+/// The processor must have AVX512-BF16; `row` must be valid for `count` numbers, and `to`, which may be `row` or lie
+/// apart from it, for half as many.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub(in crate::kernels) unsafe fn terms(row: *const f32, to: *mut f32, count: usize) {
+    for done in (0..count).step_by(2 * LANES) {
+        let left = count - done;
+        // SAFETY: only numbers that are left are read, and half as many pairs written, which lie before numbers that have
+        // not been read.
+        unsafe {
+            let pairs = of_neighbours(row.add(done), left);
+            _mm512_mask_storeu_epi32(to.add(done / 2).cast(), mask(left.div_ceil(2)), pairs);
+        }
+    }
+}
+
+/// Pairs of the first `count` numbers of a row, at most 32; zeros follow.
+///
+/// # Safety
+/// The processor must have AVX512-BF16, and the row must have so many numbers, of which 32 are read at most.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+#[inline]
+unsafe fn of_neighbours(row: *const f32, count: usize) -> __m512i {
+    let (first, second) = (mask(count), mask(count.saturating_sub(LANES)));
+    // SAFETY: only what the masks name is read.
+    unsafe {
+        let x = _mm512_maskz_loadu_ps(first, row);
+        let y = _mm512_maskz_loadu_ps(second, row.wrapping_add(LANES));
+        let two: __m512i = transmute(_mm512_cvtne2ps_pbh(y, x));
+        _mm512_rol_epi32::<16>(two)
+    }
+}
+
+/// Packs a matrix of rows, `row` apart, into panels of `N` columns, rows of pairs one after the other; zeros fill what the
+/// last panel lacks.
+///
+/// # Safety
+/// The processor must have AVX512-BF16, and operands must be as large as their shapes.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub(in crate::kernels) unsafe fn pack_rows<const N: usize>(
+    (x, row): (*const f32, usize),
+    (rows, columns): (usize, usize),
+    to: *mut f32,
+) {
+    let len = rows.div_ceil(2);
+    for p in 0..len {
+        let first = x.wrapping_add(2 * p * row);
+        let second = (2 * p + 1 < rows).then(|| first.wrapping_add(row));
+        for c in (0..columns.next_multiple_of(N)).step_by(LANES) {
+            let count = columns.saturating_sub(c);
+            let second = second.map(|second| second.wrapping_add(c));
+            // SAFETY: by this function's contract; columns that are missing are not read.
+            unsafe {
+                let pairs = interleaved(first.wrapping_add(c), second, count);
+                let to = to.add(c / N * N * len + p * N + c % N);
+                _mm512_storeu_si512(to.cast(), pairs);
+            }
+        }
+    }
+}
+
+/// The same of a matrix of columns, `column` apart.
+///
+/// # Safety
+/// That of [`pack_rows`].
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub(in crate::kernels) unsafe fn pack_columns<const N: usize>(
+    (x, column): (*const f32, usize),
+    (rows, columns): (usize, usize),
+    to: *mut f32,
+) {
+    let len = rows.div_ceil(2);
+    for c in (0..columns.next_multiple_of(N)).step_by(LANES) {
+        for term in (0..rows).step_by(2 * LANES) {
+            let count = rows - term;
+            let mut block = [_mm512_setzero_si512(); LANES];
+            let columns = columns.saturating_sub(c);
+            for (i, block) in block.iter_mut().enumerate().take(columns) {
+                // SAFETY: by this function's contract.
+                *block = unsafe { of_neighbours(x.add((c + i) * column + term), count) };
+            }
+            let to = to.wrapping_add(c / N * N * len + term / 2 * N + c % N);
+            let pairs = transpose(block).into_iter().take(count.div_ceil(2));
+            for (p, pairs) in pairs.enumerate() {
+                // SAFETY: as above.
+                unsafe { _mm512_storeu_si512(to.add(p * N).cast(), pairs) };
+            }
+        }
+    }
+}
+
+/// Pairs of the first `count` columns of two rows, of which the second may be missing; zeros follow.
+///
+/// # Safety
+/// The processor must have AVX512-BF16, and the rows must be valid for so many numbers, of which 16 are taken at most.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+#[inline]
+pub(super) unsafe fn interleaved(
+    first: *const f32,
+    second: Option<*const f32>,
+    count: usize,
+) -> __m512i {
+    // SAFETY: only what the mask names is read.
+    unsafe {
+        let first = _mm512_maskz_loadu_ps(mask(count), first);
+        let second = second.map_or(_mm512_setzero_ps(), |second| {
+            _mm512_maskz_loadu_ps(mask(count), second)
+        });
+        let two: __m512i = transmute(_mm512_cvtne2ps_pbh(second, first));
+        _mm512_permutexvar_epi16(_mm512_loadu_si512(INTERLEAVED.as_ptr().cast()), two)
+    }
+}
+
+/// The first lanes of a register, at most all.
+pub(super) fn mask(count: usize) -> u16 {
+    (1_u32 << count.min(LANES)).wrapping_sub(1) as u16
+}
+
+/// M rows by N registers of a product, held in registers while k pairs of terms run.
+///
+/// # Safety
+/// The processor must have AVX512-BF16; `a`, `b` and `out` must be valid for those rows, registers and k.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub(in crate::kernels) unsafe fn block<const M: usize, const N: usize, const ADD: bool>(
+    (a, (row, column)): (*const f32, (usize, usize)),
+    (b, b_row): (*const f32, usize),
+    (out, out_row): (*mut f32, usize),
+    k: usize,
+) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let mut sums = [[_mm512_setzero_ps(); N]; M];
+        if ADD {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                for (j, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm512_loadu_ps(out.add(i * out_row + j * LANES));
+                }
+            }
+        }
+        for k in 0..k {
+            let right: [__m512bh; N] = std::array::from_fn(|j| {
+                transmute(_mm512_loadu_si512(b.add(k * b_row + j * LANES).cast()))
+            });
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let left = a.add(i * row + k * column).cast::<i32>().read();
+                let left: __m512bh = transmute(_mm512_set1_epi32(left));
+                for (sum, right) in sums.iter_mut().zip(right) {
+                    *sum = _mm512_dpbf16_ps(*sum, left, right);
+                }
+            }
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            for (j, sum) in sums.iter().enumerate() {
+                _mm512_storeu_ps(out.add(i * out_row + j * LANES), *sum);
+            }
+        }
+    }
+}
