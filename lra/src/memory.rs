@@ -154,12 +154,25 @@ fn shrink(bytes: usize) {
     LIVE.fetch_sub(bytes, Relaxed);
 }
 
-// SAFETY: every call is forwarded unchanged to the system's allocator; counting and advice on pages do not touch the memory.
+/// The layout that a request is served with: blocks that hold numbers start where a cache line does, so that no register's load
+/// takes two. Small blocks would waste too much, and of very large ones, which other things slow down, untouched zeros
+/// would have to be written.
+fn served(layout: Layout) -> Layout {
+    const LINE: usize = 64;
+    const SIZES: std::ops::RangeInclusive<usize> = 4 << 10..=64 << 20;
+    match SIZES.contains(&layout.size()) {
+        true => layout.align_to(LINE).unwrap_or(layout),
+        false => layout,
+    }
+}
+
+// SAFETY: every call is forwarded to the system's allocator with a layout that depends on the asked one alone and asks for no
+// less; counting and advice on pages do not touch the memory.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());
         // SAFETY: the caller's contract is the system allocator's.
-        let allocate = || unsafe { System.alloc(layout) };
+        let allocate = || unsafe { System.alloc(served(layout)) };
         let block = or_refused(allocate, layout.size(), layout.size());
         prefer_huge_pages(block, layout.size());
         block
@@ -168,14 +181,14 @@ unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());
         // SAFETY: as above.
-        let allocate = || unsafe { System.alloc_zeroed(layout) };
+        let allocate = || unsafe { System.alloc_zeroed(served(layout)) };
         or_refused(allocate, layout.size(), layout.size())
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         shrink(layout.size());
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
+        // SAFETY: as above; the block was served with this layout.
+        unsafe { System.dealloc(pointer, served(layout)) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
@@ -184,12 +197,34 @@ unsafe impl GlobalAlloc for CountingAllocator {
         let more = new_size.saturating_sub(layout.size());
         grow(more);
         // SAFETY: as above; a block that could not be resized is still there.
-        let allocate = || unsafe { System.realloc(pointer, layout, new_size) };
+        let allocate = || unsafe { resize(pointer, layout, new_size) };
         let resized = or_refused(allocate, new_size, more);
         if !resized.is_null() {
             shrink(layout.size().saturating_sub(new_size));
         }
         resized
+    }
+}
+
+/// Resizes a block, or moves it where the new size is served with another alignment.
+///
+/// # Safety
+/// That of [`GlobalAlloc::realloc`].
+unsafe fn resize(pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+    // SAFETY: the caller promises that the new size with this alignment is a layout.
+    let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+    if served(new).align() == served(layout).align() {
+        // SAFETY: the block was served with this layout.
+        return unsafe { System.realloc(pointer, served(layout), new_size) };
+    }
+    // SAFETY: both blocks have the bytes that are copied, and are two.
+    unsafe {
+        let moved = System.alloc(served(new));
+        if !moved.is_null() {
+            moved.copy_from_nonoverlapping(pointer, new_size.min(layout.size()));
+            System.dealloc(pointer, served(layout));
+        }
+        moved
     }
 }
 
