@@ -22,10 +22,23 @@ pub fn set_up(threads: usize) -> Result<()> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .thread_name(|index| format!("worker-{index}"))
+        .stack_size(STACK)
         .build_global()
         .map_err(|error| Error::usage(format!("cannot start {threads} worker threads: {error}")))?;
     fetch_buffers();
     Ok(())
+}
+
+/// Stack of a worker, which walks whole graphs of operations: as large as that of a main thread.
+const STACK: usize = 8 << 20;
+
+/// Does work that consists of many parallel operations: on the CPU as a worker, so that none of them wakes a worker up and waits
+/// for it. The work must not wait for anything else that needs workers.
+pub fn among_workers<T: Send>(device: &Device, work: impl FnOnce() -> T + Send) -> T {
+    match device {
+        Device::Cpu => rayon::scope(|_| work()),
+        _ => work(),
+    }
 }
 
 /// Has every worker and this thread fetch the buffers that they keep for kernels and for candle's products of matrices,

@@ -13,6 +13,7 @@ use models::{Classifier, Parameters, Pass, RngKey, TokenModel};
 
 use crate::batch::HostBatch;
 use crate::optim::{AdamW, Gradients, Norm};
+use crate::runtime;
 use crate::spec::TrainOptions;
 use crate::timing::{Phase, StepClock, StepTime};
 
@@ -95,10 +96,29 @@ impl Trainer<'_> {
         warms_up: bool,
         next: impl FnOnce() -> anyhow::Result<HostBatch>,
     ) -> anyhow::Result<PendingStep> {
-        let options = self.options;
         let began = Instant::now();
         let mut clock = StepClock::start(self.device);
         let host = next()?;
+        let (losses, gradient_norm) =
+            runtime::among_workers(self.device, || self.update(step, &host, &mut clock))?;
+        Ok(PendingStep {
+            rows: host.len(),
+            warms_up,
+            losses,
+            gradient_norm,
+            began,
+            time: clock.stop(),
+        })
+    }
+
+    /// Makes update number `step` with a batch. Losses of its micro-batches, and the norm of their gradient.
+    fn update(
+        &mut self,
+        step: usize,
+        host: &HostBatch,
+        clock: &mut StepClock<'_>,
+    ) -> anyhow::Result<(Vec<Losses>, Norm)> {
+        let options = self.options;
         let mut gradients = self.optimizer.no_gradients();
         let mut losses = Vec::new();
         let updates = Updates::default();
@@ -109,11 +129,11 @@ impl Trainer<'_> {
             let pass = Pass::new(true, rng);
             let pass = pass.with_updates(&updates);
             let part = Part {
-                host: &host,
+                host,
                 rows: first..last,
                 progress: step as f64 / options.steps as f64,
             };
-            losses.push(self.micro_batch(&mut clock, &pass, part, &mut gradients)?);
+            losses.push(self.micro_batch(clock, &pass, part, &mut gradients)?);
         }
         let rate =
             options
@@ -124,14 +144,7 @@ impl Trainer<'_> {
             updates.commit(self.parameters)?;
             anyhow::Ok(norm)
         })?;
-        Ok(PendingStep {
-            rows,
-            warms_up,
-            losses,
-            gradient_norm,
-            began,
-            time: clock.stop(),
-        })
+        Ok((losses, gradient_norm))
     }
 
     /// Copies losses and gradient norms of consecutive steps to the host, waiting for the device.
