@@ -28,8 +28,8 @@ pub enum Precision {
     F32,
     /// By NVIDIA's tensor cores: products of numbers rounded to 10 bits behind the point, summed in 32-bit.
     Tf32,
-    /// Products of numbers rounded to bfloat16, with 7 bits behind the point, summed in 32-bit; on the CPU by AVX512-BF16
-    /// where it is there. Weights and their moments stay 32-bit, and so does all that lies between products.
+    /// Products of numbers rounded to bfloat16, with 7 bits behind the point, summed in 32-bit; on the CPU by AMX or
+    /// AVX512-BF16 where they are there. Weights and their moments stay 32-bit, and so does all that lies between products.
     Bf16,
 }
 

@@ -11,12 +11,15 @@ use super::{COLUMNS, DEPTH, Right, WIDTH};
 use crate::kernels::buffers::Aligned;
 use crate::kernels::factors::{Factors, amx};
 use crate::kernels::isa::{Isa, Kernel, Lanes};
-use crate::kernels::tile::PANEL;
+use crate::kernels::tile::{PAD, PANEL};
 
 /// Rows of the left operand that are multiplied by one panel after the other.
 const ROWS: usize = 256;
 /// Terms that are packed together.
 const TERMS: usize = 4 * DEPTH;
+/// Elements between rows of a product up to which tiles are written where they belong: 1 KiB, at which the rows of a tile fall
+/// into a quarter of the sets of the nearest cache.
+const NEAR: usize = 256;
 
 /// Where a thread packs, and sums.
 struct Space {
@@ -106,7 +109,8 @@ fn pack_left(a: Matrix, first: (usize, usize), (m, k): (usize, usize), packed: &
     packed[m * len..].fill(0.0);
 }
 
-/// Writes or adds the products of packed rows with packed panels.
+/// Writes or adds the products of packed rows with packed panels; sums of many terms, or of rows far apart, are copied to
+/// where they belong at last.
 struct Products<'a> {
     sizes: (usize, usize, usize),
     left: &'a [f32],
@@ -130,12 +134,17 @@ impl Kernel for Products<'_> {
             sums,
         } = self;
         let wide = n.next_multiple_of(COLUMNS);
-        let direct = k <= DEPTH && row <= 256;
+        let near = k <= DEPTH && row <= NEAR && m.is_multiple_of(PANEL);
         for first in (0..n).step_by(COLUMNS) {
             let columns = COLUMNS.min(n - first);
             let y = &mut y[first..];
-            let direct = direct && columns.is_multiple_of(16) && m.is_multiple_of(PANEL);
-            if add && !direct {
+            if near && columns.is_multiple_of(PAD) {
+                let len = k.div_ceil(2);
+                let panel = (&right[first * len..][..COLUMNS * len], COLUMNS);
+                amx::multiply((left, len), panel, (y, row), (m, columns, len), add);
+                continue;
+            }
+            if add {
                 for (y, sums) in y.chunks(row).zip(sums.chunks_exact_mut(COLUMNS)).take(m) {
                     copy(&y[..columns], sums);
                 }
@@ -144,21 +153,9 @@ impl Kernel for Products<'_> {
                 let len = DEPTH.min(k - depth).div_ceil(2);
                 let panel = &right[wide * depth / 2 + first * len..][..COLUMNS * len];
                 let left = (&left[ROWS * depth / 2..], len);
-                if direct {
-                    amx::multiply(left, (panel, COLUMNS), (y, row), (m, columns, len), add);
-                    continue;
-                }
+                let to = (&mut *sums, COLUMNS);
                 let sizes = (m.next_multiple_of(PANEL), COLUMNS, len);
-                amx::multiply(
-                    left,
-                    (panel, COLUMNS),
-                    (sums, COLUMNS),
-                    sizes,
-                    add || depth > 0,
-                );
-            }
-            if direct {
-                continue;
+                amx::multiply(left, (panel, COLUMNS), to, sizes, add || depth > 0);
             }
             for (y, sums) in y.chunks_mut(row).zip(sums.chunks_exact(COLUMNS)).take(m) {
                 copy(&sums[..columns], y);
