@@ -1,5 +1,5 @@
-//! What every kernel needs around its loops: operands as slices, fresh buffers, and a split of the
-//! rows that depends on the shape alone, so that results never depend on the number of threads.
+//! What every kernel needs around its loops: operands as slices, fresh buffers, and splits of the rows, those that decide
+//! the order of a sum by the shape alone, so that results never depend on the number of threads.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
@@ -128,7 +128,7 @@ pub(super) fn chunk_rows(rows: usize, least: usize, most: usize) -> usize {
     rows.div_ceil(most).max(least).max(1)
 }
 
-/// Rows per task where the split changes no result: as many as [`super::gemm`] multiplies by one panel, or fewer, so that every
+/// Rows per task where the split changes no result: many, to make up for reading what all tasks share, or fewer, so that every
 /// thread has something to do.
 pub(super) fn task_rows(rows: usize) -> usize {
     const LEAST: usize = 64;

@@ -5,8 +5,8 @@
 //! operation that does the whole step in one pass, keeps as little as possible for its backward pass,
 //! and recomputes the rest.
 //!
-//! Three rules hold for all of them. Work is split by shape and never by the number of threads, and
-//! partial sums are added in index order, so a result has the same bits on any number of threads. The
+//! Three rules hold for all of them. Where a split decides the order of a sum, it depends on shapes and never on the
+//! number of threads, and partial sums are added in index order, so a result has the same bits on any number of threads. The
 //! instruction set is chosen at run time (`isa.rs`). Every kernel meets its composed form, made of
 //! candle's operations in f64, in outputs and gradients (tests in `ops/`). What is between a kernel and
 //! candle's graph is in `custom_op/`.

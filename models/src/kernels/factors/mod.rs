@@ -165,6 +165,10 @@ impl Factors {
     /// # Panics
     /// If operands are smaller than their shapes.
     #[inline(always)]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(unused_variables, reason = "no pairs")
+    )]
     pub(super) fn pack_pairs<const N: usize>(
         self,
         (x, row, column): (&[f32], usize, usize),
