@@ -184,7 +184,7 @@ fn composed(x: &Tensor, modes: &Modes, options: StateSpaceOptions) -> Result<Ten
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{DType, Device};
+    use candle_core::{DType, Device, Var};
 
     use super::*;
     use crate::kernels::reference::{Sampler, agree};
@@ -224,6 +224,43 @@ mod tests {
         shapes.resize(if complex { 5 } else { 3 }, vec![x[2], modes]);
         shapes.extend(skip.then(|| vec![x[2]]));
         shapes
+    }
+
+    /// Arithmetic with numbers below 2⁻¹²⁶ is slow, and thousands of rows of padding would make states of them.
+    #[test]
+    fn states_that_have_faded_are_zero() {
+        let length = 4000;
+        for complex in [false, true] {
+            for options in ALL {
+                let mut impulse = vec![0.0_f32; length];
+                impulse[if options.reverse { length - 1 } else { 0 }] = 1.0;
+                let x = Tensor::from_vec(impulse, (1, length, 1), &Device::Cpu).unwrap();
+                let x = Var::from_tensor(&x).unwrap();
+                let of = |x: f32| Tensor::full(x, (1, 1), &Device::Cpu).unwrap();
+                let modes = match complex {
+                    true => Modes::Complex {
+                        a: Complex::new(of(0.8), of(0.5)),
+                        c: Complex::new(of(1.0), of(0.5)),
+                    },
+                    false => Modes::Real {
+                        a: of(0.95),
+                        c: of(1.0),
+                    },
+                };
+                let y = state_space(&x, &modes, None, options).unwrap();
+                // The gradient of the sum fades towards neither end; that of one output does.
+                let middle = y.flatten_all().unwrap().get(length / 2).unwrap();
+                let dx = middle.backward().unwrap().remove(&x).unwrap();
+                for numbers in [y, dx] {
+                    let numbers = numbers.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                    assert!(numbers.iter().any(|x| *x != 0.0) && numbers.contains(&0.0));
+                    assert!(
+                        !numbers.iter().any(|x| x.is_subnormal()),
+                        "{complex} {options:?}"
+                    );
+                }
+            }
+        }
     }
 
     /// Real parts of Σ_n c_n aˡ for each channel.

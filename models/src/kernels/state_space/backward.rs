@@ -1,7 +1,7 @@
 //! The walk back, tile by tile, each forward once more for its states.
 
 use super::TILE;
-use super::task::{Mode, Pair, Task, add_product, add_read_out, advance, kept, retreat};
+use super::task::{Mode, Pair, Task, add_product, add_read_out, advance, kept, retreat, settled};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 
@@ -149,5 +149,6 @@ fn walk_back<S: Lanes, const COMPLEX: bool>(
             r = retreat::<S, COMPLEX>(s, mode, r, *dy);
         }
     }
+    let r = settled(s, r);
     *sums = Sums { r, da, dc };
 }

@@ -1,7 +1,7 @@
 //! The walk from the first row to the last.
 
 use super::TILE;
-use super::task::{Mode, Pair, Task, advance, kept, read_out};
+use super::task::{Mode, Pair, Task, advance, kept, read_out, settled};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 
@@ -58,13 +58,14 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
                     let all = both.map(|m| task.mode::<S, COMPLEX>(s, m, first, count));
                     let h = [states[mode], states[mode + 1]];
                     let h = walk::<S, COMPLEX, TOGETHER>(s, task.walk.exclusive, all, h, x, y);
-                    [states[mode], states[mode + 1]] = h;
+                    [states[mode], states[mode + 1]] = h.map(|h| settled(s, h));
                     mode += TOGETHER;
                 }
                 while mode < modes {
                     let one = [task.mode::<S, COMPLEX>(s, mode, first, count)];
                     let h = [states[mode]];
-                    [states[mode]] = walk::<S, COMPLEX, 1>(s, task.walk.exclusive, one, h, x, y);
+                    let h = walk::<S, COMPLEX, 1>(s, task.walk.exclusive, one, h, x, y);
+                    [states[mode]] = h.map(|h| settled(s, h));
                     mode += 1;
                 }
                 for (step, y) in y.iter().enumerate() {

@@ -202,6 +202,17 @@ pub(super) fn read_out<S: Lanes, const COMPLEX: bool>(
     }
 }
 
+/// A state, of which parts that have all but faded become zero: numbers below 2⁻¹²⁶ take some processors a hundred times as
+/// long, and after some thousand rows of padding states are such numbers.
+#[inline(always)]
+pub(super) fn settled<S: Lanes>(s: S, h: Pair<S>) -> Pair<S> {
+    const FADED: f32 = 1e-30;
+    h.map(|x| {
+        let faded = s.less_than_f32s(s.abs_f32s(x), s.splat_f32s(FADED));
+        s.select_f32s(faded, s.splat_f32s(0.0), x)
+    })
+}
+
 /// ā r + c̄ dy.
 #[inline(always)]
 pub(super) fn retreat<S: Lanes, const COMPLEX: bool>(
