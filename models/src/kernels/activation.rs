@@ -61,6 +61,23 @@ impl Activation {
             Activation::Softplus => isa.run(Backward(Softplus, x, dy, dx)),
         }
     }
+
+    /// y = f(x) and dx = dy f'(x), which have much in common.
+    pub(super) fn values_and_gradients(
+        self,
+        isa: Isa,
+        [x, dy]: [&[f32]; 2],
+        [y, dx]: [&mut [f32]; 2],
+    ) {
+        match self {
+            Activation::GeluTanh => isa.run(Both(GeluTanh, [x, dy], [y, dx])),
+            Activation::GeluErf => isa.run(Both(GeluErf, [x, dy], [y, dx])),
+            Activation::Relu { floor } => isa.run(Both(Relu { floor }, [x, dy], [y, dx])),
+            Activation::EluPlusOne => isa.run(Both(EluPlusOne, [x, dy], [y, dx])),
+            Activation::Silu => isa.run(Both(Silu, [x, dy], [y, dx])),
+            Activation::Softplus => isa.run(Both(Softplus, [x, dy], [y, dx])),
+        }
+    }
 }
 
 /// A differentiable function of one number.
@@ -285,6 +302,32 @@ impl<A: UnaryFunction> Kernel for Backward<'_, A> {
         }
         if !x_tail.is_empty() {
             let slope = activation.slope(s, s.partial_load_f32s(x_tail));
+            s.partial_store_f32s(dx_tail, s.mul_f32s(slope, s.partial_load_f32s(dy_tail)));
+        }
+    }
+}
+
+/// activation, [x, dy], [y, dx]
+struct Both<'a, A>(A, [&'a [f32]; 2], [&'a mut [f32]; 2]);
+
+impl<A: UnaryFunction> Kernel for Both<'_, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let Both(activation, [x, dy], [y, dx]) = self;
+        let (x, x_tail) = S::as_simd_f32s(x);
+        let (dy, dy_tail) = S::as_simd_f32s(dy);
+        let (y, y_tail) = S::as_mut_simd_f32s(y);
+        let (dx, dx_tail) = S::as_mut_simd_f32s(dx);
+        for (((y, dx), x), dy) in y.iter_mut().zip(dx).zip(x).zip(dy) {
+            *y = activation.value(s, *x);
+            *dx = s.mul_f32s(activation.slope(s, *x), *dy);
+        }
+        if !x_tail.is_empty() {
+            let x = s.partial_load_f32s(x_tail);
+            let slope = activation.slope(s, x);
+            s.partial_store_f32s(y_tail, activation.value(s, x));
             s.partial_store_f32s(dx_tail, s.mul_f32s(slope, s.partial_load_f32s(dy_tail)));
         }
     }

@@ -109,7 +109,7 @@ impl Sizes {
 
     /// The first `count` blocks of one head, each as one row: one large product instead of one per place.
     fn gather(self, Blocks { data, total }: Blocks, head: usize, count: usize) -> Scratch {
-        let mut rows = Scratch::zeros(count * self.block * self.width);
+        let mut rows = Scratch::uninit(count * self.block * self.width);
         for (index, row) in rows.chunks_exact_mut(self.width.max(1)).enumerate() {
             let (block, place) = (index / self.block, index % self.block);
             let start = self.start(head, total, place) + block * self.stride();
@@ -155,7 +155,7 @@ impl CustomOp<2> for Mixing {
             let weights = Matrix::rows(weights, inputs);
             let x = sizes.gather(x, head, inputs);
             let x = Matrix::rows(&x, row);
-            let mut mixed = Scratch::zeros(outputs * row);
+            let mut mixed = Scratch::uninit(outputs * row);
             multiply(isa, (outputs, row, inputs), weights, x, &mut mixed, false);
             // SAFETY: this task alone has its head's columns of its example's rows.
             unsafe { sizes.scatter(&mixed, head, (&shared, total), <[f32]>::copy_from_slice) };

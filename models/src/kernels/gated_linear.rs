@@ -12,11 +12,11 @@ use super::activation::Activation;
 use super::buffers::{add, chunk_rows, multiply_by, split_mut, sum_partials, sum_rows, uninit};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::dropout::{DropoutOptions, RowDropout};
-use super::gemm::{Matrix, Packed, multiply, multiply_packed};
+use super::gemm::{Matrix, Packed, affine, multiply, multiply_packed};
 use super::glu::{self, Gradients, Rows};
 use super::isa::Isa;
-use super::linear::{LARGEST_PARTIAL, affine, by_rows_of_weight};
-use super::scratch::Scratch;
+use super::linear::{LARGEST_PARTIAL, by_rows_of_weight};
+use super::scratch::{Scratch, Tiles};
 use super::zero_rows::is_zero_row;
 
 const NAME: &str = "gated linear";
@@ -122,8 +122,8 @@ impl CustomOp<3> for GatedLinear {
         let chunks = y.par_chunks_mut(rows * d).zip(kept);
         chunks.enumerate().for_each(|(chunk, (y, kept))| {
             let side = TILE.min(rows);
-            let mut z = Scratch::zeros(side * d);
-            let mut made = Scratch::zeros(side * n);
+            let mut z = Scratch::uninit(side * d);
+            let mut made = Scratch::uninit(side * n);
             for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
                 let (start, count) = (tile * TILE, y.len() / d);
                 let first = chunk * rows + start;
@@ -134,7 +134,7 @@ impl CustomOp<3> for GatedLinear {
                     dropout.scale(first, d, z);
                 }
                 let made = &mut made[..count * n];
-                affine(isa, z, &packed, bias.data, made);
+                affine(isa, Matrix::rows(z, d), &packed, bias.data, made);
                 let [a, g] = self.value.parts([x, z, made], d);
                 isa.run(glu::Forward { a, g, width: d, y });
                 if keeps {
@@ -157,7 +157,7 @@ impl CustomOp<3> for GatedLinear {
         let m = x.data.len() / d;
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
         let chunks = m.div_ceil(rows);
-        // Large weights have no partial sums: what their gradients are products of is written down instead.
+        // Large weights have no partial sums: what their gradients are products of is kept instead.
         let large = n * d > LARGEST_PARTIAL;
         let (weights, written) = if large { (0, m) } else { (n * d, 0) };
         let mut dx = uninit(m * d);
@@ -174,8 +174,9 @@ impl CustomOp<3> for GatedLinear {
             let (((dx, partial), z_all), dgate_all) = task;
             let (dweight, dbias) = partial.split_at_mut(weights);
             let side = TILE.min(rows);
-            let [mut z, mut dz, mut mask, mut dvalue] = [(); 4].map(|()| Scratch::zeros(side * d));
-            let mut dgate = Scratch::zeros(side * n);
+            let [mut dz, mut mask, mut dvalue] = [(); 3].map(|()| Scratch::uninit(side * d));
+            let mut z = Tiles::new(z_all, side, d);
+            let mut dgate = Tiles::new(dgate_all, side, n);
             for (tile, dx) in dx.chunks_mut(TILE * d).enumerate() {
                 let (start, count) = (tile * TILE, dx.len() / d);
                 let first = chunk * rows + start;
@@ -185,14 +186,13 @@ impl CustomOp<3> for GatedLinear {
                 if is_zero_row(dy) {
                     dx.fill(0.0);
                     if large {
-                        z_all[start * d..][..count * d].fill(0.0);
-                        dgate_all[start * n..][..count * n].fill(0.0);
+                        z.at(start, count).fill(0.0);
+                        dgate.at(start, count).fill(0.0);
                     }
                     continue;
                 }
-                let [z, dz, dvalue] = [&mut z, &mut dz, &mut dvalue].map(|it| &mut it[..count * d]);
-                let dgate = &mut dgate[..count * n];
-                self.activation.values(isa, x, z);
+                let [dz, dvalue] = [&mut dz, &mut dvalue].map(|it| &mut it[..count * d]);
+                let [z, dgate] = [&mut z, &mut dgate].map(|rows| rows.at(start, count));
                 // Drawn once for both of its uses.
                 let mask = self.dropout.as_ref().map(|dropout| {
                     let mask = &mut mask[..count * d];
@@ -200,9 +200,6 @@ impl CustomOp<3> for GatedLinear {
                     dropout.scale(first, d, mask);
                     &*mask
                 });
-                if let Some(mask) = mask {
-                    multiply_by(mask, z);
-                }
                 isa.run(glu::Backward {
                     y,
                     g,
@@ -216,13 +213,6 @@ impl CustomOp<3> for GatedLinear {
                     },
                 });
                 sum_rows(dgate, dbias);
-                if large {
-                    z_all[start * d..][..count * d].copy_from_slice(z);
-                    dgate_all[start * n..][..count * n].copy_from_slice(dgate);
-                } else {
-                    let (dgate, z) = (Matrix::columns(dgate, n), Matrix::rows(z, d));
-                    multiply(isa, (n, d, count), dgate, z, dweight, true);
-                }
                 multiply_packed(isa, count, Matrix::rows(dgate, n), &packed, dz, false);
                 if self.value == GatedValue::Activated {
                     add(dvalue, dz);
@@ -230,7 +220,14 @@ impl CustomOp<3> for GatedLinear {
                 if let Some(mask) = mask {
                     multiply_by(mask, dz);
                 }
-                self.activation.gradients(isa, x, dz, dx);
+                self.activation.values_and_gradients(isa, [x, dz], [z, dx]);
+                if let Some(mask) = mask {
+                    multiply_by(mask, z);
+                }
+                if !large {
+                    let (dgate, z) = (Matrix::columns(dgate, n), Matrix::rows(z, d));
+                    multiply(isa, (n, d, count), dgate, z, dweight, true);
+                }
                 if self.value == GatedValue::Input {
                     add(dvalue, dx);
                 }

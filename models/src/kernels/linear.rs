@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::buffers::{chunk_rows, split_mut, sum_partials, task_rows, uninit};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::gemm::{Matrix, Packed, multiply, multiply_packed};
+use super::gemm::{Matrix, Packed, affine, multiply, multiply_packed};
 use super::isa::Isa;
 use super::zero_rows;
 
@@ -79,11 +79,11 @@ pub(super) fn forward(
     let weight = Packed::new(isa, Matrix::columns(weight, k), (k, n));
     y.par_chunks_mut(rows * n).enumerate().for_each(|(i, y)| {
         let m = y.len() / n;
-        let x = &x[i * rows * k..][..m * k];
-        if let Some(bias) = bias {
-            y.chunks_exact_mut(n).for_each(|y| y.copy_from_slice(bias));
+        let x = Matrix::rows(&x[i * rows * k..][..m * k], k);
+        match bias {
+            Some(bias) => affine(isa, x, &weight, bias, y),
+            None => multiply_packed(isa, m, x, &weight, y, false),
         }
-        multiply_packed(isa, m, Matrix::rows(x, k), &weight, y, bias.is_some());
     });
     y
 }
@@ -151,14 +151,6 @@ pub(super) fn backward(
         wants_weight.then_some(dweight),
         bias.then_some(dbias),
     ]
-}
-
-/// y = x Wᵀ + b on one thread, for a packed Wᵀ (K, N).
-pub(super) fn affine(isa: Isa, x: &[f32], weight: &Packed, bias: &[f32], y: &mut [f32]) {
-    y.chunks_exact_mut(bias.len())
-        .for_each(|y| y.copy_from_slice(bias));
-    let (rows, k) = (y.len() / bias.len(), weight.depth());
-    multiply_packed(isa, rows, Matrix::rows(x, k), weight, y, true);
 }
 
 /// dW of a large weight, a strip of its rows per task, from one run of rows after the other that have a gradient.

@@ -6,6 +6,8 @@
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
+use super::buffers::uninit;
+
 /// Floats of a block that a thread keeps: 128 KiB.
 const BLOCK: usize = 32 * 1024;
 /// Blocks that a thread keeps: more than any one task takes.
@@ -14,7 +16,7 @@ const BLOCKS: usize = 16;
 thread_local! {
     /// Blocks of this thread that no task has at the moment.
     static FREE: RefCell<Vec<Vec<f32>>> =
-        RefCell::new((0..BLOCKS).map(|_| Vec::with_capacity(BLOCK)).collect());
+        RefCell::new((0..BLOCKS).map(|_| vec![0.0; BLOCK]).collect());
 }
 
 /// Has this thread fetch the buffers that it keeps for kernels, unless it has them: about 3 MiB.
@@ -25,25 +27,37 @@ pub fn fetch_buffers() {
 
 /// Floats that a task works with, none by default: one of the thread's blocks, or if none is large enough or free, memory of its own.
 #[derive(Default)]
-pub(super) struct Scratch(Vec<f32>);
+pub(super) struct Scratch {
+    floats: Vec<f32>,
+    len: usize,
+}
 
 impl Scratch {
     /// `len` zeros.
     pub(super) fn zeros(len: usize) -> Self {
-        let mut floats = match (1..=BLOCK).contains(&len) {
-            true => FREE.with_borrow_mut(Vec::pop).unwrap_or_default(),
-            false => Vec::new(),
+        let mut scratch = Scratch::uninit(len);
+        scratch.fill(0.0);
+        scratch
+    }
+
+    /// `len` floats that have yet to be written, as [`uninit`].
+    pub(super) fn uninit(len: usize) -> Self {
+        let block = match (1..=BLOCK).contains(&len) {
+            true => FREE.with_borrow_mut(Vec::pop),
+            false => None,
         };
-        floats.clear();
-        floats.resize(len, 0.0);
-        Scratch(floats)
+        let mut floats = block.unwrap_or_else(|| uninit(len));
+        if cfg!(debug_assertions) {
+            floats[..len].fill(f32::NAN);
+        }
+        Scratch { floats, len }
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if self.0.capacity() == BLOCK {
-            let block = std::mem::take(&mut self.0);
+        if self.floats.len() == BLOCK {
+            let block = std::mem::take(&mut self.floats);
             // A thread that is ending keeps nothing.
             let _ = FREE.try_with(|free| {
                 let mut free = free.borrow_mut();
@@ -59,13 +73,42 @@ impl Deref for Scratch {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        &self.0
+        &self.floats[..self.len]
     }
 }
 
 impl DerefMut for Scratch {
     fn deref_mut(&mut self) -> &mut [f32] {
-        &mut self.0
+        &mut self.floats[..self.len]
+    }
+}
+
+/// Where tiles of rows are written: each to its place among all rows where those are kept, else over the one before.
+pub(super) struct Tiles<'a> {
+    /// None if only a tile is held.
+    all: &'a mut [f32],
+    tile: Scratch,
+    width: usize,
+}
+
+impl<'a> Tiles<'a> {
+    /// Of at most `rows` rows of `width` floats that have yet to be written; kept in `all` unless that is empty.
+    pub(super) fn new(all: &'a mut [f32], rows: usize, width: usize) -> Self {
+        let held = if all.is_empty() { rows * width } else { 0 };
+        Tiles {
+            all,
+            tile: Scratch::uninit(held),
+            width,
+        }
+    }
+
+    /// `count` rows, the first of which is row `start` of all.
+    pub(super) fn at(&mut self, start: usize, count: usize) -> &mut [f32] {
+        let len = count * self.width;
+        match self.all.is_empty() {
+            true => &mut self.tile[..len],
+            false => &mut self.all[start * self.width..][..len],
+        }
     }
 }
 

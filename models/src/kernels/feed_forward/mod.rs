@@ -15,11 +15,11 @@ use super::activation::Activation;
 use super::buffers::{add, chunk_rows, split_mut, sum_partials, sum_rows, uninit};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::dropout::{DropoutOptions, RowDropout};
-use super::gemm::{Matrix, Packed, multiply, multiply_packed};
+use super::gemm::{Matrix, Packed, affine, multiply, multiply_packed};
 use super::isa::Isa;
-use super::linear::{LARGEST_PARTIAL, affine, by_rows_of_weight};
+use super::linear::{LARGEST_PARTIAL, by_rows_of_weight};
 use super::norm;
-use super::scratch::Scratch;
+use super::scratch::Tiles;
 use super::zero_rows::is_zero_row;
 
 const NAME: &str = "feed-forward";
@@ -143,24 +143,20 @@ impl FeedForward {
         let w2 = Packed::new(op.isa, Matrix::columns(op.w2, f), (f, d));
         let chunks = y.par_chunks_mut(rows * d).zip(kept);
         chunks.enumerate().for_each(|(chunk, (y, kept))| {
-            let mut normal = Normal::default();
             let side = TILE.min(rows);
-            let mut hidden = Scratch::zeros(if keeps { 0 } else { side * f });
-            let mut active = Scratch::zeros(side * f);
+            let mut normal = Normal::of(Tiles::new(&mut [], side, d));
+            let mut hidden = Tiles::new(kept, side, f);
+            let mut active = Tiles::new(&mut [], side, f);
             for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
                 let (start, count) = (tile * TILE, y.len() / d);
                 let first = chunk * rows + start;
                 let x = &x[first * d..][..y.len()];
-                let normal = op.normalise(x, &mut normal);
-                let active = &mut active[..count * f];
-                let hidden = match keeps {
-                    true => &mut kept[start * f..][..count * f],
-                    false => &mut hidden[..count * f],
-                };
-                affine(op.isa, normal, &w1, op.b1, hidden);
+                let normal = op.normalise(x, start, &mut normal);
+                let [hidden, active] = [&mut hidden, &mut active].map(|rows| rows.at(start, count));
+                affine(op.isa, Matrix::rows(normal, d), &w1, op.b1, hidden);
                 self.activation.values(op.isa, hidden, active);
                 drop(&self.inner_dropout, first, f, active);
-                affine(op.isa, active, &w2, op.b2, y);
+                affine(op.isa, Matrix::rows(active, f), &w2, op.b2, y);
                 drop(&self.outer_dropout, first, d, y);
                 if self.residual {
                     add(x, y);
@@ -176,15 +172,16 @@ impl FeedForward {
         let m = x.len() / d;
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
         let chunks = m.div_ceil(rows);
-        // Large weights have no partial sums: what their gradients are products of is written down instead.
+        // Large weights have no partial sums: what their gradients are products of is kept instead.
         let large = d * f > LARGEST_PARTIAL;
-        let (weights, written) = if large { (0, m) } else { (d * f, 0) };
+        let (weights, step) = if large { (0, rows) } else { (d * f, 0) };
         let partial_len = 2 * weights + f + 3 * d;
         let mut dx = uninit(m * d);
         let mut partials = vec![0.0; chunks * partial_len];
-        let [mut dz_all, mut n_all] = [uninit(written * d), uninit(written * d)];
-        let [mut a_all, mut dh_all] = [uninit(written * f), uninit(written * f)];
-        let step = if large { rows } else { 0 };
+        let (drops, norms) = (self.outer_dropout.is_some(), op.norm.is_some());
+        let kept = |width: usize, is_new: bool| uninit(if large && is_new { m * width } else { 0 });
+        let [mut dz_all, mut n_all] = [kept(d, drops), kept(d, norms)];
+        let [mut a_all, mut dh_all] = [kept(f, true), kept(f, true)];
         let w1 = Packed::new(op.isa, Matrix::rows(op.w1, d), (f, d));
         let w2 = Packed::new(op.isa, Matrix::rows(op.w2, f), (d, f));
         let tasks = split_mut(&mut dx, rows * d, chunks)
@@ -201,10 +198,11 @@ impl FeedForward {
             let (db1, partial) = partial.split_at_mut(f);
             let (db2, partial) = partial.split_at_mut(d);
             let (dgain, doffset) = partial.split_at_mut(d);
-            let mut normal = Normal::default();
             let side = TILE.min(rows);
-            let [mut dz, mut dn] = [(); 2].map(|()| Scratch::zeros(side * d));
-            let [mut a, mut da, mut dh] = [(); 3].map(|()| Scratch::zeros(side * f));
+            let [mut a, mut dh] = [a_all, dh_all].map(|all| Tiles::new(all, side, f));
+            let [mut dz, n] = [dz_all, n_all].map(|all| Tiles::new(all, side, d));
+            let mut normal = Normal::of(n);
+            let [mut da, mut dn] = [f, d].map(|width| Tiles::new(&mut [], side, width));
             for (tile, dx) in dx.chunks_mut(TILE * d).enumerate() {
                 let (start, count) = (tile * TILE, dx.len() / d);
                 let first = chunk * rows + start;
@@ -216,37 +214,31 @@ impl FeedForward {
                 if is_zero_row(dy) {
                     dx.fill(0.0);
                     if large {
-                        for all in [&mut *dz_all, &mut *n_all] {
-                            all[start * d..][..count * d].fill(0.0);
-                        }
-                        for all in [&mut *a_all, &mut *dh_all] {
-                            all[start * f..][..count * f].fill(0.0);
+                        for rows in [&mut dz, &mut normal.rows, &mut a, &mut dh] {
+                            rows.at(start, count).fill(0.0);
                         }
                     }
                     continue;
                 }
-                let (dz, dn) = (&mut dz[..count * d], &mut dn[..count * d]);
-                let (a, da, dh) = (
-                    &mut a[..count * f],
-                    &mut da[..count * f],
-                    &mut dh[..count * f],
-                );
-                let n = op.normalise(x, &mut normal);
-                dz.copy_from_slice(dy);
-                drop(&self.outer_dropout, first, d, dz);
+                let n = op.normalise(x, start, &mut normal);
+                let dz = match &self.outer_dropout {
+                    Some(dropout) => {
+                        let dz = dz.at(start, count);
+                        dz.copy_from_slice(dy);
+                        dropout.scale(first, d, dz);
+                        &*dz
+                    }
+                    None => dy,
+                };
                 sum_rows(dz, db2);
-                self.activation.values(op.isa, hidden, a);
-                drop(&self.inner_dropout, first, f, a);
+                let [a, da, dh] = [&mut a, &mut da, &mut dh].map(|rows| rows.at(start, count));
                 multiply_packed(op.isa, count, Matrix::rows(dz, d), &w2, da, false);
                 drop(&self.inner_dropout, first, f, da);
-                self.activation.gradients(op.isa, hidden, da, dh);
+                self.activation
+                    .values_and_gradients(op.isa, [hidden, da], [a, dh]);
+                drop(&self.inner_dropout, first, f, a);
                 sum_rows(dh, db1);
-                if large {
-                    dz_all[start * d..][..count * d].copy_from_slice(dz);
-                    n_all[start * d..][..count * d].copy_from_slice(n);
-                    a_all[start * f..][..count * f].copy_from_slice(a);
-                    dh_all[start * f..][..count * f].copy_from_slice(dh);
-                } else {
+                if !large {
                     multiply(
                         op.isa,
                         (d, f, count),
@@ -264,13 +256,10 @@ impl FeedForward {
                         true,
                     );
                 }
-                let back = if op.norm.is_some() {
-                    &mut *dn
-                } else {
-                    &mut *dx
-                };
-                multiply_packed(op.isa, count, Matrix::rows(dh, f), &w1, back, false);
+                let dh = Matrix::rows(dh, f);
                 if let Some((gain, ..)) = op.norm {
+                    let dn = dn.at(start, count);
+                    multiply_packed(op.isa, count, dh, &w1, dn, false);
                     op.isa.run(norm::Backward {
                         x,
                         gain,
@@ -280,6 +269,8 @@ impl FeedForward {
                         dgain,
                         doffset,
                     });
+                } else {
+                    multiply_packed(op.isa, count, dh, &w1, dx, false);
                 }
                 if self.residual {
                     add(dy, dx);
@@ -292,9 +283,11 @@ impl FeedForward {
         let db2 = sums.split_off(2 * weights + f);
         let db1 = sums.split_off(2 * weights);
         let (dw1, dw2) = if large {
+            let dz_all = if drops { &dz_all } else { dy };
+            let n_all = if norms { &n_all } else { x };
             (
-                by_rows_of_weight(op.isa, &n_all, &dh_all, (m, f, d)),
-                by_rows_of_weight(op.isa, &a_all, &dz_all, (m, d, f)),
+                by_rows_of_weight(op.isa, n_all, &dh_all, (m, f, d)),
+                by_rows_of_weight(op.isa, &a_all, dz_all, (m, d, f)),
             )
         } else {
             let dw2 = sums.split_off(weights);

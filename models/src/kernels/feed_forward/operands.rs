@@ -2,7 +2,7 @@
 
 use crate::kernels::isa::Isa;
 use crate::kernels::norm;
-use crate::kernels::scratch::Scratch;
+use crate::kernels::scratch::Tiles;
 
 /// The operands' elements and sizes.
 #[derive(Clone, Copy)]
@@ -21,30 +21,40 @@ pub(super) struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// n(x) for rows of x, with the rows' statistics; x itself without a norm.
-    pub(super) fn normalise<'b>(&self, x: &'b [f32], space: &'b mut Normal) -> &'b [f32] {
+    /// n(x) for rows of x, the first of which is row `start` of all, with the rows' statistics; x itself without a norm.
+    pub(super) fn normalise<'b>(
+        &self,
+        x: &'b [f32],
+        start: usize,
+        space: &'b mut Normal<'_>,
+    ) -> &'b [f32] {
         let Some((gain, offset, epsilon)) = self.norm else {
             return x;
         };
-        if space.rows.len() < x.len() {
-            space.rows = Scratch::zeros(x.len());
-        }
-        space.statistics.resize(x.len() / self.width, [0.0; 2]);
+        let count = x.len() / self.width;
+        let y = space.rows.at(start, count);
+        space.statistics.resize(count, [0.0; 2]);
         self.isa.run(norm::Forward {
             x,
             gain,
             offset,
             epsilon,
-            y: &mut space.rows[..x.len()],
+            y,
             statistics: &mut space.statistics,
         });
-        &space.rows[..x.len()]
+        y
     }
 }
 
 /// n(x) of a tile, and each row's mean and reciprocal deviation.
-#[derive(Default)]
-pub(super) struct Normal {
-    pub(super) rows: Scratch,
+pub(super) struct Normal<'a> {
+    pub(super) rows: Tiles<'a>,
     pub(super) statistics: Vec<[f32; 2]>,
+}
+
+impl<'a> Normal<'a> {
+    pub(super) fn of(rows: Tiles<'a>) -> Self {
+        let statistics = Vec::new();
+        Normal { rows, statistics }
+    }
 }

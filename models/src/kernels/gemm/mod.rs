@@ -56,7 +56,8 @@ pub(super) fn multiply_into(
     accumulate: bool,
 ) {
     assert!(b.holds(k, n), "operand too small");
-    run(isa, (m, n, k), a, Right::Plain(b), y, accumulate);
+    let start = Start::there_if(accumulate);
+    run(isa, (m, n, k), a, Right::Plain(b), y, start);
 }
 
 /// y = a b, or y += a b, for a (m, k), a packed b, and y (m, n) in rows.
@@ -72,7 +73,47 @@ pub(super) fn multiply_packed(
     accumulate: bool,
 ) {
     let (n, k) = (b.columns, b.depth);
-    run(isa, (m, n, k), a, Right::Packed(b), (y, n), accumulate);
+    let start = Start::there_if(accumulate);
+    run(isa, (m, n, k), a, Right::Packed(b), (y, n), start);
+}
+
+/// y = a b + bias for a (m, k), a packed b, a bias of n numbers, and y (m, n) in rows.
+///
+/// # Panics
+/// If an operand is smaller than its shape.
+pub(super) fn affine(isa: Isa, a: Matrix, b: &Packed, bias: &[f32], y: &mut [f32]) {
+    let (n, k) = (b.columns, b.depth);
+    let m = y.len() / n.max(1);
+    let start = Start::Row(&bias[..n]);
+    run(isa, (m, n, k), a, Right::Packed(b), (y, n), start);
+}
+
+/// What the sums of a product start from.
+#[derive(Clone, Copy)]
+enum Start<'a> {
+    Zero,
+    /// What lies where they go.
+    There,
+    /// These, in every row.
+    Row(&'a [f32]),
+}
+
+impl<'a> Start<'a> {
+    fn there_if(there: bool) -> Self {
+        match there {
+            true => Start::There,
+            false => Start::Zero,
+        }
+    }
+
+    /// For the columns from `column` on and the terms from `term` on: later terms are added to earlier ones.
+    fn from(self, column: usize, term: usize) -> Self {
+        match self {
+            _ if term > 0 => Start::There,
+            Start::Row(row) => Start::Row(&row[column..]),
+            start => start,
+        }
+    }
 }
 
 fn run(
@@ -81,7 +122,7 @@ fn run(
     a: Matrix,
     b: Right,
     (y, row): (&mut [f32], usize),
-    accumulate: bool,
+    start: Start,
 ) {
     let fits = m * n == 0 || (row >= n && (m - 1) * row + n <= y.len());
     assert!(a.holds(m, k) && fits, "operand too small");
@@ -89,8 +130,12 @@ fn run(
         return;
     }
     if k == 0 {
-        if !accumulate {
-            y.chunks_mut(row).take(m).for_each(|y| y[..n].fill(0.0));
+        for y in y.chunks_mut(row).take(m) {
+            match start {
+                Start::Zero => y[..n].fill(0.0),
+                Start::There => {}
+                Start::Row(row) => y[..n].copy_from_slice(row),
+            }
         }
         return;
     }
@@ -100,7 +145,7 @@ fn run(
     };
     #[cfg(target_arch = "x86_64")]
     if factors == Factors::Tiles {
-        return tiles::run(isa, (m, n, k), a, b, (y, row), accumulate);
+        return tiles::run(isa, (m, n, k), a, b, (y, row), start);
     }
     SPACE.with_borrow_mut(|space| {
         isa.run(Product {
@@ -109,7 +154,7 @@ fn run(
             a,
             b,
             y: (y, row),
-            accumulate,
+            start,
             space,
         });
     });
@@ -148,7 +193,7 @@ struct Product<'a> {
     a: Matrix<'a>,
     b: Right<'a>,
     y: (&'a mut [f32], usize),
-    accumulate: bool,
+    start: Start<'a>,
     space: &'a mut Space,
 }
 
@@ -163,7 +208,7 @@ impl Kernel for Product<'_> {
             a,
             b,
             y: (y, row),
-            accumulate,
+            start,
             space: Space { left, right, edge },
         } = self;
         let width = match b {
@@ -173,7 +218,7 @@ impl Kernel for Product<'_> {
         for column in (0..n).step_by(width) {
             let n = width.min(n - column);
             for depth in (0..k).step_by(DEPTH) {
-                let add = accumulate || depth > 0;
+                let start = start.from(column, depth);
                 let k = DEPTH.min(k - depth);
                 let panels = match b {
                     Right::Packed(b) => Panels::packed(b.block(depth, k), factors, k),
@@ -191,13 +236,26 @@ impl Kernel for Product<'_> {
                     let m = ROWS.min(m - first);
                     let rows = Rows::new(factors, (a, (first, depth)), (m, n, k), left);
                     let y = (&mut y[first * row + column..], row);
-                    match add {
-                        true => rows.times::<S, true>(s, panels, y, edge),
-                        false => rows.times::<S, false>(s, panels, y, edge),
+                    match start {
+                        Start::Zero => rows.times::<S, false>(s, panels, y, edge),
+                        Start::There => rows.times::<S, true>(s, panels, y, edge),
+                        Start::Row(bias) => rows.times_after::<S>(s, bias, panels, y, edge),
                     }
                 }
             }
         }
+    }
+}
+
+/// Copies as much as `from` has; a whole panel's columns are a few registers.
+#[inline(always)]
+fn copy(from: &[f32], to: &mut [f32]) {
+    match (
+        from.first_chunk::<COLUMNS>(),
+        to.first_chunk_mut::<COLUMNS>(),
+    ) {
+        (Some(from), Some(to)) => *to = *from,
+        _ => to[..from.len()].copy_from_slice(from),
     }
 }
 

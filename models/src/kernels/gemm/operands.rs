@@ -263,11 +263,6 @@ impl Packed {
         }
     }
 
-    /// k.
-    pub(in crate::kernels) fn depth(&self) -> usize {
-        self.depth
-    }
-
     /// The panels of the block of rows from `first` on.
     pub(super) fn block(&self, first: usize, depth: usize) -> &[f32] {
         let columns = self.columns.next_multiple_of(COLUMNS);

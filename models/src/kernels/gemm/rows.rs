@@ -1,7 +1,7 @@
 //! Some rows of the left operand, and their products with the panels of the right one.
 
-use super::COLUMNS;
 use super::operands::{Matrix, Panels};
+use super::{COLUMNS, copy};
 use crate::kernels::factors::Factors;
 use crate::kernels::isa::Lanes;
 use crate::kernels::tile::{Left, PAD, PANEL, product};
@@ -67,25 +67,58 @@ impl<'a> Rows<'a> {
         (y, row): (&mut [f32], usize),
         edge: &mut [f32],
     ) {
+        for first in (0..self.sizes.1).step_by(COLUMNS) {
+            self.times_panel::<S, ADD>(s, first, panels, (&mut y[first..], row), edge);
+        }
+    }
+
+    /// Writes the products, each beginning with its column's element of `bias`.
+    #[inline(always)]
+    pub(super) fn times_after<S: Lanes>(
+        &self,
+        s: S,
+        bias: &[f32],
+        panels: Panels,
+        (y, row): (&mut [f32], usize),
+        edge: &mut [f32],
+    ) {
+        let (m, n, _) = self.sizes;
+        for first in (0..n).step_by(COLUMNS) {
+            let y = &mut y[first..];
+            // Still in the nearest cache when the sums begin.
+            for y in y.chunks_mut(row).take(m) {
+                copy(&bias[first..n.min(first + COLUMNS)], y);
+            }
+            self.times_panel::<S, true>(s, first, panels, (y, row), edge);
+        }
+    }
+
+    /// Writes or adds the products with the panel that starts at column `first`.
+    #[inline(always)]
+    fn times_panel<S: Lanes, const ADD: bool>(
+        &self,
+        s: S,
+        first: usize,
+        panels: Panels,
+        (y, row): (&mut [f32], usize),
+        edge: &mut [f32],
+    ) {
         let (m, n, k) = self.sizes;
         let count = m / PANEL * PANEL;
-        for first in (0..n).step_by(COLUMNS) {
-            let panel = panels.from(first);
-            let columns = COLUMNS.min(n - first);
-            let sizes = (columns, k);
-            let out = &mut y[first..];
-            if columns.is_multiple_of(PAD) {
-                let sizes = (count, columns, k);
-                product::<S, ADD>(s, self.factors, self.whole, panel, (out, row), sizes);
-            } else {
-                let rows = (self.whole, count);
-                within::<S, ADD>(s, self.factors, rows, panel, (out, row), sizes, edge);
-            }
-            if count < m {
-                let out = &mut y[count * row + first..];
-                let rows = (self.rest, m - count);
-                within::<S, ADD>(s, self.factors, rows, panel, (out, row), sizes, edge);
-            }
+        let panel = panels.from(first);
+        let columns = COLUMNS.min(n - first);
+        let sizes = (columns, k);
+        if columns.is_multiple_of(PAD) {
+            let sizes = (count, columns, k);
+            product::<S, ADD>(s, self.factors, self.whole, panel, (y, row), sizes);
+        } else {
+            let rows = (self.whole, count);
+            within::<S, ADD>(s, self.factors, rows, panel, (y, row), sizes, edge);
+        }
+        if count < m {
+            let rows = (self.rest, m - count);
+            let y = (&mut y[count * row..], row);
+            within::<S, ADD>(s, self.factors, rows, panel, y, sizes, edge);
         }
     }
 }

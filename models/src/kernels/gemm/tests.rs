@@ -143,6 +143,30 @@ fn rounded_factors_meet_the_definition_bit_for_bit_alike() {
 }
 
 #[test]
+fn an_affine_map_is_a_product_added_to_its_bias() {
+    let mut sampler = Sampler::new(84);
+    for sizes in [
+        (1, 1, 1),
+        (3, 5, 0),
+        (64, 48, 65),
+        (20, 300, 520),
+        (270, 50, 1100),
+    ] {
+        let (m, n, k) = sizes;
+        let [a, b, bias] = [m * k, k * n, n].map(|len| numbers(&mut sampler, len));
+        let (a, b) = (Matrix::rows(&a, k), Matrix::rows(&b, n));
+        for isa in Isa::all().into_iter().chain(Isa::all_rounded()) {
+            let packed = Packed::new(isa, b, (k, n));
+            let mut expected = bias.repeat(m);
+            multiply_packed(isa, m, a, &packed, &mut expected, true);
+            let mut y = vec![f32::NAN; m * n];
+            affine(isa, a, &packed, &bias, &mut y);
+            assert_eq!(y, expected, "{isa:?} {sizes:?}");
+        }
+    }
+}
+
+#[test]
 fn what_lies_between_rows_is_left_alone() {
     let isa = Isa::current();
     let mut y = [7.0; 8];

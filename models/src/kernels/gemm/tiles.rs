@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 
 use super::operands::{Matrix, fetch};
-use super::{COLUMNS, DEPTH, Right, WIDTH};
+use super::{COLUMNS, DEPTH, Right, Start, WIDTH, copy};
 use crate::kernels::buffers::Aligned;
 use crate::kernels::factors::{Factors, amx};
 use crate::kernels::isa::{Isa, Kernel, Lanes};
@@ -36,14 +36,14 @@ thread_local! {
     });
 }
 
-/// y = a b, or y += a b, for operands that fit, of which none is empty.
+/// y = a b for operands that fit, of which none is empty, with sums from `start` on.
 pub(super) fn run(
     isa: Isa,
     (m, n, k): (usize, usize, usize),
     a: Matrix,
     b: Right,
     (y, row): (&mut [f32], usize),
-    accumulate: bool,
+    start: Start,
 ) {
     let width = match b {
         Right::Plain(_) => WIDTH,
@@ -53,7 +53,7 @@ pub(super) fn run(
         for column in (0..n).step_by(width) {
             let n = width.min(n - column);
             for term in (0..k).step_by(TERMS) {
-                let add = accumulate || term > 0;
+                let start = start.from(column, term);
                 let k = TERMS.min(k - term);
                 let right = match b {
                     Right::Packed(b) => b.block(term, k),
@@ -81,7 +81,7 @@ pub(super) fn run(
                         left,
                         right,
                         y: (y, row),
-                        add,
+                        start,
                         sums,
                     });
                 }
@@ -109,14 +109,14 @@ fn pack_left(a: Matrix, first: (usize, usize), (m, k): (usize, usize), packed: &
     packed[m * len..].fill(0.0);
 }
 
-/// Writes or adds the products of packed rows with packed panels; sums of many terms, or of rows far apart, are copied to
+/// Writes the products of packed rows with packed panels; sums of many terms, or of rows far apart, are copied to
 /// where they belong at last.
 struct Products<'a> {
     sizes: (usize, usize, usize),
     left: &'a [f32],
     right: &'a [f32],
     y: (&'a mut [f32], usize),
-    add: bool,
+    start: Start<'a>,
     sums: &'a mut [f32],
 }
 
@@ -130,7 +130,7 @@ impl Kernel for Products<'_> {
             left,
             right,
             y: (y, row),
-            add,
+            start,
             sums,
         } = self;
         let wide = n.next_multiple_of(COLUMNS);
@@ -138,16 +138,25 @@ impl Kernel for Products<'_> {
         for first in (0..n).step_by(COLUMNS) {
             let columns = COLUMNS.min(n - first);
             let y = &mut y[first..];
+            let start = start.from(first, 0);
+            let add = !matches!(start, Start::Zero);
             if near && columns.is_multiple_of(PAD) {
+                if let Start::Row(bias) = start {
+                    let rows = y.chunks_mut(row).take(m);
+                    rows.for_each(|y| copy(&bias[..columns], y));
+                }
                 let len = k.div_ceil(2);
                 let panel = (&right[first * len..][..COLUMNS * len], COLUMNS);
                 amx::multiply((left, len), panel, (y, row), (m, columns, len), add);
                 continue;
             }
-            if add {
-                for (y, sums) in y.chunks(row).zip(sums.chunks_exact_mut(COLUMNS)).take(m) {
-                    copy(&y[..columns], sums);
-                }
+            let rows = sums.chunks_exact_mut(COLUMNS).take(m);
+            match start {
+                Start::Zero => {}
+                Start::There => rows
+                    .zip(y.chunks(row))
+                    .for_each(|(sums, y)| copy(&y[..columns], sums)),
+                Start::Row(bias) => rows.for_each(|sums| copy(&bias[..columns], sums)),
             }
             for depth in (0..k).step_by(DEPTH) {
                 let len = DEPTH.min(k - depth).div_ceil(2);
@@ -161,17 +170,5 @@ impl Kernel for Products<'_> {
                 copy(&sums[..columns], y);
             }
         }
-    }
-}
-
-/// Copies as much as `from` has; a whole panel's columns are a few registers.
-#[inline(always)]
-fn copy(from: &[f32], to: &mut [f32]) {
-    match (
-        from.first_chunk::<COLUMNS>(),
-        to.first_chunk_mut::<COLUMNS>(),
-    ) {
-        (Some(from), Some(to)) => *to = *from,
-        _ => to[..from.len()].copy_from_slice(from),
     }
 }
