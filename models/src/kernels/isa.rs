@@ -159,8 +159,8 @@ impl Set {
     }
 }
 
-/// The instruction set that kernels called from this thread run on: `AVX-512`, the same with AMX where that multiplies rounded
-/// factors, `AVX2`, or `portable` with the architecture.
+/// The instruction set that kernels called from this thread run on: `AVX-512`, the same with AMX where that multiplies,
+/// `AVX2`, or `portable` with the architecture.
 /// It decides how sums are rounded, so only runs on the same one agree bit for bit.
 pub fn instruction_set() -> String {
     let isa = Isa::current();
@@ -177,7 +177,7 @@ pub fn instruction_set() -> String {
 
 /// Whether kernels called from this thread round the factors of products to bfloat16.
 pub fn rounds_factors() -> bool {
-    Isa::current().factors != Factors::F32
+    Isa::current().factors.are_rounded()
 }
 
 #[cfg(test)]
@@ -194,7 +194,7 @@ impl std::fmt::Debug for Isa {
 
 #[cfg(test)]
 impl Isa {
-    /// Every instruction set of this machine, widest first, with factors as they are.
+    /// Every instruction set of this machine, widest first, and way to multiply factors as they are on it.
     pub(super) fn all() -> Vec<Isa> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -203,8 +203,13 @@ impl Isa {
             all.extend(V3::try_new().map(Set::Avx2));
         }
         all.push(Set::Portable);
-        let factors = Factors::F32;
-        all.into_iter().map(|set| Isa { set, factors }).collect()
+        let ways = |set: Set| {
+            let whole = Factors::whole(set.is_avx512());
+            let split = (whole != Factors::F32).then_some(whole);
+            let ways = split.into_iter().chain([Factors::F32]);
+            ways.map(move |factors| Isa { set, factors })
+        };
+        all.into_iter().flat_map(ways).collect()
     }
 
     /// Whether sums run in registers of the same length and in the same order.
@@ -219,7 +224,10 @@ impl Isa {
             let ways = Factors::all_rounded(isa.set.is_avx512()).into_iter();
             ways.map(move |factors| Isa { factors, ..isa })
         };
-        Isa::all().into_iter().flat_map(ways).collect()
+        let sets = Isa::all().into_iter();
+        sets.filter(|isa| isa.factors == Factors::F32)
+            .flat_map(ways)
+            .collect()
     }
 
     /// Runs `work` with every kernel called from this thread forced onto this instruction set.

@@ -12,7 +12,8 @@ use std::arch::x86_64::{
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-use super::pairs::{self, mask};
+use super::packing;
+use super::pairs::mask;
 pub(in crate::kernels) use crate::kernels::transpose::SIDE;
 use crate::kernels::transpose::transpose;
 
@@ -77,6 +78,12 @@ thread_local! {
 }
 
 impl Shape {
+    /// 16 rows of 16 pairs.
+    const WHOLE: Shape = Shape {
+        rows: SIDE,
+        pairs: SIDE,
+    };
+
     /// Has this thread's tiles take the shape, and forget what they hold if they had another.
     ///
     /// # Safety
@@ -114,11 +121,294 @@ impl Shape {
     }
 }
 
+/// Where tiles of sums begin.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct Sums<T> {
+    pub(in crate::kernels) start: T,
+    /// From one row to the next; 0 where all rows are the same.
+    pub(in crate::kernels) row: usize,
+    /// From one column to the next: 1, or 0 where all tiles but two side by side are the same.
+    pub(in crate::kernels) column: usize,
+}
+
+/// `to = from + a b` for operands of [`super::packing`] with as many terms: as many rows and columns as groups of 16 of them.
+/// `from` may be `to`.
+///
+/// A sum is one instruction after the other, each of 32 terms: those of near terms and of far ones apart, each in their order,
+/// and then both. Of numbers in three parts the six largest products are summed, each before the next 32 terms.
+///
+/// # Safety
+/// AMX must be available, and operands must be as large as their shapes.
+pub(in crate::kernels) unsafe fn multiply_tiles<const PARTS: usize>(
+    a: *const f32,
+    b: *const f32,
+    from: Sums<*const f32>,
+    to: Sums<*mut f32>,
+    (rows, columns, terms): (usize, usize, usize),
+) {
+    let step = packing::step(PARTS, terms);
+    let steps = terms.div_ceil(packing::TERMS);
+    // SAFETY: by this function's contract.
+    unsafe {
+        Shape::WHOLE.configure();
+        for j in (0..columns).step_by(2) {
+            for i in (0..rows).step_by(2) {
+                let place = |i: usize, j: usize| {
+                    let (a, b) = (a.add(i * step), b.add(j * step));
+                    let from = from.start.add(SIDE * (i * from.row + j * from.column));
+                    let to = to.start.add(SIDE * (i * to.row + j * to.column));
+                    (a, b, from, to)
+                };
+                let (a, b, start, sums) = place(i, j);
+                if i + 1 < rows && j + 1 < columns {
+                    let (a, b) = ([a, a.add(step)], [b, b.add(step)]);
+                    four_tiles::<PARTS>(a, b, (start, from.row), (sums, to.row), steps);
+                    continue;
+                }
+                for i in i..rows.min(i + 2) {
+                    for j in j..columns.min(j + 2) {
+                        let (a, b, start, sums) = place(i, j);
+                        one_tile::<PARTS>(a, b, (start, from.row), (sums, to.row), steps);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The six products of numbers in three parts: left, right and how far on each part lies, in bytes. From one to the next only one side
+/// changes.
+macro_rules! products_of_parts {
+    ($both:ident, $left:ident, $right:ident) => {
+        concat!(
+            $both!("2048", "0"),
+            $left!("1024"),
+            $right!("1024"),
+            $left!("0"),
+            $right!("2048"),
+            $right!("0"),
+        )
+    };
+}
+
+/// Adds to four tiles of sums the products of two tiles that are loaded from these parts.
+macro_rules! four_products {
+    ($left:literal, $right:literal) => {
+        concat!(
+            "tileloadd tmm4, [{a} + {line} + ",
+            $left,
+            "]\n",
+            "tileloadd tmm6, [{b} + {line} + ",
+            $right,
+            "]\n",
+            "tdpbf16ps tmm0, tmm4, tmm6\n",
+            "tileloadd tmm7, [{b_next} + {line} + ",
+            $right,
+            "]\n",
+            "tdpbf16ps tmm1, tmm4, tmm7\n",
+            "tileloadd tmm5, [{a_next} + {line} + ",
+            $left,
+            "]\n",
+            "tdpbf16ps tmm2, tmm5, tmm6\n",
+            "tdpbf16ps tmm3, tmm5, tmm7\n",
+        )
+    };
+}
+
+/// The same of right operands that are there.
+macro_rules! four_products_left {
+    ($left:literal) => {
+        concat!(
+            "tileloadd tmm4, [{a} + {line} + ",
+            $left,
+            "]\n",
+            "tdpbf16ps tmm0, tmm4, tmm6\n",
+            "tdpbf16ps tmm1, tmm4, tmm7\n",
+            "tileloadd tmm5, [{a_next} + {line} + ",
+            $left,
+            "]\n",
+            "tdpbf16ps tmm2, tmm5, tmm6\n",
+            "tdpbf16ps tmm3, tmm5, tmm7\n",
+        )
+    };
+}
+
+/// The same of left operands that are there.
+macro_rules! four_products_right {
+    ($right:literal) => {
+        concat!(
+            "tileloadd tmm6, [{b} + {line} + ",
+            $right,
+            "]\n",
+            "tdpbf16ps tmm0, tmm4, tmm6\n",
+            "tdpbf16ps tmm2, tmm5, tmm6\n",
+            "tileloadd tmm7, [{b_next} + {line} + ",
+            $right,
+            "]\n",
+            "tdpbf16ps tmm1, tmm4, tmm7\n",
+            "tdpbf16ps tmm3, tmm5, tmm7\n",
+        )
+    };
+}
+
+/// Two by two tiles of sums, their terms step by step of 32.
+///
+/// # Safety
+/// That of [`multiply_tiles`].
+#[inline(always)]
+unsafe fn four_tiles<const PARTS: usize>(
+    [a, a_next]: [*const f32; 2],
+    [b, b_next]: [*const f32; 2],
+    (from, from_row): (*const f32, usize),
+    (to, to_row): (*mut f32, usize),
+    steps: usize,
+) {
+    macro_rules! sum {
+        ($products:expr) => {
+            asm!(
+                "tileloadd tmm0, [{from} + {from_row}]",
+                "tileloadd tmm1, [{from} + {from_row} + 64]",
+                "tileloadd tmm2, [{from_next} + {from_row}]",
+                "tileloadd tmm3, [{from_next} + {from_row} + 64]",
+                "2:",
+                $products,
+                "add {a}, {step}",
+                "add {a_next}, {step}",
+                "add {b}, {step}",
+                "add {b_next}, {step}",
+                "dec {steps}",
+                "jnz 2b",
+                "tilestored [{to} + {to_row}], tmm0",
+                "tilestored [{to} + {to_row} + 64], tmm1",
+                "tilestored [{to_next} + {to_row}], tmm2",
+                "tilestored [{to_next} + {to_row} + 64], tmm3",
+                step = const 4 * PARTS * packing::TILE,
+                line = in(reg) ROW,
+                a = inout(reg) a => _,
+                a_next = inout(reg) a_next => _,
+                b = inout(reg) b => _,
+                b_next = inout(reg) b_next => _,
+                from = in(reg) from,
+                from_next = in(reg) from.add(SIDE * from_row),
+                from_row = in(reg) 4 * from_row,
+                to = in(reg) to,
+                to_next = in(reg) to.add(SIDE * to_row),
+                to_row = in(reg) 4 * to_row,
+                steps = inout(reg) steps => _,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack),
+            )
+        };
+    }
+    // SAFETY: by this function's contract; rows are in bytes.
+    unsafe {
+        match PARTS {
+            1 => sum!(four_products!("0", "0")),
+            _ => sum!(products_of_parts!(
+                four_products,
+                four_products_left,
+                four_products_right
+            )),
+        }
+    }
+}
+
+/// Adds to a tile of sums the products of tiles that are loaded from these parts.
+macro_rules! one_product {
+    ($left:literal, $right:literal) => {
+        concat!(
+            "tileloadd tmm4, [{a} + {line} + ",
+            $left,
+            "]\n",
+            "tileloadd tmm6, [{b} + {line} + ",
+            $right,
+            "]\n",
+            "tdpbf16ps tmm0, tmm4, tmm6\n",
+        )
+    };
+}
+
+/// The same of a right operand that is there.
+macro_rules! one_product_left {
+    ($left:literal) => {
+        concat!(
+            "tileloadd tmm4, [{a} + {line} + ",
+            $left,
+            "]\n",
+            "tdpbf16ps tmm0, tmm4, tmm6\n",
+        )
+    };
+}
+
+/// The same of a left operand that is there.
+macro_rules! one_product_right {
+    ($right:literal) => {
+        concat!(
+            "tileloadd tmm6, [{b} + {line} + ",
+            $right,
+            "]\n",
+            "tdpbf16ps tmm0, tmm4, tmm6\n",
+        )
+    };
+}
+
+/// One tile of sums.
+///
+/// # Safety
+/// That of [`multiply_tiles`].
+#[inline(always)]
+unsafe fn one_tile<const PARTS: usize>(
+    a: *const f32,
+    b: *const f32,
+    (from, from_row): (*const f32, usize),
+    (to, to_row): (*mut f32, usize),
+    steps: usize,
+) {
+    macro_rules! sum {
+        ($products:expr) => {
+            asm!(
+                "tileloadd tmm0, [{from} + {from_row}]",
+                "2:",
+                $products,
+                "add {a}, {step}",
+                "add {b}, {step}",
+                "dec {steps}",
+                "jnz 2b",
+                "tilestored [{to} + {to_row}], tmm0",
+                step = const 4 * PARTS * packing::TILE,
+                line = in(reg) ROW,
+                a = inout(reg) a => _,
+                b = inout(reg) b => _,
+                from = in(reg) from,
+                from_row = in(reg) 4 * from_row,
+                to = in(reg) to,
+                to_row = in(reg) 4 * to_row,
+                steps = inout(reg) steps => _,
+                out("tmm0") _, out("tmm4") _, out("tmm6") _,
+                options(nostack),
+            )
+        };
+    }
+    // SAFETY: by this function's contract; rows are in bytes.
+    unsafe {
+        match PARTS {
+            1 => sum!(one_product!("0", "0")),
+            _ => sum!(products_of_parts!(
+                one_product,
+                one_product_left,
+                one_product_right
+            )),
+        }
+    }
+}
+
 /// [`product`] of slices.
 ///
 /// # Panics
 /// If the tiles are not available, or an operand is smaller than its shape.
-pub(in crate::kernels) fn multiply(
+#[cfg(test)]
+fn multiply(
     (a, a_row): (&[f32], usize),
     (b, b_row): (&[f32], usize),
     (out, out_row): (&mut [f32], usize),
@@ -392,56 +682,6 @@ pub(in crate::kernels) unsafe fn transpose_pairs(
     }
 }
 
-/// Makes rows of pairs one after the other, `to_row` apart, of m rows of k terms that lie in columns, `column` apart; a zero
-/// follows an odd last term.
-///
-/// # Panics
-/// If the tiles are not available, or an operand is smaller than its shape.
-pub(in crate::kernels) fn transpose_terms(
-    (x, column): (&[f32], usize),
-    (m, k): (usize, usize),
-    (to, to_row): (&mut [f32], usize),
-) {
-    assert!(is_available() && m * k > 0, "terms of nothing");
-    assert!((k - 1) * column + m <= x.len(), "terms");
-    assert!(
-        (m - 1) * to_row + k.div_ceil(2) <= to.len(),
-        "room for pairs"
-    );
-    let (x, to) = ((x.as_ptr(), column), (to.as_mut_ptr(), to_row));
-    // SAFETY: where there are tiles there is AVX512-BF16, and the assertions bound both operands.
-    unsafe { pairs_of_columns(x, (m, k), to) }
-}
-
-/// [`transpose_terms`].
-///
-/// # Safety
-/// The processor must have AVX512-BF16, and both must be as large as their shapes.
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn pairs_of_columns(
-    (x, column): (*const f32, usize),
-    (m, k): (usize, usize),
-    (to, to_row): (*mut f32, usize),
-) {
-    for i in (0..m).step_by(SIDE) {
-        for term in (0..k).step_by(2 * SIDE) {
-            let (rows, count) = (SIDE.min(m - i), (2 * SIDE).min(k - term));
-            // SAFETY: by this function's contract.
-            unsafe {
-                let x = x.add(term * column + i);
-                let mut block = [_mm512_setzero_si512(); SIDE];
-                for (p, block) in block.iter_mut().enumerate().take(count.div_ceil(2)) {
-                    let first = x.add(2 * p * column);
-                    let second = (2 * p + 1 < count).then(|| first.add(column));
-                    *block = pairs::interleaved(first, second, rows);
-                }
-                let to = to.add(i * to_row + term / 2);
-                store(transpose(block), (rows, count.div_ceil(2)), (to, to_row));
-            }
-        }
-    }
-}
-
 /// Writes the first rows and pairs of a block.
 #[target_feature(enable = "avx512f")]
 unsafe fn store(
@@ -510,32 +750,7 @@ mod tests {
         if !is_available() {
             return;
         }
-        for (m, k) in [
-            (8_usize, 1_usize),
-            (16, 16),
-            (24, 7),
-            (40, 33),
-            (64, 32),
-            (5, 9),
-            (19, 64),
-        ] {
-            let (column, to_row) = (m + 3, k.div_ceil(2) + 2);
-            let x: Vec<f32> = (0..k * column).map(|i| (i % 251) as f32).collect();
-            let mut to = vec![-1.0; m * to_row];
-            transpose_terms((&x, column), (m, k), (&mut to, to_row));
-            for i in 0..m {
-                for p in 0..to_row {
-                    let term = |t: usize| if t < k { x[t * column + i] } else { 0.0 };
-                    let expected = match p < k.div_ceil(2) {
-                        true => pair(term(2 * p), term(2 * p + 1)),
-                        false => -1.0,
-                    };
-                    assert_eq!(to[i * to_row + p].to_bits(), expected.to_bits(), "{m} {k}");
-                }
-            }
-            if !m.is_multiple_of(8) {
-                continue;
-            }
+        for (m, k) in [(8_usize, 1_usize), (16, 16), (24, 7), (40, 33), (64, 32)] {
             // Words that lie in panels of eight rows: (panel, pair, row).
             let panels: Vec<f32> = (0..m * k).map(|i| i as f32).collect();
             let mut to = vec![-1.0; m * (k + 1)];

@@ -9,6 +9,8 @@
 #[cfg(target_arch = "x86_64")]
 pub(super) mod amx;
 #[cfg(target_arch = "x86_64")]
+pub(super) mod packing;
+#[cfg(target_arch = "x86_64")]
 pub(super) mod pairs;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,15 +35,47 @@ pub(super) enum Factors {
     /// The same pairs, multiplied by AMX.
     #[cfg(target_arch = "x86_64")]
     Tiles,
+    /// As they are, each as the sum of three bfloat16, multiplied by AMX.
+    #[cfg(target_arch = "x86_64")]
+    Split,
 }
 
 impl Factors {
     /// What this process asks for, by what a processor with AVX-512 (or another) has.
     pub(super) fn current(avx512: bool) -> Self {
         match ROUNDED.load(Ordering::Relaxed) {
-            false => Factors::F32,
+            false => Factors::whole(avx512),
             true => Factors::rounded(avx512),
         }
+    }
+
+    /// The fastest way to take them as they are.
+    pub(super) fn whole(avx512: bool) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if avx512 && is_x86_feature_detected!("avx512bf16") && amx::is_available() {
+            return Factors::Split;
+        }
+        let _ = avx512;
+        Factors::F32
+    }
+
+    /// How many bfloat16 become of a number, where AMX multiplies them.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn parts(self) -> Option<usize> {
+        match self {
+            Factors::Tiles => Some(1),
+            Factors::Split => Some(3),
+            _ => None,
+        }
+    }
+
+    /// For products of tiles that are not cut into parts.
+    pub(super) fn uncut(self) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if self == Factors::Split {
+            return Factors::F32;
+        }
+        self
     }
 
     /// The fastest way to round.
@@ -57,10 +91,20 @@ impl Factors {
         Factors::Rounded
     }
 
+    /// Whether they are rounded to bfloat16.
+    pub(super) fn are_rounded(self) -> bool {
+        match self {
+            Factors::F32 => false,
+            #[cfg(target_arch = "x86_64")]
+            Factors::Split => false,
+            _ => true,
+        }
+    }
+
     /// Whether products sum their terms in order; AMX sums those at even and at odd places apart.
     pub(super) fn sum_in_order(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        if self == Factors::Tiles {
+        if self.parts().is_some() {
             return false;
         }
         true
@@ -81,7 +125,7 @@ impl Factors {
     /// as rows were.
     pub(super) fn rows(self, x: &mut [f32], width: usize) {
         match self {
-            Factors::F32 => {}
+            Factors::F32 | Factors::Split => {}
             Factors::Rounded => round(x),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: there are pairs only where there are these instructions.
@@ -116,7 +160,7 @@ impl Factors {
     /// Makes of rows of `width` numbers with terms along the rows what products take, at the beginnings of the rows.
     pub(super) fn columns(self, x: &mut [f32], width: usize) {
         match self {
-            Factors::F32 => {}
+            Factors::F32 | Factors::Split => {}
             Factors::Rounded => round(x),
             #[cfg(target_arch = "x86_64")]
             Factors::Pairs | Factors::Tiles => {
@@ -131,7 +175,7 @@ impl Factors {
     /// Elements that a row of so many terms takes.
     pub(super) fn len(self, terms: usize) -> usize {
         match self {
-            Factors::F32 | Factors::Rounded => terms,
+            Factors::F32 | Factors::Split | Factors::Rounded => terms,
             #[cfg(target_arch = "x86_64")]
             Factors::Pairs | Factors::Tiles => terms.div_ceil(2),
         }
@@ -176,7 +220,7 @@ impl Factors {
         to: &mut [f32],
     ) -> bool {
         match self {
-            Factors::F32 | Factors::Rounded => false,
+            Factors::F32 | Factors::Split | Factors::Rounded => false,
             #[cfg(target_arch = "x86_64")]
             Factors::Pairs | Factors::Tiles => {
                 if rows * columns == 0 {

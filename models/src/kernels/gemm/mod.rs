@@ -144,8 +144,10 @@ fn run(
         Right::Plain(_) => isa.factors(),
     };
     #[cfg(target_arch = "x86_64")]
-    if factors == Factors::Tiles {
-        return tiles::run(isa, (m, n, k), a, b, (y, row), start);
+    match factors {
+        Factors::Tiles => return tiles::run::<1>((m, n, k), a, b, (y, row), start),
+        Factors::Split => return tiles::run::<3>((m, n, k), a, b, (y, row), start),
+        _ => {}
     }
     SPACE.with_borrow_mut(|space| {
         isa.run(Product {

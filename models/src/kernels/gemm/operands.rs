@@ -2,9 +2,13 @@
 
 use rayon::prelude::*;
 
+#[cfg(target_arch = "x86_64")]
+use super::tiles::{TERMS, pack_right};
 use super::{COLUMNS, DEPTH};
 use crate::kernels::buffers::Aligned;
 use crate::kernels::factors::Factors;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::factors::packing::words;
 use crate::kernels::isa::{Isa, Kernel, Lanes};
 use crate::kernels::tile::{Left, PAD, PANEL, TOGETHER, transpose};
 
@@ -235,6 +239,12 @@ impl Packed {
     pub(in crate::kernels) fn new(isa: Isa, b: Matrix, (k, n): (usize, usize)) -> Self {
         assert!(b.holds(k, n), "operand too small");
         let (factors, columns) = (isa.factors(), n.next_multiple_of(COLUMNS));
+        #[cfg(target_arch = "x86_64")]
+        match factors {
+            Factors::Tiles => return Packed::tiles::<1>(factors, b, (k, n)),
+            Factors::Split => return Packed::tiles::<3>(factors, b, (k, n)),
+            _ => {}
+        }
         let mut panels = Aligned::uninit(factors.len(k) * columns);
         panels
             .par_chunks_mut((factors.len(DEPTH) * columns).max(1))
@@ -263,8 +273,35 @@ impl Packed {
         }
     }
 
-    /// The panels of the block of rows from `first` on.
+    /// Packs into tiles, on all threads.
+    #[cfg(target_arch = "x86_64")]
+    fn tiles<const PARTS: usize>(factors: Factors, b: Matrix, (k, n): (usize, usize)) -> Self {
+        let mut panels = Aligned::uninit(words(PARTS, n, k));
+        let blocks = panels.par_chunks_mut(words(PARTS, n, TERMS).max(1));
+        blocks.enumerate().for_each(|(block, panels)| {
+            let depth = TERMS.min(k - block * TERMS);
+            let groups = panels.par_chunks_mut(words(PARTS, GROUP, depth));
+            groups.enumerate().for_each(|(index, panels)| {
+                let first = (block * TERMS, index * GROUP);
+                let columns = GROUP.min(n - first.1);
+                pack_right::<PARTS>(b, first, (depth, columns), panels);
+            });
+        });
+        Packed {
+            panels,
+            factors,
+            depth: k,
+            columns: n,
+        }
+    }
+
+    /// The panels, or tiles, of the block of rows from `first` on.
     pub(super) fn block(&self, first: usize, depth: usize) -> &[f32] {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(parts) = self.factors.parts() {
+            let [first, depth] = [first, depth].map(|terms| words(parts, self.columns, terms));
+            return &self.panels[first..][..depth];
+        }
         let columns = self.columns.next_multiple_of(COLUMNS);
         let [first, depth] = [first, depth].map(|terms| self.factors.len(terms));
         &self.panels[first * columns..][..depth * columns]

@@ -1,25 +1,27 @@
 //! Products by AMX, whose instructions are so fast that what reads and writes their operands decides.
 //!
-//! Sums of a panel of columns stay in a buffer of their own until all terms are in: tiles of the product itself would be
-//! rows far apart, which displace each other in the nearest cache. So are rows of the left operand kept in blocks of
-//! [`DEPTH`] terms.
+//! Both operands are packed into tiles that lie one after the other. Where rows of the product are far apart, sums of a panel of
+//! columns stay in a buffer of their own until all terms are in: tiles of rows far apart displace each other in the nearest cache.
 
 use std::cell::RefCell;
 
-use super::operands::{Matrix, fetch};
-use super::{COLUMNS, DEPTH, Right, Start, WIDTH, copy};
+use super::operands::Matrix;
+use super::{COLUMNS, Right, Start, WIDTH, copy};
 use crate::kernels::buffers::Aligned;
-use crate::kernels::factors::{Factors, amx};
-use crate::kernels::isa::{Isa, Kernel, Lanes};
-use crate::kernels::tile::{PAD, PANEL};
+use crate::kernels::factors::amx::{self, Sums};
+use crate::kernels::factors::packing::{self, words};
 
 /// Rows of the left operand that are multiplied by one panel after the other.
-const ROWS: usize = 256;
+const ROWS: usize = 128;
 /// Terms that are packed together.
-const TERMS: usize = 4 * DEPTH;
+pub(super) const TERMS: usize = 512;
 /// Elements between rows of a product up to which tiles are written where they belong: 1 KiB, at which the rows of a tile fall
 /// into a quarter of the sets of the nearest cache.
 const NEAR: usize = 256;
+/// The most parts of a number.
+const MOST_PARTS: usize = 3;
+
+const SIDE: usize = amx::SIDE;
 
 /// Where a thread packs, and sums.
 struct Space {
@@ -30,15 +32,14 @@ struct Space {
 
 thread_local! {
     static SPACE: RefCell<Space> = RefCell::new(Space {
-        left: Aligned::uninit(ROWS * TERMS / 2),
-        right: Aligned::uninit(WIDTH * TERMS / 2),
+        left: Aligned::uninit(words(MOST_PARTS, ROWS, TERMS)),
+        right: Aligned::uninit(words(MOST_PARTS, WIDTH, TERMS)),
         sums: Aligned::uninit(ROWS * COLUMNS),
     });
 }
 
 /// y = a b for operands that fit, of which none is empty, with sums from `start` on.
-pub(super) fn run(
-    isa: Isa,
+pub(super) fn run<const PARTS: usize>(
     (m, n, k): (usize, usize, usize),
     a: Matrix,
     b: Right,
@@ -58,117 +59,122 @@ pub(super) fn run(
                 let right = match b {
                     Right::Packed(b) => b.block(term, k),
                     Right::Plain(b) => {
-                        let wide = n.next_multiple_of(COLUMNS);
-                        for depth in (0..k).step_by(DEPTH) {
-                            let (first, k) = ((term + depth, column), DEPTH.min(k - depth));
-                            let right = &mut right[wide * depth / 2..];
-                            b.pack::<COLUMNS>(first, (k, n), Factors::Tiles, right);
-                        }
+                        pack_right::<PARTS>(b, (term, column), (k, n), right);
                         &*right
                     }
                 };
                 for first in (0..m).step_by(ROWS) {
                     let m = ROWS.min(m - first);
-                    let rows = m.next_multiple_of(PANEL);
-                    for depth in (0..k).step_by(DEPTH) {
-                        let (from, k) = ((first, term + depth), DEPTH.min(k - depth));
-                        let left = &mut left[ROWS * depth / 2..][..rows * k.div_ceil(2)];
-                        pack_left(a, from, (m, k), left);
-                    }
-                    let y = &mut y[first * row + column..];
-                    isa.run(Products {
+                    let strides = (a.row, a.column);
+                    let from = &a.data[first * a.row + term * a.column..];
+                    packing::pack::<PARTS, false>(from, strides, (m, k), left);
+                    let y = (&mut y[first * row + column..], row);
+                    Products {
                         sizes: (m, n, k),
                         left,
                         right,
-                        y: (y, row),
                         start,
-                        sums,
-                    });
+                    }
+                    .write::<PARTS>(y, sums);
                 }
             }
         }
     });
 }
 
-/// Makes rows of pairs of k columns of m rows, from `first` on; rows that are missing become zero.
-fn pack_left(a: Matrix, first: (usize, usize), (m, k): (usize, usize), packed: &mut [f32]) {
-    if a.column == 1 {
-        return a.pack_terms(first, (m, k), Factors::Tiles, packed);
-    }
-    let len = k.div_ceil(2);
-    let start = first.0 + first.1 * a.column;
-    for term in (0..k).step_by(2 * amx::SIDE) {
-        let count = (2 * amx::SIDE).min(k - term);
-        let data = &a.data[start + term * a.column..];
-        for next in 2 * amx::SIDE..2 * amx::SIDE + count {
-            fetch(data, next * a.column, m);
-        }
-        let to = (&mut packed[term / 2..], len);
-        amx::transpose_terms((data, a.column), (m, count), to);
-    }
-    packed[m * len..].fill(0.0);
+/// Packs k rows and n columns of a right operand, from `first` on.
+pub(super) fn pack_right<const PARTS: usize>(
+    b: Matrix,
+    first: (usize, usize),
+    (k, n): (usize, usize),
+    to: &mut [f32],
+) {
+    let from = &b.data[first.0 * b.row + first.1 * b.column..];
+    packing::pack::<PARTS, true>(from, (b.column, b.row), (n, k), to);
 }
 
-/// Writes the products of packed rows with packed panels; sums of many terms, or of rows far apart, are copied to
-/// where they belong at last.
+/// Products of packed rows with packed panels.
 struct Products<'a> {
     sizes: (usize, usize, usize),
     left: &'a [f32],
     right: &'a [f32],
-    y: (&'a mut [f32], usize),
     start: Start<'a>,
-    sums: &'a mut [f32],
 }
 
-impl Kernel for Products<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Lanes>(self, _: S) {
-        let Products {
-            sizes: (m, n, k),
-            left,
-            right,
-            y: (y, row),
-            start,
-            sums,
-        } = self;
-        let wide = n.next_multiple_of(COLUMNS);
-        let near = k <= DEPTH && row <= NEAR && m.is_multiple_of(PANEL);
+impl Products<'_> {
+    /// Writes them to y, sums of rows far apart by way of `sums`.
+    fn write<const PARTS: usize>(&self, (y, row): (&mut [f32], usize), sums: &mut [f32]) {
+        let (m, n, _) = self.sizes;
+        if row <= NEAR && m.is_multiple_of(SIDE) && n.is_multiple_of(SIDE) {
+            let at = y.as_mut_ptr();
+            let from = match self.start {
+                Start::Zero => ZEROS,
+                Start::There => rows(at.cast_const(), row),
+                Start::Row(bias) => rows(bias[..n].as_ptr(), 0),
+            };
+            assert!((m - 1) * row + n <= y.len(), "product too small");
+            // SAFETY: the product has as many rows and columns, and so have what they start from.
+            return unsafe { self.multiply::<PARTS>(0, (m, n), from, rows(at, row)) };
+        }
         for first in (0..n).step_by(COLUMNS) {
             let columns = COLUMNS.min(n - first);
             let y = &mut y[first..];
-            let start = start.from(first, 0);
-            let add = !matches!(start, Start::Zero);
-            if near && columns.is_multiple_of(PAD) {
-                if let Start::Row(bias) = start {
-                    let rows = y.chunks_mut(row).take(m);
-                    rows.for_each(|y| copy(&bias[..columns], y));
+            let mut line = [0.0; COLUMNS];
+            let at = sums.as_mut_ptr();
+            let from = match self.start {
+                Start::Zero => ZEROS,
+                Start::There => {
+                    let rows_of_y = y.chunks(row).take(m);
+                    for (sums, y) in sums.chunks_exact_mut(COLUMNS).zip(rows_of_y) {
+                        copy(&y[..columns], sums);
+                    }
+                    rows(at.cast_const(), COLUMNS)
                 }
-                let len = k.div_ceil(2);
-                let panel = (&right[first * len..][..COLUMNS * len], COLUMNS);
-                amx::multiply((left, len), panel, (y, row), (m, columns, len), add);
-                continue;
-            }
-            let rows = sums.chunks_exact_mut(COLUMNS).take(m);
-            match start {
-                Start::Zero => {}
-                Start::There => rows
-                    .zip(y.chunks(row))
-                    .for_each(|(sums, y)| copy(&y[..columns], sums)),
-                Start::Row(bias) => rows.for_each(|sums| copy(&bias[..columns], sums)),
-            }
-            for depth in (0..k).step_by(DEPTH) {
-                let len = DEPTH.min(k - depth).div_ceil(2);
-                let panel = &right[wide * depth / 2 + first * len..][..COLUMNS * len];
-                let left = (&left[ROWS * depth / 2..], len);
-                let to = (&mut *sums, COLUMNS);
-                let sizes = (m.next_multiple_of(PANEL), COLUMNS, len);
-                amx::multiply(left, (panel, COLUMNS), to, sizes, add || depth > 0);
-            }
+                Start::Row(bias) => {
+                    copy(&bias[first..first + columns], &mut line);
+                    rows(line.as_ptr(), 0)
+                }
+            };
+            // SAFETY: there is room for sums of as many rows and columns, and the line is as long.
+            unsafe { self.multiply::<PARTS>(first, (m, columns), from, rows(at, COLUMNS)) };
             for (y, sums) in y.chunks_mut(row).zip(sums.chunks_exact(COLUMNS)).take(m) {
                 copy(&sums[..columns], y);
             }
         }
     }
+
+    /// Some columns of the products, from `first` on.
+    ///
+    /// # Safety
+    /// Sums must have room for whole groups of rows and columns.
+    unsafe fn multiply<const PARTS: usize>(
+        &self,
+        first: usize,
+        (m, columns): (usize, usize),
+        from: Sums<*const f32>,
+        to: Sums<*mut f32>,
+    ) {
+        let k = self.sizes.2;
+        let right = &self.right[words(PARTS, first, k)..][..words(PARTS, columns, k)];
+        let left = &self.left[..words(PARTS, m, k)];
+        let sizes = (m.div_ceil(SIDE), columns.div_ceil(SIDE), k);
+        // SAFETY: operands are as large as their shapes, sums by this function's contract, and tiles are only multiplied where AMX is.
+        unsafe { amx::multiply_tiles::<PARTS>(left.as_ptr(), right.as_ptr(), from, to, sizes) }
+    }
 }
+
+fn rows<T>(start: T, row: usize) -> Sums<T> {
+    Sums {
+        start,
+        row,
+        column: 1,
+    }
+}
+
+/// What sums of nothing start from.
+const ZEROS: Sums<*const f32> = Sums {
+    start: (&raw const LINE).cast(),
+    row: 0,
+    column: 0,
+};
+static LINE: [f32; COLUMNS] = [0.0; COLUMNS];

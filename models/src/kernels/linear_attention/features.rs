@@ -127,7 +127,7 @@ impl Directions {
                 columns[e * features + r] = *w;
             }
         }
-        let factors = Isa::current().factors();
+        let factors = Isa::current().factors().uncut();
         factors.rows(&mut rows[..count * wide], wide);
         factors.rows(&mut columns, features);
         Directions {

@@ -1,0 +1,298 @@
+//! Tiles of bfloat16 terms, as AMX multiplies them: what numbers become, and where they lie.
+//!
+//! A tile has 32 terms of 16 rows of a left operand, a row of pairs per line, or of 16 columns of a right operand, a pair of all
+//! columns per line. A pair is two terms 16 places apart, the nearer in the lower half. An operand is tiles alone, each 1 KiB, one
+//! after the other: by groups of 16 rows or columns, then by terms, then by parts. Zeros fill what the last tiles lack.
+//!
+//! With one part a number is rounded to bfloat16, to nearest, ties to even. With three it is cut into a sum: the number rounded to
+//! 8 bits, what is left rounded to 8 bits, and the rest, which has 7 at most, so that nothing of an f32 is lost (Henry, Tang and
+//! Heinecke, 2019, arXiv 1904.06376). An infinite number leaves a rest that is none; parts below 2⁻¹²⁶ count as zero.
+
+use std::arch::x86_64::{
+    __m512i, _CMP_UNORD_Q, _mm512_add_epi32, _mm512_and_si512, _mm512_castps_si512,
+    _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_loadu_ps, _mm512_mask_mov_epi32,
+    _mm512_maskz_loadu_ps, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_srli_epi32,
+    _mm512_storeu_si512, _mm512_sub_ps, _mm512_ternarylogic_epi32,
+};
+
+use super::pairs::mask;
+use crate::kernels::transpose::{SIDE, transpose};
+
+/// Terms of a tile.
+pub(in crate::kernels) const TERMS: usize = 2 * SIDE;
+/// Words of a tile.
+pub(in crate::kernels) const TILE: usize = SIDE * SIDE;
+
+/// Words of an operand of so many rows or columns.
+pub(in crate::kernels) const fn words(parts: usize, sides: usize, terms: usize) -> usize {
+    sides.div_ceil(SIDE) * step(parts, terms)
+}
+
+/// Words of 16 rows or columns.
+pub(in crate::kernels) const fn step(parts: usize, terms: usize) -> usize {
+    terms.div_ceil(TERMS) * parts * TILE
+}
+
+/// Makes an operand of so many rows or columns: element (side, term) is `x[side * strides.0 + term * strides.1]`, and one of the
+/// strides is 1.
+///
+/// # Panics
+/// If an operand is smaller than its shape.
+pub(in crate::kernels) fn pack<const PARTS: usize, const RIGHT: bool>(
+    x: &[f32],
+    strides: (usize, usize),
+    (sides, terms): (usize, usize),
+    to: &mut [f32],
+) {
+    if sides * terms == 0 {
+        return;
+    }
+    let last = (sides - 1) * strides.0 + (terms - 1) * strides.1;
+    assert!(last < x.len(), "operand too small");
+    assert!(words(PARTS, sides, terms) <= to.len(), "room for tiles");
+    assert!(strides.0 == 1 || strides.1 == 1, "neither rows nor columns");
+    let (x, to) = (x.as_ptr(), to.as_mut_ptr());
+    // SAFETY: tiles are only made where there is AMX, and so AVX-512; the assertions bound both operands.
+    unsafe { pack_tiles::<PARTS, RIGHT>(x, strides, (sides, terms), to) }
+}
+
+/// [`pack`].
+///
+/// # Safety
+/// The processor must have AVX-512, and operands must be as large as their shapes.
+#[target_feature(enable = "avx512f")]
+unsafe fn pack_tiles<const PARTS: usize, const RIGHT: bool>(
+    x: *const f32,
+    (side, term): (usize, usize),
+    (sides, terms): (usize, usize),
+    to: *mut f32,
+) {
+    let step = step(PARTS, terms);
+    let tile = |first: usize, from: usize| {
+        let x = x.wrapping_add(first * side + from * term);
+        let to = to.wrapping_add(first / SIDE * step + from / TERMS * PARTS * TILE);
+        let sides = SIDE.min(sides - first);
+        let near = SIDE.min(terms - from);
+        let far = SIDE.min(terms - from - near);
+        // SAFETY: by this function's contract.
+        unsafe {
+            if term == 1 {
+                let halves = [(x, (sides, near)), (x.wrapping_add(SIDE), (sides, far))];
+                write::<PARTS>(halves, side, RIGHT, to);
+            } else {
+                let second = x.wrapping_add(SIDE * term);
+                let halves = [(x, (near, sides)), (second, (far, sides))];
+                write::<PARTS>(halves, term, !RIGHT, to);
+            }
+        }
+    };
+    // Along the lines of memory, whatever they are.
+    if term == 1 {
+        for first in (0..sides).step_by(SIDE) {
+            (0..terms).step_by(TERMS).for_each(|from| tile(first, from));
+        }
+    } else {
+        for from in (0..terms).step_by(TERMS) {
+            (0..sides).step_by(SIDE).for_each(|first| tile(first, from));
+        }
+    }
+}
+
+/// Some lines of memory, and how many of them and of their numbers there are.
+type Half = (*const f32, (usize, usize));
+
+/// Writes the tiles of both halves' terms, whose lines in memory are `line` apart and become columns if they are `turned`.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn write<const PARTS: usize>(halves: [Half; 2], line: usize, turned: bool, to: *mut f32) {
+    // SAFETY: the caller has as many lines and numbers, and room for the tiles.
+    unsafe {
+        let mut lines = halves.map(|half| load(half, line));
+        if turned {
+            lines = lines.map(|lines| transpose(lines));
+        }
+        let [near, far] = lines;
+        for (i, (near, far)) in near.into_iter().zip(far).enumerate() {
+            for (part, pairs) in parts::<PARTS>(near, far).into_iter().enumerate() {
+                _mm512_storeu_si512(to.add(part * TILE + i * SIDE).cast(), pairs);
+            }
+        }
+    }
+}
+
+/// Lines of numbers; zeros where there are none.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn load((x, (lines, lanes)): Half, line: usize) -> [__m512i; SIDE] {
+    let mut block = [_mm512_setzero_si512(); SIDE];
+    for (i, block) in block.iter_mut().enumerate().take(lines) {
+        // SAFETY: the caller has as many lines, and only what the mask names is read.
+        let numbers = unsafe {
+            let x = x.add(i * line);
+            match lanes {
+                SIDE => _mm512_loadu_ps(x),
+                _ => _mm512_maskz_loadu_ps(mask(lanes), x),
+            }
+        };
+        *block = _mm512_castps_si512(numbers);
+    }
+    block
+}
+
+/// The parts of 16 pairs.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn parts<const PARTS: usize>(near: __m512i, far: __m512i) -> [__m512i; PARTS] {
+    let mut left = [near, far];
+    std::array::from_fn(|part| {
+        let rounded = match (PARTS, part) {
+            (1, _) => left.map(|x| round_to_even(x)),
+            // The rest has few enough bits as it is.
+            (_, 2) => return pair(left),
+            _ => left.map(|x| round(x)),
+        };
+        for (left, rounded) in left.iter_mut().zip(rounded) {
+            let rest = _mm512_sub_ps(_mm512_castsi512_ps(*left), _mm512_castsi512_ps(rounded));
+            *left = _mm512_castps_si512(rest);
+        }
+        pair(rounded)
+    })
+}
+
+/// The upper halves of both, those of the second one above.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn pair([near, far]: [__m512i; 2]) -> __m512i {
+    // (far & upper) | near
+    const SELECT: i32 = 0xea;
+    let near = _mm512_srli_epi32::<16>(near);
+    _mm512_ternarylogic_epi32::<SELECT>(far, _mm512_set1_epi32(UPPER), near)
+}
+
+const UPPER: i32 = 0xffff_0000_u32 as i32;
+
+/// Rounds to bfloat16, to nearest, ties away from zero; what rounding takes away is not lost, so that ties do not matter.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn round(x: __m512i) -> __m512i {
+    let up = _mm512_add_epi32(x, _mm512_set1_epi32(0x8000));
+    _mm512_and_si512(up, _mm512_set1_epi32(UPPER))
+}
+
+/// Rounds to bfloat16, to nearest, ties to even; what is no number stays as it is.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn round_to_even(x: __m512i) -> __m512i {
+    let numbers = _mm512_castsi512_ps(x);
+    let none = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(numbers, numbers);
+    let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(x), _mm512_set1_epi32(1));
+    let up = _mm512_add_epi32(_mm512_add_epi32(x, _mm512_set1_epi32(0x7fff)), odd);
+    let up = _mm512_mask_mov_epi32(up, none, x);
+    _mm512_and_si512(up, _mm512_set1_epi32(UPPER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::factors::amx;
+    use crate::kernels::reference::Sampler;
+
+    fn numbers(seed: u64, len: usize) -> Vec<f32> {
+        let numbers = Sampler::new(seed).normal(&[len], 1.0);
+        numbers.to_vec1().unwrap()
+    }
+
+    /// Part `part` of element (side, term) of packed tiles.
+    fn element(
+        tiles: &[f32],
+        (parts, right): (usize, bool),
+        terms: usize,
+        (side, term): (usize, usize),
+        part: usize,
+    ) -> f32 {
+        let tile = side / SIDE * step(parts, terms) + (term / TERMS * parts + part) * TILE;
+        let (side, pair, far) = (side % SIDE, term % SIDE, term / SIDE % 2 == 1);
+        let word = match right {
+            false => side * SIDE + pair,
+            true => pair * SIDE + side,
+        };
+        let bits = tiles[tile + word].to_bits();
+        f32::from_bits(if far { bits & 0xffff_0000 } else { bits << 16 })
+    }
+
+    fn check<const PARTS: usize, const RIGHT: bool>(x: &[f32], sides: usize, terms: usize) {
+        let len = words(PARTS, sides, terms);
+        // Rows of sides and of terms, with something between them.
+        for strides in [(terms + 3, 1), (1, sides + 5)] {
+            let mut tiles = vec![f32::NAN; len + 1];
+            pack::<PARTS, RIGHT>(x, strides, (sides, terms), &mut tiles);
+            assert!(tiles[len].is_nan());
+            for side in 0..sides.next_multiple_of(SIDE) {
+                for term in 0..terms.next_multiple_of(TERMS) {
+                    let part = |part| element(&tiles, (PARTS, RIGHT), terms, (side, term), part);
+                    let expected = match side < sides && term < terms {
+                        true => x[side * strides.0 + term * strides.1],
+                        false => 0.0,
+                    };
+                    if PARTS == 1 {
+                        let mut rounded = [expected];
+                        crate::kernels::factors::round(&mut rounded);
+                        assert_eq!(part(0), rounded[0], "{sides} {terms}");
+                        continue;
+                    }
+                    assert_eq!(part(0) + (part(1) + part(2)), expected, "{sides} {terms}");
+                    assert!(part(1).abs() <= expected.abs() / 256.0);
+                    assert!(part(2).abs() <= expected.abs() / 65536.0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_hold_every_number_whole_or_rounded() {
+        if !amx::is_available() {
+            return;
+        }
+        for (sides, terms) in [(1, 1), (16, 32), (15, 31), (17, 33), (40, 16), (64, 100)] {
+            let x = numbers(93, (sides + 5) * (terms + 3) + 8 * terms);
+            check::<1, false>(&x, sides, terms);
+            check::<1, true>(&x, sides, terms);
+            check::<3, false>(&x, sides, terms);
+            check::<3, true>(&x, sides, terms);
+        }
+    }
+
+    #[test]
+    fn numbers_of_all_sizes_are_their_parts_and_others_are_none() {
+        if !amx::is_available() {
+            return;
+        }
+        let split = |x: f32| {
+            let mut tiles = [0.0; 3 * TILE];
+            pack::<3, false>(&[x], (1, 1), (1, 1), &mut tiles);
+            [0, 1, 2].map(|part| element(&tiles, (3, false), 1, (0, 0), part))
+        };
+        for bits in (0x0c00_0000..0x7f00_0000_u32).step_by(65_521) {
+            for x in [f32::from_bits(bits), -f32::from_bits(bits)] {
+                let [high, middle, low] = split(x);
+                assert_eq!(high + (middle + low), x);
+            }
+        }
+        for x in [
+            f32::NAN,
+            f32::INFINITY,
+            -f32::INFINITY,
+            f32::from_bits(0x7fff_ffff),
+        ] {
+            assert!(split(x).iter().sum::<f32>().is_nan());
+        }
+        let rounded = |x: f32| {
+            let mut tiles = [0.0; TILE];
+            pack::<1, false>(&[x], (1, 1), (1, 1), &mut tiles);
+            element(&tiles, (1, false), 1, (0, 0), 0)
+        };
+        assert_eq!(rounded(f32::from_bits(0x3f80_8000)), 1.0, "a tie, and even");
+        assert_eq!(rounded(f32::INFINITY), f32::INFINITY);
+        assert!(rounded(f32::from_bits(0x7fff_ffff)).is_nan());
+    }
+}
