@@ -94,6 +94,7 @@ pub(super) fn uninit(len: usize) -> Vec<f32> {
 const LINE: usize = 64;
 
 /// A buffer that starts where a cache line does, so that no register's load takes two: every element has yet to be written.
+#[derive(Default)]
 pub(super) struct Aligned {
     floats: Vec<f32>,
     start: usize,
@@ -106,6 +107,13 @@ impl Aligned {
         let floats = uninit(len + LINE / size_of::<f32>());
         let start = floats.as_ptr().align_offset(LINE);
         Aligned { floats, start, len }
+    }
+
+    /// Zeros.
+    pub(super) fn zeros(len: usize) -> Self {
+        let mut zeros = Aligned::uninit(len);
+        zeros.fill(0.0);
+        zeros
     }
 }
 

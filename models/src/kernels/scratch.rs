@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-use super::buffers::uninit;
+use super::buffers::Aligned;
 
 /// Floats of a block that a thread keeps: 128 KiB.
 const BLOCK: usize = 32 * 1024;
@@ -15,8 +15,8 @@ const BLOCKS: usize = 16;
 
 thread_local! {
     /// Blocks of this thread that no task has at the moment.
-    static FREE: RefCell<Vec<Vec<f32>>> =
-        RefCell::new((0..BLOCKS).map(|_| vec![0.0; BLOCK]).collect());
+    static FREE: RefCell<Vec<Aligned>> =
+        RefCell::new((0..BLOCKS).map(|_| Aligned::zeros(BLOCK)).collect());
 }
 
 /// Has this thread fetch the buffers that it keeps for kernels, unless it has them: about 3 MiB.
@@ -26,9 +26,10 @@ pub fn fetch_buffers() {
 }
 
 /// Floats that a task works with, none by default: one of the thread's blocks, or if none is large enough or free, memory of its own.
+/// They start where a cache line does.
 #[derive(Default)]
 pub(super) struct Scratch {
-    floats: Vec<f32>,
+    floats: Aligned,
     len: usize,
 }
 
@@ -40,13 +41,13 @@ impl Scratch {
         scratch
     }
 
-    /// `len` floats that have yet to be written, as [`uninit`].
+    /// `len` floats that have yet to be written, as [`Aligned::uninit`].
     pub(super) fn uninit(len: usize) -> Self {
         let block = match (1..=BLOCK).contains(&len) {
             true => FREE.with_borrow_mut(Vec::pop),
             false => None,
         };
-        let mut floats = block.unwrap_or_else(|| uninit(len));
+        let mut floats = block.unwrap_or_else(|| Aligned::uninit(len));
         if cfg!(debug_assertions) {
             floats[..len].fill(f32::NAN);
         }

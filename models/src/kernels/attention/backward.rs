@@ -15,7 +15,8 @@ use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
 use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{
-    Left, PAD, PANEL, Rows, SIDE, Source, Square, pack_columns, pack_rows, padded, product,
+    Held, PAD, PANEL, Role, Rows, SIDE, Source, Square, columns_to_rows, pack_columns, pack_rows,
+    padded, product,
 };
 use crate::kernels::zero_rows::are_zero_rows;
 
@@ -79,10 +80,10 @@ impl StridedRowsMut<'_> {
 
 /// A block of queries in the layouts that the products want.
 pub(super) struct Queries {
-    rows: Scratch,
-    columns: Scratch,
-    drows: Scratch,
-    dcolumns: Scratch,
+    rows: Held,
+    columns: Held,
+    drows: Held,
+    dcolumns: Held,
     sums: [f32; SIDE],
     deltas: [f32; SIDE],
 }
@@ -107,6 +108,7 @@ impl Kernel for BackwardTask<'_> {
                     || are_zero_rows(self.doutput.from(first), end - first)
             })
             .collect();
+        // Columns are queries, block by block.
         let mut dqueries = Scratch::zeros(query_blocks * SIDE * wide);
         let mut queries = Queries::new(problem);
         let mut slots = Slots::new(problem, (per_group, SIDE));
@@ -124,7 +126,7 @@ impl Kernel for BackwardTask<'_> {
                 let first = index * SIDE;
                 let count = SIDE.min(problem.queries_len - first);
                 let rows = [problem.queries(self.head), self.doutput].map(|rows| rows.from(first));
-                queries.load(problem.factors, rows, count, problem.scale, |i| {
+                queries.load(rows, count, problem.scale, |i| {
                     (self.sums[first + i], deltas[first + i])
                 });
                 for (slot, block) in blocks.iter().enumerate() {
@@ -150,11 +152,17 @@ impl Kernel for BackwardTask<'_> {
                 }
             }
         }
-        // SAFETY: each task has its own rows for the gradient of its head's queries.
-        unsafe {
-            self.dqueries
-                .write(0, problem.queries_len, width, problem.scale, &dqueries)
-        };
+        let mut rows = Scratch::zeros(SIDE * wide);
+        for (index, dqueries) in dqueries.chunks_exact(SIDE * wide).enumerate() {
+            let first = index * SIDE;
+            let count = SIDE.min(problem.queries_len - first);
+            columns_to_rows(dqueries, count, width, &mut rows);
+            // SAFETY: each task has its own rows for the gradient of its head's queries.
+            unsafe {
+                self.dqueries
+                    .write(first, count, width, problem.scale, &rows);
+            }
+        }
         dfactor
     }
 }
@@ -168,7 +176,7 @@ pub(super) struct Tiles {
     pub(super) gradients: Square,
     kept: Square,
     /// One of them as a product takes it.
-    factor: Square,
+    space: Scratch,
 }
 
 impl Tiles {
@@ -180,7 +188,7 @@ impl Tiles {
             weights: Square::filled(0.0),
             gradients: Square::filled(0.0),
             kept: Square::filled(1.0),
-            factor: Square::filled(0.0),
+            space: Role::LeftRows.space(problem.factors, (SIDE, SIDE)),
         }
     }
 }
@@ -227,7 +235,7 @@ impl BackwardTask<'_> {
 }
 
 impl Tiles {
-    /// The gradients that one tile adds to those of its queries (`dqueries`), keys and values. `alter` changes
+    /// The gradients that one tile adds to those of its queries (the columns of `dqueries`), keys and values. `alter` changes
     /// the scores (keys, queries) before they become weights.
     #[inline(always)]
     pub(super) fn step<S: Lanes>(
@@ -247,8 +255,8 @@ impl Tiles {
         product::<S, false>(
             s,
             factors,
-            Left::strided(keys.key_columns, wide, 1),
-            (&queries.columns, SIDE),
+            keys.key_rows,
+            queries.columns.right(0),
             (&mut *self.weights, SIDE),
             (rows, columns, widths.queries),
         );
@@ -256,8 +264,8 @@ impl Tiles {
         product::<S, false>(
             s,
             factors,
-            Left::strided(keys.value_columns, value_wide, 1),
-            (&queries.dcolumns, SIDE),
+            keys.value_rows,
+            queries.dcolumns.right(0),
             (&mut *self.gradients, SIDE),
             (rows, columns, widths.values),
         );
@@ -267,33 +275,35 @@ impl Tiles {
         } else {
             self.differentiate::<S, false>(s, queries, keys.bits, (rows, columns));
         }
-        let weights = factors.copied_columns(&*self.weights, SIDE, &mut *self.factor);
+        let (of_keys, of_queries) = ((keys.count, count), (keys.count, columns));
+        let space = &mut self.space;
+        let weights = Role::LeftRows.of(factors, (&*self.weights, SIDE), of_keys, space);
         product::<S, true>(
             s,
             factors,
-            Left::tile(weights),
-            (&queries.drows, value_wide),
+            weights.left(),
+            queries.drows.right(0),
             (keys.dvalues, value_wide),
             (rows, value_wide, count),
         );
-        let gradients = factors.copied_columns(&*self.gradients, SIDE, &mut *self.factor);
+        let gradients = (&self.gradients[..], SIDE);
         product::<S, true>(
             s,
             factors,
-            Left::tile(gradients),
-            (&queries.rows, wide),
+            Role::LeftRows.of(factors, gradients, of_keys, space).left(),
+            queries.rows.right(0),
             (keys.dkeys, key_wide),
             (rows, key_wide, count),
         );
-        let gradients = &self.gradients[..keys.count * SIDE];
-        let gradients = factors.copied_rows(gradients, SIDE, &mut *self.factor);
         product::<S, true>(
             s,
             factors,
-            Left::transposed(gradients),
-            (keys.key_rows, wide),
-            (dqueries, wide),
-            (count.next_multiple_of(PANEL), wide, keys.count),
+            keys.key_columns,
+            Role::RightRows
+                .of(factors, gradients, of_queries, space)
+                .right(),
+            (dqueries, SIDE),
+            (wide, columns, keys.count),
         );
     }
 
@@ -340,11 +350,12 @@ impl Tiles {
 impl Queries {
     pub(super) fn new(problem: &Problem) -> Self {
         let widths = problem.widths;
+        let held = |size| Held::new(problem.factors, Role::RightRows, 1, size);
         Queries {
-            rows: Scratch::zeros(SIDE * padded(widths.queries)),
-            columns: Scratch::zeros(SIDE * widths.queries),
-            drows: Scratch::zeros(SIDE * padded(widths.values)),
-            dcolumns: Scratch::zeros(SIDE * widths.values),
+            rows: held((SIDE, padded(widths.queries))),
+            columns: held((widths.queries, SIDE)),
+            drows: held((SIDE, padded(widths.values))),
+            dcolumns: held((widths.values, SIDE)),
             sums: [f32::INFINITY; SIDE],
             deltas: [0.0; SIDE],
         }
@@ -353,28 +364,25 @@ impl Queries {
     /// Takes `count` queries and the gradients of their outputs, and of each its sum of weights and its delta.
     pub(super) fn load(
         &mut self,
-        factors: Factors,
         [queries, doutput]: [impl Source + Copy; 2],
         count: usize,
         scale: f32,
         statistics: impl Fn(usize) -> (f32, f32),
     ) {
-        pack_rows(queries, count, scale, &mut self.rows);
-        pack_columns(
-            queries,
-            count,
-            scale * std::f32::consts::LOG2_E,
-            &mut self.columns,
-        );
-        pack_rows(doutput, count, 1.0, &mut self.drows);
-        pack_columns(doutput, count, 1.0, &mut self.dcolumns);
-        let widths = [queries.width(), doutput.width()].map(padded);
-        for (rows, wide) in [&mut self.rows, &mut self.drows].into_iter().zip(widths) {
-            factors.rows(&mut rows[..count * wide], wide);
-        }
-        for columns in [&mut self.columns, &mut self.dcolumns] {
-            factors.rows(columns, SIDE);
-        }
+        let [width, value_width] = [queries.width(), doutput.width()];
+        let of_columns = scale * std::f32::consts::LOG2_E;
+        self.rows.load(0, (count, padded(width)), |rows| {
+            pack_rows(queries, count, scale, rows);
+        });
+        self.columns.load(0, (width, SIDE), |columns| {
+            pack_columns(queries, count, of_columns, columns);
+        });
+        self.drows.load(0, (count, padded(value_width)), |rows| {
+            pack_rows(doutput, count, 1.0, rows);
+        });
+        self.dcolumns.load(0, (value_width, SIDE), |columns| {
+            pack_columns(doutput, count, 1.0, columns);
+        });
         for i in 0..SIDE {
             // Columns beyond the last query: no weight, no gradient.
             let (sum, delta) = if i < count {

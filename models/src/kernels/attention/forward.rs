@@ -12,7 +12,7 @@ use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::math::exp2_bounded;
 use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{
-    Left, PAD, PANEL, SIDE, Square, pack_columns, pack_rows, padded, product,
+    Held, PAD, Role, SIDE, Square, columns_to_rows, pack_columns, pack_rows, padded, product,
 };
 
 /// The queries `first..first + count` of one head (whole blocks, except at the end).
@@ -55,20 +55,24 @@ impl Kernel for ForwardTask<'_> {
         let factors = problem.factors;
         let (keys, values) = (problem.keys(head), problem.values(head));
         let blocks: Vec<KeyBlock> = problem.real.blocks(head.example).collect();
-        let mut key_rows = Scratch::zeros(blocks.len() * SIDE * key_wide);
-        let mut value_rows = Scratch::zeros(blocks.len() * SIDE * wide);
-        let packs = key_rows
-            .chunks_mut(SIDE * key_wide)
-            .zip(value_rows.chunks_mut(SIDE * wide));
-        for (block, (key_rows, value_rows)) in blocks.iter().zip(packs) {
-            keys.from(block.first).pack_rows(block.len(), key_rows);
-            factors.columns(&mut key_rows[..block.len() * key_wide], key_wide);
-            pack_rows(values.from(block.first), block.len(), 1.0, value_rows);
-            factors.rows(&mut value_rows[..block.len() * wide], wide);
+        let held = |role, row| Held::new(factors, role, blocks.len(), (SIDE, row));
+        let mut key_blocks = held(Role::LeftRows, key_wide);
+        let mut value_blocks = held(Role::LeftColumns, wide);
+        for (i, block) in blocks.iter().enumerate() {
+            let count = block.len();
+            key_blocks.load(i, (count, width), |rows| {
+                keys.from(block.first).pack_rows(count, rows);
+            });
+            value_blocks.load(i, (count, wide), |rows| {
+                pack_rows(values.from(block.first), count, 1.0, rows);
+            });
         }
 
-        let mut queries = Scratch::zeros(SIDE * width);
+        let mut queries = Held::new(factors, Role::RightRows, 1, (width, SIDE));
+        let mut space = Role::RightRows.space(factors, (SIDE, SIDE));
+        // Columns are queries.
         let mut sum = Scratch::zeros(SIDE * wide);
+        let mut rows = Scratch::zeros(SIDE * wide);
         let mut weights = Square::filled(0.0);
         let mut kept = Square::filled(0.0);
         let mut biases = Square::filled(0.0);
@@ -80,26 +84,18 @@ impl Kernel for ForwardTask<'_> {
                 false => &*blocks,
             };
             let columns = count.next_multiple_of(PAD);
-            let rows = count.next_multiple_of(PANEL);
             let scale = problem.scale * std::f32::consts::LOG2_E;
-            pack_columns(
-                problem.queries(head).from(first),
-                count,
-                scale,
-                &mut queries,
-            );
-            factors.rows(&mut queries, SIDE);
+            queries.load(0, (width, SIDE), |columns| {
+                pack_columns(problem.queries(head).from(first), count, scale, columns);
+            });
             sum.fill(0.0);
             let mut running = Running::new();
-            let packs = key_rows
-                .chunks(SIDE * key_wide)
-                .zip(value_rows.chunks(SIDE * wide));
-            for (block, (key_rows, value_rows)) in seen.iter().zip(packs) {
+            for (i, block) in seen.iter().enumerate() {
                 product::<S, false>(
                     s,
                     factors,
-                    Left::strided(key_rows, key_wide, 1),
-                    (&queries, SIDE),
+                    key_blocks.left(i),
+                    queries.right(0),
                     (&mut *weights, SIDE),
                     (block.rows(), columns, width),
                 );
@@ -115,7 +111,7 @@ impl Kernel for ForwardTask<'_> {
                 }
                 hide_keys(block.bits, block.rows(), columns, &mut weights);
                 running.absorb(s, block.rows(), columns, &mut weights);
-                running.shrink(&mut sum, wide, count);
+                running.shrink(columns, &mut sum);
                 if let Some(dropout) = problem.dropout {
                     kept_factors(
                         s,
@@ -127,17 +123,19 @@ impl Kernel for ForwardTask<'_> {
                         .zip(kept.iter())
                         .for_each(|(weight, kept)| *weight *= kept);
                 }
-                factors.rows(&mut weights[..block.len() * SIDE], SIDE);
+                let size = (block.len(), columns);
+                let weights = Role::RightRows.of(factors, (&*weights, SIDE), size, &mut space);
                 product::<S, true>(
                     s,
                     factors,
-                    Left::transposed(&*weights),
-                    (value_rows, wide),
-                    (&mut sum, wide),
-                    (rows, wide, block.len()),
+                    value_blocks.left(i),
+                    weights.right(),
+                    (&mut sum, SIDE),
+                    (wide, columns, block.len()),
                 );
             }
-            for (i, sum) in sum.chunks_exact(wide).take(count).enumerate() {
+            columns_to_rows(&sum, count, value_width, &mut rows);
+            for (i, sum) in rows.chunks_exact(wide).take(count).enumerate() {
                 let (inverse, log) = close(running.top[i], running.sum[i]);
                 // SAFETY: this task alone writes its head's columns of its queries' rows, and their sums.
                 let (output, logs) = unsafe {
@@ -220,13 +218,17 @@ impl Running {
         }
     }
 
-    /// Takes the weighted values that were summed before down to the new maximum.
+    /// Takes the weighted values that were summed before, whose columns are queries, down to the new maximum.
     #[inline(always)]
-    pub(super) fn shrink(&self, sums: &mut [f32], wide: usize, count: usize) {
-        for (row, shrink) in sums.chunks_exact_mut(wide).zip(&self.shrink[..count]) {
-            if *shrink != 1.0 {
-                row.iter_mut().for_each(|x| *x *= shrink);
-            }
+    pub(super) fn shrink(&self, columns: usize, sums: &mut [f32]) {
+        let shrink = &self.shrink[..columns];
+        if shrink.iter().all(|shrink| *shrink == 1.0) {
+            return;
+        }
+        for row in sums.chunks_exact_mut(SIDE) {
+            row.iter_mut()
+                .zip(shrink)
+                .for_each(|(x, shrink)| *x *= shrink);
         }
     }
 }

@@ -205,7 +205,7 @@ impl Attention {
                 values: width(v)?,
             },
             scale: self.scale,
-            factors: Isa::current().factors().uncut(),
+            factors: Isa::current().factors(),
             operands: [q, k, v].map(View::rows),
             key_columns: self.key_columns.as_ref().map(|(data, width)| Rows {
                 data,

@@ -5,31 +5,30 @@ use std::ops::Range;
 use super::problem::{Keys, Problem, Widths};
 use crate::kernels::factors::Factors;
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{Source, pack_rows, padded};
+use crate::kernels::tile::{Held, Left, Role, Source, pack_rows, padded};
 
 /// Places for blocks of keys and values in the layouts that the products want, and for the sums of their gradients.
 pub(super) struct Slots {
-    factors: Factors,
     widths: Widths,
     /// Keys of a slot.
     rows: usize,
-    /// Terms are the columns of keys, in the products that yield scores.
-    key_columns: Scratch,
-    /// Terms are keys.
-    key_rows: Scratch,
-    value_columns: Scratch,
+    /// In products that yield scores; nothing where those take the numbers of `key_columns`.
+    key_rows: Option<Held>,
+    /// In products whose terms are keys.
+    key_columns: Held,
+    value_rows: Held,
     dkeys: Scratch,
     dvalues: Scratch,
 }
 
 /// A block of keys in the layouts that the products want, and the sums of their gradients.
 pub(super) struct KeyTile<'a> {
-    /// What products take of keys whose columns are terms, in rows of padded width.
-    pub(super) key_columns: &'a [f32],
-    /// The same of keys that are terms.
-    pub(super) key_rows: &'a [f32],
-    /// What products take of values whose columns are terms.
-    pub(super) value_columns: &'a [f32],
+    /// Left operand of products whose terms are the columns of keys.
+    pub(super) key_rows: Left<'a>,
+    /// Left operand of products whose terms are keys.
+    pub(super) key_columns: Left<'a>,
+    /// Left operand of products whose terms are the columns of values.
+    pub(super) value_rows: Left<'a>,
     pub(super) dkeys: &'a mut [f32],
     pub(super) dvalues: &'a mut [f32],
     /// Keys up to the last real one.
@@ -41,17 +40,17 @@ pub(super) struct KeyTile<'a> {
 impl Slots {
     /// `slots` of `rows` keys each.
     pub(super) fn new(problem: &Problem, (slots, rows): (usize, usize)) -> Self {
-        let widths = problem.widths;
-        let zeros = |width| Scratch::zeros(slots * rows * width);
+        let (factors, widths) = (problem.factors, problem.widths);
+        let held = |role, width| Held::new(factors, role, slots, (rows, padded(width)));
+        let zeros = |width| Scratch::zeros(slots * rows * padded(width));
         Slots {
-            factors: problem.factors,
             widths,
             rows,
-            key_columns: zeros(padded(widths.queries)),
-            key_rows: zeros(padded(widths.queries)),
-            value_columns: zeros(padded(widths.values)),
-            dkeys: zeros(padded(widths.keys)),
-            dvalues: zeros(padded(widths.values)),
+            key_rows: (factors != Factors::F32).then(|| held(Role::LeftRows, widths.queries)),
+            key_columns: held(Role::LeftColumns, widths.queries),
+            value_rows: held(Role::LeftRows, widths.values),
+            dkeys: zeros(widths.keys),
+            dvalues: zeros(widths.values),
         }
     }
 
@@ -62,38 +61,39 @@ impl Slots {
     }
 
     /// Packs `count` keys and values.
+    #[inline(always)]
     pub(super) fn load<S: Source + Copy>(
         &mut self,
         slot: usize,
         (keys, values): (Keys<S>, S),
         count: usize,
     ) {
-        let (factors, widths) = (self.factors, self.widths);
-        let (key_wide, value_wide) = (padded(widths.queries), padded(widths.values));
-        let range = self.range(slot, key_wide);
-        let key_rows = &mut self.key_rows[range.clone()];
-        keys.pack_rows(count, key_rows);
-        factors.copied_columns(key_rows, key_wide, &mut self.key_columns[range]);
-        factors.rows(&mut key_rows[..count * key_wide], key_wide);
-        let range = self.range(slot, value_wide);
-        let value_columns = &mut self.value_columns[range];
-        pack_rows(values, count, 1.0, value_columns);
-        factors.columns(&mut value_columns[..count * value_wide], value_wide);
+        let widths = self.widths;
+        let write = |rows: &mut [f32]| keys.pack_rows(count, rows);
+        if let Some(key_rows) = &mut self.key_rows {
+            key_rows.load(slot, (count, widths.queries), write);
+        }
+        let size = (count, padded(widths.queries));
+        self.key_columns.load(slot, size, write);
+        self.value_rows.load(slot, (count, widths.values), |rows| {
+            pack_rows(values, count, 1.0, rows);
+        });
     }
 
     /// The block in a slot: how many keys it has, and which of them are real.
+    #[inline(always)]
     pub(super) fn tile(&mut self, slot: usize, (count, bits): (usize, u64)) -> KeyTile<'_> {
         let widths = self.widths;
-        let range = |width: usize| self.range(slot, width);
-        let (keys, value_columns) = (range(padded(widths.queries)), range(padded(widths.values)));
-        let [dkeys, dvalues] = [widths.keys, widths.values].map(|width| range(padded(width)));
+        let [dkeys, dvalues] =
+            [widths.keys, widths.values].map(|width| self.range(slot, padded(width)));
+        let key_rows = match &self.key_rows {
+            Some(key_rows) => key_rows.factor(slot),
+            None => self.key_columns.factor(slot).turned(),
+        };
         KeyTile {
-            key_columns: match self.factors {
-                Factors::F32 => &self.key_rows[keys.clone()],
-                _ => &self.key_columns[keys.clone()],
-            },
-            key_rows: &self.key_rows[keys],
-            value_columns: &self.value_columns[value_columns],
+            key_rows: key_rows.left(),
+            key_columns: self.key_columns.left(slot),
+            value_rows: self.value_rows.left(slot),
             dkeys: &mut self.dkeys[dkeys],
             dvalues: &mut self.dvalues[dvalues],
             count,

@@ -68,53 +68,74 @@ unsafe fn pack_tiles<const PARTS: usize, const RIGHT: bool>(
     to: *mut f32,
 ) {
     let step = step(PARTS, terms);
-    let tile = |first: usize, from: usize| {
-        let x = x.wrapping_add(first * side + from * term);
-        let to = to.wrapping_add(first / SIDE * step + from / TERMS * PARTS * TILE);
-        let sides = SIDE.min(sides - first);
-        let near = SIDE.min(terms - from);
-        let far = SIDE.min(terms - from - near);
-        // SAFETY: by this function's contract.
-        unsafe {
-            if term == 1 {
-                let halves = [(x, (sides, near)), (x.wrapping_add(SIDE), (sides, far))];
-                write::<PARTS>(halves, side, RIGHT, to);
-            } else {
-                let second = x.wrapping_add(SIDE * term);
-                let halves = [(x, (near, sides)), (second, (far, sides))];
-                write::<PARTS>(halves, term, !RIGHT, to);
-            }
-        }
-    };
+    let (groups, steps) = (sides.div_ceil(SIDE), terms.div_ceil(TERMS));
     // Along the lines of memory, whatever they are.
-    if term == 1 {
-        for first in (0..sides).step_by(SIDE) {
-            (0..terms).step_by(TERMS).for_each(|from| tile(first, from));
-        }
+    let (outer, inner) = if term == 1 {
+        (groups, steps)
     } else {
-        for from in (0..terms).step_by(TERMS) {
-            (0..sides).step_by(SIDE).for_each(|first| tile(first, from));
+        (steps, groups)
+    };
+    for outer in 0..outer {
+        for inner in 0..inner {
+            let (group, place) = if term == 1 {
+                (outer, inner)
+            } else {
+                (inner, outer)
+            };
+            let (first, from) = (group * SIDE, place * TERMS);
+            let near = x.wrapping_add(first * side + from * term);
+            let far = near.wrapping_add(SIDE * term);
+            let to = to.wrapping_add(group * step + place * PARTS * TILE);
+            let sides = SIDE.min(sides - first);
+            let near_terms = SIDE.min(terms - from);
+            let far_terms = SIDE.min(terms - from - near_terms);
+            // SAFETY: by this function's contract.
+            unsafe {
+                if term == 1 {
+                    let halves = [(near, sides, near_terms), (far, sides, far_terms)];
+                    write::<PARTS>(halves, side, RIGHT, to);
+                } else {
+                    let halves = [(near, near_terms, sides), (far, far_terms, sides)];
+                    write::<PARTS>(halves, term, !RIGHT, to);
+                }
+            }
         }
     }
 }
 
-/// Some lines of memory, and how many of them and of their numbers there are.
-type Half = (*const f32, (usize, usize));
+/// Lines of memory, how many of them there are, and how many numbers in each.
+type Half = (*const f32, usize, usize);
+
+// No closure, and so no method that takes one, in what follows: not all of them would be compiled for these instructions.
 
 /// Writes the tiles of both halves' terms, whose lines in memory are `line` apart and become columns if they are `turned`.
 #[target_feature(enable = "avx512f")]
 #[inline]
-unsafe fn write<const PARTS: usize>(halves: [Half; 2], line: usize, turned: bool, to: *mut f32) {
+unsafe fn write<const PARTS: usize>(
+    [near, far]: [Half; 2],
+    line: usize,
+    turned: bool,
+    to: *mut f32,
+) {
     // SAFETY: the caller has as many lines and numbers, and room for the tiles.
     unsafe {
-        let mut lines = halves.map(|half| load(half, line));
         if turned {
-            lines = lines.map(|lines| transpose(lines));
-        }
-        let [near, far] = lines;
-        for (i, (near, far)) in near.into_iter().zip(far).enumerate() {
-            for (part, pairs) in parts::<PARTS>(near, far).into_iter().enumerate() {
-                _mm512_storeu_si512(to.add(part * TILE + i * SIDE).cast(), pairs);
+            let near = transpose(load(near, line));
+            let far = transpose(load(far, line));
+            for i in 0..SIDE {
+                store::<PARTS>(near[i], far[i], to.add(i * SIDE));
+            }
+        } else if near.1 == SIDE && far.1 == SIDE && near.2 == SIDE && far.2 == SIDE {
+            for i in 0..SIDE {
+                let near = _mm512_loadu_ps(near.0.add(i * line));
+                let far = _mm512_loadu_ps(far.0.add(i * line));
+                let (near, far) = (_mm512_castps_si512(near), _mm512_castps_si512(far));
+                store::<PARTS>(near, far, to.add(i * SIDE));
+            }
+        } else {
+            let (near, far) = (load(near, line), load(far, line));
+            for i in 0..SIDE {
+                store::<PARTS>(near[i], far[i], to.add(i * SIDE));
             }
         }
     }
@@ -123,46 +144,58 @@ unsafe fn write<const PARTS: usize>(halves: [Half; 2], line: usize, turned: bool
 /// Lines of numbers; zeros where there are none.
 #[target_feature(enable = "avx512f")]
 #[inline]
-unsafe fn load((x, (lines, lanes)): Half, line: usize) -> [__m512i; SIDE] {
+unsafe fn load((x, lines, lanes): Half, line: usize) -> [__m512i; SIDE] {
     let mut block = [_mm512_setzero_si512(); SIDE];
-    for (i, block) in block.iter_mut().enumerate().take(lines) {
-        // SAFETY: the caller has as many lines, and only what the mask names is read.
-        let numbers = unsafe {
-            let x = x.add(i * line);
-            match lanes {
-                SIDE => _mm512_loadu_ps(x),
-                _ => _mm512_maskz_loadu_ps(mask(lanes), x),
+    // SAFETY: the caller has as many lines, and only what the mask names is read.
+    unsafe {
+        if lines == SIDE && lanes == SIDE {
+            for (i, block) in block.iter_mut().enumerate() {
+                *block = _mm512_castps_si512(_mm512_loadu_ps(x.add(i * line)));
             }
-        };
-        *block = _mm512_castps_si512(numbers);
+        } else {
+            let mask = mask(lanes);
+            for (i, block) in block.iter_mut().enumerate().take(lines) {
+                *block = _mm512_castps_si512(_mm512_maskz_loadu_ps(mask, x.add(i * line)));
+            }
+        }
     }
     block
 }
 
-/// The parts of 16 pairs.
+/// Stores a line of each part's tile.
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn parts<const PARTS: usize>(near: __m512i, far: __m512i) -> [__m512i; PARTS] {
-    let mut left = [near, far];
-    std::array::from_fn(|part| {
-        let rounded = match (PARTS, part) {
-            (1, _) => left.map(|x| round_to_even(x)),
-            // The rest has few enough bits as it is.
-            (_, 2) => return pair(left),
-            _ => left.map(|x| round(x)),
-        };
-        for (left, rounded) in left.iter_mut().zip(rounded) {
-            let rest = _mm512_sub_ps(_mm512_castsi512_ps(*left), _mm512_castsi512_ps(rounded));
-            *left = _mm512_castps_si512(rest);
+unsafe fn store<const PARTS: usize>(near: __m512i, far: __m512i, to: *mut f32) {
+    // SAFETY: the caller has room for the tiles.
+    unsafe {
+        if PARTS == 1 {
+            let pairs = pair(round_to_even(near), round_to_even(far));
+            _mm512_storeu_si512(to.cast(), pairs);
+            return;
         }
-        pair(rounded)
-    })
+        let (high_near, high_far) = (round(near), round(far));
+        _mm512_storeu_si512(to.cast(), pair(high_near, high_far));
+        let (near, far) = (rest(near, high_near), rest(far, high_far));
+        let (middle_near, middle_far) = (round(near), round(far));
+        _mm512_storeu_si512(to.add(TILE).cast(), pair(middle_near, middle_far));
+        // What is left has few enough bits as it is.
+        let (near, far) = (rest(near, middle_near), rest(far, middle_far));
+        _mm512_storeu_si512(to.add(2 * TILE).cast(), pair(near, far));
+    }
+}
+
+/// x less what it was rounded to, which is exact.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn rest(x: __m512i, rounded: __m512i) -> __m512i {
+    let (x, rounded) = (_mm512_castsi512_ps(x), _mm512_castsi512_ps(rounded));
+    _mm512_castps_si512(_mm512_sub_ps(x, rounded))
 }
 
 /// The upper halves of both, those of the second one above.
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn pair([near, far]: [__m512i; 2]) -> __m512i {
+fn pair(near: __m512i, far: __m512i) -> __m512i {
     // (far & upper) | near
     const SELECT: i32 = 0xea;
     let near = _mm512_srli_epi32::<16>(near);

@@ -108,13 +108,13 @@ impl Products<'_> {
         if row <= NEAR && m.is_multiple_of(SIDE) && n.is_multiple_of(SIDE) {
             let at = y.as_mut_ptr();
             let from = match self.start {
-                Start::Zero => ZEROS,
-                Start::There => rows(at.cast_const(), row),
-                Start::Row(bias) => rows(bias[..n].as_ptr(), 0),
+                Start::Zero => Sums::ZEROS,
+                Start::There => Sums::rows(at.cast_const(), row),
+                Start::Row(bias) => Sums::rows(bias[..n].as_ptr(), 0),
             };
             assert!((m - 1) * row + n <= y.len(), "product too small");
             // SAFETY: the product has as many rows and columns, and so have what they start from.
-            return unsafe { self.multiply::<PARTS>(0, (m, n), from, rows(at, row)) };
+            return unsafe { self.multiply::<PARTS>(0, (m, n), from, Sums::rows(at, row)) };
         }
         for first in (0..n).step_by(COLUMNS) {
             let columns = COLUMNS.min(n - first);
@@ -122,21 +122,21 @@ impl Products<'_> {
             let mut line = [0.0; COLUMNS];
             let at = sums.as_mut_ptr();
             let from = match self.start {
-                Start::Zero => ZEROS,
+                Start::Zero => Sums::ZEROS,
                 Start::There => {
-                    let rows_of_y = y.chunks(row).take(m);
-                    for (sums, y) in sums.chunks_exact_mut(COLUMNS).zip(rows_of_y) {
+                    let rows = y.chunks(row).take(m);
+                    for (sums, y) in sums.chunks_exact_mut(COLUMNS).zip(rows) {
                         copy(&y[..columns], sums);
                     }
-                    rows(at.cast_const(), COLUMNS)
+                    Sums::rows(at.cast_const(), COLUMNS)
                 }
                 Start::Row(bias) => {
                     copy(&bias[first..first + columns], &mut line);
-                    rows(line.as_ptr(), 0)
+                    Sums::rows(line.as_ptr(), 0)
                 }
             };
             // SAFETY: there is room for sums of as many rows and columns, and the line is as long.
-            unsafe { self.multiply::<PARTS>(first, (m, columns), from, rows(at, COLUMNS)) };
+            unsafe { self.multiply::<PARTS>(first, (m, columns), from, Sums::rows(at, COLUMNS)) };
             for (y, sums) in y.chunks_mut(row).zip(sums.chunks_exact(COLUMNS)).take(m) {
                 copy(&sums[..columns], y);
             }
@@ -162,19 +162,3 @@ impl Products<'_> {
         unsafe { amx::multiply_tiles::<PARTS>(left.as_ptr(), right.as_ptr(), from, to, sizes) }
     }
 }
-
-fn rows<T>(start: T, row: usize) -> Sums<T> {
-    Sums {
-        start,
-        row,
-        column: 1,
-    }
-}
-
-/// What sums of nothing start from.
-const ZEROS: Sums<*const f32> = Sums {
-    start: (&raw const LINE).cast(),
-    row: 0,
-    column: 0,
-};
-static LINE: [f32; COLUMNS] = [0.0; COLUMNS];

@@ -3,7 +3,7 @@
 use crate::kernels::factors::Factors;
 use crate::kernels::isa::Lanes;
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{Left, PANEL, Rows, SIDE, pack_rows, padded};
+use crate::kernels::tile::{Factor, Held, Left, PANEL, Role, Rows, SIDE, pack_rows, padded};
 
 /// Sizes of a head: features M, values E.
 #[derive(Clone, Copy)]
@@ -41,33 +41,30 @@ impl<'a> State<'a> {
         }
     }
 
-    /// S as products take it, in `space` unless that is S itself.
-    pub(super) fn matrix_of<'b>(self, factors: Factors, space: &'b mut Scratch) -> &'b [f32]
+    /// S as a right operand, in `space` unless that is S itself.
+    pub(super) fn matrix_of<'b>(self, factors: Factors, space: &'b mut Scratch) -> Factor<'b>
     where
         'a: 'b,
     {
-        let wide = padded(self.sizes.values);
-        let matrix = &self.matrix[..self.sizes.features * wide];
-        if factors != Factors::F32 {
-            *space = Scratch::zeros(matrix.len());
-        }
-        factors.copied_rows(matrix, wide, space)
+        let size = (self.sizes.features, padded(self.sizes.values));
+        *space = Role::RightRows.space(factors, size);
+        Role::RightRows.of(factors, (self.matrix, size.1), size, space)
     }
 
-    /// Sᵀ, (E, padded M).
-    pub(super) fn transposed(self) -> Scratch {
-        let (wide, features) = (padded(self.sizes.values), padded(self.sizes.features));
-        let mut transposed = Scratch::zeros(self.sizes.values * features);
-        for (f, row) in self
-            .matrix
-            .chunks_exact(wide)
-            .take(self.sizes.features)
-            .enumerate()
-        {
-            for (v, x) in row.iter().take(self.sizes.values).enumerate() {
-                transposed[v * features + f] = *x;
+    /// Sᵀ, (E, padded M), as a right operand.
+    pub(super) fn transposed(self, factors: Factors) -> Held {
+        let Sizes { features, values } = self.sizes;
+        let (wide, features_wide) = (padded(values), padded(features));
+        let size = (values, features_wide);
+        let mut transposed = Held::new(factors, Role::RightRows, 1, size);
+        transposed.load(0, size, |transposed| {
+            let rows = self.matrix.chunks_exact(wide).take(features);
+            for (f, row) in rows.enumerate() {
+                for (v, x) in row.iter().take(values).enumerate() {
+                    transposed[v * features_wide + f] = *x;
+                }
             }
-        }
+        });
         transposed
     }
 }
@@ -100,12 +97,12 @@ pub(super) struct Block {
     pub(super) width: usize,
     /// (position, padded width), padding zero.
     pub(super) rows: Scratch,
-    /// The rows as products take them whose terms are columns, if that is another form.
+    /// The rows as products take them, if that is another form.
     space: Scratch,
-    /// Panels of columns: left operand of sums over positions.
-    pub(super) columns: Scratch,
+    /// Panels of columns: left operand of sums over positions, unless that is of tiles.
+    columns: Scratch,
     /// Rows of what the rows are computed from, for maps that multiply.
-    pub(super) inputs: Scratch,
+    pub(super) inputs: Option<Held>,
 }
 
 impl Block {
@@ -115,7 +112,7 @@ impl Block {
             rows: Scratch::zeros(SIDE * padded(width)),
             space: Scratch::default(),
             columns: Scratch::zeros(SIDE * width.next_multiple_of(PANEL)),
-            inputs: Scratch::default(),
+            inputs: None,
         }
     }
 
@@ -123,17 +120,47 @@ impl Block {
         pack_rows(rows.from(first), count, 1.0, &mut self.rows);
     }
 
-    /// Left operand of products with S.
-    pub(super) fn left(&mut self, factors: Factors) -> Left<'_> {
-        if factors != Factors::F32 && self.space.is_empty() {
-            self.space = Scratch::zeros(self.rows.len());
-        }
-        let wide = padded(self.width);
-        let rows = factors.copied_columns(&self.rows, wide, &mut self.space);
-        Left::strided(rows, wide, 1)
+    /// `count` rows as left operand of products with S.
+    #[inline(always)]
+    pub(super) fn left(&mut self, factors: Factors, count: usize) -> Left<'_> {
+        self.operand(Role::LeftRows, factors, (count, self.width))
+            .left()
     }
 
-    pub(super) fn pack_columns(&mut self, count: usize) {
+    /// `count` rows as right operand of sums over positions.
+    #[inline(always)]
+    pub(super) fn right(&mut self, factors: Factors, count: usize) -> (&[f32], usize) {
+        self.operand(Role::RightRows, factors, (count, padded(self.width)))
+            .right()
+    }
+
+    /// The columns of `count` rows as left operand of sums over positions.
+    #[inline(always)]
+    pub(super) fn left_columns(&mut self, factors: Factors, count: usize) -> Left<'_> {
+        if factors.are_tiles() {
+            let size = (count, self.width);
+            return self.operand(Role::LeftColumns, factors, size).left();
+        }
+        self.pack_columns(count);
+        factors.panels(&mut self.columns, (SIDE, PANEL));
+        Left::panels(&self.columns, SIDE)
+    }
+
+    #[inline(always)]
+    fn operand(&mut self, role: Role, factors: Factors, size: (usize, usize)) -> Factor<'_> {
+        let wide = padded(self.width);
+        if self.space.is_empty() {
+            // Room for whatever role it is.
+            let len = |role: Role| role.len(factors, (SIDE, wide));
+            self.space = match factors {
+                Factors::F32 => Scratch::default(),
+                _ => Scratch::uninit(len(Role::LeftRows).max(len(Role::RightRows))),
+            };
+        }
+        role.of(factors, (&self.rows, wide), size, &mut self.space)
+    }
+
+    fn pack_columns(&mut self, count: usize) {
         let panels = self.columns.chunks_exact_mut(SIDE * PANEL);
         for (panel, columns) in panels.enumerate() {
             let rows = self.rows.chunks_exact(padded(self.width)).take(count);

@@ -6,7 +6,7 @@ use crate::kernels::factors::Factors;
 use crate::kernels::isa::{Isa, Kernel, Lanes};
 use crate::kernels::math::exp;
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{Left, PANEL, Rows, SIDE, pack_rows, padded, product};
+use crate::kernels::tile::{Held, PANEL, Role, Rows, SIDE, pack_rows, padded, product};
 
 /// A map to features, as the loops over positions want it.
 pub(super) trait Features: Copy + Sync {
@@ -90,10 +90,10 @@ impl<C: UnaryFunction> Features for Elementwise<C> {
 /// FAVOR+ features φ_r(x) = exp(w_r·x - |x|² / (2 √E) - shift) + ε for directions w (M, E), which already carry the factor
 /// E^-¼ (Choromanski et al., 2020, arXiv 2009.14794).
 pub(super) struct Directions {
-    /// w, (M, padded E).
-    rows: Vec<f32>,
-    /// wᵀ, (E, padded M).
-    columns: Vec<f32>,
+    /// w, (M, padded E), as a right operand.
+    rows: Held,
+    /// wᵀ, (E, padded M), as a right operand.
+    columns: Held,
     count: usize,
     width: usize,
     epsilon: f32,
@@ -119,17 +119,21 @@ pub(super) struct Favor<'a> {
 impl Directions {
     pub(super) fn new(w: &[f32], (count, width): (usize, usize), epsilon: f32) -> Self {
         let (wide, features) = (padded(width), padded(count));
-        let mut rows = vec![0.0; count.next_multiple_of(PANEL) * wide];
-        let mut columns = vec![0.0; width * features];
-        for (r, w) in w.chunks_exact(width).enumerate() {
-            rows[r * wide..][..width].copy_from_slice(w);
-            for (e, w) in w.iter().enumerate() {
-                columns[e * features + r] = *w;
+        let factors = Isa::current().factors();
+        let held = |size| Held::new(factors, Role::RightRows, 1, size);
+        let (mut rows, mut columns) = (held((count, wide)), held((width, features)));
+        rows.load(0, (count, wide), |rows| {
+            for (row, w) in rows.chunks_exact_mut(wide).zip(w.chunks_exact(width)) {
+                row[..width].copy_from_slice(w);
             }
-        }
-        let factors = Isa::current().factors().uncut();
-        factors.rows(&mut rows[..count * wide], wide);
-        factors.rows(&mut columns, features);
+        });
+        columns.load(0, (width, features), |columns| {
+            for (r, w) in w.chunks_exact(width).enumerate() {
+                for (column, w) in columns.chunks_exact_mut(features).zip(w) {
+                    column[r] = *w;
+                }
+            }
+        });
         Directions {
             rows,
             columns,
@@ -158,21 +162,26 @@ impl Directions {
         x: Rows,
         first: usize,
         count: usize,
-        inputs: &mut [f32],
+        inputs: &mut Held,
         rows: &mut [f32],
     ) {
-        let wide = padded(self.width);
-        pack_rows(x.from(first), count, 1.0, inputs);
-        self.factors.columns(&mut inputs[..count * wide], wide);
+        inputs.load(0, (count, self.width), |inputs| {
+            pack_rows(x.from(first), count, 1.0, inputs);
+        });
         let features = padded(self.count);
         product::<S, false>(
             s,
             self.factors,
-            Left::strided(inputs, wide, 1),
-            (&self.columns, features),
+            inputs.left(0),
+            self.columns.right(0),
             (rows, features),
             (count.next_multiple_of(PANEL), features, self.width),
         );
+    }
+
+    /// Room for a block of positions that are projected.
+    fn inputs(&self) -> Held {
+        Held::new(self.factors, Role::LeftRows, 1, (SIDE, padded(self.width)))
     }
 
     /// The largest w·x of the real positions `start..end`, -∞ if there are none: the shift of keys.
@@ -202,7 +211,7 @@ impl Kernel for Highest<'_> {
             range: (start, end),
         } = self;
         let features = padded(directions.count);
-        let mut inputs = Scratch::zeros(SIDE * padded(directions.width));
+        let mut inputs = directions.inputs();
         let mut rows = Scratch::zeros(SIDE * features);
         let mut highest = f32::NEG_INFINITY;
         for first in (start..end).step_by(SIDE) {
@@ -250,11 +259,9 @@ impl Features for Favor<'_> {
     #[inline(always)]
     fn fill<S: Lanes>(self, s: S, x: Positions, first: usize, count: usize, block: &mut Block) {
         let Favor { directions, shift } = self;
-        let (width, features) = (directions.width, padded(directions.count));
-        if block.inputs.is_empty() {
-            block.inputs = Scratch::zeros(SIDE * padded(width));
-        }
-        directions.project(s, x.rows, first, count, &mut block.inputs, &mut block.rows);
+        let features = padded(directions.count);
+        let inputs = block.inputs.get_or_insert_with(|| directions.inputs());
+        directions.project(s, x.rows, first, count, inputs, &mut block.rows);
         let rows = block.rows.chunks_exact_mut(features).take(count);
         for (position, row) in (first..).zip(rows) {
             let (row, padding) = row.split_at_mut(directions.count);
@@ -319,13 +326,15 @@ impl Features for Favor<'_> {
             }
             sums[i] = s.reduce_sum_f32s(sum);
         }
-        factors.columns(gradients, features_wide);
         let mut back = Scratch::zeros(SIDE * wide);
+        let mut space = Role::LeftRows.space(factors, (SIDE, features_wide));
+        let gradients = (&*gradients, features_wide);
+        let gradients = Role::LeftRows.of(factors, gradients, (count, features), &mut space);
         product::<S, false>(
             s,
             factors,
-            Left::strided(gradients, features_wide, 1),
-            (rows, wide),
+            gradients.left(),
+            rows.right(0),
             (&mut back, wide),
             (count.next_multiple_of(PANEL), wide, features),
         );

@@ -92,7 +92,7 @@ enum Map {
     Given,
     EluPlusOne,
     Relu { floor: f32 },
-    Favor(Directions),
+    Favor(Box<Directions>),
 }
 
 struct LinearAttention {
@@ -144,7 +144,7 @@ impl LinearAttention {
                 }
                 let w = directions.contiguous()?;
                 let w = Directions::new(&read(NAME, &w)?, (count, width), *epsilon);
-                Map::Favor(w)
+                Map::Favor(Box::new(w))
             }
         };
         Ok(LinearAttention {

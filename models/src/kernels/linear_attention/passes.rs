@@ -9,7 +9,7 @@ use super::features::Features;
 use crate::kernels::factors::Factors;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{Left, PANEL, Rows, SIDE, padded, product};
+use crate::kernels::tile::{PANEL, Rows, SIDE, padded, product};
 use crate::kernels::zero_rows::are_zero_rows;
 
 /// Adds the features and values of positions `range` to `state` (S and z).
@@ -46,7 +46,6 @@ impl<F: Features> Kernel for Gather<'_, F> {
                 continue;
             }
             map.fill(s, keys, first, count, &mut features);
-            features.pack_columns(count);
             block.load(values, first, count);
             let sizes = (sizes.features, wide, count);
             sum_products(s, self.factors, &mut features, &mut block, matrix, sizes);
@@ -57,7 +56,7 @@ impl<F: Features> Kernel for Gather<'_, F> {
     }
 }
 
-/// matrix (M, E) += featuresᵀ values, of which both are taken as factors from now on.
+/// matrix (M, E) += featuresᵀ values.
 #[inline(always)]
 fn sum_products<S: Lanes>(
     s: S,
@@ -67,13 +66,11 @@ fn sum_products<S: Lanes>(
     matrix: &mut [f32],
     (m, wide, count): (usize, usize, usize),
 ) {
-    factors.panels(&mut features.columns, (SIDE, PANEL));
-    factors.rows(&mut values.rows[..count * wide], wide);
     product::<S, true>(
         s,
         factors,
-        Left::panels(&features.columns, SIDE),
-        (&values.rows, wide),
+        features.left_columns(factors, count),
+        values.right(factors, count),
         (matrix, wide),
         (m.next_multiple_of(PANEL), wide, count),
     );
@@ -114,8 +111,8 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F,
             product::<S, false>(
                 s,
                 self.factors,
-                features.left(self.factors),
-                (matrix, wide),
+                features.left(self.factors, count),
+                matrix.right(),
                 (&mut sums, wide),
                 (count.next_multiple_of(PANEL), wide, m),
             );
@@ -156,8 +153,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
         let (wide, features_wide) = (padded(e), padded(m));
         let (dmatrix, dtotal) = self.dstate.split_at_mut(self.sizes.matrix());
         let factors = self.factors;
-        let mut transposed = self.state.transposed();
-        factors.rows(&mut transposed, features_wide);
+        let transposed = self.state.transposed(factors);
         let queries = self.queries;
         let (mut features, mut block) = (Block::new(m), Block::new(e));
         let mut gradients = Scratch::zeros(SIDE * features_wide);
@@ -171,7 +167,6 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
             }
             let queries = queries.all();
             self.map.fill(s, queries, first, count, &mut features);
-            features.pack_columns(count);
             block.load(self.doutput, first, count);
             for (i, share) in shares[..count].iter_mut().enumerate() {
                 let inverse = (dot(s, features.row(i), self.state.total) + self.guard).recip();
@@ -187,8 +182,8 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
             product::<S, false>(
                 s,
                 factors,
-                block.left(factors),
-                (&transposed, features_wide),
+                block.left(factors, count),
+                transposed.right(0),
                 (&mut gradients, features_wide),
                 (count.next_multiple_of(PANEL), features_wide, e),
             );
@@ -234,8 +229,7 @@ where
         } = self.sizes;
         let (wide, features_wide) = (padded(e), padded(m));
         let factors = self.factors;
-        let mut transposed = self.dstate.transposed();
-        factors.rows(&mut transposed, features_wide);
+        let transposed = self.dstate.transposed(factors);
         let mut space = Scratch::default();
         let dmatrix = self.dstate.matrix_of(factors, &mut space);
         let (mut features, mut block) = (Block::new(m), Block::new(e));
@@ -257,16 +251,16 @@ where
             product::<S, false>(
                 s,
                 factors,
-                features.left(factors),
-                (dmatrix, wide),
+                features.left(factors, count),
+                dmatrix.right(),
                 (&mut dvalues, wide),
                 (rows, wide, m),
             );
             product::<S, false>(
                 s,
                 factors,
-                block.left(factors),
-                (&transposed, features_wide),
+                block.left(factors, count),
+                transposed.right(0),
                 (&mut dfeatures, features_wide),
                 (rows, features_wide, e),
             );

@@ -139,7 +139,7 @@ impl Problem<'_> {
         let states = self.sums(self.keys_len, |part, state| {
             isa.run(Gather {
                 map: key(part),
-                factors: isa.factors().uncut(),
+                factors: isa.factors(),
                 sizes: self.sizes,
                 keys: self.keys(part),
                 values: self.rows(self.v, self.keys_len, values, part),
@@ -160,7 +160,7 @@ impl Problem<'_> {
             .for_each(|part| {
                 isa.run(Attend {
                     map: query,
-                    factors: isa.factors().uncut(),
+                    factors: isa.factors(),
                     sizes: self.sizes,
                     guard: self.op.guard,
                     state: self.state(&states, part),
@@ -187,7 +187,7 @@ impl Problem<'_> {
         let dstates = self.sums(self.queries_len, |part, dstate| {
             isa.run(QueryGradient {
                 map: query,
-                factors: isa.factors().uncut(),
+                factors: isa.factors(),
                 sizes: self.sizes,
                 guard: self.op.guard,
                 state: self.state(states, part),
@@ -205,7 +205,7 @@ impl Problem<'_> {
             .for_each(|part| {
                 isa.run(KeyGradient {
                     map: key(part),
-                    factors: isa.factors().uncut(),
+                    factors: isa.factors(),
                     sizes: self.sizes,
                     dstate: self.state(&dstates, part),
                     keys: self.keys(part),

@@ -11,7 +11,7 @@ use super::{alter, drawn, indices};
 use crate::kernels::buffers::StridedRowsMut;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{PAD, Rows, SIDE, padded};
+use crate::kernels::tile::{PAD, Rows, SIDE, columns_to_rows, padded};
 use crate::kernels::zero_rows::are_zero_rows;
 
 /// Some blocks of queries of one head.
@@ -46,7 +46,9 @@ impl Kernel for BackwardTask<'_> {
         let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
         let mut keys = Keys::new(&self);
         let mut queries = Queries::new(problem);
+        // Columns are queries.
         let mut dqueries = Scratch::zeros(SIDE * padded(width));
+        let mut dquery_rows = Scratch::zeros(SIDE * padded(width));
         let mut tiles = Tiles::new(problem);
         for block in &block_mask.query_blocks()[self.blocks.clone()] {
             let positions = block_mask.query_positions(block);
@@ -56,7 +58,7 @@ impl Kernel for BackwardTask<'_> {
             if problem.padding(head.example, indices(positions)) || are_zero_rows(rows[1], count) {
                 continue;
             }
-            queries.load(problem.factors, rows, count, problem.scale, |i| {
+            queries.load(rows, count, problem.scale, |i| {
                 let position = positions[i] as usize;
                 (self.sums[position], deltas[position])
             });
@@ -89,10 +91,11 @@ impl Kernel for BackwardTask<'_> {
                     }
                 }
             }
+            columns_to_rows(&dqueries, count, width, &mut dquery_rows);
             // SAFETY: this task alone has its head's columns of the rows of its queries.
             unsafe {
                 self.dqueries
-                    .add(positions, width, problem.scale, &dqueries);
+                    .add(positions, width, problem.scale, &dquery_rows);
             }
         }
         // SAFETY: as above.

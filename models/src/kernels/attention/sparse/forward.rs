@@ -12,7 +12,8 @@ use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{
-    Left, PAD, PANEL, SIDE, Square, pack_columns, pack_rows, padded, product,
+    Held, Left, PAD, PANEL, Role, SIDE, Square, columns_to_rows, pack_columns, pack_rows, padded,
+    product,
 };
 
 /// Some blocks of queries of one head.
@@ -44,8 +45,11 @@ impl Kernel for ForwardTask<'_> {
         let mut revisited = block_mask
             .repeats_queries()
             .then(|| Revisited::new(problem));
-        let mut queries = Scratch::zeros(SIDE * width);
+        let mut queries = Held::new(factors, Role::RightRows, 1, (width, SIDE));
+        let mut space = Role::RightRows.space(factors, (SIDE, SIDE));
+        // Columns are queries.
         let mut sums = Scratch::zeros(SIDE * wide);
+        let mut sum_rows = Scratch::zeros(SIDE * wide);
         let mut weights = Square::filled(0.0);
         let mut kept = Square::filled(0.0);
         for block in &block_mask.query_blocks()[self.blocks.clone()] {
@@ -57,8 +61,9 @@ impl Kernel for ForwardTask<'_> {
             let columns = count.next_multiple_of(PAD);
             let scale = problem.scale * std::f32::consts::LOG2_E;
             let rows = problem.queries(head).at(positions);
-            pack_columns(rows, count, scale, &mut queries);
-            factors.rows(&mut queries, SIDE);
+            queries.load(0, (width, SIDE), |columns| {
+                pack_columns(rows, count, scale, columns);
+            });
             sums.fill(0.0);
             let mut running = Running::new();
             for number in block.tiles.clone() {
@@ -67,12 +72,13 @@ impl Kernel for ForwardTask<'_> {
                 if bits == 0 {
                     continue;
                 }
-                let (rows, count_keys, key_rows, value_rows) = keys.block(tile.keys);
+                let (count_keys, of_keys, of_values) = keys.block(tile.keys);
+                let rows = count_keys.next_multiple_of(PANEL);
                 product::<S, false>(
                     s,
                     factors,
-                    Left::strided(key_rows, padded(width), 1),
-                    (&queries, SIDE),
+                    of_keys,
+                    queries.right(0),
                     (&mut *weights, SIDE),
                     (rows, columns, width),
                 );
@@ -84,7 +90,7 @@ impl Kernel for ForwardTask<'_> {
                 hide_keys(bits, rows, columns, &mut weights);
                 alter(s, block_mask, tile, columns, &mut weights);
                 running.absorb(s, rows, columns, &mut weights);
-                running.shrink(&mut sums, wide, count);
+                running.shrink(columns, &mut sums);
                 if let Some(dropout) = problem.dropout {
                     kept_factors(s, drawn(problem, dropout, head, number), &mut kept);
                     weights
@@ -92,17 +98,19 @@ impl Kernel for ForwardTask<'_> {
                         .zip(kept.iter())
                         .for_each(|(weight, kept)| *weight *= kept);
                 }
-                factors.rows(&mut weights[..count_keys * SIDE], SIDE);
+                let size = (count_keys, columns);
+                let weights = Role::RightRows.of(factors, (&*weights, SIDE), size, &mut space);
                 product::<S, true>(
                     s,
                     factors,
-                    Left::transposed(&*weights),
-                    (value_rows, wide),
-                    (&mut sums, wide),
-                    (count.next_multiple_of(PANEL), wide, count_keys),
+                    of_values,
+                    weights.right(),
+                    (&mut sums, SIDE),
+                    (wide, columns, count_keys),
                 );
             }
-            let rows = sums.chunks_exact(wide).zip(positions).enumerate();
+            columns_to_rows(&sums, count, problem.widths.values, &mut sum_rows);
+            let rows = sum_rows.chunks_exact(wide).zip(positions).enumerate();
             for (i, (row, position)) in rows {
                 let position = *position as usize;
                 let (top, sum) = (running.top[i], running.sum[i]);
@@ -180,23 +188,22 @@ struct Keys<'a> {
     head: Head,
     /// The block that each slot holds, and its real keys.
     held: Vec<Option<(usize, u64)>>,
-    /// Rows of a slot.
-    rows: usize,
-    key_rows: Scratch,
-    value_rows: Scratch,
+    key_blocks: Held,
+    value_blocks: Held,
 }
 
 impl<'a> Keys<'a> {
     fn new(problem: &'a Problem<'a>, block_mask: &'a BlockMask, head: Head) -> Self {
         let (slots, rows) = block_mask.slots();
+        let widths = problem.widths;
+        let blocks = |role, width| Held::new(problem.factors, role, slots, (rows, padded(width)));
         Keys {
             problem,
             block_mask,
             head,
             held: vec![None; slots],
-            rows,
-            key_rows: Scratch::zeros(slots * rows * padded(problem.widths.queries)),
-            value_rows: Scratch::zeros(slots * rows * padded(problem.widths.values)),
+            key_blocks: blocks(Role::LeftRows, widths.queries),
+            value_blocks: blocks(Role::LeftColumns, widths.values),
         }
     }
 
@@ -209,33 +216,26 @@ impl<'a> Keys<'a> {
         }
         let (problem, head) = (self.problem, self.head);
         let widths = problem.widths;
-        let (key_wide, wide) = (padded(widths.queries), padded(widths.values));
         let positions = self.block_mask.key_positions(key_block);
-        let (first, count) = (slot * self.rows, positions.len());
-        let key_rows = &mut self.key_rows[first * key_wide..][..self.rows * key_wide];
-        problem.keys(head).at(positions).pack_rows(count, key_rows);
-        let factors = problem.factors;
-        factors.columns(&mut key_rows[..count * key_wide], key_wide);
-        let value_rows = &mut self.value_rows[first * wide..][..self.rows * wide];
-        pack_rows(problem.values(head).at(positions), count, 1.0, value_rows);
-        factors.rows(&mut value_rows[..count * wide], wide);
+        let count = positions.len();
+        self.key_blocks.load(slot, (count, widths.queries), |rows| {
+            problem.keys(head).at(positions).pack_rows(count, rows);
+        });
+        let values = problem.values(head).at(positions);
+        let size = (count, padded(widths.values));
+        self.value_blocks
+            .load(slot, size, |rows| pack_rows(values, count, 1.0, rows));
         let bits = problem.real.bits(head.example, indices(positions));
         self.held[slot] = Some((block, bits));
         bits
     }
 
-    /// Rows in whole panels, rows, and rows of keys and of values of a block that has been loaded.
-    fn block(&self, block: usize) -> (usize, usize, &[f32], &[f32]) {
-        let widths = self.problem.widths;
-        let (key_wide, wide) = (padded(widths.queries), padded(widths.values));
+    /// How many keys a block has that has been loaded, and they and their values as left operands.
+    #[inline(always)]
+    fn block(&self, block: usize) -> (usize, Left<'_>, Left<'_>) {
         let key_block = &self.block_mask.key_blocks()[block];
-        let first = key_block.slot * self.rows;
-        let count = self.block_mask.key_positions(key_block).len();
-        (
-            count.next_multiple_of(PANEL),
-            count,
-            &self.key_rows[first * key_wide..][..self.rows * key_wide],
-            &self.value_rows[first * wide..][..self.rows * wide],
-        )
+        let (slot, positions) = (key_block.slot, self.block_mask.key_positions(key_block));
+        let operands = [&self.key_blocks, &self.value_blocks].map(|held| held.left(slot));
+        (positions.len(), operands[0], operands[1])
     }
 }

@@ -4,11 +4,14 @@
 //! [`PANEL`] rows, with strides that are known at compile time; its right operand and its result are
 //! read and written in whole registers, so their rows are padded to a multiple of [`PAD`].
 
+mod held;
+
 use std::ops::{Deref, DerefMut};
 
+pub(super) use self::held::{Factor, Held, Role};
 use super::factors::Factors;
 #[cfg(target_arch = "x86_64")]
-use super::factors::{amx, pairs};
+use super::factors::{amx, packing, pairs};
 use super::isa::Lanes;
 #[cfg(target_arch = "x86_64")]
 use super::transpose as blocks;
@@ -76,18 +79,6 @@ impl<'a> Left<'a> {
         }
     }
 
-    /// A tile as it lies in memory.
-    #[inline(always)]
-    pub(super) fn tile(data: &'a [f32]) -> Self {
-        Left::strided(data, SIDE, 1)
-    }
-
-    /// A tile read as its transpose.
-    #[inline(always)]
-    pub(super) fn transposed(data: &'a [f32]) -> Self {
-        Left::strided(data, 1, SIDE)
-    }
-
     /// Element (i, j) at `i * row + j * column`.
     #[inline(always)]
     pub(super) fn strided(data: &'a [f32], row: usize, column: usize) -> Self {
@@ -120,24 +111,26 @@ pub(super) fn product<S: Lanes, const ADD: bool>(
         return;
     }
     assert!(m % PANEL == 0 && n % PAD == 0, "sides are not padded");
+    assert!((m - 1) * out_row + n <= out.len(), "result");
+    #[cfg(target_arch = "x86_64")]
+    if let Some(parts) = factors.parts() {
+        let sizes = (m, n, k);
+        return match parts {
+            1 => product_of_tiles::<1>(a.data, b, (out, out_row), sizes, ADD),
+            _ => product_of_tiles::<3>(a.data, b, (out, out_row), sizes, ADD),
+        };
+    }
     let k = factors.len(k);
     assert!(
         (m / PANEL - 1) * a.step + (PANEL - 1) * a.row + (k - 1) * a.column < a.data.len(),
         "left operand"
     );
     assert!((k - 1) * b_row + n <= b.len(), "right operand");
-    assert!((m - 1) * out_row + n <= out.len(), "result");
     #[cfg(target_arch = "x86_64")]
     if factors == Factors::Pairs {
         let (b, out) = ((b.as_ptr(), b_row), (out.as_mut_ptr(), out_row));
         // SAFETY: there are pairs only where there are these instructions, and the assertions bound the last ones.
         return unsafe { product_of_pairs::<ADD>(a, b, out, (m, n, k)) };
-    }
-    #[cfg(target_arch = "x86_64")]
-    if factors == Factors::Tiles {
-        let (b, out) = ((b.as_ptr(), b_row), (out.as_mut_ptr(), out_row));
-        // SAFETY: as above.
-        return unsafe { product_of_tiles(a, b, out, (m, n, k), ADD) };
     }
     let _ = factors;
     let lanes = S::F32_LANES;
@@ -218,38 +211,55 @@ unsafe fn product_of_pairs<const ADD: bool>(
     }
 }
 
-/// [`product`] of k pairs of terms by AMX, which takes rows of pairs: others are transposed first, a tile at a time.
-///
-/// # Safety
-/// AMX must be available, and operands must be as large as their shapes.
+/// [`product`] of tiles by AMX. Rows that are half a tile's are computed beside the result, which ends with them.
 #[cfg(target_arch = "x86_64")]
-unsafe fn product_of_tiles(
-    a: Left,
-    (b, b_row): (*const f32, usize),
-    (out, out_row): (*mut f32, usize),
+fn product_of_tiles<const PARTS: usize>(
+    a: &[f32],
+    b: &[f32],
+    (out, out_row): (&mut [f32], usize),
     (m, n, k): (usize, usize, usize),
     add: bool,
 ) {
-    let data = a.data.as_ptr();
-    if a.column == 1 {
-        // SAFETY: by this function's contract.
-        return unsafe { amx::product((data, a.row), (b, b_row), (out, out_row), (m, n, k), add) };
+    use amx::{SIDE, Sums, multiply_tiles};
+    use packing::words;
+    const COLUMNS: usize = 2 * SIDE;
+    assert!(words(PARTS, m, k) <= a.len(), "left operand");
+    assert!(words(PARTS, n, k) <= b.len(), "right operand");
+    let whole = m / SIDE * SIDE;
+    let left = a[words(PARTS, whole, k)..].as_ptr();
+    let (a, b, start) = (a.as_ptr(), b.as_ptr(), out.as_mut_ptr());
+    let sums = |start: *mut f32, row| Sums::rows(start, row);
+    let from = |to: Sums<*mut f32>| if add { to.read() } else { Sums::ZEROS };
+    if whole > 0 {
+        let to = sums(start, out_row);
+        let sizes = (whole / SIDE, n / SIDE, k);
+        // SAFETY: the assertions bound the operands, the one in `product` the result; there are tiles only where AMX is.
+        unsafe { multiply_tiles::<PARTS>(a, b, from(to), to, sizes) };
     }
-    debug_assert_eq!(a.row, 1, "rows or columns lie one after the other");
-    let mut tile = Square::filled(0.0);
-    let tile = tile.as_mut_ptr();
-    for i in (0..m).step_by(SIDE) {
-        for first in (0..k).step_by(SIDE) {
-            let (m, k) = (SIDE.min(m - i), SIDE.min(k - first));
-            // SAFETY: by this function's contract; the tile has room for these rows and pairs.
-            unsafe {
-                let left = data.add(i / PANEL * a.step + first * a.column);
-                amx::transpose_pairs((left, a.step, a.column), (m, k), (tile, SIDE));
-                let right = (b.add(first * b_row), b_row);
-                let sums = (out.add(i * out_row), out_row);
-                amx::product((tile, SIDE), right, sums, (m, n, k), add || first > 0);
-            }
+    if whole == m {
+        return;
+    }
+    let mut rest = [0.0; SIDE * COLUMNS];
+    for first in (0..n).step_by(COLUMNS) {
+        let columns = COLUMNS.min(n - first);
+        let rows = out[whole * out_row + first..]
+            .chunks_mut(out_row)
+            .take(m - whole);
+        let mut pairs = rest.chunks_mut(COLUMNS).zip(rows);
+        if add {
+            pairs.for_each(|(rest, row)| rest[..columns].copy_from_slice(&row[..columns]));
         }
+        let to = sums(rest.as_mut_ptr(), COLUMNS);
+        // SAFETY: as above, and the buffer has whole tiles.
+        unsafe {
+            let right = b.add(words(PARTS, first, k));
+            multiply_tiles::<PARTS>(left, right, from(to), to, (1, columns / SIDE, k));
+        }
+        let rows = out[whole * out_row + first..]
+            .chunks_mut(out_row)
+            .take(m - whole);
+        pairs = rest.chunks_mut(COLUMNS).zip(rows);
+        pairs.for_each(|(rest, row)| row[..columns].copy_from_slice(&rest[..columns]));
     }
 }
 
@@ -412,6 +422,18 @@ pub(super) fn pack_rows(rows: impl Source, count: usize, scale: f32, packed: &mu
         for (packed, x) in packed.iter_mut().zip(rows.row(i)) {
             *packed = x * scale;
         }
+    }
+}
+
+/// Copies the first `count` columns of rows of [`SIDE`] numbers into rows of `padded(width)`.
+#[inline(always)]
+pub(super) fn columns_to_rows(columns: &[f32], count: usize, width: usize, rows: &mut [f32]) {
+    for (i, row) in rows.chunks_exact_mut(padded(width)).take(count).enumerate() {
+        let column = columns.iter().skip(i).step_by(SIDE);
+        row[..width]
+            .iter_mut()
+            .zip(column)
+            .for_each(|(to, from)| *to = *from);
     }
 }
 
