@@ -425,15 +425,25 @@ pub(super) fn pack_rows(rows: impl Source, count: usize, scale: f32, packed: &mu
     }
 }
 
-/// Copies the first `count` columns of rows of [`SIDE`] numbers into rows of `padded(width)`.
+/// Copies the first `count` columns of `padded(width)` rows of [`SIDE`] numbers into as many rows, padded too.
 #[inline(always)]
 pub(super) fn columns_to_rows(columns: &[f32], count: usize, width: usize, rows: &mut [f32]) {
-    for (i, row) in rows.chunks_exact_mut(padded(width)).take(count).enumerate() {
-        let column = columns.iter().skip(i).step_by(SIDE);
-        row[..width]
-            .iter_mut()
-            .zip(column)
-            .for_each(|(to, from)| *to = *from);
+    let wide = padded(width);
+    for first in (0..wide).step_by(TOGETHER) {
+        let lines = columns[first * SIDE..][..TOGETHER * SIDE]
+            .as_chunks::<SIDE>()
+            .0;
+        let mut line_slices: [&[f32]; TOGETHER] = [&[]; TOGETHER];
+        for (slice, line) in line_slices.iter_mut().zip(lines) {
+            *slice = line;
+        }
+        let done = transpose_blocks(&line_slices, 1.0, (&mut rows[first..], wide));
+        for i in done..count {
+            let row = &mut rows[i * wide + first..][..TOGETHER];
+            row.iter_mut()
+                .zip(lines)
+                .for_each(|(to, line)| *to = line[i]);
+        }
     }
 }
 
