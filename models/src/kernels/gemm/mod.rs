@@ -180,6 +180,10 @@ thread_local! {
 
 /// Has this thread fetch what it packs into.
 pub(super) fn fetch_buffers() {
+    #[cfg(target_arch = "x86_64")]
+    if Isa::current().factors().are_tiles() {
+        return tiles::fetch_buffers();
+    }
     SPACE.with_borrow(|_| {});
 }
 

@@ -38,6 +38,11 @@ thread_local! {
     });
 }
 
+/// Has this thread fetch what it packs into.
+pub(super) fn fetch_buffers() {
+    SPACE.with_borrow(|_| {});
+}
+
 /// y = a b for operands that fit, of which none is empty, with sums from `start` on.
 pub(super) fn run<const PARTS: usize>(
     (m, n, k): (usize, usize, usize),
