@@ -37,6 +37,9 @@ use super::isa::Isa;
 use super::tile::{Rows, SIDE};
 
 const NAME: &str = "attention";
+/// Columns of a head from which on f32 is cut into parts, and under block masks, whose tiles are smaller.
+const SPLIT_WIDTH: usize = 32;
+const MASKED_SPLIT_WIDTH: usize = 64;
 
 /// What attention needs besides queries, keys and values.
 #[derive(Clone, Debug, Default)]
@@ -194,18 +197,24 @@ impl Attention {
     fn problem<'a>(&'a self, [q, k, v]: [&View<'a>; 3]) -> Result<Problem<'a>> {
         let (batch, queries_len, _) = q.shape.dims3()?;
         let width = |x: &View| Ok::<_, candle_core::Error>(x.shape.dims3()?.2 / self.heads);
+        let widths = Widths {
+            queries: width(q)?,
+            keys: width(k)?,
+            values: width(v)?,
+        };
+        let least = match &self.block_masks {
+            None => SPLIT_WIDTH,
+            Some(_) => MASKED_SPLIT_WIDTH,
+        };
+        let factors = Isa::current().factors();
         Ok(Problem {
             batch,
             heads: self.heads,
             queries_len,
             keys_len: k.shape.dims3()?.1,
-            widths: Widths {
-                queries: width(q)?,
-                keys: width(k)?,
-                values: width(v)?,
-            },
+            widths,
             scale: self.scale,
-            factors: Isa::current().factors(),
+            factors: factors.for_width(widths.queries.min(widths.values), least),
             operands: [q, k, v].map(View::rows),
             key_columns: self.key_columns.as_ref().map(|(data, width)| Rows {
                 data,

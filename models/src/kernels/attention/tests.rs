@@ -148,6 +148,7 @@ fn a_learned_bias_meets_its_twin() {
         (3, 9, 11, 2, 5),
         (2, 130, 140, 2, 8),
         (2, 600, 600, 1, 8),
+        (2, 90, 140, 2, 34),
     ] {
         let x = sampler.normal(&[batch, length, 3 * heads * width], 1.0);
         let bias = sampler.normal(&[heads, longest, longest], 1.0);
@@ -183,6 +184,7 @@ fn scores_by_distance_meet_their_twin() {
         (3, 9, 2, 5, 3, true),
         (2, 150, 2, 8, 149, true),
         (1, 300, 1, 8, 70, true),
+        (1, 100, 1, 36, 20, true),
         (1, 1030, 1, 4, 70, false),
     ] {
         let columns = 2 * reach + 1;
@@ -241,7 +243,12 @@ fn dropout_meets_its_twin() {
     let mut sampler = Sampler::new(11);
     let rng = crate::rng::RngKey::new(5, 6, 7);
     let stream = rng.per_example(crate::rng::StreamKey::new("drop"));
-    for (batch, length, heads, width) in [(2, 9, 2, 4), (2, 128, 1, 16), (1, 200, 3, 12)] {
+    for (batch, length, heads, width) in [
+        (2, 9, 2, 4),
+        (2, 128, 1, 16),
+        (1, 200, 3, 12),
+        (1, 70, 1, 40),
+    ] {
         let x = [sampler.normal(&[batch, length, 3 * heads * width], 1.0)];
         let mask = mask(&mut sampler, batch, length, false);
         let dropout = AttentionDropout::new(&stream, batch, 0.3);

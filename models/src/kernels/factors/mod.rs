@@ -84,6 +84,17 @@ impl Factors {
         }
     }
 
+    /// For products of which the narrowest side is `width` wide: below `least` parts of f32 do not pay, since tiles are padded and
+    /// numbers have to be cut.
+    pub(super) fn for_width(self, width: usize, least: usize) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if self == Factors::Split && width < least {
+            return Factors::F32;
+        }
+        let _ = (width, least);
+        self
+    }
+
     /// Whether AMX multiplies them, in tiles.
     pub(super) fn are_tiles(self) -> bool {
         #[cfg(target_arch = "x86_64")]

@@ -25,6 +25,8 @@ const DEPTH: usize = 256;
 /// Rows of the left operand that are multiplied by one panel after the other: enough to make up for bringing the panel from
 /// the last cache, few enough for the second one.
 const ROWS: usize = 64;
+/// Terms and columns from which on f32 is cut into parts.
+const SPLIT_WIDTH: usize = 64;
 /// Columns of a right operand that one task packs for itself.
 const WIDTH: usize = 256;
 
@@ -141,7 +143,7 @@ fn run(
     }
     let factors = match b {
         Right::Packed(b) => b.factors,
-        Right::Plain(_) => isa.factors(),
+        Right::Plain(_) => factors_for(isa, (k, n)),
     };
     #[cfg(target_arch = "x86_64")]
     match factors {
@@ -160,6 +162,11 @@ fn run(
             space,
         });
     });
+}
+
+/// How factors of products with so many terms and columns are taken, whatever the number of rows.
+fn factors_for(isa: Isa, (k, n): (usize, usize)) -> Factors {
+    isa.factors().for_width(k.min(n), SPLIT_WIDTH)
 }
 
 /// Where a thread packs.
@@ -182,7 +189,7 @@ thread_local! {
 pub(super) fn fetch_buffers() {
     #[cfg(target_arch = "x86_64")]
     if Isa::current().factors().are_tiles() {
-        return tiles::fetch_buffers();
+        tiles::fetch_buffers();
     }
     SPACE.with_borrow(|_| {});
 }

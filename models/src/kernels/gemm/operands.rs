@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
 use super::tiles::{TERMS, pack_right};
-use super::{COLUMNS, DEPTH};
+use super::{COLUMNS, DEPTH, factors_for};
 use crate::kernels::buffers::Aligned;
 use crate::kernels::factors::Factors;
 #[cfg(target_arch = "x86_64")]
@@ -238,7 +238,7 @@ impl Packed {
     /// If the operand is smaller than its shape.
     pub(in crate::kernels) fn new(isa: Isa, b: Matrix, (k, n): (usize, usize)) -> Self {
         assert!(b.holds(k, n), "operand too small");
-        let (factors, columns) = (isa.factors(), n.next_multiple_of(COLUMNS));
+        let (factors, columns) = (factors_for(isa, (k, n)), n.next_multiple_of(COLUMNS));
         #[cfg(target_arch = "x86_64")]
         match factors {
             Factors::Tiles => return Packed::tiles::<1>(factors, b, (k, n)),

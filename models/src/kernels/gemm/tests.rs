@@ -30,6 +30,8 @@ fn products_meet_the_definition() {
         (130, 97, 70),
         (20, 300, 520),
         (530, 100, 20),
+        (140, 64, 64),
+        (77, 80, 600),
     ] {
         let (m, n, k) = sizes;
         let [a, b, y] = [m * k, k * n, m * n].map(|len| numbers(&mut sampler, len));

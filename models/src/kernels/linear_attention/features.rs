@@ -1,5 +1,6 @@
 //! From queries and keys to features, a block of 64 positions at a time, and back to their gradients.
 
+use super::SPLIT_WIDTH;
 use super::blocks::{Block, Positions};
 use crate::kernels::activation::UnaryFunction;
 use crate::kernels::factors::Factors;
@@ -120,6 +121,7 @@ impl Directions {
     pub(super) fn new(w: &[f32], (count, width): (usize, usize), epsilon: f32) -> Self {
         let (wide, features) = (padded(width), padded(count));
         let factors = Isa::current().factors();
+        let factors = factors.for_width(count.min(width), SPLIT_WIDTH);
         let held = |size| Held::new(factors, Role::RightRows, 1, size);
         let (mut rows, mut columns) = (held((count, wide)), held((width, features)));
         rows.load(0, (count, wide), |rows| {

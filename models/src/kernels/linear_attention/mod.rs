@@ -19,6 +19,8 @@ use super::buffers::{StridedRowsMut, read, uninit};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
 
 const NAME: &str = "kernel attention";
+/// Features and columns of values from which on f32 is cut into parts.
+const SPLIT_WIDTH: usize = 32;
 
 /// The map φ from a query or key to features, all of which must come out non-negative.
 #[derive(Clone, Debug)]

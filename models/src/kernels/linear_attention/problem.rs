@@ -2,11 +2,12 @@
 
 use rayon::prelude::*;
 
-use super::LinearAttention;
 use super::blocks::{Positions, Sizes, State};
 use super::features::{Directions, Features};
 use super::passes::{Attend, Gather, KeyGradient, QueryGradient};
+use super::{LinearAttention, SPLIT_WIDTH};
 use crate::kernels::buffers::{Shared, StridedRowsMut, split_mut, sum_partials, uninit};
+use crate::kernels::factors::Factors;
 use crate::kernels::isa::Isa;
 use crate::kernels::tile::{Operand, Rows, SIDE};
 
@@ -128,6 +129,12 @@ impl Problem<'_> {
         self.backward(map, |_| map, states, outputs, targets);
     }
 
+    /// How factors of products are taken.
+    fn factors(&self, isa: Isa) -> Factors {
+        let width = self.sizes.features.min(self.sizes.values);
+        isa.factors().for_width(width, SPLIT_WIDTH)
+    }
+
     /// Output (B, Lq, H E), and S and z of each head.
     pub(super) fn forward<F: Features>(
         &self,
@@ -139,7 +146,7 @@ impl Problem<'_> {
         let states = self.sums(self.keys_len, |part, state| {
             isa.run(Gather {
                 map: key(part),
-                factors: isa.factors(),
+                factors: self.factors(isa),
                 sizes: self.sizes,
                 keys: self.keys(part),
                 values: self.rows(self.v, self.keys_len, values, part),
@@ -160,7 +167,7 @@ impl Problem<'_> {
             .for_each(|part| {
                 isa.run(Attend {
                     map: query,
-                    factors: isa.factors(),
+                    factors: self.factors(isa),
                     sizes: self.sizes,
                     guard: self.op.guard,
                     state: self.state(&states, part),
@@ -187,7 +194,7 @@ impl Problem<'_> {
         let dstates = self.sums(self.queries_len, |part, dstate| {
             isa.run(QueryGradient {
                 map: query,
-                factors: isa.factors(),
+                factors: self.factors(isa),
                 sizes: self.sizes,
                 guard: self.op.guard,
                 state: self.state(states, part),
@@ -205,7 +212,7 @@ impl Problem<'_> {
             .for_each(|part| {
                 isa.run(KeyGradient {
                     map: key(part),
-                    factors: isa.factors(),
+                    factors: self.factors(isa),
                     sizes: self.sizes,
                     dstate: self.state(&dstates, part),
                     keys: self.keys(part),
