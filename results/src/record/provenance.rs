@@ -33,7 +33,7 @@ pub struct Provenance {
 pub struct Host {
     /// Name of the processor.
     pub cpu: String,
-    /// The vector instructions that kernels ran on, such as `AVX-512`, `AVX2` or `portable (aarch64)`. They decide how sums are
+    /// The vector instructions that kernels ran on, such as `AVX-512 and AMX`, `AVX2` or `portable (aarch64)`. They decide how sums are
     /// rounded: only runs on the same ones agree bit for bit. Empty where it is not known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub instructions: String,
