@@ -47,6 +47,7 @@ mod norm;
 mod pooling;
 #[cfg(test)]
 pub(crate) mod reference;
+mod relative_queries;
 mod roll;
 mod rotary;
 mod scan;
@@ -99,6 +100,7 @@ pub use linear_attention::{
 pub use lsh::lsh;
 pub use norm::layer_norm;
 pub use pooling::weighted_sum;
+pub use relative_queries::relative_queries;
 pub(crate) use roll::add_rolled;
 pub use roll::{Rings, Track};
 pub(crate) use rotary::rotate;

@@ -5,55 +5,104 @@ use rayon::prelude::*;
 
 use super::buffers::chunk_rows;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
+use super::isa::{Isa, Kernel, Lanes};
 
 /// Rows of a task, at least, and tasks, at most.
 const LEAST_ROWS: usize = 64;
 const TASKS: usize = 64;
 
-/// x (B, L, W) with columns 2c and 2c + 1 of each group of `width` among the first `columns` rotated by `angles` (L, width / 2).
-pub(crate) fn rotate(x: &Tensor, columns: usize, width: usize, angles: Vec<f64>) -> Result<Tensor> {
-    let turns = angles
-        .iter()
-        .map(|angle| [angle.cos() as f32, angle.sin() as f32]);
+/// Cosine and sine of an angle.
+pub type Turn = [f32; 2];
+
+/// x (B, L, W) with columns 2c and 2c + 1 of each group of `width` among the first `columns` rotated by `turns` (L, width / 2).
+pub(crate) fn rotate(x: &Tensor, columns: usize, width: usize, turns: Vec<Turn>) -> Result<Tensor> {
     let op = Rotary {
-        turns: turns.collect(),
+        turns,
         columns,
         width,
     };
     apply(op, [x])
 }
 
+/// Which way pairs are turned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// By the angles.
+    Forward,
+    /// By their negatives.
+    Back,
+}
+
+/// Turns neighbouring numbers of `x` as pairs; a last one without a partner stays.
+#[inline(always)]
+pub(super) fn turn(x: &mut [f32], turns: &[Turn], direction: Direction) {
+    let sign = match direction {
+        Direction::Forward => 1.0,
+        Direction::Back => -1.0,
+    };
+    for (pair, [cosine, sine]) in x.as_chunks_mut::<2>().0.iter_mut().zip(turns) {
+        let ([a, b], sine) = (*pair, sign * sine);
+        *pair = [a * cosine - b * sine, a * sine + b * cosine];
+    }
+}
+
 struct Rotary {
-    /// Cosine and sine for each position and pair.
-    turns: Vec<[f32; 2]>,
+    /// (L, width / 2).
+    turns: Vec<Turn>,
     columns: usize,
     width: usize,
 }
 
 impl Rotary {
-    /// `direction` 1 as the angles say, -1 the other way.
-    fn run(&self, x: &[f32], (length, row): (usize, usize), direction: f32) -> Vec<f32> {
+    fn run(&self, x: &[f32], (length, row): (usize, usize), direction: Direction) -> Vec<f32> {
         let mut y = x.to_vec();
-        let pairs = self.width / 2;
-        if row * pairs == 0 {
+        if row * (self.width / 2) == 0 {
             return y;
         }
         let rows = chunk_rows(y.len() / row, LEAST_ROWS, TASKS);
+        let isa = Isa::current();
         let chunks = y.par_chunks_mut(rows * row).enumerate();
         chunks.for_each(|(chunk, y)| {
-            for (i, y) in y.chunks_exact_mut(row).enumerate() {
-                let position = (chunk * rows + i) % length;
-                let turns = &self.turns[position * pairs..][..pairs];
-                for group in y[..self.columns].chunks_exact_mut(self.width) {
-                    for (pair, [cosine, sine]) in group.chunks_exact_mut(2).zip(turns) {
-                        let (a, b, sine) = (pair[0], pair[1], direction * sine);
-                        pair[0] = a * cosine - b * sine;
-                        pair[1] = a * sine + b * cosine;
-                    }
-                }
-            }
+            isa.run(Task {
+                rotary: self,
+                first: chunk * rows,
+                sizes: (length, row),
+                direction,
+                y,
+            });
         });
         y
+    }
+}
+
+/// Some rows of all, from `first` on.
+struct Task<'a> {
+    rotary: &'a Rotary,
+    first: usize,
+    /// L and W.
+    sizes: (usize, usize),
+    direction: Direction,
+    y: &'a mut [f32],
+}
+
+impl Kernel for Task<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, _: S) {
+        let Rotary {
+            turns,
+            columns,
+            width,
+        } = self.rotary;
+        let ((length, row), pairs) = (self.sizes, width / 2);
+        for (i, y) in self.y.chunks_exact_mut(row).enumerate() {
+            let position = (self.first + i) % length;
+            let turns = &turns[position * pairs..][..pairs];
+            for group in y[..*columns].chunks_exact_mut(*width) {
+                turn(group, turns, self.direction);
+            }
+        }
     }
 }
 
@@ -64,11 +113,15 @@ impl CustomOp<1> for Rotary {
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let (_, length, row) = x.shape.dims3()?;
-        Ok((self.run(x.data, (length, row), 1.0), x.shape, ()))
+        Ok((
+            self.run(x.data, (length, row), Direction::Forward),
+            x.shape,
+            (),
+        ))
     }
 
     fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
         let (_, length, row) = x.shape.dims3()?;
-        Ok([self.run(pass.dy, (length, row), -1.0).into()])
+        Ok([self.run(pass.dy, (length, row), Direction::Back).into()])
     }
 }

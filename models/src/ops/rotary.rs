@@ -1,7 +1,5 @@
 //! Rotation of neighbouring columns by position (RoFormer, arXiv:2104.09864).
 
-use std::ops::Range;
-
 use candle_core::{Device, Tensor};
 
 use super::check;
@@ -21,37 +19,69 @@ pub fn rotary(x: &Tensor, start: usize, columns: usize, width: usize) -> Result<
         "rotary",
         || format!("{columns} columns of {row} in groups of {width}"),
     )?;
-    let angles = angles(start..start + length, width);
+    let turns = turns(positions(start, length), width);
     if kernels::supports(x) {
-        return Ok(kernels::rotate(x, columns, width, angles)?);
+        let turns = turns.into_iter().map(|turn| turn.map(|x| x as f32));
+        return Ok(kernels::rotate(x, columns, width, turns.collect())?);
     }
-    composed(x, columns, width, &angles)
+    composed(x, columns, width, &turns)
 }
 
-/// t·10000^{-2 c / width} for each position t and pair c.
-fn angles(positions: Range<usize>, width: usize) -> Vec<f64> {
-    let pairs = width / 2;
-    let rate: Vec<f64> = (0..pairs)
-        .map(|c| 10_000f64.powf(-2.0 * c as f64 / width as f64))
-        .collect();
-    positions
-        .flat_map(|t| rate.iter().map(move |rate| t as f64 * rate))
-        .collect()
+/// `length` positions from `start` on, as [`turns`] takes them.
+pub(super) fn positions(start: usize, length: usize) -> impl Iterator<Item = Option<i64>> {
+    (start..start + length).map(|position| Some(position as i64))
 }
 
-fn composed(x: &Tensor, columns: usize, width: usize, angles: &[f64]) -> Result<Tensor> {
+/// Positions whose turns are found together.
+const TOGETHER: i64 = 64;
+
+/// Cosine and sine of t·10000^{-2 c / width} for each position t and pair c; zeros for none. A position is a multiple of [`TOGETHER`] and a rest, so that few
+/// angles need their functions: cos (a + b) = cos a cos b - sin a sin b, and alike for the sine.
+pub(crate) fn turns(positions: impl Iterator<Item = Option<i64>>, width: usize) -> Vec<[f64; 2]> {
+    let rates = (0..width / 2).map(|c| 10_000f64.powf(-2.0 * c as f64 / width as f64));
+    let rates: Vec<f64> = rates.collect();
+    let of = |position: i64| -> Vec<[f64; 2]> {
+        let turn = |rate: &f64| {
+            let (sine, cosine) = (position as f64 * rate).sin_cos();
+            [cosine, sine]
+        };
+        rates.iter().map(turn).collect()
+    };
+    let mut rests: Vec<Option<Vec<[f64; 2]>>> = vec![None; TOGETHER as usize];
+    let (mut multiple, mut of_multiple) = (0, of(0));
+    let mut turns = Vec::new();
+    for position in positions {
+        let Some(position) = position else {
+            turns.resize(turns.len() + rates.len(), [0.0; 2]);
+            continue;
+        };
+        let rest = position.rem_euclid(TOGETHER);
+        if position - rest != multiple {
+            multiple = position - rest;
+            of_multiple = of(multiple);
+        }
+        let of_rest = rests[rest as usize].get_or_insert_with(|| of(rest));
+        let both = of_multiple.iter().zip(&*of_rest);
+        turns.extend(both.map(|([cos_a, sin_a], [cos_b, sin_b])| {
+            [cos_a * cos_b - sin_a * sin_b, sin_a * cos_b + cos_a * sin_b]
+        }));
+    }
+    turns
+}
+
+fn composed(x: &Tensor, columns: usize, width: usize, turns: &[[f64; 2]]) -> Result<Tensor> {
     let (batch, length, row) = x.dims3()?;
     let pairs = width / 2;
     if pairs * columns == 0 {
         return Ok(x.clone());
     }
-    let table = |f: fn(f64) -> f64| -> Result<Tensor> {
-        let values: Vec<f64> = angles.iter().map(|angle| f(*angle)).collect();
+    let table = |which: usize| -> Result<Tensor> {
+        let values: Vec<f64> = turns.iter().map(|turn| turn[which]).collect();
         let shape = (1, length, 1, pairs, 1);
         let table = Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(x.dtype())?;
         Ok(table.to_device(x.device())?)
     };
-    let (cosines, sines) = (table(f64::cos)?, table(f64::sin)?);
+    let (cosines, sines) = (table(0)?, table(1)?);
     let heads = x.narrow(2, 0, columns)?.contiguous()?;
     let heads = heads.reshape((batch, length, columns / width, width))?;
     let paired = heads.narrow(3, 0, 2 * pairs)?.contiguous()?;
@@ -92,13 +122,26 @@ mod tests {
             (2, (0, 3), 3, 0, 0),
         ] {
             let x = Sampler::new(3).normal(&[batch, length, row], 1.0);
-            let angles = angles(start..start + length, width);
+            let turns = turns(positions(start, length), width);
             agree(
                 "rotary",
                 &[x],
                 |x| Ok(rotary(&x[0], start, columns, width)?),
-                |x| Ok(composed(&x[0], columns, width, &angles)?),
+                |x| Ok(composed(&x[0], columns, width, &turns)?),
             );
+        }
+    }
+
+    #[test]
+    fn turns_are_those_of_their_angles() {
+        let positions = [-70, -64, -1, 0, 1, 63, 64, 130, 100_000];
+        let turns = turns(positions.into_iter().map(Some), 6);
+        for (position, turns) in positions.iter().zip(turns.chunks_exact(3)) {
+            for (c, [cosine, sine]) in turns.iter().enumerate() {
+                let angle = *position as f64 * 10_000f64.powf(-2.0 * c as f64 / 6.0);
+                let error = (cosine - angle.cos()).abs() + (sine - angle.sin()).abs();
+                assert!(error < 1e-10, "position {position}, pair {c}: {error:.1e}");
+            }
         }
     }
 

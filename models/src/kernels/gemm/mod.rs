@@ -74,9 +74,24 @@ pub(super) fn multiply_packed(
     y: &mut [f32],
     accumulate: bool,
 ) {
+    multiply_packed_into(isa, m, a, b, (y, b.columns), accumulate);
+}
+
+/// The same for a y whose rows are `row` apart.
+///
+/// # Panics
+/// If an operand is smaller than its shape, or rows overlap.
+pub(super) fn multiply_packed_into(
+    isa: Isa,
+    m: usize,
+    a: Matrix,
+    b: &Packed,
+    y: (&mut [f32], usize),
+    accumulate: bool,
+) {
     let (n, k) = (b.columns, b.depth);
     let start = Start::there_if(accumulate);
-    run(isa, (m, n, k), a, Right::Packed(b), (y, n), start);
+    run(isa, (m, n, k), a, Right::Packed(b), y, start);
 }
 
 /// y = a b + bias for a (m, k), a packed b, a bias of n numbers, and y (m, n) in rows.

@@ -12,13 +12,13 @@
 use candle_core::Tensor;
 use candle_nn::Init;
 
-use super::{Operands, by_head_times};
+use super::Operands;
 use crate::{
     LayerContext, Result, VarBuilder,
     layers::Linear,
     ops::{
         attention::{AttentionOptions, partial_softmax::by_head},
-        matmul,
+        matmul, swap_axes,
     },
     options::BlockOptions,
     params::xavier_uniform,
@@ -142,4 +142,13 @@ impl Deberta {
         let projections = self.key.flops(2 * self.reach) + self.query.flops(2 * self.reach);
         tables as u64 + projections
     }
+}
+
+/// x (B, L, H E) of each head times w (H, E, C), heads first: (H, B, L, C).
+fn by_head_times(x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    let ((batch, length, _), (heads, width, columns)) = (x.dims3()?, w.dims3()?);
+    // Examples side by side: one product for each head.
+    let x = swap_axes(&x.reshape((1, batch * length, heads, width))?)?.squeeze(0)?;
+    let y = matmul(&x, w)?;
+    Ok(y.reshape((heads, batch, length, columns))?)
 }

@@ -28,10 +28,7 @@ use self::{
 pub use self::{rotary::Rotary, takes::Takes, transformer_xl::TransformerXl};
 use crate::{
     LayerContext, Result,
-    ops::{
-        attention::{self, AttentionOptions, RelativeScores},
-        matmul, swap_axes,
-    },
+    ops::attention::{self, AttentionOptions, RelativeScores},
     options::PairBias,
 };
 
@@ -261,15 +258,6 @@ impl Terms {
     pub fn slots(&self) -> usize {
         self.memory.as_ref().map_or(0, Memory::slots)
     }
-}
-
-/// x (B, L, H E) of each head times w (H, E, C), heads first: (H, B, L, C).
-fn by_head_times(x: &Tensor, w: &Tensor) -> Result<Tensor> {
-    let ((batch, length, _), (heads, width, columns)) = (x.dims3()?, w.dims3()?);
-    // Examples side by side: one product for each head.
-    let x = swap_axes(&x.reshape((1, batch * length, heads, width))?)?.squeeze(0)?;
-    let y = matmul(&x, w)?;
-    Ok(y.reshape((heads, batch, length, columns))?)
 }
 
 #[cfg(test)]

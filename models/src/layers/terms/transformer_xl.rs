@@ -10,16 +10,15 @@
 use candle_core::{Device, Tensor};
 use candle_nn::Init;
 
-use super::{Attend, by_head_times};
+use super::Attend;
 use crate::{
     Result, VarBuilder,
-    ops::{attention::AttentionOptions, cat, checkpoint::checkpoint, rotary, swap_axes},
+    ops::{attention::AttentionOptions, relative_queries, rotary::turns},
     options::BlockOptions,
     params::xavier_uniform,
 };
 
 /// u, w and W_R.
-#[derive(Clone)]
 pub struct TransformerXl {
     content: Tensor,
     position: Tensor,
@@ -66,9 +65,7 @@ impl TransformerXl {
         options: AttentionOptions,
         places: &Tensor,
     ) -> Result<Tensor> {
-        // What leads to the wider heads is several times as large as they are.
-        let terms = self.clone();
-        let q = checkpoint(q, move |q| terms.queries(q, 0))?;
+        let q = self.queries(q, 0)?;
         let usual = || (self.width as f64).powf(-0.5);
         let options = AttentionOptions {
             scale: Some(options.scale.unwrap_or_else(usual)),
@@ -84,21 +81,11 @@ impl TransformerXl {
     /// # Errors
     /// If shapes do not fit.
     pub fn queries(&self, q: &Tensor, start: usize) -> Result<Tensor> {
-        let (batch, queries, _) = q.dims3()?;
-        let (heads, wide) = (self.heads, 2 * self.frequencies);
-        let q = q.reshape((batch, queries, heads, self.width))?;
-        let content = q.broadcast_add(&self.content)?;
-        let relative = self.relative.reshape((heads, self.width, ()))?;
+        let relative = self.relative.reshape((self.heads, self.width, ()))?;
         let [of_sines, of_cosines] =
             [0, self.frequencies].map(|first| relative.narrow(2, first, self.frequencies));
         let pairs = Tensor::stack(&[of_cosines?, of_sines?.neg()?], 3)?.flatten_from(2)?;
-        let shifted = q.broadcast_add(&self.position)?.flatten_from(2)?;
-        // Each step is as large as what comes out, and gone when the next is there.
-        let mut g = by_head_times(&shifted, &pairs)?.reshape((1, heads, batch * queries, wide))?;
-        g = swap_axes(&g)?.reshape((batch, queries, heads * wide))?; // (B, Lq, H D)
-        g = rotary(&g, start, heads * wide, wide)?;
-        g = g.reshape((batch, queries, heads, wide))?;
-        Ok(cat(&[&content, &g], 3)?.flatten_from(2)?)
+        relative_queries(q, [&self.content, &self.position], &pairs, start)
     }
 
     /// Pairs (cos ωj, sin ωj) of each position j, (n, D), rounded only in the end; zeros for none, which adds nothing to scores.
@@ -110,21 +97,10 @@ impl TransformerXl {
         positions: impl Iterator<Item = Option<i64>>,
         like: &Tensor,
     ) -> Result<Tensor> {
-        let wide = 2.0 * self.frequencies as f64;
-        let rates = (0..self.frequencies).map(|c| 10_000f64.powf(-2.0 * c as f64 / wide));
-        let rates: Vec<f64> = rates.collect();
-        let (mut table, mut count) = (Vec::new(), 0);
-        for position in positions {
-            table.extend(rates.iter().flat_map(|rate| match position {
-                Some(position) => {
-                    let (sine, cosine) = (position as f64 * rate).sin_cos();
-                    [cosine, sine]
-                }
-                None => [0.0; 2],
-            }));
-            count += 1;
-        }
-        let table = Tensor::from_vec(table, (count, 2 * self.frequencies), &Device::Cpu)?;
+        let wide = 2 * self.frequencies;
+        let positions: Vec<Option<i64>> = positions.collect();
+        let table = turns(positions.iter().copied(), wide).into_flattened();
+        let table = Tensor::from_vec(table, (positions.len(), wide), &Device::Cpu)?;
         Ok(table.to_dtype(like.dtype())?.to_device(like.device())?)
     }
 
