@@ -5,9 +5,11 @@ use rayon::prelude::*;
 
 use super::buffers::uninit;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
+use super::tile::transpose;
 
-/// Rows and columns that are copied together, so that lines of the cache are read and written whole.
-const SIDE: usize = 16;
+/// Columns of a task, and rows that are copied together, so that lines of the cache are read and written whole.
+const COLUMNS: usize = 64;
+const ROWS: usize = 16;
 
 /// x (B, M, N) or (B, M, N, E) as (B, N, M) or (B, N, M, E).
 ///
@@ -55,25 +57,46 @@ fn swapped(x: &[f32], (rows, columns, width): (usize, usize, usize)) -> Vec<f32>
     if matrix == 0 {
         return y;
     }
-    let strip = SIDE * rows * width;
+    let strip = COLUMNS * rows * width;
     let examples = y.par_chunks_mut(matrix).zip(x.par_chunks(matrix));
     examples.for_each(|(y, x)| {
         y.par_chunks_mut(strip).enumerate().for_each(|(task, y)| {
-            let first = task * SIDE;
-            for block in (0..rows).step_by(SIDE) {
-                let block = block..(block + SIDE).min(rows);
-                for (column, y) in (first..).zip(y.chunks_exact_mut(rows * width)) {
-                    for row in block.clone() {
-                        let from = (row * columns + column) * width;
-                        let y = &mut y[row * width..][..width];
-                        match y {
-                            [y] => *y = x[from],
-                            _ => y.copy_from_slice(&x[from..from + width]),
-                        }
-                    }
-                }
+            let first = task * COLUMNS;
+            let x = &x[first * width..];
+            match width {
+                1 => transpose_strip((x, columns), (y, rows)),
+                _ => swap_strip((x, columns), (y, rows), width),
             }
         });
     });
     y
+}
+
+/// Some columns of numbers become rows.
+fn transpose_strip((x, columns): (&[f32], usize), (y, rows): (&mut [f32], usize)) {
+    let count = y.len() / rows;
+    let whole = rows / ROWS * ROWS;
+    for first in (0..whole).step_by(ROWS) {
+        let row = |r: usize| Some(&x[(first + r) * columns..][..count]);
+        transpose::<ROWS>(std::array::from_fn(row), 1.0, (&mut y[first..], rows));
+    }
+    for row in whole..rows {
+        let numbers = &x[row * columns..][..count];
+        for (y, x) in y[row..].iter_mut().step_by(rows).zip(numbers) {
+            *y = *x;
+        }
+    }
+}
+
+/// Some columns of `width` numbers become rows of as many.
+fn swap_strip((x, columns): (&[f32], usize), (y, rows): (&mut [f32], usize), width: usize) {
+    for block in (0..rows).step_by(ROWS) {
+        let block = block..(block + ROWS).min(rows);
+        for (column, y) in y.chunks_exact_mut(rows * width).enumerate() {
+            for row in block.clone() {
+                let from = (row * columns + column) * width;
+                y[row * width..][..width].copy_from_slice(&x[from..from + width]);
+            }
+        }
+    }
 }

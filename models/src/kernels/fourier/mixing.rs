@@ -87,9 +87,14 @@ fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) ->
         let tasks = (0..bins).into_par_iter().step_by(TOGETHER);
         tasks.for_each_init(room, |[columns, scratch], first| {
             let count = TOGETHER.min(bins - first);
-            for (l, row) in rows.chunks_exact(bins).enumerate() {
-                for (column, z) in row[first..first + count].iter().enumerate() {
-                    columns[column * length + l] = *z;
+            // Some rows at a time, so that lines of the cache are read and written whole.
+            for (block, rows) in rows.chunks(TOGETHER * bins).enumerate() {
+                let columns = columns.chunks_exact_mut(length).take(count);
+                for (column, to) in (first..).zip(columns) {
+                    let to = &mut to[block * TOGETHER..];
+                    for (to, row) in to.iter_mut().zip(rows.chunks_exact(bins)) {
+                        *to = row[column];
+                    }
                 }
             }
             for column in columns.chunks_exact_mut(length).take(count) {

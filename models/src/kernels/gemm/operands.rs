@@ -106,7 +106,7 @@ impl<'a> Matrix<'a> {
         for (panel, packed) in panels.chunks_exact_mut(PANEL * k).enumerate() {
             let row = |r: usize| &self.data[start + (panel * PANEL + r) * self.row..][..k];
             let source = std::array::from_fn(|r| (panel * PANEL + r < m).then(|| row(r)));
-            transpose::<PANEL, PANEL>(source, 1.0, packed);
+            transpose::<PANEL>(source, 1.0, (packed, PANEL));
         }
     }
 
@@ -176,7 +176,7 @@ impl<'a> Matrix<'a> {
                 let first = panel * N + j;
                 let column = |c| &self.data[start + (first + c) * self.column..][..rows];
                 let source = std::array::from_fn(|c| (first + c < columns).then(|| column(c)));
-                transpose::<TOGETHER, N>(source, 1.0, &mut packed[j..]);
+                transpose::<TOGETHER>(source, 1.0, (&mut packed[j..], N));
             }
         }
     }

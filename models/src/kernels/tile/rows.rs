@@ -159,26 +159,26 @@ pub(in crate::kernels) fn pack_columns(
     let packed = &mut packed[..rows.width() * SIDE];
     for first in (0..SIDE).step_by(TOGETHER) {
         let source = std::array::from_fn(|r| (first + r < count).then(|| rows.row(first + r)));
-        transpose::<TOGETHER, SIDE>(source, scale, &mut packed[first..]);
+        transpose::<TOGETHER>(source, scale, (&mut packed[first..], SIDE));
     }
 }
 
 /// Rows of which columns are made together: registers of the widest kind.
 pub(in crate::kernels) const TOGETHER: usize = 16;
 
-/// Copies `R` rows of one length, times `scale`, into the first columns of a matrix with rows of `N`; missing rows become zero.
+/// Copies `R` rows of one length, times `scale`, into the first columns of a matrix with rows of `n`; missing rows become zero.
 ///
 /// Sixteen or eight at a time, so that stores fill a cache line or half of it instead of one number.
 #[inline(always)]
-pub(in crate::kernels) fn transpose<const R: usize, const N: usize>(
+pub(in crate::kernels) fn transpose<const R: usize>(
     rows: [Option<&[f32]>; R],
     scale: f32,
-    columns: &mut [f32],
+    (columns, n): (&mut [f32], usize),
 ) {
     // Loops over arrays of their own: the closures of `array::map` are not always inlined, which makes this three times as slow.
     let mut values = [0.0; R];
     let Some(rows) = all(rows) else {
-        for (i, columns) in columns.chunks_mut(N).enumerate() {
+        for (i, columns) in columns.chunks_mut(n).enumerate() {
             for (value, row) in values.iter_mut().zip(&rows) {
                 *value = row.map_or(0.0, |row| row[i] * scale);
             }
@@ -186,8 +186,8 @@ pub(in crate::kernels) fn transpose<const R: usize, const N: usize>(
         }
         return;
     };
-    let done = transpose_blocks(&rows, scale, (columns, N));
-    for (i, columns) in columns.chunks_mut(N).enumerate().skip(done) {
+    let done = transpose_blocks(&rows, scale, (&mut *columns, n));
+    for (i, columns) in columns.chunks_mut(n).enumerate().skip(done) {
         for (value, row) in values.iter_mut().zip(&rows) {
             *value = row[i] * scale;
         }
