@@ -8,10 +8,12 @@
 //! with decoupled decay (arXiv 1711.05101). s scales the gradient, for clipping; the bias corrections of
 //! update t enter as step = rate / (1 - β1ᵗ) and correction = 1 / √(1 - β2ᵗ).
 
-use candle_core::{CpuStorage, InplaceOp2, InplaceOp3, Layout, Result, Tensor, bail};
+use std::cell::Cell;
+
+use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{floats, read};
+use super::buffers::read;
 use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "adamw";
@@ -56,23 +58,62 @@ impl AdamW {
                 &none
             }
         };
-        // 1 - β is taken in f64: in f32 it would lose most of its digits.
-        let moment = |beta: f64, square| Moment {
-            decay: beta as f32,
-            rest: (1.0 - beta) as f32,
-            scale: self.scale as f32,
-            square,
+        for other in [first, second, gradient] {
+            if other.dims() != parameter.dims() {
+                let (other, parameter) = (other.shape(), parameter.shape());
+                bail!("{NAME}: shapes {parameter:?} and {other:?} differ");
+            }
+        }
+        let gradient = read(NAME, gradient)?;
+        let (step, isa) = (Step::new(self), Isa::current());
+        overwrite(parameter, |parameter| {
+            overwrite(first, |first| {
+                overwrite(second, |second| {
+                    let moments = first
+                        .par_chunks_mut(CHUNK)
+                        .zip(second.par_chunks_mut(CHUNK));
+                    let chunks = parameter.par_chunks_mut(CHUNK).zip(moments);
+                    let chunks = chunks.zip(gradient.par_chunks(CHUNK));
+                    chunks.for_each(|((parameter, (first, second)), gradient)| {
+                        isa.run(Task {
+                            step,
+                            parameter,
+                            moments: [first, second],
+                            gradient,
+                        });
+                    });
+                    Ok(())
+                })
+            })
+        })
+    }
+}
+
+/// Calls `write` with the elements of a contiguous f32 tensor, whose own memory they are.
+fn overwrite(x: &Tensor, write: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<()> {
+    x.inplace_op1(&Overwrite(Cell::new(Some(write))))
+}
+
+/// What is called once.
+struct Overwrite<F>(Cell<Option<F>>);
+
+impl<F: FnOnce(&mut [f32]) -> Result<()>> InplaceOp1 for Overwrite<F> {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        let (Some((start, end)), CpuStorage::F32(data)) = (layout.contiguous_offsets(), storage)
+        else {
+            bail!(
+                "{NAME}: {:?} is not a contiguous f32 tensor",
+                layout.shape()
+            );
         };
-        first.inplace_op2(gradient, &moment(self.beta1, false))?;
-        second.inplace_op2(gradient, &moment(self.beta2, true))?;
-        let t = self.update as f64;
-        let step = Step {
-            keep: (1.0 - self.decay) as f32,
-            step: (self.rate / (1.0 - self.beta1.powf(t))) as f32,
-            correction: (1.0 - self.beta2.powf(t)).powf(-0.5) as f32,
-            epsilon: self.epsilon as f32,
-        };
-        parameter.inplace_op3(first, second, &step)
+        match self.0.take() {
+            Some(write) => write(&mut data[start..end]),
+            None => Ok(()),
+        }
     }
 }
 
@@ -113,171 +154,123 @@ impl Kernel for Squares<'_> {
     }
 }
 
-/// A running mean of gradients or of their squares.
-#[derive(Clone, Copy)]
-struct Moment {
-    decay: f32,
-    rest: f32,
-    scale: f32,
-    square: bool,
-}
-
+/// The numbers of an update, as f32.
 #[derive(Clone, Copy)]
 struct Step {
+    /// β and 1 - β of both moments.
+    decays: [f32; 2],
+    rests: [f32; 2],
+    scale: f32,
     keep: f32,
     step: f32,
     correction: f32,
     epsilon: f32,
 }
 
-/// The elements of a contiguous f32 tensor, to be overwritten.
-fn floats_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> Result<&'a mut [f32]> {
-    let (Some((start, end)), CpuStorage::F32(data)) = (layout.contiguous_offsets(), storage) else {
-        bail!(
-            "{NAME}: {:?} is not a contiguous f32 tensor",
-            layout.shape()
-        );
-    };
-    Ok(&mut data[start..end])
-}
-
-fn same_shape(a: &Layout, b: &Layout) -> Result<()> {
-    if a.dims() != b.dims() {
-        bail!("{NAME}: shapes {:?} and {:?} differ", a.shape(), b.shape());
-    }
-    Ok(())
-}
-
-impl InplaceOp2 for Moment {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn cpu_fwd(
-        &self,
-        moment: &mut CpuStorage,
-        layout: &Layout,
-        gradient: &CpuStorage,
-        gradient_layout: &Layout,
-    ) -> Result<()> {
-        same_shape(layout, gradient_layout)?;
-        let gradient = floats(NAME, gradient, gradient_layout)?;
-        let moment = floats_mut(moment, layout)?;
-        let isa = Isa::current();
-        let chunks = moment.par_chunks_mut(CHUNK).zip(gradient.par_chunks(CHUNK));
-        chunks.for_each(|(moment, gradient)| isa.run(MomentTask(*self, moment, gradient)));
-        Ok(())
-    }
-}
-
-struct MomentTask<'a>(Moment, &'a mut [f32], &'a [f32]);
-
-impl Kernel for MomentTask<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Lanes>(self, s: S) {
-        let MomentTask(
-            Moment {
-                decay,
-                rest,
-                scale,
-                square,
-            },
-            moment,
-            gradient,
-        ) = self;
-        let (decays, rest) = (s.splat_f32s(decay), s.splat_f32s(rest));
-        let scales = s.splat_f32s(scale);
-        let next = |moment, gradient| {
-            let g = s.mul_f32s(gradient, scales);
-            let g = if square { s.mul_f32s(g, g) } else { g };
-            s.fma(moment, decays, s.mul_f32s(g, rest))
-        };
-        let (moment, moment_tail) = S::as_mut_simd_f32s(moment);
-        let (gradient, gradient_tail) = S::as_simd_f32s(gradient);
-        for (moment, gradient) in moment.iter_mut().zip(gradient) {
-            *moment = next(*moment, *gradient);
-        }
-        if !moment_tail.is_empty() {
-            let gradient = s.partial_load_f32s(gradient_tail);
-            let moment = next(s.partial_load_f32s(moment_tail), gradient);
-            s.partial_store_f32s(moment_tail, moment);
+impl Step {
+    fn new(options: &AdamW) -> Self {
+        let t = options.update as f64;
+        let betas = [options.beta1, options.beta2];
+        Step {
+            decays: betas.map(|beta| beta as f32),
+            // In f64: f32 would lose most of its digits.
+            rests: betas.map(|beta| (1.0 - beta) as f32),
+            scale: options.scale as f32,
+            keep: (1.0 - options.decay) as f32,
+            step: (options.rate / (1.0 - options.beta1.powf(t))) as f32,
+            correction: (1.0 - options.beta2.powf(t)).powf(-0.5) as f32,
+            epsilon: options.epsilon as f32,
         }
     }
 }
 
-impl InplaceOp3 for Step {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn cpu_fwd(
-        &self,
-        parameter: &mut CpuStorage,
-        layout: &Layout,
-        first: &CpuStorage,
-        first_layout: &Layout,
-        second: &CpuStorage,
-        second_layout: &Layout,
-    ) -> Result<()> {
-        same_shape(layout, first_layout)?;
-        same_shape(layout, second_layout)?;
-        let (first, second) = (
-            floats(NAME, first, first_layout)?,
-            floats(NAME, second, second_layout)?,
-        );
-        let parameter = floats_mut(parameter, layout)?;
-        let isa = Isa::current();
-        let moments = first.par_chunks(CHUNK).zip(second.par_chunks(CHUNK));
-        parameter
-            .par_chunks_mut(CHUNK)
-            .zip(moments)
-            .for_each(|(parameter, (first, second))| {
-                isa.run(StepTask(*self, parameter, first, second));
-            });
-        Ok(())
-    }
+/// Some elements of a parameter, and what they have besides.
+struct Task<'a> {
+    step: Step,
+    parameter: &'a mut [f32],
+    moments: [&'a mut [f32]; 2],
+    gradient: &'a [f32],
 }
 
-struct StepTask<'a>(Step, &'a mut [f32], &'a [f32], &'a [f32]);
-
-impl Kernel for StepTask<'_> {
+impl Kernel for Task<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let StepTask(
-            Step {
-                keep,
-                step,
-                correction,
-                epsilon,
-            },
+        let Task {
+            step,
             parameter,
-            first,
-            second,
-        ) = self;
-        let (keep, step) = (s.splat_f32s(keep), s.splat_f32s(-step));
-        let (correction, epsilon) = (s.splat_f32s(correction), s.splat_f32s(epsilon));
-        let next = |parameter, first, second| {
-            let size = s.fma(s.sqrt_f32s(second), correction, epsilon);
-            s.fma(s.div_f32s(first, size), step, s.mul_f32s(parameter, keep))
-        };
+            moments: [first, second],
+            gradient,
+        } = self;
+        let step = Registers::<S>::new(s, step);
         let (parameter, parameter_tail) = S::as_mut_simd_f32s(parameter);
-        let (first, first_tail) = S::as_simd_f32s(first);
-        let (second, second_tail) = S::as_simd_f32s(second);
-        for ((parameter, first), second) in parameter.iter_mut().zip(first).zip(second) {
-            *parameter = next(*parameter, *first, *second);
+        let (first, first_tail) = S::as_mut_simd_f32s(first);
+        let (second, second_tail) = S::as_mut_simd_f32s(second);
+        let (gradient, gradient_tail) = S::as_simd_f32s(gradient);
+        let moments = first.iter_mut().zip(second);
+        for ((parameter, (first, second)), gradient) in
+            parameter.iter_mut().zip(moments).zip(gradient)
+        {
+            (*parameter, [*first, *second]) =
+                step.next(s, *parameter, [*first, *second], *gradient);
         }
         if !parameter_tail.is_empty() {
-            let (first, second) = (
-                s.partial_load_f32s(first_tail),
-                s.partial_load_f32s(second_tail),
-            );
-            let parameter = next(s.partial_load_f32s(parameter_tail), first, second);
+            let moments = [&*first_tail, &*second_tail].map(|tail| s.partial_load_f32s(tail));
+            let gradient = s.partial_load_f32s(gradient_tail);
+            let parameter = s.partial_load_f32s(parameter_tail);
+            let (parameter, [first, second]) = step.next(s, parameter, moments, gradient);
             s.partial_store_f32s(parameter_tail, parameter);
+            s.partial_store_f32s(first_tail, first);
+            s.partial_store_f32s(second_tail, second);
         }
+    }
+}
+
+/// [`Step`], each number in all lanes.
+struct Registers<S: Lanes> {
+    decays: [S::f32s; 2],
+    rests: [S::f32s; 2],
+    scale: S::f32s,
+    keep: S::f32s,
+    step: S::f32s,
+    correction: S::f32s,
+    epsilon: S::f32s,
+}
+
+impl<S: Lanes> Registers<S> {
+    #[inline(always)]
+    fn new(s: S, step: Step) -> Self {
+        let [first, second] = step.decays;
+        let [first_rest, second_rest] = step.rests;
+        Registers {
+            decays: [s.splat_f32s(first), s.splat_f32s(second)],
+            rests: [s.splat_f32s(first_rest), s.splat_f32s(second_rest)],
+            scale: s.splat_f32s(step.scale),
+            keep: s.splat_f32s(step.keep),
+            step: s.splat_f32s(-step.step),
+            correction: s.splat_f32s(step.correction),
+            epsilon: s.splat_f32s(step.epsilon),
+        }
+    }
+
+    /// The parameter and its moments after the update.
+    #[inline(always)]
+    fn next(
+        &self,
+        s: S,
+        parameter: S::f32s,
+        [first, second]: [S::f32s; 2],
+        gradient: S::f32s,
+    ) -> (S::f32s, [S::f32s; 2]) {
+        let g = s.mul_f32s(gradient, self.scale);
+        let first = s.fma(first, self.decays[0], s.mul_f32s(g, self.rests[0]));
+        let square = s.mul_f32s(g, g);
+        let second = s.fma(second, self.decays[1], s.mul_f32s(square, self.rests[1]));
+        let size = s.fma(s.sqrt_f32s(second), self.correction, self.epsilon);
+        let rest = s.mul_f32s(parameter, self.keep);
+        let parameter = s.fma(s.div_f32s(first, size), self.step, rest);
+        (parameter, [first, second])
     }
 }
 

@@ -398,12 +398,16 @@ impl Queries {
 /// rowsum(dO O) of every query.
 #[inline(always)]
 pub(super) fn deltas<S: Lanes>(s: S, output: Rows, doutput: Rows, count: usize) -> Vec<f32> {
-    let delta = |i| {
+    // Loops, not closures, which are not all compiled for these instructions.
+    let mut deltas = Vec::with_capacity(count);
+    for i in 0..count {
         let (x, x_tail) = S::as_simd_f32s(output.row(i));
         let (y, y_tail) = S::as_simd_f32s(doutput.row(i));
-        let tail = s.mul_f32s(s.partial_load_f32s(x_tail), s.partial_load_f32s(y_tail));
-        let sum = x.iter().zip(y).fold(tail, |sum, (x, y)| s.fma(*x, *y, sum));
-        s.reduce_sum_f32s(sum)
-    };
-    (0..count).map(delta).collect()
+        let mut sum = s.mul_f32s(s.partial_load_f32s(x_tail), s.partial_load_f32s(y_tail));
+        for (x, y) in x.iter().zip(y) {
+            sum = s.fma(*x, *y, sum);
+        }
+        deltas.push(s.reduce_sum_f32s(sum));
+    }
+    deltas
 }
