@@ -6,6 +6,7 @@
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
+use super::rounds::Rounds;
 use crate::{
     Error, Pass, Result, RngKey,
     ops::{NOWHERE, linear},
@@ -50,65 +51,32 @@ impl Lloyd {
             None => vec![vec![1.0; length]; batch],
         };
         let mut all = vec![NOWHERE; hashes.len()];
+        let rounds = Rounds {
+            bits: self.bits,
+            count: self.iterations,
+            refills: &draws.refills,
+        };
         let rows = all.par_chunks_mut(length).zip(hashes.par_chunks(length));
         rows.enumerate().for_each(|(row, (clusters, hashes))| {
             let real = &real[row / heads];
             let positions: Vec<usize> = (0..length).filter(|&at| real[at] > 0.0).collect();
             let starts = draws.starts.iter().map(|start| *start as usize);
             let starts = starts.filter(|&start| start < length && real[start] > 0.0);
-            let mut centroids: Vec<u64> = starts
+            let centroids: Vec<u64> = starts
                 .take(self.clusters)
                 .map(|start| hashes[start])
                 .collect();
             if centroids.is_empty() {
                 return;
             }
-            let mut apart = vec![0; centroids.len()];
-            for round in 0..self.iterations {
-                for &at in &positions {
-                    clusters[at] = nearest(&centroids, hashes[at], &mut apart);
-                }
-                if round + 1 == self.iterations {
-                    break;
-                }
-                let before = centroids.clone();
-                let refills = &draws.refills[round * self.clusters..];
-                let full = self.vote(&mut centroids, &positions, hashes, clusters, refills);
-                if full && centroids == before {
-                    break; // Nothing would ever move again.
-                }
+            let hashes: Vec<u64> = positions.iter().map(|at| hashes[*at]).collect();
+            let mut found = vec![NOWHERE; positions.len()];
+            rounds.run(&hashes, centroids, &mut found);
+            for (at, cluster) in positions.into_iter().zip(found) {
+                clusters[at] = cluster;
             }
         });
         Ok(Tensor::from_vec(all, (batch, heads, length), &Device::Cpu)?)
-    }
-
-    /// Centroids that most positions of their clusters would have; whether every cluster has some.
-    fn vote(
-        &self,
-        centroids: &mut [u64],
-        positions: &[usize],
-        hashes: &[u64],
-        clusters: &[u32],
-        refills: &[u64],
-    ) -> bool {
-        let mut ones = vec![0; centroids.len() * self.bits];
-        let mut sizes = vec![0; centroids.len()];
-        for &at in positions {
-            let cluster = clusters[at] as usize;
-            sizes[cluster] += 1;
-            let ones = &mut ones[cluster * self.bits..][..self.bits];
-            for (bit, ones) in ones.iter_mut().enumerate() {
-                *ones += hashes[at] >> bit & 1;
-            }
-        }
-        for (cluster, centroid) in centroids.iter_mut().enumerate() {
-            let ones = &ones[cluster * self.bits..][..self.bits];
-            *centroid = match sizes[cluster] {
-                0 => refills[cluster],
-                size => word(ones.iter().map(|ones| 2 * ones > size)),
-            };
-        }
-        sizes.iter().all(|size| *size > 0)
     }
 
     /// Bit b of a vector is whether its product with plane b exceeds the plane's threshold. In f32, whatever the type of x (.., E).
@@ -176,16 +144,6 @@ impl Lloyd {
             refills: refills.collect(),
         })
     }
-}
-
-/// The first of the centroids that have the fewest bits other than `hash`; in `apart`, how many those of each are.
-fn nearest(centroids: &[u64], hash: u64, apart: &mut [u8]) -> u32 {
-    for (apart, centroid) in apart.iter_mut().zip(centroids) {
-        *apart = (centroid ^ hash).count_ones() as u8;
-    }
-    let least = apart.iter().fold(u8::MAX, |least, it| least.min(*it));
-    let nearest = apart.iter().position(|it| *it == least);
-    nearest.map_or(NOWHERE, |cluster| cluster as u32)
 }
 
 /// The number with these bits, the lowest first.

@@ -1,0 +1,117 @@
+//! Rounds of k-means in Hamming space over the hashes of one sequence. Nearly all of it counts bits, many words at a time where a
+//! processor has instructions for that.
+
+use crate::ops::NOWHERE;
+
+/// What all sequences have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Rounds<'a> {
+    /// Bits of a hash, at most 63.
+    pub(super) bits: usize,
+    /// How many there are, the last of which only assigns.
+    pub(super) count: usize,
+    /// Centroids for clusters that have lost all positions, as many for each round but the last.
+    pub(super) refills: &'a [u64],
+}
+
+impl Rounds<'_> {
+    /// Writes the cluster of each hash to `clusters`, beginning with these centroids, of which there is one at least.
+    pub(super) fn run(self, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vpopcntdq") {
+                // SAFETY: the processor has just said that it has the instructions.
+                return unsafe { run_avx512(self, hashes, centroids, clusters) };
+            }
+            if is_x86_feature_detected!("avx2") {
+                // SAFETY: as above.
+                return unsafe { run_avx2(self, hashes, centroids, clusters) };
+            }
+        }
+        run_portable(self, hashes, centroids, clusters);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vpopcntdq")]
+fn run_avx512(rounds: Rounds, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
+    run_portable(rounds, hashes, centroids, clusters);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn run_avx2(rounds: Rounds, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
+    run_portable(rounds, hashes, centroids, clusters);
+}
+
+/// Inlined into each of the versions above, so that the compiler vectorizes it for each; closures would not be.
+#[inline(always)]
+fn run_portable(rounds: Rounds, hashes: &[u64], mut centroids: Vec<u64>, clusters: &mut [u32]) {
+    let per_round = rounds.refills.len() / rounds.count.saturating_sub(1).max(1);
+    let mut ones = vec![[0; 64]; centroids.len()];
+    let mut sizes = vec![0; centroids.len()];
+    for round in 0..rounds.count {
+        for (cluster, hash) in clusters.iter_mut().zip(hashes) {
+            *cluster = nearest(&centroids, *hash);
+        }
+        if round + 1 == rounds.count {
+            return;
+        }
+        ones.fill([0; 64]);
+        sizes.fill(0);
+        for (cluster, hash) in clusters.iter().zip(hashes) {
+            sizes[*cluster as usize] += 1;
+            add_bits(*hash, &mut ones[*cluster as usize]);
+        }
+        let refills = &rounds.refills[round * per_round..];
+        let mut moved = false;
+        for (cluster, centroid) in centroids.iter_mut().enumerate() {
+            let next = match sizes[cluster] {
+                0 => refills[cluster],
+                size => majority(&ones[cluster][..rounds.bits], size),
+            };
+            moved |= next != *centroid || sizes[cluster] == 0;
+            *centroid = next;
+        }
+        if !moved {
+            return; // Nothing would ever move again.
+        }
+    }
+}
+
+/// The first of the centroids that have the fewest bits other than `hash`.
+#[inline(always)]
+fn nearest(centroids: &[u64], hash: u64) -> u32 {
+    // Bits above, number below: the least of these words.
+    let mut least = u64::MAX;
+    let mut number = 0;
+    for centroid in centroids {
+        let apart = u64::from((centroid ^ hash).count_ones());
+        least = least.min(apart << 32 | number);
+        number += 1;
+    }
+    match centroids.is_empty() {
+        true => NOWHERE,
+        false => least as u32,
+    }
+}
+
+/// Adds each bit of a hash to its count.
+#[inline(always)]
+fn add_bits(hash: u64, ones: &mut [u64; 64]) {
+    let mut place = 0;
+    for ones in ones {
+        *ones += hash >> place & 1;
+        place += 1;
+    }
+}
+
+/// The bits that more than half of `size` hashes have, of which as many have each.
+#[inline(always)]
+fn majority(ones: &[u64], size: u64) -> u64 {
+    let mut word = 0;
+    for (place, ones) in ones.iter().enumerate() {
+        word |= u64::from(2 * ones > size) << place;
+    }
+    word
+}
