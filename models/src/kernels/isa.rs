@@ -10,11 +10,14 @@ use pulp::{NullaryFnOnce, Scalar128b, Simd};
 
 use super::factors::Factors;
 
-/// A register of several f32, with the one operation that instruction sets disagree about.
+/// Registers of several numbers, with the one operation that instruction sets disagree about.
 pub(super) trait Lanes: Simd {
     /// `a * b + c`: rounded once where the machine has such an instruction, twice elsewhere.
     /// (Emulating the single rounding in software would cost fifty times as much.)
     fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s;
+
+    /// The same of f64.
+    fn fma_f64s(self, a: Self::f64s, b: Self::f64s, c: Self::f64s) -> Self::f64s;
 
     /// As many elements as `from` has, at most a register, and zeros behind them. A whole register is one instruction;
     /// pulp's partial load is a call of a function whatever it loads.
@@ -42,6 +45,11 @@ impl Lanes for V4 {
     fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s {
         self.mul_add_f32s(a, b, c)
     }
+
+    #[inline(always)]
+    fn fma_f64s(self, a: Self::f64s, b: Self::f64s, c: Self::f64s) -> Self::f64s {
+        self.mul_add_f64s(a, b, c)
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -50,12 +58,22 @@ impl Lanes for V3 {
     fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s {
         self.mul_add_f32s(a, b, c)
     }
+
+    #[inline(always)]
+    fn fma_f64s(self, a: Self::f64s, b: Self::f64s, c: Self::f64s) -> Self::f64s {
+        self.mul_add_f64s(a, b, c)
+    }
 }
 
 impl Lanes for Scalar128b {
     #[inline(always)]
     fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s {
         self.add_f32s(self.mul_f32s(a, b), c)
+    }
+
+    #[inline(always)]
+    fn fma_f64s(self, a: Self::f64s, b: Self::f64s, c: Self::f64s) -> Self::f64s {
+        self.add_f64s(self.mul_f64s(a, b), c)
     }
 }
 

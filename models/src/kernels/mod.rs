@@ -45,6 +45,7 @@ mod lsh;
 mod math;
 mod norm;
 mod pooling;
+mod pseudo_inverse;
 #[cfg(test)]
 pub(crate) mod reference;
 mod relative_queries;
@@ -100,6 +101,7 @@ pub use linear_attention::{
 pub use lsh::lsh;
 pub use norm::layer_norm;
 pub use pooling::weighted_sum;
+pub use pseudo_inverse::pseudo_inverse;
 pub use relative_queries::relative_queries;
 pub(crate) use roll::add_rolled;
 pub use roll::{Rings, Track};

@@ -24,8 +24,7 @@ use crate::{
     ops::{
         self, NOWHERE, Padding,
         attention::{self, AttentionOptions, partial_softmax::by_head},
-        checkpoint::checkpoint,
-        softmax,
+        pseudo_inverse, softmax,
     },
     options::{LONGEST, Range, to_json},
 };
@@ -182,7 +181,7 @@ impl Nystromformer {
         let scale = (q.dim(3)? as f64).powf(-0.5);
         let scores = q.affine(scale, 0.0)?.matmul(&k.t()?)?; // (B, H, M, M)
         let Some(real) = &landmarks.real else {
-            return self.pseudo_inverse(&softmax::masked(&scores, None)?);
+            return pseudo_inverse(&softmax::masked(&scores, None)?, self.iterations);
         };
         let mask = Mask::new(real)?;
         let real = real.unsqueeze(1)?.unsqueeze(3)?; // (B, 1, M, 1)
@@ -190,13 +189,7 @@ impl Nystromformer {
         let beyond = identity.broadcast_mul(&real.affine(-1.0, 1.0)?)?; // (B, 1, M, M)
         let a = softmax::masked(&scores, Some(&mask))?;
         let a = a.broadcast_mul(&real)?.broadcast_add(&beyond)?;
-        self.pseudo_inverse(&a)
-    }
-
-    /// That of A (B, H, M, M). Its iterations make many such matrices; only A and the last are kept.
-    fn pseudo_inverse(&self, a: &Tensor) -> Result<Tensor> {
-        let iterations = self.iterations;
-        checkpoint(a, move |a| pseudo_inverse(a, iterations))
+        pseudo_inverse(&a, self.iterations)
     }
 }
 
@@ -319,25 +312,6 @@ fn convolve(v: &Tensor, weight: &Tensor, mask: Option<&Mask>) -> Result<Tensor> 
         .broadcast_as((heads, row / heads, taps))?
         .reshape((row, taps))?;
     ops::depthwise_conv1d(&zero_padding(v, mask)?, &weight, None, Padding::Same, 1)
-}
-
-/// An approximate pseudo-inverse of `a` (B, H, M, M), whose rows are positive and sum to 1. Razavi et al., 2014.
-fn pseudo_inverse(a: &Tensor, iterations: usize) -> Result<Tensor> {
-    let sums = a.sum_keepdim(2)?; // (B, H, 1, M)
-    // Of equal sums the gradient goes to the first, as PyTorch's does; candle's maximum hands it to each of them.
-    let largest = sums.gather(&sums.argmax_keepdim(3)?, 3)?; // (B, H, 1, 1)
-    let mut z = a.t()?.contiguous()?.broadcast_div(&largest)?;
-    let identity = Tensor::eye(a.dim(3)?, a.dtype(), a.device())?;
-    let less = |factor: f64, x: &Tensor| -> Result<Tensor> {
-        Ok(identity.affine(factor, 0.0)?.broadcast_sub(x)?)
-    };
-    for _ in 0..iterations {
-        let az = a.matmul(&z)?;
-        let inner = less(15.0, &az.matmul(&less(7.0, &az)?)?)?;
-        let outer = less(13.0, &az.matmul(&inner)?)?;
-        z = z.matmul(&outer)?.affine(0.25, 0.0)?;
-    }
-    Ok(z)
 }
 
 #[cfg(test)]
