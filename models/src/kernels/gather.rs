@@ -13,7 +13,7 @@ use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 const CHUNKS: usize = 64;
 const LEAST_ROWS: usize = 64;
 
-/// x (G, L, E) to y (G, M, E), `y_gm = x_g[i_gm]`, zeros where i is not below L; `indices` are (G, M).
+/// x (.., L, E) of G sequences to y (.., M, E), `y_gm = x_g[i_gm]`, zeros where i is not below L; `indices` are (G, M).
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -22,7 +22,7 @@ pub(crate) fn take_rows(x: &Tensor, indices: &Arc<[u32]>, places: usize) -> Resu
     apply(TakeRows { indices, places }, [x])
 }
 
-/// x (G, M, E) to y (G, L, E), `y_gl = Σ x_gm` over `i_gm = l`; rows whose i is not below L are left out.
+/// x (.., M, E) of G sequences to y (.., L, E), `y_gl = Σ x_gm` over `i_gm = l`; rows whose i is not below L are left out.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -58,22 +58,39 @@ struct AddRows {
     length: usize,
 }
 
+/// How many sequences, rows of each, and numbers of a row.
+fn sequences(name: &str, shape: &Shape) -> Result<(usize, usize, usize)> {
+    match shape.dims() {
+        [leading @ .., rows, width] => Ok((leading.iter().product(), *rows, *width)),
+        dims => bail!("{name}: {dims:?} has no rows"),
+    }
+}
+
+/// The shape of sequences of so many rows.
+fn with_rows(shape: &Shape, rows: usize) -> Shape {
+    let mut dims = shape.dims().to_vec();
+    if let [.., own, _] = dims.as_mut_slice() {
+        *own = rows;
+    }
+    dims.into()
+}
+
 impl CustomOp<1> for TakeRows {
     const NAME: &'static str = "take-rows";
     type Saved = ();
     const READS_OPERANDS: bool = false;
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
-        let (groups, length, width) = x.shape.dims3()?;
+        let (groups, length, width) = sequences(Self::NAME, &x.shape)?;
         if groups * self.places != self.indices.len() {
             bail!("{}: x {:?} has other indices", Self::NAME, x.shape);
         }
         let y = taken(x.data, &self.indices, (length, self.places, width));
-        Ok((y, (groups, self.places, width).into(), ()))
+        Ok((y, with_rows(&x.shape, self.places), ()))
     }
 
     fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
-        let (_, length, width) = x.shape.dims3()?;
+        let (_, length, width) = sequences(Self::NAME, &x.shape)?;
         let dx = added(pass.dy, &self.indices, (length, self.places, width));
         Ok([dx.into()])
     }
@@ -85,16 +102,16 @@ impl CustomOp<1> for AddRows {
     const READS_OPERANDS: bool = false;
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
-        let (groups, places, width) = x.shape.dims3()?;
+        let (groups, places, width) = sequences(Self::NAME, &x.shape)?;
         if groups * places != self.indices.len() {
             bail!("{}: x {:?} has other indices", Self::NAME, x.shape);
         }
         let y = added(x.data, &self.indices, (self.length, places, width));
-        Ok((y, (groups, self.length, width).into(), ()))
+        Ok((y, with_rows(&x.shape, self.length), ()))
     }
 
     fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
-        let (_, places, width) = x.shape.dims3()?;
+        let (_, places, width) = sequences(Self::NAME, &x.shape)?;
         let dx = taken(pass.dy, &self.indices, (self.length, places, width));
         Ok([dx.into()])
     }

@@ -114,7 +114,7 @@ pub use sinkhorn_normalize::sinkhorn_normalize;
 pub use softmax::softmax;
 pub use squared_distance::squared_distance;
 pub(crate) use state_space::{Rows, StateSpace, Walk, state_space};
-pub(crate) use swap_axes::swap_axes;
+pub(crate) use swap_axes::{merge_heads, split_heads, swap_axes};
 pub use variable_gradients::backward;
 
 /// Whether the kernels can take this tensor: f32, in main memory.

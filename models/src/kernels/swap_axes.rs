@@ -16,20 +16,51 @@ const ROWS: usize = 16;
 /// # Errors
 /// For another number of axes.
 pub(crate) fn swap_axes(x: &Tensor) -> Result<Tensor> {
-    apply(SwapAxes, [x])
+    let sizes = match *x.dims() {
+        [_, rows, columns] => (rows, columns, 1),
+        [_, rows, columns, width] => (rows, columns, width),
+        ref dims => bail!("{}: {} axes", SwapAxes::NAME, dims.len()),
+    };
+    let mut dims = x.dims().to_vec();
+    dims.swap(1, 2);
+    apply(SwapAxes { sizes, dims }, [x])
 }
 
-struct SwapAxes;
-
-impl SwapAxes {
-    /// B, M, N and E, which is 1 if there is none.
-    fn sizes(shape: &Shape) -> Result<(usize, usize, usize, usize)> {
-        match *shape.dims() {
-            [batch, rows, columns] => Ok((batch, rows, columns, 1)),
-            [batch, rows, columns, width] => Ok((batch, rows, columns, width)),
-            ref dims => bail!("{}: {} axes", Self::NAME, dims.len()),
-        }
+/// x (B, L, H E) as (B, H, L, E).
+///
+/// # Errors
+/// For another number of axes, or columns that are none of so many heads.
+pub(crate) fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let (batch, length, row) = x.dims3()?;
+    if heads == 0 || !row.is_multiple_of(heads) {
+        bail!("{}: {row} columns of {heads} heads", SwapAxes::NAME);
     }
+    let width = row / heads;
+    let op = SwapAxes {
+        sizes: (length, heads, width),
+        dims: vec![batch, heads, length, width],
+    };
+    apply(op, [x])
+}
+
+/// x (B, H, L, E) as (B, L, H E).
+///
+/// # Errors
+/// For another number of axes.
+pub(crate) fn merge_heads(x: &Tensor) -> Result<Tensor> {
+    let (batch, heads, length, width) = x.dims4()?;
+    let op = SwapAxes {
+        sizes: (heads, length, width),
+        dims: vec![batch, length, heads * width],
+    };
+    apply(op, [x])
+}
+
+struct SwapAxes {
+    /// M, N and E of the operand, E 1 if there is none.
+    sizes: (usize, usize, usize),
+    /// Of the result.
+    dims: Vec<usize>,
 }
 
 impl CustomOp<1> for SwapAxes {
@@ -38,14 +69,12 @@ impl CustomOp<1> for SwapAxes {
     const READS_OPERANDS: bool = false;
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
-        let (_, rows, columns, width) = Self::sizes(&x.shape)?;
-        let mut dims = x.shape.dims().to_vec();
-        dims.swap(1, 2);
-        Ok((swapped(x.data, (rows, columns, width)), dims.into(), ()))
+        let y = swapped(x.data, self.sizes);
+        Ok((y, self.dims.as_slice().into(), ()))
     }
 
-    fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
-        let (_, rows, columns, width) = Self::sizes(&x.shape)?;
+    fn backward(&self, _: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
+        let (rows, columns, width) = self.sizes;
         Ok([swapped(pass.dy, (columns, rows, width)).into()])
     }
 }

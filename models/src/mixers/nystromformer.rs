@@ -23,8 +23,8 @@ use crate::{
     model::{Cost, Model, Reference, Variant},
     ops::{
         self, NOWHERE, Padding,
-        attention::{self, AttentionOptions, partial_softmax::by_head},
-        pseudo_inverse, softmax,
+        attention::{self, AttentionOptions},
+        merge_heads, pseudo_inverse, softmax, split_heads,
     },
     options::{LONGEST, Range, to_json},
 };
@@ -158,14 +158,13 @@ impl Nystromformer {
             return attention::attend(q, k, v, &options(mask.map(|mask| mask.valid().clone())));
         }
         let landmarks = self.segments.landmarks((q, k), mask, self.landmarks)?;
-        let (batch, slots, row) = landmarks.queries.dims3()?;
         let real = options(mask.map(|mask| mask.valid().clone()));
         let seen = attention::attend(&landmarks.queries, k, v, &real)?; // G V (B, M, H E)
-        let seen = by_head(&seen.reshape((batch, slots, self.heads, row / self.heads))?)?;
+        let seen = split_heads(&seen, self.heads)?;
         let values = self
             .inverse(&landmarks)?
             .matmul(&seen.to_dtype(DType::F64)?)?;
-        let values = by_head(&values.to_dtype(v.dtype())?)?.reshape((batch, slots, row))?; // Z G V
+        let values = merge_heads(&values.to_dtype(v.dtype())?)?; // Z G V
         let real = landmarks.real.map(|real| real.to_dtype(v.dtype()));
         attention::attend(q, &landmarks.keys, &values, &options(real.transpose()?))
     }
@@ -173,9 +172,7 @@ impl Nystromformer {
     /// Z (B, H, M, M) of the landmarks, of type f64: A can be nearly singular, and its products are few.
     fn inverse(&self, landmarks: &Landmarks) -> Result<Tensor> {
         let heads = |x: &Tensor| -> Result<Tensor> {
-            let (batch, slots, row) = x.dims3()?;
-            let x = x.reshape((batch, slots, self.heads, row / self.heads))?;
-            by_head(&x.to_dtype(DType::F64)?)
+            Ok(split_heads(x, self.heads)?.to_dtype(DType::F64)?)
         };
         let (q, k) = (heads(&landmarks.queries)?, heads(&landmarks.keys)?); // (B, H, M, E)
         let scale = (q.dim(3)? as f64).powf(-0.5);

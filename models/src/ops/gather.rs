@@ -25,12 +25,10 @@ pub const NOWHERE: u32 = u32::MAX;
 /// If shapes do not fit, or an index is neither below L nor [`NOWHERE`].
 pub fn take(x: &Tensor, indices: &Tensor) -> Result<Tensor> {
     let rows = Rows::new("take", x, indices, None)?;
-    let y = if kernels::supports(x) {
-        kernels::take_rows(&x.reshape(rows.of_x)?, &rows.indices, rows.places)?
-    } else {
-        composed::take(x, &rows)?
-    };
-    rows.shape(y, rows.places)
+    if kernels::supports(x) {
+        return Ok(kernels::take_rows(x, &rows.indices, rows.places)?);
+    }
+    rows.shape(composed::take(x, &rows)?, rows.places)
 }
 
 /// Rows `from` (M) of x (1, R, E), zeros for [`NOWHERE`], as (1, M, E), each taken once at most: `back` (R) says where, so that the gradient
@@ -58,12 +56,10 @@ pub(crate) fn move_rows(x: &Tensor, from: &Arc<[u32]>, back: &Arc<[u32]>) -> Res
 /// If shapes do not fit, or a segment is neither below `count` nor [`NOWHERE`].
 pub fn segment_sum(x: &Tensor, segments: &Tensor, count: usize) -> Result<Tensor> {
     let rows = Rows::new("segment sum", x, segments, Some(count))?;
-    let y = if kernels::supports(x) {
-        kernels::add_rows(&x.reshape(rows.of_x)?, &rows.indices, count)?
-    } else {
-        composed::segment_sum(x, &rows)?
-    };
-    rows.shape(y, count)
+    if kernels::supports(x) {
+        return Ok(kernels::add_rows(x, &rows.indices, count)?);
+    }
+    rows.shape(composed::segment_sum(x, &rows)?, count)
 }
 
 /// Means instead of the sums of [`segment_sum`]; zeros for a segment without rows.

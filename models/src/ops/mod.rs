@@ -87,7 +87,7 @@ pub use shared_state_space::{SharedStates, shared_state_space};
 pub use sinkhorn_normalize::sinkhorn_normalize;
 pub use squared_distance::squared_distance;
 pub use state_space::{Modes, StateSpaceOptions, state_space, state_space_sum};
-pub use swap_axes::swap_axes;
+pub use swap_axes::{merge_heads, split_heads, swap_axes};
 pub use top_k::{Order, top_k};
 
 use crate::{Error, Result};

@@ -1,4 +1,4 @@
-//! Axes 1 and 2 swapped.
+//! Axes 1 and 2 swapped; heads before positions, and back.
 
 use candle_core::Tensor;
 
@@ -20,6 +20,29 @@ pub fn swap_axes(x: &Tensor) -> Result<Tensor> {
         return Ok(kernels::swap_axes(x)?);
     }
     Ok(x.transpose(1, 2)?.contiguous()?)
+}
+
+/// x (B, L, H E) as (B, H, L, E), contiguous. Reshaping first would be a pass over its gradient.
+///
+/// # Errors
+/// If x has not three axes, or columns of so many heads.
+pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
+    if kernels::supports(x) {
+        return Ok(kernels::split_heads(x, heads)?);
+    }
+    let (batch, length, _) = x.dims3()?;
+    swap_axes(&x.reshape((batch, length, heads, ()))?)
+}
+
+/// x (B, H, L, E) as (B, L, H E), contiguous.
+///
+/// # Errors
+/// If x has not four axes.
+pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
+    if kernels::supports(x) {
+        return Ok(kernels::merge_heads(x)?);
+    }
+    Ok(swap_axes(x)?.flatten_from(2)?)
 }
 
 #[cfg(test)]
@@ -49,5 +72,35 @@ mod tests {
                 |x| x[0].transpose(1, 2)?.contiguous(),
             );
         }
+    }
+
+    #[test]
+    fn heads_are_split_and_merged_as_by_reshaping() {
+        let mut sampler = Sampler::new(30);
+        for (batch, length, heads, width) in
+            [(1, 1, 1, 1), (2, 5, 3, 4), (2, 70, 2, 1), (1, 9, 1, 8)]
+        {
+            let x = sampler.normal(&[batch, length, heads * width], 1.0);
+            let split = |x: &Tensor| {
+                x.reshape((batch, length, heads, width))?
+                    .transpose(1, 2)?
+                    .contiguous()
+            };
+            agree(
+                "split_heads",
+                &[x],
+                |x| Ok(split_heads(&x[0], heads)?),
+                |x| split(&x[0]),
+            );
+            let x = sampler.normal(&[batch, heads, length, width], 1.0);
+            let merged = |x: &Tensor| x.transpose(1, 2)?.contiguous()?.flatten_from(2);
+            agree(
+                "merge_heads",
+                &[x],
+                |x| Ok(merge_heads(&x[0])?),
+                |x| merged(&x[0]),
+            );
+        }
+        assert!(split_heads(&sampler.normal(&[1, 2, 5], 1.0), 2).is_err());
     }
 }
