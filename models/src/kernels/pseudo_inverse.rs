@@ -344,7 +344,8 @@ fn product<S: Lanes, const ADD: bool>(s: S, a: Left, b: &Square, factor: f64, ou
     let padded = b.padded;
     let len = padded * padded;
     assert!(
-        [a.numbers.len(), b.numbers.len(), out.numbers.len()] == [len; 3] && padded % PANEL == 0,
+        [a.numbers.len(), b.numbers.len(), out.numbers.len()] == [len; 3]
+            && padded.is_multiple_of(PANEL),
         "matrices of one side"
     );
     let lanes = S::F64_LANES;

@@ -84,11 +84,9 @@ fn run_portable(rounds: Rounds, hashes: &[u64], mut centroids: Vec<u64>, cluster
 fn nearest(centroids: &[u64], hash: u64) -> u32 {
     // Bits above, number below: the least of these words.
     let mut least = u64::MAX;
-    let mut number = 0;
-    for centroid in centroids {
+    for (number, centroid) in (0_u64..).zip(centroids) {
         let apart = u64::from((centroid ^ hash).count_ones());
         least = least.min(apart << 32 | number);
-        number += 1;
     }
     match centroids.is_empty() {
         true => NOWHERE,
@@ -99,10 +97,8 @@ fn nearest(centroids: &[u64], hash: u64) -> u32 {
 /// Adds each bit of a hash to its count.
 #[inline(always)]
 fn add_bits(hash: u64, ones: &mut [u64; 64]) {
-    let mut place = 0;
-    for ones in ones {
+    for (place, ones) in ones.iter_mut().enumerate() {
         *ones += hash >> place & 1;
-        place += 1;
     }
 }
 
