@@ -11,6 +11,9 @@
 //! candle's operations in f64, in outputs and gradients (tests in `ops/`). What is between a kernel and
 //! candle's graph is in `custom_op/`.
 //!
+//! What runs on registers is loops and `#[inline(always)]` functions. A closure there may be compiled for the least instruction set instead, and
+//! then every operation on a register is a call.
+//!
 //! [`crate::ops`] calls these for f32 tensors in main memory, and the composed form elsewhere.
 
 mod activation;

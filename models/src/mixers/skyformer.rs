@@ -20,7 +20,7 @@ use crate::{
     layers::{Projections, Takes},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
-    ops::{NOWHERE, attention::partial_softmax::by_head, matmul, take},
+    ops::{NOWHERE, matmul, merge_heads, pseudo_inverse, split_heads, take},
     options::{LONGEST, Range, WIDEST, to_json},
     rng::StreamKey,
 };
@@ -94,14 +94,11 @@ impl Skyformer {
         })
     }
 
-    /// Queries, keys and values (B, L, H E) to (B, L, H, E).
+    /// Queries, keys and values (B, L, H E) to (B, L, H E).
     fn attend(&self, [q, k, v]: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let (batch, length, _) = q.dims3()?;
         let mask = pass.mask();
-        let heads = |x: &Tensor| -> Result<Tensor> {
-            let x = zero_padding(x, mask)?;
-            by_head(&x.reshape((batch, length, self.heads, self.width))?)
-        };
+        let heads = |x: &Tensor| split_heads(&zero_padding(x, mask)?, self.heads);
         let divisor = match self.options.width {
             0 => self.width,
             width => width,
@@ -120,7 +117,7 @@ impl Skyformer {
         };
         let sums = matmul(&keys, &heads(v)?)?; // (B, H, m, E)
         let sums = z.matmul(&sums.to_dtype(DType::F64)?)?.to_dtype(v.dtype())?;
-        by_head(&matmul(&gaussian(&q, &p)?, &sums)?)
+        merge_heads(&matmul(&gaussian(&q, &p)?, &sums)?)
     }
 
     /// P (B, H, m, E) of queries and keys (B, H, L, E).
@@ -174,21 +171,7 @@ impl Skyformer {
         let gram = gram.broadcast_add(&identity.affine(self.options.ridge, 0.0)?)?;
         let d = gram.sum_keepdim(D::Minus1)?.powf(-0.5)?; // (B, H, m, 1)
         let around = |x: &Tensor| Ok::<_, Error>(x.broadcast_mul(&d)?.broadcast_mul(&d.t()?)?);
-        let a = around(&gram)?;
-        let sums = a.sum_keepdim(2)?; // (B, H, 1, m)
-        // Of equal sums the gradient goes to the first, as PyTorch's does.
-        let largest = sums.gather(&sums.argmax_keepdim(3)?, 3)?; // (B, H, 1, 1)
-        let mut x = a.t()?.contiguous()?.broadcast_div(&largest)?;
-        let less = |factor: f64, x: &Tensor| -> Result<Tensor> {
-            Ok(identity.affine(factor, 0.0)?.broadcast_sub(x)?)
-        };
-        for _ in 0..self.options.iterations {
-            let ax = a.matmul(&x)?;
-            let inner = less(15.0, &ax.matmul(&less(7.0, &ax)?)?)?;
-            let outer = less(13.0, &ax.matmul(&inner)?)?;
-            x = x.matmul(&outer)?.affine(0.25, 0.0)?;
-        }
-        around(&x)
+        around(&pseudo_inverse(&around(&gram)?, self.options.iterations)?)
     }
 }
 
@@ -279,11 +262,11 @@ mod tests {
             let found = mixer.attend([&qkv[0], &qkv[1], &qkv[2]], &pass.with_mask(Some(&mask)));
             let heads = |x: &Tensor| {
                 let x = x.narrow(1, 0, count).unwrap();
-                by_head(&x.reshape((2, count, 2, 3)).unwrap()).unwrap()
+                split_heads(&x, 2).unwrap()
             };
             let scaled = |x: &Tensor| heads(x).affine(3f64.powf(-0.25), 0.0).unwrap();
             let weights = gaussian(&scaled(&qkv[0]), &scaled(&qkv[1])).unwrap();
-            let wanted = by_head(&weights.matmul(&heads(&qkv[2])).unwrap()).unwrap();
+            let wanted = merge_heads(&weights.matmul(&heads(&qkv[2])).unwrap()).unwrap();
             let found = found.unwrap().narrow(1, 0, count).unwrap();
             close(&found, &wanted, 1e-5, "gaussian");
         }

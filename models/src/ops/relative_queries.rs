@@ -5,7 +5,9 @@
 use candle_core::Tensor;
 
 use super::{
-    cat, check, matmul, rotary,
+    cat, check,
+    checkpoint::checkpoint,
+    matmul, rotary,
     rotary::{positions, turns},
 };
 use crate::{Result, kernels};
@@ -21,7 +23,7 @@ pub fn relative_queries(
     pairs: &Tensor,
     start: usize,
 ) -> Result<Tensor> {
-    let ((batch, length, row), (heads, width, columns)) = (q.dims3()?, pairs.dims3()?);
+    let ((_, length, row), (heads, width, columns)) = (q.dims3()?, pairs.dims3()?);
     let fits = |bias: &Tensor| bias.dims() == [heads, width];
     check(
         row == heads * width && fits(content) && fits(position),
@@ -42,10 +44,23 @@ pub fn relative_queries(
             rounded,
         )?);
     }
+    // What leads to the wider heads is several times as large as they are.
+    let [content, position, pairs] = [content, position, pairs].map(Clone::clone);
+    checkpoint(q, move |q| {
+        composed(q, [&content, &position], &pairs, start)
+    })
+}
+
+fn composed(
+    q: &Tensor,
+    [content, position]: [&Tensor; 2],
+    pairs: &Tensor,
+    start: usize,
+) -> Result<Tensor> {
+    let ((batch, length, _), (heads, width, columns)) = (q.dims3()?, pairs.dims3()?);
     let q = q.reshape((batch, length, heads, width))?;
-    let shifted = q
-        .broadcast_add(position)?
-        .reshape((batch * length, heads, width))?;
+    let shifted = q.broadcast_add(position)?;
+    let shifted = shifted.reshape((batch * length, heads, width))?;
     let g = matmul(&shifted.transpose(0, 1)?.contiguous()?, pairs)?; // (H, B L, C)
     let g = g
         .transpose(0, 1)?
