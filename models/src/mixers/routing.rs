@@ -29,9 +29,12 @@ use crate::{
     model::{Cost, Model, Reference, Variant},
     ops::{
         NOWHERE, Order,
-        attention::{self, AttentionDropout, AttentionOptions, BlockLists, partial_softmax},
-        cat, columns, l2_normalize, matmul, merge_heads, segment_mean, segment_sum, split_heads,
-        squared_distance, swap_axes, take, top_k,
+        attention::{
+            self, AttentionDropout, AttentionOptions, BlockLists, partial_softmax,
+            partial_softmax::by_head,
+        },
+        cat, columns, l2_normalize, matmul, segment_mean, segment_sum, squared_distance, swap_axes,
+        take, top_k,
     },
     options::{LONGEST, Range, Residual, WIDEST, to_json},
     params::Buffer,
@@ -223,8 +226,8 @@ impl Clusters {
         dropout: Option<AttentionDropout>,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let (_, length, _) = qkv[0].dims3()?;
-        let split = |x: &Tensor| split_heads(x, self.heads);
+        let (batch, length, row) = qkv[0].dims3()?;
+        let split = |x: &Tensor| by_head(&x.reshape((batch, (), self.heads, self.width))?);
         let [q, k, v] = qkv.map(split);
         let (q, k, v) = (q?, k?, v?); // (B, H, L, E)
         let centroids = match pass.fixed("means") {
@@ -242,8 +245,9 @@ impl Clusters {
             self.follow(&vectors, &affinities, &centroids, pass)?;
         }
         // Clusters one after the other, as blocks of a sequence.
-        let gathered =
-            |x: &Tensor, members: &Tensor| -> Result<Tensor> { merge_heads(&take(x, members)?) };
+        let gathered = |x: &Tensor, members: &Tensor| -> Result<Tensor> {
+            Ok(by_head(&take(x, members)?)?.reshape((batch, (), row))?)
+        };
         let own: Vec<Vec<usize>> = (0..self.count).map(|cluster| vec![cluster]).collect();
         let options = AttentionOptions {
             heads: self.heads,
@@ -266,7 +270,7 @@ impl Clusters {
         );
         let y = split(&attention::attend(&q, &k, &v, &options)?)?; // (B, H, k w, E)
         let y = segment_mean(&y, &queries, length)?;
-        merge_heads(&y)
+        Ok(by_head(&y)?.reshape((batch, length, row))?)
     }
 
     /// Moves centroids to the vectors (B, H, L, E) that are nearest, and has these commit to them.
