@@ -4,12 +4,7 @@
 
 use candle_core::Tensor;
 
-use super::{
-    cat, check,
-    checkpoint::checkpoint,
-    matmul, rotary,
-    rotary::{positions, turns},
-};
+use super::{cat, check, checkpoint::checkpoint, matmul, rotary, rotary::rounded_turns};
 use crate::{Result, kernels};
 
 /// q (B, L, H E) at positions `start` on with biases u = `content` and w = `position` (H, E) and P = `pairs` (H, E, C):
@@ -34,14 +29,12 @@ pub fn relative_queries(
         },
     )?;
     if kernels::supports(q) {
-        let turns = turns(positions(start, length), columns);
-        let rounded = turns.into_iter().map(|turn| turn.map(|x| x as f32));
-        let rounded = rounded.collect();
+        let turns = rounded_turns(start, length, columns);
         return Ok(kernels::relative_queries(
             q,
             [content, position],
             pairs,
-            rounded,
+            turns,
         )?);
     }
     // What leads to the wider heads is several times as large as they are.

@@ -19,16 +19,22 @@ pub fn rotary(x: &Tensor, start: usize, columns: usize, width: usize) -> Result<
         "rotary",
         || format!("{columns} columns of {row} in groups of {width}"),
     )?;
-    let turns = turns(positions(start, length), width);
     if kernels::supports(x) {
-        let turns = turns.into_iter().map(|turn| turn.map(|x| x as f32));
-        return Ok(kernels::rotate(x, columns, width, turns.collect())?);
+        let turns = rounded_turns(start, length, width);
+        return Ok(kernels::rotate(x, columns, width, turns)?);
     }
-    composed(x, columns, width, &turns)
+    composed(x, columns, width, &turns(positions(start, length), width))
 }
 
-/// `length` positions from `start` on, as [`turns`] takes them.
-pub(super) fn positions(start: usize, length: usize) -> impl Iterator<Item = Option<i64>> {
+/// [`turns`] of `length` positions from `start` on, as kernels take them.
+pub(super) fn rounded_turns(start: usize, length: usize, width: usize) -> Vec<[f32; 2]> {
+    let turns = turns(positions(start, length), width);
+    let rounded = turns.into_iter().map(|turn| turn.map(|x| x as f32));
+    rounded.collect()
+}
+
+/// `length` positions from `start` on.
+fn positions(start: usize, length: usize) -> impl Iterator<Item = Option<i64>> {
     (start..start + length).map(|position| Some(position as i64))
 }
 

@@ -111,3 +111,41 @@ fn majority(ones: &[u64], size: u64) -> u64 {
     }
     word
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::reference::Sampler;
+
+    /// With few bits there are ties, and clusters that lose all positions.
+    #[test]
+    fn wide_registers_change_nothing_and_the_first_nearest_is_taken() {
+        let mut sampler = Sampler::new(5);
+        for (bits, positions, count) in [(63, 300, 100), (5, 200, 37), (1, 9, 3), (40, 1, 1)] {
+            let mut words = |count: usize| -> Vec<u64> {
+                (0..count).map(|_| sampler.bits() >> (64 - bits)).collect()
+            };
+            let (hashes, refills) = (words(positions), words(3 * count));
+            let centroids = hashes[..count].to_vec();
+            for rounds in [1, 4] {
+                let rounds = Rounds {
+                    bits,
+                    count: rounds,
+                    refills: &refills[..(rounds - 1) * count],
+                };
+                let [mut found, mut portable] = [(); 2].map(|()| vec![NOWHERE; positions]);
+                rounds.run(&hashes, centroids.clone(), &mut found);
+                run_portable(rounds, &hashes, centroids.clone(), &mut portable);
+                assert_eq!(found, portable, "{bits} bits");
+                if rounds.count == 1 {
+                    let nearest = |hash: &u64| {
+                        let apart = |cluster: &usize| (centroids[*cluster] ^ hash).count_ones();
+                        (0..count).min_by_key(apart).map(|cluster| cluster as u32)
+                    };
+                    let wanted: Vec<u32> = hashes.iter().filter_map(nearest).collect();
+                    assert_eq!(found, wanted, "{bits} bits");
+                }
+            }
+        }
+    }
+}
