@@ -52,6 +52,7 @@ pub mod state_space;
 mod swap_axes;
 pub mod top_k;
 
+pub(crate) use crate::kernels::HammingKMeans;
 pub use add::add;
 pub use batch_norm::{Moments, batch_norm, batch_norm_by};
 pub use block_permutation::{permute_blocks, permute_blocks_beside};

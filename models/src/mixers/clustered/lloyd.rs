@@ -6,10 +6,9 @@
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
-use super::rounds::Rounds;
 use crate::{
     Error, Pass, Result, RngKey,
-    ops::{NOWHERE, linear},
+    ops::{HammingKMeans, NOWHERE, linear},
     rng::StreamKey,
 };
 
@@ -51,9 +50,9 @@ impl Lloyd {
             None => vec![vec![1.0; length]; batch],
         };
         let mut all = vec![NOWHERE; hashes.len()];
-        let rounds = Rounds {
+        let k_means = HammingKMeans {
             bits: self.bits,
-            count: self.iterations,
+            rounds: self.iterations,
             refills: &draws.refills,
         };
         let rows = all.par_chunks_mut(length).zip(hashes.par_chunks(length));
@@ -71,7 +70,7 @@ impl Lloyd {
             }
             let hashes: Vec<u64> = positions.iter().map(|at| hashes[*at]).collect();
             let mut found = vec![NOWHERE; positions.len()];
-            rounds.run(&hashes, centroids, &mut found);
+            k_means.run(&hashes, centroids, &mut found);
             for (at, cluster) in positions.into_iter().zip(found) {
                 clusters[at] = cluster;
             }

@@ -10,7 +10,6 @@
 //! one, where the package lets it stop.
 
 mod lloyd;
-mod rounds;
 
 use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};

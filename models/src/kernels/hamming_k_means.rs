@@ -1,22 +1,20 @@
-//! Rounds of k-means in Hamming space over the hashes of one sequence. Nearly all of it counts bits, many words at a time where a
-//! processor has instructions for that.
+//! k-means in Hamming space, after Lloyd, over the hashes of one sequence. Nearly all of it counts bits, many words at a time where a
+//! processor has instructions for that. Integers, so that the instructions change nothing.
 
-use crate::ops::NOWHERE;
-
-/// What all sequences have in common.
+/// What all sequences that are clustered together have in common.
 #[derive(Clone, Copy)]
-pub(super) struct Rounds<'a> {
+pub(crate) struct HammingKMeans<'a> {
     /// Bits of a hash, at most 63.
-    pub(super) bits: usize,
-    /// How many there are, the last of which only assigns.
-    pub(super) count: usize,
+    pub(crate) bits: usize,
+    /// Rounds of assignment and majority vote, the last of which only assigns.
+    pub(crate) rounds: usize,
     /// Centroids for clusters that have lost all positions, as many for each round but the last.
-    pub(super) refills: &'a [u64],
+    pub(crate) refills: &'a [u64],
 }
 
-impl Rounds<'_> {
+impl HammingKMeans<'_> {
     /// Writes the cluster of each hash to `clusters`, beginning with these centroids, of which there is one at least.
-    pub(super) fn run(self, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
+    pub(crate) fn run(self, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vpopcntdq") {
@@ -34,27 +32,32 @@ impl Rounds<'_> {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
-fn run_avx512(rounds: Rounds, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
-    run_portable(rounds, hashes, centroids, clusters);
+fn run_avx512(k_means: HammingKMeans, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
+    run_portable(k_means, hashes, centroids, clusters);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn run_avx2(rounds: Rounds, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
-    run_portable(rounds, hashes, centroids, clusters);
+fn run_avx2(k_means: HammingKMeans, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
+    run_portable(k_means, hashes, centroids, clusters);
 }
 
 /// Inlined into each of the versions above, so that the compiler vectorizes it for each; closures would not be.
 #[inline(always)]
-fn run_portable(rounds: Rounds, hashes: &[u64], mut centroids: Vec<u64>, clusters: &mut [u32]) {
-    let per_round = rounds.refills.len() / rounds.count.saturating_sub(1).max(1);
+fn run_portable(
+    k_means: HammingKMeans,
+    hashes: &[u64],
+    mut centroids: Vec<u64>,
+    clusters: &mut [u32],
+) {
+    let per_round = k_means.refills.len() / k_means.rounds.saturating_sub(1).max(1);
     let mut ones = vec![[0; 64]; centroids.len()];
     let mut sizes = vec![0; centroids.len()];
-    for round in 0..rounds.count {
+    for round in 0..k_means.rounds {
         for (cluster, hash) in clusters.iter_mut().zip(hashes) {
             *cluster = nearest(&centroids, *hash);
         }
-        if round + 1 == rounds.count {
+        if round + 1 == k_means.rounds {
             return;
         }
         ones.fill([0; 64]);
@@ -63,12 +66,12 @@ fn run_portable(rounds: Rounds, hashes: &[u64], mut centroids: Vec<u64>, cluster
             sizes[*cluster as usize] += 1;
             add_bits(*hash, &mut ones[*cluster as usize]);
         }
-        let refills = &rounds.refills[round * per_round..];
+        let refills = &k_means.refills[round * per_round..];
         let mut moved = false;
         for (cluster, centroid) in centroids.iter_mut().enumerate() {
             let next = match sizes[cluster] {
                 0 => refills[cluster],
-                size => majority(&ones[cluster][..rounds.bits], size),
+                size => majority(&ones[cluster][..k_means.bits], size),
             };
             moved |= next != *centroid || sizes[cluster] == 0;
             *centroid = next;
@@ -79,7 +82,7 @@ fn run_portable(rounds: Rounds, hashes: &[u64], mut centroids: Vec<u64>, cluster
     }
 }
 
-/// The first of the centroids that have the fewest bits other than `hash`.
+/// The first of the centroids, one at least, that have the fewest bits other than `hash`.
 #[inline(always)]
 fn nearest(centroids: &[u64], hash: u64) -> u32 {
     // Bits above, number below: the least of these words.
@@ -88,10 +91,7 @@ fn nearest(centroids: &[u64], hash: u64) -> u32 {
         let apart = u64::from((centroid ^ hash).count_ones());
         least = least.min(apart << 32 | number);
     }
-    match centroids.is_empty() {
-        true => NOWHERE,
-        false => least as u32,
-    }
+    least as u32
 }
 
 /// Adds each bit of a hash to its count.
@@ -128,16 +128,16 @@ mod tests {
             let (hashes, refills) = (words(positions), words(3 * count));
             let centroids = hashes[..count].to_vec();
             for rounds in [1, 4] {
-                let rounds = Rounds {
+                let k_means = HammingKMeans {
                     bits,
-                    count: rounds,
+                    rounds,
                     refills: &refills[..(rounds - 1) * count],
                 };
-                let [mut found, mut portable] = [(); 2].map(|()| vec![NOWHERE; positions]);
-                rounds.run(&hashes, centroids.clone(), &mut found);
-                run_portable(rounds, &hashes, centroids.clone(), &mut portable);
+                let [mut found, mut portable] = [(); 2].map(|()| vec![u32::MAX; positions]);
+                k_means.run(&hashes, centroids.clone(), &mut found);
+                run_portable(k_means, &hashes, centroids.clone(), &mut portable);
                 assert_eq!(found, portable, "{bits} bits");
-                if rounds.count == 1 {
+                if k_means.rounds == 1 {
                     let nearest = |hash: &u64| {
                         let apart = |cluster: &usize| (centroids[*cluster] ^ hash).count_ones();
                         (0..count).min_by_key(apart).map(|cluster| cluster as u32)
