@@ -19,6 +19,13 @@ pub(super) trait Lanes: Simd {
     /// The same of f64.
     fn fma_f64s(self, a: Self::f64s, b: Self::f64s, c: Self::f64s) -> Self::f64s;
 
+    /// Zeros where `x < bound`, and `y` elsewhere, also where x is none.
+    #[inline(always)]
+    fn zero_below(self, x: Self::f32s, bound: f32, y: Self::f32s) -> Self::f32s {
+        let below = self.less_than_f32s(x, self.splat_f32s(bound));
+        self.select_f32s(below, self.splat_f32s(0.0), y)
+    }
+
     /// As many elements as `from` has, at most a register, and zeros behind them. A whole register is one instruction;
     /// pulp's partial load is a call of a function whatever it loads.
     #[inline(always)]
@@ -41,6 +48,15 @@ pub(super) trait Lanes: Simd {
 
 #[cfg(target_arch = "x86_64")]
 impl Lanes for V4 {
+    /// One comparison that is true of no number too, where the general one has to be turned round.
+    #[inline(always)]
+    fn zero_below(self, x: Self::f32s, bound: f32, y: Self::f32s) -> Self::f32s {
+        use std::arch::x86_64::{__m512, _CMP_NLT_UQ};
+        let (x, bound): (__m512, __m512) = (pulp::cast(x), pulp::cast(self.splat_f32s(bound)));
+        let stays = self.avx512f._mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, bound);
+        pulp::cast(self.avx512f._mm512_maskz_mov_ps(stays, pulp::cast(y)))
+    }
+
     #[inline(always)]
     fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s {
         self.mul_add_f32s(a, b, c)

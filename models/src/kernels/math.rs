@@ -44,8 +44,7 @@ pub(super) fn exp2_bounded<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     let rounded = s.add_f32s(x, s.splat_f32s(TO_INTEGER));
     let n = s.sub_f32s(rounded, s.splat_f32s(TO_INTEGER));
     let y = power(s, s.sub_f32s(x, n), rounded);
-    let is_zero_row = s.less_than_f32s(x, s.splat_f32s(-126.0));
-    s.select_f32s(is_zero_row, s.splat_f32s(0.0), y)
+    s.zero_below(x, -126.0, y)
 }
 
 /// e^x, within 2 units in the last place; infinite and zero where the result leaves the normal numbers.
@@ -57,8 +56,7 @@ pub(super) fn exp<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     let rest = s.fma(n, s.splat_f32s(-LN_2_HIGH), x);
     let rest = s.fma(n, s.splat_f32s(-LN_2_LOW), rest);
     let y = power(s, s.mul_f32s(rest, log2e), rounded);
-    let is_zero_row = s.less_than_f32s(x, s.splat_f32s(EXP_MIN));
-    let y = s.select_f32s(is_zero_row, s.splat_f32s(0.0), y);
+    let y = s.zero_below(x, EXP_MIN, y);
     let overflows = s.greater_than_f32s(x, s.splat_f32s(EXP_MAX));
     s.select_f32s(overflows, s.splat_f32s(f32::INFINITY), y)
 }

@@ -12,7 +12,6 @@ use super::slots::{KeyTile, Slots};
 use crate::kernels::buffers::StridedRowsMut;
 use crate::kernels::factors::Factors;
 use crate::kernels::isa::{Kernel, Lanes};
-use crate::kernels::math::exp2_bounded;
 use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{
     Held, PAD, PANEL, Role, Rows, SIDE, Source, Square, columns_to_rows, pack_columns, pack_rows,
@@ -84,8 +83,8 @@ pub(super) struct Queries {
     columns: Held,
     drows: Held,
     dcolumns: Held,
-    sums: [f32; SIDE],
-    deltas: [f32; SIDE],
+    pub(super) sums: [f32; SIDE],
+    pub(super) deltas: [f32; SIDE],
 }
 
 impl Kernel for BackwardTask<'_> {
@@ -169,14 +168,15 @@ impl Kernel for BackwardTask<'_> {
 
 /// Weights and their gradients, (keys, queries), and the factors of dropout.
 pub(super) struct Tiles {
-    factors: Factors,
+    pub(super) factors: Factors,
     widths: Widths,
-    weights: Square,
-    /// After a step those of scores.
+    pub(super) weights: Square,
+    /// After a step those of scores, if they are asked for.
     pub(super) gradients: Square,
-    kept: Square,
-    /// One of them as a product takes it.
-    space: Scratch,
+    pub(super) returns_gradients: bool,
+    pub(super) kept: Square,
+    /// Where operands are written that are something else than numbers.
+    pub(super) spaces: [Scratch; 3],
 }
 
 impl Tiles {
@@ -187,8 +187,9 @@ impl Tiles {
             widths: problem.widths,
             weights: Square::filled(0.0),
             gradients: Square::filled(0.0),
+            returns_gradients: problem.bias.is_some() || problem.relative.is_some(),
             kept: Square::filled(1.0),
-            space: Role::LeftRows.space(problem.factors, (SIDE, SIDE)),
+            spaces: [(); 3].map(|()| Role::LeftRows.space(problem.factors, (SIDE, SIDE))),
         }
     }
 }
@@ -269,28 +270,25 @@ impl Tiles {
             (&mut *self.gradients, SIDE),
             (rows, columns, widths.values),
         );
-        if let Some(tile) = drawn {
+        let (queries_of, real) = ((queries, count), (keys.count, keys.bits));
+        let operands = if let Some(tile) = drawn {
             kept_factors(s, tile, &mut self.kept);
-            self.differentiate::<S, true>(s, queries, keys.bits, (rows, columns));
+            self.operands::<S, true>(s, queries_of, real)
         } else {
-            self.differentiate::<S, false>(s, queries, keys.bits, (rows, columns));
-        }
-        let (of_keys, of_queries) = ((keys.count, count), (keys.count, columns));
-        let space = &mut self.space;
-        let weights = Role::LeftRows.of(factors, (&*self.weights, SIDE), of_keys, space);
+            self.operands::<S, false>(s, queries_of, real)
+        };
         product::<S, true>(
             s,
             factors,
-            weights.left(),
+            operands.weights,
             queries.drows.right(0),
             (keys.dvalues, value_wide),
             (rows, value_wide, count),
         );
-        let gradients = (&self.gradients[..], SIDE);
         product::<S, true>(
             s,
             factors,
-            Role::LeftRows.of(factors, gradients, of_keys, space).left(),
+            operands.gradients,
             queries.rows.right(0),
             (keys.dkeys, key_wide),
             (rows, key_wide, count),
@@ -299,51 +297,10 @@ impl Tiles {
             s,
             factors,
             keys.key_columns,
-            Role::RightRows
-                .of(factors, gradients, of_queries, space)
-                .right(),
+            operands.gradients_right,
             (dqueries, SIDE),
             (wide, columns, keys.count),
         );
-    }
-
-    /// Scores to dropped-out weights, and gradients of those weights to gradients of scores.
-    #[inline(always)]
-    fn differentiate<S: Lanes, const DROP: bool>(
-        &mut self,
-        s: S,
-        queries: &Queries,
-        bits: u64,
-        (rows, columns): (usize, usize),
-    ) {
-        let (sums, _) = S::as_simd_f32s(&queries.sums);
-        let (deltas, _) = S::as_simd_f32s(&queries.deltas);
-        let zero = s.splat_f32s(0.0);
-        let used = columns / S::F32_LANES;
-        for key in 0..rows {
-            let row = key * SIDE..key * SIDE + columns;
-            let (weights, _) = S::as_mut_simd_f32s(&mut self.weights[row.clone()]);
-            let (gradients, _) = S::as_mut_simd_f32s(&mut self.gradients[row.clone()]);
-            let (kept, _) = S::as_simd_f32s(&self.kept[row]);
-            if bits >> key & 1 == 0 {
-                weights.fill(zero);
-                gradients.fill(zero);
-                continue;
-            }
-            let per_query = sums[..used].iter().zip(&deltas[..used]).zip(kept);
-            for ((weight, gradient), ((sum, delta), kept)) in
-                weights.iter_mut().zip(gradients).zip(per_query)
-            {
-                let p = exp2_bounded(s, s.sub_f32s(*weight, *sum));
-                let d = if DROP {
-                    s.mul_f32s(*gradient, *kept)
-                } else {
-                    *gradient
-                };
-                *weight = if DROP { s.mul_f32s(p, *kept) } else { p };
-                *gradient = s.mul_f32s(p, s.sub_f32s(d, *delta));
-            }
-        }
     }
 }
 

@@ -1,18 +1,14 @@
-//! The forward pass: softmax over blocks of keys with a running maximum.
-//!
-//! Weights live only as tiles of 64 keys by 64 queries. Queries are the columns, so that maximum, sum and
-//! exponential run down whole registers and no register is ever summed across its lanes.
+//! The forward pass: blocks of queries on all blocks of keys.
 
-use super::dropout::{Tile, kept_factors, row_length};
+use super::dropout::{Tile, row_length};
 use super::key_mask::KeyBlock;
 use super::problem::{Head, Problem};
 use super::relative::Places;
+use super::weighted_sums::{WeightedSums, close};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
-use crate::kernels::math::exp2_bounded;
-use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{
-    Held, PAD, Role, SIDE, Square, columns_to_rows, pack_columns, pack_rows, padded, product,
+    Held, PAD, Role, SIDE, Square, pack_columns, pack_rows, padded, product,
 };
 
 /// The queries `first..first + count` of one head (whole blocks, except at the end).
@@ -25,16 +21,6 @@ pub(super) struct ForwardTask<'a> {
     pub(super) output: &'a Shared<'a>,
     /// Base-2 logarithms of the sums of weights, (B, H, Lq).
     pub(super) sums: &'a Shared<'a>,
-}
-
-/// Below every score.
-const LOWEST: f32 = -1e30;
-
-/// Running maximum, sum, and the factor by which a new maximum shrinks what was summed before it.
-pub(super) struct Running {
-    pub(super) top: [f32; SIDE],
-    pub(super) sum: [f32; SIDE],
-    shrink: [f32; SIDE],
 }
 
 impl Kernel for ForwardTask<'_> {
@@ -69,12 +55,7 @@ impl Kernel for ForwardTask<'_> {
         }
 
         let mut queries = Held::new(factors, Role::RightRows, 1, (width, SIDE));
-        let mut space = Role::RightRows.space(factors, (SIDE, SIDE));
-        // Columns are queries.
-        let mut sum = Scratch::zeros(SIDE * wide);
-        let mut rows = Scratch::zeros(SIDE * wide);
-        let mut weights = Square::filled(0.0);
-        let mut kept = Square::filled(0.0);
+        let mut weighted = WeightedSums::new(problem);
         let mut biases = Square::filled(0.0);
         for first in (first..first + count).step_by(SIDE) {
             let count = SIDE.min(problem.queries_len - first);
@@ -88,55 +69,35 @@ impl Kernel for ForwardTask<'_> {
             queries.load(0, (width, SIDE), |columns| {
                 pack_columns(problem.queries(head).from(first), count, scale, columns);
             });
-            sum.fill(0.0);
-            let mut running = Running::new();
+            weighted.clear();
             for (i, block) in seen.iter().enumerate() {
+                let scores = &mut weighted.scores;
                 product::<S, false>(
                     s,
                     factors,
                     key_blocks.left(i),
                     queries.right(0),
-                    (&mut *weights, SIDE),
+                    (&mut **scores, SIDE),
                     (block.rows(), columns, width),
                 );
                 if let Some(bias) = problem.bias {
                     let sizes = (count, block.len());
                     bias.load(head.number, (first, block.first), sizes, &mut biases);
-                    bias.add(&biases, block.len(), &mut weights);
+                    bias.add(&biases, block.len(), scores);
                 }
                 if let Some(tables) = &problem.relative {
                     let keys = block.first..block.first + block.len();
                     let places = Places::new(tables, first..first + count, keys);
-                    tables.add(&places, head, &mut weights);
+                    tables.add(&places, head, scores);
                 }
-                hide_keys(block.bits, block.rows(), columns, &mut weights);
-                running.absorb(s, block.rows(), columns, &mut weights);
-                running.shrink(columns, &mut sum);
-                if let Some(dropout) = problem.dropout {
-                    kept_factors(
-                        s,
-                        problem.tile(dropout, head, first, block.first),
-                        &mut kept,
-                    );
-                    weights
-                        .iter_mut()
-                        .zip(kept.iter())
-                        .for_each(|(weight, kept)| *weight *= kept);
-                }
-                let size = (block.len(), columns);
-                let weights = Role::RightRows.of(factors, (&*weights, SIDE), size, &mut space);
-                product::<S, true>(
-                    s,
-                    factors,
-                    value_blocks.left(i),
-                    weights.right(),
-                    (&mut sum, SIDE),
-                    (wide, columns, block.len()),
-                );
+                let drawn = problem
+                    .dropout
+                    .map(|dropout| problem.tile(dropout, head, first, block.first));
+                let keys = (block.len(), block.bits);
+                weighted.add(s, keys, columns, value_blocks.left(i), drawn);
             }
-            columns_to_rows(&sum, count, value_width, &mut rows);
-            for (i, sum) in rows.chunks_exact(wide).take(count).enumerate() {
-                let (inverse, log) = close(running.top[i], running.sum[i]);
+            for (i, (top, sum, row)) in weighted.rows(count).enumerate() {
+                let (inverse, log) = close(top, sum);
                 // SAFETY: this task alone writes its head's columns of its queries' rows, and their sums.
                 let (output, logs) = unsafe {
                     let start = problem.output_start(head, first + i);
@@ -145,90 +106,11 @@ impl Kernel for ForwardTask<'_> {
                         sums.slice(problem.sum_index(head, first + i), 1),
                     )
                 };
-                for (y, x) in output.iter_mut().zip(sum) {
+                for (y, x) in output.iter_mut().zip(row) {
                     *y = x * inverse;
                 }
                 logs[0] = log;
             }
-        }
-    }
-}
-
-/// The factor that makes a mean of a sum of weighted values, and the logarithm of the sum of weights.
-///
-/// A query that saw no key gets zeros, and weights that vanish in the backward pass.
-pub(super) fn close(top: f32, sum: f32) -> (f32, f32) {
-    if sum > 0.0 {
-        (sum.recip(), top + sum.log2())
-    } else if sum.is_nan() {
-        (sum, sum)
-    } else {
-        (0.0, f32::INFINITY)
-    }
-}
-
-/// Scores of keys without a bit become minus infinity.
-#[inline(always)]
-pub(super) fn hide_keys(bits: u64, rows: usize, columns: usize, tile: &mut [f32; SIDE * SIDE]) {
-    for key in (0..rows).filter(|key| bits >> key & 1 == 0) {
-        tile[key * SIDE..][..columns].fill(f32::NEG_INFINITY);
-    }
-}
-
-impl Running {
-    pub(super) fn new() -> Self {
-        // A finite floor: where all scores are minus infinity, so are their differences to it.
-        Running {
-            top: [LOWEST; SIDE],
-            sum: [0.0; SIDE],
-            shrink: [0.0; SIDE],
-        }
-    }
-
-    /// Turns a tile of scores into weights relative to the running maximum, and adds them to the sums.
-    #[inline(always)]
-    pub(super) fn absorb<S: Lanes>(
-        &mut self,
-        s: S,
-        rows: usize,
-        columns: usize,
-        tile: &mut [f32; SIDE * SIDE],
-    ) {
-        let (top, _) = S::as_mut_simd_f32s(&mut self.top);
-        let (sum, _) = S::as_mut_simd_f32s(&mut self.sum);
-        let (shrink, _) = S::as_mut_simd_f32s(&mut self.shrink);
-        let (tile, _) = S::as_mut_simd_f32s(tile);
-        let registers = SIDE / S::F32_LANES;
-        for c in 0..columns / S::F32_LANES {
-            let before = top[c];
-            let mut highest = before;
-            for key in 0..rows {
-                highest = s.max_f32s(highest, tile[key * registers + c]);
-            }
-            let mut total = s.splat_f32s(0.0);
-            for key in 0..rows {
-                let weight = &mut tile[key * registers + c];
-                *weight = exp2_bounded(s, s.sub_f32s(*weight, highest));
-                total = s.add_f32s(total, *weight);
-            }
-            let factor = exp2_bounded(s, s.sub_f32s(before, highest));
-            top[c] = highest;
-            shrink[c] = factor;
-            sum[c] = s.fma(sum[c], factor, total);
-        }
-    }
-
-    /// Takes the weighted values that were summed before, whose columns are queries, down to the new maximum.
-    #[inline(always)]
-    pub(super) fn shrink(&self, columns: usize, sums: &mut [f32]) {
-        let shrink = &self.shrink[..columns];
-        if shrink.iter().all(|shrink| *shrink == 1.0) {
-            return;
-        }
-        for row in sums.chunks_exact_mut(SIDE) {
-            row.iter_mut()
-                .zip(shrink)
-                .for_each(|(x, shrink)| *x *= shrink);
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod backward;
 mod bias;
+mod differentiate;
 mod dropout;
 mod forward;
 mod kept;
@@ -17,6 +18,7 @@ mod problem;
 mod relative;
 mod slots;
 mod sparse;
+mod weighted_sums;
 
 use std::ops::Range;
 

@@ -16,7 +16,9 @@ use std::arch::x86_64::{
 };
 
 use super::pairs::mask;
-use crate::kernels::transpose::{SIDE, transpose};
+use crate::kernels::isa::Lanes;
+pub(in crate::kernels) use crate::kernels::transpose::SIDE;
+use crate::kernels::transpose::transpose;
 
 /// Terms of a tile.
 pub(in crate::kernels) const TERMS: usize = 2 * SIDE;
@@ -30,7 +32,12 @@ pub(in crate::kernels) const fn words(parts: usize, sides: usize, terms: usize) 
 
 /// Words of 16 rows or columns.
 pub(in crate::kernels) const fn step(parts: usize, terms: usize) -> usize {
-    terms.div_ceil(TERMS) * parts * TILE
+    steps(terms) * parts * TILE
+}
+
+/// Tiles of so many terms, with one part.
+pub(in crate::kernels) const fn steps(terms: usize) -> usize {
+    terms.div_ceil(TERMS)
 }
 
 /// Makes an operand of so many rows or columns: element (side, term) is `x[side * strides.0 + term * strides.1]`, and one of the
@@ -166,21 +173,55 @@ unsafe fn load((x, lines, lanes): Half, line: usize) -> [__m512i; SIDE] {
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn store<const PARTS: usize>(near: __m512i, far: __m512i, to: *mut f32) {
-    // SAFETY: the caller has room for the tiles.
-    unsafe {
+    // SAFETY: by this function's contract.
+    unsafe { Parts::<PARTS>::cut(near).store_beside(Parts::cut(far), to) };
+}
+
+/// A register of numbers in parts, each in the upper halves of words.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct Parts<const PARTS: usize>([__m512i; PARTS]);
+
+impl<const PARTS: usize> Parts<PARTS> {
+    /// The parts of the numbers in a register.
+    ///
+    /// # Safety
+    /// The processor must have AVX-512.
+    ///
+    /// # Panics
+    /// If registers are shorter than its own.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn of<S: Lanes>(x: S::f32s) -> Self {
+        assert!(size_of::<S::f32s>() == size_of::<__m512i>(), "registers");
+        // SAFETY: both are the same words; the processor by this function's contract.
+        unsafe { Self::cut(std::mem::transmute_copy(&x)) }
+    }
+
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn cut(x: __m512i) -> Self {
         if PARTS == 1 {
-            let pairs = pair(round_to_even(near), round_to_even(far));
-            _mm512_storeu_si512(to.cast(), pairs);
-            return;
+            return Parts([round_to_even(x); PARTS]);
         }
-        let (high_near, high_far) = (round(near), round(far));
-        _mm512_storeu_si512(to.cast(), pair(high_near, high_far));
-        let (near, far) = (rest(near, high_near), rest(far, high_far));
-        let (middle_near, middle_far) = (round(near), round(far));
-        _mm512_storeu_si512(to.add(TILE).cast(), pair(middle_near, middle_far));
+        let mut parts = [round(x); PARTS];
+        let left = rest(x, parts[0]);
+        parts[1] = round(left);
         // What is left has few enough bits as it is.
-        let (near, far) = (rest(near, middle_near), rest(far, middle_far));
-        _mm512_storeu_si512(to.add(2 * TILE).cast(), pair(near, far));
+        parts[2] = rest(left, parts[1]);
+        Parts(parts)
+    }
+
+    /// Stores a line of each part's tile, with these numbers as the near ones.
+    ///
+    /// # Safety
+    /// There must be room for the line in all tiles.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    pub(in crate::kernels) unsafe fn store_beside(self, far: Self, to: *mut f32) {
+        for part in 0..PARTS {
+            let pairs = pair(self.0[part], far.0[part]);
+            // SAFETY: by this function's contract.
+            unsafe { _mm512_storeu_si512(to.add(part * TILE).cast(), pairs) };
+        }
     }
 }
 

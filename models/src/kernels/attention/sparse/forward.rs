@@ -2,18 +2,16 @@
 
 use std::ops::Range;
 
-use super::super::dropout::kept_factors;
-use super::super::forward::{Running, close, hide_keys};
 use super::super::problem::{Head, Problem};
 use super::super::relative::Places;
+use super::super::weighted_sums::{WeightedSums, close};
 use super::block_mask::BlockMask;
 use super::{alter, drawn, indices};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
 use crate::kernels::scratch::Scratch;
 use crate::kernels::tile::{
-    Held, Left, PAD, PANEL, Role, SIDE, Square, columns_to_rows, pack_columns, pack_rows, padded,
-    product,
+    Held, Left, PAD, PANEL, Role, SIDE, pack_columns, pack_rows, padded, product,
 };
 
 /// Some blocks of queries of one head.
@@ -46,12 +44,7 @@ impl Kernel for ForwardTask<'_> {
             .repeats_queries()
             .then(|| Revisited::new(problem));
         let mut queries = Held::new(factors, Role::RightRows, 1, (width, SIDE));
-        let mut space = Role::RightRows.space(factors, (SIDE, SIDE));
-        // Columns are queries.
-        let mut sums = Scratch::zeros(SIDE * wide);
-        let mut sum_rows = Scratch::zeros(SIDE * wide);
-        let mut weights = Square::filled(0.0);
-        let mut kept = Square::filled(0.0);
+        let mut weighted = WeightedSums::new(problem);
         for block in &block_mask.query_blocks()[self.blocks.clone()] {
             let positions = block_mask.query_positions(block);
             let count = positions.len();
@@ -64,8 +57,7 @@ impl Kernel for ForwardTask<'_> {
             queries.load(0, (width, SIDE), |columns| {
                 pack_columns(rows, count, scale, columns);
             });
-            sums.fill(0.0);
-            let mut running = Running::new();
+            weighted.clear();
             for number in block.tiles.clone() {
                 let tile = &block_mask.tiles()[number];
                 let bits = keys.load(tile.keys);
@@ -73,47 +65,29 @@ impl Kernel for ForwardTask<'_> {
                     continue;
                 }
                 let (count_keys, of_keys, of_values) = keys.block(tile.keys);
-                let rows = count_keys.next_multiple_of(PANEL);
+                let scores = &mut weighted.scores;
                 product::<S, false>(
                     s,
                     factors,
                     of_keys,
                     queries.right(0),
-                    (&mut *weights, SIDE),
-                    (rows, columns, width),
+                    (&mut **scores, SIDE),
+                    (count_keys.next_multiple_of(PANEL), columns, width),
                 );
                 if let Some(tables) = &problem.relative {
                     let keys = block_mask.key_positions(&block_mask.key_blocks()[tile.keys]);
                     let places = Places::new(tables, indices(positions), indices(keys));
-                    tables.add(&places, head, &mut weights);
+                    tables.add(&places, head, scores);
                 }
-                hide_keys(bits, rows, columns, &mut weights);
-                alter(s, block_mask, tile, columns, &mut weights);
-                running.absorb(s, rows, columns, &mut weights);
-                running.shrink(columns, &mut sums);
-                if let Some(dropout) = problem.dropout {
-                    kept_factors(s, drawn(problem, dropout, head, number), &mut kept);
-                    weights
-                        .iter_mut()
-                        .zip(kept.iter())
-                        .for_each(|(weight, kept)| *weight *= kept);
-                }
-                let size = (count_keys, columns);
-                let weights = Role::RightRows.of(factors, (&*weights, SIDE), size, &mut space);
-                product::<S, true>(
-                    s,
-                    factors,
-                    of_values,
-                    weights.right(),
-                    (&mut sums, SIDE),
-                    (wide, columns, count_keys),
-                );
+                alter(s, block_mask, tile, columns, scores);
+                let drawn = problem
+                    .dropout
+                    .map(|dropout| drawn(problem, dropout, head, number));
+                weighted.add(s, (count_keys, bits), columns, of_values, drawn);
             }
-            columns_to_rows(&sums, count, problem.widths.values, &mut sum_rows);
-            let rows = sum_rows.chunks_exact(wide).zip(positions).enumerate();
-            for (i, (row, position)) in rows {
+            let rows = weighted.rows(count).zip(positions);
+            for ((top, sum, row), position) in rows {
                 let position = *position as usize;
-                let (top, sum) = (running.top[i], running.sum[i]);
                 match &mut revisited {
                     Some(revisited) => revisited.add(position, top, sum, row),
                     None => self.write(position, top, sum, row),

@@ -1,0 +1,183 @@
+//! Scores of a tile to weights after dropout, P M with P = exp2(S - sum), and gradients of those to gradients of scores,
+//! dS = P (M D - δ). Rows are keys, columns queries.
+
+use super::backward::{Queries, Tiles};
+use crate::kernels::isa::Lanes;
+use crate::kernels::math::exp2_bounded;
+use crate::kernels::tile::{Left, PAD, PANEL, Role, SIDE};
+
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::factors::packing::{self, Parts, TERMS, TILE};
+
+/// Weights and gradients of scores as products take them.
+pub(super) struct Operands<'a> {
+    /// Left: of keys.
+    pub(super) weights: Left<'a>,
+    pub(super) gradients: Left<'a>,
+    /// Right: of queries.
+    pub(super) gradients_right: (&'a [f32], usize),
+}
+
+impl Tiles {
+    /// The operands of `keys` keys, of which `bits` marks the real ones, and `count` queries.
+    #[inline(always)]
+    pub(super) fn operands<S: Lanes, const DROP: bool>(
+        &mut self,
+        s: S,
+        (queries, count): (&Queries, usize),
+        (keys, bits): (usize, u64),
+    ) -> Operands<'_> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(parts) = self.factors.parts() {
+            let sizes = (keys, count);
+            match parts {
+                1 => self.cut::<S, 1, DROP>(s, queries, bits, sizes),
+                _ => self.cut::<S, 3, DROP>(s, queries, bits, sizes),
+            }
+            let [weights, gradients, right] = &self.spaces;
+            return Operands {
+                weights: Left::strided(weights, SIDE, 1),
+                gradients: Left::strided(gradients, SIDE, 1),
+                gradients_right: (right, SIDE),
+            };
+        }
+        let columns = count.next_multiple_of(PAD);
+        self.differentiate::<S, DROP>(s, queries, bits, (keys.next_multiple_of(PANEL), columns));
+        let factors = self.factors;
+        let [weights, gradients, right] = &mut self.spaces;
+        let (p, ds) = ((&self.weights[..], SIDE), (&self.gradients[..], SIDE));
+        let left = Role::LeftRows;
+        Operands {
+            weights: left.of(factors, p, (keys, count), weights).left(),
+            gradients: left.of(factors, ds, (keys, count), gradients).left(),
+            gradients_right: Role::RightRows
+                .of(factors, ds, (keys, columns), right)
+                .right(),
+        }
+    }
+
+    /// In place.
+    #[inline(always)]
+    fn differentiate<S: Lanes, const DROP: bool>(
+        &mut self,
+        s: S,
+        queries: &Queries,
+        bits: u64,
+        (rows, columns): (usize, usize),
+    ) {
+        let (sums, _) = S::as_simd_f32s(&queries.sums);
+        let (deltas, _) = S::as_simd_f32s(&queries.deltas);
+        let zero = s.splat_f32s(0.0);
+        let used = columns / S::F32_LANES;
+        for key in 0..rows {
+            let row = key * SIDE..key * SIDE + columns;
+            let (weights, _) = S::as_mut_simd_f32s(&mut self.weights[row.clone()]);
+            let (gradients, _) = S::as_mut_simd_f32s(&mut self.gradients[row.clone()]);
+            let (kept, _) = S::as_simd_f32s(&self.kept[row]);
+            if bits >> key & 1 == 0 {
+                weights.fill(zero);
+                gradients.fill(zero);
+                continue;
+            }
+            let per_query = sums[..used].iter().zip(&deltas[..used]).zip(kept);
+            for ((weight, gradient), ((sum, delta), kept)) in
+                weights.iter_mut().zip(gradients).zip(per_query)
+            {
+                let p = exp2_bounded(s, s.sub_f32s(*weight, *sum));
+                let d = if DROP {
+                    s.mul_f32s(*gradient, *kept)
+                } else {
+                    *gradient
+                };
+                *weight = if DROP { s.mul_f32s(p, *kept) } else { p };
+                *gradient = s.mul_f32s(p, s.sub_f32s(d, *delta));
+            }
+        }
+    }
+
+    /// Into the operands that AMX multiplies, all in one pass. Gradients of scores replace those of weights where they are asked for.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn cut<S: Lanes, const PARTS: usize, const DROP: bool>(
+        &mut self,
+        s: S,
+        queries: &Queries,
+        bits: u64,
+        (keys, count): (usize, usize),
+    ) {
+        /// Registers of a tile's terms.
+        const GROUPS: usize = TERMS / packing::SIDE;
+        assert!(S::F32_LANES == packing::SIDE, "a register is a tile's row");
+        let (key_step, query_step) = (packing::step(PARTS, keys), packing::step(PARTS, count));
+        let [weights, left, right] = &mut self.spaces;
+        for space in [&*weights, left, right] {
+            assert!(space.len() >= packing::words(PARTS, SIDE, SIDE), "operand");
+        }
+        let [weights, left, right] = [weights, left, right].map(|space| space.as_mut_ptr());
+        let (sums, _) = S::as_simd_f32s(&queries.sums);
+        let (deltas, _) = S::as_simd_f32s(&queries.deltas);
+        let (scores, _) = S::as_simd_f32s(&*self.weights);
+        let (gradients, _) = S::as_mut_simd_f32s(&mut *self.gradients);
+        let (kept, _) = S::as_simd_f32s(&*self.kept);
+        let zero = s.splat_f32s(0.0);
+        for key_tile in 0..packing::steps(keys) {
+            for line in 0..packing::SIDE {
+                for query_tile in 0..packing::steps(count) {
+                    let (mut p, mut ds) = ([[zero; GROUPS]; GROUPS], [[zero; GROUPS]; GROUPS]);
+                    for half in 0..GROUPS {
+                        let key = key_tile * TERMS + half * packing::SIDE + line;
+                        if bits >> key & 1 == 0 {
+                            continue;
+                        }
+                        for group in 0..GROUPS {
+                            let column = query_tile * GROUPS + group;
+                            let at = key * SIDE / packing::SIDE + column;
+                            let weight = exp2_bounded(s, s.sub_f32s(scores[at], sums[column]));
+                            let (weight_kept, d) = match DROP {
+                                true => (
+                                    s.mul_f32s(weight, kept[at]),
+                                    s.mul_f32s(gradients[at], kept[at]),
+                                ),
+                                false => (weight, gradients[at]),
+                            };
+                            p[half][group] = weight_kept;
+                            ds[half][group] = s.mul_f32s(weight, s.sub_f32s(d, deltas[column]));
+                        }
+                    }
+                    if self.returns_gradients {
+                        for (half, ds) in ds.iter().enumerate() {
+                            let key = key_tile * TERMS + half * packing::SIDE + line;
+                            let at = key * SIDE / packing::SIDE + query_tile * GROUPS;
+                            gradients[at..at + GROUPS].copy_from_slice(ds);
+                        }
+                    }
+                    let of_key = |half: usize| {
+                        (key_tile * GROUPS + half) * query_step
+                            + query_tile * PARTS * TILE
+                            + line * packing::SIDE
+                    };
+                    let of_query = |group: usize| {
+                        (query_tile * GROUPS + group) * key_step
+                            + key_tile * PARTS * TILE
+                            + line * packing::SIDE
+                    };
+                    // SAFETY: there is AMX where factors are tiles, and so AVX-512; operands have room for all keys and queries of a tile.
+                    unsafe {
+                        let [[a, b], [c, d]] = p;
+                        let (a, b) = (Parts::<PARTS>::of::<S>(a), Parts::of::<S>(b));
+                        a.store_beside(b, weights.add(of_key(0)));
+                        let (c, d) = (Parts::<PARTS>::of::<S>(c), Parts::of::<S>(d));
+                        c.store_beside(d, weights.add(of_key(1)));
+                        let [[a, b], [c, d]] = ds;
+                        let (a, b) = (Parts::<PARTS>::of::<S>(a), Parts::of::<S>(b));
+                        let (c, d) = (Parts::of::<S>(c), Parts::of::<S>(d));
+                        a.store_beside(b, left.add(of_key(0)));
+                        c.store_beside(d, left.add(of_key(1)));
+                        a.store_beside(c, right.add(of_query(0)));
+                        b.store_beside(d, right.add(of_query(1)));
+                    }
+                }
+            }
+        }
+    }
+}
