@@ -75,11 +75,21 @@ pub(super) fn block_masks(length: usize, batch: usize) -> Vec<(&'static str, Blo
 
 #[test]
 fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
-    let (batch, width) = (3, 5);
+    let batch = 3;
     let rng = RngKey::new(3, 1, 0).per_example(StreamKey::new("drop"));
-    // Values as wide as keys, narrower and wider.
-    for (length, value_width) in [(7, 5), (70, 5), (150, 5), (70, 3), (150, 18)] {
-        for (name, block_masks) in block_masks(length, batch) {
+    // Values as wide as keys, narrower and wider; the last are wide enough for tiles of parts of numbers.
+    let sizes = [
+        (7, 5, 5),
+        (70, 5, 5),
+        (150, 5, 5),
+        (70, 5, 3),
+        (150, 5, 18),
+        (150, 64, 66),
+    ];
+    for (length, width, value_width) in sizes {
+        let masks = block_masks(length, batch).into_iter();
+        let masks = masks.map(|(name, masks)| (name, Some(masks)));
+        for (name, block_masks) in masks.chain([("all", None)]) {
             for (masked, rate) in [(false, 0.0), (true, 0.0), (false, 0.4), (true, 0.4)] {
                 let inputs =
                     [("q", width), ("k", width), ("v", value_width)].map(|(path, width)| {
@@ -94,7 +104,7 @@ fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
                         heads: HEADS,
                         mask: masked.then(|| real.to_dtype(dtype)).transpose()?,
                         dropout: (rate > 0.0).then(|| AttentionDropout::new(&rng, batch, rate)),
-                        block_masks: Some(block_masks.clone()),
+                        block_masks: block_masks.clone(),
                         ..AttentionOptions::default()
                     };
                     let [q, k, v] = inputs.each_ref().map(|x| x.to_dtype(dtype));
