@@ -83,14 +83,8 @@ impl Tiles {
             for ((weight, gradient), ((sum, delta), kept)) in
                 weights.iter_mut().zip(gradients).zip(per_query)
             {
-                let p = exp2_bounded(s, s.sub_f32s(*weight, *sum));
-                let d = if DROP {
-                    s.mul_f32s(*gradient, *kept)
-                } else {
-                    *gradient
-                };
-                *weight = if DROP { s.mul_f32s(p, *kept) } else { p };
-                *gradient = s.mul_f32s(p, s.sub_f32s(d, *delta));
+                let tile = [*weight, *gradient, *kept];
+                (*weight, *gradient) = differentiate::<S, DROP>(s, tile, [*sum, *delta]);
             }
         }
     }
@@ -105,8 +99,9 @@ impl Tiles {
         bits: u64,
         (keys, count): (usize, usize),
     ) {
-        /// Registers of a tile's terms.
+        /// Registers of a tile's terms, and of a row of scores.
         const GROUPS: usize = TERMS / packing::SIDE;
+        const REGISTERS: usize = SIDE / packing::SIDE;
         assert!(S::F32_LANES == packing::SIDE, "a register is a tile's row");
         let (key_step, query_step) = (packing::step(PARTS, keys), packing::step(PARTS, count));
         let [weights, left, right] = &mut self.spaces;
@@ -122,52 +117,43 @@ impl Tiles {
         let zero = s.splat_f32s(0.0);
         for key_tile in 0..packing::steps(keys) {
             for line in 0..packing::SIDE {
+                // What goes side by side: two keys of a pair, and two groups of queries.
+                let pair = [0, 1].map(|half| (key_tile * GROUPS + half) * packing::SIDE + line);
                 for query_tile in 0..packing::steps(count) {
-                    let (mut p, mut ds) = ([[zero; GROUPS]; GROUPS], [[zero; GROUPS]; GROUPS]);
-                    for half in 0..GROUPS {
-                        let key = key_tile * TERMS + half * packing::SIDE + line;
+                    let first = query_tile * GROUPS;
+                    let (mut p, mut ds) = ([[zero; GROUPS]; 2], [[zero; GROUPS]; 2]);
+                    for (half, key) in pair.into_iter().enumerate() {
                         if bits >> key & 1 == 0 {
                             continue;
                         }
                         for group in 0..GROUPS {
-                            let column = query_tile * GROUPS + group;
-                            let at = key * SIDE / packing::SIDE + column;
-                            let weight = exp2_bounded(s, s.sub_f32s(scores[at], sums[column]));
-                            let (weight_kept, d) = match DROP {
-                                true => (
-                                    s.mul_f32s(weight, kept[at]),
-                                    s.mul_f32s(gradients[at], kept[at]),
-                                ),
-                                false => (weight, gradients[at]),
-                            };
-                            p[half][group] = weight_kept;
-                            ds[half][group] = s.mul_f32s(weight, s.sub_f32s(d, deltas[column]));
+                            let column = first + group;
+                            let at = key * REGISTERS + column;
+                            let tile = [scores[at], gradients[at], kept[at]];
+                            let per_query = [sums[column], deltas[column]];
+                            (p[half][group], ds[half][group]) =
+                                differentiate::<S, DROP>(s, tile, per_query);
                         }
                     }
                     if self.returns_gradients {
-                        for (half, ds) in ds.iter().enumerate() {
-                            let key = key_tile * TERMS + half * packing::SIDE + line;
-                            let at = key * SIDE / packing::SIDE + query_tile * GROUPS;
-                            gradients[at..at + GROUPS].copy_from_slice(ds);
+                        for (key, ds) in pair.into_iter().zip(&ds) {
+                            gradients[key * REGISTERS + first..][..GROUPS].copy_from_slice(ds);
                         }
                     }
+                    // A line of a tile of an operand, whose sides are keys or queries, and terms the others.
                     let of_key = |half: usize| {
-                        (key_tile * GROUPS + half) * query_step
-                            + query_tile * PARTS * TILE
-                            + line * packing::SIDE
+                        let group = key_tile * GROUPS + half;
+                        group * query_step + query_tile * PARTS * TILE + line * packing::SIDE
                     };
                     let of_query = |group: usize| {
-                        (query_tile * GROUPS + group) * key_step
-                            + key_tile * PARTS * TILE
-                            + line * packing::SIDE
+                        (first + group) * key_step + key_tile * PARTS * TILE + line * packing::SIDE
                     };
                     // SAFETY: there is AMX where factors are tiles, and so AVX-512; operands have room for all keys and queries of a tile.
                     unsafe {
-                        let [[a, b], [c, d]] = p;
-                        let (a, b) = (Parts::<PARTS>::of::<S>(a), Parts::of::<S>(b));
-                        a.store_beside(b, weights.add(of_key(0)));
-                        let (c, d) = (Parts::<PARTS>::of::<S>(c), Parts::of::<S>(d));
-                        c.store_beside(d, weights.add(of_key(1)));
+                        for (half, [near, far]) in p.into_iter().enumerate() {
+                            let near = Parts::<PARTS>::of::<S>(near);
+                            near.store_beside(Parts::of::<S>(far), weights.add(of_key(half)));
+                        }
                         let [[a, b], [c, d]] = ds;
                         let (a, b) = (Parts::<PARTS>::of::<S>(a), Parts::of::<S>(b));
                         let (c, d) = (Parts::of::<S>(c), Parts::of::<S>(d));
@@ -180,4 +166,19 @@ impl Tiles {
             }
         }
     }
+}
+
+/// A register of weights after dropout and gradients of scores, from one of scores, of gradients of weights and of the factors of dropout.
+#[inline(always)]
+fn differentiate<S: Lanes, const DROP: bool>(
+    s: S,
+    [score, gradient, kept]: [S::f32s; 3],
+    [sum, delta]: [S::f32s; 2],
+) -> (S::f32s, S::f32s) {
+    let p = exp2_bounded(s, s.sub_f32s(score, sum));
+    let (weight, gradient) = match DROP {
+        true => (s.mul_f32s(p, kept), s.mul_f32s(gradient, kept)),
+        false => (p, gradient),
+    };
+    (weight, s.mul_f32s(p, s.sub_f32s(gradient, delta)))
 }
