@@ -86,7 +86,7 @@ fn threads_from_environment() -> usize {
 
 /// By default glibc gives every large block back to the system and faults it in again, page by page, at the next
 /// step: most of an untuned training step goes there. Raised thresholds keep freed memory in the process, also where a step
-/// takes many gigabytes.
+/// takes many gigabytes. All threads share one heap: one of their own ends at 64 MiB, and larger blocks would come from the system again.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn keep_freed_pages() {
     /// Of the end of the heap nothing is ever given back.
@@ -96,6 +96,7 @@ fn keep_freed_pages() {
         (libc::M_MMAP_THRESHOLD, i32::MAX),
         (libc::M_TRIM_THRESHOLD, NEVER),
         (libc::M_TOP_PAD, TOP_PAD),
+        (libc::M_ARENA_MAX, 1),
     ] {
         // SAFETY: mallopt only stores the number; called once, before other threads exist.
         unsafe { libc::mallopt(parameter, value) };
