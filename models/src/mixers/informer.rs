@@ -20,12 +20,10 @@ use crate::{
     model::{Cost, Model, Reference, Variant},
     ops::{
         NOWHERE, Order,
-        attention::{
-            self,
-            partial_softmax::{self, by_head},
-        },
+        attention::{self, partial_softmax},
+        cat,
         pooling::weighted_sum,
-        segment_sum, take, top_k,
+        take, top_k,
     },
     options::{LONGEST, Range, to_json},
     rng::StreamKey,
@@ -106,9 +104,12 @@ impl Informer {
     /// Queries, keys and values (B, L, H E) to (B, L, H E).
     fn attend(&self, [q, k, v]: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let (batch, length, row) = q.dims3()?;
-        let split = |x: &Tensor| by_head(&x.reshape((batch, (), self.heads, self.width))?); // (B, H, .., E)
-        let chosen = self.chosen(q, k, pass)?.to_device(q.device())?; // (B, H, u)
-        let active = by_head(&take(&split(q)?, &chosen)?)?.flatten_from(2)?;
+        // A row for each head of a position, one after the other.
+        let split = |x: &Tensor| x.reshape((batch, (), self.width));
+        let chosen = self.chosen(q, k, pass)?; // (B, u H)
+        let places = self.places(&chosen, length)?.to_device(q.device())?; // (B, L H)
+        let chosen = Tensor::new(chosen, q.device())?;
+        let active = take(&split(q)?, &chosen)?.reshape((batch, (), row))?;
         let options = self.projections.options(q, pass, &self.dropout)?;
         let active = attention::attend(&active, k, v, &options)?; // (B, u, H E)
         let real = match pass.mask() {
@@ -118,15 +119,32 @@ impl Informer {
         let number = real.sum_keepdim(1)?;
         let share = real.broadcast_div(&number.maximum(&number.ones_like()?)?)?;
         let mean = weighted_sum(v, &share)?.unsqueeze(1)?; // (B, 1, H E)
-        let beyond = split(&active.broadcast_sub(&mean)?)?;
-        let y = by_head(&segment_sum(&beyond, &chosen, length)?)?;
-        Ok(y.reshape((batch, length, row))?.broadcast_add(&mean)?)
+        let rows = split(&cat(&[&active, &mean], 1)?)?;
+        Ok(take(&rows, &places)?.reshape((batch, length, row))?)
     }
 
-    /// The u queries of largest M of each row, largest first, (B, H, u) of u32 in main memory; [`NOWHERE`] after them where a row has fewer than others.
+    /// For each head of each of `length` positions its rank among the chosen ones, (B, L H), the mean's behind them where it is not chosen.
+    fn places(&self, chosen: &[Vec<u32>], length: usize) -> Result<Tensor> {
+        let mut places = Vec::with_capacity(chosen.len() * length * self.heads);
+        for chosen in chosen {
+            let first = places.len();
+            let mean = (0..length * self.heads).map(|row| (chosen.len() + row % self.heads) as u32);
+            places.extend(mean);
+            for (place, row) in chosen.iter().enumerate() {
+                if *row != NOWHERE {
+                    places[first + *row as usize] = place as u32;
+                }
+            }
+        }
+        let shape = (chosen.len(), length * self.heads);
+        Ok(Tensor::from_vec(places, shape, &Device::Cpu)?)
+    }
+
+    /// The u queries of largest M of each row and head, largest first: (B, u H), numbers among the L H that there are, heads beside each other.
+    /// [`NOWHERE`] after them where a row has fewer than others.
     ///
     /// Draws may be fixed: `samples` (L, U), in [0, 1), which become real keys in proportion.
-    fn chosen(&self, q: &Tensor, k: &Tensor, pass: &Pass) -> Result<Tensor> {
+    fn chosen(&self, q: &Tensor, k: &Tensor, pass: &Pass) -> Result<Vec<Vec<u32>>> {
         let (batch, length, row) = q.dims3()?;
         let host = |x: &Tensor| -> Result<Vec<f32>> {
             let x = x.detach().to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
@@ -168,12 +186,15 @@ impl Informer {
         });
         let measures = Tensor::from_vec(measures, (batch, self.heads, length), &Device::Cpu)?;
         let (_, order) = top_k(&measures, most, Order::Largest)?;
-        let mut order = order.flatten_all()?.to_vec1::<u32>()?;
-        for (index, order) in order.chunks_mut(most).enumerate() {
-            order[counts[index / self.heads]..].fill(NOWHERE);
+        let mut chosen = vec![vec![NOWHERE; most * self.heads]; batch];
+        for (index, order) in order.flatten(0, 1)?.to_vec2::<u32>()?.iter().enumerate() {
+            let (example, head) = (index / self.heads, index % self.heads);
+            for (rank, position) in order.iter().take(counts[example]).enumerate() {
+                let row = *position as usize * self.heads + head;
+                chosen[example][rank * self.heads + head] = row as u32;
+            }
         }
-        let shape = (batch, self.heads, most);
-        Ok(Tensor::from_vec(order, shape, &Device::Cpu)?)
+        Ok(chosen)
     }
 
     /// Numbers in [0, 1), `count` for each of `length` positions.
@@ -230,6 +251,7 @@ mod tests {
     use crate::{
         Mask, RngKey,
         mask::zero_padding,
+        ops::attention::partial_softmax::by_head,
         options::BlockOptions,
         params::Parameters,
         reference,
