@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{Digest, Protocol, Source, Task};
+use crate::{Digest, Protocol, Source};
 
 /// What, beside the task and its version, decides the bytes of a stored entry.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,17 +16,8 @@ pub struct Key {
 }
 
 impl Key {
-    /// The task's default source and options under the clean protocol.
-    pub fn default_of(task: &dyn Task) -> Key {
-        Key {
-            source: task.about().sources[0],
-            protocol: Protocol::Clean,
-            options: task.defaults(),
-        }
-    }
-
     /// The folder name: `<task>-<source>-<16 hexadecimal digits>`. Give it the task's
-    /// [`identity`](Task::identity) of a key, as the store does.
+    /// [`identity`](crate::Task::identity) of a key, as the store does.
     pub fn folder_name(&self, task: &str, version: u32) -> String {
         let identity = json!({
             "task": task,
@@ -37,26 +28,6 @@ impl Key {
         });
         let digest = Digest::of(canonical_json(&identity).as_bytes());
         format!("{task}-{}-{}", self.source, &digest[..16])
-    }
-
-    /// The command that builds its data: the source, and every option that is not the task's default.
-    pub fn make_command(&self, task: &dyn Task) -> String {
-        let mut command = format!(
-            "lra data make {} --source {}",
-            task.about().name,
-            self.source
-        );
-        let identity = task.identity(self);
-        if identity.protocol != Protocol::default() {
-            command.push_str(&format!(" --protocol {}", identity.protocol));
-        }
-        let defaults = task.defaults();
-        for (key, value) in identity.options.as_object().into_iter().flatten() {
-            if defaults.get(key).map(canonical_json) != Some(canonical_json(value)) {
-                command.push_str(&format!(" --set data.{key}={value}"));
-            }
-        }
-        command
     }
 }
 

@@ -12,29 +12,7 @@ use crate::error::{Error, Result};
 use crate::manifest::{Manifest, SplitName};
 use crate::split_writer::too_large;
 use crate::store::entry;
-use crate::{About, Digest, Key, Progress, Split, Splits, Store, Task, source_checks};
-
-/// One question asked of an entry, and its answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Check {
-    /// What was asked.
-    pub name: String,
-    /// Whether it holds.
-    pub ok: bool,
-    /// What was found.
-    pub detail: String,
-}
-
-impl Check {
-    /// A check with this outcome.
-    pub fn new(name: impl Into<String>, ok: bool, detail: impl Into<String>) -> Check {
-        Check {
-            name: name.into(),
-            ok,
-            detail: detail.into(),
-        }
-    }
-}
+use crate::{About, Check, Digest, Key, Progress, Split, Splits, Store, Task, source_checks};
 
 /// All checks of an entry.
 #[derive(Debug, Clone, Serialize)]

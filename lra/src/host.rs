@@ -1,30 +1,11 @@
-//! The machine, the versions and the command line that figures come from.
+//! The machine that a process runs on: its processor, memory, operating system and clocks.
 
 use std::time::{Duration, SystemTime};
 
-use candle_core::Device;
-use results::record::{Host, Provenance, Revision, Versions};
+use results::record::Host;
 use sysinfo::System;
 
-use crate::{device, limits, runtime};
-
-/// Where figures made by this process on `device` come from, but for the settings that they follow.
-pub fn provenance(device: &Device, threads: usize) -> Provenance {
-    let name = device::describe(device);
-    Provenance {
-        created: now(),
-        command: runtime::command_line(),
-        host: Host {
-            driver: device::driver(device),
-            ..describe(&name)
-        },
-        device: name,
-        threads,
-        versions: versions(),
-        revision: revision(),
-        ..Provenance::default()
-    }
-}
+use crate::limits;
 
 /// The machine this process runs on. What the system does not tell is left empty or zero.
 pub fn describe(device: &str) -> Host {
@@ -37,7 +18,7 @@ pub fn describe(device: &str) -> Host {
     });
     Host {
         cpu: cpu.unwrap_or_default(),
-        instructions: models::kernels::instruction_set(),
+        instructions: models::ops::instruction_set(),
         cores: std::thread::available_parallelism().map_or(0, usize::from),
         memory_bytes: limits::total_memory().unwrap_or(0),
         os: System::long_os_version().unwrap_or_else(|_| std::env::consts::OS.to_owned()),
@@ -70,24 +51,6 @@ pub fn processor_seconds() -> Option<f64> {
 #[cfg(not(unix))]
 pub fn processor_seconds() -> Option<f64> {
     None
-}
-
-/// Versions of what computed the numbers.
-fn versions() -> Versions {
-    Versions {
-        lra: env!("CARGO_PKG_VERSION").to_owned(),
-        candle: env!("LRA_CANDLE_VERSION").to_owned(),
-        rustc: env!("LRA_RUSTC_VERSION").to_owned(),
-    }
-}
-
-/// The git revision the binary was built from; `None` outside git.
-fn revision() -> Option<Revision> {
-    let commit = option_env!("LRA_COMMIT")?.to_owned();
-    Some(Revision {
-        commit,
-        dirty: option_env!("LRA_DIRTY").is_some(),
-    })
 }
 
 /// The time now, RFC 3339 in UTC.

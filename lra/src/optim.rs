@@ -11,7 +11,7 @@
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Result, Tensor, Var};
 use models::params::{Attributes, Projection};
-use models::{Parameters, kernels};
+use models::{Parameters, ops};
 
 use crate::spec::{Decay, TrainOptions};
 
@@ -65,7 +65,7 @@ impl Slot {
     /// One update by candle's own operations: any device, any type. The gradient is multiplied by `scale`, rank 0.
     fn update(
         &mut self,
-        step: &kernels::AdamW,
+        step: &ops::AdamW,
         gradient: Option<Tensor>,
         scale: Option<&Tensor>,
     ) -> Result<()> {
@@ -177,7 +177,7 @@ impl AdamW {
         }
         for (slot, gradient) in self.slots.iter_mut().zip(gradients.0) {
             let rate = rate * slot.rate_factor;
-            let step = kernels::AdamW {
+            let step = ops::AdamW {
                 beta1: self.beta1,
                 beta2: self.beta2,
                 epsilon: self.epsilon,
@@ -186,7 +186,7 @@ impl AdamW {
                 scale,
                 update: update as u64,
             };
-            if kernels::supports(&slot.parameter) {
+            if ops::supports(&slot.parameter) {
                 let parameter = slot.parameter.as_detached_tensor();
                 step.apply(
                     &parameter,
@@ -209,8 +209,8 @@ impl AdamW {
 /// The root of the sum of all squares: on the host where every gradient is one of the fused kernels', else on the device.
 fn global_norm(gradients: &Gradients) -> Result<Norm> {
     let all = || gradients.0.iter().flatten();
-    if all().all(kernels::supports) {
-        let squares = all().map(kernels::sum_of_squares);
+    if all().all(ops::supports) {
+        let squares = all().map(ops::sum_of_squares);
         return Ok(Norm::Host(squares.sum::<Result<f64>>()?.sqrt()));
     }
     let mut squares = Vec::new();

@@ -46,7 +46,7 @@ pub fn among_workers<T: Send>(device: &Device, work: impl FnOnce() -> T + Send) 
 /// piece of the work.
 fn fetch_buffers() {
     let fetch = || -> candle_core::Result<()> {
-        models::kernels::fetch_buffers();
+        models::ops::fetch_buffers();
         let matrix = Tensor::zeros((64, 64), DType::F32, &Device::Cpu)?;
         matrix.matmul(&matrix)?;
         Ok(())

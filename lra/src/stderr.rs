@@ -1,4 +1,4 @@
-//! Lines on standard error: progress, warnings, errors. Results go to standard output ([`crate::cmd::print`]).
+//! Lines on standard error: progress, warnings, errors. Results go to standard output ([`crate::output::print`]).
 
 use std::io::{IsTerminal, Write, stderr};
 

@@ -230,7 +230,7 @@ impl Trainer<'_> {
             anyhow::Ok((losses, weighted))
         })?;
         clock.phase(Phase::Backward, || {
-            let found = models::kernels::backward(&weighted)?;
+            let found = models::ops::backward(&weighted)?;
             self.optimizer.accumulate(gradients, found)
         })?;
         Ok(losses)

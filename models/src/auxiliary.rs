@@ -17,9 +17,9 @@ use candle_core::Tensor;
 use candle_nn::Init;
 
 use crate::{
-    Encoded, Error, Options, Pass, Result, VarBuilder,
-    classifier::{Head, Shape, Tokens},
+    Encoded, Error, Options, Pass, Result, Shape, Tokens, VarBuilder,
     error::require,
+    head::Head,
     layers::{Linear, Pool},
     loss::{Loss, cross_entropies},
     mask::zero_padding,

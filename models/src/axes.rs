@@ -2,11 +2,10 @@
 //!
 //! What an axis does is said where it is computed; here is what there is, so that listings and tests need no list of their own.
 
-use candle_core::{DType, Device};
 use serde_json::{Value, json};
 
 use crate::{
-    Classifier, Error, Model, Options, Parameters, Result, Shape,
+    Error, Options, Result,
     block::channel::experts,
     loss::Loss,
     options::{overlay, to_json},
@@ -222,24 +221,6 @@ impl Axis {
         self.values.iter().find(|choice| choice.value == text)
     }
 
-    /// Whether `model` can take `choice`: builds it, without memory for its weights.
-    ///
-    /// # Errors
-    /// [`Error::Option`] with the reason why it cannot.
-    pub fn try_around(&self, model: &Model, choice: &Choice) -> Result<()> {
-        let options = self.set(&Options::of(model), choice)?;
-        let shape = Shape {
-            vocabulary: 16,
-            classes: 2,
-            towers: 1,
-            max_length: 64,
-            padding: true,
-            grid: None,
-        };
-        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
-        Classifier::new(model, &shape, &options, &parameters).map(drop)
-    }
-
     /// `options` with this axis at `choice`, and the others as it wants them.
     ///
     /// # Errors
@@ -260,5 +241,15 @@ impl Axis {
             value: choice.value.to_owned(),
             allowed: error.to_string(),
         })
+    }
+}
+
+impl Options {
+    /// The losses that the axes bring with them; the model may have others (see [`crate::Classifier::losses`]).
+    #[must_use]
+    pub fn losses(&self) -> Vec<Loss> {
+        let settings = to_json(self);
+        let choices = AXES.iter().filter_map(|axis| axis.value_in(&settings));
+        choices.flat_map(|choice| choice.losses).copied().collect()
     }
 }

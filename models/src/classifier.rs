@@ -1,49 +1,15 @@
 //! Sequence classification: embedding -> encoder -> pooling -> head, with one tower or two that share all weights.
 
-use candle_core::{D, Tensor};
-use candle_nn::Init;
+use candle_core::Tensor;
 
 use crate::{
-    Auxiliary, Encoded, Model, Options, Parameters, Pass, Result, VarBuilder,
+    Auxiliary, Encoded, Inputs, Model, Options, Parameters, Pass, Result, Shape,
     auxiliary::{AUXILIARY, AuxiliaryHeads},
-    layers::{Linear, Pool},
+    head::Head,
+    layers::Pool,
     loss::Loss,
-    ops::activation::relu,
-    options::{Features, HeadOptions},
-    params::LECUN_NORMAL,
     trunk::Trunk,
 };
-
-/// What a task asks of a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Number of token ids, the padding id included.
-    pub vocabulary: usize,
-    /// Number of classes, at least 2.
-    pub classes: usize,
-    /// 1, or 2 for tasks that compare two sequences.
-    pub towers: usize,
-    /// Longest sequence, not counting a CLS slot.
-    pub max_length: usize,
-    /// Whether sequences come padded, with masks.
-    pub padding: bool,
-    /// Height and width of the image whose pixels a sequence is, row by row.
-    pub grid: Option<[usize; 2]>,
-}
-
-/// One batch, ready for the model.
-pub struct Inputs {
-    /// One per tower, all of the same batch size.
-    pub towers: Vec<Tokens>,
-}
-
-/// The sequences of one tower.
-pub struct Tokens {
-    /// (B, L) of type u32; L may be any length from 1 to the task's longest.
-    pub ids: Tensor,
-    /// (B, L), 1 for real tokens and 0 for padding; none where all are real. Float of any type.
-    pub mask: Option<Tensor>,
-}
 
 /// A model with everything around it.
 pub struct Classifier {
@@ -162,68 +128,5 @@ impl Classifier {
     #[must_use]
     pub fn against_rules(&self) -> Option<&'static str> {
         self.trunk.encoder.against_rules()
-    }
-}
-
-/// Dense -> ReLU -> Dense; for two towers Dense -> ReLU -> Dense (half as wide) -> ReLU -> Dense.
-pub(crate) struct Head {
-    layers: Vec<Linear>,
-    features: Features,
-}
-
-impl Head {
-    pub(crate) fn new(
-        vb: &VarBuilder,
-        options: &HeadOptions,
-        shape: &Shape,
-        dim: usize,
-    ) -> Result<Self> {
-        let hidden = options.hidden;
-        let inputs = match (shape.towers, options.features) {
-            (1, _) => dim,
-            (_, Features::Concat) => 2 * dim,
-            (_, Features::Nli) => 4 * dim,
-        };
-        let mut widths = vec![inputs];
-        if hidden > 0 {
-            widths.push(hidden);
-            if shape.towers == 2 {
-                widths.push((hidden / 2).max(1));
-            }
-        }
-        widths.push(shape.classes);
-        let bias = Some(Init::Const(0.0));
-        let layers = widths
-            .windows(2)
-            .enumerate()
-            .map(|(index, pair)| Linear::new(&vb.pp(index), pair[0], pair[1], LECUN_NORMAL, bias))
-            .collect::<Result<_>>()?;
-        Ok(Self {
-            layers,
-            features: options.features,
-        })
-    }
-
-    /// Pooled towers, each (B, D), to logits (B, C).
-    pub(crate) fn forward(&self, pooled: &[Tensor]) -> Result<Tensor> {
-        let mut x = match (pooled, self.features) {
-            ([one, other], Features::Nli) => {
-                let (product, difference) = ((one * other)?, (one - other)?);
-                Tensor::cat(&[one, other, &product, &difference], D::Minus1)?
-            }
-            ([one, other], Features::Concat) => Tensor::cat(&[one, other], D::Minus1)?,
-            _ => pooled[0].clone(),
-        };
-        for (index, layer) in self.layers.iter().enumerate() {
-            if index > 0 {
-                x = relu(&x, 0.0)?;
-            }
-            x = layer.forward(&x)?;
-        }
-        Ok(x)
-    }
-
-    fn flops(&self) -> u64 {
-        self.layers.iter().map(|layer| layer.flops(1)).sum()
     }
 }

@@ -5,11 +5,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Model, Result, VarBuilder,
+    Result, VarBuilder,
     error::require,
-    layers::Takes,
-    mixers,
-    options::{self, BlockOptions, Layers, Residual, to_json},
+    options::{self, BlockOptions, Layers, Range, Residual, to_json},
+    takes::Takes,
 };
 
 /// What the sequences of a task are, beside tokens in a row.
@@ -28,6 +27,15 @@ impl Default for Geometry {
             towers: 1,
         }
     }
+}
+
+/// How a model declares its own options.
+#[derive(Clone, Copy)]
+pub struct OwnOptions {
+    /// Every key with its default.
+    pub defaults: fn() -> Value,
+    /// The range of every number among them.
+    pub ranges: &'static [Range],
 }
 
 /// What a model is built from.
@@ -50,35 +58,11 @@ pub struct ModelContext<'a> {
     pub conditional: bool,
     /// Which hidden states are wanted.
     pub layers: Layers,
-    /// Name of the model in the registry.
-    pub name: &'static str,
+    /// How the model declares its own options.
+    pub own: OwnOptions,
 }
 
-impl<'a> ModelContext<'a> {
-    /// `model` with its `options`, for sequences without CLS slot, grid and second tower, whose positions nobody but the embedding marks and of which
-    /// the last hidden states are wanted.
-    #[must_use]
-    pub fn new(
-        vb: VarBuilder,
-        block: &'a BlockOptions,
-        model: &Model,
-        options: &'a Value,
-        max_length: usize,
-    ) -> Self {
-        Self {
-            vb,
-            block,
-            model: options,
-            max_length,
-            cls: false,
-            geometry: Geometry::default(),
-            positions: None,
-            conditional: false,
-            layers: Layers::Last,
-            name: model.name,
-        }
-    }
-
+impl ModelContext<'_> {
     /// The model's own options, typed; without `variant`, which has said whose `build` this is.
     ///
     /// # Errors
@@ -88,10 +72,7 @@ impl<'a> ModelContext<'a> {
         if let Value::Object(own) = &mut own {
             own.shift_remove("variant");
         }
-        let entry = mixers::find(self.name);
-        let defaults = entry.map_or(Value::Null, |model| (model.options)());
-        let ranges = entry.map_or(&[][..], |model| model.ranges);
-        options::read("model", &own, &defaults, ranges)
+        options::read("model", &own, &(self.own.defaults)(), self.own.ranges)
     }
 }
 

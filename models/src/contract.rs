@@ -8,10 +8,13 @@
 use candle_core::{DType, Device, Tensor, backprop::GradStore};
 
 use crate::{
-    Auxiliary, Classifier, Error, Inputs, Model, Options, Parameters, Pass, RngKey, Shape, Tokens,
-    Variant, kernels, loss,
+    Auxiliary, Axis, Classifier, Error, Inputs, Model, Options, Parameters, Pass, RngKey, Shape,
+    Tokens, Variant,
+    axes::Choice,
+    loss, ops,
     options::{Activation, Features, NormPlace, Pooling, Positions, Residual},
     pass::Supervision,
+    registry,
 };
 
 /// Something that is asked of every model.
@@ -147,7 +150,7 @@ fn whole_loss(classifier: &Classifier, inputs: &Inputs, labels: &Tensor, pass: &
     let declared = classifier.losses();
     for (name, mean) in aux.means().unwrap() {
         let loss = declared.iter().find(|loss| loss.name == name).unwrap();
-        assert!(loss::all().contains(loss), "{loss:?}");
+        assert!(registry::losses().contains(loss), "{loss:?}");
         let mean = mean.to_dtype(sum.dtype()).unwrap();
         sum = (sum + (mean * loss.weight).unwrap()).unwrap();
     }
@@ -160,7 +163,7 @@ fn scalar(tensor: &Tensor) -> f32 {
 
 /// Gradients of the first step; of the second one for blocks whose branches start at zero.
 fn gradients(subject: &Subject, options: &Options, loss: impl Fn() -> Tensor) -> GradStore {
-    let gradients = kernels::backward(&loss()).unwrap();
+    let gradients = ops::backward(&loss()).unwrap();
     if !options.block.residual.starts_at_zero() {
         return gradients;
     }
@@ -169,7 +172,7 @@ fn gradients(subject: &Subject, options: &Options, loss: impl Fn() -> Tensor) ->
         var.set(&(var.as_detached_tensor() - step).unwrap())
             .unwrap();
     }
-    kernels::backward(&loss()).unwrap()
+    ops::backward(&loss()).unwrap()
 }
 
 fn largest_difference(one: &[f32], other: &[f32]) -> f32 {
@@ -332,7 +335,7 @@ fn pass(model: &Model, dtype: DType) -> Vec<(String, Vec<f64>)> {
     let inputs = one(tokens(&[30, 17, 4, 37], 37, 0));
     let logits = classifier.forward(&inputs, &training(4, 0)).unwrap();
     let loss = whole_loss(&classifier, &inputs, &labels(0..4), &training(4, 0));
-    let gradients = kernels::backward(&loss).unwrap();
+    let gradients = ops::backward(&loss).unwrap();
     let values = |tensor: &Tensor| {
         let tensor = tensor.to_dtype(DType::F64).unwrap();
         tensor.flatten_all().unwrap().to_vec1().unwrap()
@@ -380,7 +383,7 @@ fn blocks_of_every_form_train_every_parameter(model: &'static Model) {
         let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
         let pass = training(0, 0);
         let loss = whole_loss(&subject.classifier, &inputs, &labels(0..4), &pass);
-        let gradients = kernels::backward(&loss).unwrap();
+        let gradients = ops::backward(&loss).unwrap();
         for (path, var) in subject.parameters.all() {
             let gradient = values(gradients.get(&var).unwrap());
             let some = gradient.iter().any(|&x| x != 0.0);
@@ -506,7 +509,7 @@ fn auxiliary_losses_are_of_each_row_and_train_their_heads_or_are_refused(model: 
             mean.clone()
         };
         let whole = mean(0..4, 30);
-        let gradients = kernels::backward(&whole).unwrap();
+        let gradients = ops::backward(&whole).unwrap();
         for (path, var) in parameters.all() {
             let Some(gradient) = gradients.get(&var) else {
                 assert!(!path.starts_with("aux."), "{}: {path}", model.name);
@@ -529,4 +532,24 @@ fn auxiliary_losses_are_of_each_row_and_train_their_heads_or_are_refused(model: 
     // Both are of every position: a model has one for each, or has not.
     let [positions, masked] = ["positions", "masked"].map(|loss| refused.contains(&loss));
     assert_eq!(positions, masked, "{}: {refused:?}", model.name);
+}
+
+impl Axis {
+    /// Whether `model` can take `choice`: builds it, without memory for its weights.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with the reason why it cannot.
+    pub fn try_around(&self, model: &Model, choice: &Choice) -> crate::Result<()> {
+        let options = self.set(&Options::of(model), choice)?;
+        let shape = Shape {
+            vocabulary: 16,
+            classes: 2,
+            towers: 1,
+            max_length: 64,
+            padding: true,
+            grid: None,
+        };
+        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        Classifier::new(model, &shape, &options, &parameters).map(drop)
+    }
 }

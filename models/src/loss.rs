@@ -7,8 +7,8 @@ use std::{
 
 use candle_core::Tensor;
 
+use crate::Result;
 pub use crate::ops::{cross_entropies, cross_entropy};
-use crate::{AXES, Result, auxiliary, registry};
 
 /// A loss beside the cross-entropy, declared by the model, the axis or the head that adds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,19 +25,6 @@ impl Loss {
     pub const fn new(name: &'static str, weight: f64) -> Self {
         Self { name, weight }
     }
-}
-
-/// Every loss that an entry of the registry, an axis or an auxiliary head can add, in the order of names.
-#[must_use]
-pub fn all() -> Vec<Loss> {
-    let variants = registry().iter().flat_map(|model| model.variants);
-    let choices = AXES.iter().flat_map(|axis| axis.values);
-    let losses = variants
-        .flat_map(|variant| variant.losses)
-        .chain(choices.flat_map(|choice| choice.losses))
-        .chain(auxiliary::LOSSES);
-    let by_name: BTreeMap<_, _> = losses.map(|loss| (loss.name, *loss)).collect();
-    by_name.into_values().collect()
 }
 
 /// Losses beside the cross-entropy, gathered from one forward pass (see [`crate::Pass::add_loss`]).
@@ -73,23 +60,6 @@ mod tests {
 
     use super::*;
     use crate::{Pass, RngKey};
-
-    #[test]
-    fn a_loss_has_one_weight_whoever_declares_it() {
-        let all = all();
-        assert!(!all.is_empty());
-        let variants = registry().iter().flat_map(|model| model.variants);
-        for loss in variants.flat_map(|variant| variant.losses) {
-            assert!(all.contains(loss), "{}", loss.name);
-        }
-        for loss in AXES
-            .iter()
-            .flat_map(|axis| axis.values)
-            .flat_map(|it| it.losses)
-        {
-            assert!(all.contains(loss), "{}", loss.name);
-        }
-    }
 
     #[test]
     fn losses_of_layers_add_up_and_towers_share_an_example() {

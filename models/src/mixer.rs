@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use crate::{Pass, Result, layers::Takes, loss::Loss};
+use crate::{Pass, Result, loss::Loss, takes::Takes};
 
 /// Lets the positions of a sequence exchange information: (B, L, D) -> (B, L, D).
 ///

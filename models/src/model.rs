@@ -2,9 +2,14 @@
 
 use std::fmt;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::{Encoder, Error, ModelContext, Result, loss::Loss, options::Range};
+use crate::{
+    Encoder, Error, ModelContext, Options, Result, VarBuilder,
+    context::{Geometry, OwnOptions},
+    loss::Loss,
+    options::{BlockOptions, EmbedOptions, HeadOptions, Layers, Range, overlay},
+};
 
 /// One entry of the registry.
 pub struct Model {
@@ -146,6 +151,15 @@ impl Model {
         })
     }
 
+    /// How it declares its own options.
+    #[must_use]
+    pub const fn own_options(&self) -> OwnOptions {
+        OwnOptions {
+            defaults: self.options,
+            ranges: self.ranges,
+        }
+    }
+
     /// Builds the encoder of the variant that the options ask for.
     ///
     /// # Errors
@@ -192,5 +206,50 @@ impl Variant {
             .map(|line| line.strip_prefix(' ').unwrap_or(line))
             .collect::<Vec<_>>()
             .join("\n")
+    }
+}
+
+impl Options {
+    /// The defaults for `model`.
+    #[must_use]
+    pub fn of(model: &Model) -> Self {
+        let mut settings = json!({
+            "embed": EmbedOptions::default(),
+            "block": BlockOptions::default(),
+            "head": HeadOptions::default(),
+            "model": model.defaults(),
+        });
+        if let Ok(Value::Object(mut own)) = model.settings() {
+            own.remove("train");
+            overlay(&mut settings, &Value::Object(own));
+        }
+        // A test of the registry reads every entry's settings.
+        serde_json::from_value(settings).expect("settings of a registry's entry")
+    }
+}
+
+impl<'a> ModelContext<'a> {
+    /// `model` with its `options`, for sequences without CLS slot, grid and second tower, whose positions nobody but the embedding marks and of which
+    /// the last hidden states are wanted.
+    #[must_use]
+    pub fn new(
+        vb: VarBuilder,
+        block: &'a BlockOptions,
+        model: &Model,
+        options: &'a Value,
+        max_length: usize,
+    ) -> Self {
+        Self {
+            vb,
+            block,
+            model: options,
+            max_length,
+            cls: false,
+            geometry: Geometry::default(),
+            positions: None,
+            conditional: false,
+            layers: Layers::Last,
+            own: model.own_options(),
+        }
     }
 }

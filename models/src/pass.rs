@@ -8,7 +8,7 @@ use crate::{
     Mask, Packing, Result,
     loss::{AuxLosses, Loss},
     packing::Sequences,
-    params::Updates,
+    params::{Buffer, Updates},
     rng::{FixedDraws, RngKey},
 };
 
@@ -232,7 +232,7 @@ impl<'a> Pass<'a> {
     #[must_use]
     pub fn of_tower(&self, tower: usize, towers: usize) -> Self {
         Self {
-            rng: self.rng.fold_in(tower as u16),
+            rng: self.rng.with_branch(tower as u16),
             loss_share: self.loss_share / towers as f64,
             ..*self
         }
@@ -244,7 +244,7 @@ impl<'a> Pass<'a> {
         self.with_rng(self.rng.repetition(index as u16))
     }
 
-    /// The same pass with other draws (see [`RngKey::fold_in`]).
+    /// The same pass with other draws (see [`RngKey::with_branch`]).
     #[must_use]
     pub fn with_rng(&self, rng: RngKey) -> Self {
         Self { rng, ..*self }
@@ -254,3 +254,17 @@ impl<'a> Pass<'a> {
 /// What one block of a stack leaves for the next one.
 #[derive(Default)]
 pub struct Carried(Mutex<Option<Tensor>>);
+
+impl Buffer {
+    /// Adds `seen`, of the same shape in every pass, to the sum of this training step. Nothing happens in evaluation and in
+    /// passes that are run again.
+    ///
+    /// # Errors
+    /// If `seen` has another shape than before.
+    pub fn add(&self, seen: &Tensor, pass: &Pass) -> Result<()> {
+        match pass.updates() {
+            Some(updates) => updates.add(self, seen),
+            None => Ok(()),
+        }
+    }
+}

@@ -14,8 +14,8 @@ use candle_core::Tensor;
 use crate::{
     Model, Options, Parameters, Pass, Result,
     auxiliary::{NO_VECTOR, NOT_CAUSAL, SHORTENED, hidden_token},
-    classifier::{Inputs, Shape, Tokens},
     error::require,
+    inputs::{Inputs, Shape, Tokens},
     prediction::{Answers, Decoder, Sequences},
     rng::StreamKey,
     trunk::Trunk,

@@ -56,8 +56,8 @@ pub struct RngKey {
 }
 
 impl RngKey {
-    /// RngKey of optimizer step `step` (below 2^48) for a batch whose first example is row `first_row`
-    /// (below 2^32) of the whole batch; 0 unless this is a later micro-batch.
+    /// Returns the key of a batch at optimizer step `step`, below 2^48. Its first example is row
+    /// `first_row` of the whole batch, below 2^32: 0 unless this is a later micro-batch.
     #[must_use]
     pub fn new(seed: u64, step: u64, first_row: u64) -> Self {
         Self {
@@ -80,24 +80,26 @@ impl RngKey {
         self.step
     }
 
-    /// The same place at another step: numbers that change only every so often ask for a rounded step.
+    /// Returns this key at another step. Numbers that are drawn anew every n steps use a rounded step.
     #[must_use]
     pub fn at_step(&self, step: u64) -> Self {
         Self { step, ..*self }
     }
 
-    /// Independent numbers for a layer that runs more than once in a pass (second tower, shared block).
-    /// `branch` is below 65,535.
+    /// Returns this key with its branch replaced by `branch`, below 65,535. Branches give a layer that
+    /// runs more than once in a pass (second tower, shared block) independent numbers.
+    ///
+    /// Unlike `fold_in` of JAX, two calls do not compose: the last one decides.
     #[must_use]
-    pub fn fold_in(&self, branch: u16) -> Self {
+    pub fn with_branch(&self, branch: u16) -> Self {
         Self { branch, ..*self }
     }
 
-    /// [`RngKey::fold_in`] for a block that has run `index` times before in its tower.
+    /// Returns the key for a block that has run `index` times before in its tower.
     #[must_use]
     pub fn repetition(&self, index: u16) -> Self {
         // There are two towers at most.
-        self.fold_in(self.branch + 2 * index)
+        self.with_branch(self.branch + 2 * index)
     }
 
     /// The same place for a batch each of whose examples is cut in `count` rows, one after the other.
@@ -345,7 +347,7 @@ mod tests {
         let base = rng.per_example(key).uniform(2, 64);
         assert_ne!(base[..64], base[64..]);
         for other in [
-            rng.fold_in(1).per_example(key),
+            rng.with_branch(1).per_example(key),
             rng.at_step(3).per_example(key),
             rng.at_step(2 + (1 << 32)).per_example(key),
             RngKey::new(2, 2, 0).per_example(key),
@@ -354,7 +356,7 @@ mod tests {
             assert_ne!(other.uniform(2, 64), base);
         }
         assert_eq!(
-            rng.fold_in(1).shared(key).uniform(1, 64),
+            rng.with_branch(1).shared(key).uniform(1, 64),
             rng.shared(key).uniform(1, 64)
         );
     }

@@ -3,8 +3,8 @@
 use candle_core::{DType, Tensor};
 
 use crate::{
-    Encoded, Encoder, Error, Mask, Model, Options, Packing, Parameters, Pass, Result,
-    classifier::{Inputs, Shape, Tokens},
+    Encoded, Encoder, Error, Inputs, Mask, Model, Options, Packing, Parameters, Pass, Result,
+    Shape, Tokens,
     context::{Geometry, ModelContext},
     error::require,
     layers::Embedding,
@@ -68,7 +68,7 @@ impl Trunk {
             },
             conditional: options.embed.positions == Positions::Conditional,
             layers: options.head.layers,
-            name: model.name,
+            own: model.own_options(),
         })?;
         let by_token = matches!(
             options.block.ffn,
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        MODELS, RngKey, kernels,
+        MODELS, RngKey, ops,
         options::{ChannelKind, NormKind},
         testing::{close, normal},
     };
@@ -229,7 +229,7 @@ mod tests {
                         }
                     };
                     let loss = (hidden * &seed).unwrap().sum_all().unwrap();
-                    (kernels::backward(&loss).unwrap(), loss)
+                    (ops::backward(&loss).unwrap(), loss)
                 };
                 let ((padded, wanted), (packed, found_loss)) = (run(false), run(true));
                 let place = format!("{}, {norm:?}", model.name);

@@ -174,7 +174,7 @@ fn shared_blocks_have_one_blocks_parameters_and_masks_of_their_own() {
     // With one set of dropout masks for all blocks, two passes that differ in the number of blocks would drop alike.
     let rng = RngKey::new(1, 2, 3);
     assert_ne!(rng.repetition(1), rng);
-    assert_ne!(rng.fold_in(1).repetition(1), rng.repetition(1));
+    assert_ne!(rng.with_branch(1).repetition(1), rng.repetition(1));
 }
 
 #[test]

@@ -97,8 +97,8 @@ fn memory_grows_as_claimed() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2);
     pool.build_global().unwrap();
     // What threads keep is no part of a pass, whichever of them take part in it.
-    rayon::broadcast(|_| lra_models::kernels::fetch_buffers());
-    lra_models::kernels::fetch_buffers();
+    rayon::broadcast(|_| lra_models::ops::fetch_buffers());
+    lra_models::ops::fetch_buffers();
     memory_grows_as_each_card_says();
     memory_of_reversible_blocks_does_not_grow_with_their_number();
 }

@@ -17,7 +17,7 @@ use crate::optim::AdamW;
 use crate::spec::{Resolved, RunRequest};
 use crate::step::{Learner, Trainer};
 use crate::timing::Timings;
-use crate::{cmd, device, host, memory_limit, runtime};
+use crate::{device, host, memory_limit, output, runtime};
 
 /// What to measure, where.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ pub fn run() -> Result<()> {
         .during(Class::Usage, "reading the request")?;
     let request: Request = serde_json::from_str(&text).during(Class::Usage, "the request")?;
     runtime::set_up(request.threads)?;
-    cmd::print_json(&answer(&request).unwrap_or_else(|error| {
+    output::print_json(&answer(&request).unwrap_or_else(|error| {
         let reason = error.to_string();
         match device::is_out_of_memory(&error.cause) {
             true => Reply::OutOfMemory { reason },
@@ -149,7 +149,7 @@ fn answer(request: &Request) -> Result<Reply> {
     memory_limit::check(request.memory_limit)?;
     memory_limit::set(request.memory_limit, |reason| {
         // The process ends here; a parent that is gone needs no answer.
-        let _ = cmd::print_json(&Reply::OutOfMemory { reason });
+        let _ = output::print_json(&Reply::OutOfMemory { reason });
         std::process::exit(i32::from(Class::Run.code()));
     });
     let device = device::select(&request.device)?;

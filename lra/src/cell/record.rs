@@ -11,7 +11,7 @@ use crate::run_folder::{PhaseFiles, RunFolder};
 use crate::spec::{PretrainKind, PretrainOptions, Resolved};
 use crate::timing::Timings;
 use crate::train::Ending;
-use crate::{device, host, panics};
+use crate::{device, host, panics, provenance};
 
 /// The record as far as it is known before the data are open and the model is built.
 pub(super) fn draft(resolved: &Resolved, context: &RunContext<'_>, shape: &Shape) -> Record {
@@ -52,7 +52,7 @@ pub(super) fn draft(resolved: &Resolved, context: &RunContext<'_>, shape: &Shape
         provenance: Provenance {
             spec_digest: spec.digest(),
             precision: spec.train.precision.to_string(),
-            ..host::provenance(context.device, rayon::current_num_threads())
+            ..provenance::of_process(context.device, rayon::current_num_threads())
         },
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{Class, Classify, Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
-use crate::{device, host, limits, runtime};
+use crate::{device, host, limits, provenance, runtime};
 
 /// What a session costs where the command line leaves it open.
 struct Effort {
@@ -152,7 +152,7 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
             steps: effort.warmup + LEAST,
         },
         heap_limit: memory,
-        provenance: host::provenance(&device, threads),
+        provenance: provenance::of_process(&device, threads),
         memory_method: device::method(&device),
         device: arguments.device.clone(),
         threads,

@@ -13,26 +13,13 @@ pub mod run;
 pub mod shell;
 pub mod sweep;
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use results::store::Loaded;
 
-use crate::colour;
-use crate::error::{Class, Classify, Error, Result, printable};
+use crate::error::{Class, Classify, Error, Result};
+pub use crate::output::{print, print_json};
 use crate::stderr;
-
-/// Writes a result to standard output, without control characters that a terminal would obey. A closed pipe (`lra report | head`) is not an error.
-pub fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    let text = printable(text);
-    let text = colour::on(&out, &text);
-    let ending = if text.ends_with('\n') { "" } else { "\n" };
-    match write!(out, "{text}{ending}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.during(Class::Usage, "writing to standard output"),
-    }
-}
 
 /// Loads the records below a folder, with a warning for each that is damaged.
 ///
@@ -59,9 +46,4 @@ pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
         ));
     }
     Ok(loaded)
-}
-
-/// Writes a value as one JSON document to standard output.
-pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    print(&serde_json::to_string_pretty(value).class(Class::Run)?)
 }

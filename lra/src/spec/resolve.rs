@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
-use models::loss::{self, Loss};
+use models::loss::Loss;
 use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, Range};
 use models::{Auxiliary, Classifier, Model, Objective, Parameters, TokenModel, Variant, size};
 use serde::de::DeserializeOwned;
@@ -78,7 +78,7 @@ impl RunRequest<'_> {
             "pretrain": PretrainOptions::default(),
             "train": TrainOptions::default(),
         });
-        let losses = loss::all();
+        let losses = models::registry::losses();
         let losses: BTreeMap<_, _> = losses.iter().map(|loss| (loss.name, loss.weight)).collect();
         defaults["train"]["aux"] = json!(losses);
         defaults["train"]["groups"] = json!([]);
@@ -185,7 +185,7 @@ const PRETRAINED: &str = "the model is pretrained, which the benchmark's rules f
 
 /// Keeps the weights of the losses `has` that the model has; one for another loss, unless it is the default, is a mistake.
 fn keep_losses(spec: &mut Spec, has: &[Loss]) -> Result<()> {
-    for loss in loss::all() {
+    for loss in models::registry::losses() {
         if has.contains(&loss) {
             continue;
         }

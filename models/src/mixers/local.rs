@@ -135,7 +135,7 @@ impl Contiguous {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::attention::testing::plans_meet_dense;
+    use crate::ops::attention::testing::block_masks_meet_dense;
 
     #[test]
     fn equals_dense_attention_under_the_mask_of_its_definition() {
@@ -152,7 +152,7 @@ mod tests {
                     neighbours,
                     exact,
                 };
-                plans_meet_dense(
+                block_masks_meet_dense(
                     "local",
                     length,
                     2,

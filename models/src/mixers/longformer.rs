@@ -264,7 +264,7 @@ impl Global {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::attention::testing::plans_meet_dense;
+    use crate::ops::attention::testing::block_masks_meet_dense;
 
     #[test]
     fn equals_dense_attention_under_the_mask_of_its_definition() {
@@ -296,7 +296,7 @@ mod tests {
                     };
                     near || j < global
                 };
-                plans_meet_dense(
+                block_masks_meet_dense(
                     "longformer",
                     length,
                     2,

@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn features_are_redrawn_every_so_many_steps() {
         let drawn = |redraw: u64, seed: u64, step: u64| -> Vec<Vec<f64>> {
-            let rng = RngKey::new(seed, step, 3).fold_in(1);
+            let rng = RngKey::new(seed, step, 3).with_branch(1);
             let matrix = favor(8, 4, redraw).matrix(&rng, DType::F64, &Device::Cpu);
             matrix.unwrap().to_vec2().unwrap()
         };

@@ -225,7 +225,7 @@ mod tests {
     use crate::{
         Parameters, RngKey,
         loss::AuxLosses,
-        ops::attention::testing::plans_meet_dense,
+        ops::attention::testing::block_masks_meet_dense,
         options::{BlockOptions, PairBias},
         reference,
         testing::{close, meets_reference, normal, parameters},
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn causal_attention_sees_what_was_before() {
         for length in [1, 2, 63, 64, 65, 130] {
-            plans_meet_dense("causal", length, 2, &up_to_itself(length), |_, i, j| j <= i);
+            block_masks_meet_dense("causal", length, 2, &up_to_itself(length), |_, i, j| j <= i);
         }
         let parameters = parameters();
         let block = BlockOptions::default();

@@ -1,12 +1,32 @@
 //! Elementwise non-linearities.
 
 use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Result,
     kernels::{self, activate},
-    options::Activation,
 };
+
+/// The feed-forward's non-linearity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// GELU in its tanh approximation (JAX's default, and the 2021 code's).
+    Gelu,
+    /// GELU by the error function (PyTorch's default).
+    GeluErf,
+    /// max(x, 0).
+    Relu,
+    /// x / (1 + exp(-x)), also called Swish.
+    Silu,
+    /// 1 / (1 + exp(-x)).
+    Sigmoid,
+    /// max(x, 0)².
+    ReluSquared,
+    /// x.
+    Identity,
+}
 
 impl Activation {
     /// The same in fused operations, where they have it.

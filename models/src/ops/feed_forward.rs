@@ -4,11 +4,11 @@
 
 use candle_core::Tensor;
 
+use super::activation::Activation;
 use super::{DropoutMask, Normalised, activation, add_dropped, dropout, layer_norm, linear};
 use crate::{
     Result,
     kernels::{self, supports},
-    options::Activation,
 };
 
 /// Weight and bias of an affine map.

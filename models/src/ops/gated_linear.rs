@@ -4,6 +4,7 @@
 
 use candle_core::{D, Tensor};
 
+use super::activation::Activation;
 use super::{
     DropoutMask,
     activation::{apply, sigmoid},
@@ -11,7 +12,7 @@ use super::{
     feed_forward::Affine,
     linear,
 };
-use crate::{Result, kernels, options::Activation};
+use crate::{Result, kernels};
 
 /// What is multiplied with the gate.
 pub use kernels::GatedValue;

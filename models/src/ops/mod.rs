@@ -1,10 +1,11 @@
 //! Operations on tensors that candle lacks, or has without a gradient, or computes slowly, one family per file.
 //!
-//! An operation says what it computes; where and how is decided here and nowhere else: nothing beside this folder names the
-//! kernels. Each has a composed form of
-//! candle's own operations, which runs on any device and float type and whose gradient is exact, and hands f32
-//! tensors in main memory to a kernel ([`crate::kernels`]) where that pays. Kernel and composed form meet in the tests
-//! of each file, on every instruction set; the composed form meets plain loops in f64 and difference quotients.
+//! An operation says what it computes, and chooses where and how. No other folder names the
+//! kernels (`models/tests/structure.rs`). Each operation has a composed form, made of candle's own
+//! operations: it runs on any device and float type, and its gradient is exact. It hands f32
+//! tensors in main memory to a kernel ([`crate::kernels`]) where that pays. The tests of each file
+//! compare kernel and composed form on every instruction set, and the composed form with plain
+//! loops in f64 and with difference quotients.
 //!
 //! # Errors
 //! Shapes that do not fit are errors ([`crate::Error::Input`]) that name the operation and what it was given.
@@ -37,6 +38,7 @@ pub mod linear_attention;
 mod lsh;
 mod matmul;
 mod norm;
+pub mod packing;
 pub mod pooling;
 mod pseudo_inverse;
 mod relative_queries;
@@ -91,6 +93,9 @@ pub use state_space::{Modes, StateSpaceOptions, state_space, state_space_sum};
 pub use swap_axes::{merge_heads, split_heads, swap_axes};
 pub use top_k::{Order, top_k};
 
+pub use crate::kernels::{
+    AdamW, backward, fetch_buffers, instruction_set, sum_of_squares, supports,
+};
 use crate::{Error, Result};
 
 /// Refuses input of `operation` unless `fits`.

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{LONGEST, Range, WIDEST};
+use crate::ops::activation::Activation;
 
 /// Where a block normalises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,26 +91,6 @@ pub enum Gate {
     None,
     /// Another linear layer of the input: with `block.activation` = gelu GEGLU, silu SwiGLU, sigmoid GLU, identity Bilinear.
     Glu,
-}
-
-/// The feed-forward's non-linearity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Activation {
-    /// GELU in its tanh approximation (JAX's default, and the 2021 code's).
-    Gelu,
-    /// GELU by the error function (PyTorch's default).
-    GeluErf,
-    /// max(x, 0).
-    Relu,
-    /// x / (1 + exp(-x)), also called Swish.
-    Silu,
-    /// 1 / (1 + exp(-x)).
-    Sigmoid,
-    /// max(x, 0)².
-    ReluSquared,
-    /// x.
-    Identity,
 }
 
 /// What is added to the scores of pairs; the definitions are in `layers/terms/`.

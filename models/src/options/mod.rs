@@ -5,15 +5,14 @@ mod embed;
 mod head;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-pub use self::block::{
-    Activation, BlockOptions, ChannelKind, Gate, NormKind, NormPlace, PairBias, Residual,
-};
+pub use self::block::{BlockOptions, ChannelKind, Gate, NormKind, NormPlace, PairBias, Residual};
 pub use self::embed::{EmbedOptions, Input, Positions};
 pub use self::head::{Features, HeadOptions, Layers, Pooling};
+pub use crate::ops::activation::Activation;
 pub use crate::range::{LONGEST, Range, WIDEST, read};
-use crate::{AXES, Model, Result, error::require, loss::Loss};
+use crate::{Result, error::require};
 
 /// All options of a classifier: what surrounds the mixer, and the mixer's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,23 +29,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults for `model`.
-    #[must_use]
-    pub fn of(model: &Model) -> Self {
-        let mut settings = json!({
-            "embed": EmbedOptions::default(),
-            "block": BlockOptions::default(),
-            "head": HeadOptions::default(),
-            "model": model.defaults(),
-        });
-        if let Ok(Value::Object(mut own)) = model.settings() {
-            own.remove("train");
-            overlay(&mut settings, &Value::Object(own));
-        }
-        // A test of the registry reads every entry's settings.
-        serde_json::from_value(settings).expect("settings of a registry's entry")
-    }
-
     /// Checks every range except those of the mixer's own options, which its `build` checks.
     ///
     /// # Errors
@@ -68,14 +50,6 @@ impl Options {
             format!("a multiple of block.heads = {}", block.heads),
         )?;
         self.check_block()
-    }
-
-    /// The losses that the axes bring with them; the model may have others (see [`crate::Classifier::losses`]).
-    #[must_use]
-    pub fn losses(&self) -> Vec<Loss> {
-        let settings = to_json(self);
-        let choices = AXES.iter().filter_map(|axis| axis.value_in(&settings));
-        choices.flat_map(|choice| choice.losses).copied().collect()
     }
 
     /// Refuses combinations of the block's axes that no paper defines or that cannot be computed.

@@ -12,7 +12,7 @@ use std::{
 use candle_core::Tensor;
 
 use super::Parameters;
-use crate::{Error, Pass, Result};
+use crate::{Error, Result};
 
 /// The next value of a buffer, from its value and the sum of what the passes of a training step added.
 pub type Commit = Arc<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync>;
@@ -38,18 +38,6 @@ impl Buffer {
     #[must_use]
     pub fn value(&self) -> &Tensor {
         &self.value
-    }
-
-    /// Adds `seen`, of the same shape in every pass, to the sum of this training step. Nothing happens in evaluation and in
-    /// passes that are run again.
-    ///
-    /// # Errors
-    /// If `seen` has another shape than before.
-    pub fn add(&self, seen: &Tensor, pass: &Pass) -> Result<()> {
-        match pass.updates() {
-            Some(updates) => updates.add(self, seen),
-            None => Ok(()),
-        }
     }
 }
 
@@ -110,7 +98,7 @@ mod tests {
     use candle_nn::Init;
 
     use super::*;
-    use crate::RngKey;
+    use crate::{Pass, RngKey};
 
     #[test]
     fn a_step_commits_the_sum_of_its_passes_once() {

@@ -13,7 +13,6 @@ mod content;
 mod distance;
 mod memory;
 mod rotary;
-mod takes;
 mod transformer_xl;
 
 use std::ops::Range;
@@ -25,7 +24,8 @@ use self::{
     distance::ByDistance,
     memory::Memory,
 };
-pub use self::{rotary::Rotary, takes::Takes, transformer_xl::TransformerXl};
+pub use self::{rotary::Rotary, transformer_xl::TransformerXl};
+pub use crate::takes::Takes;
 use crate::{
     LayerContext, Result,
     ops::attention::{self, AttentionOptions, RelativeScores},

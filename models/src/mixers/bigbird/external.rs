@@ -41,7 +41,7 @@ pub(super) fn around(
             .transpose()?,
         conditional: false,
         layers: context.layers,
-        name: context.name,
+        own: context.own,
     };
     Ok(Box::new(External {
         tokens: context.vb.get_with_hints((count, dim), "extra", init)?,

@@ -316,7 +316,7 @@ impl Pattern {
             .collect();
         let lists = BlockLists::new(self.size, heads, &rows);
         if extra == 0 {
-            return lists.plans_between(length, keys);
+            return lists.block_masks_between(length, keys);
         }
         let block_mask = |head| Self::beside_extra(&lists, head, extra, length);
         BlockMasks::new((0..heads).map(block_mask).collect())

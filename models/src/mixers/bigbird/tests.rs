@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    ops::attention::{partial_softmax::by_head, testing::plans_meet_dense},
+    ops::attention::{partial_softmax::by_head, testing::block_masks_meet_dense},
     options::BlockOptions,
     testing::parameters,
 };
@@ -38,7 +38,7 @@ fn external_tokens_see_everything_and_are_seen_by_everything() {
                 i.abs_diff(j) <= 1 || drawn[head * 9 + i].contains(&j)
             };
             let block_masks = pattern.block_masks(2, extra + length, &drawn);
-            plans_meet_dense("external", extra + length, 2, &block_masks, sees);
+            block_masks_meet_dense("external", extra + length, 2, &block_masks, sees);
         }
     }
 }
@@ -54,7 +54,7 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
             let global = [i, j].iter().any(|block| [0, 8].contains(block));
             global || i.abs_diff(j) <= 1 || drawn[head * 9 + i].contains(&j)
         };
-        plans_meet_dense(
+        block_masks_meet_dense(
             "bigbird",
             length,
             3,
@@ -70,7 +70,7 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
         paper(1, 5, 9),
     ] {
         let block_masks = pattern.block_masks(2, 5, &rows(&pattern, 2, 1));
-        plans_meet_dense("everything", 5, 2, &block_masks, |_, _, _| true);
+        block_masks_meet_dense("everything", 5, 2, &block_masks, |_, _, _| true);
     }
 }
 
@@ -93,7 +93,7 @@ fn random_blocks_are_others_and_depend_on_seed_head_and_row_only() {
         assert_eq!(random.count(), 3);
         assert!(near.iter().all(|other| row.contains(other)));
     }
-    let elsewhere = RngKey::new(1, 90, 5).fold_in(1);
+    let elsewhere = RngKey::new(1, 90, 5).with_branch(1);
     assert_eq!(pattern.rows(4, &elsewhere, StreamKey::new("blocks")), drawn);
     assert_ne!(rows(&pattern, 4, 2), drawn);
     assert_ne!(drawn[5], drawn[32 + 5]);

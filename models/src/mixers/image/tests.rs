@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    context::Geometry, ops::attention::testing::plans_meet_dense, options::BlockOptions,
+    context::Geometry, ops::attention::testing::block_masks_meet_dense, options::BlockOptions,
     testing::parameters,
 };
 
@@ -56,7 +56,7 @@ fn check(pattern: Pattern, length: usize, all: bool) {
         seen
     };
     let block_masks = pattern.block_masks(length);
-    plans_meet_dense("image", length, 2, &block_masks, sees);
+    block_masks_meet_dense("image", length, 2, &block_masks, sees);
 }
 
 #[test]

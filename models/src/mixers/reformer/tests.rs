@@ -249,7 +249,7 @@ fn rotations_change_with_seed_and_step_but_not_with_the_batch() {
         rotations.flatten_all().unwrap().to_vec1().unwrap()
     };
     let base = drawn(RngKey::new(1, 2, 0));
-    assert_eq!(base, drawn(RngKey::new(1, 2, 7).fold_in(1)));
+    assert_eq!(base, drawn(RngKey::new(1, 2, 7).with_branch(1)));
     assert_ne!(base, drawn(RngKey::new(1, 3, 0)));
     assert_ne!(base, drawn(RngKey::new(2, 2, 0)));
     assert_eq!(

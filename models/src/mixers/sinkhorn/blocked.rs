@@ -205,6 +205,6 @@ impl Blocked {
             .map(|block| sorted(block).chain([rows + block]).collect())
             .collect();
         let lists = BlockLists::new(self.block, 1, &lists);
-        Ok(lists.plans_between(length, (rows + blocks) * self.block))
+        Ok(lists.block_masks_between(length, (rows + blocks) * self.block))
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of the Sparse Transformer.
 
 use super::*;
-use crate::ops::attention::testing::plans_meet_dense;
+use crate::ops::attention::testing::block_masks_meet_dense;
 
 fn pattern(kind: Kind, heads: Heads, block: usize, summary: usize) -> Pattern {
     Pattern {
@@ -75,7 +75,7 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
             };
             // Too short for a summary there is nothing to differentiate in the far head.
             if length > block - summary || kind == Kind::Strided || heads == Heads::Merged {
-                plans_meet_dense("sparse", length, 3, &pattern.block_masks(length, 3), sees);
+                block_masks_meet_dense("sparse", length, 3, &pattern.block_masks(length, 3), sees);
             }
         }
     }
@@ -97,7 +97,7 @@ fn the_2021_variant_is_the_2021_code() {
             hub,
             ..pattern(Kind::Fixed, Heads::Merged, 5, 2)
         };
-        plans_meet_dense(
+        block_masks_meet_dense(
             "2021",
             length,
             2,

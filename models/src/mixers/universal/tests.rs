@@ -44,7 +44,7 @@ fn encoder(
         positions: Some(normal("positions", &[5, DIM])),
         conditional: false,
         layers: Layers::Last,
-        name,
+        own: model.own_options(),
     };
     model.build(&context).unwrap()
 }

@@ -86,14 +86,14 @@ impl BlockLists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::attention::testing::plans_meet_dense;
+    use crate::ops::attention::testing::block_masks_meet_dense;
 
     #[test]
     fn windows_are_exact_at_every_length() {
         for (before, after) in [(3, 3), (2, 3), (4, 0), (0, 2), (0, 0), (20, 20), (5, 2)] {
             for length in [1, 2, 3, 4, 5, 6, 7, 11, 16] {
                 let block_masks = BlockLists::window(length, before, after).block_masks(length);
-                plans_meet_dense("window", length, 2, &block_masks, |_, i, j| {
+                block_masks_meet_dense("window", length, 2, &block_masks, |_, i, j| {
                     i <= j + before && j <= i + after
                 });
             }
@@ -106,7 +106,7 @@ mod tests {
             [(300, 70, 130), (200, 100, 3), (150, 149, 149), (130, 0, 64)]
         {
             let block_masks = BlockLists::window(length, before, after).block_masks(length);
-            plans_meet_dense("long window", length, 1, &block_masks, |_, i, j| {
+            block_masks_meet_dense("long window", length, 1, &block_masks, |_, i, j| {
                 i <= j + before && j <= i + after
             });
         }
@@ -118,7 +118,7 @@ mod tests {
         let rows = [rows.clone(), [rows[3].clone(), vec![], vec![1], vec![0]]].concat();
         for length in [13, 15, 16] {
             let block_masks = BlockLists::new(4, 2, &rows).block_masks(length);
-            plans_meet_dense("lists", length, 2, &block_masks, |head, i, j| {
+            block_masks_meet_dense("lists", length, 2, &block_masks, |head, i, j| {
                 rows[head * 4 + i / 4].contains(&(j / 4))
             });
         }

@@ -63,15 +63,16 @@ impl StridedPositions {
 type Pair = (usize, usize, usize);
 
 impl BlockLists {
-    /// BlockMasks for self-attention of sequences of `length`, one for each head that has lists of its own.
+    /// Returns the block masks of self-attention over sequences of `length` positions, one for each
+    /// head that has lists of its own.
     #[must_use]
     pub fn block_masks(&self, length: usize) -> BlockMasks {
-        self.plans_between(length, length)
+        self.block_masks_between(length, length)
     }
 
-    /// The same for sequences of queries and of keys.
+    /// Returns the block masks of attention from `queries` positions to `keys` positions.
     #[must_use]
-    pub fn plans_between(&self, queries: usize, keys: usize) -> BlockMasks {
+    pub fn block_masks_between(&self, queries: usize, keys: usize) -> BlockMasks {
         let block_mask = |head| {
             let mut block_mask = BlockMask::new(0.0);
             let positions = (StridedPositions::all(queries), StridedPositions::all(keys));
@@ -81,8 +82,8 @@ impl BlockLists {
         BlockMasks::new((0..self.heads).map(block_mask).collect())
     }
 
-    /// Adds to `block mask` the tiles that `head` computes. `also` is called for every block of queries that is started, with
-    /// their positions, and may let it see other keys.
+    /// Adds the tiles that `head` computes to `block_mask`. Calls `also` with the positions of each
+    /// block of queries that is started; it may let the block see other keys.
     pub fn add_to(
         &self,
         block_mask: &mut BlockMask,

@@ -30,7 +30,7 @@ fn real(length: usize) -> Vec<f64> {
 
 /// Checks outputs and gradients of attention under `block_masks`, by tensor operations in f64 and by the kernel, against softmax
 /// attention of query i of a head on the real keys j for which `sees(head, i, j)`, with and without mask.
-pub(crate) fn plans_meet_dense(
+pub(crate) fn block_masks_meet_dense(
     name: &str,
     length: usize,
     heads: usize,

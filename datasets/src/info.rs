@@ -1,0 +1,164 @@
+//! The description of a task that needs no code: its names and sizes, where its data comes from, how
+//! it is split, and the shape that options give it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+
+/// What a task is, independent of any option.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct About {
+    /// Name on the command line and in records.
+    pub name: &'static str,
+    /// Name in tables.
+    pub title: &'static str,
+    /// One sentence for people.
+    pub summary: &'static str,
+    /// Where the task was published.
+    pub paper: &'static str,
+    /// Raised whenever the same options would give other bytes; part of the key of a stored entry.
+    pub version: u32,
+    /// Number of model ids, padding included.
+    pub vocabulary: usize,
+    /// Stored byte `s` is model id `s + first_id`: 1 where id 0 is padding, 0 where there is no padding id.
+    pub first_id: u32,
+    /// Number of labels, counted from 0.
+    pub classes: usize,
+    /// Sequences per example: 1, or 2 for retrieval.
+    pub towers: usize,
+    /// The share of tokens that self-pretraining hides, as published for the task (arXiv:2310.02980).
+    pub hidden_share: f64,
+    /// Where its data can come from; the first is the default.
+    pub sources: &'static [Source],
+}
+
+/// Where data comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The real task, drawn by our own generator.
+    Generated,
+    /// The published files.
+    Official,
+    /// A stand-in of the task's shape; its scores never stand beside published ones.
+    Synthetic,
+}
+
+/// How the splits are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Validation is always cut from train; the test split is never validated on.
+    #[default]
+    Clean,
+    /// As in the 2021 code.
+    Tay2021,
+}
+
+impl Source {
+    /// All sources.
+    pub const ALL: [Source; 3] = [Source::Generated, Source::Official, Source::Synthetic];
+
+    /// The name used on the command line and in folder names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Generated => "generated",
+            Source::Official => "official",
+            Source::Synthetic => "synthetic",
+        }
+    }
+}
+
+impl Protocol {
+    /// All protocols.
+    pub const ALL: [Protocol; 2] = [Protocol::Clean, Protocol::Tay2021];
+
+    /// The name used on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Clean => "clean",
+            Protocol::Tay2021 => "tay2021",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Source::ALL
+            .into_iter()
+            .find(|source| source.name() == text)
+            .ok_or_else(|| {
+                format!("unknown source `{text}`; known: generated, official, synthetic")
+            })
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Protocol::ALL
+            .into_iter()
+            .find(|protocol| protocol.name() == text)
+            .ok_or_else(|| format!("unknown protocol `{text}`; known: clean, tay2021"))
+    }
+}
+
+/// What the options make of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shape {
+    /// Longest sequence, in tokens; the length that batches are padded to.
+    pub max_length: usize,
+    /// The task's name for its published parameters (whatever the seed), otherwise a name that cannot be
+    /// mistaken for it, such as `listops@256`.
+    pub label: String,
+    /// Height and width of the image whose pixels a sequence is, row by row; none where it is no image.
+    #[serde(skip)]
+    pub grid: Option<[usize; 2]>,
+}
+
+impl Shape {
+    /// The shape of a task's data that differs from the published by `departures`, such as `["256", "decoded"]`: labelled
+    /// with the task's name where there are none, else `name@256-decoded`.
+    pub(crate) fn new<const N: usize>(
+        about: &About,
+        max_length: usize,
+        departures: [Option<String>; N],
+    ) -> Shape {
+        let departures: Vec<String> = departures.into_iter().flatten().collect();
+        let label = match departures.is_empty() {
+            true => about.name.to_owned(),
+            false => format!("{}@{}", about.name, departures.join("-")),
+        };
+        Shape {
+            max_length,
+            label,
+            grid: None,
+        }
+    }
+
+    /// The same for sequences that are images of `height` by `width` pixels.
+    pub(crate) fn of_image(self, height: usize, width: usize) -> Shape {
+        Shape {
+            grid: Some([height, width]),
+            ..self
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The classification head.
+
+use candle_core::{D, Tensor};
+use candle_nn::Init;
+
+use crate::{
+    Result, Shape, VarBuilder,
+    layers::Linear,
+    ops::activation::relu,
+    options::{Features, HeadOptions},
+    params::LECUN_NORMAL,
+};
+
+/// Dense -> ReLU -> Dense; for two towers Dense -> ReLU -> Dense (half as wide) -> ReLU -> Dense.
+pub(crate) struct Head {
+    layers: Vec<Linear>,
+    features: Features,
+}
+
+impl Head {
+    pub(crate) fn new(
+        vb: &VarBuilder,
+        options: &HeadOptions,
+        shape: &Shape,
+        dim: usize,
+    ) -> Result<Self> {
+        let hidden = options.hidden;
+        let inputs = match (shape.towers, options.features) {
+            (1, _) => dim,
+            (_, Features::Concat) => 2 * dim,
+            (_, Features::Nli) => 4 * dim,
+        };
+        let mut widths = vec![inputs];
+        if hidden > 0 {
+            widths.push(hidden);
+            if shape.towers == 2 {
+                widths.push((hidden / 2).max(1));
+            }
+        }
+        widths.push(shape.classes);
+        let bias = Some(Init::Const(0.0));
+        let layers = widths
+            .windows(2)
+            .enumerate()
+            .map(|(index, pair)| Linear::new(&vb.pp(index), pair[0], pair[1], LECUN_NORMAL, bias))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            layers,
+            features: options.features,
+        })
+    }
+
+    /// Pooled towers, each (B, D), to logits (B, C).
+    pub(crate) fn forward(&self, pooled: &[Tensor]) -> Result<Tensor> {
+        let mut x = match (pooled, self.features) {
+            ([one, other], Features::Nli) => {
+                let (product, difference) = ((one * other)?, (one - other)?);
+                Tensor::cat(&[one, other, &product, &difference], D::Minus1)?
+            }
+            ([one, other], Features::Concat) => Tensor::cat(&[one, other], D::Minus1)?,
+            _ => pooled[0].clone(),
+        };
+        for (index, layer) in self.layers.iter().enumerate() {
+            if index > 0 {
+                x = relu(&x, 0.0)?;
+            }
+            x = layer.forward(&x)?;
+        }
+        Ok(x)
+    }
+
+    pub(crate) fn flops(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.flops(1)).sum()
+    }
+}

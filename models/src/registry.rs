@@ -1,0 +1,40 @@
+//! Questions about all models, block options and auxiliary heads at once.
+//!
+//! This module stands above everything that can be registered, and nothing below it imports it.
+
+use std::collections::BTreeMap;
+
+use crate::{AXES, auxiliary, loss::Loss, registry};
+
+/// Returns every loss that a registered model, an option of the block or an auxiliary head can
+/// add, sorted by name.
+#[must_use]
+pub fn losses() -> Vec<Loss> {
+    let variants = registry().iter().flat_map(|model| model.variants);
+    let choices = AXES.iter().flat_map(|axis| axis.values);
+    let losses = variants
+        .flat_map(|variant| variant.losses)
+        .chain(choices.flat_map(|choice| choice.losses))
+        .chain(auxiliary::LOSSES);
+    let by_name: BTreeMap<_, _> = losses.map(|loss| (loss.name, *loss)).collect();
+    by_name.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_has_one_weight_whoever_declares_it() {
+        let all = losses();
+        assert!(!all.is_empty());
+        let of_variants = registry().iter().flat_map(|model| model.variants);
+        let of_choices = AXES.iter().flat_map(|axis| axis.values);
+        let declared = of_variants
+            .flat_map(|variant| variant.losses)
+            .chain(of_choices.flat_map(|choice| choice.losses));
+        for loss in declared {
+            assert!(all.contains(loss), "{}", loss.name);
+        }
+    }
+}
