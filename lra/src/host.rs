@@ -35,6 +35,23 @@ pub fn resident_bytes() -> Option<u64> {
     system.process(pid).map(sysinfo::Process::memory)
 }
 
+/// Starts a new high-water mark of the resident size at its present level. Linux alone can do this;
+/// elsewhere nothing happens.
+pub fn reset_resident_peak() {
+    // 5 resets the mark (proc_pid_clear_refs(5)). Where that is refused, no mark is reported low.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// Returns the high-water mark of the resident size in bytes; `None` where the system does not tell.
+pub fn resident_peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(1024 * kibibytes)
+}
+
 /// Seconds that the processor has spent on this process, all threads together; `None` where the system does not tell.
 #[cfg(unix)]
 pub fn processor_seconds() -> Option<f64> {

@@ -1,12 +1,19 @@
 """Training steps of lra beside those of its peers, in turn, as a Markdown table.
 
     python compare.py --lra ../../../target/release/lra --lengths 1024,2048 --out peers.md
+    python compare.py --tuned --cpu
     python compare.py --listops data --seconds 20
 
-In every round lra runs its steps in a process of its own (`lra bench`), then the peer's process, which has been waiting,
-runs its own. A ratio is lra's median step over the peer's in the same round; the table has the median of the rounds and,
-in brackets, the least and the largest. Times are of forward pass, loss, backward pass and AdamW. Memory is the most that
-was in use at once: of lra all live heap bytes, of a peer what its process took beyond Python, PyTorch and its packages.
+In every round lra runs its steps in a process of its own (`lra measure`), then each peer's process, which has been waiting,
+runs its own. A ratio is lra's median step over the peer's in the same round; the table has the median of the rounds and, in
+brackets, the least and the largest. Times are of forward pass, loss, backward pass and AdamW.
+
+Every peer runs twice, eager and under `torch.compile`, and the faster of the two is the row; a peer that does not compile
+says so. With `--tuned` both run once more with what an expert would set: glibc keeps freed memory, as lra has it do, and on
+processors of AMD the slow path that MKL takes there is switched off. Both columns stand in the table.
+
+Memory is the growth of resident memory on both sides, from before the model is built to the peak; of a peer libraries and a
+small step come before the base. What lra holds in live heap bytes stands beside it.
 
 Rows are the models of `lra list models` that have a peer (`@peer` in eager.py, packages.py, hugging_face.py, state_spaces.py).
 A model whose numbers are held against a package has one, or a reason in WITHOUT.
@@ -16,9 +23,9 @@ With `--cpu` times are the processor's, for a machine that is shared; one thread
 With `--precision bf16` lra rounds the factors of its products, and the peer runs under PyTorch's autocast.
 
 With `--listops` both sides train on the real task by the `nystromformer` recipe, with padding, masks and dropout: lra by
-`lra run`, which is stopped when it has made its steps, the peer on batches of the same training split. PyTorch leaves its fused
-attention where weights are dropped; `--attention-dropout 0` drops none, on both sides. `--bucket 50` has both sort fifty batches by
-length and pad to the longest of each.
+`lra run`, which is stopped when it has made its steps, the peer on batches of the same training split; memory is not compared
+there. PyTorch leaves its fused attention where weights are dropped; `--attention-dropout 0` drops none, on both sides.
+`--bucket 50` has both sort fifty batches by length and pad to the longest of each.
 """
 
 import argparse
@@ -70,26 +77,7 @@ def settings_of(arguments, model, sizes):
 
 
 def ours(arguments, model, length, sizes):
-    """One cell of `lra bench`."""
-    name, assignments = settings_of(arguments, model, sizes)
-    with tempfile.TemporaryDirectory() as folder:
-        command = [arguments.lra, "bench", "--models", name, "--lengths", str(length), "--json"]
-        command += ["--batch", str(sizes["batch"]), "--rounds", "1", "--quiet", "--out", folder]
-        command += ["--per-round", f"{round(1000 * arguments.seconds)}ms", "--threads", str(arguments.threads)]
-        for assignment in assignments:
-            command += ["--set", assignment]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    if answer.returncode != 0:
-        raise RuntimeError(answer.stderr.strip())
-    (cell,) = json.loads(answer.stdout)
-    if not cell["rounds"]:
-        raise RuntimeError(json.dumps(cell["outcome"]))
-    (measured,) = cell["rounds"]
-    return measured | {"peak_bytes": all_live(measured)}
-
-
-def ours_by_processor(arguments, model, length, sizes):
-    """Steps of `lra measure`, in seconds of the processor."""
+    """Steps of `lra measure`, in seconds by the clock or of the processor."""
     name, assignments = settings_of(arguments, model, sizes)
     assignments += [f"train.batch={sizes['batch']}", f"data.max_length={length}"]
     steps = {"kind": "steps", "task": "text", "source": "synthetic", "model": name, "recipe": "nystromformer"}
@@ -102,12 +90,10 @@ def ours_by_processor(arguments, model, length, sizes):
     measured = json.loads(answer.stdout)
     if measured["status"] != "steps":
         raise RuntimeError(answer.stdout.strip())
-    return {"seconds": measured["processor_seconds"], "peak_bytes": all_live(measured)}
-
-
-def all_live(measured):
-    """Heap bytes with those of the start: what a peer fetches at its first step counts as well."""
-    return measured["peak_bytes"] + measured["base_bytes"]
+    seconds = measured["processor_seconds" if arguments.cpu else "seconds"]
+    heap = measured["peak_bytes"] + measured["base_bytes"]
+    resident = measured["resident_peak_bytes"] - measured["resident_base_bytes"]
+    return {"seconds": seconds, "heap_bytes": heap, "resident_bytes": resident}
 
 
 def ours_on_listops(arguments, model):
@@ -132,19 +118,39 @@ def ours_on_listops(arguments, model):
                 if sum(seconds) >= arguments.seconds:
                     process.send_signal(signal.SIGINT)
                     process.wait()
-                    return {"seconds": seconds, "peak_bytes": all_live(rounds[-1])}
+                    heap = rounds[-1]["peak_bytes"] + rounds[-1]["base_bytes"]
+                    return {"seconds": seconds, "heap_bytes": heap, "resident_bytes": None}
             errors.seek(0)
             raise RuntimeError(errors.read().strip())
+
+
+# A function by which MKL asks whether the processor is Intel's; with this answer it takes its fast paths on others too.
+VENDOR_CHECK = "int mkl_serv_intel_cpu_true(void) { return 1; }"
+# glibc keeps what is freed in place of giving it back to the system and fetching it again, as lra has it do by mallopt.
+TUNABLES = "glibc.malloc.mmap_threshold=2147483647:glibc.malloc.trim_threshold=2147483647"
+
+
+def tuned(folder):
+    """Returns the environment in which an expert would run PyTorch on this processor."""
+    environment = {"GLIBC_TUNABLES": TUNABLES}
+    if "AuthenticAMD" in pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii"):
+        source, library = folder / "vendor.c", folder / "vendor.so"
+        source.write_text(VENDOR_CHECK, encoding="ascii")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+        environment["LD_PRELOAD"] = str(library)
+    return environment
 
 
 class Peer:
     """A peer's process, ready to run its steps."""
 
-    def __init__(self, arguments, entry, model, peer, length, sizes):
+    def __init__(self, arguments, entry, model, peer, length, sizes, compiled, environment):
         command = [sys.executable, str(HERE / "worker.py"), "--model", model, "--peer", peer]
         command += ["--length", str(length), "--head", str(HEAD)]
         command += ["--seconds", str(arguments.seconds), "--threads", str(arguments.threads)]
         command += ["--precision", arguments.precision]
+        if compiled:
+            command += ["--compile"]
         if arguments.cpu:
             command += ["--cpu"]
         if arguments.listops:
@@ -160,8 +166,9 @@ class Peer:
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
-            env=os.environ | older,
+            env=os.environ | older | environment,
         )
+        self.compiled = compiled
         self.line()
 
     def line(self):
@@ -193,35 +200,80 @@ def training_split(data):
     raise SystemExit(f"no ListOps of the published size under {data}: build it by `lra data make listops`")
 
 
-def cell(arguments, entry, model, peer, length, sizes):
-    """Rounds of both sides: ((step in seconds, bytes) of lra, the same of the peer) each."""
-    process = Peer(arguments, entry, model, peer, length, sizes)
+def start(arguments, entry, model, peer, length, sizes, environment):
+    """Returns the peer's processes, eager and compiled, and a note on what could not be started."""
+    processes, note = [], ""
+    for compiled in (False, True):
+        try:
+            process = Peer(arguments, entry, model, peer, length, sizes, compiled, environment)
+        except RuntimeError as error:
+            if not compiled:
+                raise
+            note = f"; does not compile: {str(error)[:80]}"
+        else:
+            processes.append(process)
+    return processes, note
+
+
+def faster(rounds):
+    """Returns the index of the process whose median step, over all rounds, is the least."""
+    medians = [statistics.median(step(one) for one in alone) for alone in zip(*rounds)]
+    return medians.index(min(medians))
+
+
+def step(measured):
+    return statistics.median(measured["seconds"])
+
+
+def cell(arguments, entry, model, peer, length, sizes, environments):
+    """Runs all rounds: lra's own, and for each environment the faster process of the peer, with its name."""
+    groups = []
     try:
-        rounds = []
+        for environment in environments:
+            groups.append(start(arguments, entry, model, peer, length, sizes, environment))
+        our, their = [], [[] for _ in groups]
         for _ in range(arguments.rounds):
             if arguments.listops:
-                our = ours_on_listops(arguments, model)
-            elif arguments.cpu:
-                our = ours_by_processor(arguments, model, length, sizes)
+                our.append(ours_on_listops(arguments, model))
             else:
-                our = ours(arguments, model, length, sizes)
-            pair = our, process.round()
-            rounds.append([(statistics.median(one["seconds"]), one["peak_bytes"]) for one in pair])
-        return rounds
+                our.append(ours(arguments, model, length, sizes))
+            for rounds, (processes, _) in zip(their, groups):
+                rounds.append([process.round() for process in processes])
+        columns = []
+        for rounds, (processes, note) in zip(their, groups):
+            index = faster(rounds)
+            name = peer + (", torch.compile" if processes[index].compiled else "") + note
+            columns.append((name, [one[index] for one in rounds]))
+        return our, columns
     finally:
-        process.close()
+        for processes, _ in groups:
+            for process in processes:
+                process.close()
 
 
-def row(model, peer, length, rounds):
-    times = [our[0] / their[0] for our, their in rounds]
-    middle = lambda side, what: statistics.median(pair[side][what] for pair in rounds)
-    memory = middle(0, 1) / middle(1, 1)
-    spread = f"{min(times):.2f}-{max(times):.2f}"
-    cells = [model, peer, str(length)]
-    cells += [f"{1000 * middle(side, 0):.0f}" for side in (0, 1)]
-    cells += [f"{statistics.median(times):.2f} ({spread})"]
-    cells += [f"{middle(side, 1) / 1e6:.0f}" for side in (0, 1)] + [f"{memory:.2f}"]
+def row(model, length, our, columns):
+    """Writes one row: times beside each environment's peer, then memory beside the first one's."""
+    cells = [model, str(length), f"{1000 * statistics.median(map(step, our)):.0f}"]
+    for name, their in columns:
+        times = [step(one) / step(other) for one, other in zip(our, their)]
+        ratio = f"{statistics.median(times):.2f} ({min(times):.2f}-{max(times):.2f})"
+        cells += [name, f"{1000 * statistics.median(map(step, their)):.0f}", ratio]
+    middle = lambda side, what: statistics.median(one[what] for one in side)
+    cells.append(f"{middle(our, 'heap_bytes') / 1e6:.0f}")
+    if our[0]["resident_bytes"] is None:
+        return "| " + " | ".join([*cells, "", "", ""]) + " |"
+    # The leanest peer: tuning may cost memory.
+    resident, least = middle(our, "resident_bytes"), min(middle(their, "resident_bytes") for _, their in columns)
+    cells += [f"{resident / 1e6:.0f}", f"{least / 1e6:.0f}", f"{resident / least:.2f}"]
     return "| " + " | ".join(cells) + " |"
+
+
+def heading(environments):
+    names = ["as installed", "tuned"][: len(environments)]
+    peers = [f"beside, {name} | ms | ratio" for name in names]
+    columns = ["model", "length", "lra ms", *peers, "lra heap MB", "lra resident MB", "peer resident MB", "ratio"]
+    line = "| " + " | ".join(columns) + " |"
+    return [line, "|" + "---|" * (line.count("|") - 1)]
 
 
 def registered(arguments):
@@ -267,6 +319,7 @@ def main():
         "--precision", choices=["f32", "bf16"], default="f32", help="bf16: lra's, beside PyTorch's autocast"
     )
     parser.add_argument("--models", default="", help="only these, by lra's names")
+    parser.add_argument("--tuned", action="store_true", help="a second column: PyTorch with an expert's settings")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="per round and side")
     where.add_argument("--cpu", action="store_true", help="times of the processor, by one thread")
@@ -299,18 +352,20 @@ def main():
         f"lra / peer{data}: {shape}, {arguments.precision}, {times}, {processor()}, torch {torch.__version__},"
         f" {arguments.rounds} rounds. Below 1 lra takes less.",
         "",
-        "| model | peer | length | lra ms | peer ms | time ratio | lra MB | peer MB | memory ratio |",
-        "|---|---|---|---|---|---|---|---|---|",
     ]
+    folder = tempfile.TemporaryDirectory()
+    environments = [{}] + ([tuned(pathlib.Path(folder.name))] if arguments.tuned else [])
+    lines += heading(environments)
     print("\n".join(lines), flush=True)
     for length in lengths:
         for model, peer in sorted(peers, key=lambda key: names.index(key[0].split(":")[0])):
             if wanted and model not in wanted:
                 continue
             try:
-                line = row(model, peer, length, cell(arguments, peers[model, peer], model, peer, length, sizes))
+                entry = peers[model, peer]
+                line = row(model, length, *cell(arguments, entry, model, peer, length, sizes, environments))
             except RuntimeError as error:
-                line = f"| {model} | {peer} | {length} | failed: {error} |||||"
+                line = f"| {model} | {length} | | {peer} | failed: {error} |"
             lines.append(line)
             print(line, flush=True)
             if arguments.out:

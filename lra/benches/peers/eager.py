@@ -28,7 +28,6 @@ class Heads(Peer):
         return self.output(y.transpose(1, 2).reshape(batch, length, dim))
 
 
-@peer("transformer", "PyTorch SDPA, torch.compile", compiled=True, masked=True)
 @peer("transformer", "PyTorch SDPA", masked=True)
 class Transformer(Heads):
     """Scaled dot product attention of PyTorch, which is fused."""

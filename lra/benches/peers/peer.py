@@ -42,8 +42,6 @@ class Peer(nn.Module):
 @dataclasses.dataclass
 class Entry:
     build: type
-    # Whether torch.compile is put around the whole model.
-    compiled: bool
     # Whether it takes masks.
     masked: bool
     # Whether it needs the packages of requirements-older.txt.
@@ -54,9 +52,9 @@ class Entry:
 PEERS = {}
 
 
-def peer(model, beside, compiled=False, masked=False, older=False):
+def peer(model, beside, masked=False, older=False):
     def register(build):
-        PEERS[model, beside] = Entry(build, compiled, masked, older)
+        PEERS[model, beside] = Entry(build, masked, older)
         return build
 
     return register

@@ -1,9 +1,14 @@
-"""One peer's training step, in a process that waits between rounds: `go` on standard input makes one round, an empty line
-ends it. Prints one JSON line per round: seconds of each step, and the most memory beyond what Python and PyTorch had taken.
+"""Trains one peer in a process that waits between rounds.
+
+`go` on standard input makes one round, an empty line ends the process. Each round prints one JSON line: the seconds of each
+step, and the growth of resident memory, in bytes, from the base to the peak of the round. The base is read after steps of
+a small copy of the model, so that libraries, thread pools and, with `--compile`, the compiler are loaded before it.
 """
 
 import argparse
+import ctypes
 import dataclasses
+import gc
 import json
 import pathlib
 import random
@@ -73,6 +78,10 @@ class Classifier(nn.Module):
         return sum(module.loss for module in self.modules() if isinstance(module, Peer))
 
 
+# Tokens of the steps before the base of memory is read: the least that no peer's blocks or windows exceed.
+SMALL_LENGTH = 128
+
+
 def random_batches(arguments):
     """The same batch of random tokens again and again: a step costs the same whatever is learned."""
     ids = torch.randint(arguments.vocabulary, (arguments.batch, arguments.length))
@@ -99,6 +108,12 @@ def batches_of(rows, arguments):
             for row, text in zip(ids, texts):
                 row[: len(text)] = torch.from_numpy(text.astype("int64")) + 1
             yield ids, {"mask": ids > 0}, torch.from_numpy(labels[examples].astype("int64"))
+
+
+def release():
+    """Returns memory that nothing uses to the system."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 def kilobytes(name):
@@ -130,6 +145,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--cpu", action="store_true", help="seconds of the processor instead of seconds")
     parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: PyTorch's autocast")
+    parser.add_argument("--compile", action="store_true", help="put torch.compile around the whole model")
     arguments = parser.parse_args()
 
     clock = time.process_time if arguments.cpu else time.perf_counter
@@ -143,22 +159,35 @@ def main():
         from safetensors.numpy import load_file
 
         batches = batches_of(load_file(arguments.split), arguments)
-    entry.build(sizes)  # imports its package, which like the data is not the model's memory
+
+    def stepper(sizes, batches):
+        """Builds the model for `sizes` and returns a function that makes one step and returns its seconds."""
+        model = Classifier(entry.build, sizes, arguments)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
+        run = torch.compile(model) if arguments.compile else model
+
+        def step():
+            ids, mask, labels = next(batches)
+            start = clock()
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.precision == "bf16"):
+                loss = F.cross_entropy(run(ids, **mask), labels)
+            (loss + model.loss()).backward()
+            optimizer.step()
+            return clock() - start
+
+        return step
+
+    small = argparse.Namespace(**vars(arguments) | {"length": SMALL_LENGTH, "batch": 1})
+    warm_up = stepper(dataclasses.replace(sizes, length=SMALL_LENGTH), random_batches(small))
+    for _ in range(2):
+        warm_up()
+    del warm_up
+    if arguments.compile:
+        torch.compiler.reset()
+    release()
     base = kilobytes("VmRSS")
-    model = Classifier(entry.build, sizes, arguments)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
-    run = torch.compile(model) if entry.compiled else model
-
-    def step():
-        ids, mask, labels = next(batches)
-        start = clock()
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.precision == "bf16"):
-            loss = F.cross_entropy(run(ids, **mask), labels)
-        (loss + model.loss()).backward()
-        optimizer.step()
-        return clock() - start
-
+    step = stepper(sizes, batches)
     for _ in range(2):
         step()
     print("ready", flush=True)

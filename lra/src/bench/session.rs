@@ -322,6 +322,9 @@ fn as_round(round: usize, measured: Measured) -> Round {
         resident_bytes,
         // Rounds are compared by wall time.
         processor_seconds: _,
+        // Rounds tell live heap bytes, which other programs do not disturb.
+        resident_base_bytes: _,
+        resident_peak_bytes: _,
     } = measured;
     Round {
         round,

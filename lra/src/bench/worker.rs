@@ -126,6 +126,10 @@ pub struct Measured {
     pub base_bytes: u64,
     /// Resident size at the end, in bytes.
     pub resident_bytes: u64,
+    /// Resident size before the model was built, in bytes; 0 where the system does not tell.
+    pub resident_base_bytes: u64,
+    /// High-water mark of the resident size from then on, in bytes; 0 where the system does not tell.
+    pub resident_peak_bytes: u64,
 }
 
 /// Answers one request.
@@ -180,6 +184,8 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
         .collect();
     device::set_precision(device, options.precision)?;
     device::reset_peak(device);
+    let resident_base_bytes = host::resident_bytes().unwrap_or(0);
+    host::reset_resident_peak();
     let parameters = Parameters::new(resolved.spec.cell.seed, device, DType::F32);
     let classifier = resolved
         .classifier(&resolved.model_shape(&shape), &parameters)
@@ -233,6 +239,8 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
         peak_bytes: peak.bytes,
         base_bytes: peak.base_bytes,
         resident_bytes: host::resident_bytes().unwrap_or(0),
+        resident_base_bytes,
+        resident_peak_bytes: host::resident_peak_bytes().unwrap_or(0),
     })
 }
 
