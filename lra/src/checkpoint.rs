@@ -15,8 +15,8 @@ use models::auxiliary::AUXILIARY;
 use models::pretraining::DECODER;
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use crate::digest::sha256;
 use crate::optim::AdamW;
 use crate::run_folder::Damaged;
 
@@ -310,9 +310,4 @@ fn within_header(bytes: &[u8], word: &str) -> Option<Range<usize>> {
         .windows(word.len().max(1))
         .position(|window| window == word.as_bytes())?;
     Some(8 + start..8 + start + word.len())
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    let sum = Sha256::digest(bytes);
-    sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -24,6 +24,7 @@ mod cli;
 mod cmd;
 mod colour;
 mod device;
+mod digest;
 mod error;
 mod estimate;
 mod eval;

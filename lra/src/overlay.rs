@@ -1,7 +1,6 @@
 //! Merging settings into defaults. The defaults hold every key that exists, so an unknown key, or a value of another
 //! kind, is an error that names the nearest known key.
 
-use results::record::{FORMER_SETTINGS, current_assignment};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
@@ -20,7 +19,6 @@ fn merge_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<
         (Value::Object(base), Value::Object(over)) => {
             for (key, value) in over {
                 let path = join(path, key);
-                let key = current_key(over, key, &path, origin)?;
                 match base.get_mut(key) {
                     Some(slot) => merge_at(slot, value, origin, &path)?,
                     None => return Err(unknown_key(&path, base, origin)),
@@ -48,48 +46,6 @@ fn join(path: &str, key: &str) -> String {
         "" => key.to_owned(),
         path => format!("{path}.{key}"),
     }
-}
-
-/// The present name of the setting that `siblings` holds as `key`, whose path is `path`.
-fn current_key<'a>(
-    siblings: &Map<String, Value>,
-    key: &'a str,
-    path: &str,
-    origin: &str,
-) -> Result<&'a str> {
-    let Some((_, current)) = FORMER_SETTINGS.iter().find(|(former, _)| *former == path) else {
-        return Ok(key);
-    };
-    let name = current.rsplit('.').next().unwrap_or(current);
-    match siblings.contains_key(name) {
-        true => Err(both_names(origin, path, current)),
-        false => Ok(name),
-    }
-}
-
-fn both_names(origin: &str, former: &str, current: &str) -> Error {
-    Error::usage(format!(
-        "{origin}: {former} is the former name of {current}; give one of the two"
-    ))
-}
-
-/// Assignments under the present names of their settings.
-///
-/// # Errors
-/// A setting is assigned under both its names.
-pub fn current_assignments(assignments: &[String]) -> Result<Vec<String>> {
-    let assigns = |key: &str| {
-        let mut keys = assignments.iter().filter_map(|text| text.split_once('='));
-        keys.any(|(name, _)| name.trim() == key)
-    };
-    let mut renamed = FORMER_SETTINGS.iter();
-    if let Some((former, current)) = renamed.find(|(former, now)| assigns(former) && assigns(now)) {
-        return Err(both_names("--set", former, current));
-    }
-    Ok(assignments
-        .iter()
-        .map(|text| current_assignment(text))
-        .collect())
 }
 
 /// Settings have a section and a name, and some room to grow.
@@ -225,30 +181,6 @@ mod tests {
         assert_eq!(
             set("train.learning_rate=2").unwrap(),
             set("train.learning_rate=2.0").unwrap()
-        );
-    }
-
-    #[test]
-    fn a_renamed_setting_may_be_given_by_its_former_name_but_not_by_both() {
-        assert_eq!(
-            set("train.rate=2").unwrap(),
-            set("train.learning_rate=2").unwrap()
-        );
-        assert_eq!(
-            set("train={rate=2}").unwrap(),
-            set("train.learning_rate=2").unwrap()
-        );
-        let remedy =
-            "--set: train.rate is the former name of train.learning_rate; give one of the two";
-        let both = set("train={rate=2, learning_rate=2}").unwrap_err();
-        assert_eq!(both.to_string(), remedy);
-        let both = ["train.rate=2", "train.learning_rate=2"].map(str::to_owned);
-        let current = |given: &[String]| current_assignments(given);
-        assert_eq!(current(&both).unwrap_err().to_string(), remedy);
-        assert_eq!(current(&both[..1]).unwrap(), both[1..]);
-        assert_eq!(
-            set("block.rate=2").unwrap_err().class,
-            crate::error::Class::Usage
         );
     }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use datasets::Protocol;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
+use crate::digest::sha256;
 use crate::error::{Class, Classify, Error, Result};
 use crate::suggest;
 
@@ -130,9 +130,8 @@ impl Recipe {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let stem = stem.replace(|c| !plain(c), "_");
-        let digest = &Sha256::digest(text.as_bytes())[..4];
-        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut recipe = Recipe::parse(format!("file:{stem}@{digest}"), &text)
+        let digest = sha256(text.as_bytes());
+        let mut recipe = Recipe::parse(format!("file:{stem}@{}", &digest[..8]), &text)
             .map_err(|error| error.during(path.display()))?;
         recipe.body.published = false;
         Ok(recipe)

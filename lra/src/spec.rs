@@ -8,19 +8,16 @@ mod pretrain;
 mod resolve;
 mod train;
 
-use std::fmt::Write as _;
-
 use datasets::{Protocol, Source};
 use models::options::{BlockOptions, EmbedOptions, HeadOptions};
-use results::record::FORMER_SETTINGS;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 pub use self::groups::ParameterGroup;
 pub use self::pretrain::{PretrainKind, PretrainOptions};
 pub use self::resolve::{Resolved, RunRequest};
 pub use self::train::{Decay, Precision, Select, TrainOptions};
+use crate::digest::sha256;
 use crate::error::{Class, Classify, Result};
 
 /// Everything that decides the outcome of a run, timings apart.
@@ -66,72 +63,33 @@ pub struct Cell {
     pub seed: u64,
 }
 
-/// Settings that were added after the first release: section, key, and what they were before there was a choice, as JSON.
-const ADDED: &[(&str, &str, &str)] = &[
-    ("embed", "zero_is_padding", "false"),
-    ("embed", "every_layer", "false"),
-    ("embed", "input", "\"ids\""),
-    ("embed", "mean", "0.5"),
-    ("embed", "std", "0.5"),
-    ("embed", "token_std", "1.0"),
-    ("embed", "position_std", "0.02"),
-    ("block", "norm", "\"layer\""),
-    ("block", "last_norm", "true"),
-    ("block", "norm_momentum", "0.1"),
-    ("block", "dropout_tied", "false"),
-    ("block", "ffn", "\"dense\""),
-    ("block", "gate", "\"none\""),
-    ("block", "experts", "4"),
-    ("block", "expert_period", "2"),
-    ("block", "expert_capacity", "1.25"),
-    ("block", "product_keys", "32"),
-    ("block", "product_top", "8"),
-    ("block", "share", "false"),
-    ("block", "bias", "\"none\""),
-    ("block", "bias_distance", "16"),
-    ("block", "rotary", "false"),
-    ("block", "memory", "0"),
-    ("head", "layers", "\"last\""),
-    ("model", "dilated_heads", "0"),
-    ("model", "span", "false"),
-    ("model", "global_extra", "0"),
-];
+/// Version of the specification, a part of every digest. It is raised when a default changes or a setting takes another
+/// meaning, so that no later run takes the name of an earlier one. A new setting leaves it as it is.
+const VERSION: u32 = 1;
 
-/// Moves the value at the path `from` (`section.key`) to the path `to` in the same section.
-fn rename(settings: &mut Value, from: &str, to: &str) {
-    if let (Some((section, from)), Some((_, to))) = (from.split_once('.'), to.split_once('.'))
-        && let Some(section) = settings[section].as_object_mut()
-        && let Some(value) = section.remove(from)
-    {
-        section.insert(to.to_owned(), value);
-    }
+/// Removes from `settings` each value that `defaults` holds at the same place, and the sections that are left empty.
+fn remove_defaults(settings: &mut Value, defaults: &Value) {
+    let (Some(settings), Some(defaults)) = (settings.as_object_mut(), defaults.as_object()) else {
+        return;
+    };
+    settings.retain(|key, value| {
+        let Some(default) = defaults.get(key) else {
+            return true;
+        };
+        remove_defaults(value, default);
+        value != default && value.as_object().is_none_or(|inner| !inner.is_empty())
+    });
 }
 
 impl Spec {
-    /// SHA-256 over the settings, in hexadecimal. Equal digests mean runs that must agree bit for bit on one machine.
-    ///
-    /// So that runs and records of earlier versions are still found, a setting that was added later is left out as long as
-    /// it has the value that every earlier run had, and one that was renamed stands under its first name.
+    /// Returns the SHA-256, in hexadecimal, over [`VERSION`], the cell and the settings that differ from their defaults. Equal
+    /// digests mean runs that agree bit for bit on one machine with one program and the same data.
     pub fn digest(&self) -> String {
         let mut settings = json!(self);
-        for (section, key, earlier) in ADDED {
-            if let Some(section) = settings[section].as_object_mut()
-                && section.get(*key).map(Value::to_string).as_deref() == Some(*earlier)
-            {
-                section.remove(*key);
-            }
-        }
-        for (former, current) in FORMER_SETTINGS {
-            rename(&mut settings, current, former);
-        }
+        remove_defaults(&mut settings, &resolve::defaults_of(self));
+        settings["version"] = json!(VERSION);
         let settings = datasets::canonical_json(&settings);
-        Sha256::digest(settings.as_bytes())
-            .iter()
-            .fold(String::new(), |mut hex, byte| {
-                // Writing to a String cannot fail.
-                let _ = write!(hex, "{byte:02x}");
-                hex
-            })
+        sha256(settings.as_bytes())
     }
 
     /// The settings as TOML, as saved beside the record.
@@ -353,38 +311,77 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_setting_leaves_the_digest_as_it_was() {
-        let with = |setting: &str| digest("bag", &["train.steps=1", setting]);
-        let former = with("train.rate=0.5");
-        assert_eq!(former, with("train.learning_rate=0.5"));
-        assert!(former.starts_with("7f02c4631f58f971"));
-        assert_ne!(former, with("train.learning_rate=0.25"));
+    fn saved_settings_that_name_a_setting_as_earlier_versions_did_are_read() {
+        let spec = resolve("toy", "bag", &["train.learning_rate=0.5"]).unwrap();
+        let text = spec.spec.to_toml().unwrap();
+        let earlier = text.replace("learning_rate = 0.5", "rate = 0.5");
+        assert_ne!(earlier, text);
+        let read: Spec = toml::from_str(&earlier).unwrap();
+        assert_eq!(read, spec.spec);
     }
 
     #[test]
-    fn settings_that_earlier_versions_saved_are_read_and_keep_their_digests() {
+    fn settings_beside_the_records_of_earlier_versions_are_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/records");
         let loaded = results::store::load(&folder).unwrap();
-        let mut renamed = 0;
+        assert!(loaded.skipped.is_empty(), "{:?}", loaded.skipped);
+        assert!(!loaded.records.is_empty());
         for (record, folder) in loaded.records.iter().zip(&loaded.folders) {
             let text = std::fs::read_to_string(folder.join("spec.toml")).unwrap();
             let spec: Spec = toml::from_str(&text).unwrap();
-            assert_eq!(
-                spec.digest(),
-                record.provenance.spec_digest,
-                "{}",
-                record.id
-            );
+            assert_eq!(spec.cell.model, record.model.name, "{}", record.id);
+            assert_eq!(spec.cell.seed, record.seed, "{}", record.id);
             let again: Spec = toml::from_str(&spec.to_toml().unwrap()).unwrap();
             assert_eq!(again, spec);
-            renamed += usize::from(text.contains("\nrate = "));
         }
-        assert!(renamed > 0, "none was saved before a setting was renamed");
     }
 
-    /// Runs on file are found by it: a new setting must leave it as it is while it holds what earlier runs had.
+    /// A key that is added takes its default in every earlier run, and must not change the names of these.
     #[test]
-    fn the_digest_of_settings_is_the_same_from_version_to_version() {
-        assert!(digest("bag", &[]).starts_with("23a4608a449d368d"));
+    fn a_setting_at_its_default_is_no_part_of_the_digest() {
+        for (model, default, other) in [
+            ("performer", "train.steps=1000", "train.steps=1001"),
+            ("performer", "train.bucket=0", "train.bucket=1"),
+            ("performer", "pretrain.kind=none", "pretrain.kind=masked"),
+            (
+                "performer",
+                "embed.every_layer=false",
+                "embed.every_layer=true",
+            ),
+            ("universal", "train.aux.ponder=0.01", "train.aux.ponder=0.5"),
+        ] {
+            let mut fixed = vec!["model.halting=act"];
+            fixed.retain(|_| model == "universal");
+            let spec = |setting: &str| {
+                let assignments: Vec<&str> = fixed.iter().copied().chain([setting]).collect();
+                resolve("toy", model, &assignments).unwrap().spec
+            };
+            let (at_default, changed) = (spec(default), spec(other));
+            assert_ne!(at_default.digest(), changed.digest(), "{other}");
+            let left = |spec: &Spec| {
+                let mut settings = json!(spec);
+                remove_defaults(&mut settings, &resolve::defaults_of(spec));
+                settings
+            };
+            let (section, key) = default.split_once('=').unwrap().0.split_once('.').unwrap();
+            let (section, key) = (format!("/{section}"), key.replace('.', "/"));
+            let pointer = format!("{section}/{key}");
+            assert_eq!(left(&at_default).pointer(&pointer), None, "{default}");
+            assert!(left(&changed).pointer(&pointer).is_some(), "{other}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_options_of_the_model_at_their_defaults_are_no_part_of_the_digest() {
+        for model in models::registry() {
+            let Ok(resolved) = resolve("toy", model.name, &[]) else {
+                continue;
+            };
+            let mut spec = resolved.spec;
+            spec.model = resolve::defaults_of(&spec)["model"].clone();
+            let named = spec.digest();
+            spec.model = json!({});
+            assert_eq!(spec.digest(), named, "{}", model.name);
+        }
     }
 }

@@ -47,7 +47,7 @@ pub struct Resolved {
     pub variant: &'static Variant,
     /// The recipe, with where it comes from.
     pub recipe: Recipe,
-    /// Assignments over the recipe's settings, under the present names of these.
+    /// Assignments over the recipe's settings.
     pub overrides: Vec<String>,
     /// What the benchmark's rules forbid and the model does with these settings, in words.
     pub against_rules: Option<&'static str>,
@@ -69,20 +69,7 @@ impl RunRequest<'_> {
             );
             return Err(Error::usage(message));
         }
-        let mut defaults = json!({
-            "data": task.defaults(),
-            "embed": EmbedOptions::default(),
-            "block": BlockOptions::default(),
-            "head": HeadOptions::default(),
-            "model": model.defaults(),
-            "pretrain": PretrainOptions::default(),
-            "train": TrainOptions::default(),
-        });
-        let losses = models::registry::losses();
-        let losses: BTreeMap<_, _> = losses.iter().map(|loss| (loss.name, loss.weight)).collect();
-        defaults["train"]["aux"] = json!(losses);
-        defaults["train"]["groups"] = json!([]);
-        defaults["train"]["bucket"] = json!(0);
+        let defaults = defaults(task, model);
         let mut settings = defaults.clone();
         let mut layers = recipe.layers(self.task, self.model)?.into_iter();
         let origin = format!("recipe {}", recipe.name);
@@ -95,8 +82,7 @@ impl RunRequest<'_> {
         for layer in layers {
             overlay::merge(&mut settings, &layer, &origin)?;
         }
-        let overrides = overlay::current_assignments(self.assignments)?;
-        for assignment in &overrides {
+        for assignment in self.assignments {
             overlay::merge(
                 &mut settings,
                 &overlay::parse_assignment(assignment)?,
@@ -140,7 +126,7 @@ impl RunRequest<'_> {
             model,
             variant,
             recipe,
-            overrides,
+            overrides: self.assignments.to_vec(),
             against_rules: None,
         };
         // What no model can be built with shows here, before anything is made or left behind.
@@ -152,6 +138,55 @@ impl RunRequest<'_> {
         keep_losses(&mut resolved.spec, &classifier.losses())?;
         Ok(resolved)
     }
+}
+
+/// Returns every setting at its default, section by section, for a task and a model.
+fn defaults(task: &dyn Task, model: &Model) -> Value {
+    let mut defaults = general_defaults();
+    defaults["data"] = task.defaults();
+    defaults["model"] = model.defaults();
+    defaults
+}
+
+/// Returns the defaults of the sections that are the same for every task and model.
+fn general_defaults() -> Value {
+    let mut defaults = json!({
+        "embed": EmbedOptions::default(),
+        "block": BlockOptions::default(),
+        "head": HeadOptions::default(),
+        "pretrain": PretrainOptions::default(),
+        "train": TrainOptions::default(),
+    });
+    let losses = models::registry::losses();
+    let losses: BTreeMap<_, _> = losses.iter().map(|loss| (loss.name, loss.weight)).collect();
+    // What is not written down while it is off.
+    defaults["train"]["aux"] = json!(losses);
+    defaults["train"]["groups"] = json!([]);
+    defaults["train"]["bucket"] = json!(0);
+    defaults
+}
+
+/// Returns the defaults of the settings of `spec`, sizes evaluated at its length. A task or a model that this program does not
+/// have has no defaults.
+pub(super) fn defaults_of(spec: &Spec) -> Value {
+    let mut all = general_defaults();
+    let task = datasets::TASKS.iter();
+    let task = task
+        .copied()
+        .find(|task| task.about().name == spec.cell.task);
+    let model = models::registry().iter();
+    let model = model.copied().find(|model| model.name == spec.cell.model);
+    if let Some(task) = task {
+        all["data"] = task.defaults();
+        if let (Some(model), Ok(shape)) = (model, task.shape(&spec.data)) {
+            let mut own = model.defaults();
+            // A default that cannot be evaluated equals no value.
+            if evaluate_sizes(&mut own, shape.max_length).is_ok() {
+                all["model"] = own;
+            }
+        }
+    }
+    all
 }
 
 /// Replaces sizes that are given as functions of the length by their values.

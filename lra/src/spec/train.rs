@@ -68,7 +68,7 @@ pub struct TrainOptions {
     /// length have statistics of their own. 0: every sequence is padded to the task's longest, as the 2021 code does.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bucket: usize,
-    /// Base learning rate, scaled by the schedule. Saved settings of earlier versions call it `rate`.
+    /// Base learning rate, scaled by the schedule. Some saved settings call it `rate`.
     #[serde(alias = "rate")]
     pub learning_rate: f64,
     /// How the rate moves.

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::baseline::{Baseline, Key, Row};
-use crate::record::current_assignment;
 use crate::{Error, Result, atomic};
 
 impl Baseline {
@@ -100,17 +99,6 @@ const COLUMNS: [&str; 28] = [
 /// How many of [`COLUMNS`] every baseline has. Older files lack others, and what these hold is not judged.
 const REQUIRED: usize = 23;
 
-/// Assignments, blanks between, under the present names of their settings and in the order that [`Key::of`] gives them.
-fn current_assignments(set: &str) -> String {
-    let current: Vec<String> = set.split(' ').map(current_assignment).collect();
-    if current.iter().eq(set.split(' ')) {
-        return set.to_owned();
-    }
-    let mut current = current;
-    current.sort();
-    current.join(" ")
-}
-
 /// A row as the file has it: a key and its values side by side, in the order of [`COLUMNS`].
 type Flat = (
     Key,
@@ -152,8 +140,7 @@ impl From<Row> for Flat {
 
 impl From<Flat> for Row {
     fn from(flat: Flat) -> Row {
-        let (mut key, identity, scores, costs, later) = flat;
-        key.set = current_assignments(&key.set);
+        let (key, identity, scores, costs, later) = flat;
         let (data, processor, threads, outcome, seeds, test_rows) = identity;
         let (accuracy, accuracy_deviation, loss, trace) = scores;
         let (peak_bytes, memory_method, steps_per_second, speed_error) = costs;
@@ -180,19 +167,5 @@ impl From<Flat> for Row {
             steps_per_second,
             speed_error,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cells_of_an_older_baseline_have_the_present_names_of_their_settings() {
-        let older = "train.batch=8 train.micro_batch=2 train.rate=0.1";
-        let present = "train.batch=8 train.learning_rate=0.1 train.micro_batch=2";
-        assert_eq!(current_assignments(older), present);
-        assert_eq!(current_assignments(present), present);
-        assert_eq!(current_assignments(""), "");
     }
 }

@@ -1,6 +1,6 @@
 //! What was run: the task with its data, the model, the recipe with its overrides.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 /// The task and the data it was learned from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -104,47 +104,9 @@ pub struct Recipe {
     pub source: String,
     /// Whether it is a published protocol in full, so that its scores may stand beside published ones.
     pub published: bool,
-    /// What the command line changed, such as `train.steps=200`, under the present names of the settings.
-    #[serde(deserialize_with = "overrides")]
+    /// What the command line changed, such as `train.steps=200`.
     pub overrides: Vec<String>,
     /// Where this program, following the recipe, departs from what the recipe's source did, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub departures: Vec<String>,
-}
-
-/// Settings that were renamed: their names in earlier versions, and those since. Records, saved settings, recipes and command
-/// lines may use either.
-pub const FORMER_SETTINGS: &[(&str, &str)] = &[("train.rate", "train.learning_rate")];
-
-/// An assignment `key=value` to a setting, under the setting's present name.
-pub fn current_assignment(text: &str) -> String {
-    let renamed = text.split_once('=').and_then(|(key, value)| {
-        let mut renamed = FORMER_SETTINGS.iter();
-        let (_, current) = renamed.find(|(former, _)| *former == key.trim())?;
-        Some(format!("{current}={value}"))
-    });
-    renamed.unwrap_or_else(|| text.to_owned())
-}
-
-fn overrides<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let overrides = Vec::<String>::deserialize(deserializer)?;
-    Ok(overrides
-        .iter()
-        .map(|text| current_assignment(text))
-        .collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn overrides_are_read_under_the_present_names_of_settings() {
-        let text = r#"{"overrides": ["train.rate=0.1", "train.steps=2", "model.rate=1"]}"#;
-        let recipe: Recipe = serde_json::from_str(text).unwrap();
-        let present = ["train.learning_rate=0.1", "train.steps=2", "model.rate=1"];
-        assert_eq!(recipe.overrides, present);
-        let again: Recipe = serde_json::from_str(&serde_json::to_string(&recipe).unwrap()).unwrap();
-        assert_eq!(again, recipe);
-    }
 }
