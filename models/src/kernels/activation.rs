@@ -3,7 +3,7 @@
 use candle_core::{Result, Shape, Tensor};
 use rayon::prelude::*;
 
-use super::buffers::uninit;
+use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 use super::math::{exp, normal, sigmoid};
@@ -247,7 +247,7 @@ impl CustomOp<1> for Activation {
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let isa = Isa::current();
-        let mut y = uninit(x.data.len());
+        let mut y = unspecified(x.data.len());
         let chunks = y.par_chunks_mut(CHUNK).zip(x.data.par_chunks(CHUNK));
         chunks.for_each(|(y, x)| self.values(isa, x, y));
         Ok((y, x.shape, ()))
@@ -255,7 +255,7 @@ impl CustomOp<1> for Activation {
 
     fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
         let isa = Isa::current();
-        let mut dx = uninit(x.data.len());
+        let mut dx = unspecified(x.data.len());
         let chunks = dx
             .par_chunks_mut(CHUNK)
             .zip(x.data.par_chunks(CHUNK))

@@ -3,7 +3,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::uninit;
+use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 /// Elements per parallel task.
@@ -26,7 +26,7 @@ impl CustomOp<2> for Add {
     const READS_OPERANDS: bool = false;
 
     fn forward(&self, [a, b]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, ())> {
-        let mut y = uninit(a.data.len());
+        let mut y = unspecified(a.data.len());
         let operands = a.data.par_chunks(CHUNK).zip(b.data.par_chunks(CHUNK));
         let chunks = y.par_chunks_mut(CHUNK).zip(operands);
         chunks.for_each(|(y, (a, b))| {

@@ -7,7 +7,7 @@
 use candle_core::{Device, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{read, split_mut, sum_partials, uninit};
+use super::buffers::{read, split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 
@@ -180,7 +180,7 @@ impl CustomOp<3> for ChannelNorm {
         let isa = Isa::current();
         let inverse = self.inverse.iter().zip(gain.data);
         let scale: Vec<f32> = inverse.map(|(inverse, gain)| inverse * gain).collect();
-        let mut y = uninit(x.data.len());
+        let mut y = unspecified(x.data.len());
         let parts = y.par_chunks_mut(ROWS * width);
         parts
             .zip(x.data.par_chunks(ROWS * width))
@@ -232,7 +232,7 @@ impl CustomOp<3> for ChannelNorm {
                 _ => rows,
             };
             let share = 1.0 / count.max(1) as f32;
-            let mut dx = uninit(x.len());
+            let mut dx = unspecified(x.len());
             let parts = dx.par_chunks_mut(ROWS * width).enumerate();
             parts.for_each(|(block, dx)| {
                 let (start, len) = (block * ROWS * width, dx.len());

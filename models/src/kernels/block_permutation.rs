@@ -6,7 +6,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, add, uninit};
+use super::buffers::{Shared, add, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::gemm::{Matrix, multiply};
 use super::isa::Isa;
@@ -109,7 +109,7 @@ impl Sizes {
 
     /// The first `count` blocks of one head, each as one row: one large product instead of one per place.
     fn gather(self, Blocks { data, total }: Blocks, head: usize, count: usize) -> Scratch {
-        let mut rows = Scratch::uninit(count * self.block * self.width);
+        let mut rows = Scratch::unspecified(count * self.block * self.width);
         for (index, row) in rows.chunks_exact_mut(self.width.max(1)).enumerate() {
             let (block, place) = (index / self.block, index % self.block);
             let start = self.start(head, total, place) + block * self.stride();
@@ -135,7 +135,7 @@ impl CustomOp<2> for Mixing {
         let (weights, x) = (weights.data, x.data);
         let (outputs, inputs) = (sizes.outputs, sizes.inputs);
         let total = outputs + sizes.beside;
-        let mut y = uninit(sizes.batch * total * sizes.stride());
+        let mut y = unspecified(sizes.batch * total * sizes.stride());
         if sizes.beside > 0 {
             let examples = y.par_chunks_mut(total * sizes.stride());
             let x = x.par_chunks(inputs * sizes.stride());
@@ -155,7 +155,7 @@ impl CustomOp<2> for Mixing {
             let weights = Matrix::rows(weights, inputs);
             let x = sizes.gather(x, head, inputs);
             let x = Matrix::rows(&x, row);
-            let mut mixed = Scratch::uninit(outputs * row);
+            let mut mixed = Scratch::unspecified(outputs * row);
             multiply(isa, (outputs, row, inputs), weights, x, &mut mixed, false);
             // SAFETY: this task alone has its head's columns of its example's rows.
             unsafe { sizes.scatter(&mixed, head, (&shared, total), <[f32]>::copy_from_slice) };
@@ -186,7 +186,7 @@ impl CustomOp<2> for Mixing {
             data: x,
             total: inputs,
         };
-        let mut dweights = uninit(weights.len());
+        let mut dweights = unspecified(weights.len());
         let (isa, shared) = (Isa::current(), Shared::new(&mut dx));
         let row = sizes.block * width;
         if outputs * inputs > 0 {

@@ -2,6 +2,7 @@
 //! the order of a sum by the shape alone, so that results never depend on the number of threads.
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
 
 use candle_core::{CpuStorage, Layout, Result, Storage, StorageRef, Tensor, WithDType, bail};
@@ -72,28 +73,48 @@ impl<T: WithDType> Deref for Reading<'_, T> {
     }
 }
 
-/// A buffer whose every element the caller is about to write.
+/// Returns `len` floats of unspecified values, for a caller that writes every element.
 ///
-/// Debug builds fill it with NaN, so that a test sees an element that was forgotten; release builds
-/// leave the pages untouched, which saves a pass over memory in kernels that are bound by memory.
-pub(super) fn uninit(len: usize) -> Vec<f32> {
+/// Debug builds fill the buffer with NaN, so that a test sees an element that was forgotten. Release
+/// builds leave its pages untouched: a pass over memory is saved, which counts in kernels that are
+/// bound by memory.
+pub(super) fn unspecified(len: usize) -> Vec<f32> {
     if cfg!(debug_assertions) {
         return vec![f32::NAN; len];
     }
     let mut buffer = Vec::with_capacity(len);
-    // SAFETY: the capacity is `len`, every bit pattern is an f32, and by this function's contract no
-    // element is read before it is written.
-    #[allow(clippy::uninit_vec)]
+    initialise(buffer.spare_capacity_mut());
+    // SAFETY: the capacity is at least `len`, and `initialise` has given every element a value.
     unsafe {
         buffer.set_len(len);
     }
     buffer
 }
 
+/// Gives memory values that are not specified, without touching it.
+///
+/// Reading memory that nothing has written is undefined behaviour, whatever its type. The compiler
+/// must assume that an assembly block which is handed a pointer writes there. This block stands for
+/// one that writes what the memory already holds, so from here on the memory is initialised.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn initialise(memory: &mut [MaybeUninit<f32>]) {
+    let start = memory.as_mut_ptr();
+    // SAFETY: no instruction is executed; every bit pattern is an f32.
+    unsafe {
+        std::arch::asm!("/* {0} */", in(reg) start, options(nostack, preserves_flags));
+    }
+}
+
+/// Fills memory with zeros, where no assembly is written for the processor.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn initialise(memory: &mut [MaybeUninit<f32>]) {
+    memory.fill(MaybeUninit::new(0.0));
+}
+
 /// Bytes of a cache line, and of the widest registers.
 const LINE: usize = 64;
 
-/// A buffer that starts where a cache line does, so that no register's load takes two: every element has yet to be written.
+/// A buffer that starts at a cache line, so that no register's load touches two of them.
 #[derive(Default)]
 pub(super) struct Aligned {
     floats: Vec<f32>,
@@ -102,16 +123,16 @@ pub(super) struct Aligned {
 }
 
 impl Aligned {
-    /// As [`uninit`].
-    pub(super) fn uninit(len: usize) -> Self {
-        let floats = uninit(len + LINE / size_of::<f32>());
+    /// Returns `len` floats of unspecified values (see [`unspecified`]).
+    pub(super) fn unspecified(len: usize) -> Self {
+        let floats = unspecified(len + LINE / size_of::<f32>());
         let start = floats.as_ptr().align_offset(LINE);
         Aligned { floats, start, len }
     }
 
     /// Zeros.
     pub(super) fn zeros(len: usize) -> Self {
-        let mut zeros = Aligned::uninit(len);
+        let mut zeros = Aligned::unspecified(len);
         zeros.fill(0.0);
         zeros
     }

@@ -3,7 +3,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::uninit;
+use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 /// Elements per parallel task, about.
@@ -49,7 +49,7 @@ impl<const N: usize> CustomOp<N> for Cat {
         let width: usize = widths.iter().sum();
         let rows = parts[0].data.len() / widths[0];
         let per_task = (CHUNK / width).max(1);
-        let mut y = uninit(rows * width);
+        let mut y = unspecified(rows * width);
         let tasks = y.par_chunks_mut(per_task * width).enumerate();
         tasks.for_each(|(task, y)| {
             for (row, y) in (task * per_task..).zip(y.chunks_exact_mut(width)) {
@@ -73,7 +73,7 @@ impl<const N: usize> CustomOp<N> for Cat {
             let (first, width) = (widths[..index].iter().sum::<usize>(), widths[index]);
             let cut = || {
                 let per_task = (CHUNK / width).max(1);
-                let mut gradient = uninit(parts[index].shape.elem_count());
+                let mut gradient = unspecified(parts[index].shape.elem_count());
                 let tasks = gradient.par_chunks_mut(per_task * width);
                 let rows = tasks.zip(pass.dy.par_chunks(per_task * all));
                 rows.for_each(|(gradient, dy)| {

@@ -9,7 +9,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::uninit;
+use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::gemm::{Matrix, multiply, multiply_into};
 use super::isa::{Isa, Kernel, Lanes};
@@ -88,7 +88,7 @@ impl Sizes {
     /// Matrices (B, H, E, E), one after the other: what `fill` makes of the example and the head.
     fn matrices(&self, fill: impl Fn(usize, usize, &mut [f32]) + Sync) -> Vec<f32> {
         let size = self.width * self.width;
-        let mut matrices = uninit(self.batch * self.heads * size);
+        let mut matrices = unspecified(self.batch * self.heads * size);
         let each = matrices.par_chunks_mut(size).enumerate();
         each.for_each(|(i, matrix)| fill(i / self.heads, i % self.heads, matrix));
         matrices
@@ -96,7 +96,7 @@ impl Sizes {
 
     /// (B, L, H E), from `fill`, which is given the example, the first row and some rows.
     fn rows(&self, fill: impl Fn((usize, usize), &mut [f32]) + Sync) -> Vec<f32> {
-        let mut rows = uninit(self.batch * self.length * self.row);
+        let mut rows = unspecified(self.batch * self.length * self.row);
         let examples = rows.chunks_mut(self.length * self.row);
         let per_example = self.length.div_ceil(ROWS);
         let pieces: Vec<&mut [f32]> = examples
@@ -154,7 +154,7 @@ impl CustomOp<2> for Cosines {
         let sizes = Sizes::new(&q.shape, self.heads)?;
         let isa = Isa::current();
         let scales = [q.data, k.data].map(|x| {
-            let mut scales = uninit(sizes.batch * sizes.row);
+            let mut scales = unspecified(sizes.batch * sizes.row);
             let examples = scales
                 .par_chunks_mut(sizes.row)
                 .zip(x.par_chunks(sizes.length * sizes.row));

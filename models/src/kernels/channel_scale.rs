@@ -5,7 +5,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{split_mut, sum_partials, uninit};
+use super::buffers::{split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 /// Rows of a block.
@@ -48,7 +48,7 @@ impl CustomOp<3> for ChannelScale {
     fn forward(&self, [residual, x, scale]: [View; 3], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let scale = of_channels(&x, &scale);
         let size = ROWS * scale.len();
-        let mut y = uninit(x.data.len());
+        let mut y = unspecified(x.data.len());
         let blocks = y.par_chunks_mut(size).zip(x.data.par_chunks(size));
         blocks.enumerate().for_each(|(block, (y, x))| {
             scale_rows(&scale, x, y);
@@ -70,7 +70,7 @@ impl CustomOp<3> for ChannelScale {
         let size = ROWS * width;
         let [_, of_x, of_scale] = pass.wanted;
         let dx = of_x.then(|| {
-            let mut dx = uninit(dy.len());
+            let mut dx = unspecified(dy.len());
             let blocks = dx.par_chunks_mut(size).zip(dy.par_chunks(size));
             blocks.for_each(|(dx, dy)| scale_rows(&scales, dy, dx));
             dx

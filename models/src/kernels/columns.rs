@@ -3,7 +3,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::uninit;
+use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 /// Elements per parallel task, about.
@@ -38,7 +38,7 @@ impl CustomOp<1> for Columns {
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let (first, count) = (self.first, self.count);
         let (width, rows) = sizes(&x.shape);
-        let mut y = uninit(x.data.len() / width * count);
+        let mut y = unspecified(x.data.len() / width * count);
         let tasks = y.par_chunks_mut(rows * count);
         tasks
             .zip(x.data.par_chunks(rows * width))
@@ -56,7 +56,7 @@ impl CustomOp<1> for Columns {
     fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
         let (first, count) = (self.first, self.count);
         let (width, rows) = sizes(&x.shape);
-        let mut dx = uninit(x.shape.elem_count());
+        let mut dx = unspecified(x.shape.elem_count());
         let tasks = dx.par_chunks_mut(rows * width);
         tasks
             .zip(pass.dy.par_chunks(rows * count))

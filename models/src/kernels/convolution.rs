@@ -8,7 +8,7 @@ use std::ops::Range;
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, sum_partials, uninit};
+use super::buffers::{Shared, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 
@@ -97,7 +97,7 @@ impl CustomOp<3> for Convolution {
         let groups = channels.div_ceil(CHANNELS);
         let isa = Isa::current();
         // (B, W + 1, D): of the taps and of the bias.
-        let mut partials = uninit(batch * (width + 1) * channels);
+        let mut partials = unspecified(batch * (width + 1) * channels);
         let out = Shared::new(&mut partials);
         (0..batch * groups).into_par_iter().for_each(|task| {
             let (example, first) = (task / groups, task % groups * CHANNELS);
@@ -114,7 +114,7 @@ impl CustomOp<3> for Convolution {
         });
         let mut sums = sum_partials(&partials, (width + 1) * channels);
         let dbias = sums.split_off(width * channels);
-        let mut dweight = uninit(channels * width);
+        let mut dweight = unspecified(channels * width);
         for (channel, row) in dweight.chunks_exact_mut(width).enumerate() {
             for (tap, gradient) in row.iter_mut().enumerate() {
                 *gradient = sums[tap * channels + channel];
@@ -126,7 +126,7 @@ impl CustomOp<3> for Convolution {
 
 /// Weights (D, W) as (W, D), tap `from(j)` in row j.
 fn by_tap(weight: &[f32], sizes: Sizes, from: impl Fn(usize) -> usize) -> Vec<f32> {
-    let mut taps = uninit(weight.len());
+    let mut taps = unspecified(weight.len());
     for (tap, row) in taps.chunks_exact_mut(sizes.channels).enumerate() {
         let column = from(tap);
         for (weight, to) in weight.chunks_exact(sizes.width).zip(row) {
@@ -148,7 +148,7 @@ fn convolve(
     let Sizes {
         batch, channels, ..
     } = sizes;
-    let mut y = uninit(batch * outputs * channels);
+    let mut y = unspecified(batch * outputs * channels);
     let isa = Isa::current();
     let examples = y.par_chunks_mut((outputs * channels).max(1));
     examples.enumerate().for_each(|(example, y)| {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::uninit;
+use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use crate::philox;
 use crate::rng::{Stream, mask_constants};
@@ -162,7 +162,7 @@ impl RowDropout {
 
     /// The mask times x, plus `residual` if there is one.
     fn apply(&self, x: &[f32], residual: Option<&[f32]>, width: usize) -> Vec<f32> {
-        let mut y = uninit(x.len());
+        let mut y = unspecified(x.len());
         let size = (SEGMENT / width).max(1) * width;
         let chunks = y.par_chunks_mut(size).zip(x.par_chunks(size)).enumerate();
         chunks.for_each(|(chunk, (y, x))| {

@@ -6,7 +6,7 @@
 use candle_core::{DType, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::uninit;
+use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "embedding";
@@ -119,7 +119,7 @@ impl CustomOp<3> for Embedding {
     ) -> Result<(Vec<f32>, Shape, ())> {
         let dim = table.shape.dims2()?.1;
         let offset = self.slots - self.length;
-        let mut y = uninit(self.batch * self.slots * dim);
+        let mut y = unspecified(self.batch * self.slots * dim);
         y.par_chunks_mut(dim)
             .with_min_len(ROWS)
             .enumerate()

@@ -9,7 +9,9 @@ use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
 use super::activation::Activation;
-use super::buffers::{add, chunk_rows, multiply_by, split_mut, sum_partials, sum_rows, uninit};
+use super::buffers::{
+    add, chunk_rows, multiply_by, split_mut, sum_partials, sum_rows, unspecified,
+};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::dropout::{DropoutOptions, RowDropout};
 use super::gemm::{Matrix, Packed, affine, multiply, multiply_packed};
@@ -114,16 +116,16 @@ impl CustomOp<3> for GatedLinear {
         let d = n / self.value.halves();
         let m = x.data.len() / d;
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
-        let mut y = uninit(m * d);
-        let mut gates = uninit(if keeps { m * d } else { 0 });
+        let mut y = unspecified(m * d);
+        let mut gates = unspecified(if keeps { m * d } else { 0 });
         let kept = if keeps { rows * d } else { 0 };
         let kept = split_mut(&mut gates, kept, m.div_ceil(rows));
         let packed = Packed::new(isa, Matrix::columns(weight.data, d), (d, n));
         let chunks = y.par_chunks_mut(rows * d).zip(kept);
         chunks.enumerate().for_each(|(chunk, (y, kept))| {
             let side = TILE.min(rows);
-            let mut z = Scratch::uninit(side * d);
-            let mut made = Scratch::uninit(side * n);
+            let mut z = Scratch::unspecified(side * d);
+            let mut made = Scratch::unspecified(side * n);
             for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
                 let (start, count) = (tile * TILE, y.len() / d);
                 let first = chunk * rows + start;
@@ -160,9 +162,9 @@ impl CustomOp<3> for GatedLinear {
         // Large weights have no partial sums: what their gradients are products of is kept instead.
         let large = n * d > LARGEST_PARTIAL;
         let (weights, written) = if large { (0, m) } else { (n * d, 0) };
-        let mut dx = uninit(m * d);
+        let mut dx = unspecified(m * d);
         let mut partials = vec![0.0; chunks * (weights + n)];
-        let [mut z_all, mut dgate_all] = [uninit(written * d), uninit(written * n)];
+        let [mut z_all, mut dgate_all] = [unspecified(written * d), unspecified(written * n)];
         let step = if large { rows } else { 0 };
         let packed = Packed::new(isa, Matrix::rows(weight.data, d), (n, d));
         let tasks = split_mut(&mut dx, rows * d, chunks)
@@ -174,7 +176,7 @@ impl CustomOp<3> for GatedLinear {
             let (((dx, partial), z_all), dgate_all) = task;
             let (dweight, dbias) = partial.split_at_mut(weights);
             let side = TILE.min(rows);
-            let [mut dz, mut mask, mut dvalue] = [(); 3].map(|()| Scratch::uninit(side * d));
+            let [mut dz, mut mask, mut dvalue] = [(); 3].map(|()| Scratch::unspecified(side * d));
             let mut z = Tiles::new(z_all, side, d);
             let mut dgate = Tiles::new(dgate_all, side, n);
             for (tile, dx) in dx.chunks_mut(TILE * d).enumerate() {

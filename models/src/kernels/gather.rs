@@ -6,7 +6,7 @@ use std::sync::Arc;
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, uninit};
+use super::buffers::{chunk_rows, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 /// Chunks of the rows of a result, and the fewest rows of one.
@@ -142,7 +142,7 @@ impl CustomOp<1> for MoveRows {
 
 /// Rows of x (G, L, E) as (G, M, E).
 fn taken(x: &[f32], indices: &[u32], (length, places, width): (usize, usize, usize)) -> Vec<f32> {
-    let mut y = uninit(indices.len() * width);
+    let mut y = unspecified(indices.len() * width);
     if y.is_empty() {
         return y;
     }

@@ -5,7 +5,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::uninit;
+use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 
@@ -40,7 +40,7 @@ impl CustomOp<1> for Unit {
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let isa = Isa::current();
-        let mut y = uninit(x.data.len());
+        let mut y = unspecified(x.data.len());
         let chunks = y
             .par_chunks_mut(self.chunk())
             .zip(x.data.par_chunks(self.chunk()));
@@ -50,7 +50,7 @@ impl CustomOp<1> for Unit {
 
     fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
         let isa = Isa::current();
-        let mut dx = uninit(x.data.len());
+        let mut dx = unspecified(x.data.len());
         let chunks = dx
             .par_chunks_mut(self.chunk())
             .zip(x.data.par_chunks(self.chunk()))

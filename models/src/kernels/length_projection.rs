@@ -6,7 +6,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::uninit;
+use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::gemm::{Matrix, multiply_into};
 use super::isa::Isa;
@@ -92,7 +92,7 @@ impl CustomOp<2> for Shortening {
             length, row, width, ..
         } = sizes;
         let isa = Isa::current();
-        let mut y = uninit(sizes.batch * sizes.rank * row);
+        let mut y = unspecified(sizes.batch * sizes.rank * row);
         let pieces = sizes.pieces(&mut y, sizes.rank);
         pieces.for_each(|(example, first, y)| {
             for copy in 0..sizes.copies {
@@ -122,7 +122,7 @@ impl CustomOp<2> for Shortening {
             ..
         } = sizes;
         let isa = Isa::current();
-        let mut dx = uninit(x.len());
+        let mut dx = unspecified(x.len());
         sizes
             .pieces(&mut dx, length)
             .for_each(|(example, first, dx)| {

@@ -8,7 +8,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, split_mut, sum_partials, task_rows, uninit};
+use super::buffers::{chunk_rows, split_mut, sum_partials, task_rows, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::gemm::{Matrix, Packed, affine, multiply, multiply_packed};
 use super::isa::Isa;
@@ -73,7 +73,7 @@ pub(super) fn forward(
     bias: Option<&[f32]>,
     (m, n, k): (usize, usize, usize),
 ) -> Vec<f32> {
-    let mut y = uninit(m * n);
+    let mut y = unspecified(m * n);
     let rows = task_rows(m);
     let isa = Isa::current();
     let weight = Packed::new(isa, Matrix::columns(weight, k), (k, n));
@@ -107,7 +107,7 @@ pub(super) fn backward(
 
     let isa = Isa::current();
     let packed = wants_x.then(|| Packed::new(isa, Matrix::rows(weight, k), (n, k)));
-    let mut dx = uninit(m * dx_width);
+    let mut dx = unspecified(m * dx_width);
     let mut partials = vec![0.0; chunks * (dweight_len + dbias_len)];
     let dx_pieces = split_mut(&mut dx, rows * dx_width, chunks);
     let partial_pieces = split_mut(&mut partials, dweight_len + dbias_len, chunks);
@@ -165,7 +165,7 @@ pub(super) fn by_rows_of_weight(
     if live.is_empty() {
         return vec![0.0; n * k];
     }
-    let mut dweight = uninit(n * k);
+    let mut dweight = unspecified(n * k);
     let strip = task_rows(n);
     for (index, rows) in live.into_iter().enumerate() {
         let x = Matrix::rows(&x[rows.start * k..], k);

@@ -7,7 +7,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, split_mut, sum_partials, uninit};
+use super::buffers::{chunk_rows, split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 
@@ -44,7 +44,7 @@ impl CustomOp<3> for LayerNorm {
         let (shape, x, gain, offset) = (x.shape, x.data, gain.data, offset.data);
         let isa = Isa::current();
         let rows = chunk_rows(x.len() / width, LEAST_ROWS, CHUNKS);
-        let mut y = uninit(x.len());
+        let mut y = unspecified(x.len());
         let mut statistics = vec![[0.0; 2]; x.len() / width];
         let parts = y
             .par_chunks_mut(rows * width)
@@ -74,7 +74,7 @@ impl CustomOp<3> for LayerNorm {
         let isa = Isa::current();
         let rows = chunk_rows(statistics.len(), LEAST_ROWS, CHUNKS);
         let chunks = statistics.len().div_ceil(rows);
-        let mut dx = uninit(x.len());
+        let mut dx = unspecified(x.len());
         let mut partials = vec![0.0; chunks * 2 * width];
         let dx_pieces = split_mut(&mut dx, rows * width, chunks);
         let partial_pieces = split_mut(&mut partials, 2 * width, chunks);

@@ -3,7 +3,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{read, split_mut, sum_partials, uninit};
+use super::buffers::{read, split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "weighted sum";
@@ -69,7 +69,7 @@ impl CustomOp<1> for WeightedSum {
 
     fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
         let (_, length, dim) = x.shape.dims3()?;
-        let mut dx = uninit(x.shape.elem_count());
+        let mut dx = unspecified(x.shape.elem_count());
         dx.par_chunks_mut(dim.max(1))
             .with_min_len(POSITIONS)
             .enumerate()

@@ -6,7 +6,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, add, chunk_rows, sum_partials, sum_rows, task_rows, uninit};
+use super::buffers::{Shared, add, chunk_rows, sum_partials, sum_rows, task_rows, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::gemm::{Matrix, Packed, multiply, multiply_packed, multiply_packed_into};
 use super::isa::{Isa, Kernel, Lanes};
@@ -140,12 +140,12 @@ impl CustomOp<4> for RelativeQueries {
             Packed::new(isa, pairs, (width, columns))
         };
         let packed: Vec<Packed> = (0..sizes.heads).map(packed).collect();
-        let mut y = uninit(sizes.rows * wide_row);
+        let mut y = unspecified(sizes.rows * wide_row);
         let count = task_rows(sizes.rows);
         let tasks = y.par_chunks_mut(count * wide_row).enumerate();
         tasks.for_each(|(task, y)| {
             let rows = y.len() / wide_row;
-            let mut shifted = Scratch::uninit(rows * width);
+            let mut shifted = Scratch::unspecified(rows * width);
             for (head, packed) in packed.iter().enumerate() {
                 let of_head = head * width..(head + 1) * width;
                 let [content, position] =
@@ -197,7 +197,7 @@ impl CustomOp<4> for RelativeQueries {
         // Of each chunk and head dP, du and dw.
         let partial = width * (columns + 2);
         let mut partials = vec![0.0; live.len() * heads * partial];
-        let mut dq = uninit(q.data.len());
+        let mut dq = unspecified(q.data.len());
         let shared = Shared::new(&mut dq);
         let tasks = partials.par_chunks_mut(partial.max(1)).enumerate();
         tasks.for_each(|(task, partial)| {
@@ -205,9 +205,9 @@ impl CustomOp<4> for RelativeQueries {
             let (dpairs, biases) = partial.split_at_mut(width * columns);
             let (dcontent, dposition) = biases.split_at_mut(width);
             let position = &position.data[head * width..][..width];
-            let mut shifted = Scratch::uninit(TILE * width);
-            let mut dshifted = Scratch::uninit(TILE * width);
-            let mut turned = Scratch::uninit(TILE * columns);
+            let mut shifted = Scratch::unspecified(TILE * width);
+            let mut dshifted = Scratch::unspecified(TILE * width);
+            let mut turned = Scratch::unspecified(TILE * columns);
             let tiles = live[chunk].iter().flat_map(|(rows, live)| {
                 let firsts = rows.clone().step_by(TILE);
                 firsts.map(move |first| (first, TILE.min(rows.end - first), *live))

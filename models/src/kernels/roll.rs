@@ -6,7 +6,7 @@ use std::sync::Arc;
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, uninit};
+use super::buffers::{chunk_rows, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 /// Chunks of the rows of a result, and the fewest rows of one.
@@ -112,7 +112,7 @@ struct AddRolled {
 impl AddRolled {
     /// x (B, L, D) rolled, plus `residual` if there is one.
     fn roll(&self, x: &[f32], residual: Option<&[f32]>, width: usize, back: bool) -> Vec<f32> {
-        let mut y = uninit(x.len());
+        let mut y = unspecified(x.len());
         let Rings { batch, length, .. } = *self.rings;
         if y.is_empty() {
             return y;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, sum_partials, uninit};
+use super::buffers::{Shared, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 
@@ -96,7 +96,7 @@ impl Scan {
     /// h of x and a.
     pub(super) fn states(&self, sizes: &Sizes, x: &[f32], a: &[f32]) -> Vec<f32> {
         let isa = Isa::current();
-        let mut h = uninit(x.len());
+        let mut h = unspecified(x.len());
         let out = Shared::new(&mut h);
         self.tasks(sizes, |walk| match self.complex {
             true => isa.run(Forward::<true> {
@@ -124,10 +124,10 @@ impl Scan {
         dh: &[f32],
     ) -> [Vec<f32>; 2] {
         let isa = Isa::current();
-        let mut dx = uninit(h.len());
+        let mut dx = unspecified(h.len());
         // Where a does not vary, one partial sum for each example.
         let mut da = match sizes.varies {
-            true => uninit(h.len()),
+            true => unspecified(h.len()),
             false => vec![0.0; sizes.sequences.len() * sizes.width],
         };
         let (dx_out, da_out) = (Shared::new(&mut dx), Shared::new(&mut da));

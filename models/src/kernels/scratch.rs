@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
 use super::buffers::Aligned;
+use super::isa::Lanes;
 
 /// Floats of a block that a thread keeps: 128 KiB.
 const BLOCK: usize = 32 * 1024;
@@ -36,22 +37,28 @@ pub(super) struct Scratch {
 impl Scratch {
     /// `len` zeros.
     pub(super) fn zeros(len: usize) -> Self {
-        let mut scratch = Scratch::uninit(len);
+        let mut scratch = Scratch::unspecified(len);
         scratch.fill(0.0);
         scratch
     }
 
-    /// `len` floats that have yet to be written, as [`Aligned::uninit`].
-    pub(super) fn uninit(len: usize) -> Self {
+    /// Returns `len` floats of unspecified values (see [`Aligned::unspecified`]).
+    pub(super) fn unspecified(len: usize) -> Self {
         let block = match (1..=BLOCK).contains(&len) {
             true => FREE.with_borrow_mut(Vec::pop),
             false => None,
         };
-        let mut floats = block.unwrap_or_else(|| Aligned::uninit(len));
+        let mut floats = block.unwrap_or_else(|| Aligned::unspecified(len));
         if cfg!(debug_assertions) {
             floats[..len].fill(f32::NAN);
         }
         Scratch { floats, len }
+    }
+
+    /// Returns these floats as registers; a rest that fills none is left out.
+    #[inline(always)]
+    pub(super) fn registers<S: Lanes>(&mut self) -> &mut [S::f32s] {
+        S::as_mut_simd_f32s(self).0
     }
 }
 
@@ -98,7 +105,7 @@ impl<'a> Tiles<'a> {
         let held = if all.is_empty() { rows * width } else { 0 };
         Tiles {
             all,
-            tile: Scratch::uninit(held),
+            tile: Scratch::unspecified(held),
             width,
         }
     }

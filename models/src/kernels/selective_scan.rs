@@ -9,10 +9,11 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, split_mut, sum_partials, uninit};
+use super::buffers::{Shared, split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 use super::math::exp;
+use super::scratch::Scratch;
 
 const NAME: &str = "selective scan";
 /// Rows between two states that are kept.
@@ -151,8 +152,8 @@ impl Kernel for Forward<'_> {
     fn run<S: Lanes>(self, s: S) {
         let (task, zero) = (self.task, s.splat_f32s(0.0));
         let Sizes { length, modes, .. } = task.sizes;
-        let mut h = vec![zero; modes];
-        let mut a = vec![zero; modes];
+        let mut scratch = Scratch::unspecified(2 * modes * S::F32_LANES);
+        let (h, a) = scratch.registers::<S>().split_at_mut(modes);
         for (first, count) in task.registers(S::F32_LANES) {
             h.fill(zero);
             for (mode, a) in a.iter_mut().enumerate() {
@@ -172,7 +173,7 @@ impl Kernel for Forward<'_> {
                 let input = s.mul_f32s(delta, x);
                 let mut y = s.mul_f32s(skip, x);
                 let (b, c) = task.projections(t);
-                for (((h, a), b), c) in h.iter_mut().zip(&a).zip(b).zip(c) {
+                for (((h, a), b), c) in h.iter_mut().zip(&*a).zip(b).zip(c) {
                     let decay = exp(s, s.mul_f32s(delta, *a));
                     *h = s.fma(decay, *h, s.mul_f32s(input, s.splat_f32s(*b)));
                     y = s.fma(s.splat_f32s(*c), *h, y);
@@ -213,11 +214,12 @@ impl Kernel for Backward<'_> {
         let place = (task.group * batch + task.example) * numbers;
         // SAFETY: a group's numbers of an example belong to one task.
         let dprojections = unsafe { self.dprojections.slice(place, numbers) };
-        let mut a = vec![zero; modes];
-        let (mut g, mut da) = (vec![zero; modes], vec![zero; modes]);
-        // States before each row of a tile and behind the last, and what each row keeps of them.
-        let mut states = vec![zero; (TILE + 1) * modes];
-        let mut decays = vec![zero; TILE * modes];
+        let mut scratch = Scratch::unspecified((3 + TILE + 1 + TILE) * modes * S::F32_LANES);
+        let (a, rest) = scratch.registers::<S>().split_at_mut(modes);
+        let (g, rest) = rest.split_at_mut(modes);
+        let (da, rest) = rest.split_at_mut(modes);
+        // States before each row of a tile and behind the last, and each row's factors of decay.
+        let (states, decays) = rest.split_at_mut((TILE + 1) * modes);
         for (first, count) in task.registers(S::F32_LANES) {
             for (mode, a) in a.iter_mut().enumerate() {
                 *a = task.parameter(s, mode, first, count);
@@ -296,9 +298,9 @@ impl CustomOp<4> for SelectiveScan {
     fn forward(&self, operands: [View; 4], keeps: bool) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
         let sizes = Sizes::new(&operands)?;
         let isa = Isa::current();
-        let mut y = uninit(operands[0].data.len());
+        let mut y = unspecified(operands[0].data.len());
         let out = Shared::new(&mut y);
-        let mut states = uninit(if keeps { sizes.tasks() * sizes.kept } else { 0 });
+        let mut states = unspecified(if keeps { sizes.tasks() * sizes.kept } else { 0 });
         let kept = split_mut(&mut states, sizes.kept, sizes.tasks());
         kept.into_par_iter()
             .enumerate()
@@ -319,7 +321,7 @@ impl CustomOp<4> for SelectiveScan {
         let sizes = Sizes::new(&operands)?;
         let [x, _, projections, parameters] = operands.each_ref().map(|view| view.data.len());
         let isa = Isa::current();
-        let (mut dx, mut ddelta) = (uninit(x), uninit(x));
+        let (mut dx, mut ddelta) = (unspecified(x), unspecified(x));
         let mut dprojections = vec![0.0; sizes.groups * projections];
         let mut dparameters = vec![0.0; sizes.batch * parameters];
         let (dx_out, ddelta_out) = (Shared::new(&mut dx), Shared::new(&mut ddelta));

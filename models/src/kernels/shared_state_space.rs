@@ -7,7 +7,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{add, chunk_rows, split_mut, sum_partials, uninit};
+use super::buffers::{add, chunk_rows, split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::gemm::{Matrix, Packed, multiply_packed};
 use super::isa::Isa;
@@ -112,7 +112,7 @@ impl CustomOp<5> for SharedStateSpace {
         let isa = Isa::current();
         let pack = |c| Packed::new(isa, Matrix::columns(c, p), (p, d));
         let packed: Vec<_> = directions.iter().map(|it| pack(it.c)).collect();
-        let mut y = uninit(m * d);
+        let mut y = unspecified(m * d);
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
         y.par_chunks_mut(rows * d).enumerate().for_each(|(i, y)| {
             let (first, count) = (i * rows, y.len() / d);

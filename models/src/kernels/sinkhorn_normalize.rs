@@ -7,7 +7,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{read, uninit};
+use super::buffers::{read, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 use super::math::exp;
@@ -53,7 +53,7 @@ impl Balance {
         f: impl Fn(usize, &[usize], &mut [f32]) + Sync,
     ) -> Result<Vec<f32>> {
         let (_, heads, side, _) = shape.dims4()?;
-        let mut out = uninit(shape.elem_count());
+        let mut out = unspecified(shape.elem_count());
         out.par_chunks_mut((side * side).max(1))
             .enumerate()
             .for_each(|(matrix, out)| {

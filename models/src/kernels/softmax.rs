@@ -6,7 +6,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, read, uninit};
+use super::buffers::{chunk_rows, read, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 use super::math::exp;
@@ -63,7 +63,7 @@ impl CustomOp<1> for Softmax {
     const READS_OUTPUT: bool = true;
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
-        let mut y = uninit(x.data.len());
+        let mut y = unspecified(x.data.len());
         if y.is_empty() {
             return Ok((y, x.shape, ()));
         }
@@ -88,7 +88,7 @@ impl CustomOp<1> for Softmax {
     }
 
     fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
-        let mut dx = uninit(x.data.len());
+        let mut dx = unspecified(x.data.len());
         if dx.is_empty() {
             return Ok([dx.into()]);
         }

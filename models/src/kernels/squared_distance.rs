@@ -3,7 +3,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::uninit;
+use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::{Isa, Kernel, Lanes};
 
@@ -34,7 +34,7 @@ impl CustomOp<2> for Distance {
 
     fn forward(&self, [x, y]: [View; 2], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let (isa, (width, rows)) = (Isa::current(), sizes(&x.shape));
-        let mut distances = uninit(x.data.len() / width);
+        let mut distances = unspecified(x.data.len() / width);
         let operands = x.data.par_chunks(rows * width);
         let operands = operands.zip(y.data.par_chunks(rows * width));
         let tasks = distances.par_chunks_mut(rows).zip(operands);
@@ -46,7 +46,7 @@ impl CustomOp<2> for Distance {
     fn backward(&self, [x, y]: [View; 2], pass: BackwardPass<(), 2>) -> Result<[Gradient; 2]> {
         let (width, rows) = sizes(&x.shape);
         let along = |factor: f32| {
-            let mut gradient: Vec<f32> = uninit(x.data.len());
+            let mut gradient: Vec<f32> = unspecified(x.data.len());
             let operands = x.data.par_chunks(rows * width);
             let operands = operands.zip(y.data.par_chunks(rows * width));
             let tasks = gradient.par_chunks_mut(rows * width).zip(operands);

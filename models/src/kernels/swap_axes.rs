@@ -3,7 +3,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::buffers::uninit;
+use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::tile::transpose;
 
@@ -81,7 +81,7 @@ impl CustomOp<1> for SwapAxes {
 
 /// (B, M, N, E) to (B, N, M, E).
 fn swapped(x: &[f32], (rows, columns, width): (usize, usize, usize)) -> Vec<f32> {
-    let mut y = uninit(x.len());
+    let mut y = unspecified(x.len());
     let matrix = rows * columns * width;
     if matrix == 0 {
         return y;

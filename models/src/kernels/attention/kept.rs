@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::dropout::row_length;
 use super::{AttentionDropout, AttentionOptions, NAME};
-use crate::kernels::buffers::{multiply_by, read, uninit};
+use crate::kernels::buffers::{multiply_by, read, unspecified};
 use crate::kernels::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use crate::kernels::gemm::{Matrix, multiply, multiply_into};
 use crate::kernels::isa::Isa;
@@ -215,8 +215,8 @@ impl CustomOp<3> for Kept {
             value_width,
         } = sizes;
         let (batch, row) = (self.hidden.len() / keys, heads * value_width);
-        let mut y = uninit(batch * queries * row);
-        let mut saved = uninit(if keeps { batch * sizes.weights() } else { 0 });
+        let mut y = unspecified(batch * queries * row);
+        let mut saved = unspecified(if keeps { batch * sizes.weights() } else { 0 });
         let mut rest = &mut saved[..];
         let mut tasks = Vec::new();
         for (example, y) in y.chunks_exact_mut(queries * row).enumerate() {
@@ -288,7 +288,7 @@ impl CustomOp<3> for Kept {
             value_width,
         } = self.sizes;
         let all = (queries + keys) * width + keys * value_width;
-        let mut by_head = uninit(self.hidden.len() / keys * heads * all);
+        let mut by_head = unspecified(self.hidden.len() / keys * heads * all);
         let tasks = by_head.par_chunks_exact_mut(all).enumerate();
         tasks.for_each(|(index, gradients)| {
             let place = (index / heads, index % heads);
@@ -297,7 +297,7 @@ impl CustomOp<3> for Kept {
         });
         // (B, H, .., E) to (B, .., H E).
         let by_row = |(length, width): (usize, usize), start: usize| {
-            let mut rows = uninit(self.hidden.len() / keys * length * heads * width);
+            let mut rows = unspecified(self.hidden.len() / keys * length * heads * width);
             let examples = rows.par_chunks_exact_mut(length * heads * width);
             examples.enumerate().for_each(|(example, rows)| {
                 for (index, piece) in rows.chunks_exact_mut(width).enumerate() {

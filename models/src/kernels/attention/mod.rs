@@ -33,7 +33,7 @@ pub use self::relative::RelativeScores;
 use self::relative::Tables;
 pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
 pub(crate) use self::sparse::{BlockView, TileView, first_weight};
-use super::buffers::{read, uninit};
+use super::buffers::{read, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
 use super::isa::Isa;
 use super::tile::{Rows, SIDE};
@@ -254,7 +254,7 @@ impl Attention {
     fn start(&self, len: usize) -> Vec<f32> {
         // Blocks of keys that are hidden, or that no block mask names, are not written.
         match self.block_masks.is_none() && self.real.all() {
-            true => uninit(len),
+            true => unspecified(len),
             false => vec![0.0; len],
         }
     }

@@ -10,7 +10,7 @@ use super::forward::ForwardTask;
 use super::key_mask::{KeyBlock, KeyMask};
 use super::relative::{TableGradients, Tables};
 use super::sparse::BlockMasks;
-use crate::kernels::buffers::{Shared, StridedRowsMut, uninit};
+use crate::kernels::buffers::{Shared, StridedRowsMut, unspecified};
 use crate::kernels::factors::Factors;
 use crate::kernels::isa::Isa;
 use crate::kernels::tile::{Operand, PANEL, Picked, Rows, SIDE, Source, padded};
@@ -183,8 +183,8 @@ impl<'a> Problem<'a> {
 
     fn dense_forward(&self) -> (Vec<f32>, Vec<f32>) {
         let heads = self.batch * self.heads;
-        let mut output = uninit(self.batch * self.queries_len * self.row());
-        let mut sums = uninit(heads * self.queries_len);
+        let mut output = unspecified(self.batch * self.queries_len * self.row());
+        let mut sums = unspecified(heads * self.queries_len);
         let (shared_output, shared_sums) = (Shared::new(&mut output), Shared::new(&mut sums));
         let query_blocks = self.queries_len.div_ceil(SIDE);
         let parts = TASKS
@@ -231,7 +231,7 @@ impl<'a> Problem<'a> {
             .collect();
         // The gradient of the queries from every part but the first, (B, H, parts - 1, Lq, E + P).
         let partial = self.queries_len * self.widths.queries;
-        let mut partials = uninit(heads * (parts - 1) * partial);
+        let mut partials = unspecified(heads * (parts - 1) * partial);
         let shared = Shared::new(&mut partials);
         let isa = Isa::current();
         let run = |index: usize, part: usize| {

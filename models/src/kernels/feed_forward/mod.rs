@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use self::operands::{Normal, Operands};
 use super::activation::Activation;
-use super::buffers::{add, chunk_rows, split_mut, sum_partials, sum_rows, uninit};
+use super::buffers::{add, chunk_rows, split_mut, sum_partials, sum_rows, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::dropout::{DropoutOptions, RowDropout};
 use super::gemm::{Matrix, Packed, affine, multiply, multiply_packed};
@@ -135,8 +135,8 @@ impl FeedForward {
         let (d, f) = (op.width, op.inner);
         let m = x.len() / d;
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
-        let mut y = uninit(m * d);
-        let mut hidden = uninit(if keeps { m * f } else { 0 });
+        let mut y = unspecified(m * d);
+        let mut hidden = unspecified(if keeps { m * f } else { 0 });
         let kept = if keeps { rows * f } else { 0 };
         let kept = split_mut(&mut hidden, kept, m.div_ceil(rows));
         let w1 = Packed::new(op.isa, Matrix::columns(op.w1, d), (d, f));
@@ -176,10 +176,11 @@ impl FeedForward {
         let large = d * f > LARGEST_PARTIAL;
         let (weights, step) = if large { (0, rows) } else { (d * f, 0) };
         let partial_len = 2 * weights + f + 3 * d;
-        let mut dx = uninit(m * d);
+        let mut dx = unspecified(m * d);
         let mut partials = vec![0.0; chunks * partial_len];
         let (drops, norms) = (self.outer_dropout.is_some(), op.norm.is_some());
-        let kept = |width: usize, is_new: bool| uninit(if large && is_new { m * width } else { 0 });
+        let kept =
+            |width: usize, is_new: bool| unspecified(if large && is_new { m * width } else { 0 });
         let [mut dz_all, mut n_all] = [kept(d, drops), kept(d, norms)];
         let [mut a_all, mut dh_all] = [kept(f, true), kept(f, true)];
         let w1 = Packed::new(op.isa, Matrix::rows(op.w1, d), (f, d));

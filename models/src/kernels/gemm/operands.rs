@@ -245,7 +245,7 @@ impl Packed {
             Factors::Split => return Packed::tiles::<3>(factors, b, (k, n)),
             _ => {}
         }
-        let mut panels = Aligned::uninit(factors.len(k) * columns);
+        let mut panels = Aligned::unspecified(factors.len(k) * columns);
         panels
             .par_chunks_mut((factors.len(DEPTH) * columns).max(1))
             .enumerate()
@@ -276,7 +276,7 @@ impl Packed {
     /// Packs into tiles, on all threads.
     #[cfg(target_arch = "x86_64")]
     fn tiles<const PARTS: usize>(factors: Factors, b: Matrix, (k, n): (usize, usize)) -> Self {
-        let mut panels = Aligned::uninit(words(PARTS, n, k));
+        let mut panels = Aligned::unspecified(words(PARTS, n, k));
         let blocks = panels.par_chunks_mut(words(PARTS, n, TERMS).max(1));
         blocks.enumerate().for_each(|(block, panels)| {
             let depth = TERMS.min(k - block * TERMS);

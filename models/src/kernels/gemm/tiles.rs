@@ -32,9 +32,9 @@ struct Space {
 
 thread_local! {
     static SPACE: RefCell<Space> = RefCell::new(Space {
-        left: Aligned::uninit(words(MOST_PARTS, ROWS, TERMS)),
-        right: Aligned::uninit(words(MOST_PARTS, WIDTH, TERMS)),
-        sums: Aligned::uninit(ROWS * COLUMNS),
+        left: Aligned::unspecified(words(MOST_PARTS, ROWS, TERMS)),
+        right: Aligned::unspecified(words(MOST_PARTS, WIDTH, TERMS)),
+        sums: Aligned::unspecified(ROWS * COLUMNS),
     });
 }
 

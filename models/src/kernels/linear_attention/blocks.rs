@@ -154,7 +154,7 @@ impl Block {
             let len = |role: Role| role.len(factors, (SIDE, wide));
             self.space = match factors {
                 Factors::F32 => Scratch::default(),
-                _ => Scratch::uninit(len(Role::LeftRows).max(len(Role::RightRows))),
+                _ => Scratch::unspecified(len(Role::LeftRows).max(len(Role::RightRows))),
             };
         }
         role.of(factors, (&self.rows, wide), size, &mut self.space)

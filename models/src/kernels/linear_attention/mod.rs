@@ -15,7 +15,7 @@ use self::blocks::Sizes;
 use self::features::{Directions, Elementwise, Favor, Shift};
 use self::problem::{Part, Problem};
 use super::activation::{EluPlusOne, Identity, Relu};
-use super::buffers::{StridedRowsMut, read, uninit};
+use super::buffers::{StridedRowsMut, read, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
 
 const NAME: &str = "kernel attention";
@@ -214,7 +214,7 @@ impl CustomOp<3> for LinearAttention {
         pass: BackwardPass<Self::Saved, 3>,
     ) -> Result<[Gradient; 3]> {
         let problem = self.problem(&operands)?;
-        let mut gradients = GradientRows::new(&operands, uninit);
+        let mut gradients = GradientRows::new(&operands, unspecified);
         gradients.write(|targets| self.write_gradients(&problem, &pass, targets));
         Ok(gradients.into_gradients())
     }

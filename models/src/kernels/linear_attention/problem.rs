@@ -6,7 +6,7 @@ use super::blocks::{Positions, Sizes, State};
 use super::features::{Directions, Features};
 use super::passes::{Attend, Gather, KeyGradient, QueryGradient};
 use super::{LinearAttention, SPLIT_WIDTH};
-use crate::kernels::buffers::{Shared, StridedRowsMut, split_mut, sum_partials, uninit};
+use crate::kernels::buffers::{Shared, StridedRowsMut, split_mut, sum_partials, unspecified};
 use crate::kernels::factors::Factors;
 use crate::kernels::isa::Isa;
 use crate::kernels::tile::{Operand, Rows, SIDE};
@@ -154,7 +154,7 @@ impl Problem<'_> {
                 state,
             });
         });
-        let mut output = uninit(self.batch * self.queries_len * self.row());
+        let mut output = unspecified(self.batch * self.queries_len * self.row());
         let shared = Shared::new(&mut output);
         let target = StridedRowsMut {
             buffer: &shared,

@@ -4,6 +4,7 @@ use super::TILE;
 use super::task::{Mode, Pair, Task, add_product, add_read_out, advance, kept, retreat, settled};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
+use crate::kernels::scratch::Scratch;
 
 pub(super) struct Backward<'a, const COMPLEX: bool> {
     pub(super) task: Task<'a>,
@@ -15,13 +16,8 @@ pub(super) struct Backward<'a, const COMPLEX: bool> {
     pub(super) gradients: &'a Shared<'a>,
 }
 
-/// The gradients of one mode, and that of the state before the rows walked so far.
-#[derive(Clone, Copy)]
-struct Sums<S: Lanes> {
-    r: Pair<S>,
-    da: Pair<S>,
-    dc: Pair<S>,
-}
+/// Gradients of one mode: of the state before the rows walked so far, of a and of c.
+type Sums<S> = [Pair<S>; 3];
 
 impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
     type Output = ();
@@ -31,17 +27,14 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
         let (task, zero) = (self.task, s.splat_f32s(0.0));
         let (modes, exclusive) = (task.modes, task.walk.exclusive);
         let parts = 1 + usize::from(COMPLEX);
-        let nothing = Sums {
-            r: [zero; 2],
-            da: [zero; 2],
-            dc: [zero; 2],
-        };
-        let mut sums = vec![nothing; modes];
+        let mut scratch = Scratch::unspecified(6 * modes * S::F32_LANES);
+        let (pairs, _) = scratch.registers::<S>().as_chunks_mut::<2>();
+        let (sums, _) = pairs.as_chunks_mut::<3>();
         let (mut x, mut dy, mut dx) = ([zero; TILE], [zero; TILE], [zero; TILE]);
         let mut states = [[zero; 2]; TILE + 1];
         for (first, count) in task.lanes(S::F32_LANES) {
             let skip = task.parameter(s, task.skip_row(parts), first, count);
-            sums.fill(nothing);
+            sums.fill([[zero; 2]; 3]);
             let mut dskip = zero;
             for (tile, start) in (0..task.length).step_by(TILE).enumerate().rev() {
                 let rows = TILE.min(task.length - start);
@@ -93,7 +86,7 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
                 // SAFETY: as above.
                 s.store(unsafe { self.gradients.slice(at, count) }, gradient);
             };
-            for (mode, Sums { da, dc, .. }) in sums.iter().enumerate() {
+            for (mode, [_, da, dc]) in sums.iter().enumerate() {
                 for part in 0..parts {
                     let before = task.index * 2 * parts;
                     store((before + part) * modes + mode, da[part]);
@@ -130,11 +123,7 @@ fn walk_back<S: Lanes, const COMPLEX: bool>(
         h = advance::<S, COMPLEX>(s, mode.a, h, *x);
         *state = h;
     }
-    let Sums {
-        mut r,
-        mut da,
-        mut dc,
-    } = *sums;
+    let [mut r, mut da, mut dc] = *sums;
     let rows = states.windows(2).zip(dy).zip(dx).rev();
     for ((states, dy), dx) in rows {
         // `r` is the gradient of the state behind the next row (with `exclusive`: behind this row).
@@ -150,5 +139,5 @@ fn walk_back<S: Lanes, const COMPLEX: bool>(
         }
     }
     let r = settled(s, r);
-    *sums = Sums { r, da, dc };
+    *sums = [r, da, dc];
 }

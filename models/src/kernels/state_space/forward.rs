@@ -4,6 +4,7 @@ use super::TILE;
 use super::task::{Mode, Pair, Task, advance, kept, read_out, settled};
 use crate::kernels::buffers::Shared;
 use crate::kernels::isa::{Kernel, Lanes};
+use crate::kernels::scratch::Scratch;
 
 /// Modes that are walked together, as many as registers hold.
 const TOGETHER: usize = 2;
@@ -23,7 +24,8 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
     fn run<S: Lanes>(self, s: S) {
         let (task, zero) = (self.task, s.splat_f32s(0.0));
         let (modes, parts) = (task.modes, 1 + usize::from(COMPLEX));
-        let mut states = vec![[zero; 2]; modes];
+        let mut scratch = Scratch::unspecified(2 * modes * S::F32_LANES);
+        let (states, _) = scratch.registers::<S>().as_chunks_mut::<2>();
         let (mut x, mut y) = ([zero; TILE], [zero; TILE]);
         for (first, count) in task.lanes(S::F32_LANES) {
             let skip = task.parameter(s, task.skip_row(parts), first, count);

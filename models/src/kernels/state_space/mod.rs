@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use self::backward::Backward;
 use self::forward::Forward;
 use self::task::Task;
-use super::buffers::{Shared, split_mut, sum_partials, uninit};
+use super::buffers::{Shared, split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::isa::Isa;
 
@@ -139,10 +139,10 @@ impl CustomOp<2> for StateSpace {
         let (shape, x, parameters) = (x.shape, x.data, parameters.data);
         let isa = Isa::current();
         let tasks = sizes.batch * sizes.groups;
-        let mut y = uninit(x.len());
+        let mut y = unspecified(x.len());
         let out = Shared::new(&mut y);
         let per_task = self.walks.len() * sizes.kept;
-        let mut states = uninit(if keeps { tasks * per_task } else { 0 });
+        let mut states = unspecified(if keeps { tasks * per_task } else { 0 });
         let kept = split_mut(&mut states, per_task, tasks);
         kept.into_par_iter()
             .enumerate()
@@ -168,7 +168,7 @@ impl CustomOp<2> for StateSpace {
         let sizes = self.sizes(&x.shape, &parameters.shape)?;
         let (x, parameters, dy, states) = (x.data, parameters.data, pass.dy, pass.saved);
         let isa = Isa::current();
-        let mut dx = uninit(x.len());
+        let mut dx = unspecified(x.len());
         let mut partials = vec![0.0; sizes.batch * parameters.len()];
         let (dx_out, partials_out) = (Shared::new(&mut dx), Shared::new(&mut partials));
         let tasks = 0..sizes.batch * sizes.groups;

@@ -66,7 +66,7 @@ impl Role {
     pub(in crate::kernels) fn space(self, factors: Factors, block: (usize, usize)) -> Scratch {
         match factors {
             Factors::F32 => Scratch::default(),
-            _ => Scratch::uninit(self.len(factors, block)),
+            _ => Scratch::unspecified(self.len(factors, block)),
         }
     }
 
@@ -154,7 +154,7 @@ impl Held {
             len,
             blocks: match in_place {
                 true => Scratch::zeros(count * len),
-                false => Scratch::uninit(count * len),
+                false => Scratch::unspecified(count * len),
             },
             numbers: match in_place {
                 true => Scratch::default(),
