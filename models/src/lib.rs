@@ -11,7 +11,9 @@
 //!
 //! # Masks
 //! A mask is (B, L), 1 for real tokens and 0 for padding. A mixer that can leave padded *keys* out does; what it
-//! returns at padded positions is never read, because pooling leaves them out too. A row with no real token gives zeros, not NaN.
+//! returns at padded positions is read by nothing but `block.norm = batch` and `power`, whose
+//! published statistics count padding, because pooling leaves
+//! them out too. A row with no real token gives zeros, not NaN.
 //!
 //! # Randomness
 //! No generator has a state: initial values depend on (seed, path), everything drawn in a forward pass on (seed, step, path, row).

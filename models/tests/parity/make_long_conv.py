@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from case import lengths_mask, normal, write
+from filters import write_batch
 
 SOURCE = f"equations, torch {torch.__version__.split('+')[0]}"
 
@@ -59,17 +60,32 @@ def rtf(p, options, longest):
     return kernels, None
 
 
-def case(name, mixer, kernels_of, seed, batch, length, dim, longest, lengths, shapes, options, **other):
+def parameters(seed, dim, shapes):
     at = iter(range(1000 * seed, 1000 * seed + 100))
     params = {path: normal(next(at), *shape, scale=scale) for path, (shape, scale) in shapes.items()}
     params["output.weight"] = normal(next(at), 2 * dim, dim, scale=dim**-0.5)
     params["output.bias"] = normal(next(at), 2 * dim, scale=0.3)
+    return params
+
+
+def layer(p, x, mask, kernels_of, options, longest):
+    u = x if mask is None else x * mask[:, :, None]
+    kernels, d = kernels_of(p, options, longest)
+    return output(p, filtered(u, kernels, d))
+
+
+def batch_case(name, mixer, kernels_of, seed, dim, lengths, shapes, options):
+    write_batch(name, mixer=mixer, source=SOURCE, seed=seed, dim=dim, lengths=lengths, activation="gelu_erf", model=options,
+                parameters=lambda seed: parameters(seed, dim, shapes),
+                layer=lambda p, x, mask: layer(p, x, mask, kernels_of, options, max(lengths)))
+
+
+def case(name, mixer, kernels_of, seed, batch, length, dim, longest, lengths, shapes, options, **other):
+    params = parameters(seed, dim, shapes)
     mask = None if lengths is None else lengths_mask(lengths, length)
 
     def forward(p, x):
-        u = x if mask is None else x * mask[:, :, None]
-        kernels, d = kernels_of(p, options, longest)
-        return output(p, filtered(u, kernels, d))
+        return layer(p, x, mask, kernels_of, options, longest)
 
     write(name, mixer=mixer, heads=1, source=SOURCE, params=params, x=normal(seed, batch, length, dim), mask=mask,
           options={key: value for key, value in options.items()}, block=json.dumps({"activation": "gelu_erf"}),
@@ -100,3 +116,10 @@ for name, seed, batch, length, dim, longest, lengths, state, shared, directions 
     options = {"state": state, "shared": shared, "direction": "both" if directions == 2 else "forward"}
     case(name, "rtf", rtf, seed, batch, length, dim, longest, lengths,
          {"a": ((directions, 1 if shared else dim, state), 0.15), "b": ((directions, dim, state), 0.5), "h0": ((directions, dim), 1.0)}, options)
+
+batch_case("sgconv_batch", "sgconv", sgconv, 34, 4, [23, 10, 2], {f"kernel.{i}": ((2, 4, 4), 1.0) for i in range(4)} | {"d": ((4,), 1.0)},
+           {"kernel": 4, "first_scale": 0, "decay_min": 2.0, "decay_max": 2.0})
+batch_case("rtf_batch", "rtf", rtf, 44, 4, [23, 10, 2], {"a": ((2, 4, 3), 0.15), "b": ((2, 4, 3), 0.5), "h0": ((2, 4), 1.0)},
+           {"state": 3, "shared": False, "direction": "both"})
+batch_case("long_conv_batch", "long_conv", long_conv, 24, 4, [23, 10, 2], {"kernel": ((4, 46), 1.0), "d": ((4,), 1.0)},
+           {"squash": 0.1, "direction": "both"})

@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from case import lengths_mask, normal, write
+from filters import write_batch
 from make_s5 import SOURCE, states
 
 
@@ -49,3 +50,7 @@ if __name__ == "__main__":
             options={"state": count, **options}, block=json.dumps({"activation": "gelu"}),
             forward=lambda p, x: layer(p, x, mask),
         )
+    write_batch(
+        "lru_batch", mixer="lru", source=SOURCE, seed=14, dim=5, lengths=[29, 12, 2], activation="gelu",
+        parameters=lambda seed: parameters(seed, 5, 4, 2), model={"state": 4, "direction": "both"}, layer=layer,
+    )

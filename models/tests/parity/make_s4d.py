@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from case import lengths_mask, normal, write
+from filters import write_batch
 
 SOURCE = f"equations, torch {torch.__version__.split('+')[0]}"
 
@@ -113,4 +114,12 @@ for name, seed, batch, length, dim, state, sets, options, lengths, activation in
         name, mixer="s4d", heads=1, source=SOURCE, params=params, x=normal(seed, batch, length, dim), mask=mask,
         options={"state": state, **options}, block=f'{{"activation": "{activation}"}}',
         forward=lambda p, x: layer(p, x, mask, real, options.get("taps", 0), activation),
+    )
+
+# By both ways to compute the filter, for which padded positions are the same.
+for compute in ("scan", "fft"):
+    write_batch(
+        f"s4d_batch_{compute}", mixer="s4d", source=SOURCE, seed=6, dim=5, lengths=[33, 14, 2], activation="gelu_erf",
+        parameters=lambda seed: parameters(seed, 5, 2, 1, 2, False), model={"compute": compute},
+        layer=lambda p, x, mask: layer(p, x, mask, False, 0, "gelu_erf"),
     )

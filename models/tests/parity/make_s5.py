@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from case import lengths_mask, normal, write
+from filters import write_batch
 
 SOURCE = f"equations, torch {torch.__version__.split('+')[0]}"
 
@@ -65,3 +66,8 @@ if __name__ == "__main__":
             options={"state": state, "blocks": blocks, **options}, block=json.dumps({"activation": "gelu"}),
             forward=lambda p, x: layer(p, x, mask, options.get("gate", "half"), options.get("clip", False)),
         )
+    write_batch(
+        "s5_batch", mixer="s5", source=SOURCE, seed=4, dim=5, lengths=[29, 12, 2], activation="gelu",
+        parameters=lambda seed: parameters(seed, 5, 4, 2), model={"state": 8, "blocks": 2},
+        layer=lambda p, x, mask: layer(p, x, mask, "half", False),
+    )

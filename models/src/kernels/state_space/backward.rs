@@ -76,10 +76,6 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
                     s.store(unsafe { self.dx.slice(at, count) }, dx);
                 }
             }
-            for at in task.behind(first).filter(|_| task.index == 0) {
-                // SAFETY: as above.
-                unsafe { self.dx.slice(at, count) }.fill(0.0);
-            }
             let width = task.sizes.width;
             let store = |row: usize, gradient: S::f32s| {
                 let at = task.example * task.parameters.len() + row * width + first;

@@ -76,10 +76,6 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
                     s.store(unsafe { self.y.slice(at, count) }, *y);
                 }
             }
-            for at in task.behind(first).filter(|_| task.index == 0) {
-                // SAFETY: as above.
-                unsafe { self.y.slice(at, count) }.fill(0.0);
-            }
         }
     }
 }

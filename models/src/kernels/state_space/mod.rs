@@ -47,7 +47,9 @@ pub(crate) struct StateSpace {
 pub(crate) enum Rows {
     /// (B, L, D), all of it.
     Full,
-    /// (B, L, D), of whose rows (B, L) some are there, 1 or 0: the others are zeros, whatever they hold, and get no gradient.
+    /// (B, L, D), of whose rows (B, L) some are there, 1 or 0: the others count as zeros of x,
+    /// whatever they hold, and get no gradient. Their
+    /// outputs are those of any row of zeros.
     Padded(Vec<f32>),
     /// (1, T, D), and the row where each of the B examples begins and the last one ends.
     Packed(Arc<[usize]>),

@@ -14,10 +14,9 @@ pub(super) struct Task<'a> {
     walks: usize,
     /// Which rows of the example are there.
     real: Option<&'a [f32]>,
-    /// Row of x where the example begins, and where it ends.
+    /// Row of x where the example begins.
     start: usize,
-    stop: usize,
-    /// The rows that are walked: all behind them are missing.
+    /// Rows of the example.
     pub(super) length: usize,
     pub(super) sizes: Sizes,
     pub(super) example: usize,
@@ -54,13 +53,6 @@ impl<'a> Task<'a> {
             Rows::Padded(real) => Some(&real[start..stop]),
             Rows::Full | Rows::Packed(_) => None,
         };
-        let length = match real {
-            Some(real) => real
-                .iter()
-                .rposition(|real| *real != 0.0)
-                .map_or(0, |last| last + 1),
-            None => stop - start,
-        };
         Self {
             modes: options.modes,
             walk: options.walks[index],
@@ -68,8 +60,7 @@ impl<'a> Task<'a> {
             walks: options.walks.len(),
             real,
             start,
-            stop,
-            length,
+            length: stop - start,
             sizes,
             example,
             first,
@@ -105,12 +96,6 @@ impl<'a> Task<'a> {
     pub(super) fn is_real(&self, step: usize) -> bool {
         self.real
             .is_none_or(|real| real[self.position(step)] != 0.0)
-    }
-
-    /// Where the missing rows behind the last one that is walked are in a tensor like x, `first` being a channel.
-    pub(super) fn behind(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
-        let width = self.sizes.width;
-        (self.start + self.length..self.stop).map(move |row| row * width + first)
     }
 
     /// Row of the skip among the parameters.
