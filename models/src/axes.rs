@@ -152,6 +152,10 @@ pub static AXES: &[Axis] = &[
             choice("shaw", "the query times a vector by distance (Shaw)"),
             choice("xl", "contents and sines of distances (Transformer-XL)"),
             choice("deberta", "contents and distances, disentangled (DeBERTa)"),
+            choice(
+                "deberta_paper",
+                "the same as the paper prints its third term",
+            ),
         ],
     },
     Axis {

@@ -21,7 +21,7 @@ use candle_core::{DType, Device, Shape, Tensor, Var};
 pub use self::{
     buffer::{Buffer, Commit, Updates},
     builder::VarBuilder,
-    init::{LECUN_NORMAL, xavier_uniform},
+    init::{LECUN_NORMAL, xavier_uniform, xavier_uniform_with_gain},
 };
 use crate::{Error, Result};
 

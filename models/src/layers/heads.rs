@@ -9,10 +9,11 @@ use crate::{
         attention::{self, AttentionOptions, BlockMasks},
         linear_attention::{self, FeatureMap},
     },
-    params::xavier_uniform,
+    params::{xavier_uniform, xavier_uniform_with_gain},
 };
 
-/// The four projections of multi-head attention, without biases, Xavier-uniform; and what its scores have beside products.
+/// The four projections of multi-head attention, without biases, Xavier-uniform (the queries' times
+/// [`Terms::query_gain`]); and what its scores have beside products.
 pub struct Projections {
     query: Linear,
     key: Linear,
@@ -31,8 +32,10 @@ impl Projections {
         let (vb, block) = (&at.vb, at.block);
         let init = xavier_uniform(block.dim, block.qkv_dim);
         let inward = |name| Linear::new(&vb.pp(name), block.dim, block.qkv_dim, init, None);
+        let gain = Terms::query_gain(block);
+        let of_queries = xavier_uniform_with_gain(block.dim, block.qkv_dim, gain);
         Ok(Self {
-            query: inward("query")?,
+            query: Linear::new(&vb.pp("query"), block.dim, block.qkv_dim, of_queries, None)?,
             key: inward("key")?,
             value: inward("value")?,
             output: Linear::new(&vb.pp("output"), block.qkv_dim, block.dim, init, None)?,

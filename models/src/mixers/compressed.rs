@@ -24,7 +24,7 @@ use crate::{
         conv1d, matmul,
     },
     options::{LONGEST, Range, to_json},
-    params::xavier_uniform,
+    params::{xavier_uniform, xavier_uniform_with_gain},
 };
 
 /// The registry's entry.
@@ -109,7 +109,10 @@ impl Compressed {
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (block, vb) = (at.block, at.vb.pp("compress"));
         let init = xavier_uniform(block.dim, block.qkv_dim);
-        let inward = |name| Linear::new(&at.vb.pp(name), block.dim, block.qkv_dim, init, None);
+        let inward =
+            |name, init| Linear::new(&at.vb.pp(name), block.dim, block.qkv_dim, init, None);
+        let gain = Terms::query_gain(block);
+        let of_queries = xavier_uniform_with_gain(block.dim, block.qkv_dim, gain);
         let compression = |channels: usize, of_group: usize| {
             let init = xavier_uniform(options.factor * of_group, of_group);
             let shape = (channels, of_group, options.factor);
@@ -124,9 +127,9 @@ impl Compressed {
             Convolve::Input => Keys::Input(compression(block.dim, block.dim)?),
         };
         Ok(Self {
-            query: inward("query")?,
-            key: inward("key")?,
-            value: inward("value")?,
+            query: inward("query", of_queries)?,
+            key: inward("key", init)?,
+            value: inward("value", init)?,
             output: Linear::new(&at.vb.pp("output"), row, block.dim, init, None)?,
             keys,
             terms: Terms::new(at)?,

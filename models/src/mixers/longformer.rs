@@ -22,7 +22,7 @@ use crate::{
         AttentionOptions, BlockLists, BlockMask, BlockMasks, StridedPositions, partial_softmax,
     },
     options::{LONGEST, Range, WIDEST, to_json},
-    params::xavier_uniform,
+    params::xavier_uniform_with_gain,
 };
 
 /// The registry's entry.
@@ -223,11 +223,14 @@ impl Global {
     fn new(at: &LayerContext, count: usize) -> Result<Self> {
         let (dim, inner) = (at.block.dim, at.block.qkv_dim);
         let vb = at.vb.pp("global");
-        let linear = |name| Linear::new(&vb.pp(name), dim, inner, xavier_uniform(dim, inner), None);
+        let linear = |name, gain| {
+            let init = xavier_uniform_with_gain(dim, inner, gain);
+            Linear::new(&vb.pp(name), dim, inner, init, None)
+        };
         Ok(Self {
-            query: linear("query")?,
-            key: linear("key")?,
-            value: linear("value")?,
+            query: linear("query", Terms::query_gain(at.block))?,
+            key: linear("key", 1.0)?,
+            value: linear("value", 1.0)?,
             dropout: Dropout::new(&vb.pp("drop"), at.block.attention_dropout),
             count,
             heads: at.block.heads,

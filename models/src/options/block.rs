@@ -109,8 +109,10 @@ pub enum PairBias {
     Shaw,
     /// Contents and sines of distances, with a bias each (Transformer-XL).
     Xl,
-    /// Contents and distances of both, disentangled (DeBERTa).
+    /// Contents and distances of both, disentangled (DeBERTa's code).
     Deberta,
+    /// The same with the distance of key from query in the third term (DeBERTa's paper).
+    DebertaPaper,
 }
 
 impl fmt::Display for PairBias {
@@ -123,6 +125,7 @@ impl fmt::Display for PairBias {
             Self::Shaw => "shaw",
             Self::Xl => "xl",
             Self::Deberta => "deberta",
+            Self::DebertaPaper => "deberta_paper",
         })
     }
 }
@@ -192,7 +195,8 @@ pub struct BlockOptions {
     /// What is added to the scores of pairs.
     #[serde(default = "neutral::bias")]
     pub bias: PairBias,
-    /// K, the largest distance that bias = shaw and deberta tell apart; DeBERTa's paper has 512.
+    /// K, the largest distance that bias = shaw, deberta and deberta_paper tell apart; DeBERTa's
+    /// paper has 512.
     #[serde(default = "neutral::bias_distance")]
     pub bias_distance: usize,
     /// Whether queries and keys are rotated by position (RoFormer).

@@ -43,7 +43,13 @@ pub(super) fn values(seed: u64, path: &str, shape: &Shape, init: Init) -> Vec<f6
 /// Xavier (Glorot) uniform: variance `2 / (fan_in + fan_out)`.
 #[must_use]
 pub fn xavier_uniform(fan_in: usize, fan_out: usize) -> Init {
-    let bound = (6.0 / (fan_in + fan_out) as f64).sqrt();
+    xavier_uniform_with_gain(fan_in, fan_out, 1.0)
+}
+
+/// Xavier (Glorot) uniform times `gain`: variance `2 gain² / (fan_in + fan_out)`.
+#[must_use]
+pub fn xavier_uniform_with_gain(fan_in: usize, fan_out: usize, gain: f64) -> Init {
+    let bound = gain * (6.0 / (fan_in + fan_out) as f64).sqrt();
     Init::Uniform {
         lo: -bound,
         up: bound,

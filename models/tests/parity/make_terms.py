@@ -110,8 +110,8 @@ def xl(dim, heads, mask=None):
     return forward
 
 
-def deberta(dim, heads, reach, mask=None):
-    """The module's terms; in its third one it has the distance of query from key, where the paper has that of key from query."""
+def deberta(dim, heads, reach, mask=None, paper=False):
+    """The module's terms; `paper` turns the sign of the distance in its third one, which then is that of key from query as the paper prints it."""
     config = DebertaConfig(hidden_size=dim, num_attention_heads=heads, relative_attention=True, max_relative_positions=reach,
                            pos_att_type=["c2p", "p2c"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     module = DisentangledSelfAttention(config).eval()
@@ -123,9 +123,12 @@ def deberta(dim, heads, reach, mask=None):
                    "pos_q_proj.bias": torch.zeros(dim)}
         q = q / (3 * q.shape[-1]) ** 0.5
         terms = q @ k.transpose(-1, -2)
-        for kind, relative in (("c2p", apart), ("p2c", -apart)):
+        for kind, relative in (("c2p", apart), ("p2c", -apart if paper else apart)):
             module.pos_att_type = [kind]
-            module.forward = lambda: module.disentangled_att_bias(q, k, relative, params["bias.deberta"], 3)
+            # Of a table for longer sequences the module takes the rows around its middle.
+            beyond = reach - params["bias.deberta"].shape[0] // 2
+            table = F.pad(params["bias.deberta"], (0, 0, beyond, beyond), value=1e3)
+            module.forward = lambda: module.disentangled_att_bias(q, k, relative, table, 3)
             terms = terms + torch.func.functional_call(module, weights, ())
         return merge(torch.softmax(terms + hidden(mask), -1) @ v) @ params["output.weight"].T
 
@@ -226,6 +229,12 @@ for index, (heads, reach, shape, mask) in enumerate([(2, 4, (3, 19, 8), mask), (
               "bias.query.weight": small(11, shape[2], shape[2])}
     case(f"deberta-{index}", block | {"bias": "deberta"}, params, deberta(shape[2], heads, reach, mask),
          f"{VERSION}, DisentangledSelfAttention", shape, heads, mask)
+    case(f"deberta_paper-{index}", block | {"bias": "deberta_paper"}, params, deberta(shape[2], heads, reach, mask, True),
+         f"{VERSION}, DisentangledSelfAttention, changed: relative_pos negated in its third term, as the paper prints it", shape, heads, mask)
+# Shorter than the distances that are told apart.
+mask = lengths_mask([9, 5], 9)
+params = {"bias.deberta": small(9, 2 * 9, 8), "bias.key.weight": small(10, 8, 8), "bias.query.weight": small(11, 8, 8)}
+case("deberta-3", {"bias": "deberta", "bias_distance": 16}, params, deberta(8, 2, 16, mask), f"{VERSION}, DisentangledSelfAttention", (2, 9, 8), 2, mask)
 mask = lengths_mask([19, 7, 1], 19)
 ROFORMER = f"{VERSION}, RoFormerSelfAttention"
 case("rotary-1", {"rotary": True}, {}, roformer(16, 2, mask), ROFORMER, (3, 19, 16), 2, mask)

@@ -4,10 +4,13 @@
 //! | value | z_ij | source |
 //! |---|---|---|
 //! | `shaw` | q_i·(k_j + a_δ) / √E, δ = clip(j - i, ±K), a shared by heads | Shaw, Uszkoreit, Vaswani, 2018, arXiv:1803.02155 |
-//! | `deberta` | (q_i·k_j + q_i·(W_K r_δ(i, j)) + k_j·(W_Q r_δ(j, i))) / √(3 E), δ(i, j) = i - j + K in [0, 2 K) | He et al., 2020, arXiv:2006.03654 |
+//! | `deberta` | (q_i·k_j + q_i·(W_K r_δ(i, j)) + k_j·(W_Q r_δ(i, j))) / √(3 E), δ(i, j) = i - j + K in [0, 2 K) | microsoft/DeBERTa, DeBERTa/deberta/disentangled_attention.py, commit 4d7fe0b, and `transformers` |
+//! | `deberta_paper` | the same with δ(j, i) in the third term | He et al., 2020, arXiv:2006.03654, equation 4 |
 //!
-//! K is `block.bias_distance`. Shaw's second table, of values, is left out: the paper found no use in it (its table 3). DeBERTa's r (2 K, D) is
-//! shared by all layers, W_K and W_Q are each layer's own.
+//! K is `block.bias_distance`, N - 1 for Shaw and N for DeBERTa if the longest length N is less
+//! than K (`att_span` in `transformers`): then no two distances share a row that K would tell
+//! apart. Shaw's second table, of values, is left out: the paper found no use in it (its table 3).
+//! DeBERTa's r (2 K, D) is shared by all layers, W_K and W_Q are each layer's own.
 
 use candle_core::Tensor;
 use candle_nn::Init;
@@ -32,8 +35,10 @@ pub(super) struct Shaw {
 }
 
 impl Shaw {
-    /// Parameter `shaw` (2 K + 1, E), Xavier-uniform.
-    pub(super) fn new(vb: &VarBuilder, block: &BlockOptions, reach: usize) -> Result<Self> {
+    /// Parameter `shaw` (2 K + 1, E), Xavier-uniform, for sequences of up to `longest`.
+    pub(super) fn new(vb: &VarBuilder, block: &BlockOptions, longest: usize) -> Result<Self> {
+        // Distances that do not occur would be parameters that nothing trains.
+        let reach = block.bias_distance.min(longest.saturating_sub(1));
         let (columns, width) = (2 * reach + 1, block.head_dim());
         let init = xavier_uniform(columns, width);
         Ok(Self {
@@ -73,16 +78,28 @@ pub(super) struct Deberta {
     /// W_K and W_Q, (D to H E).
     key: Linear,
     query: Linear,
+    /// Whose distance from whom the third term has.
+    third: ThirdTerm,
     reach: usize,
     width: usize,
 }
 
+/// The distance in DeBERTa's third term, of a key's content with a position.
+#[derive(Clone, Copy)]
+pub(super) enum ThirdTerm {
+    /// δ(i, j), of the query from the key.
+    FromKey,
+    /// δ(j, i), of the key from the query.
+    FromQuery,
+}
+
 impl Deberta {
     /// Parameter `bias.deberta` (2 K, D) of the model, N(0, 0.02²), and `key` and `query` (H E, D), Xavier-uniform.
-    pub(super) fn new(at: &LayerContext, reach: usize) -> Result<Self> {
+    pub(super) fn new(at: &LayerContext, third: ThirdTerm) -> Result<Self> {
         let (vb, block) = (at.vb.pp("bias"), at.block);
-        // At least one distance to either side.
-        let reach = reach.max(1);
+        // The last of the 2 K rows is for distances of K - 1 and more, so K has to be more than any
+        // distance that occurs.
+        let reach = block.bias_distance.min(at.max_length);
         let init = Init::Randn {
             mean: 0.0,
             stdev: 0.02,
@@ -96,6 +113,7 @@ impl Deberta {
             distances: shared.get_with_hints((2 * reach, block.dim), "deberta", init)?,
             key: linear("key")?,
             query: linear("query")?,
+            third,
             reach,
             width: block.head_dim(),
         })
@@ -105,7 +123,8 @@ impl Deberta {
         // Three terms of about the same size.
         let scale = operands.scale(self.width) * 3f64.powf(-0.5);
         let (reach, last) = (self.reach as i64, 2 * self.reach as i64 - 1);
-        // For each distance j - i the row of r whose number is δ: of the key from the query, and of the query from the key.
+        // For each distance j - i the row of r whose number is δ(i, j), for a sign of -1,
+        // or δ(j, i).
         let numbers = |sign: i64| -> Result<Tensor> {
             let numbers =
                 (-reach..=reach).map(|distance| (sign * distance + reach).clamp(0, last) as u32);
@@ -126,7 +145,11 @@ impl Deberta {
         let keys = operands.k.narrow(1, positions.start, positions.len())?;
         let mut relative = operands.by_distance(self.reach);
         relative.of_queries = Some(table(&self.key, -1, &operands.q)?);
-        relative.of_keys = Some(table(&self.query, 1, &keys)?);
+        let sign = match self.third {
+            ThirdTerm::FromKey => -1,
+            ThirdTerm::FromQuery => 1,
+        };
+        relative.of_keys = Some(table(&self.query, sign, &keys)?);
         Ok(Operands {
             options: AttentionOptions {
                 scale: Some(scale),

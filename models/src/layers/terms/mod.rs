@@ -20,7 +20,7 @@ use std::ops::Range;
 use candle_core::Tensor;
 
 use self::{
-    content::{Deberta, Shaw},
+    content::{Deberta, Shaw, ThirdTerm},
     distance::ByDistance,
     memory::Memory,
 };
@@ -29,7 +29,7 @@ pub use crate::takes::Takes;
 use crate::{
     LayerContext, Result,
     ops::attention::{self, AttentionOptions, RelativeScores},
-    options::PairBias,
+    options::{BlockOptions, PairBias},
 };
 
 /// A form of attention, such as [`attention::attend`].
@@ -90,16 +90,15 @@ impl Terms {
     /// If a path is taken by a parameter of another shape.
     pub fn new(at: &LayerContext) -> Result<Self> {
         let (block, vb) = (at.block, at.vb.pp("bias"));
-        // Distances that do not occur would be parameters that nothing trains.
-        let reach = block.bias_distance.min(at.max_length.saturating_sub(1));
         let bias = match block.bias {
             PairBias::None => None,
             PairBias::T5 => Some(Bias::ByDistance(ByDistance::t5(at)?)),
             PairBias::Alibi => Some(Bias::ByDistance(ByDistance::alibi(at)?)),
             PairBias::Gauss => Some(Bias::ByDistance(ByDistance::gauss(&vb, block)?)),
-            PairBias::Shaw => Some(Bias::Shaw(Shaw::new(&vb, block, reach)?)),
+            PairBias::Shaw => Some(Bias::Shaw(Shaw::new(&vb, block, at.max_length)?)),
             PairBias::Xl => Some(Bias::TransformerXl(TransformerXl::new(&vb, &vb, block)?)),
-            PairBias::Deberta => Some(Bias::Deberta(Deberta::new(at, reach)?)),
+            PairBias::Deberta => Some(Bias::Deberta(Deberta::new(at, ThirdTerm::FromKey)?)),
+            PairBias::DebertaPaper => Some(Bias::Deberta(Deberta::new(at, ThirdTerm::FromQuery)?)),
         };
         let memory = match block.memory {
             0 => None,
@@ -112,6 +111,16 @@ impl Terms {
             heads: block.heads,
             width: block.head_dim(),
         })
+    }
+
+    /// Returns what the initial weights of queries are multiplied with: E^-½ where products are not
+    /// divided by √E (T5), else 1.
+    #[must_use]
+    pub fn query_gain(block: &BlockOptions) -> f64 {
+        match block.bias {
+            PairBias::T5 => (block.head_dim() as f64).powf(-0.5),
+            _ => 1.0,
+        }
     }
 
     /// Whether there are none but rotations, which are no matter of attention.

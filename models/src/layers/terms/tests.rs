@@ -17,7 +17,7 @@ const WIDTH: usize = 4;
 const DIM: usize = 6;
 const LENGTH: usize = 11;
 const REACH: usize = 3;
-const BIASES: [PairBias; 7] = [
+const BIASES: [PairBias; 8] = [
     PairBias::None,
     PairBias::T5,
     PairBias::Alibi,
@@ -25,6 +25,7 @@ const BIASES: [PairBias; 7] = [
     PairBias::Shaw,
     PairBias::Xl,
     PairBias::Deberta,
+    PairBias::DebertaPaper,
 ];
 
 fn terms(parameters: &Parameters, bias: PairBias, memory: usize) -> Terms {
@@ -115,14 +116,18 @@ impl Loops {
                 }
                 sum / root
             }
-            (PairBias::Deberta, j) => {
+            (PairBias::Deberta | PairBias::DebertaPaper, j) => {
                 let mut sum = product;
                 if let Some(j) = j {
                     let last = 2 * REACH as i64 - 1;
                     let delta = |from: usize, to: usize| {
                         (from as i64 - to as i64 + REACH as i64).clamp(0, last) as usize
                     };
-                    for (name, x, delta) in [("key", q, delta(i, j)), ("query", k, delta(j, i))] {
+                    let third = match self.bias {
+                        PairBias::Deberta => delta(i, j),
+                        _ => delta(j, i),
+                    };
+                    for (name, x, delta) in [("key", q, delta(i, j)), ("query", k, third)] {
                         let r = self.row("bias.deberta", delta, DIM);
                         let path = format!("mixer.bias.{name}.weight");
                         for (e, x) in x.iter().enumerate() {

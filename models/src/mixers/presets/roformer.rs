@@ -2,7 +2,8 @@
 //!     y_i = Σ_j softmax_j((R_i q_i)·(R_j k_j) / √E) v_j
 //! q, k, v (B, H, L, E); R_t rotates the columns 2 c and 2 c + 1 by t·10000^(-2 c / E), so that the product depends on j - i. Nothing is learned,
 //! and nothing else marks positions. Time O(L²·E) per head, memory O(L·E).
-//! Departure: pre-norm blocks, where the paper's are BERT's. Around a mixer of features (`linear`, `performer`), `block.rotary` rotates before the
+//! Departure: pre-norm blocks with a LayerNorm whose ε is 1e-6, where the paper's are BERT's, with
+//! 1e-12. Around a mixer of features (`linear`, `performer`), `block.rotary` rotates before the
 //! features. Equations and code: `models/src/layers/terms/rotary.rs`.
 
 use crate::{

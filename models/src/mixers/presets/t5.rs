@@ -3,8 +3,11 @@
 //! q, k, v (B, H, L, E); b (32, H), learned and shared by all layers: half of the buckets for each sign, one for each distance below 8, then by
 //! the logarithm of the distance up to 128. RMSNorm before each sublayer, relu between, no other mark of positions.
 //! Time O(L²·E) per head, memory O(L·E): the bias is looked up by distance, never held for a pair.
-//! Departures: feed-forward layers keep their biases; products are not scaled, as in T5, whose initial values make up for it with a
-//! narrower normal distribution of the queries' weights, where ours are Xavier's. Equations and code: `models/src/layers/terms/distance.rs`.
+//! Products are not scaled, as in T5: the queries' weights have the deviation (D E)^-½ at first
+//! instead, b has D^-½ (`_init_weights` of `T5PreTrainedModel` in `transformers`). RMSNorm's ε is
+//! `block.norm_epsilon` = 1e-6, as in T5. Departures: feed-forward layers keep their biases;
+//! weights are uniform within the bounds of the same variance, T5's normal. Equations and code:
+//! `models/src/layers/terms/distance.rs`.
 
 use crate::{
     mixers::transformer,
