@@ -1,16 +1,22 @@
 //! Universal Transformer. Dehghani et al., 2018, "Universal Transformers", arXiv:1807.03819; halting by Graves, 2016, "Adaptive Computation Time for
 //! Recurrent Neural Networks", arXiv:1603.08983.
 //!     x^t = H^{t-1} + P + S_t,  A = norm(x^t + Attention(x^t)),  H^t = norm(A + FFN(A)),  t = 1 .. T
-//! One block, repeated T times (`block.share` or not). B batch, L length, D width; H, x, A (B, L, D), P (L, D) marks positions, S (T, D) steps. Where positions halt,
+//! One block, repeated T times; with `block.share = false` T blocks with weights of their own. B
+//! batch, L length, D width; H, x, A (B, L, D), P (L, D) marks positions, S (T, D) steps. Where
+//! positions halt,
 //!     p^t = σ(w·x^t + b),  w (D), b = 1 at first;  a position's last step N is the first t with Σ_{s≤t} p^s > `threshold`, T at the latest
 //!     weight^t = p^t for t < N,  R = 1 - Σ_{s<N} p^s for t = N,  0 after it;   y = Σ_t weight^t H^t
 //! for `accumulate` = mean, which is Graves's; `basic`, as in the paper's code, is y ← weight^t H^t + (1 - weight^t) y from 0, whose weights do
 //! not sum to 1. A position that has halted goes on being transformed and seen by others; with `freeze` it keeps its state and is seen as that.
 //! Time O(T·L²·E) per head, memory O(T·L·E). Options: `halting` none or act, `steps` T (0: `block.layers`, with halting twice as many), `threshold`
-//! (1 - ε), `accumulate`, `freeze`, `step_embedding` sinusoid (the positions' table by steps, from 0), learned or none. `block.ffn` = conv is the
-//! paper's other transition. Loss `ponder`: the mean of N + R over real positions.
-//! Post-norm, ReLU. Padding halts at once and is seen by nobody. Departure: what is left at step T goes to it, as Graves has it, where the paper's
-//! code leaves it out.
+//! (1 - ε), `accumulate`, `freeze`, `step_embedding` sinusoid (the positions' table by steps, from
+//! 0), learned (N(0, 1) at first) or none. `block.ffn` = conv
+//! is the paper's other transition. Loss `ponder`: the mean of N + R over real positions.
+//! Post-norm, ReLU; LayerNorm's ε is `block.norm_epsilon` = 1e-6, as in tensor2tensor. Padding
+//! halts at once and is seen by nobody. Departures: what is left at step T goes to it, as Graves
+//! has it, where the paper's code leaves it out; tensor2tensor keeps learned steps as N(0, 1/D)
+//! times √D (`get_layer_timing_signal_learned_1d` in layers/common_attention.py), the same numbers
+//! at first, which Adam moves √D times faster.
 
 use candle_core::{DType, Tensor};
 use candle_nn::Init;
@@ -46,7 +52,7 @@ pub const MODEL: Model = Model {
     reference: Reference::Equations,
     settings: r#"{
         "embed": {"every_layer": true},
-        "block": {"norm_place": "post", "activation": "relu"}
+        "block": {"norm_place": "post", "activation": "relu", "share": true}
     }"#,
     variants: &[Variant::paper(build, include_str!("universal.rs")).with_losses(&[PONDER])],
     options: || to_json(&Options::default()),
@@ -109,7 +115,8 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 }
 
 struct Universal {
-    block: Block,
+    /// One for all steps, or one for each.
+    blocks: Vec<Block>,
     /// T.
     steps: usize,
     /// P, (slots, D): the embedding has added it before the first step.
@@ -136,7 +143,7 @@ impl Universal {
             own.residual != Residual::Reversible,
             "block.residual",
             "reversible",
-            "plain, because one block is run many times",
+            "plain, because halting weights the states of one stream",
         )?;
         require(
             context.layers == Layers::Last,
@@ -150,11 +157,11 @@ impl Universal {
             (0, true) => 2 * own.layers,
             (steps, _) => steps,
         };
-        // As deep as it is run; where blocks of some period have experts, it is one of those.
+        // As deep as it is run; where blocks of some period have experts, the one that is repeated
+        // is one of those.
         let block = BlockOptions {
             layers: steps,
-            share: true,
-            expert_period: 1,
+            expert_period: if own.share { 1 } else { own.expert_period },
             ..own.clone()
         };
         let repeated = ModelContext {
@@ -164,11 +171,14 @@ impl Universal {
             ..*context
         };
         let mut blocks = encoder::residual_blocks(&repeated, transformer::mixer)?;
+        if own.share {
+            blocks.truncate(1);
+        }
         let learned = match options.step_embedding {
             StepEmbedding::Learned => {
                 let normal = Init::Randn {
                     mean: 0.0,
-                    stdev: 0.02,
+                    stdev: 1.0,
                 };
                 let shape = (steps, own.dim);
                 Some(vb.get_with_attributes(shape, "steps", normal, Attributes::NO_DECAY)?)
@@ -184,7 +194,7 @@ impl Universal {
             false => None,
         };
         Ok(Self {
-            block: blocks.remove(0),
+            blocks,
             steps,
             positions: context.positions.clone(),
             sines: options.step_embedding == StepEmbedding::Sinusoid,
@@ -227,7 +237,10 @@ impl Encoder for Universal {
         };
         for step in 0..self.steps {
             let x = self.marked(&state, marks.as_ref(), step)?;
-            let next = self.block.forward(&x, &pass.of_repetition(step))?;
+            let next = match &self.blocks[..] {
+                [block] => block.forward(&x, &pass.of_repetition(step))?,
+                blocks => blocks[step].forward(&x, pass)?,
+            };
             let (Some(halt), Some(before)) = (&self.halt, &progress) else {
                 state = next;
                 continue;
@@ -273,8 +286,11 @@ impl Encoder for Universal {
 
     fn flops(&self, length: usize) -> u64 {
         let halt = self.halt.as_ref();
-        let step = self.block.flops(length) + halt.map_or(0, |halt| halt.linear.flops(length));
-        step.saturating_mul(self.steps as u64)
+        let halt = halt.map_or(0, |halt| halt.linear.flops(length));
+        // One block stands for all steps.
+        let steps = self.blocks.iter().cycle().take(self.steps);
+        let steps = steps.map(|block| block.flops(length).saturating_add(halt));
+        steps.fold(0, u64::saturating_add)
     }
 }
 

@@ -20,6 +20,16 @@ fn encoder(
     own: &serde_json::Value,
     parameters: &Parameters,
 ) -> Box<dyn Encoder> {
+    encoder_of(name, own, parameters, true)
+}
+
+/// The same with weights that layers share or not.
+fn encoder_of(
+    name: &'static str,
+    own: &serde_json::Value,
+    parameters: &Parameters,
+    share: bool,
+) -> Box<dyn Encoder> {
     let model = mixers::find(name).unwrap();
     let mut options = model.defaults();
     overlay(&mut options, own);
@@ -29,7 +39,7 @@ fn encoder(
         qkv_dim: DIM,
         heads: 2,
         mlp_dim: 5,
-        share: true,
+        share,
         norm_place: NormPlace::Post,
         dropout: 0.0,
         ..BlockOptions::default()
@@ -50,7 +60,10 @@ fn encoder(
 }
 
 fn hidden(name: &'static str, own: &serde_json::Value, parameters: &Parameters) -> Tensor {
-    let encoder = encoder(name, own, parameters);
+    forward(&*encoder(name, own, parameters))
+}
+
+fn forward(encoder: &dyn Encoder) -> Tensor {
     let pass = Pass::new(false, RngKey::new(1, 0, 0));
     encoder
         .forward(&normal("x", &[2, 5, DIM]), &pass)
@@ -77,6 +90,26 @@ fn without_marks_it_is_a_transformer_whose_layers_share_their_weights() {
     let found = hidden("universal", &json!({"step_embedding": "none"}), &parameters);
     let wanted = hidden("transformer", &json!({}), &parameters);
     close(&found, &wanted, 1e-14, "shared weights");
+}
+
+/// And so it has a block for each step, with halting for each of twice as many.
+#[test]
+fn with_weights_of_their_own_its_steps_are_the_layers_of_a_transformer() {
+    for (own, blocks) in [
+        (json!({"step_embedding": "none"}), 3),
+        (json!({"halting": "act"}), 6),
+    ] {
+        let parameters = parameters();
+        let found = forward(&*encoder_of("universal", &own, &parameters, false));
+        let of_queries = |(path, _): &(String, _)| path.ends_with("query.weight");
+        let all = parameters.all();
+        assert_eq!(all.iter().filter(|it| of_queries(it)).count(), blocks);
+        if blocks == 3 {
+            let transformer = encoder_of("transformer", &json!({}), &parameters, false);
+            close(&found, &forward(&*transformer), 1e-14, "own weights");
+            assert_eq!(parameters.all().len(), all.len());
+        }
+    }
 }
 
 #[test]
