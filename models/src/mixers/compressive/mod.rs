@@ -8,8 +8,10 @@
 //! the largest mean attention from the last segment that had them in memory, `dilated`: x ← x + relu(conv₃(x)) at distances 1, 2, 4, .. below c, then `conv`
 //! (the paper does not say which stack it has), or `none`, which is Transformer-XL.
 //! Loss `reconstruct`, weight 1, in each layer with weights in f: mean over positions of the squared difference per channel between attention on o and on
-//! f(o), of scores without positions, from the segment that pushed o out; W_Q, W_K, W_V, x and o are constants there, and z is one elsewhere, so that f
-//! learns from this loss alone (`detach` = false: from both, ours). The paper's other loss, a decoder of f(o), was the worse one and is left out.
+//! f(o), of scores without positions, from the segment that pushed o out; W_Q, W_K, W_V, x and o
+//! are constants there (`stop_gradient` in the paper's algorithm 2), whatever `detach` says, and z
+//! is one elsewhere, so that f learns from this loss alone (`detach` = false: from both, ours). The
+//! paper's other loss, a decoder of f(o), was the worse one and is left out.
 //! Padding is zeros to f and counts in no mean; a row of z that is made of nothing else is hidden.
 
 mod compression;
@@ -225,12 +227,22 @@ impl Compressive {
         let old = self.parts(&past, &real, lead, count)?;
         let new = self.compression.forward(&old.rows, &old.real)?;
         if pass.wants_losses() && self.compression.kind().learns() {
+            // What is compressed is a constant to the loss, even where the memory is none.
+            let constant = Parts {
+                rows: old.rows.detach(),
+                real: old.real.clone(),
+            };
+            let compressed = match self.recurrence.detach {
+                true => None,
+                false => Some(self.compression.forward(&constant.rows, &constant.real)?),
+            };
+            let found = compressed.as_ref().unwrap_or(&new);
             let start = first * self.recurrence.segment;
             let rest = |x: &Tensor| x.narrow(1, start, length - start);
             let segments = self.parts(&rest(&x.detach())?, &rest(&real)?, 0, count)?;
             pass.add_loss(
                 &RECONSTRUCT,
-                &self.reconstruct(&segments, &old, &new, batch, pass)?,
+                &self.reconstruct(&segments, &constant, found, batch, pass)?,
             )?;
         }
         // What the last segment pushes out nobody sees.
@@ -250,7 +262,7 @@ impl Compressive {
         }))
     }
 
-    /// The loss of each sequence, (B).
+    /// The loss of each sequence, (B), for the constants `segments` and `old`.
     fn reconstruct(
         &self,
         segments: &Parts,
@@ -269,10 +281,7 @@ impl Compressive {
                 &self.undropped,
             )
         };
-        let wanted = attend(&Parts {
-            rows: old.rows.detach(),
-            real: old.real.clone(),
-        })?;
+        let wanted = attend(old)?;
         let difference = (attend(new)? - wanted.detach())?;
         let real = segments.real.valid().reshape((batch, ()))?; // (B, n S)
         let square = difference.sqr()?.mean(2)?.reshape((batch, ()))?;

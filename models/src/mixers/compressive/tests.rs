@@ -116,6 +116,33 @@ fn what_compresses_learns_from_its_loss_and_from_nothing_else() {
     }
 }
 
+/// Whatever the memory passes on: x and the layers that it comes from are constants to the loss.
+#[test]
+fn the_loss_reaches_nothing_but_what_compresses() {
+    for (kind, detach) in [("conv", false), ("dilated", false), ("conv", true)] {
+        let parameters = parameters();
+        let options = json!({"segment": 3, "rate": 2, "compression": kind, "detach": detach});
+        let encoder = encoder(&MODEL, &options, &parameters);
+        let x = Var::from_tensor(&normal("x", &[3, 14, DIM])).unwrap();
+        let (losses, mask) = (AuxLosses::default(), mask());
+        let pass = pass().with_mask(Some(&mask));
+        encoder.forward(&x, &pass.with_losses(&losses)).unwrap();
+        let (_, loss) = losses.means().unwrap().remove(0);
+        let gradients = loss.backward().unwrap();
+        let most = |var: &Var| {
+            gradients.get(var).map_or(0.0, |gradient| {
+                let most = gradient.abs().unwrap().max_all().unwrap();
+                most.to_scalar::<f64>().unwrap()
+            })
+        };
+        assert_eq!(most(&x), 0.0, "{kind}, {detach}");
+        for (path, var) in parameters.all() {
+            let some = most(&var) > 0.0;
+            assert_eq!(some, path.contains("compress"), "{kind}, {detach}: {path}");
+        }
+    }
+}
+
 #[test]
 fn nothing_is_lost_to_attention_if_rows_stay_what_they_are() {
     let parameters = parameters();
