@@ -2,10 +2,18 @@
 //!     K_l = 2 Re Σ_m C_m (e^{ΔA_m} - 1)/A_m · e^{ΔA_m l},  y_t = Σ_{j≤t} K_{t-j} x_j + Σ_{j>t} K'_{j-t-1} x_j + D x_t,  out = a ⊙ σ(g), [a, g] = W f(y) + b
 //! x, y, out (B, L, H), H the width; A = -e^{a} + i·ω, C and C' (H, N/2) complex with m < N/2 (each mode stands for itself and its conjugate), step Δ (H),
 //! D (H), W (2H, H); N = `model.state`. The second kernel, with a C' of its own, looks ahead and does not see the position itself; `direction = forward` leaves it out.
-//! `init`: `lin` a = ln ½, ω = π m; `inv` ω = (N/π)(N/(2m+1) - 1); `legs` the eigenvalues of HiPPO-LegS, whose B begins in C; `real` A = -(n+1), N modes without
-//! the factor 2. Δ = e^δ, δ uniform between the logarithms of `dt_min` and `dt_max`. `n_ssm` sets of A are shared by the channels in turn (0: one for each).
+//! `init`: `lin` a = ln ½, ω = π m; `inv` ω = (N/π)(N/(2m+1) - 1); `legs` the eigenvalues of
+//! HiPPO-LegS, whose B begins in C, its imaginary part clipped to ±2 as by default in
+//! state-spaces/s4 since March 2023 (`B_clip` in src/models/hippo/hippo.py and
+//! src/models/sequence/kernels/dplr.py, commit e757cef); `legs_unclipped` the same without the
+//! clip, as in the paper; `real` A = -(n+1), N modes without the factor 2. C ~ N(0, 1/2) in each
+//! part, times B where there is one. Δ = e^δ, δ uniform between the logarithms of `dt_min` and
+//! `dt_max`. `n_ssm` sets of A are shared by the channels in turn (0: one for each).
 //! Time O(L·N) by a scan for up to 12 modes, O(L·log L) by Fourier transforms for more (`compute` = `scan`, `fft`); memory O(L).
-//! `taps` cuts the kernels to K positions: how far does a task really need to look? Padded positions are zeros to the filter, and so seen by none.
+//! `taps` cuts the kernels to K positions: how far does a task really need to look? Padded
+//! positions are zeros to the filter, and so seen by none; their outputs are the filter's tail, as
+//! published, which `block.norm = batch` counts among its statistics, however the filter is
+//! computed.
 //! The block has no feed-forward network: norm, this, dropout, residual (`block.ffn = none`). The published code has BatchNorm (`block.norm = batch`), rates of
 //! their own for a, ω and δ (`train.groups`), and no positions.
 
@@ -57,8 +65,19 @@ enum Start {
     Lin,
     Inv,
     Legs,
+    LegsUnclipped,
     Real,
 }
+
+impl Start {
+    /// Whether A has the eigenvalues of HiPPO-LegS.
+    fn is_legs(self) -> bool {
+        matches!(self, Self::Legs | Self::LegsUnclipped)
+    }
+}
+
+/// The largest imaginary part of B in the start `legs`.
+const LARGEST_B: f64 = 2.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -126,10 +145,13 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         format!("0, or a divisor of block.dim = {dim}"),
     )?;
     require(
-        options.init != Start::Legs || options.state <= hippo::LARGEST,
+        !options.init.is_legs() || options.state <= hippo::LARGEST,
         "model.state",
         options.state,
-        format!("at most {} for model.init = legs", hippo::LARGEST),
+        format!(
+            "at most {} for model.init = legs and legs_unclipped",
+            hippo::LARGEST
+        ),
     )?;
     encoder::blocks(context, |at| Ok(Box::new(S4d::new(at, &options)?)))
 }
@@ -322,8 +344,9 @@ struct Modal {
 fn start(options: &Options) -> Modal {
     use std::f64::consts::PI;
     let n = options.state;
-    if options.init == Start::Legs {
-        return legs(n, options.frequency);
+    if options.init.is_legs() {
+        let clip = (options.init == Start::Legs).then_some(LARGEST_B);
+        return legs(n, options.frequency, clip);
     }
     let modes = if options.init == Start::Real {
         n
@@ -348,8 +371,13 @@ fn start(options: &Options) -> Modal {
     }
 }
 
-/// The modes of HiPPO-LegS with positive ω, and B = V* b, b_n = √(2n+1).
-fn legs(size: usize, frequency: f64) -> Modal {
+/// Returns the modes of HiPPO-LegS with positive ω, and B = V* b, b_n = √(2n+1), its imaginary part
+/// within ±`clip`.
+///
+/// The phase of an eigenvector is free, and LAPACK's `heevd`, by which the published code finds
+/// them, makes the first component real: then the real part of B is that component, at most 0.65,
+/// and the clip meets all that grows with N.
+fn legs(size: usize, frequency: f64, clip: Option<f64>) -> Modal {
     let basis = hippo::legs(size);
     let hippo::Legs { omega, vectors } = &*basis;
     let upper = size - size / 2..size;
@@ -358,7 +386,14 @@ fn legs(size: usize, frequency: f64) -> Modal {
             let root = (2.0 * n as f64 + 1.0).sqrt();
             [row[m][0] * root, -row[m][1] * root]
         });
-        terms.fold([0.0; 2], |sum, x| [sum[0] + x[0], sum[1] + x[1]])
+        let [re, im] = terms.fold([0.0; 2], |sum, x| [sum[0] + x[0], sum[1] + x[1]]);
+        // Without a clip the phase is of no account: C is drawn alike in all of them.
+        let Some(most) = clip else { return [re, im] };
+        let first = vectors[0][m];
+        let modulus = first[0].hypot(first[1]);
+        let [cos, sin] = first.map(|part| part / modulus);
+        let (re, im) = (re * cos - im * sin, re * sin + im * cos);
+        [re, im.clamp(-most, most)]
     };
     Modal {
         log_a_real: vec![0.5f64.ln(); size / 2],
@@ -366,3 +401,6 @@ fn legs(size: usize, frequency: f64) -> Modal {
         b: upper.map(b).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;
