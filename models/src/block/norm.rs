@@ -5,13 +5,17 @@
 //! | `layer` | (x - μ)/√(σ² + ε) ⊙ g + b | g = 1, b = 0 | Ba et al. 2016, arXiv:1607.06450 |
 //! | `rms` | x/√(mean x² + ε) ⊙ g | g = 1 | Zhang & Sennrich 2019, arXiv:1910.07467 |
 //! | `scale` | g x/√(‖x‖² + ε²) | one number g = √D | Nguyen & Salazar 2019, arXiv:1910.05895 |
+//! | `scale`, `scale_norm` = `rms` | g x/√(mean x² + ε) | one number g = 1 | facebookresearch/mega, fairseq/modules/scale_norm.py, commit aeaa4b4 |
 //! | `ada` | (1 - SG(y/10)) ⊙ y, y = (x - μ)/(s + ε) | none | Xu et al. 2019, arXiv:1911.07013 |
 //! | `power` | γ ⊙ x/√(ψ² + ε) + β, ψ² a running mean of x² by channel | γ = 1, β = 0 | Shen et al. 2020, arXiv:2003.07845, see [`super::power_norm`] |
 //! | `batch`, `batch_masked` | (x - μ)/√(σ² + ε) ⊙ γ + β, μ and σ² by channel over a batch, running ones in evaluation | γ = 1, β = 0 | Ioffe & Szegedy 2015, arXiv:1502.03167, see [`super::batch_norm`] |
 //! | `none` | x | none | |
 //!
 //! μ and σ² are a row's mean and variance, s its deviation with D - 1 in the denominator (as in AdaNorm's published code), SG passes no
-//! gradient, ε is `block.norm_epsilon`. ScaleNorm's paper has max(‖x‖, ε) for the root, which differs where ‖x‖ is of the order of ε.
+//! gradient, ε is `block.norm_epsilon`. ScaleNorm's paper has max(‖x‖, ε) for the root, which
+//! differs where ‖x‖ is of the order of ε. Both forms of ScaleNorm are the same function at first;
+//! their gains learn at different rates under Adam. Mega, GAU and FLASH have the second, other
+//! models the first.
 
 use candle_core::{D, Tensor};
 use candle_nn::Init;
@@ -20,16 +24,16 @@ use super::{batch_norm::BatchNorm, power_norm::PowerNorm};
 use crate::{
     Pass, Result, VarBuilder,
     layers::LayerNorm,
-    options::{BlockOptions, NormKind},
+    options::{BlockOptions, NormKind, ScaleNorm},
 };
 
 /// One of the norms, with its parameters.
 pub enum Norm {
     /// LayerNorm.
     Layer(LayerNorm),
-    /// RMSNorm.
+    /// RMSNorm, and ScaleNorm by the root mean square.
     Rms {
-        /// g (D).
+        /// g, (D) or one number.
         gain: Tensor,
         /// ε.
         epsilon: f64,
@@ -67,9 +71,15 @@ impl Norm {
                 gain: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
                 epsilon,
             },
-            NormKind::Scale => Self::Scale {
-                gain: vb.get_with_hints(1, "scale", Init::Const((dim as f64).sqrt()))?,
-                epsilon,
+            NormKind::Scale => match block.scale_norm {
+                ScaleNorm::Norm => Self::Scale {
+                    gain: vb.get_with_hints(1, "scale", Init::Const((dim as f64).sqrt()))?,
+                    epsilon,
+                },
+                ScaleNorm::Rms => Self::Rms {
+                    gain: vb.get_with_hints(1, "scale", Init::Const(1.0))?,
+                    epsilon,
+                },
             },
             NormKind::Ada => Self::Ada { epsilon },
             NormKind::Power => Self::Power(Box::new(PowerNorm::new(vb, dim, epsilon)?)),
@@ -142,6 +152,33 @@ mod tests {
 
     fn pass() -> Pass<'static> {
         Pass::new(false, crate::RngKey::new(1, 0, 0))
+    }
+
+    /// Of Mega's code with the committed ε: a row of deviation √ε tells the mean square from the
+    /// norm.
+    #[test]
+    fn scale_norm_by_the_root_mean_square_is_that_of_mega() {
+        let block = BlockOptions {
+            dim: 4,
+            norm: NormKind::Scale,
+            scale_norm: ScaleNorm::Rms,
+            norm_epsilon: 1e-5,
+            ..BlockOptions::default()
+        };
+        let parameters = parameters();
+        let norm = Norm::new(&parameters.builder(), &block).unwrap();
+        let (_, gain) = parameters.all().remove(0);
+        assert_eq!(gain.to_vec1::<f64>().unwrap(), [1.0]);
+        let row = [1e-3, -2e-3, 3e-3, 5e-3];
+        let x = Tensor::new(&[[row]], &candle_core::Device::Cpu).unwrap();
+        let y = norm.forward(&x, &pass()).unwrap().flatten_all().unwrap();
+        let mean = row.iter().map(|x| x * x).sum::<f64>() / 4.0;
+        for (x, y) in row.iter().zip(y.to_vec1::<f64>().unwrap()) {
+            assert!((y - x / (mean + 1e-5).sqrt()).abs() < 1e-12, "{y}");
+        }
+        check_layer("ScaleNorm", &parameters, &[2, 3, 4], |x| {
+            norm.forward(x, &pass())
+        });
     }
 
     #[test]

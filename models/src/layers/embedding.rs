@@ -7,8 +7,8 @@ use crate::{
     Error, Mask, Pass, Result, VarBuilder,
     layers::{ComplexEmbedding, Dropout},
     ops::{cat, embed, linear},
-    options::{EmbedOptions, Input, Positions},
-    params::Attributes,
+    options::{EmbedOptions, Input, Positions, ScalarInit},
+    params::{Attributes, LECUN_NORMAL},
 };
 
 /// Token embedding, an optional CLS token put before the sequence, positions, dropout.
@@ -42,12 +42,17 @@ struct Scalar {
 
 impl Scalar {
     fn new(vb: &VarBuilder, options: &EmbedOptions, vocabulary: usize, dim: usize) -> Result<Self> {
-        // What PyTorch gives a linear layer of one input.
-        let init = Init::Uniform { lo: -1.0, up: 1.0 };
+        let uniform = Init::Uniform { lo: -1.0, up: 1.0 };
+        let normal = |stdev| Init::Randn { mean: 0.0, stdev };
+        let (weight, bias) = match options.scalar_init {
+            ScalarInit::KaimingUniform => (uniform, uniform),
+            ScalarInit::LecunNormal => (LECUN_NORMAL, Init::Const(0.0)),
+            ScalarInit::Normal => (normal(1.0), normal(0.1)),
+        };
         let largest = vocabulary.saturating_sub(1).max(1) as f64;
         Ok(Self {
-            weight: vb.get_with_hints(dim, "weight", init)?,
-            bias: vb.get_with_hints(dim, "bias", init)?,
+            weight: vb.get_with_hints(dim, "weight", weight)?,
+            bias: vb.get_with_hints(dim, "bias", bias)?,
             scale: (1.0 / (largest * options.std), -options.mean / options.std),
         })
     }

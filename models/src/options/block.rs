@@ -65,6 +65,16 @@ pub enum NormKind {
     None,
 }
 
+/// What ScaleNorm divides a row by; its gain begins such that rows have a mean square of 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScaleNorm {
+    /// Its Euclidean norm, the gain being √D at first, as in the paper.
+    Norm,
+    /// The root of its mean square, the gain being 1 at first, as in the code of Mega.
+    Rms,
+}
+
 /// What a block does to each position by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -147,6 +157,11 @@ pub struct BlockOptions {
     /// What normalises.
     #[serde(default = "neutral::norm")]
     pub norm: NormKind,
+    /// What ScaleNorm divides by, for norm = scale: the same function at first, but an optimizer
+    /// whose steps have the size of its rate, such as Adam, moves a gain of 1 by a √D times larger
+    /// share than one of √D.
+    #[serde(default = "neutral::scale_norm")]
+    pub scale_norm: ScaleNorm,
     /// Where the block normalises.
     pub norm_place: NormPlace,
     /// Whether there is a norm after the last block, where blocks are pre-norm.
@@ -231,10 +246,14 @@ impl BlockOptions {
 
 /// What settings that were saved before an option existed stand for.
 mod neutral {
-    use super::{ChannelKind, Gate, NormKind, PairBias};
+    use super::{ChannelKind, Gate, NormKind, PairBias, ScaleNorm};
 
     pub(super) fn norm() -> NormKind {
         NormKind::Layer
+    }
+
+    pub(super) fn scale_norm() -> ScaleNorm {
+        ScaleNorm::Norm
     }
 
     pub(super) fn last_norm() -> bool {
@@ -292,6 +311,7 @@ impl Default for BlockOptions {
             heads: 2,
             mlp_dim: 128,
             norm: NormKind::Layer,
+            scale_norm: neutral::scale_norm(),
             norm_place: NormPlace::Pre,
             last_norm: neutral::last_norm(),
             norm_momentum: neutral::norm_momentum(),

@@ -30,6 +30,21 @@ pub enum Input {
     Scalar,
 }
 
+/// What the linear map of a number begins with, weight w (D) and bias b (D).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScalarInit {
+    /// w, b ~ U(-1, 1): `torch.nn.Linear(1, D)`, which is Kaiming-uniform with gain 1/√3 for a
+    /// fan-in of 1 (S4, RTF).
+    KaimingUniform,
+    /// w LeCun-normal for a fan-in of 1, variance 1 and cut at two standard deviations, b = 0:
+    /// `flax.linen.Dense` (S5, s5/seq_model.py of lindermanlab/S5, commit 3c18fdb).
+    LecunNormal,
+    /// w ~ N(0, 1), b ~ N(0, 0.1²): `RealNumberEmbedding` in
+    /// fairseq/modules/real_number_embedding.py of facebookresearch/mega, commit aeaa4b4.
+    Normal,
+}
+
 /// From token ids to vectors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,6 +58,9 @@ pub struct EmbedOptions {
     /// What the difference is divided by.
     #[serde(default = "neutral::half")]
     pub std: f64,
+    /// What the linear map begins with, for input = scalar.
+    #[serde(default = "neutral::scalar_init")]
+    pub scalar_init: ScalarInit,
     /// Standard deviation of the initial token vectors, for input = ids: 1 in the 2021 code.
     #[serde(default = "neutral::token_std")]
     pub token_std: f64,
@@ -74,7 +92,7 @@ impl EmbedOptions {
 
 /// What settings that were saved before an option existed stand for.
 mod neutral {
-    use super::Input;
+    use super::{Input, ScalarInit};
 
     pub(super) fn input() -> Input {
         Input::Ids
@@ -82,6 +100,10 @@ mod neutral {
 
     pub(super) fn half() -> f64 {
         0.5
+    }
+
+    pub(super) fn scalar_init() -> ScalarInit {
+        ScalarInit::KaimingUniform
     }
 
     pub(super) fn token_std() -> f64 {
@@ -99,6 +121,7 @@ impl Default for EmbedOptions {
             input: neutral::input(),
             mean: neutral::half(),
             std: neutral::half(),
+            scalar_init: neutral::scalar_init(),
             token_std: neutral::token_std(),
             positions: Positions::Sinusoid,
             position_std: neutral::position_std(),

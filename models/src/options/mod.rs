@@ -7,8 +7,10 @@ mod head;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::block::{BlockOptions, ChannelKind, Gate, NormKind, NormPlace, PairBias, Residual};
-pub use self::embed::{EmbedOptions, Input, Positions};
+pub use self::block::{
+    BlockOptions, ChannelKind, Gate, NormKind, NormPlace, PairBias, Residual, ScaleNorm,
+};
+pub use self::embed::{EmbedOptions, Input, Positions, ScalarInit};
 pub use self::head::{Features, HeadOptions, Layers, Pooling};
 pub use crate::ops::activation::Activation;
 pub use crate::range::{LONGEST, Range, WIDEST, read};

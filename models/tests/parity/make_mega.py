@@ -13,7 +13,7 @@ from transformers.models.mega.modeling_mega import MegaBlock, MegaMultiDimension
 
 from case import lengths_mask, normal, write_encoder
 
-SOURCE = f"transformers {importlib.metadata.version('transformers')}, MegaBlock"
+SOURCE = f"transformers {importlib.metadata.version('transformers')}, MegaBlock, changed: kernels end after `taps`, transforms in float64"
 
 
 def names(layer, norm):
@@ -77,9 +77,6 @@ def mega(layers, dim, values, shared, modes, taps, chunk, longest, attention, no
                 value = params[ours]
                 if ours.endswith(("delta", "alpha", "beta")):
                     value = value[:, :, None]
-                if ours.endswith("norm.scale") and norm == "scale":
-                    # Their factor is of a row of deviation 1, ours of length 1.
-                    value = value / math.sqrt(dim)
                 weights[theirs] = value
             missing = {name for name, _ in block.named_parameters()} - set(weights)
             assert not missing, missing
@@ -111,7 +108,7 @@ def parameters(seed, layers, dim, values, shared, modes, bias, norm, place):
             params[f"{path}.scale"] = 1 + normal(at, dim, scale=0.3)
             params[f"{path}.shift"] = normal(at + 1, dim, scale=0.3)
         else:
-            params[f"{path}.scale"] = dim**0.5 + normal(at, 1, scale=0.3)
+            params[f"{path}.scale"] = 1 + normal(at, 1, scale=0.3)
 
     for layer in range(layers):
         at, base = f"{layer}.mixer", seed + 50 * layer
@@ -156,8 +153,7 @@ def main():
         bias = chunk or longest
         mask = None if min(lengths) == length else lengths_mask(lengths, length)
         run = mega(layers, dim, values, shared, modes, taps, chunk, longest, attention, norm, place, lengths, length)
-        options = {"block": {"layers": layers, "dim": dim, "mlp_dim": values, "norm": norm, "norm_place": place,
-                             **({"norm_epsilon": (dim * 1e-5) ** 0.5} if norm == "scale" else {})},
+        options = {"block": {"layers": layers, "dim": dim, "mlp_dim": values, "norm": norm, "norm_place": place},
                    "model": {"attention": attention, "shared": shared, "modes": modes, "taps": taps, "chunk": chunk}}
         write_encoder(name, mixer=name.split("-")[0], source=SOURCE, options=options, mask=mask, max_length=longest,
                       params=parameters(2000 * index, layers, dim, values, shared, modes, bias, norm, place),

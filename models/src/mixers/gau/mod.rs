@@ -6,7 +6,9 @@
 //! Mega, `chunk` C (0: none) as in Mega-chunk, with w (2 C - 1) and n the real keys of a chunk, `hidden_dropout` on A V.
 //! Weights, g and w N(0, 0.02²), biases 0. Padding is no key. A CLS token, zero at first, has U = 0 for ever where nothing marks positions: pool by
 //! the mean. Departure: the paper marks positions by rotary vectors and w; here, as in the runs on
-//! this benchmark by the authors of Mega, w does, for each layer its own. Published norms there: ScaleNorm for texts, BatchNorm for images.
+//! this benchmark by the authors of Mega, w does, for each layer its own. Published norms there,
+//! with ε = 1e-5: ScaleNorm (g x/√(mean x² + ε),
+//! g = 1 at first, `block.scale_norm = rms`) for texts, BatchNorm for images.
 
 pub mod flash;
 #[cfg(test)]
@@ -39,7 +41,7 @@ pub const MODEL: Model = Model {
     reference: Reference::Equations,
     settings: r#"{
         "embed": {"positions": "none"},
-        "block": {"ffn": "none", "norm": "scale", "norm_epsilon": 1e-5}
+        "block": {"ffn": "none", "norm": "scale", "scale_norm": "rms", "norm_epsilon": 1e-5}
     }"#,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),

@@ -8,8 +8,12 @@
 //! Options: `attention` softmax, `laplace` ½ (1 + erf((z - √½) √2π)) or `relu2` max(z, 0)², both of z = Q Kᵀ / n + w, n the real keys, with no other
 //! normalisation; `shared` s (0: D / 2), `values` v (0: `block.mlp_dim`), `modes` h, `taps` after which both kernels end (0: nowhere), `chunk` C
 //! (0: all positions see each other): positions of one chunk of C attend to each other, m crosses chunks; `hidden_dropout` on V and in the feed-forward.
-//! Weights N(0, 0.02²), biases 0. Padding: its x̂ is zero in m, and it is no key. Published norms: LayerNorm for ListOps, ScaleNorm for
-//! texts, both post-norm, BatchNorm and pre-norm for images. Departures: embedding and head are those of the benchmark here.
+//! Weights N(0, 0.02²), biases 0; δ, α ~ N(0, 0.2²), β = 1, -1, 1, .. + N(0, 0.02²) by mode, γ, ω ~
+//! N(0, 1). Padding: its x̂ is zero in m, and it is no key; what it gets is counted by BatchNorm,
+//! as published. Published norms, all with ε = 1e-5: LayerNorm for ListOps, ScaleNorm (g x/√(mean
+//! x² + ε), g = 1 at first, `block.scale_norm = rms`) for texts, both post-norm, BatchNorm and
+//! pre-norm for images. Pixels there begin with `embed.scalar_init = normal`.
+//! Departures: embedding and head are those of the benchmark here.
 
 mod attention;
 mod average;
@@ -51,7 +55,7 @@ pub const MODEL: Model = Model {
     reference: Reference::Package,
     settings: r#"{
         "embed": {"positions": "none"},
-        "block": {"norm_place": "post", "activation": "silu", "norm_epsilon": 1e-5}
+        "block": {"norm_place": "post", "activation": "silu", "scale_norm": "rms", "norm_epsilon": 1e-5}
     }"#,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),
