@@ -11,7 +11,7 @@ from case import lengths_mask, normal, projections, write, write_encoder
 
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention, BigBirdModel
 
-VERSION = f"transformers {importlib.metadata.version('transformers')}, BigBirdBlockSparseAttention"
+VERSION = f"transformers {importlib.metadata.version('transformers')}, BigBirdBlockSparseAttention, changed: its random blocks are the case's"
 
 
 def draw(seed, heads, blocks, count):

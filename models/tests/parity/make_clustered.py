@@ -124,7 +124,7 @@ def case(index, heads, shape, lengths=None, clusters=3, bits=8, iterations=4, ha
     }
     options = {"clusters": clusters, "bits": bits, "iterations": iterations, "hash_bias": hash_bias, "improved": improved, "topk": topk}
     name = "ImprovedClusteredAttention" if improved else "ClusteredAttention"
-    write(f"clustered-{index}", mixer="clustered", heads=heads, source=f"{SOURCE}, {name}", options=options,
+    write(f"clustered-{index}", mixer="clustered", heads=heads, source=f"{SOURCE}, {name}, changed: its extensions are torch operations, its draws the case's", options=options,
           params=projections(10 * index, dim, dim), x=normal(index, batch, length, dim), draws=draws,
           mask=None if lengths is None else lengths_mask(lengths, length), forward=forward_of(heads, options, draws, lengths))
 

@@ -11,7 +11,7 @@ from g_mlp_pytorch.g_mlp_pytorch import gMLPBlock
 
 from case import lengths_mask, normal, write
 
-SOURCE = f"g-mlp-pytorch {importlib.metadata.version('g-mlp-pytorch')}, gMLPBlock"
+SOURCE = f"g-mlp-pytorch {importlib.metadata.version('g-mlp-pytorch')}, gMLPBlock, changed: epsilon 1e-6 in its gate's norm"
 
 
 def toeplitz(weight, longest):

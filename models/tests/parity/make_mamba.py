@@ -7,7 +7,7 @@ from mambapy.mamba import MambaBlock, MambaConfig
 
 from case import lengths_mask, normal, write
 
-SOURCE = f"mambapy {importlib.metadata.version('mambapy')}, MambaBlock"
+SOURCE = f"mambapy {importlib.metadata.version('mambapy')}, MambaBlock, changed: float64, one position after the other"
 
 NAMES = {
     "inner.weight": "in_proj.weight",

@@ -14,9 +14,9 @@ from transformers.models.nystromformer.modeling_nystromformer import Nystromform
 from case import lengths_mask, merge, normal, projections, split, write
 
 VERSION = importlib.metadata.version("nystrom-attention")
-SOURCE = f"nystrom-attention {VERSION}, NystromAttention"
+SOURCE = f"nystrom-attention {VERSION}, NystromAttention, changed: pseudo-inverse of each matrix by itself"
 FUNCTION = f"equations, with nystrom-attention {VERSION}, moore_penrose_iter_pinv"
-TRANSFORMERS = "transformers 4.40.2, NystromformerSelfAttention"
+TRANSFORMERS = "transformers 4.40.2, NystromformerSelfAttention, changed: init_option = exact"
 whole_batch = package.moore_penrose_iter_pinv
 
 

@@ -10,7 +10,7 @@ from reformer_pytorch.reformer_pytorch import LSHAttention
 
 from case import lengths_mask, merge, normal, projections, split, write
 
-SOURCE = f"reformer-pytorch {importlib.metadata.version('reformer-pytorch')}, LSHAttention"
+SOURCE = f"reformer-pytorch {importlib.metadata.version('reformer-pytorch')}, LSHAttention, changed: rotations and number of buckets are the case's"
 
 
 class Given(LSHAttention):

@@ -12,7 +12,8 @@ from sinkhorn_transformer import sinkhorn_transformer as package
 
 from case import lengths_mask, merge, normal, projections, split, write
 
-SOURCE = f"sinkhorn-transformer {importlib.metadata.version('sinkhorn-transformer')}, SinkhornAttention and SimpleSortNet"
+SOURCE = f"sinkhorn-transformer {importlib.metadata.version('sinkhorn-transformer')}, SinkhornAttention and SimpleSortNet, " \
+    "changed: no logarithm of sorting scores, noise of the case, sorted values in place of sorted keys"
 ITERATIONS, TEMPERATURE = 5, 0.8
 
 

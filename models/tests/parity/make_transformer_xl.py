@@ -36,7 +36,7 @@ def case(index, shape, *, segment, memory, layers=2, heads=2, width=DIM, causal=
     if model is None:
         model = {"segment": segment, "memory": memory, "causal": causal, "detach": detach, "untie": untie}
     block = {"layers": layers, "dim": DIM, "qkv_dim": width, "heads": heads, "mlp_dim": HIDDEN, "activation": "relu" if causal else "gelu"}
-    source = f"{VERSION}, {'RelPartialLearnableDecoderLayer' if causal else 'XLNetLayer'}"
+    source = f"{VERSION}, {'RelPartialLearnableDecoderLayer, changed: float64 where it casts to float32' if causal else 'XLNetLayer'}"
     write_encoder(f"transformer_xl-{index}", mixer="transformer_xl", source=source, options={"block": block, "model": model},
                   params=stack_parameters(index, layers, DIM, heads, HIDDEN, not untie, width), x=normal(index, batch, length, DIM), mask=mask,
                   forward=forward, cls=cls, **metadata)
