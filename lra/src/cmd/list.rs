@@ -68,7 +68,12 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
                 true => "No options of its own.".to_owned(),
                 false => format!("Options (--set), with their defaults:{options}"),
             };
-            format!("{}{options}{}", about(model), losses(model))
+            format!(
+                "{}{options}\n{}{}",
+                about(model),
+                norm(model),
+                losses(model)
+            )
         }
         Registry::Tasks => {
             let task = suggest::find("task", name, datasets::TASKS, |task| task.about().name)?;
@@ -90,6 +95,19 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
             ));
         }
     })
+}
+
+/// Returns the norm that a model's blocks have by default, with its ε, as settings.
+fn norm(model: &Model) -> String {
+    let block = models::Options::of(model).block;
+    let mut keys = vec!["norm", "norm_place", "norm_epsilon"];
+    if block.norm == models::options::NormKind::Scale {
+        keys.push("scale_norm");
+    }
+    let block = json!(block);
+    let line = |key: &str| format!("\n  block.{key} = {}", block[key]);
+    let lines: String = keys.into_iter().map(line).collect();
+    format!("Norm, unless the recipe has another:{lines}")
 }
 
 /// What the variants of a model say of themselves, each after whether padding is masked; once where several say the same.
