@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use sysinfo::System;
 
+use crate::error::{Error, Result};
+
 /// Bytes of memory that this process may use: the least of the machine's memory, the limits of its control group and of
 /// those above it, and the limits on its addresses and data.
 pub fn total_memory() -> Option<u64> {
@@ -47,6 +49,61 @@ pub fn address_space() -> Option<u64> {
 #[cfg(not(unix))]
 pub fn address_space() -> Option<u64> {
     None
+}
+
+/// Memory that a process needs, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
+    /// Addresses, whether they are used or only reserved.
+    pub addresses: u64,
+    /// Memory that is in use.
+    pub resident: u64,
+}
+
+/// Checks that limits on addresses and memory leave room for what the process `needs` beyond what it
+/// has. Without the check, a thread that cannot fetch its buffers aborts the process, and a control
+/// group kills it, both without a record.
+///
+/// # Errors
+/// A limit leaves less; the message names the limit and the remedy.
+pub fn check(needs: Needs) -> Result<()> {
+    let now = in_use().unwrap_or(Needs {
+        addresses: 0,
+        resident: 0,
+    });
+    let sum = |now: u64, more: u64| (now + more).div_ceil(1 << 10);
+    if let Some(limit) = address_space() {
+        let (least, limit) = (sum(now.addresses, needs.addresses), limit >> 10);
+        if limit < least {
+            return Err(Error::usage(format!(
+                "the limit of {limit} KiB on addresses (ulimit -v, ulimit -d) is too low: the program needs \
+                 {least} KiB before a run begins; raise it, or give fewer --threads"
+            )));
+        }
+    }
+    if let Some(limit) = groups().into_iter().filter_map(|group| group.limit).min() {
+        let (least, limit) = (sum(now.resident, needs.resident), limit >> 10);
+        if limit < least {
+            return Err(Error::usage(format!(
+                "the control group's limit of {limit} KiB of memory is too low: the program needs {least} KiB \
+                 before a run begins; raise it, or give fewer --threads"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns what this process has now; `None` where the system does not tell.
+fn in_use() -> Option<Needs> {
+    const PAGE: u64 = 4096;
+    let sizes = fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = sizes
+        .split(' ')
+        .map_while(|number| number.parse::<u64>().ok());
+    Some(Needs {
+        addresses: PAGE * pages.next()?,
+        resident: PAGE * pages.next()?,
+    })
 }
 
 /// What a control group says of memory.

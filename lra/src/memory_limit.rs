@@ -25,7 +25,8 @@ pub struct OomGuard {
 
 impl OomGuard {
     /// From here on, running out of memory writes `draft` with the outcome `out_of_memory` into `folder`. `limit` is the
-    /// most live bytes of the process, those held already included; the default is 95 % of what the system allows.
+    /// most live bytes of the process, those held already included. The default is 95 % of what the
+    /// system allows, less what the process holds beside its heap: code, stacks, fragments.
     ///
     /// # Errors
     /// The limit leaves no room for any run.
@@ -40,7 +41,12 @@ impl OomGuard {
         let path = folder.record();
         let guard = OomGuard { path };
         guard.update(draft);
-        let most_of_it = || limits::total_memory().map(|bytes| (bytes as f64 * 0.95) as usize);
+        let most_of_it = || {
+            let resident = host::resident_bytes().unwrap_or(0) as usize;
+            let beside = resident.saturating_sub(memory::live());
+            let most = limits::total_memory()? as f64 * 0.95;
+            Some((most as usize).saturating_sub(beside))
+        };
         set(
             limit.or_else(most_of_it).unwrap_or(usize::MAX),
             exit_with_record,

@@ -3,11 +3,13 @@
 use candle_core::{DType, Device, Tensor};
 
 use crate::error::{Error, Result};
+use crate::limits::{self, Needs};
 
 /// Applies the settings. Must be called first thing in `main`; `threads` as in [`threads`].
 pub fn set_up(threads: usize) -> Result<()> {
-    keep_freed_pages();
     let threads = self::threads(threads);
+    limits::check(needs(threads as u64))?;
+    keep_freed_pages();
     // candle keeps a second pool for element-wise operations. It must have the same size, and must not spin between
     // operations while the first pool wants the cores.
     for (name, value) in [
@@ -31,6 +33,25 @@ pub fn set_up(threads: usize) -> Result<()> {
 
 /// Stack of a worker, which walks whole graphs of operations: as large as that of a main thread.
 const STACK: usize = 8 << 20;
+
+/// Returns the memory that the program takes before a run begins, beyond its code: of each worker the
+/// stack, the stack of candle's thread beside it, and the buffers; of the process the padding of its
+/// heap, some further threads and what they work with.
+fn needs(threads: u64) -> Needs {
+    const MIB: u64 = 1 << 20;
+    const BUFFERS: u64 = 4 * MIB;
+    const OTHER_STACK: u64 = 2 * MIB;
+    const OTHER_THREADS: u64 = 4;
+    const HEAP: u64 = 16 * MIB;
+    let stacks = threads * (STACK as u64 + OTHER_STACK) + OTHER_THREADS * OTHER_STACK;
+    Needs {
+        addresses: stacks + (threads + 1) * BUFFERS + TOP_PAD as u64 + HEAP,
+        resident: (threads + 1) * BUFFERS + HEAP,
+    }
+}
+
+/// Bytes that glibc fetches at the end of its heap beyond those asked for.
+const TOP_PAD: i32 = 64 << 20;
 
 /// Does work that consists of many parallel operations: on the CPU as a worker, so that none of them wakes a worker up and waits
 /// for it. The work must not wait for anything else that needs workers.
@@ -91,7 +112,6 @@ fn threads_from_environment() -> usize {
 fn keep_freed_pages() {
     /// Of the end of the heap nothing is ever given back.
     const NEVER: i32 = -1;
-    const TOP_PAD: i32 = 64 << 20;
     for (parameter, value) in [
         (libc::M_MMAP_THRESHOLD, i32::MAX),
         (libc::M_TRIM_THRESHOLD, NEVER),

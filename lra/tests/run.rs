@@ -319,6 +319,26 @@ fn addresses(place: &Place, words: &str) -> u64 {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn a_limit_on_addresses_that_leaves_no_room_is_a_usage_error() {
+    let place = Place::new();
+    let run = "run --task toy --model bag --recipe smoke --threads 2 --quiet --force";
+    let mut refused = 0;
+    for kib in (50_000..250_000).step_by(20_000) {
+        let output = within_addresses(&place, kib, run);
+        let message = common::err(&output);
+        match output.status.code() {
+            Some(0) => assert!(refused > 0, "{kib} KiB: nothing was refused before"),
+            Some(2) if message.contains("ulimit -v") && message.contains("--threads") => {
+                refused += 1
+            }
+            code => panic!("{kib} KiB: {code:?}: {message}"),
+        }
+    }
+    assert!(refused > 2, "{refused} refused");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_system_without_more_memory_is_a_record() {
     let place = Place::new();
     // A small run tells what addresses code, threads and the allocator's reserves take on this machine. A quarter of a
