@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use candle_core::Tensor;
 use lra::models::{
-    Cost, Encoder, LayerContext, Mixer, Model, ModelContext, Pass, Reference, Result, Variant,
-    encoder,
+    Cost, Encoder, Family, LayerContext, Mixer, Model, ModelContext, Pass, Reference, Result,
+    Variant, encoder,
     layers::Linear,
     mask::zero_padding,
     options::{Range, to_json},
@@ -27,6 +27,7 @@ const NEIGHBOURS: Model = Model {
     time: Cost::Linear("O(L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::None,
+    family: Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("own_model.rs"))],
     options: || to_json(&Options::default()),

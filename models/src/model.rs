@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Encoder, Error, ModelContext, Options, Result, VarBuilder,
+    Encoder, Error, Family, ModelContext, Options, Result, VarBuilder,
     context::{Geometry, OwnOptions},
     loss::Loss,
     options::{BlockOptions, EmbedOptions, HeadOptions, Layers, Range, overlay},
@@ -29,6 +29,8 @@ pub struct Model {
     pub memory: Cost,
     /// Where its parity cases come from.
     pub reference: Reference,
+    /// What its authors put around the mixer, for recipes that have settings for each family.
+    pub family: Family,
     /// Settings of its own, laid over all defaults before the recipe: JSON, an object of sections as in a recipe. Empty for none.
     pub settings: &'static str,
     /// What it can compute, by the values of its option `variant`; the first is the default.

@@ -47,6 +47,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·(z + R)·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"norm_place": "post", "activation": "relu"}}"#,
     variants: &[Variant::paper(build, include_str!("adaptive_span.rs")).with_losses(&[SPAN])],
     options: || to_json(&Options::default()),

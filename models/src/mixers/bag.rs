@@ -24,6 +24,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(1)"),
     memory: Cost::Linear("O(1)"),
     reference: Reference::None,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("bag.rs"))],
     options: || Value::Object(Map::new()),

@@ -38,6 +38,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L·D)"),
     memory: Cost::Linear("O(L·log L)"),
     reference: Reference::Equations,
+    family: crate::Family::Mixer,
     settings: r#"{
         "embed": {"positions": "none", "dropout": 0.0},
         "block": {"activation": "gelu_erf", "norm_epsilon": 1e-5},

@@ -30,6 +30,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·(K + E))"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("collaborative.rs"))],
     options: || to_json(&Options::default()),

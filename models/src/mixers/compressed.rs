@@ -37,6 +37,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²/c·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("compressed.rs"))],
     options: || to_json(&Options::default()),

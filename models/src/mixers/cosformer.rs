@@ -37,6 +37,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·E²)"),
     memory: Cost::Linear("O(L·E + E²)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("cosformer.rs"))],
     options: || to_json(&Options::default()),

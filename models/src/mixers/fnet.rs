@@ -29,6 +29,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("fnet.rs"))],
     options: || to_json(&Options::default()),

@@ -34,6 +34,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("funnel.rs"))],
     options: || to_json(&Options::default()),

@@ -38,6 +38,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Package,
+    family: crate::Family::Gated,
     settings: r#"{"block": {"ffn": "none"}}"#,
     variants: &[Variant::paper(build, include_str!("gmlp.rs"))],
     options: || to_json(&Options::default()),

@@ -38,6 +38,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·m·E)"),
     memory: Cost::Linear("O(L·m)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("h_transformer_1d.rs"))],
     options: || to_json(&Options::default()),

@@ -29,6 +29,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·s·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("hard_coded.rs"))],
     options: || to_json(&Options::default()),

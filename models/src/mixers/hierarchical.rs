@@ -34,6 +34,7 @@ pub const MODEL: Model = Model {
     time: Cost::Sqrt("O(L·√L·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("hierarchical.rs"))],
     options: || to_json(&Options::default()),

@@ -35,6 +35,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·K·E)"),
     memory: Cost::Linear("O(L·K)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("image.rs"))],
     options: || to_json(&Options::default()),

@@ -39,6 +39,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L·E)"),
     memory: Cost::Linear("O(L·log L)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("informer.rs"))],
     options: || to_json(&Options::default()),

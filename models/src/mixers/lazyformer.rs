@@ -30,6 +30,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("lazyformer.rs"))],
     options: || to_json(&Options::default()),

@@ -29,6 +29,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·E²)"),
     memory: Cost::Linear("O(L·E + E²)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[
         Variant::paper(build, include_str!("linear.rs")),

@@ -42,6 +42,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E + L·w·E)"),
     memory: Cost::Linear("O(L·E + L·w)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("lite.rs"))],
     options: || to_json(&Options::default()),

@@ -37,6 +37,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·(r + w)·E)"),
     memory: Cost::Linear("O(L·(r + w))"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("long_short.rs"))],
     options: || to_json(&Options::default()),

@@ -35,6 +35,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·w·E)"),
     memory: Cost::Linear("O(L·w)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[
         Variant::paper(build, include_str!("longformer.rs")),

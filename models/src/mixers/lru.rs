@@ -33,6 +33,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·P)"),
     memory: Cost::Linear("O(L·P)"),
     reference: Reference::Equations,
+    family: crate::Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none"}}"#,
     variants: &[Variant::paper(build, include_str!("lru.rs"))],
     options: || to_json(&Options::default()),

@@ -37,6 +37,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·l·E)"),
     memory: Cost::Linear("O(L·E + l·E)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("luna.rs"))],
     options: || to_json(&Options::default()),

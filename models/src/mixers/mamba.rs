@@ -41,6 +41,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·D·N)"),
     memory: Cost::Linear("O(L·D)"),
     reference: Reference::Package,
+    family: crate::Family::Gated,
     settings: r#"{
         "embed": {"positions": "none"},
         "block": {"ffn": "none", "norm": "rms", "norm_epsilon": 1e-5}

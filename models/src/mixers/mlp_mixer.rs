@@ -32,6 +32,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·T)"),
     memory: Cost::Linear("O(L + T)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("mlp_mixer.rs"))],
     options: || to_json(&Options::default()),

@@ -43,6 +43,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·r·S·E + L²/S²)"),
     memory: Cost::Mixed("O(L·E + L²/S²)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("mra.rs"))],
     options: || to_json(&Options::default()),

@@ -41,6 +41,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·M·E + M³)"),
     memory: Cost::Linear("O(L·M + M²)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[
         Variant::paper(build, include_str!("nystromformer.rs")),

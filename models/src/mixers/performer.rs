@@ -38,6 +38,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·M·E)"),
     memory: Cost::Linear("O(L·M + M·E)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[
         Variant::paper(build, include_str!("performer.rs")),

@@ -32,6 +32,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("realformer.rs"))],
     options: || Value::Object(Map::new()),

@@ -37,6 +37,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·M·E)"),
     memory: Cost::Linear("O(L·M + M·E)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("rfa.rs"))],
     options: || to_json(&Options::default()),

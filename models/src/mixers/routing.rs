@@ -53,6 +53,7 @@ pub const MODEL: Model = Model {
     time: Cost::Sqrt("O(L·√N·E)"),
     memory: Cost::Sqrt("O(L·(√N + E))"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("routing.rs")).with_losses(&[COMMIT])],
     options: || to_json(&Options::default()),

@@ -32,6 +32,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·m·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("set.rs"))],
     options: || to_json(&Options::default()),

@@ -35,6 +35,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·m·E + m³)"),
     memory: Cost::Linear("O(L·m + m²)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("skyformer.rs"))],
     options: || to_json(&Options::default()),

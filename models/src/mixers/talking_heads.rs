@@ -27,6 +27,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·(E + H))"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("talking_heads.rs"))],
     options: || Value::Object(Map::new()),

@@ -40,6 +40,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Equations,
+    family: crate::Family::Gated,
     settings: r#"{"block": {"gate": "glu", "activation": "silu"}}"#,
     variants: &[Variant::paper(build, include_str!("tnn.rs"))],
     options: || to_json(&Options::default()),

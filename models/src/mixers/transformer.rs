@@ -37,6 +37,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     // Both compute the same wherever anybody reads it.
     variants: &[

@@ -50,6 +50,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(T·L²·E)"),
     memory: Cost::Linear("O(T·L·E)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: r#"{
         "embed": {"every_layer": true},
         "block": {"norm_place": "post", "activation": "relu", "share": true}

@@ -34,6 +34,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·E²)"),
     memory: Cost::Linear("O(L·E + E²)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"residual": "layerscale"}}"#,
     variants: &[Variant::paper(build, include_str!("xcit.rs"))],
     options: || to_json(&Options::default()),

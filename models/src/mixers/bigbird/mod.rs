@@ -39,6 +39,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·S·E)"),
     memory: Cost::Linear("O(L·S)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),

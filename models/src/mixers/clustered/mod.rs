@@ -42,6 +42,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·C·E)"),
     memory: Cost::Linear("O(C·L)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),

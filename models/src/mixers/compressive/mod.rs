@@ -50,6 +50,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·(S + M + C)·D)"),
     memory: Cost::Linear("O(L·D)"),
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: transformer_xl::SETTINGS,
     variants: &[Variant::paper(build, include_str!("mod.rs")).with_losses(&[RECONSTRUCT])],
     options: || to_json(&Options::default()),

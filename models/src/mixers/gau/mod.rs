@@ -39,6 +39,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
+    family: crate::Family::Gated,
     settings: r#"{
         "embed": {"positions": "none"},
         "block": {"ffn": "none", "norm": "scale", "scale_norm": "rms", "norm_epsilon": 1e-5}

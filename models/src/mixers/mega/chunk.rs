@@ -15,6 +15,7 @@ pub const MODEL: Model = Model {
     title: "Mega-chunk",
     time: Cost::Linear("O(L·C·E)"),
     reference: Reference::Shared,
+    family: crate::Family::Gated,
     variants: &[Variant::paper(super::build, include_str!("chunk.rs"))],
     options: || {
         to_json(&super::Options {

@@ -53,6 +53,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Package,
+    family: crate::Family::Gated,
     settings: r#"{
         "embed": {"positions": "none"},
         "block": {"norm_place": "post", "activation": "silu", "scale_norm": "rms", "norm_epsilon": 1e-5}

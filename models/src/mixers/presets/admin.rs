@@ -18,6 +18,7 @@ pub const MODEL: Model = Model {
     year: 2020,
     arxiv: "2004.08249",
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"residual": "admin", "norm_place": "post"}}"#,
     variants: &[Variant {
         source: include_str!("admin.rs"),

@@ -19,6 +19,7 @@ pub const MODEL: Model = Model {
     year: 2021,
     arxiv: "2108.12409",
     reference: Reference::Shared,
+    family: crate::Family::Xformer,
     settings: r#"{"embed": {"positions": "none"}, "block": {"bias": "alibi"}}"#,
     variants: &[Variant {
         source: include_str!("alibi.rs"),

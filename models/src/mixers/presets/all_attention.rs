@@ -22,6 +22,7 @@ pub const MODEL: Model = Model {
     arxiv: "1907.01470",
     time: Cost::Quadratic("O(L·(L + n)·E)"),
     reference: Reference::Shared,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"memory": 64, "ffn": "none"}}"#,
     variants: &[Variant {
         source: include_str!("all_attention.rs"),

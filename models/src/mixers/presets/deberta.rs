@@ -29,6 +29,7 @@ pub const MODEL: Model = Model {
     arxiv: "2006.03654",
     time: Cost::Quadratic("O(L²·E + L·K·E)"),
     reference: Reference::Shared,
+    family: crate::Family::Xformer,
     settings: r#"{"embed": {"positions": "none"}, "block": {"bias": "deberta", "norm_place": "post"}}"#,
     variants: &[
         Variant {

@@ -19,6 +19,7 @@ pub const MODEL: Model = Model {
     year: 2019,
     arxiv: "1910.06764",
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"residual": "gru"}}"#,
     variants: &[Variant {
         source: include_str!("gtrxl.rs"),

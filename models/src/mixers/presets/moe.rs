@@ -22,6 +22,7 @@ pub const MODEL: Model = Model {
     year: 2020,
     arxiv: "2006.16668",
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"ffn": "moe", "expert_capacity": 2.5}}"#,
     variants: &[Variant {
         source: include_str!("moe.rs"),

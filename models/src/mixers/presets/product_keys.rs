@@ -19,6 +19,7 @@ pub const MODEL: Model = Model {
     year: 2019,
     arxiv: "1907.05242",
     reference: Reference::Shared,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"ffn": "product_keys"}}"#,
     variants: &[Variant {
         source: include_str!("product_keys.rs"),

@@ -17,6 +17,7 @@ pub const MODEL: Model = Model {
     year: 2020,
     arxiv: "2003.04887",
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"residual": "rezero", "norm": "none"}}"#,
     variants: &[Variant {
         source: include_str!("rezero.rs"),

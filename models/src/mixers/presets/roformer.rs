@@ -19,6 +19,7 @@ pub const MODEL: Model = Model {
     year: 2021,
     arxiv: "2104.09864",
     reference: Reference::Shared,
+    family: crate::Family::Xformer,
     settings: r#"{"embed": {"positions": "none"}, "block": {"rotary": true}}"#,
     variants: &[Variant {
         source: include_str!("roformer.rs"),

@@ -21,6 +21,7 @@ pub const MODEL: Model = Model {
     year: 2021,
     arxiv: "2101.03961",
     reference: Reference::Equations,
+    family: crate::Family::Xformer,
     settings: r#"{"block": {"ffn": "switch"}}"#,
     variants: &[Variant {
         source: include_str!("switch.rs"),

@@ -22,6 +22,7 @@ pub const MODEL: Model = Model {
     year: 2019,
     arxiv: "1910.10683",
     reference: Reference::Shared,
+    family: crate::Family::Xformer,
     settings: r#"{"embed": {"positions": "none"}, "block": {"bias": "t5", "norm": "rms", "activation": "relu"}}"#,
     variants: &[Variant {
         source: include_str!("t5.rs"),

@@ -44,6 +44,7 @@ pub const MODEL: Model = Model {
     time: Cost::Mixed("O(T·L·(S + L/S)·E)"),
     memory: Cost::Linear("O(T·L·S)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),

@@ -45,6 +45,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Equations,
+    family: crate::Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),

@@ -40,6 +40,7 @@ pub const MODEL: Model = Model {
     time: Cost::Mixed("O(L·S·E + L²·E/S)"),
     memory: Cost::Mixed("O(L·S + L²/S²)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),

@@ -35,6 +35,7 @@ pub const MODEL: Model = Model {
     time: Cost::Sqrt("O(L·√L·E)"),
     memory: Cost::Sqrt("O(L·√L)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),

@@ -43,6 +43,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: "",
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),

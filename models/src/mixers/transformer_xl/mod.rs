@@ -41,6 +41,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·(S + M)·D)"),
     memory: Cost::Linear("O(L·D)"),
     reference: Reference::Package,
+    family: crate::Family::Xformer,
     settings: SETTINGS,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),
