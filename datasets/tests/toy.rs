@@ -52,6 +52,27 @@ fn labels_lengths_and_baselines() {
     );
 }
 
+/// Of four classes that are nearly equal, it is nearly ln 4; it is at least the entropy of validation's own shares.
+#[test]
+fn the_prior_knows_the_label_shares_and_nothing_else() {
+    let root = tempfile::tempdir().unwrap();
+    let splits = Store::new(root.path())
+        .open_or_build(&Toy, &Key::default_of(&Toy), None, &())
+        .unwrap();
+    let shares = |labels: &[u8]| -> Vec<f64> {
+        let count = |class: u8| labels.iter().filter(|label| **label == class).count();
+        (0..4)
+            .map(|class| count(class) as f64 / labels.len() as f64)
+            .collect()
+    };
+    let (train, val) = (shares(splits.train.labels()), shares(splits.val.labels()));
+    let cross: f64 = train.iter().zip(&val).map(|(p, q)| -q * p.ln()).sum();
+    let own: f64 = val.iter().map(|q| -q * q.ln()).sum();
+    let loss = lra_datasets::prior_loss(&splits).unwrap();
+    assert!((loss - cross).abs() < 1e-12 && loss >= own, "{loss}");
+    assert!((loss - 4.0_f64.ln()).abs() < 0.02, "{loss}");
+}
+
 #[test]
 fn drawn_for_people() {
     insta::assert_snapshot!(Toy.to_text(&[&[4, 10, 2, 5, 0, 2]], 2), @"

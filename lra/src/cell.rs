@@ -2,6 +2,7 @@
 //!
 //! [`run`] goes: open the run folder and look at what it holds; open the data; build the model; fit it; write the record.
 
+mod bits;
 mod record;
 
 use std::path::Path;
@@ -178,6 +179,8 @@ struct Trained {
     ending: Ending,
     /// Floating point operations of a forward pass of one example.
     flops: u64,
+    /// The loss of knowing the label shares alone.
+    prior_loss: Option<f64>,
 }
 
 impl Attempt<'_> {
@@ -202,6 +205,7 @@ impl Attempt<'_> {
         for how in &splits.manifest.altered {
             self.context.reporter.say(&format!("ALTERED    {how}"));
         }
+        let prior_loss = datasets::prior_loss(&splits);
         let pretraining = match self.pretrain(&splits, resumes)? {
             Some((state, Some(ending))) => {
                 return Ok(Trained {
@@ -209,6 +213,7 @@ impl Attempt<'_> {
                     state: State::default(),
                     ending,
                     flops,
+                    prior_loss,
                 });
             }
             other => other.map(|(state, _)| state),
@@ -219,6 +224,7 @@ impl Attempt<'_> {
             state,
             ending,
             flops,
+            prior_loss,
         })
     }
 

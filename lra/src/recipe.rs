@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use datasets::Protocol;
+use models::{Family, Model};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -15,6 +16,7 @@ use crate::suggest;
 pub static RECIPES: &[(&str, &str)] = &[
     ("laptop", include_str!("../recipes/laptop.toml")),
     ("smoke", include_str!("../recipes/smoke.toml")),
+    ("mini", include_str!("../recipes/mini.toml")),
     (
         "nystromformer",
         include_str!("../recipes/nystromformer.toml"),
@@ -69,14 +71,50 @@ pub struct Body {
     /// What training takes, where it was measured.
     #[serde(default)]
     pub measured: Option<Measured>,
+    /// Trained parameters that every model's width is solved for; where it is absent, tasks give the width.
+    #[serde(default)]
+    pub parameters: Option<usize>,
     /// Settings per task.
     pub tasks: BTreeMap<String, Value>,
+    /// Settings per family of blocks, whatever the task; those of a task for the family go over them.
+    #[serde(default)]
+    pub families: BTreeMap<String, Value>,
     /// Settings per model, whatever the task; those of a task for the model go over them.
     #[serde(default)]
     pub models: BTreeMap<String, Value>,
+    /// How `lra sweep --probe` looks for rates.
+    #[serde(default)]
+    pub probe: Option<Probe>,
+    /// Rates that were found so, in place of those of the settings.
+    #[serde(default)]
+    pub rates: Vec<Rate>,
     /// Where following the recipe is not what its source did.
     #[serde(default)]
     pub departures: Vec<Departure>,
+}
+
+/// A search for the rate of a model on a task.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Probe {
+    /// What is tried.
+    pub learning_rates: Vec<f64>,
+    /// The share of the steps, and of the warm-up, that each is tried for.
+    pub share: f64,
+}
+
+/// A rate that was found.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rate {
+    /// On which task.
+    pub task: String,
+    /// Of which model.
+    pub model: String,
+    /// In the block of which family.
+    pub family: String,
+    /// The rate.
+    pub learning_rate: f64,
 }
 
 /// What training by a recipe took.
@@ -108,6 +146,18 @@ pub struct Departure {
 
 /// Key under a task's settings that holds overlays per model.
 const PER_MODEL: &str = "models";
+/// Key under a task's settings that holds overlays per family of blocks.
+const PER_FAMILY: &str = "families";
+
+/// A recipe's settings for a task and a model, later ones over earlier ones.
+pub struct Layers {
+    /// For all models.
+    pub common: Value,
+    /// For a family of blocks, whatever the task, then on this one.
+    pub family: Vec<Value>,
+    /// For the model, whatever the task, then on this one.
+    pub model: Vec<Value>,
+}
 
 impl Recipe {
     /// Loads a built-in recipe, or a file if `name` ends in `.toml`.
@@ -139,7 +189,26 @@ impl Recipe {
 
     fn parse(name: String, text: &str) -> Result<Self> {
         let body: Body = toml::from_str(text).during(Class::Usage, format!("recipe {name}"))?;
-        Ok(Recipe { name, body })
+        let recipe = Recipe { name, body };
+        let of_tasks = recipe.body.tasks.values();
+        let of_tasks = of_tasks.filter_map(|settings| settings[PER_FAMILY].as_object());
+        let families = recipe.body.families.keys();
+        for family in families.chain(of_tasks.flat_map(Map::keys)) {
+            recipe.known_family(family)?;
+        }
+        if let Some(probe) = &recipe.body.probe {
+            let rates = probe.learning_rates.iter();
+            if !rates.clone().all(|rate| rate.is_finite() && *rate >= 0.0)
+                || rates.len() == 0
+                || !(probe.share > 0.0 && probe.share <= 1.0)
+            {
+                return Err(Error::usage(format!(
+                    "recipe {}: probe wants at least one of learning_rates, finite and at least 0, and a share above 0 and up to 1",
+                    recipe.name
+                )));
+            }
+        }
+        Ok(recipe)
     }
 
     /// Whether it was made for this model.
@@ -159,16 +228,56 @@ impl Recipe {
             .collect()
     }
 
-    /// The settings for a task, those for a model, then those for the model on this task.
-    pub fn layers(&self, task: &str, model: &str) -> Result<Vec<Value>> {
+    /// The family whose block the model is to have: the `asked` one, else its own; none where the recipe has no families.
+    ///
+    /// # Errors
+    /// There is no such family, or the recipe has none.
+    pub fn family(&self, model: &Model, asked: Option<&str>) -> Result<Option<Family>> {
+        match asked {
+            Some(asked) if self.body.families.is_empty() => Err(Error::usage(format!(
+                "block.family = {asked}: recipe {} gives all models the same block; one with families is mini",
+                self.name
+            ))),
+            Some(asked) => self.known_family(asked).map(Some),
+            None if self.body.families.is_empty() => Ok(None),
+            None => Ok(Some(model.family)),
+        }
+    }
+
+    fn known_family(&self, name: &str) -> Result<Family> {
+        Family::find(name).ok_or_else(|| {
+            Error::usage(format!(
+                "recipe {}: there is no family of blocks called '{name}'; there are {}",
+                self.name,
+                Family::ALL.map(Family::name).join(", ")
+            ))
+        })
+    }
+
+    /// The settings for a task, a model and a family of blocks.
+    pub fn layers(&self, task: &str, model: &str, family: Option<Family>) -> Result<Layers> {
         let mut common = self.settings(task)?.clone();
-        let per_model = common
-            .remove(PER_MODEL)
-            .and_then(|models| models.get(model).cloned());
-        Ok(std::iter::once(Value::Object(common))
-            .chain(self.body.models.get(model).cloned())
-            .chain(per_model)
-            .collect())
+        let mut own = |key: &str, name: &str| {
+            let overlays = common.remove(key);
+            overlays.and_then(|overlays| overlays.get(name).cloned())
+        };
+        let per_model = own(PER_MODEL, model);
+        let name = family.map_or("", Family::name);
+        let per_family = own(PER_FAMILY, name);
+        let both = |everywhere: Option<&Value>, here: Option<Value>| -> Vec<Value> {
+            everywhere.cloned().into_iter().chain(here).collect()
+        };
+        let mut of_model = both(self.body.models.get(model), per_model);
+        let found = |it: &&Rate| {
+            (it.task.as_str(), it.model.as_str(), it.family.as_str()) == (task, model, name)
+        };
+        let found = self.body.rates.iter().find(found);
+        of_model.extend(found.map(|it| json!({ "train": { "learning_rate": it.learning_rate } })));
+        Ok(Layers {
+            common: Value::Object(common),
+            family: both(self.body.families.get(name), per_family),
+            model: of_model,
+        })
     }
 
     /// The data settings for a task, under their section's name.
@@ -195,9 +304,10 @@ impl Recipe {
 
 #[cfg(test)]
 mod tests {
-    use models::options::{Activation, Pooling};
+    use models::options::{Activation, ChannelKind, NormKind, NormPlace, Pooling, Positions};
 
     use super::*;
+    use crate::schedule::Schedule;
     use crate::spec::{Resolved, RunRequest};
 
     #[test]
@@ -281,6 +391,10 @@ mod tests {
             let body = Recipe::load(name).unwrap().body;
             assert!(
                 body.tasks.keys().all(task)
+                    && body
+                        .rates
+                        .iter()
+                        .all(|it| task(&it.task) && model(&it.model))
                     && body.models.keys().all(model)
                     && body.made_for.iter().all(model),
                 "{name}"
@@ -294,6 +408,110 @@ mod tests {
                 assert!(departure.models.iter().all(model), "{}", departure.what);
             }
         }
+    }
+
+    #[test]
+    fn mini_gives_every_model_the_same_size_and_the_same_training() {
+        for task in Recipe::load("mini").unwrap().body.tasks.keys() {
+            for model in models::registry() {
+                let cell = resolved("mini", task, model.name);
+                let (train, name) = (&cell.spec.train, model.name);
+                let (_, parameters) = cell.blank().unwrap();
+                let count = parameters.elements();
+                let by_position = ["synthesizer", "mlp_mixer", "gmlp", "long_conv"];
+                assert!(
+                    (80_000..=120_000).contains(&count)
+                        || by_position.contains(&name) && !cell.departures().is_empty(),
+                    "{name} on {task}: {count}"
+                );
+                assert_eq!(cell.family, Some(model.family), "{name}");
+                let shared = (train.weight_decay, train.clip, train.schedule);
+                assert_eq!(shared, (0.01, 1.0, Schedule::Cosine), "{name}");
+                let (tenth, dropout) = (train.steps / 10, cell.spec.block.dropout);
+                assert_eq!((train.warmup, train.eval_every), (tenth, tenth), "{name}");
+                assert_eq!((dropout, cell.spec.embed.dropout), (0.0, 0.0), "{name}");
+                for group in &train.groups {
+                    assert_eq!(group.weight_decay, Some(0.0), "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn families_give_models_their_block_and_can_be_chosen() {
+        let request = |recipe, model, assignments: &[&str]| {
+            let assignments: Vec<String> = assignments.iter().map(|&it| it.to_owned()).collect();
+            let request = RunRequest {
+                task: "listops",
+                model,
+                recipe,
+                source: None,
+                protocol: Protocol::Clean,
+                seed: 0,
+                assignments: &assignments,
+            };
+            request.resolve()
+        };
+        let own = request("mini", "s4d", &[]).unwrap();
+        let block = |cell: &Resolved| (cell.spec.block.norm, cell.spec.block.ffn);
+        assert_eq!(block(&own), (NormKind::BatchMasked, ChannelKind::None));
+        assert_eq!(own.spec.embed.positions, Positions::None);
+        let other = request("mini", "s4d", &["block.family=xformer"]).unwrap();
+        assert_eq!(block(&other), (NormKind::Layer, ChannelKind::Dense));
+        assert_eq!(other.spec.embed.positions, Positions::Learned);
+        assert_eq!(other.family, Some(Family::Xformer));
+        assert_eq!(other.overrides, ["block.family=xformer"]);
+        // What makes a model what it is stands above the block of its own family, and a width of one's own above the solved one.
+        let luna = request("mini", "luna", &["block.dim=48"]).unwrap();
+        assert_eq!(luna.spec.block.norm_place, NormPlace::Post);
+        assert_eq!(luna.spec.block.dim, 48);
+        for (recipe, setting, words) in [
+            ("mini", "block.family=filters", "xformer, filter"),
+            ("laptop", "block.family=filter", "mini"),
+        ] {
+            let error = request(recipe, "s4d", &[setting]).err().unwrap();
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_recipe_of_ones_own_may_have_families_sizes_and_rates() {
+        let folder = tempfile::tempdir().unwrap();
+        let load = |text: &str| {
+            let path = folder.path().join("own.toml");
+            std::fs::write(&path, format!("about = ''\nsource = ''\n{text}")).unwrap();
+            let path = path.to_str().unwrap().to_owned();
+            Recipe::load(&path).map(|_| path)
+        };
+        let path = load(
+            "parameters = 9000\nrates = [{ task = 'toy', model = 'linear', family = 'xformer', learning_rate = 0.25 }]\n\
+             [families.xformer]\nblock = { layers = 1 }\n[tasks.toy.families.filter]\nblock = { layers = 3 }\n",
+        );
+        let path = path.unwrap();
+        let [linear, s4d] = ["linear", "s4d"].map(|model| resolved(&path, "toy", model).spec);
+        assert_eq!((linear.block.layers, s4d.block.layers), (1, 3));
+        assert_eq!(linear.train.learning_rate, 0.25);
+        assert_ne!(s4d.train.learning_rate, 0.25);
+        for (text, words) in [
+            ("[families.filters]\n[tasks.toy]\n", "filters"),
+            ("[tasks.toy.families.gates]\n", "gates"),
+            (
+                "[probe]\nlearning_rates = []\nshare = 0.5\n[tasks.toy]\n",
+                "probe",
+            ),
+            (
+                "[probe]\nlearning_rates = [0.1]\nshare = 0.0\n[tasks.toy]\n",
+                "probe",
+            ),
+        ] {
+            let error = load(text).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        // No width gives a model so few.
+        let path = load("parameters = 3\n[tasks.toy]\n").unwrap();
+        let cell = resolved(&path, "toy", "linear");
+        assert_eq!(cell.spec.block.dim, 64);
+        assert!(cell.departures()[0].contains("at no width"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod groups;
 mod pretrain;
 mod resolve;
 mod train;
+mod width;
 
 use datasets::{Protocol, Source};
 use models::options::{BlockOptions, EmbedOptions, HeadOptions};

@@ -267,3 +267,32 @@ fn a_search_runs_every_point_and_names_the_best() {
     let message = place.fails(2, &format!("{TINY} --grid train.learning_rate=1e-4..1e-2"));
     assert!(message.contains("--trials"), "{message}");
 }
+
+#[test]
+fn a_probe_finds_the_rate_with_the_least_validation_loss() {
+    let place = Place::new();
+    let recipe = "about = ''\nsource = ''\n[probe]\nlearning_rates = [1e-9, 1e-2]\nshare = 0.5\n[families.xformer]\n\
+                  [tasks.toy]\ntrain = { steps = 60, warmup = 4 }\ndata = { train = 256, val = 64, test = 16 }\n";
+    fs::write(place.path().join("own.toml"), recipe).unwrap();
+    let words = "sweep --tasks toy --models bag --recipe own.toml --probe --quiet";
+    let text = place.ok(words);
+    let line = "{ task = \"toy\", model = \"bag\", family = \"xformer\", learning_rate = 1e-2 },";
+    assert!(text.contains(line), "{text}");
+    let settings: Vec<Value> = records(&place)
+        .iter()
+        .map(|it| it["scores"]["steps"].clone())
+        .collect();
+    assert_eq!(settings, [30, 30], "half of the steps");
+    // The line can be put into the recipe.
+    let found = format!("rates = [{}]\n{recipe}", line.trim_end_matches(','));
+    fs::write(place.path().join("own.toml"), found).unwrap();
+    let cells = json(&place.ok(&format!(
+        "{} --json",
+        words.replace("--probe", "--steps 2 --out whole")
+    )));
+    let folder = place.path().join(cells[0]["folder"].as_str().unwrap());
+    let spec = fs::read_to_string(folder.join("spec.toml")).unwrap();
+    assert!(spec.contains("learning_rate = 0.01"), "{spec}");
+    let message = place.fails(2, "sweep --tasks toy --models bag --recipe smoke --probe");
+    assert!(message.contains("mini"), "{message}");
+}

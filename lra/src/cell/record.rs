@@ -4,7 +4,7 @@ use candle_core::Device;
 use datasets::{Shape, Splits};
 use results::record::{self, Outcome, Provenance, Record};
 
-use super::{RunContext, Trained, run_id};
+use super::{RunContext, Trained, bits, run_id};
 use crate::checkpoint::State;
 use crate::error::{Class, Classify, Error, Result};
 use crate::run_folder::{PhaseFiles, RunFolder};
@@ -35,6 +35,7 @@ pub(super) fn draft(resolved: &Resolved, context: &RunContext<'_>, shape: &Shape
             parameters: 0,
             masks_padding: resolved.variant.masks_padding,
             against_rules: resolved.against_rules.map(str::to_owned),
+            family: resolved.family.map(|family| family.name().to_owned()),
         },
         recipe: record::Recipe {
             name: spec.cell.recipe.clone(),
@@ -112,12 +113,17 @@ pub(super) fn complete(
         steps: state.step as u64,
         examples_seen: state.examples,
         evaluations: state.evaluations as u64,
+        prior_loss: trained.prior_loss,
         ..record::Scores::default()
     };
     let outcome = match ending {
         Ending::Scored { val, test } => {
             (scores.val_accuracy, scores.val_loss) = (Some(val.accuracy), Some(val.loss));
             (scores.test_accuracy, scores.test_loss) = (Some(test.accuracy), Some(test.loss));
+            let log = results::metrics::read(folder.path()).class(Class::Run)?;
+            scores.bits_gained = trained
+                .prior_loss
+                .and_then(|prior| bits::gained(prior, &log, test.loss));
             Outcome::Scored
         }
         Ending::Diverged { step, reason } => Outcome::Diverged {

@@ -19,6 +19,7 @@ Examples:
   lra sweep --tasks listops --models linear --grid train.learning_rate=3e-3,1e-3,3e-4 --grid block.dropout=0,0.1
   lra sweep --tasks listops --models linear --grid train.learning_rate=1e-4..1e-2 --trials 8    random search
   lra sweep --tasks listops --models transformer,local --axes --recipe smoke    around each model, all axes
+  lra sweep --tasks listops --models s4d,linear --recipe mini --probe    the learning rate of each
   lra sweep --tasks listops --devices cuda:0..4                 four GPUs, a run on each at a time
   lra sweep --tasks listops --shard 1/4                         a quarter of it, for one of four machines
   lra sweep --tasks listops --seeds 0..5 --emit slurm > job.sh && sbatch job.sh
@@ -69,6 +70,9 @@ pub struct SweepArgs {
     /// Draw so many points of the grid instead of running all; a setting may then be a range, KEY=LOW..HIGH
     #[arg(long, requires = "grid", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub trials: Option<u16>,
+    /// Instead of whole runs, find rates: a short run at each rate that the recipe names, the one with the least validation loss
+    #[arg(long, conflicts_with_all = ["grid", "steps", "emit"])]
+    pub probe: bool,
     /// Split rules: clean (validation held out of train) or tay2021 (as published)
     #[arg(long, default_value_t = Protocol::Clean)]
     pub protocol: Protocol,

@@ -6,11 +6,13 @@ use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
 use models::loss::Loss;
 use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, Range};
-use models::{Auxiliary, Classifier, Model, Objective, Parameters, TokenModel, Variant, size};
+use models::{
+    Auxiliary, Classifier, Family, Model, Objective, Parameters, TokenModel, Variant, size,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Cell, PretrainOptions, Spec, TrainOptions, groups};
+use super::{Cell, PretrainOptions, Spec, TrainOptions, groups, width};
 use crate::error::{Class, Classify, Error, Result};
 use crate::milestone::Milestone;
 use crate::recipe::Recipe;
@@ -51,7 +53,14 @@ pub struct Resolved {
     pub overrides: Vec<String>,
     /// What the benchmark's rules forbid and the model does with these settings, in words.
     pub against_rules: Option<&'static str>,
+    /// The family whose block the model has, where the recipe has settings for each.
+    pub family: Option<Family>,
+    /// Why the model has not the number of parameters that the recipe solves its width for; nothing where it has.
+    pub width: Option<String>,
 }
+
+/// The assignment that chooses a family of blocks in place of the model's own.
+const FAMILY: &str = "block.family=";
 
 impl RunRequest<'_> {
     /// Finds the names, overlays the settings and freezes them.
@@ -71,18 +80,28 @@ impl RunRequest<'_> {
         }
         let defaults = defaults(task, model);
         let mut settings = defaults.clone();
-        let mut layers = recipe.layers(self.task, self.model)?.into_iter();
+        let asked = self.assignments.iter();
+        let asked = asked.filter_map(|it| it.strip_prefix(FAMILY));
+        let family = recipe.family(model, asked.last())?;
+        let layers = recipe.layers(self.task, self.model, family)?;
         let origin = format!("recipe {}", recipe.name);
-        if let Some(common) = layers.next() {
-            overlay::merge(&mut settings, &common, &origin)?;
-        }
-        // What makes the model what it is stands above a recipe's settings for all models, below those for this one.
+        overlay::merge(&mut settings, &layers.common, &origin)?;
+        // What makes the model what it is stands above a recipe's settings for all models or a family, below those for this one.
+        // A family that is not its own stands above that, too: it is what the model is tried in.
         let own = model.settings().class(Class::Usage)?;
-        overlay::merge(&mut settings, &own, &format!("model {}", self.model))?;
-        for layer in layers {
+        let own = [(own, format!("model {}", self.model))];
+        let of_family = layers.family.into_iter().map(|it| (it, origin.clone()));
+        let ordered: Vec<(Value, String)> = match family.is_none_or(|family| family == model.family)
+        {
+            true => of_family.chain(own).collect(),
+            false => own.into_iter().chain(of_family).collect(),
+        };
+        let of_model = layers.model.into_iter().map(|it| (it, origin.clone()));
+        for (layer, origin) in ordered.into_iter().chain(of_model) {
             overlay::merge(&mut settings, &layer, &origin)?;
         }
-        for assignment in self.assignments {
+        let settable = self.assignments.iter();
+        for assignment in settable.filter(|it| !it.starts_with(FAMILY)) {
             overlay::merge(
                 &mut settings,
                 &overlay::parse_assignment(assignment)?,
@@ -128,7 +147,18 @@ impl RunRequest<'_> {
             recipe,
             overrides: self.assignments.to_vec(),
             against_rules: None,
+            family,
+            width: None,
         };
+        let fixes_width = |it: &String| {
+            let key = it.split('=').next().unwrap_or_default();
+            width::FIXED_BY.contains(&key.trim())
+        };
+        if let Some(wanted) = resolved.recipe.body.parameters
+            && !resolved.overrides.iter().any(fixes_width)
+        {
+            resolved.width = width::solve(&mut resolved, wanted);
+        }
         // What no model can be built with shows here, before anything is made or left behind.
         let (classifier, parameters) = resolved.blank()?;
         groups::check(&resolved.spec.train.groups, &parameters.paths())?;
@@ -325,8 +355,10 @@ impl Resolved {
     /// Where the recipe, on this task and model, departs from its source.
     pub fn departures(&self) -> Vec<String> {
         let cell = &self.spec.cell;
-        self.recipe
-            .departures(&cell.task, &cell.model, cell.protocol)
+        let recipe = self
+            .recipe
+            .departures(&cell.task, &cell.model, cell.protocol);
+        recipe.into_iter().chain(self.width.clone()).collect()
     }
 
     /// What the sources of a published recipe had on the way with a training split of `rows`; nothing if anything was set otherwise.

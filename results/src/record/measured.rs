@@ -24,6 +24,25 @@ pub struct Scores {
     pub examples_seen: u64,
     /// How often the validation split was scored.
     pub evaluations: u64,
+    /// Mean cross-entropy on the validation split of always predicting the class shares of the training split, in nats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prior_loss: Option<f64>,
+    /// The share of `prior_loss` that predictions save, from 0 to 1: the mean over all evaluations on the validation split and
+    /// the final score on the test split.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bits_gained: Option<f64>,
+}
+
+impl Scores {
+    /// How far below the prior's loss, as a share of it, a run must come to count as trained.
+    const TRAINED: f64 = 0.02;
+
+    /// Whether the final loss lies more than 2 % below the prior's; not known of records without one.
+    #[must_use]
+    pub fn trained(&self) -> Option<bool> {
+        let (prior, loss) = (self.prior_loss?, self.test_loss?);
+        Some(loss < (1.0 - Self::TRAINED) * prior)
+    }
 }
 
 /// A predictor that needs no model.

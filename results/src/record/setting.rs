@@ -84,6 +84,9 @@ pub struct Model {
     /// What the benchmark's rules forbid and the model does, in words: its scores stand beside no others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against_rules: Option<String>,
+    /// The family whose block the recipe gave it; absent where the recipe gives all models the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
 }
 
 impl Model {

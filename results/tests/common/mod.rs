@@ -35,6 +35,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             parameters: 104_586,
             masks_padding: true,
             against_rules: None,
+            family: None,
         },
         recipe: Recipe {
             name: "tay2021".to_owned(),
@@ -55,6 +56,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             steps: 5_000,
             examples_seen: 160_000,
             evaluations: 25,
+            ..Scores::default()
         }),
         baselines: vec![
             baseline("majority", 0.1705),

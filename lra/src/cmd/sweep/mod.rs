@@ -1,5 +1,6 @@
 //! `lra sweep`: the matrix, cell by cell.
 
+mod probe;
 mod script;
 
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ use crate::sweep::plan::{self, Cell, Matrix};
 use crate::sweep::progress_display::{LEGEND, ProgressDisplay, grid};
 use crate::sweep::scheduler::{Scheduler, State};
 use crate::sweep::search;
+use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
 use crate::{limits, runtime};
 
@@ -77,6 +79,10 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         cmd::print_json(&cells)?;
     } else {
         cmd::print(&outcome(&cells, &states, &options))?;
+        if arguments.probe {
+            let (table, lines) = probe::report(&cells, &self::on_file(&options, &reporter)?);
+            cmd::print(&format!("{}\n{lines}", Format::Text.render(&[table])))?;
+        }
         if !arguments.grid.is_empty() {
             let scored = self::on_file(&options, &reporter)?;
             let table = best::table(&cells, &scored, arguments.grid.len());
@@ -100,17 +106,23 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
     let points = search::points(&arguments.grid, arguments.trials.map(usize::from))?;
     let models = search::at_each(&models, &points);
     let tasks = arguments.tasks.iter();
-    let matrix = Matrix {
-        tasks: tasks
-            .map(|task| task.with_source(arguments.source))
-            .collect::<Result<_>>()?,
-        models,
-        recipes: arguments.recipe.clone(),
-        seeds: arguments.seeds.0.clone(),
-        protocol: arguments.protocol,
-        assignments,
+    let tasks: Vec<TaskChoice> = tasks
+        .map(|task| task.with_source(arguments.source))
+        .collect::<Result<_>>()?;
+    let cells = match arguments.probe {
+        true => probe::cells(arguments, &tasks, &models, &assignments)?,
+        false => {
+            let matrix = Matrix {
+                tasks,
+                models,
+                recipes: arguments.recipe.clone(),
+                seeds: arguments.seeds.0.clone(),
+                protocol: arguments.protocol,
+                assignments,
+            };
+            matrix.cells()?
+        }
     };
-    let cells = matrix.cells()?;
     Ok(match arguments.shard {
         Some(shard) => plan::part(cells, shard),
         None => cells,

@@ -1,0 +1,170 @@
+//! `lra sweep --probe`: short runs at each of a recipe's rates, and the rate with the least validation loss.
+
+use std::collections::HashMap;
+
+use results::Record;
+use results::stats::Sample;
+use results::table::{Cell as TableCell, Column, Row, Table};
+
+use crate::cli::sweep::SweepArgs;
+use crate::error::{Error, Result};
+use crate::model_choice::ModelChoice;
+use crate::recipe::Recipe;
+use crate::sweep::plan::{Cell, Matrix};
+use crate::task_choice::TaskChoice;
+
+/// Settings that a probe adds to a model's options; the rate is the last.
+const ADDED: usize = 4;
+
+/// The short runs: every model on every task at every rate of its recipe, in this order.
+pub(super) fn cells(
+    arguments: &SweepArgs,
+    tasks: &[TaskChoice],
+    models: &[ModelChoice],
+    assignments: &[String],
+) -> Result<Vec<Cell>> {
+    let mut cells = Vec::new();
+    for name in &arguments.recipe {
+        let recipe = Recipe::load(name)?;
+        let Some(probe) = &recipe.body.probe else {
+            return Err(Error::usage(format!(
+                "--probe: recipe {} names no rates to try; one that does is mini",
+                recipe.name
+            )));
+        };
+        for task in tasks {
+            for model in models {
+                let matrix = |model: ModelChoice| Matrix {
+                    tasks: vec![task.clone()],
+                    models: vec![model],
+                    recipes: vec![name.clone()],
+                    seeds: arguments.seeds.0.clone(),
+                    protocol: arguments.protocol,
+                    assignments: assignments.to_vec(),
+                };
+                let whole = matrix(model.clone()).cells()?;
+                let train = &whole[0].resolved.spec.train;
+                let shortened = |steps: usize| (steps as f64 * probe.share).ceil() as usize;
+                for rate in &probe.learning_rates {
+                    let mut short = model.clone();
+                    short.options.extend([
+                        format!("train.steps={}", shortened(train.steps)),
+                        format!("train.warmup={}", shortened(train.warmup)),
+                        "train.eval_every=0".to_owned(),
+                        format!("train.learning_rate={rate:e}"),
+                    ]);
+                    cells.extend(matrix(short).cells()?);
+                }
+            }
+        }
+    }
+    Ok(cells)
+}
+
+/// What the short runs of one model on one task reached.
+struct Probed<'a> {
+    cell: &'a Cell,
+    /// The model with the user's own options, as it was named.
+    model: String,
+    /// Rates with the validation losses of their seeds.
+    rates: Vec<(f64, Vec<f64>)>,
+}
+
+impl Probed<'_> {
+    /// The rate with the least mean loss, the smaller one of equals, with that loss.
+    fn best(&self) -> Option<(f64, f64)> {
+        let means = self
+            .rates
+            .iter()
+            .filter_map(|(rate, losses)| Some((*rate, Sample::of(losses)?.mean)));
+        means.min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.total_cmp(&b.0)))
+    }
+}
+
+/// Gathers the runs of each model and task.
+fn probed<'a>(cells: &'a [Cell], records: &HashMap<String, Record>) -> Vec<Probed<'a>> {
+    let mut all: Vec<Probed> = Vec::new();
+    for cell in cells {
+        let options = &cell.model.options;
+        let own = &options[..options.len().saturating_sub(ADDED)];
+        let mut words = vec![cell.model.model.to_owned()];
+        words.extend(own.iter().cloned());
+        let (model, spec) = (words.join(":"), &cell.resolved.spec);
+        let same = |it: &Probed| {
+            let other = &it.cell.resolved.spec.cell;
+            (it.cell.column(), &it.model, &other.recipe)
+                == (cell.column(), &model, &spec.cell.recipe)
+        };
+        let index = all.iter().position(same).unwrap_or_else(|| {
+            all.push(Probed {
+                cell,
+                model: model.clone(),
+                rates: Vec::new(),
+            });
+            all.len() - 1
+        });
+        let rates = &mut all[index].rates;
+        let rate = spec.train.learning_rate;
+        if rates.last().is_none_or(|(last, _)| *last != rate) {
+            rates.push((rate, Vec::new()));
+        }
+        let scores = records.get(&cell.digest).and_then(|it| it.scores.as_ref());
+        let loss = scores.and_then(|scores| scores.val_loss);
+        if let (Some(loss), Some((_, losses))) = (loss, rates.last_mut()) {
+            losses.push(loss);
+        }
+    }
+    all
+}
+
+/// The rates that were found, as a table and as lines of a recipe.
+pub(super) fn report(cells: &[Cell], records: &HashMap<String, Record>) -> (Table, String) {
+    let all = probed(cells, records);
+    let mut rows = Vec::new();
+    let mut lines = vec!["rates = [".to_owned()];
+    for it in &all {
+        let names = &it.cell.resolved.spec.cell;
+        let family = it.cell.resolved.family.map_or("", models::Family::name);
+        let mut row = vec![
+            TableCell::text(it.cell.column()),
+            TableCell::text(it.model.clone()),
+            TableCell::text(names.recipe.clone()),
+            TableCell::text(family),
+        ];
+        let losses = it.rates.iter().map(|(rate, losses)| {
+            let loss = Sample::of(losses).map_or("-".to_owned(), |it| format!("{:.3}", it.mean));
+            format!("{rate:e}: {loss}")
+        });
+        row.push(TableCell::text(losses.collect::<Vec<_>>().join(", ")));
+        row.push(match it.best() {
+            Some((rate, _)) => TableCell::with(format!("{rate:e}"), "rate", rate),
+            None => TableCell::text("none ended"),
+        });
+        rows.push(Row::new(row));
+        if let Some((rate, _)) = it.best() {
+            lines.push(format!(
+                "  {{ task = \"{}\", model = \"{}\", family = \"{family}\", learning_rate = {rate:e} }},",
+                names.task, names.model
+            ));
+        }
+    }
+    lines.push("]".to_owned());
+    let table = Table {
+        name: "rates".to_owned(),
+        title: "Rates with the least validation loss".to_owned(),
+        unit: String::new(),
+        columns: vec![
+            Column::key("task"),
+            Column::key("model"),
+            Column::key("recipe"),
+            Column::text("family"),
+            Column::text("losses"),
+            Column::value("rate"),
+        ],
+        rows,
+        notes: vec![
+            "Validation losses at the end of each short run, means over the seeds.".to_owned(),
+        ],
+    };
+    (table, lines.join("\n"))
+}

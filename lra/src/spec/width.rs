@@ -1,0 +1,127 @@
+//! The width at which a model has a given number of parameters.
+
+use super::Resolved;
+
+/// Settings that fix a width. Who gives one of them is not solved for.
+pub(super) const FIXED_BY: [&str; 4] =
+    ["block.dim", "block.qkv_dim", "block.mlp_dim", "head.hidden"];
+
+/// How far from the wanted number of parameters a model may be, as a share of it.
+const TOLERANCE: f64 = 0.2;
+
+/// Widths are multiples of this where that comes near enough: what kernels take at a time.
+const COARSE: usize = 8;
+/// Else of this: two heads of equal width.
+const FINE: usize = 2;
+/// The widest.
+const WIDEST: usize = 512;
+
+/// Gives the model the width at which it has nearly `wanted` parameters. All widths of the block and the head keep their
+/// ratio to `block.dim`.
+///
+/// Where no width comes within a fifth of it, as with weights for every pair of positions, the model keeps the recipe's width.
+/// Returns that in words.
+pub(super) fn solve(resolved: &mut Resolved, wanted: usize) -> Option<String> {
+    let mut search = Search {
+        start: resolved.spec.clone(),
+        resolved,
+        wanted,
+    };
+    let mut nearest = search.bisect();
+    if !nearest.is_some_and(|found| search.fits(found)) {
+        for width in (FINE..=WIDEST).step_by(FINE) {
+            let Some(found) = search.at(width) else {
+                continue;
+            };
+            nearest = search.nearer(nearest, found);
+            if found.parameters > 2 * wanted {
+                break;
+            }
+        }
+    }
+    match nearest.filter(|found| search.fits(*found)) {
+        Some(found) => {
+            search.set(found.width);
+            None
+        }
+        None => {
+            let width = search.start.block.dim;
+            search.set(width);
+            Some(format!(
+                "the model has about {wanted} parameters at no width, and keeps block.dim = {width}"
+            ))
+        }
+    }
+}
+
+/// A width, and the parameters that it makes.
+#[derive(Clone, Copy)]
+struct Found {
+    width: usize,
+    parameters: usize,
+}
+
+struct Search<'a> {
+    resolved: &'a mut Resolved,
+    /// The settings with the recipe's own widths.
+    start: super::Spec,
+    wanted: usize,
+}
+
+impl Search<'_> {
+    /// Sets the width.
+    fn set(&mut self, width: usize) {
+        let (block, head) = (&self.start.block, &self.start.head);
+        let scaled = |size: usize| (size * width).div_ceil(block.dim);
+        let spec = &mut self.resolved.spec;
+        spec.block.qkv_dim = scaled(block.qkv_dim);
+        spec.block.mlp_dim = scaled(block.mlp_dim);
+        spec.head.hidden = scaled(head.hidden);
+        spec.block.dim = width;
+    }
+
+    /// The number of parameters at a width; none where the model cannot have it.
+    fn at(&mut self, width: usize) -> Option<Found> {
+        self.set(width);
+        let (_, parameters) = self.resolved.blank().ok()?;
+        Some(Found {
+            width,
+            parameters: parameters.elements(),
+        })
+    }
+
+    fn fits(&self, found: Found) -> bool {
+        found.parameters.abs_diff(self.wanted) as f64 <= TOLERANCE * self.wanted as f64
+    }
+
+    fn nearer(&self, best: Option<Found>, found: Found) -> Option<Found> {
+        let distance = |it: Found| it.parameters.abs_diff(self.wanted);
+        Some(match best {
+            Some(best) if distance(best) <= distance(found) => best,
+            _ => found,
+        })
+    }
+
+    /// Looks among multiples of [`COARSE`] for the nearest, parameters growing with the width; gives up at a width that the
+    /// model cannot have.
+    fn bisect(&mut self) -> Option<Found> {
+        let (mut low, mut high) = (0, WIDEST / COARSE + 1);
+        let mut best = None;
+        while high - low > 1 {
+            let middle = match low {
+                // A model of 2^17 parameters is seldom wider than 128.
+                0 => high.min(16) / 2,
+                _ => (low + high) / 2,
+            };
+            let Some(found) = self.at(middle.max(1) * COARSE) else {
+                return best;
+            };
+            best = self.nearer(best, found);
+            match found.parameters < self.wanted {
+                true => low = middle.max(1),
+                false => high = middle.max(1),
+            }
+        }
+        best
+    }
+}
