@@ -1,5 +1,6 @@
 //! The command line.
 
+pub mod agree;
 pub mod bench;
 pub mod data;
 pub mod parse;
@@ -49,6 +50,10 @@ pub enum Verb {
     Report(ReportArgs),
     /// Train a published cell as its source did, and hold it against the printed figure
     Repro(repro::ReproArgs),
+    /// Measure how far runs rank models as published tables do
+    Agree(agree::AgreeArgs),
+    /// Put the records of folders and files into one CSV file, each cell once
+    Merge(agree::MergeArgs),
     /// Hold the runs of a folder against a baseline; exit code 1 if any cell got worse
     Check(CheckArgs),
     /// What there is: tasks, models, recipes, published results, devices
@@ -181,7 +186,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = REPORT_EXAMPLES)]
 pub struct ReportArgs {
-    /// Folder of run folders
+    /// Folder of run folders, or a file of records (see `lra merge`)
     #[arg(default_value = "runs")]
     pub dir: PathBuf,
     /// Which table [default: accuracy, speed and memory]

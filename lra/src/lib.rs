@@ -94,6 +94,8 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         Verb::Data(verb) => cmd::data::run(&verb),
         Verb::Report(arguments) => cmd::report::run(&arguments),
         Verb::Repro(arguments) => cmd::repro::run(&arguments),
+        Verb::Agree(arguments) => cmd::agree::run(&arguments),
+        Verb::Merge(arguments) => cmd::merge::run(&arguments),
         Verb::Check(arguments) => cmd::check::run(&arguments),
         Verb::List(arguments) => cmd::list::run(&arguments),
         Verb::CheckModel(arguments) => cmd::check_model::run(&arguments),

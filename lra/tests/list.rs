@@ -41,6 +41,14 @@ fn an_entry_documents_itself_within_the_width_of_a_terminal() {
 }
 
 #[test]
+fn models_name_the_family_of_their_block() {
+    let text = Place::new().ok("list models --json");
+    for family in ["xformer", "filter", "gated", "mixer"] {
+        assert!(text.contains(&format!("\"{family}\"")), "{family}");
+    }
+}
+
+#[test]
 fn sizes_are_asked_of_models_only() {
     let message = Place::new().fails(2, "list tasks --recipe smoke");
     assert!(message.contains("apply to models"), "{message}");

@@ -269,6 +269,60 @@ fn a_search_runs_every_point_and_names_the_best() {
 }
 
 #[test]
+fn cells_of_a_file_are_done_and_two_files_become_one() {
+    let place = Place::new();
+    let sweep = |words: &str| json(&place.ok(&format!("{TINY} --json {words}")));
+    let first = sweep("--out first --models bag");
+    assert_eq!(states(&first), ["scored"]);
+    place.ok("merge first --output first.csv");
+    let both = sweep("--out second --on-file first.csv");
+    assert_eq!(states(&both), ["on file", "scored"]);
+    let message = place.fails(2, "merge second --output first.csv");
+    assert!(message.contains("first.csv is there already"), "{message}");
+    place.ok("merge first.csv second --output first.csv");
+    let every = sweep("--out third --on-file first.csv");
+    assert_eq!(states(&every), ["on file", "on file"]);
+    assert!(
+        !place
+            .path()
+            .join("third")
+            .join(ids(&every).first().unwrap())
+            .exists()
+    );
+    // Tables of the file are those of the folders.
+    let of = |path: &str| place.ok(&format!("report {path} --table accuracy --format csv"));
+    let table = of("first.csv");
+    assert!(
+        table.contains("bag,measured") && table.contains("linear,measured"),
+        "{table}"
+    );
+    let text = fs::read_to_string(place.path().join("first.csv")).unwrap();
+    let column = text.lines().next().unwrap().split(',');
+    let at = column
+        .clone()
+        .position(|name| name == "scores.train_loss")
+        .unwrap();
+    let row = text.lines().nth(1).unwrap();
+    // No cell before that column is quoted here, so that commas part the cells.
+    let cells: Vec<&str> = row.split(',').collect();
+    let changed = text.replacen(cells[at], "0.5", 1);
+    fs::write(place.path().join("changed.csv"), changed).unwrap();
+    let message = place.fails(3, "merge first.csv changed.csv --output both.csv");
+    assert!(
+        message.contains("first.csv, line") && message.contains("scores"),
+        "{message}"
+    );
+    let message = place.fails(
+        3,
+        &format!("{TINY} --on-file first.csv --on-file changed.csv"),
+    );
+    assert!(message.contains("changed.csv, line"), "{message}");
+    fs::write(place.path().join("none.csv"), "schema,id\n1,a\n").unwrap();
+    let message = place.fails(3, &format!("{TINY} --on-file none.csv"));
+    assert!(message.contains("none.csv, line 2"), "{message}");
+}
+
+#[test]
 fn a_probe_finds_the_rate_with_the_least_validation_loss() {
     let place = Place::new();
     let recipe = "about = ''\nsource = ''\n[probe]\nlearning_rates = [1e-9, 1e-2]\nshare = 0.5\n[families.xformer]\n\

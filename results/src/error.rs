@@ -55,6 +55,36 @@ pub enum Error {
         /// Where and why reading stopped.
         reason: String,
     },
+    /// A line of a file of records is none.
+    #[error("{}, line {line}: not a run record: {reason}; write the file anew with `lra merge`", path.display())]
+    NotARow {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Two runs of the same settings ended differently.
+    #[error(
+        "{one} and {other} are of the same cell and differ in {field} ({id}): leave out one of them"
+    )]
+    Conflict {
+        /// Where the first is.
+        one: String,
+        /// Where the second is.
+        other: String,
+        /// The field that differs.
+        field: &'static str,
+        /// Its run's id.
+        id: String,
+    },
+    /// The records to compare cannot be told.
+    #[error("{reason}")]
+    Selection {
+        /// What is there, and how to choose.
+        reason: String,
+    },
     /// A chart could not be drawn.
     #[error("the chart {name} cannot be drawn: {reason}")]
     Chart {

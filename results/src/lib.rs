@@ -9,6 +9,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod agreement;
 mod atomic;
 pub mod average;
 pub mod bench;

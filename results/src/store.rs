@@ -3,6 +3,8 @@
 //! Run folders may be grouped in folders, up to [`DEPTH`] levels. A file that is not a whole record is
 //! named and skipped; whether that is an error is the caller's to say.
 
+pub mod record_file;
+
 use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -88,7 +90,8 @@ fn not_a_record(path: &Path) -> impl FnOnce(serde_json::Error) -> Error {
     }
 }
 
-/// Reads every record below `folder`, on all cores. `folder` may also be a single run's folder.
+/// Reads every record below `folder`, on all cores. `folder` may also be a single run's folder, or a file of records
+/// ([`record_file`]).
 ///
 /// A copy of a record (equal in every field) counts once: the second path is listed as skipped.
 ///
@@ -96,6 +99,18 @@ fn not_a_record(path: &Path) -> impl FnOnce(serde_json::Error) -> Error {
 /// `folder` itself cannot be read, or a newer program's record lies below it: tables without it would be silently incomplete.
 /// Whatever else is wrong is listed in [`Loaded::skipped`].
 pub fn load(folder: &Path) -> Result<Loaded> {
+    if record_file::is_named_so(folder) {
+        let records: Vec<Record> = record_file::read(folder)?
+            .into_iter()
+            .map(|(_, record)| record)
+            .collect();
+        return Ok(Loaded {
+            // In place of a run's folder, which would hold its log.
+            folders: vec![folder.to_owned(); records.len()],
+            records,
+            skipped: Vec::new(),
+        });
+    }
     let mut skipped = Vec::new();
     let mut files = Vec::new();
     let top = folder.join(FILE);

@@ -13,7 +13,8 @@ fn a_page_is_whole_and_asks_nothing_of_a_network() {
     let mut loaded = common::page::loaded(folder.path());
     loaded.records[0].id = "<script>alert(1)</script>".to_owned();
     let text = common::page::of(&loaded);
-    for kind in TABLES {
+    // These runs have no bits.
+    for kind in TABLES.iter().filter(|kind| kind.name != "bits") {
         let name = kind.name;
         assert!(text.contains(&format!("<section id=\"{name}\">")), "{name}");
     }

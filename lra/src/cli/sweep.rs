@@ -22,6 +22,7 @@ Examples:
   lra sweep --tasks listops --models s4d,linear --recipe mini --probe    the learning rate of each
   lra sweep --tasks listops --devices cuda:0..4                 four GPUs, a run on each at a time
   lra sweep --tasks listops --shard 1/4                         a quarter of it, for one of four machines
+  lra sweep --tasks listops --on-file records.csv               only what a file of records lacks
   lra sweep --tasks listops --seeds 0..5 --emit slurm > job.sh && sbatch job.sh
   lra sweep --tasks listops --emit slurm --estimate --sbatch=--partition=short > job.sh
 
@@ -98,6 +99,9 @@ pub struct SweepArgs {
     /// Folder that run folders are created in; several sweeps may share it
     #[arg(long, default_value = "runs", value_name = "DIR")]
     pub out: PathBuf,
+    /// Count the cells of a file of records (see `lra merge`) as run, too; as often as wanted
+    #[arg(long = "on-file", value_name = "FILE")]
+    pub on_file: Vec<PathBuf>,
     /// Take up cells that failed before, each from its last checkpoint; diverged ones would diverge again and stay
     #[arg(long)]
     pub retry_failed: bool,

@@ -242,8 +242,10 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
             .collect();
         let paper = format!("{} (arXiv:{})", model.paper, model.arxiv);
         let mut name = Cell::with(model.name, "name", model.name);
-        name.fields
-            .push(("reference", model.reference.name().into()));
+        name.fields.extend([
+            ("reference", model.reference.name().into()),
+            ("family", model.family.name().into()),
+        ]);
         rows.push(Row::new(vec![
             name,
             Cell::with(model.year.to_string(), "year", model.year),

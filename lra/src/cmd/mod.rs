@@ -1,10 +1,12 @@
 //! One file per verb.
 
+pub mod agree;
 pub mod bench;
 pub mod check;
 pub mod check_model;
 pub mod data;
 pub mod list;
+pub mod merge;
 pub mod new;
 pub mod parity;
 pub mod report;

@@ -195,7 +195,7 @@ fn source_labels() -> &'static [SourceLabel] {
 }
 
 /// Rows of a file of this crate.
-fn rows<T: DeserializeOwned>(text: &str) -> Vec<T> {
+pub(crate) fn rows<T: DeserializeOwned>(text: &str) -> Vec<T> {
     csv::Reader::from_reader(text.as_bytes())
         .deserialize()
         .collect::<Result<_, _>>()

@@ -1,6 +1,7 @@
 //! The tables that records make.
 
 mod averages;
+mod bits;
 mod comparison;
 mod grid;
 
@@ -53,6 +54,12 @@ pub static TABLES: &[TableKind] = &[
         summary: "Each accuracy beside a published figure: difference, interval, verdict",
         by_default: false,
         make: comparison::table,
+    },
+    TableKind {
+        name: "bits",
+        summary: "Bits gained over the label shares, with the seeds that learned anything and the agreement with published tables",
+        by_default: false,
+        make: bits::table,
     },
 ];
 

@@ -49,6 +49,7 @@ pub fn of(loaded: &Loaded) -> String {
         tables: TABLES
             .iter()
             .map(|kind| kind.make(&loaded.records, Some(source)))
+            .filter(|table| !table.rows.is_empty())
             .collect(),
         charts,
         records: &loaded.records,

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use results::store::record_file;
 use results::table::{Cell as TableCell, Column, Row, Table};
 use results::{Format, Record};
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     };
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet);
-    let on_file = on_file(&options, &reporter)?;
+    let on_file = known(arguments, &options, &reporter)?;
     if let Some(BatchSystem::Slurm) = arguments.emit {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
         cmd::print(&script::script(arguments, &cells, &mut estimator)?)?;
@@ -80,11 +81,11 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     } else {
         cmd::print(&outcome(&cells, &states, &options))?;
         if arguments.probe {
-            let (table, lines) = probe::report(&cells, &self::on_file(&options, &reporter)?);
+            let (table, lines) = probe::report(&cells, &known(arguments, &options, &reporter)?);
             cmd::print(&format!("{}\n{lines}", Format::Text.render(&[table])))?;
         }
         if !arguments.grid.is_empty() {
-            let scored = self::on_file(&options, &reporter)?;
+            let scored = known(arguments, &options, &reporter)?;
             let table = best::table(&cells, &scored, arguments.grid.len());
             cmd::print(&Format::Text.render(&[table]))?;
         }
@@ -127,6 +128,19 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
         Some(shard) => plan::part(cells, shard),
         None => cells,
     })
+}
+
+/// Finished runs in the sweep's folder and in the files it was given; where both have a cell, the folder's counts.
+fn known(
+    arguments: &SweepArgs,
+    options: &JobOptions,
+    reporter: &Reporter,
+) -> Result<HashMap<String, Record>> {
+    let merged = record_file::merge(&arguments.on_file).class(Class::Data)?;
+    cmd::merge::warn(&merged);
+    let mut known = plan::on_file(merged.records);
+    known.extend(on_file(options, reporter)?);
+    Ok(known)
 }
 
 /// Finished runs in the sweep's folder. Whatever is damaged there is named and left out.

@@ -1,0 +1,100 @@
+//! `lra agree` and `lra merge`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use results::Format;
+use results::agreement::{Half, Measure};
+
+const AGREE_EXAMPLES: &str = "\
+Examples:
+  lra agree                                           the runs under runs/
+  lra agree records.csv --half sealed                 the anchors that nothing was tuned on
+  lra agree runs --recipe mini --set block.family=xformer    every model in the same block
+  lra agree runs --by accuracy --format json";
+
+#[derive(Debug, Args)]
+#[command(after_help = AGREE_EXAMPLES)]
+pub struct AgreeArgs {
+    /// Folder of run folders, or a file of records (see `lra merge`)
+    #[arg(default_value = "runs")]
+    pub path: PathBuf,
+    /// Recipe of the runs; needed where there are runs by several
+    #[arg(long, value_name = "NAME")]
+    pub recipe: Option<String>,
+    /// What the runs were given by --set, each change by an option of its own [default: runs without changes, if there are any]
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub assignments: Vec<String>,
+    /// Anchors to compare: those that a protocol may be tuned on, or those sealed until it is frozen [default: all]
+    #[arg(long, value_name = "HALF")]
+    pub half: Option<HalfChoice>,
+    /// What runs are ranked by [default: bits gained where every record has them, else accuracy]
+    #[arg(long, value_name = "MEASURE")]
+    pub by: Option<MeasureChoice>,
+    /// How to write the table: text, markdown, csv, json or latex
+    #[arg(long, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Write the table to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Fail if a folder holds a damaged record
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// A half of the anchors.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum HalfChoice {
+    /// The last bit of the name's SHA-256 is 1
+    Tuning,
+    /// It is 0
+    Sealed,
+}
+
+impl From<HalfChoice> for Half {
+    fn from(choice: HalfChoice) -> Half {
+        match choice {
+            HalfChoice::Tuning => Half::Tuning,
+            HalfChoice::Sealed => Half::Sealed,
+        }
+    }
+}
+
+/// What runs are ranked by.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum MeasureChoice {
+    /// Bits gained over the class shares, over the whole of training
+    Bits,
+    /// Test accuracy
+    Accuracy,
+}
+
+impl From<MeasureChoice> for Measure {
+    fn from(choice: MeasureChoice) -> Measure {
+        match choice {
+            MeasureChoice::Bits => Measure::Bits,
+            MeasureChoice::Accuracy => Measure::Accuracy,
+        }
+    }
+}
+
+const MERGE_EXAMPLES: &str = "\
+Examples:
+  lra merge runs --output records.csv                 a folder's records as one file
+  lra merge ours.csv theirs.csv --output ours.csv     what two machines ran
+  lra report records.csv                              tables of such a file
+  lra sweep --tasks listops --on-file records.csv     run only what it lacks";
+
+#[derive(Debug, Args)]
+#[command(after_help = MERGE_EXAMPLES)]
+pub struct MergeArgs {
+    /// Folders of run folders, and files of records. Runs of the same settings count once; if two ended differently, it is an error
+    #[arg(required = true, value_name = "FOLDER|FILE")]
+    pub sources: Vec<PathBuf>,
+    /// The CSV file to write; one that exists must be among the sources
+    #[arg(long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Fail if a folder holds a damaged record
+    #[arg(long)]
+    pub strict: bool,
+}

@@ -1,0 +1,66 @@
+//! `lra merge`: records of folders and files as one file.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use results::store::record_file::{self, Merged};
+
+use crate::cli::agree::MergeArgs;
+use crate::error::{Class, Classify, Error, Result};
+use crate::stderr;
+
+/// Runs the command.
+pub fn run(arguments: &MergeArgs) -> Result<ExitCode> {
+    let output = &arguments.output;
+    if output.extension().is_none_or(|it| it != "csv") {
+        return Err(Error::usage(format!(
+            "--output {}: the name of a file of records ends in .csv",
+            output.display()
+        )));
+    }
+    if output.exists() && !arguments.sources.iter().any(|it| is_same(it, output)) {
+        return Err(Error::usage(format!(
+            "{0} is there already: name it among the sources too, or remove it",
+            output.display()
+        )));
+    }
+    let merged = record_file::merge(&arguments.sources).class(Class::Data)?;
+    warn(&merged);
+    if arguments.strict && !merged.skipped.is_empty() {
+        let count = merged.skipped.len();
+        let message = format!("{count} damaged or foreign records (see the warnings)");
+        return Err(Error::new(Class::Data, message));
+    }
+    if merged.records.is_empty() {
+        let message = "no record of a run that ended is among the sources";
+        return Err(Error::new(Class::Data, message));
+    }
+    record_file::write(output, &merged.records).class(Class::Data)?;
+    let (count, place) = (merged.records.len(), output.display());
+    let mut line = format!("{count} cells written to {place}");
+    for (number, what) in [
+        (merged.repeats, "repeated"),
+        (merged.unfinished, "unfinished, left out"),
+    ] {
+        if number > 0 {
+            line += &format!("; {number} {what}");
+        }
+    }
+    stderr::line(&line);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Names the files that hold no record.
+pub fn warn(merged: &Merged) {
+    for (path, reason) in &merged.skipped {
+        stderr::line(&format!("warning: {} left out: {reason}", path.display()));
+    }
+}
+
+/// Whether two paths lead to the same file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}

@@ -1,0 +1,323 @@
+//! How far a ranking of models agrees with the published tables.
+//!
+//! A model's score is the mean over the tasks of the normal scores of its ranks. It is held against the published five-task
+//! averages of the [`anchors`]: Spearman's rho with a bootstrap interval over the models, the AUC of the strong cluster against
+//! the X-formers, and the pairs at least [`APART`] points apart in print that it puts in the same order. Every figure is given
+//! for all tasks, for each, and without each.
+//!
+//! ```text
+//! anchors     the models with published averages, parted into a tuning half and a sealed one
+//! selection   which of a folder's records are compared
+//! scores      what each run reached, and one score per model
+//! statistics  ranks, correlations, areas
+//! bootstrap   intervals
+//! ```
+
+mod anchors;
+mod bootstrap;
+mod scores;
+mod selection;
+mod statistics;
+
+use self::scores::Reached;
+use self::statistics::{auc, spearman, spearman_brown, told_apart};
+use crate::record::Record;
+use crate::table::{Cell, Column, Row, Table};
+
+pub use self::anchors::{AVERAGED, Anchor, Cluster, Half, Published, anchors};
+pub use self::scores::Measure;
+pub use self::selection::{Selection, select};
+
+/// Points, in percent, that two published averages lie apart at least for a pair to be counted.
+pub const APART: f64 = 4.0;
+
+/// Splits of the seeds into halves that a reliability is the mean of, at most.
+const SPLITS: usize = 500;
+
+/// How far a ranking agrees with the published one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agreement {
+    /// What runs were ranked by.
+    pub measure: Measure,
+    /// All tasks, each task, and all without each.
+    pub rows: Vec<Figures>,
+    /// The anchors that were compared.
+    pub models: Vec<String>,
+    /// Anchors that lack a task, each with what it lacks.
+    pub incomplete: Vec<(String, Vec<String>)>,
+    /// Seeds that every model has on every task.
+    pub seeds: Vec<u64>,
+    /// When the latest of the records was written, RFC 3339.
+    pub latest: String,
+}
+
+/// The figures of one set of tasks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// Which tasks.
+    pub tasks: String,
+    /// Spearman's correlation with the published averages.
+    pub rho: Option<f64>,
+    /// Its 95 % interval by bootstrap over the models.
+    pub interval: Option<(f64, f64)>,
+    /// For a single task, Spearman's correlation with the published accuracies on it.
+    pub same_task: Option<f64>,
+    /// The area under the ROC curve of the strong cluster against the X-formers.
+    pub auc: Option<f64>,
+    /// Of the pairs at least [`APART`] points apart in print, those in the same order, and all.
+    pub pairs: (usize, usize),
+    /// The correlation of scores by half of the seeds with scores by the other half, stepped up to all seeds.
+    pub reliability: Option<f64>,
+}
+
+impl Agreement {
+    /// Compares records with the published averages of the anchors of a half, or of all.
+    #[must_use]
+    pub fn of(records: &[&Record], measure: Option<Measure>, half: Option<Half>) -> Agreement {
+        let measure = measure.unwrap_or_else(|| Measure::of(records.iter().copied()));
+        let asked = anchors().iter();
+        let asked = asked.filter(|anchor| half.is_none_or(|half| anchor.half == half));
+        let names: Vec<&str> = asked.map(|anchor| anchor.model.as_str()).collect();
+        let reached = Reached::new(records, measure, &names);
+        let known = |model: &String| {
+            let anchor = anchors().iter().find(|anchor| anchor.model == *model)?;
+            Some((anchor.cluster, Published::of(model)?))
+        };
+        let known: Vec<(Cluster, Published)> = reached.models.iter().filter_map(known).collect();
+        let compared = |tasks: String, columns: &[usize]| figures(&reached, &known, tasks, columns);
+        let count = reached.columns.len();
+        let all: Vec<usize> = (0..count).collect();
+        let mut rows = vec![compared("all".to_owned(), &all)];
+        if count > 1 {
+            for (at, column) in reached.columns.iter().enumerate() {
+                rows.push(compared(column.title.clone(), &[at]));
+            }
+        }
+        // Of two tasks, all without the one is the other.
+        if count > 2 {
+            for (at, column) in reached.columns.iter().enumerate() {
+                let others: Vec<usize> = all.iter().copied().filter(|it| *it != at).collect();
+                rows.push(compared(format!("without {}", column.title), &others));
+            }
+        }
+        let written = records
+            .iter()
+            .map(|record| record.provenance.created.as_str());
+        Agreement {
+            measure,
+            rows,
+            latest: written.max().unwrap_or_default().to_owned(),
+            models: reached.models,
+            incomplete: reached.incomplete,
+            seeds: reached.seeds,
+        }
+    }
+
+    /// One line to stand under a table.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let all = &self.rows[0];
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), |x| format!("{x:.2}"));
+        let interval = all.interval.map_or(String::new(), |(low, high)| {
+            format!(" ({low:.2} to {high:.2})")
+        });
+        format!(
+            "Agreement with the published averages over {} anchors, by {}: rho {}{interval}, AUC of the two clusters {}, \
+             {} of {} pairs {APART} points apart in print told apart; {}.",
+            self.models.len(),
+            self.measure.words(),
+            number(all.rho),
+            number(all.auc),
+            all.pairs.0,
+            all.pairs.1,
+            self.date(),
+        )
+    }
+
+    /// The day of the latest record.
+    fn date(&self) -> &str {
+        match self.latest.get(..10) {
+            Some(day) => day,
+            None => "undated",
+        }
+    }
+
+    /// The figures as a table.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let number = |name: &'static str, value: Option<f64>| match value {
+            Some(value) => Cell::with(format!("{value:.2}"), name, value),
+            None => Cell::default(),
+        };
+        let row = |figures: &Figures| {
+            let (low, high) = figures.interval.unzip();
+            let (told, pairs) = figures.pairs;
+            Row::new(vec![
+                Cell::text(figures.tasks.clone()),
+                number("rho", figures.rho),
+                number("low", low),
+                number("high", high),
+                number("same_task", figures.same_task),
+                number("auc", figures.auc),
+                Cell {
+                    text: format!("{told} of {pairs}"),
+                    fields: vec![("told", told.into()), ("pairs", pairs.into())],
+                    ..Cell::default()
+                },
+                number("reliability", figures.reliability),
+            ])
+        };
+        Table {
+            name: "agreement".to_owned(),
+            title: "Agreement with the published averages".to_owned(),
+            unit: String::new(),
+            columns: vec![
+                Column::key("tasks"),
+                Column::value("rho"),
+                Column::value("low"),
+                Column::value("high"),
+                Column::value("same task"),
+                Column::value("AUC"),
+                Column::value("pairs told"),
+                Column::value("split half"),
+            ],
+            rows: self.rows.iter().map(row).collect(),
+            notes: self.notes(),
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let count = |half: Half| {
+            let of_half = |model: &&String| Half::of(model) == half;
+            self.models.iter().filter(of_half).count()
+        };
+        let seeds: Vec<String> = self.seeds.iter().map(u64::to_string).collect();
+        let mut notes = vec![
+            format!(
+                "{} anchors ({} tuning, {} sealed) ranked by {}, {}: {}.",
+                self.models.len(),
+                count(Half::Tuning),
+                count(Half::Sealed),
+                self.measure.words(),
+                self.date(),
+                self.models.join(", ")
+            ),
+            "rho: Spearman's correlation with the published five-task averages, 95 % interval by bootstrap over the models; same task: \
+             with the published accuracies on that task."
+                .to_owned(),
+            format!(
+                "AUC: of the strong cluster against the X-formers. Pairs told: of those at least {APART} points apart in print."
+            ),
+            match self.seeds.len() {
+                0 | 1 => "Split-half reliability wants at least two seeds that every model has on every task.".to_owned(),
+                _ => format!("Split half: reliability over the seeds {}.", seeds.join(", ")),
+            },
+        ];
+        notes.extend(
+            self.incomplete.iter().map(|(model, lacks)| {
+                format!("{model} left out: nothing on {}.", lacks.join(", "))
+            }),
+        );
+        notes
+    }
+}
+
+/// Compares the scores on some of the tasks.
+fn figures(
+    reached: &Reached,
+    known: &[(Cluster, Published)],
+    tasks: String,
+    columns: &[usize],
+) -> Figures {
+    let scores = reached.scores(columns, None);
+    let averages: Vec<f64> = known.iter().map(|(_, figures)| figures.average()).collect();
+    let strong: Vec<bool> = known
+        .iter()
+        .map(|(cluster, _)| *cluster == Cluster::Strong)
+        .collect();
+    let drawn = |indices: &[usize]| {
+        let pick = |values: &[f64]| -> Vec<f64> { indices.iter().map(|at| values[*at]).collect() };
+        spearman(&pick(&scores), &pick(&averages))
+    };
+    let same_task = match columns {
+        [column] => {
+            let task = reached.columns[*column].task.as_str();
+            let place = crate::published::TASKS[..AVERAGED]
+                .iter()
+                .position(|it| *it == task);
+            place.and_then(|at| {
+                let figures: Vec<f64> = known.iter().map(|(_, it)| it.tasks[at]).collect();
+                spearman(&scores, &figures)
+            })
+        }
+        _ => None,
+    };
+    Figures {
+        tasks,
+        rho: spearman(&scores, &averages),
+        interval: bootstrap::interval(scores.len(), drawn),
+        same_task,
+        auc: auc(&scores, &strong),
+        pairs: told_apart(&scores, &averages, APART),
+        reliability: reliability(reached, columns),
+    }
+}
+
+/// The mean over the splits of the seeds into halves of the correlation of their scores, stepped up. Of an odd number of seeds
+/// one half has one more.
+fn reliability(reached: &Reached, columns: &[usize]) -> Option<f64> {
+    let seeds = &reached.seeds;
+    let mut correlations = Vec::new();
+    for chosen in halves(seeds) {
+        let rest: Vec<u64> = seeds
+            .iter()
+            .copied()
+            .filter(|it| !chosen.contains(it))
+            .collect();
+        let one = reached.scores(columns, Some(&chosen));
+        correlations.push(spearman(&one, &reached.scores(columns, Some(&rest)))?);
+    }
+    if correlations.is_empty() {
+        return None;
+    }
+    let mean = correlations.iter().sum::<f64>() / correlations.len() as f64;
+    Some(spearman_brown(mean)).filter(|it| it.is_finite())
+}
+
+/// The smaller halves of all splits of the seeds, the first [`SPLITS`] of them; none of fewer than two seeds.
+fn halves(seeds: &[u64]) -> Vec<Vec<u64>> {
+    let size = seeds.len() / 2;
+    let mut found = Vec::new();
+    if size == 0 {
+        return found;
+    }
+    let mut places: Vec<usize> = (0..size).collect();
+    loop {
+        found.push(places.iter().map(|at| seeds[*at]).collect());
+        // The next combination in lexicographic order: the last place that can move does.
+        let movable = (0..size)
+            .rev()
+            .find(|at| places[*at] < seeds.len() - size + at);
+        let Some(at) = movable.filter(|_| found.len() < SPLITS) else {
+            return found;
+        };
+        let first = places[at] + 1;
+        for (offset, place) in places[at..].iter_mut().enumerate() {
+            *place = first + offset;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_split_in_every_way() {
+        assert!(halves(&[]).is_empty() && halves(&[7]).is_empty());
+        assert_eq!(halves(&[0, 1]), [[0], [1]]);
+        assert_eq!(halves(&[4, 5, 6]), [[4], [5], [6]]);
+        assert_eq!(halves(&[0, 1, 2, 3]).len(), 6);
+        assert_eq!(halves(&(0..30).collect::<Vec<u64>>()).len(), SPLITS);
+    }
+}

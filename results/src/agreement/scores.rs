@@ -1,0 +1,166 @@
+//! From records to one score per model.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::statistics::normal_scores;
+use crate::published::task_rank;
+use crate::record::{Outcome, Record};
+
+/// What a run is ranked by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Bits gained, `Scores::bits_gained`.
+    Bits,
+    /// Accuracy on the test split.
+    Accuracy,
+}
+
+impl Measure {
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Measure::Bits => "bits gained",
+            Measure::Accuracy => "test accuracy",
+        }
+    }
+
+    /// Returns the bits where every scored record has them, else the accuracy.
+    pub(crate) fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Measure {
+        let mut scored = records.into_iter().filter_map(|it| it.scores.as_ref());
+        match scored.all(|scores| scores.test_accuracy.is_none() || scores.bits_gained.is_some()) {
+            true => Measure::Bits,
+            false => Measure::Accuracy,
+        }
+    }
+
+    /// Returns what a run reached, a fraction: 0 where it diverged, nothing where it did not end.
+    pub(crate) fn reached(self, record: &Record) -> Option<f64> {
+        if let Outcome::Diverged { .. } = record.outcome {
+            return Some(0.0);
+        }
+        let scores = record.scores.as_ref()?;
+        let value = match self {
+            Measure::Bits => scores.bits_gained,
+            Measure::Accuracy => scores.test_accuracy,
+        };
+        value.filter(|value| record.outcome == Outcome::Scored && value.is_finite())
+    }
+}
+
+/// One data set that models are ranked on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Column {
+    rank: usize,
+    /// Registry name of the task.
+    pub(super) task: String,
+    /// What tables call it.
+    pub(super) title: String,
+    digest: String,
+}
+
+impl Column {
+    fn of(record: &Record) -> Column {
+        let task = &record.task;
+        Column {
+            rank: task_rank(&task.name),
+            task: task.name.clone(),
+            title: task.title(),
+            digest: task.data_digest.clone(),
+        }
+    }
+}
+
+/// What every model reached on every task with every seed.
+pub(super) struct Reached {
+    /// The tasks, in the order of the tables.
+    pub(super) columns: Vec<Column>,
+    /// The models that reached something on every task.
+    pub(super) models: Vec<String>,
+    /// The others, each with the tasks it lacks.
+    pub(super) incomplete: Vec<(String, Vec<String>)>,
+    /// Seeds that every model has on every task.
+    pub(super) seeds: Vec<u64>,
+    /// By task, by model, by seed.
+    values: Vec<Vec<BTreeMap<u64, f64>>>,
+}
+
+impl Reached {
+    /// Sorts records of `models`; of several with the same seed the latest counts.
+    pub(super) fn new(records: &[&Record], measure: Measure, models: &[&str]) -> Reached {
+        let mut cells: BTreeMap<(Column, &str), BTreeMap<u64, (&str, f64)>> = BTreeMap::new();
+        let of_models = records
+            .iter()
+            .filter(|it| models.contains(&it.model.name.as_str()));
+        for record in of_models {
+            let Some(value) = measure.reached(record) else {
+                continue;
+            };
+            let cell = (Column::of(record), record.model.name.as_str());
+            let created = record.provenance.created.as_str();
+            let seeds = cells.entry(cell).or_default();
+            let known = seeds.entry(record.seed).or_insert((created, value));
+            if known.0 <= created {
+                *known = (created, value);
+            }
+        }
+        let columns: BTreeSet<&Column> = cells.keys().map(|(column, _)| column).collect();
+        let columns: Vec<Column> = columns.into_iter().cloned().collect();
+        let present: BTreeSet<&str> = cells.keys().map(|(_, model)| *model).collect();
+        let (mut whole, mut incomplete) = (Vec::new(), Vec::new());
+        for model in models.iter().filter(|model| present.contains(**model)) {
+            let lacks = columns
+                .iter()
+                .filter(|column| !cells.contains_key(&((*column).clone(), *model)));
+            let lacks: Vec<String> = lacks.map(|column| column.title.clone()).collect();
+            match lacks.is_empty() {
+                true => whole.push((*model).to_owned()),
+                false => incomplete.push(((*model).to_owned(), lacks)),
+            }
+        }
+        let of = |column: &Column, model: &String| -> BTreeMap<u64, f64> {
+            let seeds = cells.get(&(column.clone(), model.as_str()));
+            let seeds = seeds.into_iter().flatten();
+            seeds.map(|(seed, (_, value))| (*seed, *value)).collect()
+        };
+        let values: Vec<Vec<BTreeMap<u64, f64>>> = columns
+            .iter()
+            .map(|column| whole.iter().map(|model| of(column, model)).collect())
+            .collect();
+        let mut every = values.iter().flatten();
+        let first: Vec<u64> = every
+            .next()
+            .map_or_else(Vec::new, |it| it.keys().copied().collect());
+        let seeds = first.into_iter();
+        let seeds = seeds.filter(|seed| values.iter().flatten().all(|it| it.contains_key(seed)));
+        Reached {
+            seeds: seeds.collect(),
+            columns,
+            models: whole,
+            incomplete,
+            values,
+        }
+    }
+
+    /// The score of each model: the mean over the `columns`, given by their places, of the normal scores of its ranks. A rank
+    /// is that of the mean over `seeds`, or over all that a model has.
+    pub(super) fn scores(&self, columns: &[usize], seeds: Option<&[u64]>) -> Vec<f64> {
+        let mut scores = vec![0.0; self.models.len()];
+        for column in columns {
+            let means: Vec<f64> = self.values[*column]
+                .iter()
+                .map(|of_seed| {
+                    let wanted = |seed: &u64| seeds.is_none_or(|seeds| seeds.contains(seed));
+                    let values = of_seed.iter().filter(|(seed, _)| wanted(seed));
+                    let (count, sum) =
+                        values.fold((0.0, 0.0), |(n, sum), (_, value)| (n + 1.0, sum + value));
+                    sum / count
+                })
+                .collect();
+            for (score, normal) in scores.iter_mut().zip(normal_scores(&means)) {
+                *score += normal / columns.len() as f64;
+            }
+        }
+        scores
+    }
+}

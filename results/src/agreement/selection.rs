@@ -1,0 +1,84 @@
+//! Which of many records are compared: those of one recipe with one set of changes.
+
+use std::collections::BTreeSet;
+
+use crate::record::Record;
+use crate::{Error, Result};
+
+/// The assignment that gives every model the block of one family.
+const FAMILY: &str = "block.family";
+
+/// What a user asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// The recipe; needed where there are several.
+    pub recipe: Option<String>,
+    /// What the command line of the runs changed, each as `key=value`. Nothing asked for: runs without changes, or, if
+    /// there are none, the one set of changes there is.
+    pub set: Vec<String>,
+}
+
+/// Picks the records to compare.
+///
+/// A run whose model has the family that `block.family=...` asks for by itself is one with that change, too.
+///
+/// # Errors
+/// [`Error::Selection`] if several recipes or sets of changes are there and none is asked for, or what is asked for is not there.
+pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Record>> {
+    let recipes: BTreeSet<&str> = records.iter().map(|it| it.recipe.name.as_str()).collect();
+    let recipe = match &asked.recipe {
+        Some(recipe) => recipes.get(recipe.as_str()).copied(),
+        None if recipes.len() == 1 => recipes.first().copied(),
+        None => None,
+    };
+    let Some(recipe) = recipe else {
+        let known: Vec<&str> = recipes.into_iter().collect();
+        let known = known.join(", ");
+        return Err(refuse(match &asked.recipe {
+            Some(recipe) => format!("no run is by the recipe {recipe}; there are runs by {known}"),
+            None => format!("runs by several recipes ({known}): choose one by --recipe"),
+        }));
+    };
+    let of_recipe = || records.iter().filter(|it| it.recipe.name == recipe);
+    let mut sets: BTreeSet<Vec<&str>> = of_recipe().map(changes).collect();
+    let mut wanted: Vec<&str> = asked.set.iter().map(String::as_str).collect();
+    wanted.sort_unstable();
+    if wanted.is_empty() && !sets.contains(&wanted) {
+        let Some(only) = sets.pop_first().filter(|_| sets.is_empty()) else {
+            return Err(refuse(format!(
+                "the runs by {recipe} have different changes: choose by --set, as the runs were given it"
+            )));
+        };
+        wanted = only;
+    }
+    let family = wanted
+        .iter()
+        .find_map(|it| it.strip_prefix(FAMILY)?.strip_prefix('='));
+    let has_it_anyway = |record: &Record| {
+        let rest = wanted.iter().copied().filter(|it| !it.starts_with(FAMILY));
+        family.is_some()
+            && record.model.family.as_deref() == family
+            && changes(record).into_iter().eq(rest)
+    };
+    let chosen: Vec<&Record> = of_recipe()
+        .filter(|record| changes(record) == wanted || has_it_anyway(record))
+        .collect();
+    if chosen.is_empty() {
+        return Err(refuse(format!(
+            "no run by {recipe} was given --set {}",
+            wanted.join(" --set ")
+        )));
+    }
+    Ok(chosen)
+}
+
+/// What a run's command line changed, in the order of the alphabet.
+fn changes(record: &Record) -> Vec<&str> {
+    let mut changes: Vec<&str> = record.recipe.overrides.iter().map(String::as_str).collect();
+    changes.sort_unstable();
+    changes
+}
+
+fn refuse(reason: String) -> Error {
+    Error::Selection { reason }
+}

@@ -1,0 +1,264 @@
+//! Many records in one file: a CSV table with a row for each record and a column for each field.
+//!
+//! A column is named by the path of its field in `record.json`, with dots between: `scores.test_accuracy`. A cell is the
+//! field's JSON, and text stands without quotation marks unless it would read as something else. An empty cell is an absent
+//! field. So the file holds all that records do, fields that are added later included, and every column can be read by any
+//! program that reads CSV.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::Schema;
+use crate::published::{model_rank, task_rank};
+use crate::record::{Outcome, Record, SCHEMA};
+use crate::{Error, Result, atomic};
+
+/// How the name of such a file ends.
+const ENDING: &str = "csv";
+
+/// What parts the names in the path of a field.
+const DOT: char = '.';
+
+/// Whether a path names a file of records and no folder.
+#[must_use]
+pub fn is_named_so(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == ENDING) && !path.is_dir()
+}
+
+/// Reads the records of a file, each with the line it stands on.
+///
+/// # Errors
+/// The file cannot be read, or a line of it holds no record; or the record is a newer program's.
+pub fn read(path: &Path) -> Result<Vec<(u64, Record)>> {
+    let text = std::fs::read(path).map_err(Error::io("read", path))?;
+    let bad = |line: u64, reason: String| Error::NotARow {
+        path: path.to_owned(),
+        line,
+        reason,
+    };
+    let of_csv = |error: csv::Error| {
+        let line = error.position().map_or(1, csv::Position::line);
+        bad(line, error.to_string())
+    };
+    let mut reader = csv::Reader::from_reader(text.as_slice());
+    let columns = reader.headers().map_err(of_csv)?.clone();
+    if columns
+        .iter()
+        .collect::<std::collections::BTreeSet<_>>()
+        .len()
+        < columns.len()
+    {
+        return Err(bad(1, "two columns have the same name".to_owned()));
+    }
+    if !columns.iter().any(|column| column == "schema") {
+        return Err(bad(1, "it has no column `schema`".to_owned()));
+    }
+    let mut records = Vec::new();
+    for row in reader.into_records() {
+        let row = row.map_err(of_csv)?;
+        let line = row.position().map_or(1, csv::Position::line);
+        let mut fields = Map::new();
+        for (column, cell) in columns
+            .iter()
+            .zip(&row)
+            .filter(|(_, cell)| !cell.is_empty())
+        {
+            let value = serde_json::from_str(cell).unwrap_or_else(|_| Value::from(cell));
+            insert(&mut fields, column, value).map_err(|reason| bad(line, reason))?;
+        }
+        let fields = Value::Object(fields);
+        let schema: Schema = serde::Deserialize::deserialize(&fields)
+            .map_err(|error: serde_json::Error| bad(line, error.to_string()))?;
+        schema.check(SCHEMA, path)?;
+        let record =
+            serde_json::from_value(fields).map_err(|error| bad(line, error.to_string()))?;
+        records.push((line, record));
+    }
+    Ok(records)
+}
+
+/// Puts a value at a path of names, making the objects on the way.
+fn insert(fields: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), String> {
+    let (name, rest) = match path.split_once(DOT) {
+        Some((name, rest)) => (name, Some(rest)),
+        None => (path, None),
+    };
+    let Some(rest) = rest else {
+        return match fields.insert(name.to_owned(), value) {
+            None => Ok(()),
+            Some(_) => Err(format!("column {path}: the field has a value and parts")),
+        };
+    };
+    let inner = fields
+        .entry(name)
+        .or_insert_with(|| Value::Object(Map::new()));
+    match inner {
+        Value::Object(inner) => insert(inner, rest, value),
+        _ => Err(format!("column {path}: the field has a value and parts")),
+    }
+}
+
+/// Writes records into a file, in the order of the tables, replacing what was there.
+///
+/// # Errors
+/// The folder is missing, read-only or full.
+pub fn write(path: &Path, records: &[Record]) -> Result<()> {
+    let mut sorted: Vec<&Record> = records.iter().collect();
+    sorted.sort_by_key(|record| {
+        (
+            task_rank(&record.task.name),
+            record.task.label.as_str(),
+            model_rank(&record.model.name),
+            record.model.name.as_str(),
+            record.recipe.name.as_str(),
+            record.recipe.overrides.as_slice(),
+            record.seed,
+            record.id.as_str(),
+        )
+    });
+    let mut columns: Vec<String> = Vec::new();
+    let mut rows = Vec::new();
+    for record in sorted {
+        let value = serde_json::to_value(record).map_err(|error| Error::NotARecord {
+            path: path.to_owned(),
+            reason: format!("{}: {error}", record.id),
+        })?;
+        let mut cells = Vec::new();
+        flatten("", &value, &mut cells);
+        // A new column goes behind the one that precedes it in this record.
+        let mut place = 0;
+        for (column, _) in &cells {
+            place = match columns.iter().position(|known| known == column) {
+                Some(at) => at + 1,
+                None => {
+                    columns.insert(place, column.clone());
+                    place + 1
+                }
+            };
+        }
+        rows.push(cells.into_iter().collect::<BTreeMap<String, String>>());
+    }
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let mut written = writer.write_record(&columns);
+    for row in &rows {
+        let cells = columns
+            .iter()
+            .map(|column| row.get(column).map_or("", String::as_str));
+        written = written.and_then(|()| writer.write_record(cells));
+    }
+    let bytes = written
+        .map_err(std::io::Error::from)
+        .and_then(|()| writer.into_inner().map_err(|error| error.into_error()));
+    atomic::write(path, &bytes.map_err(Error::io("write", path))?)
+}
+
+/// Lists the fields below a value by their paths. An empty text is left out: it is what an absent one reads as.
+fn flatten(path: &str, value: &Value, cells: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (name, field) in fields {
+                let path = match path {
+                    "" => name.clone(),
+                    _ => format!("{path}{DOT}{name}"),
+                };
+                flatten(&path, field, cells);
+            }
+        }
+        Value::String(text) if text.is_empty() => {}
+        Value::String(text) if serde_json::from_str::<Value>(text).is_err() => {
+            cells.push((path.to_owned(), text.clone()));
+        }
+        _ => cells.push((path.to_owned(), value.to_string())),
+    }
+}
+
+/// The records of several folders and files of records as one set, each cell once.
+///
+/// Runs of the same settings are of the same cell. One that ended for good stands for one that failed; unfinished ones are left
+/// out. Two that ended for good must agree in data, ending and scores: times and machines may differ.
+///
+/// # Errors
+/// [`Error::Conflict`] if they do not; whatever keeps a folder or a file from being read.
+pub fn merge(sources: &[PathBuf]) -> Result<Merged> {
+    let mut merged = Merged::default();
+    let mut places: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    for source in sources {
+        for (place, record) in places_of(source, &mut merged.skipped)? {
+            if matches!(record.outcome, Outcome::Interrupted { .. }) {
+                merged.unfinished += 1;
+                continue;
+            }
+            let key = match record.provenance.spec_digest.as_str() {
+                "" => record.id.clone(),
+                digest => digest.to_owned(),
+            };
+            let Some((at, known_place)) = places.get_mut(&key) else {
+                places.insert(key, (merged.records.len(), place));
+                merged.records.push(record);
+                continue;
+            };
+            let known = &mut merged.records[*at];
+            if known.outcome.is_final() && record.outcome.is_final() {
+                if let Some(field) = difference(known, &record) {
+                    return Err(Error::Conflict {
+                        one: known_place.clone(),
+                        other: place,
+                        field,
+                        id: record.id,
+                    });
+                }
+            } else if record.outcome.is_final() {
+                *known = record;
+                *known_place = place;
+            }
+            merged.repeats += 1;
+        }
+    }
+    Ok(merged)
+}
+
+/// What [`merge`] makes.
+#[derive(Debug, Default)]
+pub struct Merged {
+    /// One record for each cell.
+    pub records: Vec<Record>,
+    /// Runs of cells that were there already.
+    pub repeats: usize,
+    /// Runs that have not ended.
+    pub unfinished: usize,
+    /// Files that hold no record, with the reason.
+    pub skipped: Vec<(PathBuf, String)>,
+}
+
+/// The records of a folder or a file, each with its place in words.
+fn places_of(source: &Path, skipped: &mut Vec<(PathBuf, String)>) -> Result<Vec<(String, Record)>> {
+    if is_named_so(source) {
+        let records = read(source)?.into_iter();
+        let place = |line: u64| format!("{}, line {line}", source.display());
+        return Ok(records
+            .map(|(line, record)| (place(line), record))
+            .collect());
+    }
+    let loaded = super::load(source)?;
+    skipped.extend(loaded.skipped);
+    let places = loaded
+        .folders
+        .iter()
+        .map(|folder| folder.display().to_string());
+    Ok(places.zip(loaded.records).collect())
+}
+
+/// The first field in which two runs of one cell differ that must not.
+fn difference(one: &Record, other: &Record) -> Option<&'static str> {
+    if one.task.data_digest != other.task.data_digest {
+        Some("task.data_digest")
+    } else if one.outcome != other.outcome {
+        Some("outcome")
+    } else if one.scores != other.scores {
+        Some("scores")
+    } else {
+        None
+    }
+}

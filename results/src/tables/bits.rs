@@ -1,0 +1,117 @@
+//! The table of bits gained: models by tasks, each cell the mean over its seeds, with the seeds that learned anything.
+
+use serde_json::json;
+
+use super::capped;
+use crate::agreement::{Agreement, Measure, Selection, select};
+use crate::pivot::{Pivot, PivotRow, TRAINING};
+use crate::published::Source;
+use crate::record::{Outcome, Record};
+use crate::stats::Sample;
+use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
+
+/// Anchors that an agreement is stated of, at least.
+const FEWEST: usize = 3;
+
+/// Makes the table. Published figures are of another quantity, and stand nowhere in it; models without any bits on file neither.
+pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
+    let pivot = Pivot::new(records, &[TRAINING]);
+    let shown = |row: &&PivotRow| row.cells.iter().flatten().any(|run| has_bits(run));
+    let mut columns = vec![Column::key("model"), Column::key("from")];
+    columns.extend(pivot.varying.iter().copied().map(Column::key));
+    columns.extend(pivot.columns.iter().map(Column::value));
+    let mut endings = Vec::new();
+    let mut rows = Vec::new();
+    for row in pivot.rows.iter().filter(shown) {
+        let mut cells = vec![Cell::text(row.model), Cell::text(MEASURED)];
+        cells.extend(row.varying.iter().map(Cell::text));
+        cells.extend(row.cells.iter().map(|runs| cell(runs)));
+        rows.push(Row::new(cells));
+        for (runs, column) in row.cells.iter().zip(&pivot.columns) {
+            let ended = runs.iter().filter(|run| run.outcome != Outcome::Scored);
+            endings.extend(ended.map(|run| {
+                let (model, seed) = (row.model, run.seed);
+                format!("{model} on {column}, seed {seed}: {}", run.outcome)
+            }));
+        }
+    }
+    let mut notes = vec![
+        "Share of the loss of knowing the label shares alone that predictions save, 0 to 100: the mean over the evaluations and the \
+         end, so that speed of learning counts; ± sample standard deviation over the seeds."
+            .to_owned(),
+        "k/n trained: seeds that ended more than 2 % below that loss, and their mean, where some did not.".to_owned(),
+    ];
+    let constant = pivot.constant.iter();
+    let constant: Vec<_> = constant.map(|(name, of)| format!("{name} {of}")).collect();
+    if !constant.is_empty() {
+        notes.push(format!("Every row: {}.", constant.join(", ")));
+    }
+    let origins = pivot.columns.iter().zip(&pivot.origins);
+    notes.extend(origins.map(|(column, origin)| format!("{column}: {origin}.")));
+    notes.extend(agreement(records));
+    capped(&mut notes, endings);
+    let table = Table {
+        name: "bits".to_owned(),
+        title: "Bits gained, 0 to 100".to_owned(),
+        unit: String::new(),
+        columns,
+        rows,
+        notes,
+    };
+    table.with_best("mean", Best::Highest)
+}
+
+/// The mean over the seeds, and how many of them learned anything.
+fn cell(runs: &[&Record]) -> Cell {
+    let reached = |run: &&Record| Some((100.0 * Measure::Bits.reached(run)?, trained(run)));
+    let reached: Vec<(f64, bool)> = runs.iter().filter_map(reached).collect();
+    let all: Vec<f64> = reached.iter().map(|(value, _)| *value).collect();
+    let of_trained = reached.iter().filter(|(_, trained)| *trained);
+    let of_trained: Vec<f64> = of_trained.map(|(value, _)| *value).collect();
+    let Some(sample) = Sample::of(&all) else {
+        return Cell::text(runs.first().map_or("", |run| match run.outcome {
+            Outcome::Scored => "",
+            ref other => other.word(),
+        }));
+    };
+    let mut text = format!("{:.1}", sample.mean);
+    if let Some(deviation) = sample.deviation {
+        text += &format!(" ±{deviation:.1}");
+    }
+    let best = Sample::of(&of_trained).map(|sample| sample.mean);
+    if of_trained.len() < all.len() {
+        text += &format!(", {}/{} trained", of_trained.len(), all.len());
+        if let Some(mean) = best {
+            text += &format!(": {mean:.1}");
+        }
+    }
+    Cell {
+        text,
+        fields: vec![
+            ("mean", json!(sample.mean)),
+            ("deviation", json!(sample.deviation)),
+            ("seeds", json!(all.len())),
+            ("trained", json!(of_trained.len())),
+            ("trained_mean", json!(best)),
+        ],
+        ..Cell::default()
+    }
+}
+
+fn has_bits(run: &Record) -> bool {
+    let scores = run.scores.as_ref();
+    scores.is_some_and(|scores| scores.bits_gained.is_some())
+}
+
+/// Whether a run ended well below the loss of the label shares.
+fn trained(run: &Record) -> bool {
+    let scores = run.scores.as_ref();
+    scores.and_then(|scores| scores.trained()) == Some(true)
+}
+
+/// How far the runs agree with published tables, where they are all of one protocol and enough anchors are among them.
+fn agreement(records: &[Record]) -> Option<String> {
+    let chosen = select(records, &Selection::default()).ok()?;
+    let agreement = Agreement::of(&chosen, Some(Measure::Bits), None);
+    (agreement.models.len() >= FEWEST).then(|| agreement.line())
+}

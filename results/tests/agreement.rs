@@ -1,0 +1,231 @@
+//! Agreement with the published tables, from records to figures.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::run;
+use lra_results::agreement::{
+    Agreement, Cluster, Half, Measure, Published, Selection, anchors, select,
+};
+use lra_results::record::{Outcome, Record, Scores};
+use lra_results::{Format, tables};
+
+/// A run of a model on a task with so many bits gained.
+fn cell(model: &str, task: &str, seed: u64, bits: f64) -> Record {
+    let mut record = run(model, seed, 0.5);
+    record.task.name = task.to_owned();
+    record.task.label = format!("{task}@64");
+    record.task.data_digest = task.to_owned();
+    record.recipe.name = "mini".to_owned();
+    record.scores = Some(Scores {
+        test_accuracy: Some(0.5),
+        bits_gained: Some(bits),
+        ..Scores::default()
+    });
+    record
+}
+
+/// Every anchor on two tasks with two seeds: on the first as published, on the second turned round.
+fn records() -> Vec<Record> {
+    let mut records = Vec::new();
+    for anchor in anchors() {
+        let average = Published::of(&anchor.model).unwrap().average() / 100.0;
+        for seed in 0..2 {
+            records.push(cell(&anchor.model, "listops", seed, average));
+            records.push(cell(&anchor.model, "image", seed, 1.0 - average));
+        }
+    }
+    records
+}
+
+fn all(records: &[Record]) -> Vec<&Record> {
+    records.iter().collect()
+}
+
+#[test]
+fn a_task_that_ranks_as_published_agrees_and_one_that_turns_it_round_does_not() {
+    let records = records();
+    let agreement = Agreement::of(&all(&records), None, None);
+    assert_eq!(agreement.measure, Measure::Bits);
+    assert_eq!(agreement.models.len(), anchors().len());
+    let names: Vec<&str> = agreement
+        .rows
+        .iter()
+        .map(|row| row.tasks.as_str())
+        .collect();
+    assert_eq!(names, ["all", "listops@64", "image@64"]);
+    let [_, good, bad] = &agreement.rows[..] else {
+        panic!("{names:?}");
+    };
+    let near = |value: Option<f64>, expected: f64| (value.unwrap() - expected).abs() < 1e-9;
+    assert!(near(good.rho, 1.0) && near(good.auc, 1.0) && near(good.reliability, 1.0));
+    assert!(near(bad.rho, -1.0) && near(bad.auc, 0.0) && near(bad.reliability, 1.0));
+    assert_eq!(good.pairs.0, good.pairs.1);
+    assert_eq!((bad.pairs.0, bad.pairs.1), (0, good.pairs.1));
+    let (low, high) = good.interval.unwrap();
+    assert!(low > 0.999 && high > 0.999);
+    assert!(good.same_task.unwrap() > 0.7, "{good:?}");
+    let line = agreement.line();
+    assert!(line.contains("rho") && line.contains("anchors"), "{line}");
+}
+
+#[test]
+fn what_is_left_out_is_named() {
+    let mut records = records();
+    records.retain(|it| it.model.name != "linear" || it.task.name != "image");
+    records.retain(|it| it.model.name != "fnet" || it.seed == 0);
+    records.push(cell("bag", "listops", 0, 0.1));
+    for record in &mut records {
+        if record.model.name == "sparse" {
+            record.outcome = Outcome::Diverged {
+                step: 1,
+                reason: String::new(),
+            };
+            record.scores = None;
+        }
+    }
+    let agreement = Agreement::of(&all(&records), None, None);
+    let lacking = [("linear".to_owned(), vec!["image@64".to_owned()])];
+    assert_eq!(agreement.incomplete, lacking);
+    assert_eq!(agreement.seeds, [0], "the other seed is not there of all");
+    assert!(
+        agreement.models.contains(&"sparse".to_owned()),
+        "diverged counts as nothing gained"
+    );
+    assert!(!agreement.models.contains(&"bag".to_owned()), "no anchor");
+    let notes = agreement.table().notes.join("\n");
+    assert!(notes.contains("linear left out"), "{notes}");
+}
+
+#[test]
+fn halves_are_compared_by_themselves() {
+    let records = records();
+    for half in [Half::Tuning, Half::Sealed] {
+        let agreement = Agreement::of(&all(&records), None, Some(half));
+        assert!(agreement.models.iter().all(|model| Half::of(model) == half));
+        let both = [Cluster::Strong, Cluster::Xformer];
+        let clusters = anchors()
+            .iter()
+            .filter(|it| it.half == half)
+            .map(|it| it.cluster);
+        assert!(both.iter().all(|one| clusters.clone().any(|it| it == *one)));
+        assert!(agreement.rows[1].auc.is_some());
+    }
+}
+
+#[test]
+fn records_without_bits_are_ranked_by_accuracy() {
+    let mut records = records();
+    records[0].scores.as_mut().unwrap().bits_gained = None;
+    let agreement = Agreement::of(&all(&records), None, None);
+    assert_eq!(agreement.measure, Measure::Accuracy);
+    assert_eq!(agreement.rows[1].rho, None, "all are equal");
+    assert_eq!(Agreement::of(&[], None, None).rows.len(), 1);
+}
+
+#[test]
+fn one_recipe_and_one_set_of_changes_are_compared() {
+    let mut records = vec![
+        cell("linear", "listops", 0, 0.5),
+        cell("s4d", "listops", 0, 0.5),
+    ];
+    records[0].model.family = Some("xformer".to_owned());
+    records[1].model.family = Some("filter".to_owned());
+    let mut changed = cell("s4d", "listops", 0, 0.1);
+    changed.recipe.overrides = vec!["block.family=xformer".to_owned()];
+    records.push(changed);
+    let asked = |recipe: Option<&str>, set: &[&str]| Selection {
+        recipe: recipe.map(str::to_owned),
+        set: set.iter().map(|it| (*it).to_owned()).collect(),
+    };
+    let models = |asked: &Selection| -> Result<Vec<(String, usize)>, String> {
+        let chosen = select(&records, asked).map_err(|error| error.to_string())?;
+        let named = chosen
+            .iter()
+            .map(|it| (it.model.name.clone(), it.recipe.overrides.len()));
+        Ok(named.collect())
+    };
+    let pair = |model: &str, changes| (model.to_owned(), changes);
+    assert_eq!(
+        models(&asked(None, &[])).unwrap(),
+        [pair("linear", 0), pair("s4d", 0)]
+    );
+    // A model of the family has that block without being asked.
+    let second = models(&asked(None, &["block.family=xformer"])).unwrap();
+    assert_eq!(second, [pair("linear", 0), pair("s4d", 1)]);
+    let message = models(&asked(Some("laptop"), &[])).unwrap_err();
+    assert!(
+        message.contains("laptop") && message.contains("mini"),
+        "{message}"
+    );
+    let message = models(&asked(None, &["train.steps=3"])).unwrap_err();
+    assert!(message.contains("--set train.steps=3"), "{message}");
+    let mut others = records.clone();
+    others[0].recipe.name = "laptop".to_owned();
+    let message = select(&others, &Selection::default())
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("--recipe"), "{message}");
+    others.iter_mut().enumerate().for_each(|(index, record)| {
+        record.recipe.name = "mini".to_owned();
+        record.recipe.overrides = vec![format!("train.steps={index}")];
+    });
+    let message = select(&others, &Selection::default())
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("--set"), "{message}");
+    assert_eq!(
+        select(&others[..1], &Selection::default()).unwrap().len(),
+        1
+    );
+}
+
+#[test]
+fn the_table_of_bits_says_which_seeds_learned_anything() {
+    let mut records = Vec::new();
+    for (model, bits) in [("linear", 0.25), ("fnet", 0.125), ("s4d", 0.5)] {
+        for seed in 0..3 {
+            let mut record = cell(model, "listops", seed, bits);
+            let scores = record.scores.as_mut().unwrap();
+            (scores.prior_loss, scores.test_loss) = (Some(2.0), Some(1.0));
+            records.push(record);
+        }
+    }
+    // One seed is within 2 % of the prior's loss, one diverged.
+    let scores = records[0].scores.as_mut().unwrap();
+    (scores.bits_gained, scores.test_loss) = (Some(0.0), Some(1.97));
+    (records[3].outcome, records[3].scores) = (
+        Outcome::Diverged {
+            step: 7,
+            reason: "it did".to_owned(),
+        },
+        None,
+    );
+    let table = tables::find("bits").unwrap().make(&records, None);
+    let text = Format::Csv.render(std::slice::from_ref(&table));
+    let cells: Vec<&str> = table
+        .rows
+        .iter()
+        .map(|row| row.cells[2].text.as_str())
+        .collect();
+    assert_eq!(
+        cells,
+        [
+            "16.7 ±14.4, 2/3 trained: 25.0",
+            "8.3 ±7.2, 2/3 trained: 12.5",
+            "50.0 ±0.0"
+        ]
+    );
+    assert!(table.rows[2].cells[2].best);
+    let notes = table.notes.join("\n");
+    assert!(
+        notes.contains("Agreement with the published averages over 3 anchors"),
+        "{notes}"
+    );
+    assert!(
+        notes.contains("fnet on listops@64, seed 0: diverged at step 7"),
+        "{notes}"
+    );
+    assert!(text.contains("trained_mean"), "{text}");
+}

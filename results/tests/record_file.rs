@@ -1,0 +1,162 @@
+//! Files of records: nothing is lost on the way, copies merge, contradictions do not.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use common::run;
+use lra_results::record::{Outcome, Record};
+use lra_results::store::{self, record_file};
+
+/// Records in which every kind of field appears: absent sections, text that looks like something else, lists, odd numbers.
+fn various() -> Vec<Record> {
+    let mut odd = run("linear", 1, 0.1 + 0.2);
+    odd.id = "123".to_owned();
+    odd.provenance.spec_digest = "12e5".to_owned();
+    odd.provenance.command = "lra run, \"quoted\"\nsecond line".to_owned();
+    odd.recipe.overrides = vec!["train.steps=2".to_owned(), "a,b=\"c\"".to_owned()];
+    odd.task.altered = vec!["null".to_owned()];
+    odd.model.against_rules = Some("true".to_owned());
+    let mut failed = run("performer", 2, 0.5);
+    failed.outcome = Outcome::Failed {
+        reason: "[]".to_owned(),
+    };
+    (failed.scores, failed.speed, failed.memory) = (None, None, None);
+    failed.baselines.clear();
+    let mut bits = run("transformer", 0, 0.25);
+    let scores = bits.scores.as_mut().unwrap();
+    (scores.bits_gained, scores.prior_loss) = (Some(1.0 / 3.0), Some(2.0));
+    bits.model.family = Some("xformer".to_owned());
+    vec![bits, odd, failed]
+}
+
+fn by_id(mut records: Vec<Record>) -> Vec<Record> {
+    records.sort_by(|a, b| a.id.cmp(&b.id));
+    records
+}
+
+#[test]
+fn records_come_back_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("records.csv");
+    record_file::write(&file, &various()).unwrap();
+    let loaded = store::load(&file).unwrap();
+    assert_eq!(by_id(loaded.records), by_id(various()));
+    // In the order of the tables whatever the order before, so that two files of the same records are equal.
+    let text = fs::read_to_string(&file).unwrap();
+    let mut turned = various();
+    turned.reverse();
+    record_file::write(&file, &turned).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    assert!(
+        text.starts_with("schema,id,outcome.status,outcome.reason,task.name,"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_damaged_row_is_named_by_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("records.csv");
+    for (text, words) in [
+        ("schema,id\n1,a\n", "line 2"),
+        (
+            "schema,id,outcome.status,task.name,model.name,seed\n1,a,scored,toy,bag,-1\n",
+            "line 2",
+        ),
+        ("schema,schema\n1,1\n", "same name"),
+        ("id\na\n", "`schema`"),
+        ("schema,id\n1\n", "line 2"),
+        ("schema,task,task.name\n1,a,b\n", "value and parts"),
+        ("schema,id\n99,a\n", "newer lra"),
+        ("", "`schema`"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let message = record_file::read(&file).unwrap_err().to_string();
+        assert!(
+            message.contains(words) && message.contains("records.csv"),
+            "{message}"
+        );
+    }
+    fs::write(&file, [0xff, 0xfe]).unwrap();
+    assert!(record_file::read(&file).is_err());
+}
+
+/// A file for each of several sets of records.
+fn files(folder: &std::path::Path, sets: &[Vec<Record>]) -> Vec<PathBuf> {
+    let names = sets.iter().enumerate().map(|(index, records)| {
+        let file = folder.join(format!("{index}.csv"));
+        record_file::write(&file, records).unwrap();
+        file
+    });
+    names.collect()
+}
+
+fn cell(model: &str, digest: &str, accuracy: f64) -> Record {
+    let mut record = run(model, 0, accuracy);
+    record.provenance.spec_digest = digest.to_owned();
+    record
+}
+
+#[test]
+fn cells_of_two_files_become_one_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut elsewhere = cell("linear", "a", 0.5);
+    elsewhere.provenance.host.cpu = "another".to_owned();
+    elsewhere.speed = None;
+    let mut failed = cell("bag", "c", 0.5);
+    failed.outcome = Outcome::Failed {
+        reason: "the disk is full".to_owned(),
+    };
+    let mut unfinished = cell("fnet", "d", 0.5);
+    unfinished.outcome = Outcome::Interrupted { step: 3 };
+    let sets = [
+        vec![cell("linear", "a", 0.5), failed, unfinished],
+        vec![
+            elsewhere,
+            cell("performer", "b", 0.4),
+            cell("bag", "c", 0.3),
+        ],
+    ];
+    let merged = record_file::merge(&files(folder.path(), &sets)).unwrap();
+    let accuracies: Vec<_> = merged.records.iter().map(Record::test_accuracy).collect();
+    let expected = [(0, "linear", 0.5), (1, "bag", 0.3), (2, "performer", 0.4)];
+    assert_eq!(merged.records.len(), 3);
+    for (at, model, accuracy) in expected {
+        let found = merged.records.iter().position(|it| it.model.name == model);
+        assert_eq!(accuracies[found.unwrap()], Some(accuracy), "{at}");
+    }
+    assert_eq!((merged.repeats, merged.unfinished), (2, 1));
+    let kept = merged.records.iter().find(|it| it.model.name == "linear");
+    assert!(kept.unwrap().speed.is_some(), "the first of equals");
+}
+
+#[test]
+fn cells_that_contradict_each_other_are_an_error_that_names_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut other_data = cell("linear", "a", 0.5);
+    other_data.task.data_digest = "other".to_owned();
+    let mut diverged = cell("linear", "a", 0.5);
+    diverged.outcome = Outcome::Diverged {
+        step: 3,
+        reason: String::new(),
+    };
+    for (other, field) in [
+        (cell("linear", "a", 0.6), "scores"),
+        (other_data, "task.data_digest"),
+        (diverged, "outcome"),
+    ] {
+        let sets = [
+            vec![cell("linear", "a", 0.5)],
+            vec![cell("bag", "z", 0.1), other],
+        ];
+        let error = record_file::merge(&files(folder.path(), &sets)).unwrap_err();
+        let message = error.to_string();
+        for words in ["0.csv, line 2", "1.csv, line", field, "listops-linear-0"] {
+            assert!(message.contains(words), "{message}");
+        }
+    }
+}
