@@ -5,27 +5,32 @@
 //! because an archive that has it is not what it says. What an archive may cost is bounded: extended headers by
 //! [`LONGEST_NAME`], members by whoever reads them ([`Member::bytes`]), the whole by [`packing::MOST_GROWTH`].
 
+mod contents;
+pub(crate) mod folder;
+mod identify;
+mod litter;
 mod packing;
 mod tar;
 mod zip;
 
-use std::fs::{self, File};
+use std::cell::RefCell;
+use std::fs;
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use self::packing::Packing;
 use crate::Progress;
 use crate::error::{Error, Result, io as io_error};
-use crate::files::relative_name;
+use crate::files;
+
+pub(crate) use self::contents::Contents;
+pub(crate) use self::identify::kind_of;
+pub use self::identify::unlike_archive;
+pub(crate) use self::litter::is_litter;
 
 /// Longest name of a member, in bytes.
 const LONGEST_NAME: u64 = 4096;
-
-/// How deep folders are searched for raw files, below the one given.
-const DEEPEST: usize = 4;
-
-/// Most entries that folders are searched through; the published tasks have 200,000 files at most.
-const MOST_ENTRIES: usize = 2_000_000;
 
 /// A raw input as found on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +41,8 @@ pub(crate) enum Raw {
     Archive(PathBuf),
     /// A parquet file.
     Parquet(PathBuf),
+    /// One file, packed by gzip or zstd, that is no archive.
+    Packed(PathBuf),
     /// Any other file.
     File(PathBuf),
 }
@@ -52,69 +59,134 @@ impl Raw {
             Ok(found) if found.is_dir() => return Ok(Some(Raw::Folder(path.to_owned()))),
             Ok(_) => {}
         }
-        let mut file = regular(path)?;
         let mut start = Vec::new();
-        let mut bounded = (&mut file).take(512);
+        let mut bounded = files::open(path)?.take(512);
         bounded
             .read_to_end(&mut start)
             .map_err(io_error("read", path))?;
-        let path = path.to_owned();
+        let owned = path.to_owned();
 
         Ok(Some(match Packing::of(&start) {
-            _ if start.starts_with(b"PAR1") => Raw::Parquet(path),
-            Packing::None if !tar::begins(&start) && !zip::begins(&start) => Raw::File(path),
-            _ => Raw::Archive(path),
+            _ if start.starts_with(b"PAR1") => Raw::Parquet(owned),
+            Packing::None if !tar::begins(&start) && !zip::begins(&start) => Raw::File(owned),
+            Packing::None => Raw::Archive(owned),
+            _ => match packing::beginning(path)? {
+                Some(start) if !tar::begins(&start) => Raw::Packed(owned),
+                // Of an empty or a damaged one, reading tells.
+                _ => Raw::Archive(owned),
+            },
         }))
     }
 
     /// The path that it was found at.
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Raw::Folder(path) | Raw::Archive(path) | Raw::Parquet(path) | Raw::File(path) => path,
+            Raw::Folder(path)
+            | Raw::Archive(path)
+            | Raw::Parquet(path)
+            | Raw::Packed(path)
+            | Raw::File(path) => path,
         }
     }
 
     /// Gives every file that `wanted` says yes to (by its name: slashes forward, relative to the folder or archive) to
-    /// `visit`; from a folder in the order of names, from an archive in its own order. Progress counts bytes on disk.
+    /// `visit`; from a folder in the order of names, from an archive in its own order. A file that is packed by itself
+    /// (`.gz`, `.zst`) is asked for and given as what it unpacks to. Progress counts bytes on disk.
+    ///
+    /// Returns what there is.
     ///
     /// # Errors
     /// The folder or archive cannot be read or is not what it should be; and those of `visit`.
     pub(crate) fn members(
         &self,
-        what: &str,
+        doing: &str,
         progress: &dyn Progress,
         wanted: &dyn Fn(&str) -> bool,
         visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Contents> {
+        let mut visit = |member: Member<'_>| visit(member).map(ControlFlow::Continue);
+        self.each(doing, progress, wanted, &mut visit)
+    }
+
+    /// Whether a file is there that `wanted` says yes to.
+    ///
+    /// # Errors
+    /// The folder or archive cannot be read up to that file.
+    pub(crate) fn holds(
+        &self,
+        progress: &dyn Progress,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<bool> {
+        let mut found = false;
+        self.each("looking into archives", progress, wanted, &mut |_| {
+            found = true;
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+
+    fn each(
+        &self,
+        doing: &str,
+        progress: &dyn Progress,
+        wanted: &dyn Fn(&str) -> bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<Contents> {
+        let contents = RefCell::new(Contents::default());
+        let offered = |name: &str| {
+            if is_litter(name) {
+                return false;
+            }
+            let taken = wanted(name) || unpacked_name(name).is_some_and(wanted);
+            contents.borrow_mut().add(name, taken);
+            taken
+        };
+        let mut unpack = |mut member: Member<'_>| match unpacked_name(member.name) {
+            Some(name) if wanted(name) => {
+                let packed = member.size.unwrap_or_default();
+                let unpacked = packing::unpacked(&mut member.content, packed);
+                let mut content = unpacked.map_err(unreadable(&member.path))?;
+                visit(Member {
+                    name,
+                    size: None,
+                    path: member.path,
+                    content: &mut content,
+                })
+            }
+            _ => visit(member),
+        };
         let outcome = match self {
             Raw::Folder(folder) => {
-                progress.begin(what, None);
-                each_in_folder(folder, progress, wanted, visit)
+                progress.begin(doing, None);
+                folder::each(folder, progress, &offered, &mut unpack)
             }
             Raw::Archive(path) => {
                 let bytes = fs::metadata(path).map_err(io_error("read", path))?.len();
-                progress.begin(what, Some(bytes));
+                progress.begin(doing, Some(bytes));
                 match zip::is(path)? {
-                    true => zip::each(path, bytes, progress, wanted, visit),
-                    false => tar::each(path, bytes, progress, wanted, visit),
+                    true => zip::each(path, bytes, progress, &offered, &mut unpack),
+                    false => tar::each(path, bytes, progress, &offered, &mut unpack),
                 }
             }
-            Raw::Parquet(path) | Raw::File(path) => Err(Error::File {
+            Raw::Parquet(path) | Raw::Packed(path) | Raw::File(path) => Err(Error::File {
                 file: path.clone(),
                 problem: format!("neither a folder nor {ARCHIVES}"),
             }),
         };
         progress.finish();
-        outcome
+        outcome.map(|()| contents.into_inner())
     }
 }
+
+/// Takes a member, and says whether the next one is wanted.
+type Visit<'a> = dyn FnMut(Member<'_>) -> Result<ControlFlow<()>> + 'a;
 
 /// One file of a folder or archive.
 pub(crate) struct Member<'a> {
     /// Its name, relative, with forward slashes.
     pub(crate) name: &'a str,
-    /// Its size, as far as the file system or the archive says.
-    pub(crate) size: u64,
+    /// Its size, as the file system or the archive says; unknown where it is packed by itself.
+    pub(crate) size: Option<u64>,
     /// For messages: its path, or the archive's path with its name below.
     pub(crate) path: PathBuf,
     pub(crate) content: &'a mut dyn Read,
@@ -135,9 +207,9 @@ impl Member<'_> {
             buffer.truncate(start);
             return Err(self.wrong(format!("larger than {limit} bytes")));
         }
-        if (count as u64) < self.size {
+        if let Some(size) = self.size.filter(|size| (count as u64) < *size) {
             buffer.truncate(start);
-            return Err(self.wrong(format!("ends after {count} of {} bytes", self.size)));
+            return Err(self.wrong(format!("ends after {count} of {size} bytes")));
         }
         Ok(count)
     }
@@ -149,27 +221,6 @@ impl Member<'_> {
             problem: problem.into(),
         }
     }
-}
-
-/// Opens a regular file, since a pipe or a device might never end.
-///
-/// # Errors
-/// It is none, or cannot be opened.
-pub(crate) fn regular(path: &Path) -> Result<File> {
-    let found = fs::metadata(path).map_err(io_error("read", path))?;
-    if !found.is_file() {
-        let problem = match found.is_dir() {
-            true => "a folder where a file is wanted",
-            false => {
-                "not a regular file but a pipe, a socket or a device; copy its content to a file first"
-            }
-        };
-        return Err(Error::File {
-            file: path.to_owned(),
-            problem: problem.to_owned(),
-        });
-    }
-    File::open(path).map_err(io_error("read", path))
 }
 
 /// What a read error means: of a packed file mostly that the file is damaged, which no retry mends.
@@ -198,109 +249,33 @@ fn brief(words: &str) -> String {
 /// The forms of an archive, in words.
 pub(crate) const ARCHIVES: &str = "an archive (.tar, .tar.gz, .tar.zst, .zip)";
 
-/// How names of archives end.
+/// How names of archives end, in small letters.
 const ENDS: [&str; 5] = [".tar", ".gz", ".tgz", ".zst", ".zip"];
 
-/// The archives among some files, told by their names first and then by their content.
-///
-/// # Errors
-/// One of them cannot be read.
-pub(crate) fn archives_of(files: &[PathBuf]) -> Result<Vec<Raw>> {
-    let mut archives = Vec::new();
-    for path in files {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if ENDS.iter().any(|end| name.ends_with(end))
-            && let Some(archive @ Raw::Archive(_)) = Raw::at(path)?
-        {
-            archives.push(archive);
-        }
-    }
-    Ok(archives)
+/// Whether a file has the name of an archive.
+pub(crate) fn has_archive_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// The archives that lie in a folder itself, by name.
-///
-/// # Errors
-/// The folder or one of them cannot be read.
-pub(crate) fn archives_in(folder: &Path) -> Result<Vec<Raw>> {
-    let mut files = Vec::new();
-    for item in fs::read_dir(folder).map_err(io_error("read", folder))? {
-        let path = item.map_err(io_error("read", folder))?.path();
-        if path.is_file() {
-            files.push(path);
-        }
-    }
-    files.sort();
-    archives_of(&files)
+/// The name that a packed file has once it is unpacked: `basic_train.tsv` of `basic_train.tsv.gz`.
+pub(crate) fn unpacked_name(name: &str) -> Option<&str> {
+    let (stem, end) = name.rsplit_once('.')?;
+    let packed = ["gz", "zst"]
+        .iter()
+        .any(|one| end.eq_ignore_ascii_case(one));
+    packed.then_some(stem)
 }
 
-/// The paths below a folder, as deep as raw files may lie, in the order of names. Hidden ones are left out.
-pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let mut entries = 0;
-    let mut open = vec![(folder.to_owned(), 0)];
-    while let Some((folder, depth)) = open.pop() {
-        for item in fs::read_dir(&folder).map_err(io_error("read", &folder))? {
-            let item = item.map_err(io_error("read", &folder))?;
-            entries += 1;
-            if entries > MOST_ENTRIES {
-                let problem = format!(
-                    "more than {MOST_ENTRIES} files: name the folder that has the published ones"
-                );
-                return Err(Error::File {
-                    file: folder,
-                    problem,
-                });
-            }
-            if item.file_name().as_encoded_bytes().starts_with(b".") {
-                continue;
-            }
-            let path = item.path();
-            // Follows links, since raw data may well be linked; the depth bounds a cycle.
-            match fs::metadata(&path) {
-                Ok(found) if found.is_dir() && depth < DEEPEST => open.push((path, depth + 1)),
-                Ok(found) if found.is_file() => files.push(path),
-                _ => {}
-            }
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
-fn each_in_folder(
-    folder: &Path,
-    progress: &dyn Progress,
-    wanted: &dyn Fn(&str) -> bool,
-    visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
-) -> Result<()> {
-    for path in files_below(folder)? {
-        let name = relative_name(folder, &path);
-        if !wanted(&name) {
-            continue;
-        }
-        let mut file = regular(&path)?;
-        let size = file.metadata().map_err(io_error("read", &path))?.len();
-        visit(Member {
-            name: &name,
-            size,
-            path,
-            content: &mut file,
-        })?;
-        progress.advance(size);
-    }
-    Ok(())
-}
-
-/// The name with `.` parts left out; nothing where it is absolute, empty, or leads upwards.
+/// The name with slashes forward and `.` parts left out; nothing where it is absolute, empty, or leads upwards.
 fn safe_name(name: &str) -> Option<String> {
     if name.starts_with(['/', '\\']) || name.get(1..3) == Some(":\\") {
         return None;
     }
+    // Some writers on Windows separate folders as they do there.
     let parts: Vec<&str> = name
-        .split('/')
+        .split(['/', '\\'])
         .filter(|part| !matches!(*part, "" | "."))
         .collect();
-    let upwards = |part: &&str| *part == ".." || part.split('\\').any(|part| part == "..");
-    (!parts.is_empty() && !parts.iter().any(upwards)).then(|| parts.join("/"))
+    (!parts.is_empty() && !parts.contains(&"..")).then(|| parts.join("/"))
 }

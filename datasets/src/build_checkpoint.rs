@@ -98,7 +98,7 @@ impl BuildCheckpoint {
     }
 
     fn load(&self, number: usize) -> Option<Vec<u8>> {
-        let file = fs::read(self.path(number)).ok()?;
+        let file = files::read(&self.path(number)).ok()?;
         let (hash, packed) = file.split_at_checked(HASH)?;
         if hash != self.hash(number, packed) {
             return None;

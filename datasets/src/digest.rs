@@ -1,13 +1,13 @@
 //! SHA-256 as lower-case hexadecimal text, of bytes and of files.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Result, io};
+use crate::files;
 
 /// A running SHA-256.
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl Digest {
     /// # Errors
     /// The file cannot be opened or read.
     pub fn of_file(path: &Path, mut read: impl FnMut(u64)) -> Result<String> {
-        let mut file = File::open(path).map_err(io("read", path))?;
+        let mut file = files::open(path)?;
         let mut digest = Digest::default();
         let mut buffer = vec![0; 1 << 20];
         loop {

@@ -55,13 +55,16 @@ pub enum Error {
         reason: String,
     },
     /// Data that has to be made or fetched first.
-    #[error("missing: {what}; looked for {}\n  to get it: {command}{}", shown(path),
+    #[error("missing: {what}; looked for {}{}\n  to get it: {command}{}", shown(path),
+        there.as_ref().map(|there| format!("\n  what is there: {}", plain(there))).unwrap_or_default(),
         stand_in.as_ref().map(|flag| format!("\n  or use the stand-in: {flag}")).unwrap_or_default())]
     Missing {
         /// What is missing, in words.
         what: String,
         /// The file or folder looked for.
         path: PathBuf,
+        /// What lies in its place instead, where that was looked at.
+        there: Option<String>,
         /// The command that provides it.
         command: String,
         /// The flag that selects another source, where there is one.

@@ -1,8 +1,57 @@
-//! Writing and naming files.
+//! Opening, writing and naming files.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
+
+use crate::error::{Error, Result, io as io_error};
+
+/// The reason why something is not opened that might never end, or has no content.
+const NOT_REGULAR: &str =
+    "not a regular file but a pipe, a socket or a device; copy its content to a file first";
+
+/// Opens a regular file for reading, since a pipe or a device might never end.
+///
+/// # Errors
+/// It is none, is a link to nothing, or cannot be opened.
+pub(crate) fn open(path: &Path) -> Result<File> {
+    let refused = |problem: &str| Error::File {
+        file: path.to_owned(),
+        problem: problem.to_owned(),
+    };
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => File::open(path).map_err(io_error("read", path)),
+        Ok(found) if found.is_dir() => Err(refused("a folder where a file is wanted")),
+        Ok(_) => Err(refused(NOT_REGULAR)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
+            Err(refused("a link to a file that is not there"))
+        }
+        Err(error) => Err(io_error("read", path)(error)),
+    }
+}
+
+/// Reads all of a regular file.
+///
+/// # Errors
+/// As [`open`], and it cannot be read.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut file = open(path)?;
+    file.read_to_end(&mut bytes)
+        .map_err(io_error("read", path))?;
+    Ok(bytes)
+}
+
+/// Creates a file or empties it, unless something else than a file has its name: opening a pipe waits for its reader.
+///
+/// # Errors
+/// It is a folder, a pipe or a device, or cannot be created.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(io::Error::other(NOT_REGULAR)),
+        _ => File::create(path),
+    }
+}
 
 /// Writes a file as a whole: other processes see the old content or the new one, never a part. The bytes go to a file
 /// beside it, which is then renamed; it is not synced, so a power failure may lose them.

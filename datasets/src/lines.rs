@@ -9,6 +9,32 @@ use crate::error::{Error, Result};
 /// What some editors and spreadsheets put before a text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
+/// A text without the byte order mark that it may begin with.
+pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
+}
+
+/// What is said of text in UTF-16.
+pub(crate) const WIDE: &str = "text in UTF-16: save it as UTF-8";
+
+/// Whether a text begins with the byte order mark of UTF-16.
+pub(crate) fn is_wide(text: &[u8]) -> bool {
+    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff")
+}
+
+/// The whole number that a text spells, as `2` or as `2.0`.
+pub(crate) fn whole_number(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let spelt = || text.parse().ok().and_then(whole);
+    text.parse().ok().or_else(spelt)
+}
+
+/// A number without a fraction, where it is one.
+pub(crate) fn whole(number: f64) -> Option<i64> {
+    // Labels are small; floats of this size are exact.
+    (number.fract() == 0.0 && number.abs() < 1e15).then_some(number as i64)
+}
+
 /// A line that was read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line {
@@ -59,8 +85,13 @@ impl<R: Read> Lines<R> {
                     buffer.pop();
                 }
             }
-            if self.number == 1 && buffer[start..].starts_with(BYTE_ORDER_MARK) {
-                buffer.drain(start..start + BYTE_ORDER_MARK.len());
+            if self.number == 1 {
+                let line = &buffer[start..];
+                if is_wide(line) {
+                    return Err(self.wrong(1, WIDE.to_owned()));
+                }
+                let mark = line.len() - without_mark(line).len();
+                buffer.drain(start..start + mark);
             }
             if (buffer.len() - start) as u64 > self.longest {
                 return Err(self.wrong(

@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::archive::{ARCHIVES, Raw, archives_of, files_below};
+use crate::archive::folder::files_below;
+use crate::archive::{ARCHIVES, Contents, Member, Raw, has_archive_name, kind_of, unpacked_name};
 use crate::error::{Error, Result};
 use crate::files::relative_name;
-use crate::{About, Source};
+use crate::{About, Progress, Source};
 
 /// The form that the files are in.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Files in a folder or an archive, read by [`Raw::members`].
+    /// Files in a folder or an archive, read by [`Wanted::members`].
     Members(Raw),
     /// Parquet files of train and test.
     Parquet {
@@ -26,7 +27,7 @@ pub(crate) struct Wanted<'a> {
     /// The task.
     pub(crate) about: &'static About,
     /// Its files in words.
-    pub(crate) what: &'static str,
+    pub(crate) what: &'a str,
     /// The name of the published archive.
     pub(crate) archive: &'static str,
     /// Whether this file of a folder or archive is one of them.
@@ -35,13 +36,61 @@ pub(crate) struct Wanted<'a> {
     pub(crate) parquet: bool,
 }
 
-/// Finds it: `raw` is an archive, or a folder with the files themselves, else with parquet files, else with an archive.
+impl Wanted<'_> {
+    /// Gives every file of `raw` that fits to `visit`, as [`Raw::members`] does.
+    ///
+    /// # Errors
+    /// Those of [`Raw::members`]; [`Error::Missing`] where no file fits.
+    pub(crate) fn members(
+        &self,
+        raw: &Raw,
+        doing: &str,
+        progress: &dyn Progress,
+        visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let contents = raw.members(doing, progress, self.fits, visit)?;
+        match contents.wanted {
+            0 => Err(self.missing(raw.path(), Some(&contents))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a file is one of them, as it is or once it is unpacked.
+    fn takes(&self, name: &str) -> bool {
+        (self.fits)(name) || unpacked_name(name).is_some_and(self.fits)
+    }
+
+    /// The error for files that are not there.
+    pub(crate) fn missing(&self, path: &Path, contents: Option<&Contents>) -> Error {
+        let name = self.about.name;
+        let there = contents.map(|contents| {
+            let unread = match contents.has_ending(".parquet") {
+                true => "; parquet files are read from a folder, not from an archive",
+                false => "",
+            };
+            format!("{}{unread}", contents.text())
+        });
+        Error::Missing {
+            what: self.what.to_owned(),
+            path: path.to_owned(),
+            there,
+            command: format!(
+                "lra data fetch {name} (or name a copy: lra data make {name} --from FOLDER or ARCHIVE)"
+            ),
+            stand_in: stand_in(self.about),
+        }
+    }
+}
+
+/// Finds it: `raw` is an archive, or a folder with the files themselves in it or below it, else with parquet files, else
+/// with an archive.
 ///
 /// # Errors
-/// [`Error::Missing`], naming what was looked for and the command that gets it; [`Error::File`] for something else.
-pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>) -> Result<Form> {
+/// [`Error::Missing`], naming what was looked for, what is there, and the command that gets it; [`Error::File`] for
+/// something else.
+pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>, progress: &dyn Progress) -> Result<Form> {
     let folder = match Raw::at(raw)? {
-        None => return Err(missing(raw, wanted)),
+        None => return Err(wanted.missing(raw, None)),
         Some(archive @ Raw::Archive(_)) => return Ok(Form::Members(archive)),
         Some(Raw::Folder(folder)) => folder,
         Some(Raw::Parquet(file)) if wanted.parquet => {
@@ -49,37 +98,90 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>) -> Result<Form> {
             let problem = problem.to_owned();
             return Err(Error::File { file, problem });
         }
+        Some(Raw::Packed(file)) => {
+            let problem = format!(
+                "one packed file and no archive: name the folder or the archive with {}",
+                wanted.what
+            );
+            return Err(Error::File { file, problem });
+        }
         Some(Raw::Parquet(file) | Raw::File(file)) => {
-            let problem = format!("neither a folder nor {ARCHIVES} with {}", wanted.what);
+            let name = relative_name(raw.parent().unwrap_or(raw), raw);
+            let problem = match (wanted.fits)(&name) {
+                true => format!(
+                    "one of the files alone: name the folder with {}",
+                    wanted.what
+                ),
+                false => format!(
+                    "neither a folder nor {ARCHIVES} with {}, but {}",
+                    wanted.what,
+                    kind_of(&file)?
+                ),
+            };
             return Err(Error::File { file, problem });
         }
     };
-    let files = files_below(&folder)?;
-    let relative = |path: &PathBuf| relative_name(&folder, path);
-    if files.iter().any(|path| (wanted.fits)(&relative(path))) {
+    let mut contents = Contents::default();
+    let files = files_below(&folder, &mut |name| {
+        let taken = wanted.takes(name);
+        contents.add(name, taken);
+        taken || has_archive_name(name) || wanted.parquet && parquet_stem(name).is_some()
+    })?;
+    if contents.wanted > 0 {
         return Ok(Form::Members(Raw::Folder(folder)));
     }
-    if wanted.parquet {
-        let of_split = |split: &str| {
-            let holds = |path: &&PathBuf| split_of(&relative(path)) == Some(split);
-            files.iter().filter(holds).cloned().collect()
-        };
-        let (train, test): (Vec<_>, Vec<_>) = (of_split("train"), of_split("test"));
-        if !train.is_empty() && !test.is_empty() {
-            for files in [&train, &test] {
-                in_one_folder(&folder, files)?;
-            }
-            return Ok(Form::Parquet { train, test });
-        }
+    if wanted.parquet
+        && let Some(form) = parquet_in(&folder, &files)?
+    {
+        return Ok(form);
     }
-    archive_in(&folder, &files, wanted)
+    archive_in(&folder, &files, wanted, &contents, progress)
+}
+
+/// The parquet files in a folder, where those of both splits are there.
+fn parquet_in(folder: &Path, files: &[PathBuf]) -> Result<Option<Form>> {
+    let relative = |path: &PathBuf| relative_name(folder, path);
+    let of_split = |split: &str| -> Vec<PathBuf> {
+        let holds = |path: &&PathBuf| split_of(&relative(path)) == Some(split);
+        files.iter().filter(holds).cloned().collect()
+    };
+    let (train, test) = (of_split("train"), of_split("test"));
+    if train.is_empty() || test.is_empty() {
+        return Ok(None);
+    }
+    for files in [&train, &test] {
+        in_one_folder(folder, files)?;
+    }
+    // Beside them, only files without labels are known to be of no split.
+    let folders = [&train, &test].map(|files| files.first().and_then(|file| file.parent()));
+    let stray = files.iter().find(|path| {
+        let name = relative(path).to_ascii_lowercase();
+        parquet_stem(&name).is_some_and(|stem| !stem.contains("unsup") && !stem.contains("unlabel"))
+            && split_of(&name).is_none()
+            && folders.contains(&path.parent())
+    });
+    match stray {
+        None => Ok(Some(Form::Parquet { train, test })),
+        Some(file) => Err(Error::File {
+            file: file.clone(),
+            problem: "a parquet file beside those of train and test whose name says neither: \
+                      move it elsewhere if it is not to be read"
+                .to_owned(),
+        }),
+    }
+}
+
+/// The name of a parquet file without its end.
+fn parquet_stem(name: &str) -> Option<&str> {
+    let (stem, end) = name.rsplit_once('.')?;
+    end.eq_ignore_ascii_case("parquet").then_some(stem)
 }
 
 /// Which split a parquet file holds: the one that its name or, failing that, its nearest folder names as a word of its own, or
 /// at its beginning: `train-00000-of-00001.parquet`, `imdb-train.parquet`, `plain_text/train/0000.parquet`.
 fn split_of(name: &str) -> Option<&'static str> {
     const SPLITS: [&str; 2] = ["train", "test"];
-    let name = name.strip_suffix(".parquet")?;
+    let name = parquet_stem(name)?.to_ascii_lowercase();
     name.rsplit('/').find_map(|part| {
         let named = |split: &&str| {
             let mut words = part.split(|symbol: char| !symbol.is_ascii_alphanumeric());
@@ -107,36 +209,56 @@ fn in_one_folder(folder: &Path, files: &[PathBuf]) -> Result<()> {
     }
 }
 
-/// The archive in a folder: the one with the published name, else the only one.
-fn archive_in(folder: &Path, files: &[PathBuf], wanted: &Wanted<'_>) -> Result<Form> {
-    let mut archives = archives_of(files)?;
-    let named = |archive: &Raw| archive.path().ends_with(wanted.archive);
-    if let Some(place) = archives.iter().position(named) {
-        return Ok(Form::Members(archives.swap_remove(place)));
+/// The archive in a folder: the one with the published name, else the only one, else the only one that has the files.
+fn archive_in(
+    folder: &Path,
+    files: &[PathBuf],
+    wanted: &Wanted<'_>,
+    contents: &Contents,
+    progress: &dyn Progress,
+) -> Result<Form> {
+    let mut archives = Vec::new();
+    let mut others = Vec::new();
+    for path in files {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match Raw::at(path)? {
+            Some(archive @ Raw::Archive(_)) if name.eq_ignore_ascii_case(wanted.archive) => {
+                return Ok(Form::Members(archive));
+            }
+            Some(archive @ Raw::Archive(_)) => archives.push(archive),
+            Some(Raw::File(path)) if has_archive_name(&name) => others.push(path),
+            _ => {}
+        }
     }
-    match archives.len() {
-        0 => Err(missing(&folder.join(wanted.archive), wanted)),
-        1 => Ok(Form::Members(archives.remove(0))),
-        count => {
+    if archives.len() > 1 {
+        let mut having = Vec::new();
+        for archive in archives {
+            if archive.holds(progress, wanted.fits)? {
+                having.push(archive);
+            }
+        }
+        archives = having;
+    }
+    match (archives.len(), others.pop()) {
+        (0, None) => Err(wanted.missing(&folder.join(wanted.archive), Some(contents))),
+        (0, Some(file)) => {
+            let problem = format!("not {ARCHIVES} but {}: remove it", kind_of(&file)?);
+            Err(Error::File { file, problem })
+        }
+        (1, _) => Ok(Form::Members(archives.remove(0))),
+        _ => {
+            let names: Vec<_> = archives
+                .iter()
+                .map(|one| relative_name(folder, one.path()))
+                .collect();
             let problem = format!(
-                "{count} archives, none of them called {}: name the one to read with --from",
-                wanted.archive
+                "several archives with {}: {}; name the one to read with --from",
+                wanted.what,
+                names.join(", ")
             );
             let file = folder.to_owned();
             Err(Error::File { file, problem })
         }
-    }
-}
-
-fn missing(path: &Path, wanted: &Wanted<'_>) -> Error {
-    let name = wanted.about.name;
-    Error::Missing {
-        what: wanted.what.to_owned(),
-        path: path.to_owned(),
-        command: format!(
-            "lra data fetch {name} (or name a copy: lra data make {name} --from FOLDER or ARCHIVE)"
-        ),
-        stand_in: stand_in(wanted.about),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Parquet files of two columns: bytes (text or an encoded image) and a whole number.
+//! Parquet files of two columns: bytes (text or an encoded image) and a label (a number of any type, or a word).
 //!
 //! The format is the `parquet` crate's business. It trusts what a file states, though, so the sizes of row groups, columns
 //! and pages are held against limits first ([`pages`]), and where it still panics on damage, that is an error ([`guard`]).
@@ -11,21 +11,24 @@ use std::path::Path;
 
 use guard::guarded;
 use parquet::column::reader::ColumnReader;
-use parquet::errors::ParquetError;
+use parquet::data_type::ByteArray;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 
-use crate::archive::regular;
 use crate::error::{Error, Result, io};
+use crate::files;
+use crate::lines::{whole, whole_number};
 
 /// Rows that are decoded at once.
 const ROWS: usize = 256;
 
 /// What two columns to read, and how large a value of the first may be.
 pub(crate) struct Columns {
-    /// Path of the column of bytes, its parts joined by dots.
-    pub(crate) bytes: &'static str,
-    /// Name of the column of whole numbers.
-    pub(crate) number: &'static str,
+    /// Path of the column of bytes, its parts joined by dots; the first of these that the file has.
+    pub(crate) bytes: &'static [&'static str],
+    /// Name of the column of labels.
+    pub(crate) label: &'static str,
+    /// The label that a word stands for.
+    pub(crate) label_of: fn(&str) -> Option<i64>,
     /// Longest value of the column of bytes.
     pub(crate) longest: usize,
 }
@@ -42,23 +45,26 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
         file: path.to_owned(),
         problem: format!("not a readable parquet file: {error}"),
     };
-    let file = regular(path)?;
+    let file = files::open(path)?;
     let bytes = fs::metadata(path).map_err(io("read", path))?.len();
     let reader = guarded(|| SerializedFileReader::new(file)).map_err(|error| damaged(&error))?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
-    let place = |name: &str| {
-        let found = (0..schema.num_columns()).find(|&i| schema.column(i).path().string() == name);
-        found.ok_or_else(|| {
-            let have: Vec<_> = (0..schema.num_columns())
-                .map(|i| schema.column(i).path().string())
-                .collect();
+    let place = |names: &[&str]| {
+        let have: Vec<_> = (0..schema.num_columns())
+            .map(|i| schema.column(i).path().string())
+            .collect();
+        let mut names_here = names
+            .iter()
+            .filter_map(|name| have.iter().position(|one| one == name));
+        names_here.next().ok_or_else(|| {
             damaged(&format!(
-                "it has no column `{name}`, but {}",
+                "it has no column `{}`, but {}",
+                names.join("` or `"),
                 have.join(", ")
             ))
         })
     };
-    let places = [place(columns.bytes)?, place(columns.number)?];
+    let places = [place(columns.bytes)?, place(&[columns.label])?];
     for place in places {
         if schema.column(place).max_rep_level() > 0 {
             return Err(damaged(&format!(
@@ -75,7 +81,7 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
             pages::check(path, metadata.column(place), bytes)
                 .map_err(|problem| damaged(&format!("row group {}: {problem}", group + 1)))?;
         }
-        let [bytes, number] = guarded(|| {
+        let [bytes, labels] = guarded(|| {
             let group = reader.get_row_group(group)?;
             Ok([
                 Column::open(&*group, places[0])?,
@@ -87,7 +93,7 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
             path,
             columns,
             bytes,
-            number,
+            labels,
         };
         rows = group.read(rows, visit)?;
     }
@@ -98,7 +104,7 @@ struct Group<'a> {
     path: &'a Path,
     columns: &'a Columns,
     bytes: Column,
-    number: Column,
+    labels: Column,
 }
 
 impl Group<'_> {
@@ -111,18 +117,13 @@ impl Group<'_> {
                 line: next,
                 problem,
             };
-            let (bytes, numbers) = match (self.bytes.next(), self.number.next()) {
-                (Ok(Values::Bytes(bytes)), Ok(Values::Numbers(numbers))) => (bytes, numbers),
-                (Err(problem), _) | (_, Err(problem)) => {
-                    return Err(wrong(format!("or one of the rows after it: {problem}")));
-                }
-                _ => {
-                    return Err(wrong(format!(
-                        "`{}` is not bytes, or `{}` not a whole number of 64 bits",
-                        self.columns.bytes, self.columns.number
-                    )));
-                }
-            };
+            let or_after =
+                |problem: String| wrong(format!("or one of the rows after it: {problem}"));
+            let bytes = self.bytes.bytes().map_err(or_after)?;
+            let numbers = self
+                .labels
+                .numbers(self.columns.label_of)
+                .map_err(or_after)?;
             if bytes.len() != numbers.len() {
                 return Err(wrong("the columns have different lengths".to_owned()));
             }
@@ -138,7 +139,7 @@ impl Group<'_> {
                         problem: format!(
                             "{} bytes in `{}`, more than {}",
                             bytes.len(),
-                            self.columns.bytes,
+                            self.bytes.name,
                             self.columns.longest
                         ),
                     });
@@ -149,50 +150,83 @@ impl Group<'_> {
     }
 }
 
-enum Values {
-    Bytes(Vec<parquet::data_type::ByteArray>),
-    Numbers(Vec<i64>),
-}
-
 /// One column of one row group.
 struct Column {
+    name: String,
     reader: ColumnReader,
     /// The definition level of a value that is there; below it lie gaps.
     present: i16,
+}
+
+/// The next values of a column, none at the end: those that its reader of this type gives.
+macro_rules! next_values {
+    ($column:expr, $reader:expr) => {{
+        let (mut levels, mut values) = (Vec::new(), Vec::new());
+        let read = guarded(|| $reader.read_records(ROWS, Some(&mut levels), None, &mut values));
+        let (rows, count, _) = read.map_err(|error| error.to_string())?;
+        if count != rows || levels.iter().any(|&level| level != $column.present) {
+            return Err(format!("a value of `{}` is missing", $column.name));
+        }
+        values
+    }};
 }
 
 impl Column {
     fn open(group: &dyn RowGroupReader, place: usize) -> parquet::errors::Result<Column> {
         let description = group.metadata().column(place).column_descr_ptr();
         Ok(Column {
+            name: description.path().string(),
             reader: group.get_column_reader(place)?,
             present: description.max_def_level(),
         })
     }
 
-    /// The next values; none at the end.
-    fn next(&mut self) -> Result<Values, String> {
-        let mut levels = Vec::new();
-        let mut bytes = Vec::new();
-        let mut numbers = Vec::new();
-        let (rows, values, _) = guarded(|| match &mut self.reader {
-            ColumnReader::ByteArrayColumnReader(reader) => {
-                reader.read_records(ROWS, Some(&mut levels), None, &mut bytes)
-            }
-            ColumnReader::Int64ColumnReader(reader) => {
-                reader.read_records(ROWS, Some(&mut levels), None, &mut numbers)
-            }
-            _ => Err(ParquetError::General(
-                "a column has another type".to_owned(),
-            )),
-        })
-        .map_err(|error| error.to_string())?;
-        if values != rows || levels.iter().any(|&level| level != self.present) {
-            return Err("a value is missing".to_owned());
+    /// The next values of a column of bytes or text; none at the end.
+    fn bytes(&mut self) -> Result<Vec<ByteArray>, String> {
+        match &mut self.reader {
+            ColumnReader::ByteArrayColumnReader(reader) => Ok(next_values!(self, reader)),
+            _ => Err(format!("column `{}` is neither bytes nor text", self.name)),
         }
-        Ok(match self.reader {
-            ColumnReader::Int64ColumnReader(_) => Values::Numbers(numbers),
-            _ => Values::Bytes(bytes),
-        })
+    }
+
+    /// The next values of a column of labels as numbers; none at the end. Words stand for what `label_of` says.
+    fn numbers(&mut self, label_of: fn(&str) -> Option<i64>) -> Result<Vec<i64>, String> {
+        let name = &self.name;
+        let whole = |value: f64| {
+            whole(value).ok_or_else(|| format!("the label {value} of `{name}` is no whole number"))
+        };
+        let word = |value: &ByteArray| {
+            let word = String::from_utf8_lossy(value.data());
+            let label = whole_number(&word).or_else(|| label_of(word.trim()));
+            label.ok_or_else(|| {
+                let shown: String = word.chars().take(40).collect();
+                format!("the label `{shown}` of `{name}` is no number and no known class")
+            })
+        };
+        match &mut self.reader {
+            ColumnReader::Int64ColumnReader(reader) => Ok(next_values!(self, reader)),
+            ColumnReader::Int32ColumnReader(reader) => {
+                let values = next_values!(self, reader);
+                Ok(values.into_iter().map(i64::from).collect())
+            }
+            ColumnReader::BoolColumnReader(reader) => {
+                let values = next_values!(self, reader);
+                Ok(values.into_iter().map(i64::from).collect())
+            }
+            ColumnReader::FloatColumnReader(reader) => {
+                let values = next_values!(self, reader);
+                values
+                    .into_iter()
+                    .map(|value| whole(value.into()))
+                    .collect()
+            }
+            ColumnReader::DoubleColumnReader(reader) => {
+                next_values!(self, reader).into_iter().map(whole).collect()
+            }
+            ColumnReader::ByteArrayColumnReader(reader) => {
+                next_values!(self, reader).iter().map(word).collect()
+            }
+            _ => Err(format!("column `{name}` holds neither numbers nor words")),
+        }
     }
 }

@@ -1,15 +1,21 @@
-//! Python's pickles, as far as data needs them: numbers, text, lists, tuples, dictionaries and NumPy's arrays of bytes.
+//! Python's pickles of every protocol, as far as data needs them: numbers, text, lists, tuples, dictionaries and arrays.
 //!
 //! A pickle is a program for a stack machine, and what Python runs it with calls whatever function it names. Here nothing is
-//! called: a call stays in the result as the name of the function with its arguments. Values lie side by side and refer
-//! to each other by number, so that neither their nesting nor their repetition costs anything.
-//! Format: the module `pickletools` of Python's library.
+//! called: a call stays in the result as the name of the function with its arguments, and the few that make bytes and
+//! arrays are known ([`values`]). Values lie side by side and refer to each other by number, so that neither their nesting
+//! nor their repetition costs anything. Format: the module `pickletools` of Python's library.
+
+mod literals;
+mod values;
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// Most instructions; a file of 10,000 pictures has 60,000.
 const MOST: usize = 2_000_000;
+
+/// Longest name, number or key that is spelt in text.
+const LONGEST_WORD: usize = 256;
 
 /// Index of a value in [`Pickle::values`].
 pub(crate) type ValueIndex = usize;
@@ -21,6 +27,8 @@ enum Value {
     Int(i64),
     /// Bytes or text, where they lie in the pickle.
     Bytes(Range<usize>),
+    /// Bytes or text that are spelt otherwise in the pickle.
+    Spelt(Vec<u8>),
     /// A list or a tuple.
     List(Vec<ValueIndex>),
     Dictionary(Vec<(ValueIndex, ValueIndex)>),
@@ -68,78 +76,6 @@ impl<'a> Pickle<'a> {
         }
         Err(format!("more than {MOST} instructions"))
     }
-
-    /// A value of the dictionary that the pickle is.
-    pub(crate) fn item(&self, key: &str) -> Option<ValueIndex> {
-        let Value::Dictionary(items) = &self.values[self.root] else {
-            return None;
-        };
-        let mut items = items.iter();
-        let found = items.find(|(name, _)| self.text(*name) == Some(key.as_bytes()));
-        found.map(|(_, value)| *value)
-    }
-
-    /// A list of whole numbers.
-    pub(crate) fn numbers(&self, place: ValueIndex) -> Option<Vec<i64>> {
-        let Value::List(items) = &self.values[place] else {
-            return None;
-        };
-        let number = |item: &ValueIndex| match self.values[*item] {
-            Value::Int(number) => Some(number),
-            _ => None,
-        };
-        items.iter().map(number).collect()
-    }
-
-    /// The shape and the values of one of NumPy's arrays of bytes, in the order of C.
-    pub(crate) fn byte_array(&self, place: ValueIndex) -> Option<(Vec<i64>, &'a [u8])> {
-        let (function, _, Some(state)) = self.call(place)? else {
-            return None;
-        };
-        if !function.starts_with("numpy.") || !function.ends_with(".multiarray._reconstruct") {
-            return None;
-        }
-        let Value::List(state) = &self.values[state] else {
-            return None;
-        };
-        let &[_version, shape, dtype, by_columns, content] = &state[..] else {
-            return None;
-        };
-        let (class, arguments, _) = self.call(dtype)?;
-        let Value::List(arguments) = &self.values[arguments] else {
-            return None;
-        };
-        let kind = self.text(*arguments.first()?)?;
-        let is_bytes = class == "numpy.dtype" && [&b"u1"[..], b"|u1"].contains(&kind);
-        let Value::Bool(false) = self.values[by_columns] else {
-            return None;
-        };
-        let content = self.text(content).filter(|_| is_bytes)?;
-        Some((self.numbers(shape)?, content))
-    }
-
-    /// Function, arguments and state of a call.
-    fn call(&self, place: ValueIndex) -> Option<(&str, ValueIndex, Option<ValueIndex>)> {
-        let Value::Call {
-            function,
-            arguments,
-            state,
-        } = &self.values[place]
-        else {
-            return None;
-        };
-        match &self.values[*function] {
-            Value::Global(name) => Some((name, *arguments, *state)),
-            _ => None,
-        }
-    }
-
-    fn text(&self, place: ValueIndex) -> Option<&'a [u8]> {
-        match &self.values[place] {
-            Value::Bytes(range) => Some(&self.bytes[range.clone()]),
-            _ => None,
-        }
-    }
 }
 
 struct Machine<'a> {
@@ -169,6 +105,32 @@ impl Machine<'_> {
             }
             // NONE
             b'N' => self.push(Value::None),
+            // FLOAT, BINFLOAT: nothing that is read here is one
+            b'F' => {
+                self.read_line(LONGEST_WORD)?;
+                self.push(Value::None);
+            }
+            b'G' => {
+                self.read(8)?;
+                self.push(Value::None);
+            }
+            // INT, LONG: a line of digits; 00 and 01 are the truth values of protocol 0
+            b'I' | b'L' => {
+                let line = self.read_line(LONGEST_WORD)?;
+                self.push(literals::number(&line)?);
+            }
+            // LONG1, LONG4: behind their length
+            0x8a => self.push_long(1)?,
+            0x8b => self.push_long(4)?,
+            // STRING: a literal of Python 2; UNICODE: Latin-1 with escapes
+            b'S' => {
+                let line = self.read_line(usize::MAX)?;
+                self.push(Value::Spelt(literals::string(&line)?));
+            }
+            b'V' => {
+                let line = self.read_line(usize::MAX)?;
+                self.push(Value::Spelt(literals::unicode(&line)?));
+            }
             // NEWTRUE
             0x88 => self.push(Value::Bool(true)),
             // NEWFALSE
@@ -204,6 +166,23 @@ impl Machine<'_> {
                 let items = self.pop_many(usize::from(code - 0x84))?;
                 self.push(Value::List(items));
             }
+            // DICT
+            b'd' => {
+                let items = self.pop_mark()?;
+                self.push(Value::Dictionary(Vec::new()));
+                self.set_items(&items)?;
+            }
+            // POP, POP_MARK, DUP
+            b'0' => {
+                self.pop()?;
+            }
+            b'1' => {
+                self.pop_mark()?;
+            }
+            b'2' => {
+                let place = *self.stack.last().ok_or("an empty stack")?;
+                self.stack.push(place);
+            }
             // APPEND
             b'a' => {
                 let items = self.pop_many(1)?;
@@ -226,20 +205,23 @@ impl Machine<'_> {
             }
             // GLOBAL: module and name, a line each
             b'c' => {
-                let name = [self.read_line()?, self.read_line()?].join(".");
-                self.push(Value::Global(name));
+                let parts = [self.read_line(LONGEST_WORD)?, self.read_line(LONGEST_WORD)?];
+                let parts = parts.map(|part| String::from_utf8_lossy(&part).into_owned());
+                self.push(Value::Global(parts.join(".")));
             }
             // STACK_GLOBAL
             0x93 => self.push_global()?,
-            // REDUCE: a call
-            b'R' => {
+            // REDUCE, NEWOBJ: a call
+            b'R' | 0x81 => {
                 let arguments = self.pop()?;
                 let function = self.pop()?;
-                self.push(Value::Call {
+                let call = Value::Call {
                     function,
                     arguments,
                     state: None,
-                });
+                };
+                let dictionary = self.ordered_dictionary(function, arguments);
+                self.push(dictionary.unwrap_or(call));
             }
             // BUILD: the state of what a call made
             b'b' => {
@@ -249,19 +231,28 @@ impl Machine<'_> {
                     _ => return Err("a state for what is no object".to_owned()),
                 }
             }
+            // PUT, GET: the key as a line of digits
+            b'p' => {
+                let key = self.read_key()?;
+                self.put(key)?;
+            }
+            b'g' => {
+                let key = self.read_key()?;
+                self.get(key)?;
+            }
             // BINPUT
-            b'q' => self.put(1)?,
+            b'q' => self.put_at(1)?,
             // LONG_BINPUT
-            b'r' => self.put(4)?,
+            b'r' => self.put_at(4)?,
             // MEMOIZE
             0x94 => {
                 let place = *self.stack.last().ok_or("an empty stack")?;
                 self.memo.insert(self.memo.len(), place);
             }
             // BINGET
-            b'h' => self.get(1)?,
+            b'h' => self.get_at(1)?,
             // LONG_BINGET
-            b'j' => self.get(4)?,
+            b'j' => self.get_at(4)?,
             other => {
                 return Err(format!(
                     "the instruction {other:#04x}, which data does not need"
@@ -286,13 +277,21 @@ impl Machine<'_> {
         Ok(digits.fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    fn read_line(&mut self) -> Result<String, String> {
+    /// The bytes up to the end of the line, at most so many.
+    fn read_line(&mut self, longest: usize) -> Result<Vec<u8>, String> {
         let rest = &self.bytes[self.next..];
-        let end = rest.iter().take(256).position(|&byte| byte == b'\n');
-        let end = end.ok_or("a name without an end")?;
-        let name = String::from_utf8_lossy(&rest[..end]).into_owned();
+        let end = rest.iter().take(longest).position(|&byte| byte == b'\n');
+        let end = end.ok_or("a line without an end")?;
+        let line = rest[..end].to_vec();
         self.next += end + 1;
-        Ok(name)
+        Ok(line)
+    }
+
+    fn read_key(&mut self) -> Result<usize, String> {
+        match literals::number(&self.read_line(LONGEST_WORD)?)? {
+            Value::Int(key) => usize::try_from(key).map_err(|error| error.to_string()),
+            _ => Err("a key that is no number".to_owned()),
+        }
     }
 
     fn push(&mut self, value: Value) {
@@ -306,6 +305,47 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// A number with a sign behind its length, which has so many bytes itself.
+    fn push_long(&mut self, bytes: usize) -> Result<(), String> {
+        let length = self.read_uint(bytes)? as usize;
+        if length > 8 {
+            return Err("a number of more than 64 bits".to_owned());
+        }
+        let unused = 64 - 8 * length as u32;
+        let number = match length {
+            0 => 0,
+            length => (self.read_uint(length)? << unused) as i64 >> unused,
+        };
+        self.push(Value::Int(number));
+        Ok(())
+    }
+
+    /// The dictionary that a call of `collections.OrderedDict` makes: an empty one, or one of a list of pairs.
+    fn ordered_dictionary(&self, function: ValueIndex, arguments: ValueIndex) -> Option<Value> {
+        let items = |place: ValueIndex| match &self.values[place] {
+            Value::List(items) => Some(&items[..]),
+            _ => None,
+        };
+        match &self.values[function] {
+            Value::Global(name) if name == "collections.OrderedDict" => {}
+            _ => return None,
+        }
+        let pairs = match items(arguments)? {
+            [] => &[],
+            [pairs] => items(*pairs)?,
+            _ => return None,
+        };
+        let pair = |place: &ValueIndex| match items(*place)? {
+            [key, value] => Some((*key, *value)),
+            _ => None,
+        };
+        pairs
+            .iter()
+            .map(pair)
+            .collect::<Option<_>>()
+            .map(Value::Dictionary)
+    }
+
     /// Bytes behind their length, which has so many bytes itself.
     fn push_bytes(&mut self, bytes: usize) -> Result<(), String> {
         let length = usize::try_from(self.read_uint(bytes)?).map_err(|error| error.to_string())?;
@@ -317,7 +357,7 @@ impl Machine<'_> {
     fn push_global(&mut self) -> Result<(), String> {
         let parts = self.pop_many(2)?;
         let part = |place: &ValueIndex| match &self.values[*place] {
-            Value::Bytes(range) if range.len() <= 256 => {
+            Value::Bytes(range) if range.len() <= LONGEST_WORD => {
                 Ok(String::from_utf8_lossy(&self.bytes[range.clone()]).into_owned())
             }
             _ => Err("a name that is no text".to_owned()),
@@ -366,15 +406,23 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn put(&mut self, bytes: usize) -> Result<(), String> {
+    fn put_at(&mut self, bytes: usize) -> Result<(), String> {
         let key = self.read_uint(bytes)? as usize;
+        self.put(key)
+    }
+
+    fn put(&mut self, key: usize) -> Result<(), String> {
         let place = *self.stack.last().ok_or("an empty stack")?;
         self.memo.insert(key, place);
         Ok(())
     }
 
-    fn get(&mut self, bytes: usize) -> Result<(), String> {
+    fn get_at(&mut self, bytes: usize) -> Result<(), String> {
         let key = self.read_uint(bytes)? as usize;
+        self.get(key)
+    }
+
+    fn get(&mut self, key: usize) -> Result<(), String> {
         let place = *self.memo.get(&key).ok_or("a value that was not kept")?;
         self.stack.push(place);
         Ok(())
@@ -385,17 +433,19 @@ impl Machine<'_> {
 mod tests {
     use super::*;
 
-    /// As Python's `pickle.dumps` writes `{"labels": [6, 300, -1], "same": "labels"}` under protocols 2 and 4.
+    /// As Python's `pickle.dumps` writes `{"labels": [6, 300, -1], "same": "labels"}` under protocols 0, 2 and 4.
     #[test]
     fn what_python_writes_is_read() {
         for bytes in [
-            &b"\x80\x02}q\x00(X\x06\x00\x00\x00labelsq\x01]q\x02(K\x06M,\x01J\xff\xff\xff\xffeX\x04\x00\x00\x00sameq\x03h\x01u."[..],
+            &b"(dp0\nVlabels\np1\n(lp2\nI6\naI300\naI-1\nasVsame\np3\ng1\ns."[..],
+            b"\x80\x02}q\x00(X\x06\x00\x00\x00labelsq\x01]q\x02(K\x06M,\x01J\xff\xff\xff\xffeX\x04\x00\x00\x00sameq\x03h\x01u.",
             b"\x80\x04\x95%\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x06labels\x94]\x94(K\x06M,\x01J\xff\xff\xff\xffe\x8c\x04same\x94h\x01u.",
         ] {
             let pickle = Pickle::read(bytes).unwrap();
             let labels = pickle.item("labels").unwrap();
-            assert_eq!(pickle.numbers(labels), Some(vec![6, 300, -1]));
-            assert_eq!(pickle.text(pickle.item("same").unwrap()), Some(&b"labels"[..]));
+            assert_eq!(pickle.numbers(labels), Ok(vec![6, 300, -1]));
+            let same = pickle.text(pickle.item("same").unwrap());
+            assert_eq!(same.as_deref(), Some(&b"labels"[..]));
             assert_eq!(pickle.item("other"), None);
         }
     }
@@ -403,10 +453,16 @@ mod tests {
     /// `os.system("touch evil")`, and other programs.
     #[test]
     fn nothing_is_called_and_nothing_grows() {
-        let evil = Pickle::read(b"cos\nsystem\n(S'touch evil'\ntR.").unwrap_err();
-        assert!(evil.contains("0x53"), "{evil}");
-        let evil = Pickle::read(b"cos\nsystem\nU\x0atouch evil\x85R.").unwrap();
-        assert!(evil.item("data").is_none() && evil.byte_array(evil.root).is_none());
+        for evil in [
+            &b"cos\nsystem\n(S'touch evil'\ntR."[..],
+            b"cos\nsystem\nU\x0atouch evil\x85R.",
+        ] {
+            let evil = Pickle::read(evil).unwrap();
+            assert!(evil.item("data").is_none() && evil.array(evil.root).is_err());
+            assert!(evil.numbers(evil.root).is_err() && evil.text(evil.root).is_none());
+        }
+        let evil = Pickle::read(b"(S'touch evil'\nios\nsystem\n.").unwrap_err();
+        assert!(evil.contains("0x69"), "{evil}");
         for wrong in [
             &b""[..],
             b".",

@@ -1,12 +1,12 @@
 //! Rows as they lie in a memory-mapped file.
 
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 
+use crate::files;
 use crate::split_writer::column_names;
 use crate::{Manifest, SplitName};
 
@@ -95,7 +95,7 @@ impl Split {
     /// What is wrong, in words: not a safetensors file, other columns, offsets out of order or bounds,
     /// labels out of range.
     pub(crate) fn open(path: &Path, towers: usize, classes: usize) -> Result<Split, String> {
-        let file = File::open(path).map_err(|error| error.to_string())?;
+        let file = files::open(path).map_err(|error| error.to_string())?;
         // SAFETY: stored files are written once, in another folder, and only ever replaced by renaming, so nothing
         // of ours changes or shortens a mapped file. Who does so from outside gets a fault, as with any mapping.
         let map = unsafe { Mmap::map(&file) }.map_err(|error| error.to_string())?;

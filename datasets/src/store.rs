@@ -67,6 +67,7 @@ impl Store {
         Err(Error::Missing {
             what: format!("the {} data of {}", key.source, task.about().name),
             path: folder,
+            there: None,
             command: key.make_command(task),
             stand_in: (key.source == Source::Official)
                 .then(|| stand_in(task.about()))

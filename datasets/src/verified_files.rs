@@ -41,7 +41,7 @@ impl FileStat {
 
 /// The record of an entry's files; where it is missing or unreadable all zero, so that files are hashed.
 pub(crate) fn read(folder: &Path) -> PerSplit<FileStat> {
-    let text = fs::read(folder.join(FILE_NAME)).unwrap_or_default();
+    let text = files::read(&folder.join(FILE_NAME)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 

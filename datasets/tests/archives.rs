@@ -87,25 +87,28 @@ fn control_characters_in_names_are_spelt_out() {
 }
 
 #[test]
-fn links_and_devices_are_passed_over() {
+fn links_and_devices_are_refused_where_a_file_is_wanted() {
     let root = tempfile::tempdir().unwrap();
-    let mut archive = Vec::new();
+    let read = |name: &[u8], kind| {
+        let mut archive = named(name, kind, b"");
+        archive.extend(raw::tar(&files()));
+        let path = raw::file(root.path(), "archive", &archive);
+        build(&Text, &Key::default_of(&Text), &path)
+    };
     for kind in [
         tar::EntryType::Symlink,
         tar::EntryType::Link,
         tar::EntryType::Block,
         tar::EntryType::Fifo,
     ] {
-        archive.extend(named(b"aclImdb/train/pos/1_9.txt", kind, b""));
+        let error = read(b"aclImdb/train/pos/1_9.txt", kind)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("1_9.txt` is a link or a device"), "{error}");
+        assert_eq!(read(b"latest", kind).unwrap().rows()[2], 40);
     }
-    archive.extend(raw::tar(&files()));
-    let path = raw::file(root.path(), "archive", &archive);
     assert_eq!(
-        build(&Text, &Key::default_of(&Text), &path)
-            .unwrap()
-            .splits
-            .test
-            .len(),
+        read(b"aclImdb/", tar::EntryType::Directory).unwrap().rows()[2],
         40
     );
 }
@@ -183,10 +186,11 @@ fn damage_is_found() {
     refused(&packed, "damaged or incomplete");
     // Cut within a member of a plain archive.
     refused(&plain[..1000 + 512], "damaged or incomplete");
-    refused(&raw::gzip(b"not a tar archive"), "damaged or incomplete");
-    let root = tempfile::tempdir().unwrap();
-    let [text, ..] = errors(root.path(), &raw::gzip(b""));
-    assert!(text.contains("no negative review"), "{text}");
+    refused(
+        &raw::gzip(b"not a tar archive"),
+        "one packed file and no archive",
+    );
+    refused(&raw::gzip(b""), "what is there: nothing");
 }
 
 /// A pipe that nobody writes to would be waited for without end.
@@ -239,6 +243,44 @@ fn pipes_are_no_input() {
         );
     }
     drop(list);
+}
+
+/// Tar archives of the oldest writers have no word that says what they are, but a sum.
+#[test]
+fn the_oldest_tar_archives_are_known() {
+    let root = tempfile::tempdir().unwrap();
+    let mut archive = Vec::new();
+    for (name, content) in files() {
+        let mut header = tar::Header::new_old();
+        header.set_path(&name).unwrap();
+        header.set_size(content.len() as u64);
+        header.set_cksum();
+        archive.extend(header.as_bytes());
+        archive.extend(content);
+        archive.resize(archive.len().next_multiple_of(512), 0);
+    }
+    for bytes in [archive.clone(), raw::gzip(&archive)] {
+        let path = raw::file(root.path(), "old", &bytes);
+        assert_eq!(
+            build(&Text, &Key::default_of(&Text), &path).unwrap().rows()[2],
+            40
+        );
+    }
+}
+
+/// Some writers on Windows separate folders by backslashes.
+#[test]
+fn backslashes_separate_folders() {
+    let root = tempfile::tempdir().unwrap();
+    let mut windows = files();
+    for (name, _) in &mut windows {
+        *name = name.replace('/', "\\");
+    }
+    let path = raw::file(root.path(), "windows.zip", &raw::zip(&windows));
+    assert_eq!(
+        build(&Text, &Key::default_of(&Text), &path).unwrap().rows()[2],
+        40
+    );
 }
 
 #[test]

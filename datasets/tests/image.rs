@@ -129,6 +129,93 @@ fn a_part_is_read_only_when_allowed_and_says_so() {
     assert_eq!(built.splits.test.tokens(0, 59), grey(&record(559)));
 }
 
+/// What Python's `pickle.dumps(..., protocol=0..5)` wrote of three pictures under NumPy 1.26 and 2.4: keys as text and as
+/// bytes, the array by rows and by columns (`np.asfortranarray`), of two axes and of four, labels as list, tuple, NumPy's
+/// numbers and arrays.
+#[test]
+fn pickles_of_every_protocol_and_numpy_are_read() {
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/pickles.tar.zst");
+    let unpacked = zstd::decode_all(&std::fs::read(packed).unwrap()[..]).unwrap();
+    let mut read = 0;
+    for entry in tar::Archive::new(&unpacked[..]).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().display().to_string();
+        let mut pickle = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut pickle).unwrap();
+        if pickle.is_empty() {
+            continue; // The folder.
+        }
+        let root = tempfile::tempdir().unwrap();
+        let names = ["data_batch_1", "test_batch"];
+        let files: Files = names.map(|name| (name.to_owned(), pickle.clone())).to_vec();
+        let built = build(&Image, &key(true), &raw::folder(root.path(), &files));
+        let test = built
+            .unwrap_or_else(|error| panic!("{name}: {error}"))
+            .splits
+            .test;
+        assert_eq!(test.labels(), [3, 0, 9], "{name}");
+        for row in 0..3 {
+            let value = |i: usize| ((row * 3072 + i) / 11 % 251) as u8;
+            let record: Vec<u8> = std::iter::once(0).chain((0..3072).map(value)).collect();
+            assert_eq!(test.tokens(0, row), grey(&record), "{name}");
+        }
+        read += 1;
+    }
+    assert_eq!(read, 38);
+}
+
+#[test]
+fn pickles_of_other_data_are_refused_in_words() {
+    let list = |key: &str| [b"U", &[key.len() as u8][..], key.as_bytes(), b"]"].concat();
+    for (items, problem) in [
+        (["fine_labels", "data"], "of CIFAR-100"),
+        (["labels", "pixels"], "a Python pickle without `data`"),
+        (["classes", "data"], "a Python pickle without `labels`"),
+        (["labels", "data"], "`data`: not a NumPy array"),
+    ] {
+        let pickle = [&b"\x80\x02}("[..], &list(items[0]), &list(items[1]), b"u."].concat();
+        let root = tempfile::tempdir().unwrap();
+        let names = ["data_batch_1", "test_batch"];
+        let files: Files = names.map(|name| (name.to_owned(), pickle.clone())).to_vec();
+        let error = build(&Image, &key(true), &raw::folder(root.path(), &files)).unwrap_err();
+        assert!(error.to_string().contains(problem), "{error}");
+    }
+}
+
+#[test]
+fn classes_have_other_words() {
+    let classes = [
+        ["airplane", "automobile", "bird"],
+        ["plane", "car", "Bird"],
+        ["0", "1", "2"],
+        ["Aeroplane", "auto", "2"],
+    ];
+    let digest = |classes: [&str; 3]| {
+        let root = tempfile::tempdir().unwrap();
+        let picture = |(split, label): (&str, usize)| {
+            let name = format!("{split}/{}/{label}.PNG", classes[label]);
+            (name, png(&record(10 * split.len() + label)))
+        };
+        let all = ["train", "test"]
+            .into_iter()
+            .flat_map(|split| (0..3).map(move |n| (split, n)));
+        // Enough pictures of train that some validate.
+        let more = (0..40).map(|n| {
+            (
+                format!("train/{}/9{n}.png", classes[n % 3]),
+                png(&record(100 + n)),
+            )
+        });
+        let files: Files = all.map(picture).chain(more).collect();
+        let built = build(&Image, &key(true), &raw::folder(root.path(), &files)).unwrap();
+        built.manifest().digest.clone()
+    };
+    let wanted = digest(classes[0]);
+    for words in &classes[1..] {
+        assert_eq!(digest(*words), wanted, "{words:?}");
+    }
+}
+
 #[test]
 fn every_form_gives_the_same_bytes() {
     let root = tempfile::tempdir().unwrap();
@@ -297,11 +384,11 @@ fn pickles_are_read_and_not_run() {
     refuse(|bytes| bytes.truncate(60_000), "it is cut short");
     refuse(
         |bytes| *bytes = b"cos\nsystem\nU\x0atouch evil\x85R.".to_vec(),
-        "without a list `labels`",
+        "without `labels`",
     );
     refuse(
         |bytes| *bytes = b"\x80\x02}(U\x04dataK\x01u.".to_vec(),
-        "without a list",
+        "without `labels`",
     );
     refuse(
         |bytes| {

@@ -36,7 +36,7 @@ fn read(train: &[u8], val: &[u8], test: &[u8]) -> Result<Splits> {
 fn accepted_forms() {
     let train = "Source\tTarget\r\n( ( ( [MAX 2 ) 3 ) ] )\t3\r\n[SM 9 9 X\t8\r\n\"( ( [MIN 4 ) X )\"\t4\r\n";
     let val = "\u{feff}Target\tNote\tSource\n7\tlone digit\t7\n\n";
-    let test = "Source\tTarget\n[MED 2 5 ]\t3";
+    let test = "source\tTARGET\n[MED 2 5 ]\t3.0";
     let splits = read(train.as_bytes(), val.as_bytes(), test.as_bytes()).unwrap();
     assert_eq!(
         (splits.train.tokens(0, 0), splits.train.label(0)),
@@ -128,7 +128,7 @@ fn refusals_name_file_and_line() {
             "label not a number",
             "Source\tTarget\n[MAX 2 3 ]\tthree\n",
             2,
-            "the answer `three` is not a number",
+            "the answer `three` is not a whole number",
         ),
         (
             "unknown token",

@@ -192,6 +192,89 @@ fn missing_and_empty_images_are_left_out_and_counted() {
     }
 }
 
+/// All 200,000 images are listed as published, and 400 are here: an archive that was unpacked in part.
+#[test]
+fn listed_images_that_are_missing_make_the_data_partial() {
+    let template = small_set(2);
+    let png = &template[&format!("{HARD}/imgs/0/sample_0.png")];
+    let mut files = BTreeMap::new();
+    for batch in 0..200 {
+        let line = |n: usize| format!("imgs/{batch} sample_{n}.png {n} {} 1.0 14\n", n % 2);
+        let list: String = (0..1000).map(line).collect();
+        files.insert(format!("{HARD}/metadata/{batch}.npy"), list.into_bytes());
+        for n in 0..2 {
+            files.insert(format!("{HARD}/imgs/{batch}/sample_{n}.png"), png.clone());
+        }
+    }
+    // One that no list has.
+    files.insert(format!("{HARD}/imgs/0/sample_5000.png"), png.clone());
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("folder");
+    write_folder(&folder, &files);
+    let tar = root.path().join("some.tar");
+    fs::write(&tar, tar_of(&files, "")).unwrap();
+    for from in [folder, tar] {
+        let manifest = read(&from, &clean()).unwrap().manifest;
+        assert!(manifest.partial, "{:?}", manifest.notes);
+        for note in [
+            "199600 listed images are missing or empty and left out",
+            "400 of 200000 published images are here",
+            "1 images are in no list, have no label, and were not read",
+        ] {
+            assert!(
+                manifest.notes.contains(&note.to_owned()),
+                "{:?}",
+                manifest.notes
+            );
+        }
+    }
+}
+
+/// A list that was loaded and saved again is an array of text.
+#[test]
+fn lists_saved_as_arrays_are_read() {
+    let files = small_set(40);
+    let root = tempfile::tempdir().unwrap();
+    let plain = root.path().join("plain");
+    write_folder(&plain, &files);
+    let wanted = read(&plain, &clean()).unwrap().manifest.digest;
+    for by_columns in [false, true] {
+        let mut files = files.clone();
+        for (name, content) in &mut files {
+            if !name.ends_with(".npy") {
+                continue;
+            }
+            let text = String::from_utf8(content.clone()).unwrap();
+            let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+            let (height, width) = (rows.len(), rows[0].len());
+            let cells = (0..height * width).map(|i| match by_columns {
+                false => rows[i / width][i % width],
+                true => rows[i % height][i / height],
+            });
+            let mut values = Vec::new();
+            for cell in cells {
+                let end = values.len() + 4 * 20;
+                values.extend(
+                    cell.chars()
+                        .flat_map(|symbol| u32::from(symbol).to_le_bytes()),
+                );
+                values.resize(end, 0);
+            }
+            let order = if by_columns { "True" } else { "False" };
+            let header = format!(
+                "{{'descr': '<U20', 'fortran_order': {order}, 'shape': ({height}, {width}), }}\n"
+            );
+            *content = b"\x93NUMPY\x01\0".to_vec();
+            content.extend((header.len() as u16).to_le_bytes());
+            content.extend(header.as_bytes());
+            content.extend(values);
+        }
+        let folder = root.path().join(format!("{by_columns}"));
+        write_folder(&folder, &files);
+        assert_eq!(read(&folder, &clean()).unwrap().manifest.digest, wanted);
+    }
+}
+
 #[test]
 fn the_inner_of_two_copies_is_read() {
     let inner = small_set(40);
@@ -221,6 +304,27 @@ fn the_inner_of_two_copies_is_read() {
     for from in [folder, tar] {
         let splits = read(&from, &clean()).unwrap();
         assert!(splits.train.labels().contains(&1), "{}", from.display());
+    }
+    // Of two at one depth, either may be meant.
+    let twice: BTreeMap<String, Vec<u8>> = small_set(40)
+        .into_iter()
+        .flat_map(|(name, bytes)| {
+            [
+                (format!("a/{name}"), bytes.clone()),
+                (format!("b/{name}"), bytes),
+            ]
+        })
+        .collect();
+    let folder = root.path().join("twice");
+    write_folder(&folder, &twice);
+    let tar = root.path().join("twice.tar");
+    fs::write(&tar, tar_of(&twice, "")).unwrap();
+    for from in [folder, tar] {
+        let error = read(&from, &clean()).unwrap_err().to_string();
+        assert!(
+            error.contains("the set is there twice, in `a/pathfinder32"),
+            "{error}"
+        );
     }
 }
 

@@ -149,6 +149,47 @@ fn parquet_files_are_found_under_the_names_that_they_have() {
     assert!(error.to_string().contains("in two folders"), "{error}");
 }
 
+/// Writers choose the type of a column by its largest value, or by what their own language has.
+#[test]
+fn labels_of_parquet_files_have_any_type() {
+    let files = reviews();
+    let mut wanted = None;
+    for label in [
+        "int64 label",
+        "int32 label",
+        "int32 label (INTEGER(8,true))",
+        "int32 label (INTEGER(8,false))",
+        "int32 label (INTEGER(16,true))",
+        "int32 label (INTEGER(32,false))",
+        "int64 label (INTEGER(64,false))",
+        "boolean label",
+        "float label",
+        "double label",
+        "binary label (STRING)",
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let schema = format!("message m {{ required binary text (STRING); optional {label}; }}");
+        for split in ["train", "test"] {
+            let class = |(name, text): &(String, Vec<u8>)| {
+                let label = i64::from(name.contains("/pos/"));
+                let is_review = ["_3.txt", "_9.txt"].iter().any(|end| name.ends_with(end));
+                (is_review && name.contains(split)).then(|| (text.clone(), label))
+            };
+            let rows: Vec<(Vec<u8>, i64)> = files.iter().filter_map(class).collect();
+            let rows: Vec<(&[u8], i64)> = rows
+                .iter()
+                .map(|(text, label)| (&text[..], *label))
+                .collect();
+            let path = root.path().join(format!("{split}-00000-of-00001.PARQUET"));
+            raw::parquet(&path, &schema, &rows, ::parquet::basic::Compression::SNAPPY);
+        }
+        let built = build(&Text, &official(Protocol::Clean), root.path());
+        let built = built.unwrap_or_else(|error| panic!("{label}: {error}"));
+        let digest = built.manifest().digest.clone();
+        assert_eq!(*wanted.get_or_insert(digest.clone()), digest, "{label}");
+    }
+}
+
 #[test]
 fn clean_never_validates_or_trains_on_a_text_of_test() {
     let root = tempfile::tempdir().unwrap();
@@ -345,7 +386,10 @@ fn unlabelled_reviews_alone_are_no_data() {
     let error = build(&Text, &official(Protocol::Clean), &archive)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("no negative review of train"), "{error}");
+    assert!(
+        error.starts_with("missing: the labelled IMDb reviews"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -376,6 +420,26 @@ fn wrong_parquet_files_are_refused() {
         "it has no column `text`, but review, label",
     );
     refuse("empty", SCHEMA, &[(b"", 1)], "an empty review");
+    let words = "message m { required binary text; required binary label; }";
+    refuse(
+        "words",
+        words,
+        &[(b"good", 1), (b"bad", 7)],
+        "the label 7 is neither 0 nor 1",
+    );
+    // Of neither split, beside those of both.
+    let folder = root.path().join("stray");
+    for split in ["train", "test", "validation"] {
+        let path = folder.join(format!("{split}.parquet"));
+        let rows: &[(&[u8], i64)] = &[(b"good", 1), (b"bad", 0)];
+        raw::parquet(&path, SCHEMA, rows, ::parquet::basic::Compression::SNAPPY);
+    }
+    let error = build(&Text, &official(Protocol::Clean), &folder).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("validation.parquet: a parquet file beside"),
+        "{text}"
+    );
     let one = raw::file(
         root.path(),
         "one.parquet",

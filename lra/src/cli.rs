@@ -127,7 +127,7 @@ pub struct RunArgs {
     /// Where the data comes from, unless the task says it: generated, official or synthetic [default: the task's own]
     #[arg(long)]
     pub source: Option<Source>,
-    /// Take incomplete files (the same as --set data.allow_partial=true); the record says so
+    /// Take incomplete files of image (the same as --set data.allow_partial=true); the record says so
     #[arg(long)]
     pub allow_partial: bool,
     /// How matrices are multiplied: f32, bf16, or on NVIDIA GPUs tf32 (the same as --set train.precision=P)

@@ -132,6 +132,23 @@ fn data_that_contradict_what_was_published_say_so_everywhere() {
 }
 
 #[test]
+fn allowing_a_part_is_refused_where_it_means_nothing() {
+    let place = Place::new();
+    reviews(&place);
+    for command in [
+        "data make text --from reviews --allow-partial",
+        "data verify text --from reviews --allow-partial",
+        "run --task text --model linear --allow-partial",
+    ] {
+        let refused = place.fails(2, command);
+        assert!(
+            refused.contains("--allow-partial") && refused.contains("the flag exists for image"),
+            "{command}: {refused}"
+        );
+    }
+}
+
+#[test]
 fn other_files_are_no_silent_replacement() {
     let place = Place::new();
     reviews(&place);

@@ -22,15 +22,16 @@ use fetch::{Fetched, Limits, Origin, fetch};
 use serde_json::{Value, json};
 use server::{Server, answer, serve};
 
-/// 300,000 bytes without a pattern that a mistake in an offset could survive.
+/// 300,000 bytes without a pattern that a mistake in an offset could survive, behind the first ones of a packed archive.
 fn content() -> Vec<u8> {
     let mut state = 1_u32;
-    (0..300_000)
-        .map(|_| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 24) as u8
-        })
-        .collect()
+    let random = |_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    let mut bytes: Vec<u8> = (0..300_000).map(random).collect();
+    bytes[..2].copy_from_slice(b"\x1f\x8b");
+    bytes
 }
 
 fn limits() -> Limits {
@@ -429,6 +430,82 @@ fn refusals_are_final_and_failures_are_not() {
         assert_eq!(server.ranges().len(), *connections, "{head}");
         assert!(!root.path().join("data.tar.gz").exists());
     }
+}
+
+/// A sign-in page or a message of the server under the name of the file, whatever the server says that it is.
+#[test]
+fn what_is_no_archive_is_not_kept() {
+    for (body, told) in [
+        (
+            &b"<html>please sign in</html>"[..],
+            "a web page (`<html>please sign in</html>`)",
+        ),
+        (b"\n<!DOCTYPE HTML PUBLIC>", "a web page"),
+        (b"<?xml version='1.0'?><Error><Code>NoSuchKey", "XML"),
+        (b"{\"message\": \"rate limit\"}", "JSON"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:1",
+            "Git LFS",
+        ),
+        (b"PAR1\x15\x04", "a parquet file"),
+        (b"BZh91AY&SY", "bzip2"),
+        (b"", "an empty file"),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let raw = root.path().join("raw");
+        let server = Server::start(|_, stream| {
+            answer(
+                stream,
+                &format!("200 OK\r\nContent-Length: {}", body.len()),
+                body,
+            )
+        });
+        let remote = Remote {
+            bytes: None,
+            sha256: None,
+            ..published(&format!("{}/data.tar.gz", server.address), &[]).0[0]
+        };
+        let file = root.path().join("file.tar.gz");
+        fs::write(&file, body).unwrap();
+        // What an earlier version kept is no archive either.
+        fs::create_dir(&raw).unwrap();
+        let poisoned = raw.join("data.tar.gz");
+        fs::write(&poisoned, b"<html>old page</html>").unwrap();
+        let fetch = |origin| fetch(&Published([remote]), &raw, origin, &limits(), &());
+        for origin in [
+            Origin::Published,
+            Origin::Mirror(&server.address),
+            Origin::From(&format!("{}/copy.tar.gz", server.address)),
+            Origin::From(file.to_str().unwrap()),
+        ] {
+            let error = fetch(origin).unwrap_err();
+            assert_eq!(error.class, Class::Data);
+            let text = error.to_string();
+            assert!(
+                text.contains("no archive but") && text.contains(told),
+                "{text}"
+            );
+            assert_eq!(names(&raw), ["data.tar.gz"], "{text}");
+            assert_eq!(fs::read(&poisoned).unwrap(), b"<html>old page</html>");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_was_kept_is_replaced() {
+    let root = tempfile::tempdir().unwrap();
+    let server =
+        Server::start(|asked, stream| serve(asked, stream, &content(), "\"one\"", usize::MAX));
+    fs::write(root.path().join("data.tar.gz"), b"<html>old page</html>").unwrap();
+    let remote = Remote {
+        bytes: None,
+        sha256: None,
+        ..published(&format!("{}/data.tar.gz", server.address), &[]).0[0]
+    };
+    let task = Published([remote]);
+    let fetched = fetch(&task, root.path(), Origin::Published, &limits(), &()).unwrap();
+    assert!(!fetched[0].kept);
+    assert_eq!(fs::read(&fetched[0].path).unwrap(), content());
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! Packed files, read from front to back, with a bound on what they may unpack to.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek};
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
+
+use crate::error::Result;
+use crate::files;
 
 /// An archive may unpack to this many times its size (text packs to a fifth or so, deflate can reach a thousandth)...
 pub(super) const MOST_GROWTH: u64 = 200;
@@ -36,26 +40,41 @@ impl Packing {
     }
 }
 
-/// What a file holds when unpacked, with a bound on how much that may be. `consumed` counts the file's own bytes.
-pub(super) fn unpacked(
-    mut file: File,
+/// What packed bytes hold when unpacked, with a bound on how much that may be; `bytes` is how many there are.
+pub(super) fn unpacked<'a>(
+    mut input: impl Read + 'a,
     bytes: u64,
-    consumed: Arc<AtomicU64>,
-) -> io::Result<Box<dyn Read>> {
-    let mut start = [0; 4];
-    let count = file.read(&mut start)?;
-    file.rewind()?;
-    let counted = BufReader::with_capacity(1 << 18, Counted { file, consumed });
-    let unpacked: Box<dyn Read> = match Packing::of(&start[..count]) {
-        Packing::Gzip => Box::new(MultiGzDecoder::new(counted)),
+) -> io::Result<Box<dyn Read + 'a>> {
+    let mut start = Vec::new();
+    (&mut input).take(4).read_to_end(&mut start)?;
+    let packing = Packing::of(&start);
+    let input = BufReader::with_capacity(1 << 18, Cursor::new(start).chain(input));
+    let unpacked: Box<dyn Read + 'a> = match packing {
+        Packing::Gzip => Box::new(MultiGzDecoder::new(input)),
         // Refuses by itself windows of more than 128 MiB.
-        Packing::Zstd => Box::new(zstd::Decoder::with_buffer(counted)?),
-        Packing::None => return Ok(Box::new(counted)),
+        Packing::Zstd => Box::new(zstd::Decoder::with_buffer(input)?),
+        Packing::None => return Ok(Box::new(input)),
     };
     let left = most_unpacked(bytes);
     // Tar reads headers of 512 bytes.
     let bounded = Bounded { unpacked, left };
     Ok(Box::new(BufReader::with_capacity(1 << 16, bounded)))
+}
+
+/// The first bytes of what a packed file unpacks to, enough for a header of tar; nothing where it is empty or damaged.
+///
+/// # Errors
+/// It cannot be opened.
+pub(super) fn beginning(path: &Path) -> Result<Option<Vec<u8>>> {
+    let file = files::open(path)?;
+    let mut start = Vec::new();
+    let read = unpacked(file, 0).and_then(|input| input.take(512).read_to_end(&mut start));
+    Ok(read.ok().filter(|count| *count > 0).map(|_| start))
+}
+
+/// A file that counts its bytes as they are read.
+pub(super) fn counted(file: File, consumed: Arc<AtomicU64>) -> impl Read {
+    Counted { file, consumed }
 }
 
 struct Counted {
@@ -71,12 +90,12 @@ impl Read for Counted {
     }
 }
 
-struct Bounded {
-    unpacked: Box<dyn Read>,
+struct Bounded<'a> {
+    unpacked: Box<dyn Read + 'a>,
     left: u64,
 }
 
-impl Read for Bounded {
+impl Read for Bounded<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.unpacked.read(buffer)?;
         self.left = self.left.checked_sub(count as u64).ok_or_else(|| {

@@ -10,14 +10,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tar::{Archive, EntryType};
 
-use super::packing::unpacked;
-use super::{LONGEST_NAME, Member, regular, safe_name, unreadable};
+use super::packing::{counted, unpacked};
+use super::{LONGEST_NAME, Member, Visit, safe_name, unreadable};
 use crate::Progress;
 use crate::error::{Error, Result};
+use crate::files;
 
-/// Whether these are the first bytes of one that is not packed.
+/// Whether these are the first bytes of one that is not packed: a header that says so, or, of the oldest writers, one with
+/// the sum that it states.
 pub(super) fn begins(start: &[u8]) -> bool {
-    start.get(257..262) == Some(b"ustar")
+    start.get(257..262) == Some(b"ustar") || start.get(..512).is_some_and(has_own_sum)
+}
+
+/// Whether the bytes of a header, with spaces for the sum, add up to it.
+fn has_own_sum(header: &[u8]) -> bool {
+    let digits = String::from_utf8_lossy(&header[148..156]);
+    let stated = u32::from_str_radix(digits.trim_matches(['\0', ' ']), 8);
+    let bytes = header[..148]
+        .iter()
+        .chain(b"        ")
+        .chain(&header[156..]);
+    stated == Ok(bytes.map(|&byte| u32::from(byte)).sum())
 }
 
 /// Gives every wanted member to `visit`, in the order of the archive.
@@ -26,11 +39,11 @@ pub(super) fn each(
     bytes: u64,
     progress: &dyn Progress,
     wanted: &dyn Fn(&str) -> bool,
-    visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
+    visit: &mut Visit<'_>,
 ) -> Result<()> {
-    let file = regular(path)?;
     let consumed = Arc::new(AtomicU64::new(0));
-    let input = unpacked(file, bytes, consumed.clone()).map_err(unreadable(path))?;
+    let file = counted(files::open(path)?, consumed.clone());
+    let input = unpacked(file, bytes).map_err(unreadable(path))?;
     let mut archive = Archive::new(input);
     let damaged = |error: io::Error| unreadable(path)(error);
     let wrong = |problem: String| Error::File {
@@ -71,19 +84,37 @@ pub(super) fn each(
                 "`{given}` is stored sparsely, which no published archive is"
             )));
         }
-        if !matches!(kind, EntryType::Regular | EntryType::Continuous) {
-            continue; // Folders, links, devices: nothing to read.
+        let is_file = matches!(kind, EntryType::Regular | EntryType::Continuous);
+        // The oldest writers have folders as files whose names end in a slash.
+        if matches!(kind, EntryType::Directory | EntryType::XGlobalHeader)
+            || is_file && given.ends_with('/')
+        {
+            continue;
         }
-        let name = safe_name(&given)
-            .ok_or_else(|| wrong(format!("`{given}` would lie outside of the archive")))?;
+        let name = match safe_name(&given) {
+            Some(name) => name,
+            None if is_file => {
+                return Err(wrong(format!("`{given}` would lie outside of the archive")));
+            }
+            None => continue,
+        };
         if wanted(&name) {
+            if !is_file {
+                return Err(wrong(format!(
+                    "`{given}` is a link or a device: pack the files themselves \
+                     (tar --dereference --hard-dereference)"
+                )));
+            }
             let size = entry.header().entry_size().map_err(damaged)?;
-            visit(Member {
+            let next = visit(Member {
                 name: &name,
-                size,
+                size: Some(size),
                 path: path.join(&name),
                 content: &mut entry,
             })?;
+            if next.is_break() {
+                return Ok(());
+            }
         }
         let now = consumed.load(Ordering::Relaxed);
         progress.advance(now - reported);

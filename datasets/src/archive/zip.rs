@@ -3,7 +3,6 @@
 //! The `zip` crate finds members and hands out their packed bytes; they are unpacked here, by the decoder that everything
 //! else uses, which counts and checks what comes out.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
@@ -12,9 +11,10 @@ use flate2::read::DeflateDecoder;
 use zip::{CompressionMethod, ZipArchive};
 
 use super::packing::{MOST_GROWTH, most_unpacked};
-use super::{LONGEST_NAME, Member, regular, safe_name, unreadable};
+use super::{LONGEST_NAME, Member, Visit, safe_name, unreadable};
 use crate::Progress;
 use crate::error::{Error, Result};
+use crate::files;
 
 /// How a zip archive begins, with members or without.
 const BEGINNINGS: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
@@ -30,19 +30,20 @@ pub(super) fn each(
     bytes: u64,
     progress: &dyn Progress,
     wanted: &dyn Fn(&str) -> bool,
-    visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
+    visit: &mut Visit<'_>,
 ) -> Result<()> {
     let wrong = |problem: String| Error::File {
         file: path.to_owned(),
         problem,
     };
     let damaged = |error: zip::result::ZipError| wrong(format!("damaged or incomplete: {error}"));
-    let mut archive = ZipArchive::new(BufReader::new(regular(path)?)).map_err(damaged)?;
+    let mut archive = ZipArchive::new(BufReader::new(files::open(path)?)).map_err(damaged)?;
     let mut left = most_unpacked(bytes);
     for index in 0..archive.len() {
         let member = archive.by_index_raw(index).map_err(damaged)?;
-        if !member.is_file() {
-            continue; // Folders and links: nothing to read.
+        // The crate takes no backslash for the end of a folder's name, which writers on Windows put there.
+        if member.is_dir() || member.name_raw().ends_with(b"\\") {
+            continue;
         }
         if member.name_raw().len() as u64 > LONGEST_NAME {
             return Err(wrong(format!(
@@ -54,6 +55,9 @@ pub(super) fn each(
             .ok_or_else(|| wrong(format!("`{given}` would lie outside of the archive")))?;
         if !wanted(&name) {
             continue;
+        }
+        if !member.is_file() {
+            return Err(wrong(format!("`{given}` is a link: pack the file itself")));
         }
         if member.encrypted() {
             return Err(wrong(format!("`{given}` is encrypted")));
@@ -78,12 +82,15 @@ pub(super) fn each(
             unpacked: unpacked.take(size + 1),
             sum: Crc::new(),
         };
-        visit(Member {
+        let next = visit(Member {
             name: &name,
-            size,
+            size: Some(size),
             path: place.clone(),
             content: &mut content,
         })?;
+        if next.is_break() {
+            return Ok(());
+        }
         io::copy(&mut content, &mut io::sink()).map_err(unreadable(&place))?;
         if u64::from(content.sum.amount()) != size & 0xffff_ffff || content.sum.sum() != sum {
             let file = place;
@@ -113,7 +120,7 @@ impl Read for Summed<'_> {
 /// Whether the file is one.
 pub(super) fn is(path: &Path) -> Result<bool> {
     let mut start = Vec::new();
-    let mut bounded = <File as Read>::take(regular(path)?, 4);
+    let mut bounded = files::open(path)?.take(4);
     bounded.read_to_end(&mut start).map_err(unreadable(path))?;
     Ok(begins(&start))
 }

@@ -4,13 +4,14 @@
 //! header's fields these matter: 1 page type, 2 size unpacked, 3 size packed, and the structure of that type of page
 //! (5, 7 or 8), with the number of values and their encoding.
 
-use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Type};
 use parquet::file::metadata::ColumnChunkMetaData;
+
+use crate::files;
 
 /// Largest page, unpacked. Writers aim at one megabyte or less; one value may be larger than that.
 const LARGEST_PAGE: i64 = 64 << 20;
@@ -39,14 +40,16 @@ pub(super) fn check(
     if end > file_bytes {
         return Err("a column lies outside of the file".to_owned());
     }
-    walk(path, start, end, column.compression()).map_err(|error| match error.kind() {
+    walk(path, start, end, column).map_err(|error| match error.kind() {
         ErrorKind::UnexpectedEof => "a page ends behind its column".to_owned(),
         _ => error.to_string(),
     })
 }
 
-fn walk(path: &Path, start: u64, end: u64, packing: Compression) -> io::Result<()> {
-    let mut file = File::open(path)?;
+fn walk(path: &Path, start: u64, end: u64, column: &ColumnChunkMetaData) -> io::Result<()> {
+    let packing = column.compression();
+    let is_boolean = column.column_type() == Type::BOOLEAN;
+    let mut file = files::open(path).map_err(io::Error::other)?;
     let mut place = start;
     let mut dictionary = false;
     while place < end {
@@ -69,6 +72,7 @@ fn walk(path: &Path, start: u64, end: u64, packing: Compression) -> io::Result<(
             Page::Data {
                 encoding: PLAIN, ..
             } => {}
+            Page::Data { encoding: RUNS, .. } if is_boolean => {}
             Page::Data { encoding, .. } if DICTIONARY.contains(&encoding) => {
                 if !dictionary {
                     return Err(invalid("a page needs a dictionary, but there is none"));
@@ -130,6 +134,8 @@ fn invalid(problem: impl Into<String>) -> io::Error {
 
 /// Values one after the other.
 const PLAIN: i64 = 0;
+/// Runs of equal values, in which some writers keep booleans.
+const RUNS: i64 = 3;
 /// Indices into the column's dictionary page, under the format's old and new number for it.
 const DICTIONARY: [i64; 2] = [2, 8];
 

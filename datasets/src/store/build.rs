@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use super::scratch::{BUILDING, REPLACED, WorkFolder, beside, checkpoint_of, parent};
 use super::{Store, entry};
 use crate::error::{Error, Result, io};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, PerSplit, SplitManifest, SplitName};
 use crate::origin::Origin;
 use crate::{Key, Progress, Request, Source, SplitWriter, Task, source_checks, verified_files};
 
@@ -46,7 +46,10 @@ impl Store {
             _ => None,
         };
         fill(task, &request, &mut writer)?;
-        let (splits, remarks) = writer.finish()?;
+        let (splits, mut remarks) = writer.finish()?;
+        if source == Source::Official {
+            remarks.altered.extend(single_classes(&splits));
+        }
         let mut manifest = Manifest {
             task: task.about().name.to_owned(),
             version: task.about().version,
@@ -116,6 +119,17 @@ fn fill(task: &dyn Task, request: &Request<'_>, writer: &mut SplitWriter<'_>) ->
         }
         other => other,
     })
+}
+
+/// A sentence for every split whose examples are all of one class, which no published split is. A split of one example
+/// says nothing.
+fn single_classes(splits: &PerSplit<SplitManifest>) -> Vec<String> {
+    let sentence = |split: SplitName| {
+        let SplitManifest { rows, labels, .. } = splits.get(split);
+        let label = labels.iter().position(|&count| count == *rows as u64)?;
+        (*rows > 1).then(|| format!("{split}: all of its {rows} examples have the label {label}"))
+    };
+    SplitName::ALL.into_iter().filter_map(sentence).collect()
 }
 
 /// Makes the names in a folder survive a power failure, where the file system can: only Unix lets a folder be opened, and

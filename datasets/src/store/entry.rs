@@ -1,10 +1,10 @@
 //! The folder of one entry: reading it with every check that costs milliseconds, and its manifest.
 
-use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, io};
+use crate::files;
 use crate::manifest::{Manifest, PerSplit, SplitName};
 use crate::split::{Split, Splits};
 use crate::verified_files::{self, FileStat};
@@ -91,7 +91,7 @@ pub(crate) fn read_manifest(folder: &Path, remedy: &str) -> Result<Manifest> {
         problem,
         remedy: remedy.to_owned(),
     };
-    let text = fs::read(&path).map_err(|error| damaged(error.to_string()))?;
+    let text = files::read(&path).map_err(|error| damaged(error.to_string()))?;
     let mut manifest: Manifest =
         serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
     // An entry of an earlier version, which knew less.
@@ -107,7 +107,7 @@ pub(crate) fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<()> {
     let mut text =
         serde_json::to_string_pretty(manifest).map_err(|error| io("write", path)(error.into()))?;
     text.push('\n');
-    let mut file = File::create(path).map_err(io("create", path))?;
+    let mut file = files::create(path).map_err(io("create", path))?;
     file.write_all(text.as_bytes()).map_err(io("write", path))?;
     file.sync_all().map_err(io("sync", path))
 }

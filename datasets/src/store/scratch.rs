@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::Store;
 use crate::error::{Result, io};
+use crate::files;
 use crate::{BuildCheckpoint, Progress};
 
 /// What names of files and folders beside an entry begin with: its lock, the entry while it is built, the one it replaces.
@@ -30,7 +31,7 @@ impl Store {
             // The error of `tempfile` also names the folder that it did not create.
             .map_err(|error| io("create a folder in", &self.root)(error.kind().into()))?;
         let path = folder.path().join(LOCK);
-        let lock = File::create(&path).map_err(io("create", &path))?;
+        let lock = files::create(&path).map_err(io("create", &path))?;
         lock.lock().map_err(io("lock", &path))?;
         Ok(ScratchFolder {
             _lock: lock,
@@ -48,7 +49,7 @@ fn clear_leftovers(store: &Path) {
             .iter()
             .find_map(|prefix| name.strip_prefix(prefix));
         let Some(entry) = entry else { continue };
-        let lock = File::create(store.join(format!("{LOCK}{entry}")));
+        let lock = files::create(&store.join(format!("{LOCK}{entry}")));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
             // Only costs space if it stays.
             let _ = fs::remove_dir_all(store.join(&*name));
@@ -81,7 +82,7 @@ pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
     clear_leftovers(store);
     clear_scratch(parent(store));
     let path = beside(folder, LOCK);
-    let file = File::create(&path).map_err(io("create", &path))?;
+    let file = files::create(&path).map_err(io("create", &path))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Store;
+use crate::archive::{Raw, is_litter};
 use crate::error::{Result, io};
 use crate::tasks::TASKS;
 use crate::{Task, files};
@@ -22,13 +23,15 @@ impl Store {
         // What a broken download or copy left is not a published file yet.
         let whole = |item: std::io::Result<fs::DirEntry>| {
             let name = item.map(|item| item.file_name().to_string_lossy().into_owned());
-            name.is_ok_and(|name| !name.contains(".part") && !name.ends_with(".copy"))
+            name.is_ok_and(|name| {
+                !is_litter(&name) && !name.contains(".part") && !name.ends_with(".copy")
+            })
         };
         if fs::read_dir(&folder).is_ok_and(|mut items| items.any(whole)) {
             return Some(folder);
         }
-        if let Ok(noted) = fs::read_to_string(self.note_of(task)) {
-            let noted = PathBuf::from(noted.trim_end());
+        if let Ok(noted) = files::read(&self.note_of(task)) {
+            let noted = PathBuf::from(String::from_utf8_lossy(&noted).trim_end());
             if noted.exists() {
                 return Some(noted);
             }
@@ -48,7 +51,7 @@ impl Store {
                     .iter()
                     .map(move |remote| folder.join(remote.file))
             })
-            .find(|path| path.is_file())
+            .find(|path| matches!(Raw::at(path), Ok(Some(Raw::Archive(_)))))
     }
 
     /// Remembers where published files of `task` lie, so that data of other options is built from the same.

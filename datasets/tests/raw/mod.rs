@@ -10,7 +10,8 @@ use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder};
 use lra_datasets::{Key, Manifest, Result, Splits, Store, Task};
 use parquet::basic::{Compression as Packing, ZstdLevel};
-use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::column::writer::{ColumnWriter, ColumnWriterImpl};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -107,7 +108,7 @@ pub fn file(root: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Writes a parquet file of this schema with a column of bytes and one of numbers; two rows to a group.
+/// Writes a parquet file of this schema with a column of bytes and one of labels; two rows to a group.
 pub fn parquet(path: &Path, schema: &str, rows: &[(&[u8], i64)], compression: Packing) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let schema = Arc::new(parse_message_type(schema).unwrap());
@@ -132,15 +133,39 @@ pub fn parquet(path: &Path, schema: &str, rows: &[(&[u8], i64)], compression: Pa
             .unwrap();
         column.close().unwrap();
         let mut column = group.next_column().unwrap().unwrap();
-        let levels = vec![column_level(column.typed::<Int64Type>().get_descriptor()); rows.len()];
-        column
-            .typed::<Int64Type>()
-            .write_batch(&numbers, Some(&levels), None)
-            .unwrap();
+        write_labels(column.untyped(), &numbers);
         column.close().unwrap();
         group.close().unwrap();
     }
     writer.close().unwrap();
+}
+
+/// Writes labels in the type that the column has; text as words for classes.
+fn write_labels(column: &mut ColumnWriter<'_>, numbers: &[i64]) {
+    fn write<T: DataType>(
+        column: &mut ColumnWriterImpl<'_, T>,
+        numbers: &[i64],
+        value: impl Fn(i64) -> T::T,
+    ) {
+        let level = column.get_descriptor().max_def_level();
+        let values: Vec<T::T> = numbers.iter().map(|&number| value(number)).collect();
+        let levels = vec![level; values.len()];
+        column.write_batch(&values, Some(&levels), None).unwrap();
+    }
+    let word = |number: i64| match number {
+        0 => "neg".into(),
+        1 => "Positive".into(),
+        other => other.to_string().as_str().into(),
+    };
+    match column {
+        ColumnWriter::Int64ColumnWriter(column) => write(column, numbers, |number| number),
+        ColumnWriter::Int32ColumnWriter(column) => write(column, numbers, |number| number as i32),
+        ColumnWriter::BoolColumnWriter(column) => write(column, numbers, |number| number != 0),
+        ColumnWriter::FloatColumnWriter(column) => write(column, numbers, |number| number as f32),
+        ColumnWriter::DoubleColumnWriter(column) => write(column, numbers, |number| number as f64),
+        ColumnWriter::ByteArrayColumnWriter(column) => write(column, numbers, word),
+        _ => panic!("a type of labels that no test writes"),
+    }
 }
 
 fn column_level(column: &parquet::schema::types::ColumnDescPtr) -> i16 {

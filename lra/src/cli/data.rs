@@ -84,7 +84,8 @@ pub enum DataVerb {
         /// Build again even if it is there
         #[arg(long)]
         force: bool,
-        /// Take incomplete files (the same as --set data.allow_partial=true); the data is marked as partial
+        /// Take incomplete files of image (the same as --set data.allow_partial=true); the data is marked as partial. Other tasks
+        /// take them without it
         #[arg(long)]
         allow_partial: bool,
     },
@@ -95,7 +96,7 @@ pub enum DataVerb {
         /// Prove these raw files instead of the stored data
         #[arg(long, value_name = "PATH")]
         from: Option<PathBuf>,
-        /// Take incomplete files (the same as --set data.allow_partial=true)
+        /// Take incomplete files of image (the same as --set data.allow_partial=true)
         #[arg(long)]
         allow_partial: bool,
     },

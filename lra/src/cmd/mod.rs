@@ -17,11 +17,32 @@ pub mod sweep;
 
 use std::path::Path;
 
+use datasets::Task;
 use results::store::Loaded;
 
 use crate::error::{Class, Classify, Error, Result};
 pub use crate::output::{print, print_json};
 use crate::stderr;
+
+/// The setting that `--allow-partial` stands for.
+///
+/// # Errors
+/// The task has no such setting; the message names those that have.
+pub fn allow_partial(task: &str) -> Result<&'static str> {
+    let has = |task: &&dyn Task| task.defaults().get("allow_partial").is_some();
+    let having: Vec<_> = datasets::TASKS.iter().copied().filter(has).collect();
+    let having: Vec<_> = having.iter().map(|task| task.about().name).collect();
+    let is_known = datasets::TASKS
+        .iter()
+        .any(|known| known.about().name == task);
+    if is_known && !having.contains(&task) {
+        return Err(Error::usage(format!(
+            "--allow-partial: the flag exists for {}; {task} reads what there is without it and marks the data as partial",
+            having.join(", ")
+        )));
+    }
+    Ok("data.allow_partial=true")
+}
 
 /// Loads the records below a folder, with a warning for each that is damaged.
 ///

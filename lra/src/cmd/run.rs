@@ -38,11 +38,12 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     );
     let pretrain = arguments.pretrain.as_ref();
     assignments.extend(pretrain.map(|kind| format!("pretrain.kind={kind}")));
-    let partial = arguments.allow_partial;
-    assignments.extend(partial.then(|| "data.allow_partial=true".to_owned()));
     let precision = arguments.precision.as_ref();
     assignments.extend(precision.map(|precision| format!("train.precision={precision}")));
     let task = arguments.task.with_source(arguments.source)?;
+    if arguments.allow_partial {
+        assignments.push(cmd::allow_partial(&task.name)?.to_owned());
+    }
     let data = arguments.place.path();
     let context = RunContext {
         data: &data,

@@ -45,6 +45,19 @@ impl Download<'_> {
         loop {
             let resumed = part.bytes > 0;
             self.complete(&mut part)?;
+            if let Some(got) = datasets::unlike_archive(&part.path)? {
+                part.restart()?;
+                // As below: an earlier attempt may have left something else.
+                if resumed {
+                    continue;
+                }
+                part.remove();
+                return Err(wrong(format!(
+                    "{}: what came is no archive but {}; it was not kept",
+                    self.url,
+                    datasets::plain(&got)
+                )));
+            }
             let sha256 = hash(&part.path, self.progress)?;
             match self.sha256 {
                 Some(known) if known != sha256 => {

@@ -1,8 +1,8 @@
 //! Downloads published files: whole or not at all, resumed where a connection broke, checked against published digests.
 //!
 //! A download grows in `<file>.part`, with its address and the server's word for this version of the file beside it
-//! (`<file>.part.from`), so that only the same file is ever continued. It gets its name when it is complete and its
-//! SHA-256 is the published one, as far as there is one. Nothing is unpacked: the readers in `datasets` read archives.
+//! (`<file>.part.from`), so that only the same file is ever continued. It gets its name when it is complete, begins as an
+//! archive does, and its SHA-256 is the published one, as far as there is one. Nothing is unpacked: the readers in `datasets` read archives.
 //! Proxies are those of `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`, in this order, except for the hosts of `NO_PROXY`; trusted
 //! are the certificates of the system, or those of `SSL_CERT_FILE` ([`roots`]).
 
@@ -196,7 +196,9 @@ fn published_file(
 ) -> Result<Fetched> {
     let target = raw.join(remote.file);
     let same_size = |file: fs::Metadata| remote.bytes.is_none_or(|bytes| bytes == file.len());
-    if fs::metadata(&target).is_ok_and(same_size) {
+    let whole = fs::metadata(&target).is_ok_and(same_size);
+    // What an earlier download left under this name may be a web page.
+    if whole && datasets::unlike_archive(&target)?.is_none() {
         let sha256 = hash(&target, progress)?;
         if remote.sha256.is_none_or(|known| known == sha256) {
             let fetched = described(&target, sha256, true)?;
@@ -228,7 +230,7 @@ const COPY: &str = ".copy";
 fn clear_copies(raw: &Path) {
     for item in fs::read_dir(raw).into_iter().flatten().flatten() {
         let path = item.path();
-        let unfinished = item.file_name().to_string_lossy().ends_with(COPY);
+        let unfinished = item.file_name().to_string_lossy().ends_with(COPY) && path.is_file();
         let file = unfinished.then(|| File::options().write(true).open(&path));
         if let Some(Ok(file)) = file
             && file.try_lock().is_ok()
@@ -241,6 +243,12 @@ fn clear_copies(raw: &Path) {
 
 /// Opens or creates the unfinished file at `path`, which is to become `target`, for this process alone.
 fn locked(path: &Path, target: &Path) -> Result<File> {
+    if path.exists() && !path.is_file() {
+        return Err(wrong(format!(
+            "{} is not a file: remove it",
+            path.display()
+        )));
+    }
     let file = File::options()
         .create(true)
         .truncate(false)
@@ -266,6 +274,13 @@ fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> 
         return Err(wrong(format!(
             "{} is not a file; a folder is named when the data is made: lra data make TASK --from FOLDER",
             from.display()
+        )));
+    }
+    if let Some(got) = datasets::unlike_archive(from)? {
+        return Err(wrong(format!(
+            "{} is no archive but {}; other files are named when the data is made: lra data make TASK --from FOLDER",
+            from.display(),
+            datasets::plain(&got)
         )));
     }
     let mut input = File::open(from).map_err(unreadable)?;

@@ -27,7 +27,11 @@ pub(super) struct Part {
 impl Part {
     /// Goes on with a part of the same file; of any other, empties it.
     pub(super) fn open(file: File, path: PathBuf, origin: PathBuf, url: &str) -> Result<Part> {
-        let said = fs::read_to_string(&origin).unwrap_or_default();
+        // A pipe of this name would be waited for.
+        let said = match origin.is_file() {
+            true => fs::read_to_string(&origin).unwrap_or_default(),
+            false => String::new(),
+        };
         let mut part = Part {
             file,
             path,

@@ -45,6 +45,18 @@ const CLASSES: [&str; 10] = [
     "truck",
 ];
 
+/// Other words for classes, which loaders use.
+const OTHER_WORDS: [(&str, u8); 4] = [("plane", 0), ("aeroplane", 0), ("car", 1), ("auto", 1)];
+
+/// The label of a class, by its name, another word for it, or its number.
+fn label_of(word: &str) -> Option<i64> {
+    let word = word.to_ascii_lowercase();
+    let named = |label: &usize| CLASSES[*label] == word || label.to_string() == word;
+    let other = || OTHER_WORDS.iter().find(|(other, _)| *other == word);
+    let label = (0..CLASSES.len()).find(named).map(|label| label as i64);
+    label.or_else(|| other().map(|(_, label)| i64::from(*label)))
+}
+
 /// Pixels on a side.
 const SIDE: usize = 32;
 

@@ -2,7 +2,7 @@
 
 use super::pictures::Pictures;
 use super::records::{BATCHES, RECORDS, first_place};
-use super::{CLASSES, PIXELS};
+use super::{CLASSES, PIXELS, SIDE};
 use crate::archive::Member;
 use crate::error::Result;
 use crate::pickle::Pickle;
@@ -12,7 +12,7 @@ const LARGEST: u64 = 64 << 20;
 
 /// Which of the files a name is: 0 to 4 of train, 5 of test.
 pub(super) fn placed(name: &str) -> Option<usize> {
-    match name.rsplit('/').next()? {
+    match name.rsplit('/').next()?.to_ascii_lowercase().as_str() {
         "test_batch" => Some(BATCHES),
         file => (0..BATCHES).find(|number| file == format!("data_batch_{}", number + 1)),
     }
@@ -30,25 +30,29 @@ pub(super) fn read(
     let wrong = |problem: String| member.wrong(problem);
     let pickle = Pickle::read(&bytes)
         .map_err(|problem| wrong(format!("not a readable Python pickle: {problem}")))?;
-    let labels = pickle
-        .item("labels")
-        .and_then(|place| pickle.numbers(place));
-    let data = pickle
-        .item("data")
-        .and_then(|place| pickle.byte_array(place));
-    let (Some(labels), Some((shape, data))) = (labels, data) else {
+    if pickle.item("labels").is_none() && pickle.item("fine_labels").is_some() {
         return Err(wrong(
-            "a Python pickle without a list `labels` and an array of bytes `data`".to_owned(),
+            "of CIFAR-100 (it has `fine_labels`), and this task is CIFAR-10".to_owned(),
         ));
-    };
-    let count = labels.len();
-    let (rows, rest) = data.as_chunks::<{ 3 * PIXELS }>();
-    if shape != [count as i64, 3 * PIXELS as i64] || rows.len() != count || !rest.is_empty() {
-        return Err(wrong(format!(
-            "{count} labels with an array of {shape:?} and {} bytes",
-            data.len()
-        )));
     }
+    let of = |key: &str| {
+        let item = pickle.item(key);
+        item.ok_or_else(|| wrong(format!("a Python pickle without `{key}`")))
+    };
+    let labels = pickle.numbers(of("labels")?);
+    let labels = labels.map_err(|problem| wrong(format!("`labels`: {problem}")))?;
+    let data = pickle.array(of("data")?);
+    let data = data.map_err(|problem| wrong(format!("`data`: {problem}")))?;
+    let count = labels.len();
+    let shapes = [vec![count, 3 * PIXELS], vec![count, 3, SIDE, SIDE]];
+    let (Some(content), true) = (data.bytes(), shapes.contains(&data.shape)) else {
+        return Err(wrong(format!(
+            "{count} labels with an array `data` of {}, instead of {count} rows of {} bytes (uint8)",
+            data.text(),
+            3 * PIXELS
+        )));
+    };
+    let (rows, _) = content.as_chunks::<{ 3 * PIXELS }>();
     if count != RECORDS && !(allow_partial && (1..=RECORDS).contains(&count)) {
         return Err(wrong(format!(
             "{count} pictures instead of {RECORDS}; to read a part of them all the same: --allow-partial"

@@ -8,7 +8,7 @@ use image::codecs::png::PngDecoder;
 use image::{ColorType, ImageDecoder, Limits};
 use sha2::{Digest as _, Sha256};
 
-use super::{CLASSES, PIXELS, SIDE, grey};
+use super::{CLASSES, PIXELS, SIDE, grey, label_of};
 use crate::Progress;
 use crate::archive::Member;
 use crate::error::{Error, Result};
@@ -110,21 +110,60 @@ impl Pictures {
     }
 }
 
-/// A PNG file `.../{train,test}/<class>/<name>.png`, the class by name or number: whether of test, label, and the number
-/// that the file's name begins with.
-pub(super) fn placed(name: &str) -> Option<(bool, u8, Option<usize>)> {
+/// A file in a folder of a class.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Placed {
+    /// A picture.
+    Picture {
+        of_test: bool,
+        label: u8,
+        /// The number that the file's name begins with.
+        place: Option<usize>,
+    },
+    /// Something else, and why it is none.
+    Stray(String),
+}
+
+/// How names of pictures end that people keep, in small letters.
+const PICTURES: [&str; 10] = [
+    ".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".npy",
+];
+
+/// A file `.../{train,test}/<class>/<name>.png`, the class by name or number, or what is in its place.
+pub(super) fn placed(name: &str) -> Option<Placed> {
     let mut parts = name.rsplit('/');
     let (file, class, split) = (parts.next()?, parts.next()?, parts.next()?);
-    let stem = file.strip_suffix(".png")?;
-    let of_test = match split {
-        "train" => false,
-        "test" => true,
+    let lower = file.to_ascii_lowercase();
+    let is_picture = PICTURES.iter().any(|end| lower.ends_with(end));
+    let of_test = match split.to_ascii_lowercase().as_str() {
+        "train" => Some(false),
+        "test" => Some(true),
+        "val" | "valid" | "validation" | "dev" => None,
         _ => return None,
     };
-    let mut labels = 0..CLASSES.len();
-    let label = labels.find(|&label| CLASSES[label] == class || label.to_string() == class)?;
-    let digits = stem.bytes().take_while(u8::is_ascii_digit).count();
-    Some((of_test, label as u8, stem[..digits].parse().ok()))
+    let stray = |problem: String| Some(Placed::Stray(problem));
+    match (of_test, label_of(class)) {
+        (Some(of_test), Some(label)) if lower.ends_with(".png") => {
+            let digits = lower.bytes().take_while(u8::is_ascii_digit).count();
+            Some(Placed::Picture {
+                of_test,
+                label: label as u8,
+                place: lower[..digits].parse().ok(),
+            })
+        }
+        (Some(_), Some(_)) => stray(
+            "in a folder of pictures, but no PNG file, which alone keeps pixels as published"
+                .to_owned(),
+        ),
+        (Some(_), None) if is_picture => stray(format!(
+            "`{class}` is no class of CIFAR-10: known are {}, or 0 to 9",
+            CLASSES.join(", ")
+        )),
+        (None, Some(_)) if is_picture => stray(format!(
+            "pictures of a split `{split}`, which was not published: train and test are read, and validation is cut from train"
+        )),
+        _ => None,
+    }
 }
 
 /// Reads one PNG file of a folder or archive.
@@ -134,15 +173,17 @@ pub(super) fn read_member(member: &mut Member<'_>) -> Result<Box<Channels>> {
     decode(&bytes).map_err(|problem| member.wrong(problem))
 }
 
-/// Reads the parquet files of one split, which have the columns `img.bytes` and `label`, in the published order.
+/// Reads the parquet files of one split, which have the columns `img.bytes` (or `image.bytes`) and `label`, in the
+/// published order.
 pub(super) fn read_parquet(
     files: &[PathBuf],
     progress: &dyn Progress,
     pictures: &mut Pictures,
 ) -> Result<()> {
     let columns = Columns {
-        bytes: "img.bytes",
-        number: "label",
+        bytes: &["img.bytes", "image.bytes"],
+        label: "label",
+        label_of,
         longest: LARGEST_PNG as usize,
     };
     for file in files {

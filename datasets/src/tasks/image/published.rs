@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::membership::{TRAIN, VALIDATES};
-use super::pictures::{self, Picture, Pictures};
+use super::pictures::{self, Picture, Pictures, Placed};
 use super::records::{self, BATCHES, RECORDS};
 use super::{ABOUT, CLASSES, Options, checksums, grey, pickles};
 use crate::archive::Raw;
@@ -56,8 +56,8 @@ pub(super) fn build(
         fits: &fits,
         parquet: true,
     };
-    let mut found = match locate(request.raw, &wanted)? {
-        Form::Members(raw) => from_members(&raw, options.allow_partial, request)?,
+    let mut found = match locate(request.raw, &wanted, request.progress)? {
+        Form::Members(raw) => from_members(&raw, &wanted, options.allow_partial, request)?,
         Form::Parquet { train, test } => {
             let mut found = Found {
                 train: Pictures::default(),
@@ -187,18 +187,30 @@ fn fits(name: &str) -> bool {
     records::placed(name).is_some()
         || pickles::placed(name).is_some()
         || pictures::placed(name).is_some()
+        || is_other_batch(name)
 }
 
-fn from_members(raw: &Raw, allow_partial: bool, request: &Request<'_>) -> Result<Found> {
+/// Whether a file has the name of a batch, but of one that was not published or in a form that is not read (`.mat`).
+fn is_other_batch(name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
+    file.starts_with("data_batch") || file.starts_with("test_batch")
+}
+
+fn from_members(
+    raw: &Raw,
+    wanted: &Wanted<'_>,
+    allow_partial: bool,
+    request: &Request<'_>,
+) -> Result<Found> {
     let mut train = Pictures::default();
     let mut test = Pictures::default();
     let mut seen = [false; BATCHES + 1];
     let mut in_files = false;
     let mut all_numbered = [true; 2];
-    raw.members(
+    wanted.members(
+        raw,
         "reading pictures",
         request.progress,
-        &fits,
         &mut |mut member| {
             let is_pickle = pickles::placed(member.name).is_some();
             if let Some(number) = records::placed(member.name).or(pickles::placed(member.name)) {
@@ -215,8 +227,19 @@ fn from_members(raw: &Raw, allow_partial: bool, request: &Request<'_>) -> Result
                     false => records::read(&mut member, number, allow_partial, pictures),
                 };
             }
-            let Some((of_test, label, place)) = pictures::placed(member.name) else {
-                return Ok(());
+            let (of_test, label, place) = match pictures::placed(member.name) {
+                Some(Placed::Picture {
+                    of_test,
+                    label,
+                    place,
+                }) => (of_test, label, place),
+                Some(Placed::Stray(problem)) => return Err(member.wrong(problem)),
+                None => {
+                    return Err(member.wrong(
+                        "no file of CIFAR-10 that is read: those are data_batch_1 to data_batch_5 and test_batch \
+                         (Python), or the same with .bin (binary)",
+                    ));
+                }
             };
             let pictures = if of_test { &mut test } else { &mut train };
             if pictures.len() >= TRAIN {

@@ -2,7 +2,7 @@
 
 use super::pictures::{Pictures, wrong_row};
 use super::{CLASSES, PIXELS};
-use crate::archive::{Member, unreadable};
+use crate::archive::Member;
 use crate::error::Result;
 
 /// Pictures in a file.
@@ -16,7 +16,7 @@ pub(super) const RECORD_BYTES: usize = 1 + 3 * PIXELS;
 /// Which of the files a name is: 0 to 4 of train, 5 of test.
 pub(super) fn placed(name: &str) -> Option<usize> {
     let file = name.rsplit('/').next()?;
-    (0..=BATCHES).find(|&number| file_name(number) == file)
+    (0..=BATCHES).find(|&number| file_name(number).eq_ignore_ascii_case(file))
 }
 
 /// The name of a file.
@@ -34,28 +34,31 @@ pub(super) fn read(
     allow_partial: bool,
     pictures: &mut Pictures,
 ) -> Result<()> {
-    let full = (RECORDS * RECORD_BYTES) as u64;
-    let whole =
-        member.size.is_multiple_of(RECORD_BYTES as u64) && (1..=full).contains(&member.size);
-    if member.size != full && !(allow_partial && whole) {
+    let full = RECORDS * RECORD_BYTES;
+    let check = |bytes: u64| {
+        let whole = bytes.is_multiple_of(RECORD_BYTES as u64) && (1..=full as u64).contains(&bytes);
+        if bytes == full as u64 || allow_partial && whole {
+            return Ok(());
+        }
         let remedy = match (whole, allow_partial) {
             (true, _) => "; to read a part of the pictures all the same: --allow-partial",
             (false, true) => "; a part has to be whole records, at most as many",
             (false, false) => "",
         };
-        return Err(member.wrong(format!(
-            "{} bytes instead of {full} ({RECORDS} records of {RECORD_BYTES} bytes){remedy}",
-            member.size
-        )));
-    }
+        Err(format!(
+            "{bytes} bytes instead of {full} ({RECORDS} records of {RECORD_BYTES} bytes){remedy}"
+        ))
+    };
+    // Before it is read, where that is known.
+    let stated = member.size.map_or(Ok(()), check);
+    stated.map_err(|problem| member.wrong(problem))?;
+    let mut bytes = Vec::new();
+    member.bytes(full as u64, &mut bytes)?;
+    check(bytes.len() as u64).map_err(|problem| member.wrong(problem))?;
     let first = first_place(number);
-    let mut record = [0; RECORD_BYTES];
-    for index in 0..member.size as usize / RECORD_BYTES {
-        member
-            .content
-            .read_exact(&mut record)
-            .map_err(unreadable(&member.path))?;
-        let [label, channels @ ..] = &record;
+    let (records, _) = bytes.as_chunks::<RECORD_BYTES>();
+    for (index, record) in records.iter().enumerate() {
+        let [label, channels @ ..] = record;
         if usize::from(*label) >= CLASSES.len() {
             let problem = format!("record with the label {label}, which is not 0 to 9");
             return Err(wrong_row(&member.path, index as u64 + 1, problem));

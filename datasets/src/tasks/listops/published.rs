@@ -3,8 +3,9 @@
 //! The first line names the columns, `Source` and `Target` among them; then one expression and its answer a line,
 //! separated by a tab. Lines may end in CRLF or LF, parentheses (which the published generator writes around every
 //! pair) may be there or not, `]` may be spelt `X`. Every answer is checked. The published archive has the files twice:
-//! those of the folder that comes first are read.
+//! those of the folder that comes first are read, and a note names the others.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ use super::{ABOUT, Options, evaluate, vocabulary};
 use crate::archive::Member;
 use crate::duplicates::{Duplicates, row_hash};
 use crate::error::{Error, Result};
-use crate::lines::{Line, Lines};
+use crate::lines::{Line, Lines, whole_number};
 use crate::locate::{Form, Wanted, locate, stand_in};
 use crate::source_checks::UNPROVED;
 use crate::{PerSplit, Progress, SplitName, SplitWriter, remote};
@@ -45,39 +46,36 @@ pub(super) fn read(
         fits: &|name| placed(name).is_some(),
         parquet: false,
     };
-    let Form::Members(raw) = locate(raw, &wanted)? else {
+    let Form::Members(raw) = locate(raw, &wanted, progress)? else {
         return Ok(()); // Parquet was not asked for.
     };
     let mut duplicates = Duplicates::default();
     let mut rows: PerSplit<Option<usize>> = PerSplit::default();
     let mut folder: Option<String> = None;
-    raw.members(
-        "reading expressions",
-        progress,
-        &|name| placed(name).is_some(),
-        &mut |member| {
-            let Some((below, split)) = placed(member.name) else {
-                return Ok(());
-            };
-            if folder.get_or_insert_with(|| below.to_owned()) != below {
-                return Ok(());
-            }
-            if rows.get(split).is_some() {
-                return Err(member.wrong("a second file of this name"));
-            }
-            let file = member.path.clone();
-            let count = reader.read_file(member, |tokens, label| {
-                duplicates.add(split, row_hash([tokens]));
-                writer.row(split, &[tokens], label)
-            })?;
-            if count == 0 {
-                let problem = "it has no examples".to_owned();
-                return Err(Error::File { file, problem });
-            }
-            *rows.get_mut(split) = Some(count);
-            Ok(())
-        },
-    )?;
+    let mut passed_over = BTreeSet::new();
+    wanted.members(&raw, "reading expressions", progress, &mut |member| {
+        let Some((below, split)) = placed(member.name) else {
+            return Ok(());
+        };
+        if folder.get_or_insert_with(|| below.to_owned()) != below {
+            passed_over.insert(below.to_owned());
+            return Ok(());
+        }
+        if rows.get(split).is_some() {
+            return Err(member.wrong("a second file of this name"));
+        }
+        let file = member.path.clone();
+        let count = reader.read_file(member, |tokens, label| {
+            duplicates.add(split, row_hash([tokens]));
+            writer.row(split, &[tokens], label)
+        })?;
+        if count == 0 {
+            let problem = "it has no examples".to_owned();
+            return Err(Error::File { file, problem });
+        }
+        *rows.get_mut(split) = Some(count);
+        Ok(())
+    })?;
     let published = Options::published();
     for (split, wanted) in
         SplitName::ALL
@@ -86,9 +84,14 @@ pub(super) fn read(
     {
         let Some(rows) = *rows.get(split) else {
             let below = folder.unwrap_or_default();
+            let there = SplitName::ALL
+                .into_iter()
+                .filter(|split| rows.get(*split).is_some());
+            let there: Vec<_> = there.map(file_name).collect();
             return Err(Error::Missing {
                 what: "a published file of listops".to_owned(),
                 path: raw.path().join(below).join(file_name(split)),
+                there: Some(there.join(", ")),
                 command: "lra data make listops --from FOLDER or ARCHIVE that has it".to_owned(),
                 stand_in: stand_in(&ABOUT),
             });
@@ -107,6 +110,14 @@ pub(super) fn read(
             ));
         }
     }
+    if !passed_over.is_empty() {
+        let others: Vec<_> = passed_over.into_iter().collect();
+        writer.note(format!(
+            "read from the folder `{}`; files of the same names in `{}` were not read",
+            folder.unwrap_or_default(),
+            others.join("`, `")
+        ));
+    }
     writer.note(UNPROVED);
     writer.note(duplicates.text());
     Ok(())
@@ -121,7 +132,7 @@ fn placed(name: &str) -> Option<(&str, SplitName)> {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     let split = SplitName::ALL
         .into_iter()
-        .find(|&split| file_name(split) == file)?;
+        .find(|&split| file_name(split).eq_ignore_ascii_case(file))?;
     Some((folder, split))
 }
 
@@ -169,12 +180,12 @@ impl Reader<'_> {
             Ok::<_, String>(unquote(field))
         };
         let target = field(columns.target, "Target")?.trim();
-        let label = match target.parse::<i64>() {
-            Ok(label @ 0..=9) => label as u8,
-            Ok(label) => return Err(format!("the answer {label} is not 0 to 9")),
-            Err(_) => {
+        let label = match whole_number(target) {
+            Some(label @ 0..=9) => label as u8,
+            Some(label) => return Err(format!("the answer {label} is not 0 to 9")),
+            None => {
                 return Err(format!(
-                    "the answer `{}` is not a number",
+                    "the answer `{}` is not a whole number",
                     shortened(target)
                 ));
             }
@@ -252,7 +263,7 @@ impl Columns {
         let text = String::from_utf8_lossy(&header);
         let place = |name: &str| {
             text.split('\t')
-                .position(|column| unquote(column).trim() == name)
+                .position(|column| unquote(column).trim().eq_ignore_ascii_case(name))
                 .ok_or_else(|| {
                     lines.wrong(
                         1,

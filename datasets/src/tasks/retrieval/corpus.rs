@@ -35,7 +35,7 @@ const PAIRS: [u8; 2] = [8, 1];
 
 /// Which of the two files a name is.
 pub(super) fn placed(name: &str) -> Option<File> {
-    match name.rsplit('/').next()? {
+    match name.rsplit('/').next()?.to_ascii_lowercase().as_str() {
         "papers.tsv" => Some(File::Papers),
         "edges.tsv" => Some(File::Edges),
         _ => None,

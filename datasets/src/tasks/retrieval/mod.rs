@@ -16,7 +16,6 @@
 //! texts have the same topic. Either text alone says nothing, and neither does any sum of what the two contain.
 
 mod corpus;
-mod literal;
 mod pairs;
 mod published;
 mod synthetic;

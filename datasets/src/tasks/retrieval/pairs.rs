@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::literal::decode;
 use crate::archive::Member;
 use crate::error::Result;
-use crate::lines::{Line, Lines};
+use crate::lines::{Line, Lines, whole_number};
+use crate::literal::decode;
 use crate::{SplitName, SplitWriter};
 
 /// Longest line; two papers have 60 KB or so.
@@ -16,7 +16,7 @@ const LONGEST_ID: usize = 256;
 
 /// Which of the files a name is.
 pub(super) fn placed(name: &str) -> Option<SplitName> {
-    match name.rsplit('/').next()? {
+    match name.rsplit('/').next()?.to_ascii_lowercase().as_str() {
         "new_aan_pairs.train.tsv" => Some(SplitName::Train),
         "new_aan_pairs.eval.tsv" => Some(SplitName::Val),
         "new_aan_pairs.test.tsv" => Some(SplitName::Test),
@@ -94,9 +94,9 @@ impl Reader {
             ));
         };
         let number = std::str::from_utf8(label).ok();
-        let label = match number.and_then(|text| text.trim().parse::<f64>().ok()) {
-            Some(0.0) => 0,
-            Some(1.0) => 1,
+        let label = match number.and_then(whole_number) {
+            Some(0) => 0,
+            Some(1) => 1,
             _ => {
                 let shown = label[..label.len().min(40)].escape_ascii();
                 return Err(format!("the label `{shown}` is neither 0 nor 1"));

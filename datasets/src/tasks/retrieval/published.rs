@@ -43,7 +43,8 @@ pub(super) fn build(
         fits: &fits,
         parquet: false,
     };
-    let Form::Members(raw) = locate(request.raw, &wanted)? else {
+    let progress = request.progress;
+    let Form::Members(raw) = locate(request.raw, &wanted, progress)? else {
         return Ok(()); // Parquet was not asked for.
     };
     let max_length = options.max_length as usize;
@@ -53,7 +54,7 @@ pub(super) fn build(
     };
     let mut read: PerSplit<Option<Read>> = PerSplit::default();
     let mut corpus = Corpus::default();
-    raw.members("reading papers", request.progress, &fits, &mut |member| {
+    wanted.members(&raw, "reading papers", progress, &mut |member| {
         if let Some(split) = pairs::placed(member.name) {
             if read.get(split).is_some() {
                 return Err(member.wrong("a second file of this name"));
@@ -74,6 +75,9 @@ pub(super) fn build(
             test: Some(test),
         } => {
             describe(&PerSplit { train, val, test }, writer);
+            if corpus.papers() > 0 {
+                writer.note("papers.tsv lies there too; no pairs were made from it");
+            }
             Ok(())
         }
         PerSplit {

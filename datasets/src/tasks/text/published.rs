@@ -71,8 +71,8 @@ pub(super) fn build(
         fits: &|name| reviews::placed(name).is_some(),
         parquet: true,
     };
-    let [train, test] = match locate(request.raw, &wanted)? {
-        Form::Members(raw) => reviews::from_members(&raw, request.progress)?,
+    let [train, test] = match locate(request.raw, &wanted, request.progress)? {
+        Form::Members(raw) => reviews::from_members(&raw, &wanted, request.progress)?,
         Form::Parquet { train, test } => reviews::from_parquet(&train, &test, request.progress)?,
     };
     let in_test = test.hashes();

@@ -9,6 +9,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::archive::{Member, Raw};
 use crate::error::{Error, Result};
+use crate::lines::{WIDE, is_wide, without_mark};
+use crate::locate::Wanted;
 use crate::parquet::{self, Columns};
 use crate::{Digest, Progress};
 
@@ -39,47 +41,83 @@ pub(super) struct Reviews {
     texts: Vec<u8>,
 }
 
-/// Which of the published files a name is: split, class, and name of the file; nothing for the others, `unsup` among them.
-pub(super) fn placed(name: &str) -> Option<(&'static str, u8, &str)> {
+/// A file among the reviews.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Placed<'a> {
+    /// A review.
+    Review {
+        split: &'static str,
+        label: u8,
+        /// Name of the file.
+        file: &'a str,
+    },
+    /// Something else where reviews are expected, and why it is none.
+    Stray(&'static str),
+}
+
+/// The label that a class's name stands for.
+fn label_of(class: &str) -> Option<i64> {
+    match class.to_ascii_lowercase().as_str() {
+        "neg" | "negative" => Some(0),
+        "pos" | "positive" => Some(1),
+        _ => None,
+    }
+}
+
+/// Which of the published files a name is, or what is in their place; nothing for the others, `unsup` among them.
+pub(super) fn placed(name: &str) -> Option<Placed<'_>> {
     let mut parts = name.rsplit('/');
     let (file, class, split) = (parts.next()?, parts.next()?, parts.next()?);
-    if !file.ends_with(".txt") {
-        return None;
+    let is_text = file.to_ascii_lowercase().ends_with(".txt");
+    let split = split.to_ascii_lowercase();
+    let known = ["train", "test"].into_iter().find(|known| *known == split);
+    match (known, label_of(class)) {
+        (Some(split), Some(label)) if is_text => Some(Placed::Review {
+            split,
+            label: label as u8,
+            file,
+        }),
+        (Some(_), Some(_)) => Some(Placed::Stray(
+            "among the reviews, but its name does not end in .txt",
+        )),
+        (Some(_), None) if is_text && !class.eq_ignore_ascii_case("unsup") => Some(Placed::Stray(
+            "a text in a folder that is no class: known are neg, pos, and unsup, which is passed over",
+        )),
+        (None, Some(_))
+            if is_text && ["val", "valid", "validation", "dev"].contains(&split.as_str()) =>
+        {
+            Some(Placed::Stray(
+                "reviews of a split that was not published: train and test are read, and validation is cut from train",
+            ))
+        }
+        _ => None,
     }
-    let label = match class {
-        "neg" => 0,
-        "pos" => 1,
-        _ => return None,
-    };
-    let split = ["train", "test"]
-        .into_iter()
-        .find(|known| *known == split)?;
-    Some((split, label, file))
 }
 
 /// Reads both splits from a folder or an archive.
-pub(super) fn from_members(raw: &Raw, progress: &dyn Progress) -> Result<[Reviews; 2]> {
+pub(super) fn from_members(
+    raw: &Raw,
+    wanted: &Wanted<'_>,
+    progress: &dyn Progress,
+) -> Result<[Reviews; 2]> {
     let mut both = ["train", "test"].map(Reviews::empty);
-    raw.members(
-        "reading reviews",
-        progress,
-        &|name| placed(name).is_some(),
-        &mut |mut member| {
-            let Some((split, label, file)) = placed(member.name) else {
-                return Ok(());
-            };
-            let known = rating(file).is_some_and(|rating| match label {
-                0 => (1..=4).contains(&rating),
-                _ => (7..=10).contains(&rating),
-            });
-            if !known {
-                return Err(member.wrong(
-                    "its name is not <number>_<rating>.txt with a rating of 1 to 4 (neg) or 7 to 10 (pos)",
-                ));
-            }
-            both[usize::from(split == "test")].take(&mut member, label, file)
-        },
-    )?;
+    wanted.members(raw, "reading reviews", progress, &mut |mut member| {
+        let (split, label, file) = match placed(member.name) {
+            Some(Placed::Review { split, label, file }) => (split, label, file),
+            Some(Placed::Stray(problem)) => return Err(member.wrong(problem)),
+            None => return Ok(()),
+        };
+        let known = rating(file).is_some_and(|rating| match label {
+            0 => (1..=4).contains(&rating),
+            _ => (7..=10).contains(&rating),
+        });
+        if !known {
+            return Err(member.wrong(
+                "its name is not <number>_<rating>.txt with a rating of 1 to 4 (neg) or 7 to 10 (pos)",
+            ));
+        }
+        both[usize::from(split == "test")].take(&mut member, label, file)
+    })?;
     for reviews in &mut both {
         reviews.finish(raw.path().to_owned())?;
     }
@@ -93,8 +131,9 @@ pub(super) fn from_parquet(
     progress: &dyn Progress,
 ) -> Result<[Reviews; 2]> {
     let columns = Columns {
-        bytes: "text",
-        number: "label",
+        bytes: &["text"],
+        label: "label",
+        label_of,
         longest: LONGEST,
     };
     let mut both = ["train", "test"].map(Reviews::empty);
@@ -113,6 +152,7 @@ pub(super) fn from_parquet(
                         });
                     }
                 };
+                let text = without_mark(text);
                 let place = reviews.texts.len()..reviews.texts.len() + text.len();
                 reviews.texts.extend_from_slice(text);
                 progress.advance(1);
@@ -127,7 +167,8 @@ pub(super) fn from_parquet(
 
 /// The rating in a file's name.
 fn rating(file: &str) -> Option<u32> {
-    let (number, rating) = file.strip_suffix(".txt")?.split_once('_')?;
+    let (stem, _) = file.rsplit_once('.')?;
+    let (number, rating) = stem.split_once('_')?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (digits(number) && digits(rating)).then(|| rating.parse().ok())?
 }
@@ -144,6 +185,12 @@ impl Reviews {
     fn take(&mut self, member: &mut Member<'_>, label: u8, file: &str) -> Result<()> {
         let start = self.texts.len();
         member.bytes(LONGEST as u64, &mut self.texts)?;
+        let review = &self.texts[start..];
+        if is_wide(review) {
+            return Err(member.wrong(WIDE));
+        }
+        let mark = review.len() - without_mark(review).len();
+        self.texts.drain(start..start + mark);
         let class = ["neg", "pos"][usize::from(label)];
         let place = start..self.texts.len();
         self.push(

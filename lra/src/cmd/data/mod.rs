@@ -156,7 +156,10 @@ impl Chosen {
             }
             (given, _) => given.unwrap_or(task.about().sources[0]),
         };
-        let extra = allow_partial.then_some("data.allow_partial=true");
+        let extra = match allow_partial {
+            true => Some(cmd::allow_partial(task.about().name)?),
+            false => None,
+        };
         let mut settings = json!({ "data": task.defaults() });
         if let Some(recipe) = &choice.recipe {
             let recipe = Recipe::load(recipe)?;

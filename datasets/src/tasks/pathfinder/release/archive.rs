@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 
-use super::deepest;
+use super::innermost;
 use super::pictures::{LARGEST_IMAGE, LARGEST_LIST, Metadata, Pictures, batch_key};
+use super::set::{Set, batch_of};
 use crate::Request;
 use crate::archive::Raw;
 use crate::error::{self, Error, Result};
-use crate::tasks::pathfinder::parameters::Difficulty;
+use crate::locate::Wanted;
 
 /// Images and metadata files of one set at most; the release has 200,200.
 const MEMBERS: usize = 2_000_000;
@@ -26,13 +27,16 @@ struct Copy {
     places: HashMap<String, (u64, u64)>,
 }
 
-/// Metadata and images of `set` in an archive; nothing if it has none.
+/// Metadata and images of a set in an archive.
+///
+/// # Errors
+/// It is not there, or cannot be read.
 pub(super) fn copy(
     raw: &Raw,
-    set: &str,
-    difficulty: Difficulty,
+    set: &Set,
+    wanted: &Wanted<'_>,
     request: &Request<'_>,
-) -> Result<Option<(Metadata, Pictures)>> {
+) -> Result<(Metadata, Pictures)> {
     let path = raw.path();
     let wrong = |problem: String| Error::File {
         file: path.to_owned(),
@@ -42,13 +46,14 @@ pub(super) fn copy(
     let mut end = 0u64;
     let mut copies: HashMap<String, Copy> = HashMap::new();
     let (mut members, mut lists) = (0, 0);
-    let is_wanted = |name: &str| within(name, set, difficulty).is_some();
-    raw.members(
+    // What is looked for are lists; here the images are wanted too.
+    let is_wanted = |name: &str| set.within(name).is_some();
+    let contents = raw.members(
         "reading the archive",
         request.progress,
         &is_wanted,
         &mut |mut member| {
-            let Some((prefix, inside)) = within(member.name, set, difficulty) else {
+            let Some((prefix, inside)) = set.within(member.name) else {
                 return Ok(());
             };
             members += 1;
@@ -57,10 +62,7 @@ pub(super) fn copy(
             }
             let copy = copies.entry(prefix.to_owned()).or_default();
             let mut bytes = Vec::new();
-            if let Some(batch) = inside
-                .strip_prefix("metadata/")
-                .and_then(|rest| rest.strip_suffix(".npy"))
-            {
+            if let Some(batch) = batch_of(inside).map_err(|problem| member.wrong(problem))? {
                 lists += member.bytes(LARGEST_LIST, &mut bytes)?;
                 if lists > LISTS {
                     return Err(wrong(format!("more than {LISTS} bytes of metadata")));
@@ -81,47 +83,16 @@ pub(super) fn copy(
         .into_inner()
         .map_err(|failed| error::io("copy images from", path)(failed.into_error()))?;
     copies.retain(|_, copy| !copy.metadata.is_empty());
-    Ok(deepest(copies).map(|(prefix, copy)| {
-        let pictures = Pictures::Copied {
-            archive: path.to_owned(),
-            prefix,
-            spool,
-            places: copy.places,
-        };
-        (copy.metadata, pictures)
-    }))
-}
-
-/// Path of the set and path inside the set of a member that belongs to it.
-fn within<'a>(name: &'a str, set: &str, difficulty: Difficulty) -> Option<(&'a str, &'a str)> {
-    let folder = format!("{set}/{}/", difficulty.folder());
-    let start = name
-        .rfind(&folder)
-        .filter(|start| *start == 0 || name.as_bytes()[start - 1] == b'/')?;
-    let inside = start + folder.len();
-    Some((&name[..inside], &name[inside..]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn members_are_told_by_their_path() {
-        let hard = |name| within(name, "pathfinder32", Difficulty::Hard);
-        assert_eq!(
-            hard("lra_release/lra_release/pathfinder32/curv_contour_length_14/imgs/0/sample_0.png"),
-            Some((
-                "lra_release/lra_release/pathfinder32/curv_contour_length_14/",
-                "imgs/0/sample_0.png"
-            ))
-        );
-        assert!(hard("pathfinder32/curv_contour_length_14/metadata/0.npy").is_some());
-        assert_eq!(
-            hard("xpathfinder32/curv_contour_length_14/metadata/0.npy"),
-            None
-        );
-        assert_eq!(hard("pathfinder32/curv_baseline/metadata/0.npy"), None);
-        assert_eq!(hard("pathfinder32/curv_contour_length_14"), None);
+    match innermost(copies.into_iter().collect()).map_err(wrong)? {
+        None => Err(wanted.missing(path, Some(&contents))),
+        Some((prefix, copy)) => {
+            let pictures = Pictures::Copied {
+                archive: path.to_owned(),
+                prefix,
+                spool,
+                places: copy.places,
+            };
+            Ok((copy.metadata, pictures))
+        }
     }
 }

@@ -1,14 +1,14 @@
 //! The text files that list images and labels.
 //!
 //! One line per image, fields separated by spaces: folder (`imgs/<batch>`), file name, number, label, then
-//! parameters of the generator that a reader does not need. The name ends in `.npy`, but the content is text.
+//! parameters of the generator that a reader does not need. The name ends in `.npy`, but the content is text; an array
+//! of the same fields is read too.
 
 use std::path::Path;
 
 use crate::error::{Error, Result};
-
-/// How a true NumPy file begins.
-const NUMPY: &[u8] = b"\x93NUMPY";
+use crate::lines::{whole_number, without_mark};
+use crate::numpy::{self, Array};
 
 /// One image of a set.
 #[derive(Debug, PartialEq)]
@@ -24,13 +24,16 @@ pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Listed>> {
         file: file.to_owned(),
         problem: problem.to_owned(),
     };
-    if bytes.starts_with(NUMPY) {
-        return Err(wrong(
-            "this is a NumPy array; the Long Range Arena's metadata is text with one line per image, so these \
-             images come from another generator or data set and have no labels that this reader could trust",
-        ));
+    if bytes.starts_with(numpy::MAGIC) {
+        let lines = lines_of_array(bytes).map_err(|problem| {
+            wrong(&format!(
+                "this is a NumPy array, and not one of the Long Range Arena's lists, which say folder, name, number and \
+                 label of each image: {problem}"
+            ))
+        })?;
+        return Ok(lines);
     }
-    let text = std::str::from_utf8(bytes).map_err(|_| wrong("not text (UTF-8)"))?;
+    let text = std::str::from_utf8(without_mark(bytes)).map_err(|_| wrong("not text (UTF-8)"))?;
     text.lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
@@ -40,6 +43,17 @@ pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Listed>> {
                 line: index as u64 + 1,
                 problem,
             })
+        })
+        .collect()
+}
+
+/// The images of a list that was saved again as an array of text: a row each, with the fields of a line.
+fn lines_of_array(bytes: &[u8]) -> Result<Vec<Listed>, String> {
+    let rows = Array::of_file(bytes)?.rows()?;
+    let numbered = rows.iter().enumerate();
+    numbered
+        .map(|(index, row)| {
+            line_of(&row.join(" ")).map_err(|problem| format!("row {}: {problem}", index + 1))
         })
         .collect()
 }
@@ -54,13 +68,13 @@ fn line_of(line: &str) -> Result<Listed, String> {
                 .to_owned(),
         );
     };
-    let label = match label {
-        "0" => 0,
-        "1" => 1,
-        other => {
+    let label = match whole_number(label) {
+        Some(0) => 0,
+        Some(1) => 1,
+        _ => {
             return Err(format!(
                 "the label (fourth field) is {}, not 0 or 1",
-                shortened(other)
+                shortened(label)
             ));
         }
     };

@@ -2,15 +2,13 @@
 //! folder or in the archive as downloaded.
 //!
 //! Rows come in the order of batches and lines, whether they are read from a folder or an archive. Images that
-//! are listed but missing or empty (the release has one) are left out and counted.
+//! are listed but missing or empty (the release has one) are left out and counted: with them the data is partial.
 
 mod archive;
 mod metadata;
 mod pictures;
 mod png;
-
-use std::cmp::Reverse;
-use std::path::Path;
+mod set;
 
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
@@ -23,6 +21,8 @@ use crate::{About, Protocol, Request, SplitName, SplitWriter};
 
 /// Images per published set.
 const PUBLISHED: usize = 200_000;
+/// The image that is empty in the release.
+const EMPTY: (Size, Difficulty, &str) = (Size::S32, Difficulty::Easy, "imgs/0/sample_172.png");
 /// Images decoded together.
 const BATCH: usize = 1024;
 
@@ -40,6 +40,8 @@ pub(super) fn read(
     progress.begin("decoding images", Some(listed.len() as u64));
     let mut counts = [0usize; 3];
     let mut left_out = 0usize;
+    // Of those left out, the ones that nobody has.
+    let mut never_there = 0usize;
     for (batch, splits) in listed.chunks(BATCH).zip(splits.chunks(BATCH)) {
         let files: Vec<Option<Vec<u8>>> = batch
             .iter()
@@ -66,7 +68,10 @@ pub(super) fn read(
                     writer.row(*split, &[pixels], image.label)?;
                     counts[*split as usize] += 1;
                 }
-                None => left_out += 1,
+                None => {
+                    left_out += 1;
+                    never_there += usize::from((size, difficulty, &*image.path) == EMPTY);
+                }
             }
         }
         progress.advance(batch.len() as u64);
@@ -86,6 +91,12 @@ pub(super) fn read(
             "{left_out} listed images are missing or empty and left out"
         ));
     }
+    let unlisted = pictures.unlisted(&listed)?;
+    if unlisted > 0 {
+        writer.note(format!(
+            "{unlisted} images are in no list, have no label, and were not read"
+        ));
+    }
     if listed.len() > PUBLISHED {
         writer.mark_altered(format!(
             "{} images are listed, more than the {PUBLISHED} that were published",
@@ -93,12 +104,10 @@ pub(super) fn read(
         ));
     }
     writer.note(UNPROVED);
-    if listed.len() < PUBLISHED {
+    let there = listed.len() - left_out + never_there;
+    if there < PUBLISHED {
         writer.mark_partial();
-        writer.note(format!(
-            "{} of {PUBLISHED} published images are here",
-            listed.len()
-        ));
+        writer.note(format!("{there} of {PUBLISHED} published images are here"));
     }
     writer.note(match request.protocol {
         Protocol::Clean => "split 80/10/10 by hash of the file name",
@@ -134,28 +143,26 @@ fn assign(listed: &[Listed], protocol: Protocol) -> Vec<SplitName> {
     splits
 }
 
-/// The error for data that is not there.
-fn missing(about: &About, size: Size, difficulty: Difficulty, path: &Path) -> Error {
-    Error::Missing {
-        what: format!(
-            "the published set pathfinder{}/{} (a folder, or an archive that contains it)",
-            size.side(),
-            difficulty.folder()
-        ),
-        path: path.to_owned(),
-        command: format!(
-            "lra data make {} --from FOLDER or ARCHIVE of the release (lra_release.gz)",
-            about.name
-        ),
-        stand_in: Some("--source generated".to_owned()),
-    }
-}
-
-/// Sets of the same name can lie at several depths of the release; the inner copy is the good one.
-fn deepest<T>(copies: impl IntoIterator<Item = (String, T)>) -> Option<(String, T)> {
-    copies
+/// The innermost of several copies of a set, each with the path of its folder: they can lie at several depths of the
+/// release, and the inner one is good.
+///
+/// # Errors
+/// In words, the paths of two at the same depth: either may be meant.
+fn innermost<T>(mut copies: Vec<(String, T)>) -> Result<Option<(String, T)>, String> {
+    let depth = |prefix: &str| prefix.matches('/').count();
+    copies.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let Some(deepest) = copies.iter().map(|(prefix, _)| depth(prefix)).max() else {
+        return Ok(None);
+    };
+    let mut inner = copies
         .into_iter()
-        .min_by_key(|(prefix, _)| Reverse(prefix.matches('/').count()))
+        .filter(|(prefix, _)| depth(prefix) == deepest);
+    match (inner.next(), inner.next()) {
+        (Some((one, _)), Some((other, _))) => Err(format!(
+            "the set is there twice, in `{one}` and in `{other}`: name the folder to read with --from"
+        )),
+        (found, _) => Ok(found),
+    }
 }
 
 /// For property tests: at least so many cases, and more where `PROPTEST_CASES` asks for them.

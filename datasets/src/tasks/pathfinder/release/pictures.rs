@@ -1,15 +1,20 @@
 //! Finds a published set in a folder or archive, and reads its files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::archive;
+use super::innermost;
 use super::metadata::{self, Listed};
-use super::missing;
-use crate::archive::{ARCHIVES, Raw, archives_in, regular};
+use super::set::{Set, batch_of};
+use crate::archive::Raw;
+use crate::archive::folder::files_below;
 use crate::error::{Error, Result, io};
+use crate::files::{self, relative_name};
+use crate::locate::{Form, Wanted, locate};
+use crate::remote::LRA_RELEASE;
 use crate::tasks::pathfinder::parameters::{Difficulty, Size};
 use crate::{About, Request};
 
@@ -34,45 +39,33 @@ pub(super) enum Pictures {
     },
 }
 
-/// Finds a set at `request.raw`: a folder of the release at any of its levels, an archive, or a folder with one.
+/// Finds a set at `request.raw`: a folder of the release at any of its levels or around it, an archive, or a folder with
+/// one.
 pub(super) fn find(
     about: &'static About,
     size: Size,
     difficulty: Difficulty,
     request: &Request<'_>,
 ) -> Result<(Vec<Listed>, Pictures)> {
-    let raw = request.raw;
-    let missing = || missing(about, size, difficulty, raw);
-    let set = format!("pathfinder{}", size.side());
-    let found = match Raw::at(raw)? {
-        Some(Raw::Folder(_)) => {
-            let inner = ["lra_release/lra_release", "lra_release", ""]
-                .map(|level| raw.join(level).join(&set).join(difficulty.folder()));
-            let mut folders = inner
-                .into_iter()
-                .chain([raw.join(difficulty.folder()), raw.to_owned()]);
-            match folders.find(|folder| folder.join("metadata").is_dir()) {
-                Some(folder) => Some((folder_metadata(&folder)?, Pictures::Folder(folder))),
-                None => archives_in(raw)?
-                    .iter()
-                    .find_map(|found| archive::copy(found, &set, difficulty, request).transpose())
-                    .transpose()?,
-            }
-        }
-        Some(found @ Raw::Archive(_)) => archive::copy(&found, &set, difficulty, request)?,
-        Some(Raw::Parquet(file) | Raw::File(file)) => {
-            let problem = format!(
-                "neither a folder nor {ARCHIVES} with the published set {set}/{}",
-                difficulty.folder()
-            );
-            return Err(Error::File { file, problem });
-        }
-        None => None,
+    let set = Set::new(size, difficulty);
+    let what = set.text();
+    let wanted = Wanted {
+        about,
+        what: &what,
+        archive: LRA_RELEASE,
+        fits: &|name| set.has_list(name),
+        parquet: false,
     };
-    let (files, pictures) = found.ok_or_else(missing)?;
+    let Form::Members(raw) = locate(request.raw, &wanted, request.progress)? else {
+        return Err(wanted.missing(request.raw, None)); // Parquet was not asked for.
+    };
+    let (files, pictures) = match &raw {
+        Raw::Folder(folder) => in_folder(folder, &set)?,
+        archive => archive::copy(archive, &set, &wanted, request)?,
+    };
     let listed = list(&files, &pictures)?;
     if listed.is_empty() {
-        return Err(missing());
+        return Err(wanted.missing(&pictures.origin(), None));
     }
     Ok((listed, pictures))
 }
@@ -103,25 +96,35 @@ fn list(files: &Metadata, pictures: &Pictures) -> Result<Vec<Listed>> {
     Ok(listed)
 }
 
-fn folder_metadata(folder: &Path) -> Result<Metadata> {
-    let folder = folder.join("metadata");
-    let mut files = Metadata::new();
-    for entry in fs::read_dir(&folder).map_err(io("read", &folder))? {
-        let path = entry.map_err(io("read", &folder))?.path();
-        let batch = path
-            .file_name()
-            .and_then(|name| name.to_str()?.strip_suffix(".npy"));
-        if let Some(batch) = batch {
+/// Metadata and images of a set in a folder or below it, where its lists are.
+fn in_folder(folder: &Path, set: &Set) -> Result<(Metadata, Pictures)> {
+    let mut copies: BTreeMap<String, Metadata> = BTreeMap::new();
+    for path in files_below(folder, &mut |name| set.has_list(name))? {
+        let name = relative_name(folder, &path);
+        let Some((prefix, inside)) = set.within(&name) else {
+            continue;
+        };
+        let wrong = |problem: String| Error::File {
+            file: path.clone(),
+            problem,
+        };
+        if let Some(batch) = batch_of(inside).map_err(wrong)? {
             let bytes = whole(&path, LARGEST_LIST)?.unwrap_or_default();
-            files.insert(batch_key(batch), bytes);
+            let metadata = copies.entry(prefix.to_owned()).or_default();
+            metadata.insert(batch_key(batch), bytes);
         }
     }
-    Ok(files)
+    let found = innermost(copies.into_iter().collect()).map_err(|problem| Error::File {
+        file: folder.to_owned(),
+        problem,
+    })?;
+    let (prefix, metadata) = found.unwrap_or_default();
+    Ok((metadata, Pictures::Folder(folder.join(prefix))))
 }
 
 /// A whole file; nothing if it does not exist.
 fn whole(path: &Path, largest: u64) -> Result<Option<Vec<u8>>> {
-    let file = match regular(path) {
+    let file = match files::open(path) {
         Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
@@ -160,6 +163,22 @@ impl Pictures {
                     .and_then(|_| spool.read_exact(&mut bytes))
                     .map_err(io("read images copied from", archive))?;
                 Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+            }
+        }
+    }
+
+    /// Number of images that no list has.
+    pub(super) fn unlisted(&self, listed: &[Listed]) -> Result<usize> {
+        let known: HashSet<&str> = listed.iter().map(|image| image.path.as_str()).collect();
+        let is_other = |image: &str| image.ends_with(".png") && !known.contains(image);
+        match self {
+            Pictures::Folder(folder) if folder.join("imgs").is_dir() => {
+                let inside = |name: &str| is_other(&format!("imgs/{name}"));
+                Ok(files_below(&folder.join("imgs"), &mut |name| inside(name))?.len())
+            }
+            Pictures::Folder(_) => Ok(0),
+            Pictures::Copied { places, .. } => {
+                Ok(places.keys().filter(|image| is_other(image)).count())
             }
         }
     }

@@ -1,0 +1,137 @@
+//! What a file is that is not what it should be, told by its first bytes.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::Raw;
+use crate::error::{Result, io};
+use crate::files;
+
+/// Bytes that are looked at.
+const LOOKED_AT: u64 = 256;
+
+/// Characters of text that are quoted.
+const QUOTED: usize = 60;
+
+/// First bytes of files that people take for archives, and what they are.
+const KINDS: [(&[u8], &str); 12] = [
+    (b"PAR1", "a parquet file"),
+    (b"\x93NUMPY", "a NumPy array"),
+    (b"\x89PNG", "a PNG picture"),
+    (b"\xff\xd8\xff", "a JPEG picture"),
+    (b"%PDF", "a PDF document"),
+    (
+        b"\xfd7zXZ\0",
+        "packed by xz, which is not read: pack it as .tar.gz",
+    ),
+    (
+        b"BZh",
+        "packed by bzip2, which is not read: pack it as .tar.gz",
+    ),
+    (
+        b"7z\xbc\xaf\x27\x1c",
+        "a 7z archive, which is not read: pack it as .tar.gz",
+    ),
+    (
+        b"Rar!",
+        "a RAR archive, which is not read: pack it as .tar.gz",
+    ),
+    (b"\x89HDF", "an HDF5 file"),
+    (
+        b"version https://git-lfs",
+        "a pointer of Git LFS: git lfs pull brings the file",
+    ),
+    (b"\x80", "a Python pickle"),
+];
+
+/// Tells in words what a file is, by its first bytes: `a web page (<html>...)`.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn kind_of(path: &Path) -> Result<String> {
+    let mut start = Vec::new();
+    let mut bounded = files::open(path)?.take(LOOKED_AT);
+    bounded.read_to_end(&mut start).map_err(io("read", path))?;
+    Ok(kind(&start))
+}
+
+fn kind(start: &[u8]) -> String {
+    if start.is_empty() {
+        return "an empty file".to_owned();
+    }
+    if let Some((_, kind)) = KINDS.iter().find(|(bytes, _)| start.starts_with(bytes)) {
+        return (*kind).to_owned();
+    }
+    let text = match std::str::from_utf8(start) {
+        Ok(text) => text,
+        // Cut within a character.
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&start[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => {
+            let first = &start[..start.len().min(8)];
+            return format!("of no known kind (its first bytes are {first:02x?})");
+        }
+    };
+    let text = text.trim_start_matches('\u{feff}').trim();
+    let lower = text.to_ascii_lowercase();
+    let kind = if lower.starts_with("<!doctype html") || lower.contains("<html") {
+        "a web page"
+    } else if text.starts_with('<') {
+        "XML"
+    } else if text.starts_with(['{', '[']) {
+        "JSON"
+    } else if text.contains('\0') {
+        return "of no known kind (zero bytes)".to_owned();
+    } else {
+        "text"
+    };
+    let mut quoted: String = text.chars().take(QUOTED).collect();
+    if quoted.len() < text.len() {
+        quoted += "...";
+    }
+    format!("{kind} (`{quoted}`)")
+}
+
+/// Tells in words what a file is that is no archive: `a web page (<html>...)`. Nothing where it is one.
+///
+/// # Errors
+/// It cannot be read, or is not a regular file.
+pub fn unlike_archive(path: &Path) -> Result<Option<String>> {
+    match Raw::at(path)? {
+        Some(Raw::Archive(_)) => Ok(None),
+        Some(Raw::Packed(_)) => Ok(Some("one packed file".to_owned())),
+        _ => kind_of(path).map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_get_instead() {
+        for (start, told) in [
+            (&b""[..], "an empty file"),
+            (
+                b"<html>please sign in</html>",
+                "a web page (`<html>please sign in</html>`)",
+            ),
+            (b"\xef\xbb\xbf\r\n<!DOCTYPE html><p>", "a web page"),
+            (b"<?xml version='1.0'?><Error>NoSuchKey", "XML (`<?xml"),
+            (b"{\"error\": 403}", "JSON"),
+            (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
+            (b"PAR1\x15\x04", "a parquet file"),
+            (b"BZh91AY", "bzip2"),
+            (b"Not found", "text (`Not found`)"),
+            (
+                &[7, 200, 1],
+                "of no known kind (its first bytes are [07, c8, 01])",
+            ),
+            (&[b'a', 0xc3], "text (`a`)"),
+        ] {
+            assert!(kind(start).contains(told), "{}", kind(start));
+        }
+        assert!(kind("ä".repeat(128).as_bytes()).len() < 200);
+    }
+}

@@ -1,0 +1,46 @@
+//! Names of files that systems and editors leave beside those of people: they are no data, in folders and in archives.
+
+/// Names that a file or folder has whatever is in it, in small letters.
+const NAMES: [&str; 9] = [
+    "__macosx",
+    "thumbs.db",
+    "ehthumbs.db",
+    "desktop.ini",
+    "icon\r",
+    "$recycle.bin",
+    "system volume information",
+    "@eadir",
+    "lost+found",
+];
+
+/// Whether a relative name, or a folder in it, is such a name, or a hidden one (`.DS_Store`, `._0_9.txt`).
+pub(crate) fn is_litter(name: &str) -> bool {
+    let is =
+        |part: &str| part.starts_with('.') || NAMES.contains(&part.to_ascii_lowercase().as_str());
+    name.split('/').any(is)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_systems_write() {
+        for name in [
+            ".DS_Store",
+            "aclImdb/train/pos/._0_9.txt",
+            "__MACOSX/aclImdb/train/pos/._0_9.txt",
+            "__MACOSX/0_9.txt",
+            "a/Thumbs.db",
+            "a/desktop.ini",
+            "a/Desktop.ini",
+            ".cache/train.parquet",
+            "$RECYCLE.BIN/basic_train.tsv",
+        ] {
+            assert!(is_litter(name), "{name}");
+        }
+        for name in ["train/pos/0_9.txt", "thumbs.db.txt", "a.b/c", "MACOSX/a"] {
+            assert!(!is_litter(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,586 @@
+//! Where published files lie, what lies beside them, and what is there instead: the same for every task and container.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod raw;
+
+use std::fs;
+use std::path::Path;
+
+use image::ImageEncoder;
+use lra_datasets::tasks::pathfinder::{PATHFINDER, PATHX};
+use lra_datasets::tasks::{Image, ListOps, Retrieval, Text};
+use lra_datasets::{Class, Key, Protocol, Source, Store, Task};
+use raw::{Built, Files, build};
+use serde_json::json;
+
+/// Every task with published files, and a few of them as they are named in its folder.
+fn published() -> Vec<(&'static dyn Task, Files)> {
+    vec![
+        (&ListOps, expressions()),
+        (&Text, reviews()),
+        (&Retrieval, pairs()),
+        (&Image, batches()),
+        (&PATHFINDER, pictures(32, 40)),
+        (&PATHX, pictures(128, 20)),
+    ]
+}
+
+fn expressions() -> Files {
+    let file = |split: &str| {
+        let rows = (0..9).map(|n| format!("[MAX {n} 0 ]\t{n}\n"));
+        let text = format!("Source\tTarget\n{}", rows.collect::<String>());
+        (format!("listops/basic_{split}.tsv"), text.into_bytes())
+    };
+    ["train", "val", "test"].map(file).to_vec()
+}
+
+fn reviews() -> Files {
+    let mut files: Files = Vec::new();
+    for split in ["train", "test"] {
+        for (class, rating) in [("neg", 1), ("pos", 10)] {
+            for number in 0..40 {
+                let name = format!("aclImdb/{split}/{class}/{number}_{rating}.txt");
+                files.push((name, format!("{split} {class} {number}").into_bytes()));
+            }
+        }
+    }
+    files
+}
+
+fn pairs() -> Files {
+    let file = |split: &str| {
+        let rows = (0..6).map(|n| format!("{}.0\tA{n}\tB{n}\tb'one {split}'\tb'two {n}'\n", n % 2));
+        (
+            format!("aan/new_aan_pairs.{split}.tsv"),
+            rows.collect::<String>().into_bytes(),
+        )
+    };
+    ["train", "eval", "test"].map(file).to_vec()
+}
+
+fn batches() -> Files {
+    let names = (1..=5).map(|n| format!("data_batch_{n}.bin"));
+    let file = |(file, name): (usize, String)| {
+        let record = |n: usize| [vec![(n % 10) as u8], vec![(7 * n + file) as u8; 3072]].concat();
+        let content = (0..60).flat_map(record).collect();
+        (format!("cifar-10-batches-bin/{name}"), content)
+    };
+    let names = names.chain(["test_batch.bin".to_owned()]);
+    names.enumerate().map(file).collect()
+}
+
+fn pictures(side: u32, count: usize) -> Files {
+    let set = format!("pathfinder{side}/curv_contour_length_14");
+    let mut list = String::new();
+    let mut files: Files = Vec::new();
+    for n in 0..count {
+        let mut png = Vec::new();
+        image::codecs::png::PngEncoder::new(&mut png)
+            .write_image(
+                &vec![n as u8; (side * side) as usize],
+                side,
+                side,
+                image::ExtendedColorType::L8,
+            )
+            .unwrap();
+        files.push((format!("{set}/imgs/0/sample_{n}.png"), png));
+        list += &format!("imgs/0 sample_{n}.png {n} {} 1.0 14\n", n % 3 % 2);
+    }
+    files.push((format!("{set}/metadata/0.npy"), list.into_bytes()));
+    files
+}
+
+fn key(task: &dyn Task) -> Key {
+    let mut key = Key {
+        source: Source::Official,
+        protocol: Protocol::Clean,
+        ..Key::default_of(task)
+    };
+    if let Some(partial) = key.options.get_mut("allow_partial") {
+        *partial = json!(true);
+    }
+    key
+}
+
+fn read(task: &dyn Task, raw: &Path) -> Built {
+    build(task, &key(task), raw).unwrap_or_else(|error| panic!("{}: {error}", task.about().name))
+}
+
+fn refused(task: &dyn Task, raw: &Path) -> String {
+    let error = build(task, &key(task), raw).unwrap_err();
+    assert_eq!(error.class(), Class::Data, "{error}");
+    error.to_string()
+}
+
+/// The same files below other folders.
+fn below(prefix: &str, files: &Files) -> Files {
+    let moved = files.iter();
+    moved
+        .map(|(name, content)| (format!("{prefix}{name}"), content.clone()))
+        .collect()
+}
+
+/// What macOS and Windows leave, beside every file and in folders of their own.
+fn with_litter(files: &Files) -> Files {
+    let mut littered = files.clone();
+    let noise = b"\0\x05\x16\x07\0\x02\0\0Mac OS X".to_vec();
+    for (name, _) in files {
+        let (folder, file) = name.rsplit_once('/').unwrap();
+        littered.push((format!("__MACOSX/{folder}/._{file}"), noise.clone()));
+        littered.push((format!("__MACOSX/{name}"), noise.clone()));
+        for litter in [
+            format!("._{file}"),
+            ".DS_Store".into(),
+            "Thumbs.db".into(),
+            "desktop.ini".into(),
+        ] {
+            let name = format!("{folder}/{litter}");
+            if !littered.iter().any(|(known, _)| *known == name) {
+                littered.push((name, noise.clone()));
+            }
+        }
+    }
+    littered
+}
+
+#[test]
+fn every_layout_and_container_is_found_by_every_task() {
+    let layouts = [
+        "",
+        "data/",
+        "LRA/data/raw/",
+        "lra_release/lra_release/",
+        "a/b/c/d/e/f/",
+    ];
+    for (task, files) in published() {
+        let root = tempfile::tempdir().unwrap();
+        let plain = raw::folder(&root.path().join("plain"), &files);
+        let wanted = read(task, &plain).manifest().digest.clone();
+        for (number, layout) in layouts.into_iter().enumerate() {
+            let files = with_litter(&below(layout, &files));
+            let archived = root.path().join(format!("archived{number}"));
+            fs::create_dir(&archived).unwrap();
+            let forms = [
+                raw::folder(&root.path().join(format!("folder{number}")), &files),
+                raw::file(
+                    root.path(),
+                    &format!("{number}.tar.gz"),
+                    &raw::gzip(&raw::tar(&files)),
+                ),
+                raw::file(
+                    root.path(),
+                    &format!("{number}.TAR.ZST"),
+                    &raw::zstd(&raw::tar(&files)),
+                ),
+                raw::file(&archived, "DATA.ZIP", &raw::zip(&files)),
+                archived,
+            ];
+            for form in forms {
+                let built = read(task, &form);
+                let name = task.about().name;
+                assert_eq!(
+                    built.manifest().digest,
+                    wanted,
+                    "{name} in {}",
+                    form.display()
+                );
+            }
+        }
+    }
+}
+
+/// All tasks side by side in one folder, as a loader of state-space models documents it.
+#[test]
+fn one_folder_serves_all_tasks() {
+    let root = tempfile::tempdir().unwrap();
+    for (task, files) in published() {
+        let layout = match task.about().name {
+            "pathfinder" | "pathx" => "pathfinder/",
+            _ => "",
+        };
+        raw::folder(root.path(), &below(layout, &files));
+    }
+    for (task, files) in published() {
+        let alone = tempfile::tempdir().unwrap();
+        let alone = raw::folder(alone.path(), &files);
+        let digest = |raw: &Path| read(task, raw).manifest().digest.clone();
+        assert_eq!(digest(root.path()), digest(&alone), "{}", task.about().name);
+    }
+}
+
+#[test]
+fn files_packed_one_by_one_are_read() {
+    for (task, files) in published() {
+        // Pictures are read by their places, and are packed already.
+        if files.iter().any(|(name, _)| name.ends_with(".png")) {
+            continue;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let plain = raw::folder(&root.path().join("plain"), &files);
+        let wanted = read(task, &plain).manifest().digest.clone();
+        for end in ["gz", "zst", "GZ"] {
+            let pack = |(name, content): &(String, Vec<u8>)| {
+                let packed = match end {
+                    "zst" => raw::zstd(content),
+                    _ => raw::gzip(content),
+                };
+                (format!("{name}.{end}"), packed)
+            };
+            let packed: Files = files.iter().map(pack).collect();
+            let zip = raw::file(root.path(), &format!("{end}.zip"), &raw::zip(&packed));
+            for form in [raw::folder(&root.path().join(end), &packed), zip] {
+                assert_eq!(
+                    read(task, &form).manifest().digest,
+                    wanted,
+                    "{}",
+                    form.display()
+                );
+            }
+        }
+    }
+    // One of several files alone is no damaged archive.
+    let root = tempfile::tempdir().unwrap();
+    let one = raw::gzip(&expressions()[0].1);
+    let one = raw::file(root.path(), "basic_train.tsv.gz", &one);
+    let said = refused(&ListOps, &one);
+    assert!(
+        said.contains("one packed file and no archive: name the folder"),
+        "{said}"
+    );
+    // Damage within one is still damage.
+    let mut cut: Files = vec![("basic_train.tsv.gz".into(), raw::gzip(&expressions()[0].1))];
+    cut[0].1.truncate(40);
+    let said = refused(&ListOps, &raw::folder(&root.path().join("cut"), &cut));
+    assert!(
+        said.contains("basic_train.tsv.gz: damaged or incomplete"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_is_missing_says_where_it_looked_and_what_is_there() {
+    let others: Files = vec![
+        ("holiday/beach.jpg".into(), b"sand".to_vec()),
+        ("notes.txt".into(), b"notes".to_vec()),
+    ];
+    for (task, _) in published() {
+        let root = tempfile::tempdir().unwrap();
+        let forms = [
+            raw::folder(&root.path().join("folder"), &others),
+            raw::file(root.path(), "others.tar.gz", &raw::gzip(&raw::tar(&others))),
+            raw::file(root.path(), "others.zip", &raw::zip(&others)),
+        ];
+        for form in forms {
+            let said = refused(task, &form);
+            assert!(said.starts_with("missing: "), "{said}");
+            assert!(
+                said.contains("what is there: holiday/, notes.txt\n"),
+                "{said}"
+            );
+            assert!(said.contains(form.to_str().unwrap()), "{said}");
+        }
+        let empty = root.path().join("empty");
+        fs::create_dir(&empty).unwrap();
+        raw::file(&empty, ".DS_Store", b"litter");
+        assert!(refused(task, &empty).contains("what is there: nothing"));
+        let page = raw::file(root.path(), "page.tar.gz", b"<html>sign in</html>");
+        assert!(refused(task, &page).contains("but a web page (`<html>sign in</html>`)"));
+    }
+}
+
+/// A web page under the name of an archive is not missing: it is in the way.
+#[test]
+fn a_web_page_under_the_name_of_an_archive_is_told() {
+    for (task, _) in published() {
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::new(root.path());
+        let folder = store.raw(task);
+        fs::create_dir_all(&folder).unwrap();
+        let name = task.remote()[0].file;
+        raw::file(&folder, name, b"<!DOCTYPE html><title>Forbidden</title>");
+        let error = store
+            .open_or_build(task, &key(task), None, &())
+            .unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains(name) && said.contains("but a web page"),
+            "{said}"
+        );
+        assert!(!said.starts_with("missing"), "{said}");
+        // Nor does it serve another task.
+        assert_eq!(store.shared(&Retrieval), None);
+    }
+}
+
+/// Of several archives the one is read that has the files, whatever their names.
+#[test]
+fn of_several_archives_the_right_one_is_read() {
+    let root = tempfile::tempdir().unwrap();
+    for (number, (task, files)) in published().into_iter().enumerate() {
+        let archive = match number % 2 {
+            0 => raw::gzip(&raw::tar(&files)),
+            _ => raw::zip(&files),
+        };
+        raw::file(root.path(), &format!("{}.zip", task.about().name), &archive);
+    }
+    for (task, files) in published() {
+        let plain = tempfile::tempdir().unwrap();
+        let plain = raw::folder(plain.path(), &files);
+        let digest = |raw: &Path| read(task, raw).manifest().digest.clone();
+        assert_eq!(digest(root.path()), digest(&plain), "{}", task.about().name);
+    }
+    raw::file(root.path(), "again.tar", &raw::tar(&reviews()));
+    let said = refused(&Text, root.path());
+    assert!(
+        said.contains("again.tar, text.zip; name the one to read"),
+        "{said}"
+    );
+}
+
+#[test]
+fn one_class_alone_is_marked() {
+    let one_label = |files: &Files, of: &str, from: &str, to: &str| -> Files {
+        let change = |(name, content): &(String, Vec<u8>)| match name.contains(of) {
+            false => (name.clone(), content.clone()),
+            true => {
+                let text = String::from_utf8(content.clone()).unwrap();
+                (name.clone(), text.replace(from, to).into_bytes())
+            }
+        };
+        files.iter().map(change).collect()
+    };
+    let constant = b"Source\tTarget\n[MAX 1 2 ]\t2\n[MIN 2 3 ]\t2\n".to_vec();
+    let mut same_answer = expressions();
+    same_answer[2].1 = constant;
+    let mut one_thing = batches();
+    for record in one_thing[5].1.chunks_mut(3073) {
+        record[0] = 4;
+    }
+    let cases: [(&dyn Task, Files, &str); 5] = [
+        (
+            &ListOps,
+            same_answer,
+            "test: all of its 2 examples have the label 2",
+        ),
+        (
+            &Image,
+            one_thing,
+            "test: all of its 60 examples have the label 4",
+        ),
+        (
+            &Retrieval,
+            one_label(&pairs(), "eval", "0.0\t", "1.0\t"),
+            "val: all of its 6 examples have the label 1",
+        ),
+        (
+            &PATHFINDER,
+            one_label(&pictures(32, 40), "metadata", " 1 1.0", " 0 1.0"),
+            "train: all of its 32 examples have the label 0",
+        ),
+        (
+            &PATHX,
+            one_label(&pictures(128, 40), "metadata", " 1 1.0", " 0 1.0"),
+            "train: all of its 32 examples have the label 0",
+        ),
+    ];
+    for (task, files, how) in cases {
+        let root = tempfile::tempdir().unwrap();
+        let built = read(task, &raw::folder(root.path(), &files));
+        assert!(
+            built.manifest().altered.contains(&how.to_owned()),
+            "{:?}",
+            built.manifest().altered
+        );
+        assert!(!built.passed, "{}", built.text);
+    }
+}
+
+/// Nothing waits for a pipe, whichever file of a task it is.
+#[cfg(unix)]
+#[test]
+fn pipes_are_refused_wherever_a_file_is_opened() {
+    let pipe = |path: &Path| {
+        let _ = fs::remove_file(path);
+        let made = std::process::Command::new("mkfifo").arg(path).status();
+        assert!(made.unwrap().success());
+    };
+    for (task, files) in published() {
+        for name in [&files[0].0, &files[files.len() - 1].0] {
+            let root = tempfile::tempdir().unwrap();
+            let folder = raw::folder(root.path(), &files);
+            pipe(&folder.join(name));
+            let said = refused(task, &folder);
+            assert!(said.contains("not a regular file"), "{name}: {said}");
+            // So is a link to nothing.
+            fs::remove_file(folder.join(name)).unwrap();
+            std::os::unix::fs::symlink("nowhere", folder.join(name)).unwrap();
+            let said = refused(task, &folder);
+            assert!(
+                said.contains("a link to a file that is not there"),
+                "{name}: {said}"
+            );
+        }
+    }
+    let root = tempfile::tempdir().unwrap();
+    for split in ["train", "test"] {
+        pipe(&root.path().join(format!("{split}.parquet")));
+    }
+    assert!(refused(&Text, root.path()).contains("not a regular file"));
+    // Files of the store.
+    let reviews = raw::folder(&root.path().join("reviews"), &reviews());
+    for name in [
+        "manifest.json",
+        "train.safetensors",
+        "checked.json",
+        "raw.json",
+    ] {
+        let data = tempfile::tempdir().unwrap();
+        let store = Store::new(data.path());
+        store
+            .open_or_build(&Text, &key(&Text), Some(&reviews), &())
+            .unwrap();
+        pipe(&store.folder(&Text, &key(&Text)).join(name));
+        let opened = store.open(&Text, &key(&Text));
+        assert_eq!(
+            opened.is_err(),
+            !["checked.json", "raw.json"].contains(&name),
+            "{name}"
+        );
+        let again = store.open_or_build(&Text, &key(&Text), Some(&reviews), &());
+        assert_eq!(again.is_err(), opened.is_err(), "{name}");
+    }
+}
+
+/// A link that leads to a folder around it would have no end.
+#[cfg(unix)]
+#[test]
+fn links_upwards_are_not_followed() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(root.path(), &reviews());
+    std::os::unix::fs::symlink("..", folder.join("aclImdb/up")).unwrap();
+    std::os::unix::fs::symlink(&folder, folder.join("aclImdb/train/all")).unwrap();
+    assert_eq!(read(&Text, &folder).rows()[2], 80);
+}
+
+/// Whatever lies among the data is read or refused by its name.
+#[test]
+fn what_is_no_data_is_refused_by_name() {
+    let png = pictures(32, 1)[0].1.clone();
+    let cases: [(&dyn Task, Files, &str, &str); 12] = [
+        (
+            &Image,
+            batches(),
+            "x/train/lorry/1.png",
+            "`lorry` is no class of CIFAR-10",
+        ),
+        (&Image, batches(), "x/train/cat/1.jpg", "no PNG file"),
+        (&Image, batches(), "x/val/cat/1.png", "a split `val`"),
+        (
+            &Image,
+            batches(),
+            "x/data_batch_6.bin",
+            "no file of CIFAR-10",
+        ),
+        (
+            &Image,
+            batches(),
+            "x/data_batch_1.mat",
+            "no file of CIFAR-10",
+        ),
+        (
+            &Text,
+            reviews(),
+            "x/train/mixed/1_5.txt",
+            "a folder that is no class",
+        ),
+        (
+            &Text,
+            reviews(),
+            "x/train/pos/1_9.html",
+            "does not end in .txt",
+        ),
+        (
+            &Text,
+            reviews(),
+            "x/val/pos/1_9.txt",
+            "a split that was not published",
+        ),
+        (
+            &ListOps,
+            expressions(),
+            "listops/basic_train.tsv.gz",
+            "a second file",
+        ),
+        (
+            &Retrieval,
+            pairs(),
+            "x/new_aan_pairs.test.tsv",
+            "a second file",
+        ),
+        (
+            &PATHFINDER,
+            pictures(32, 40),
+            "pathfinder32/curv_contour_length_14/metadata/1.csv",
+            "does not end in .npy",
+        ),
+        (
+            &PATHFINDER,
+            pictures(32, 40),
+            "x/curv_contour_length_14/metadata/0.npy",
+            "",
+        ),
+    ];
+    for (task, mut files, stray, problem) in cases {
+        files.push((stray.to_owned(), png.clone()));
+        let root = tempfile::tempdir().unwrap();
+        let forms = [
+            raw::folder(&root.path().join("folder"), &files),
+            raw::file(root.path(), "a.tar", &raw::tar(&files)),
+            raw::file(root.path(), "a.zip", &raw::zip(&files)),
+        ];
+        for form in forms {
+            if problem.is_empty() {
+                // Outside of the set, and none of its files.
+                read(task, &form);
+                continue;
+            }
+            let said = refused(task, &form);
+            let file = stray.rsplit_once('/').unwrap().1;
+            assert!(said.contains(file) && said.contains(problem), "{said}");
+        }
+    }
+}
+
+#[test]
+fn byte_order_marks_are_no_data() {
+    let mark = |files: Files| -> Files {
+        let marked = files
+            .into_iter()
+            .map(|(name, content)| match name.ends_with(".png") {
+                true => (name, content),
+                false => (name, [b"\xef\xbb\xbf", &content[..]].concat()),
+            });
+        marked.collect()
+    };
+    for (task, files) in published() {
+        if task.about().name == "image" {
+            continue; // No text.
+        }
+        let root = tempfile::tempdir().unwrap();
+        let plain = raw::folder(&root.path().join("plain"), &files);
+        let marked = raw::folder(&root.path().join("marked"), &mark(files));
+        let digest = |raw: &Path| read(task, raw).manifest().digest.clone();
+        assert_eq!(digest(&plain), digest(&marked), "{}", task.about().name);
+    }
+    let mut wide = expressions();
+    wide[0].1 = "\u{feff}Source\tTarget\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let root = tempfile::tempdir().unwrap();
+    let said = refused(&ListOps, &raw::folder(root.path(), &wide));
+    assert!(
+        said.contains("basic_train.tsv:1: text in UTF-16: save it as UTF-8"),
+        "{said}"
+    );
+}
