@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How the learning rate moves over a run. `s` counts the updates already made, `w` is the warm-up, `n` the run's length.
+/// How the learning rate moves over a run. `s` counts the updates already made, `w` is the warm-up, `n` the length that the
+/// schedule is planned for: the run's, unless `train.schedule_steps` says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
@@ -10,18 +11,24 @@ pub enum Schedule {
     Constant,
     /// `min(1, s/w) / √max(s, w)`: the 2021 text tasks. The peak is `rate / √w`, not `rate`.
     Rsqrt,
-    /// `min(1, s/w) · ½(1 + cos(π (s-w)/(n-w)))`: reaches zero with the last update.
+    /// `min(1, s/w) · ½(1 + cos(π (s-w)/(n-w)))`: zero at `n`. Past `n` it rises to the full rate at `2n - w`, and falls to zero
+    /// again at `3n - 2w`, as in Hugging Face's `get_cosine_schedule_with_warmup`.
     Cosine,
     /// `min(1, s/w) · ½(1 + cos(π frac((s-w)/n)))`: the 2021 image tasks, whose cycle is the whole run, so that it never quite ends.
     CosineCycle,
-    /// `min(1, s/w) · (n-s)/(n-w)`: straight down to zero.
+    /// `min(1, s/w) · (n-s)/(n-w)`: straight down to zero, where it stays.
     Linear,
     /// One cycle with straight sides: from 1/25 up to 1 at `w`, then down to 1/250,000 at the last update.
     OneCycle,
 }
 
 impl Schedule {
-    /// The rate of the update made after `done` others, for a base rate of `rate`.
+    /// Whether the rate depends on the length that the schedule is planned for.
+    pub fn has_length(self) -> bool {
+        !matches!(self, Schedule::Constant | Schedule::Rsqrt)
+    }
+
+    /// Returns the rate of the update made after `done` others, for a base rate of `rate`. `steps` is the planned length.
     pub fn rate(self, rate: f64, done: usize, warmup: usize, steps: usize) -> f64 {
         let (s, w, n) = (done as f64, warmup as f64, steps as f64);
         let warm = if warmup == 0 { 1.0 } else { (s / w).min(1.0) };
@@ -29,7 +36,7 @@ impl Schedule {
         rate * match self {
             Schedule::Constant => warm,
             Schedule::Rsqrt => warm / s.max(w).max(1.0).sqrt(),
-            Schedule::Cosine => warm * half_cosine((after / (n - w).max(1.0)).min(1.0)),
+            Schedule::Cosine => warm * half_cosine(after / (n - w).max(1.0)),
             Schedule::CosineCycle => warm * half_cosine((after / n.max(1.0)).fract()),
             Schedule::Linear => warm * (1.0 - after / (n - w).max(1.0)).max(0.0),
             Schedule::OneCycle => one_cycle(s, w, n),
@@ -100,6 +107,31 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    /// Liquid-S4 trains 156,250 updates by a cosine that is planned for 50,000.
+    #[test]
+    fn a_cosine_rises_again_past_its_planned_length() {
+        let (base, warmup, planned) = (0.003, 1000, 50_000);
+        let rate = |done| Schedule::Cosine.rate(base, done, warmup, planned);
+        close(rate(500), base / 2.0, 1e-12);
+        close(rate(1000), base, 1e-12);
+        close(rate(25_500), base / 2.0, 1e-12);
+        assert!(rate(50_000) < 1e-12);
+        close(rate(74_500), base / 2.0, 1e-12);
+        close(rate(99_000), base, 1e-12);
+        assert!(rate(148_000) < 1e-12);
+        for done in (warmup..156_250).step_by(625) {
+            let share = (done - warmup) as f64 / (planned - warmup) as f64;
+            // ½(1 + cos(πx)) = cos²(πx/2)
+            let wanted = base * (std::f64::consts::FRAC_PI_2 * share).cos().powi(2);
+            assert!((rate(done) - wanted).abs() < 1e-12, "{done}");
+        }
+        for schedule in [Schedule::Linear, Schedule::OneCycle] {
+            let end = schedule.rate(base, 50_000, warmup, planned);
+            let past = schedule.rate(base, 156_249, warmup, planned);
+            assert!(past <= end && past < 1e-5 * base, "{schedule:?}");
         }
     }
 

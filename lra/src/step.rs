@@ -135,10 +135,7 @@ impl Trainer<'_> {
             };
             losses.push(self.micro_batch(clock, &pass, part, &mut gradients)?);
         }
-        let rate =
-            options
-                .schedule
-                .rate(options.learning_rate, step, options.warmup, options.steps);
+        let rate = options.rate(step);
         let gradient_norm = clock.phase(Phase::Optimizer, || {
             let norm = self.optimizer.update(gradients, rate, step + 1)?;
             updates.commit(self.parameters)?;

@@ -326,12 +326,7 @@ impl Session<'_> {
                 .map(|(name, sum)| (name, sum / examples as f64))
                 .collect(),
             gradient_norm: gradient_norm / steps as f64,
-            learning_rate: options.schedule.rate(
-                options.learning_rate,
-                step - 1,
-                options.warmup,
-                options.steps,
-            ),
+            learning_rate: options.rate(step - 1),
             examples: self.state.examples,
         })?;
         self.fit.reporter.at(step as u64, &self.message());

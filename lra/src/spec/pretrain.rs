@@ -93,6 +93,7 @@ impl PretrainOptions {
             batch: self.batch,
             micro_batch: train.micro_batch.min(self.batch),
             learning_rate: self.learning_rate,
+            schedule_steps: 0,
             ..train.clone()
         }
     }

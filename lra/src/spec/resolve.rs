@@ -101,12 +101,17 @@ impl RunRequest<'_> {
             overlay::merge(&mut settings, &layer, &origin)?;
         }
         let settable = self.assignments.iter();
-        for assignment in settable.filter(|it| !it.starts_with(FAMILY)) {
-            overlay::merge(
-                &mut settings,
-                &overlay::parse_assignment(assignment)?,
-                "--set",
-            )?;
+        let given: Vec<Value> = settable
+            .filter(|it| !it.starts_with(FAMILY))
+            .map(|text| overlay::parse_assignment(text))
+            .collect::<Result<_>>()?;
+        for assignment in &given {
+            overlay::merge(&mut settings, assignment, "--set")?;
+        }
+        // A run of another length than the recipe's is not planned for the recipe's.
+        let sets = |key: &str| given.iter().any(|it| !it["train"][key].is_null());
+        if sets("steps") && !sets("schedule_steps") {
+            settings["train"]["schedule_steps"] = json!(0);
         }
         let length = task.shape(&settings["data"])?.max_length;
         evaluate_sizes(&mut settings["model"], length)?;
@@ -193,6 +198,7 @@ fn general_defaults() -> Value {
     defaults["train"]["aux"] = json!(losses);
     defaults["train"]["groups"] = json!([]);
     defaults["train"]["bucket"] = json!(0);
+    defaults["train"]["schedule_steps"] = json!(0);
     defaults
 }
 

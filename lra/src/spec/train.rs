@@ -73,6 +73,10 @@ pub struct TrainOptions {
     pub learning_rate: f64,
     /// How the rate moves.
     pub schedule: Schedule,
+    /// Updates that the schedule is planned for, warm-up included. 0: those of the run, which is also what a run gets whose
+    /// number of updates is set and this is not. A cosine rises again past them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub schedule_steps: usize,
     /// Updates of linear warm-up.
     pub warmup: usize,
     /// Decoupled weight decay, multiplied by the scheduled rate.
@@ -128,6 +132,7 @@ impl Default for TrainOptions {
             bucket: 0,
             learning_rate: 1e-3,
             schedule: Schedule::Cosine,
+            schedule_steps: 0,
             warmup: 100,
             weight_decay: 0.01,
             decay: Decay::Matrices,
@@ -161,6 +166,7 @@ impl TrainOptions {
         Range::whole("micro_batch", 0, LARGEST_BATCH),
         Range::whole("bucket", 0, LARGEST_BATCH),
         Range::not_negative("learning_rate"),
+        Range::whole("schedule_steps", 0, MANY),
         Range::whole("warmup", 0, MANY),
         Range::not_negative("weight_decay"),
         Range::share("beta1"),
@@ -179,6 +185,12 @@ impl TrainOptions {
             let (micro, batch) = (self.micro_batch, self.batch);
             return Err(Error::usage(format!(
                 "train.micro_batch = {micro} is out of range: at most train.batch, {batch}"
+            )));
+        }
+        if self.schedule_steps > 0 && !self.schedule.has_length() {
+            let planned = self.schedule_steps;
+            return Err(Error::usage(format!(
+                "train.schedule_steps = {planned}: train.schedule = constant and rsqrt have no length; use 0"
             )));
         }
         for (name, weight) in &self.aux {
@@ -208,6 +220,16 @@ impl TrainOptions {
             }
         }
         Ok(())
+    }
+
+    /// Returns the rate of the update made after `done` others, for parameters without a rate of their own.
+    pub fn rate(&self, done: usize) -> f64 {
+        let planned = match self.schedule_steps {
+            0 => self.steps,
+            planned => planned,
+        };
+        self.schedule
+            .rate(self.learning_rate, done, self.warmup, planned)
     }
 
     /// Examples per forward pass.
