@@ -1,5 +1,8 @@
 //! Recipes: named sets of settings, each saying where it comes from. Built-in ones live in `recipes/*.toml`.
 
+#[cfg(test)]
+mod sources;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -308,7 +311,7 @@ mod tests {
 
     use super::*;
     use crate::schedule::Schedule;
-    use crate::spec::{Resolved, RunRequest};
+    use crate::spec::{Resolved, RunRequest, Spec};
 
     #[test]
     fn a_file_is_known_by_what_it_holds_and_is_never_comparable() {
@@ -544,7 +547,7 @@ mod tests {
             }
         }
         let image = resolved("tay2021", "image", "transformer");
-        assert!(image.spec.embed.zero_is_padding && image.departures().len() == 1);
+        assert!(image.spec.embed.zero_is_padding && image.departures().len() == 3);
         assert!(
             !resolved("tay2021", "pathfinder", "local")
                 .departures()
@@ -555,6 +558,91 @@ mod tests {
                 .departures()
                 .is_empty()
         );
+    }
+
+    /// The loaders of these sources descend from S4's: `]` is a token, parentheses are none, and an end of sequence follows.
+    #[test]
+    fn departures_are_those_of_the_loaders() {
+        let departures = |recipe: &str, task: &str, protocol| {
+            let recipe = Recipe::load(recipe).unwrap();
+            let model = recipe.body.made_for[0].clone();
+            recipe.departures(task, &model, protocol)
+        };
+        for recipe in [
+            "s4",
+            "s5",
+            "rtf",
+            "sgconv",
+            "tnn",
+            "cosformer",
+            "chordmixer",
+        ] {
+            let says = |task: &str, words: &str| {
+                let mut of_task = departures(recipe, task, Protocol::Clean).into_iter();
+                of_task.any(|what| what.contains(words))
+            };
+            assert!(says("listops", "an end of sequence follows"), "{recipe}");
+            let least = if recipe == "chordmixer" { "10" } else { "15" };
+            let rare = format!("characters that occur at least {least} times, at most 4,095");
+            assert!(says("text", &rare) && says("text", "22,498"), "{recipe}");
+            assert!(
+                says("retrieval", "there characters, at most 3,999"),
+                "{recipe}"
+            );
+            assert!(!says("retrieval", "occur at least"), "{recipe}");
+            assert!(says("retrieval", "for two sequences"), "{recipe}");
+            assert!(says("image", "26 % of random colours"), "{recipe}");
+            assert!(says("pathfinder", "drawn with seed 42"), "{recipe}");
+            let published = departures(recipe, "text", Protocol::Tay2021);
+            assert!(
+                !published.iter().any(|what| what.contains("22,498")),
+                "{recipe}"
+            );
+        }
+        for (name, _) in RECIPES {
+            for departure in Recipe::load(name).unwrap().body.departures {
+                let what = departure.what;
+                assert!(!what.contains("parenthes"), "{name}: {what}");
+            }
+        }
+    }
+
+    #[test]
+    fn liquid_s4_has_its_authors_settings() {
+        let text = resolved("liquid-s4", "text", "s4d");
+        let Spec {
+            block,
+            model,
+            train,
+            ..
+        } = &text.spec;
+        assert!(block.dropout_tied && block.norm == NormKind::Batch);
+        assert_eq!(model["n_ssm"], 0);
+        assert_eq!(
+            [train.steps, train.schedule_steps, train.warmup],
+            [156_250, 50_000, 1000]
+        );
+        let mut groups = train.groups.iter();
+        let dt = groups
+            .find(|group| group.has("encoder.0.mixer.log_dt"))
+            .unwrap();
+        assert_eq!(
+            (dt.learning_rate, dt.weight_decay),
+            (Some(0.003), Some(0.0))
+        );
+        for (done, rate) in [
+            (500, 0.0015),
+            (1000, 0.003),
+            (50_000, 0.0),
+            (99_000, 0.003),
+            (148_000, 0.0),
+        ] {
+            assert!(
+                (train.rate(done) - rate).abs() < 1e-12,
+                "{done}: {}",
+                train.rate(done)
+            );
+        }
     }
 
     #[test]

@@ -200,6 +200,48 @@ mod tests {
         resolve("toy", model, assignments).unwrap().spec.digest()
     }
 
+    /// The length that a schedule is planned for is a recipe's as long as the number of updates is.
+    #[test]
+    fn a_run_of_another_length_has_a_schedule_of_its_own() {
+        let resolve = |recipe: &str, assignments: &[&str]| {
+            let assignments: Vec<String> = assignments.iter().map(|&it| it.to_owned()).collect();
+            let request = RunRequest {
+                task: "text",
+                model: "s4d",
+                recipe,
+                source: None,
+                protocol: Protocol::Clean,
+                seed: 0,
+                assignments: &assignments,
+            };
+            request.resolve()
+        };
+        let planned = |assignments: &[&str]| {
+            let train = resolve("liquid-s4", assignments).unwrap().spec.train;
+            (train.steps, train.schedule_steps)
+        };
+        assert_eq!(planned(&[]), (156_250, 50_000));
+        assert_eq!(planned(&["train.batch=16"]), (156_250, 50_000));
+        assert_eq!(planned(&["train.steps=2000"]), (2000, 0));
+        let both = ["train.steps=2000", "train.schedule_steps=1500"];
+        assert_eq!(planned(&both), (2000, 1500));
+        let short = resolve("liquid-s4", &["train.steps=2000"]).unwrap();
+        assert!(short.spec.train.rate(2000) < 1e-12);
+        let error = resolve("liquid-s4", &["train.schedule=rsqrt"]);
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("train.schedule_steps = 50000"), "{error}");
+    }
+
+    #[test]
+    fn a_planned_length_of_zero_is_that_of_earlier_runs() {
+        let [none, some] = ["train.schedule_steps=0", "train.schedule_steps=7"];
+        assert_eq!(digest("bag", &[none]), digest("bag", &[]));
+        assert_ne!(digest("bag", &[some]), digest("bag", &[]));
+        let pretrained = resolve("listops", "transformer", &[some, "pretrain.kind=masked"]);
+        let spec = pretrained.unwrap().spec;
+        assert_eq!(spec.pretrain.training(&spec.train).schedule_steps, 0);
+    }
+
     /// Where a model is told rows and columns of an image, its record says so.
     #[test]
     fn what_the_rules_forbid_is_known_before_the_run() {
