@@ -109,6 +109,7 @@ impl BuildCheckpoint {
     }
 
     fn save(&self, number: usize, bytes: &[u8]) -> Result<()> {
+        disk::refuse_link(&self.folder).map_err(io("write into", &self.folder))?;
         fs::create_dir_all(&self.folder).map_err(io("create", &self.folder))?;
         let path = self.path(number);
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());

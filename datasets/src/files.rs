@@ -42,15 +42,13 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Creates a file or empties it, unless something else than a file has its name: opening a pipe waits for its reader.
+/// Creates a file or empties it. No link is followed, and no pipe waited for.
 ///
 /// # Errors
-/// It is a folder, a pipe or a device, or cannot be created.
+/// It is a symbolic link, a folder, a pipe or a device, or cannot be created.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    match fs::metadata(path) {
-        Ok(found) if !found.is_file() => Err(io::Error::other(NOT_REGULAR)),
-        _ => File::create(path),
-    }
+    let mut options = File::options();
+    disk::own(path, options.create(true).truncate(true).write(true))
 }
 
 /// Writes a file as a whole: other processes see the old content or the new one, never a part. The bytes go to a file
@@ -59,10 +57,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
 /// # Errors
 /// The file beside it cannot be written or renamed; the one at `path` is unchanged then.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    fs::write(&beside, bytes)?;
-    fs::rename(&beside, path)
+    disk::write_unsynced(path, bytes)
 }
 
 /// The path of a file in `folder`, relative to it and with forward slashes; all of it where it lies elsewhere.

@@ -15,7 +15,7 @@ use crate::options::has_source;
 use crate::origin::Origin;
 use crate::{Key, Progress, Source, Splits, Task, source_checks};
 
-use self::scratch::{checkpoint_of, hidden, lock};
+use self::scratch::{checkpoint_of, clear_leftovers, hidden, lock, parent};
 
 mod build;
 pub(crate) mod entry;
@@ -90,6 +90,7 @@ impl Store {
     ) -> Result<Splits> {
         check(task, key)?;
         let folder = self.folder(task, key);
+        clear_leftovers(parent(&folder));
         if !folder.is_dir() {
             let _lock = lock(&folder, progress)?;
             // Another builder may have finished while this one waited.

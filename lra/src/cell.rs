@@ -87,7 +87,11 @@ pub fn run_id(resolved: &Resolved, shape: &Shape) -> String {
 pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     device::set_precision(context.device, resolved.spec.train.precision)?;
     let shape = resolved.task.shape(&resolved.spec.data)?;
-    let folder = RunFolder::open(context.out, &run_id(resolved, &shape))?;
+    let id = run_id(resolved, &shape);
+    if context.if_exists == IfExists::Replace {
+        RunFolder::clear_lock(context.out, &id)?;
+    }
+    let folder = RunFolder::open(context.out, &id)?;
     let resumes = match start(resolved, context, &folder)? {
         Start::OnFile(record) => {
             return Ok(Finished {

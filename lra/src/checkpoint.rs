@@ -3,7 +3,6 @@
 //! The header also has the SHA-256 of the whole file, taken with zeros in its own place.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
@@ -240,7 +239,7 @@ impl<'a> Sealed<'a> {
             path: path.to_owned(),
             problem,
         };
-        let mut bytes = match fs::read(path) {
+        let mut bytes = match disk::read(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(damaged("it is gone".to_owned()).into());
             }

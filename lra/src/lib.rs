@@ -59,6 +59,7 @@ mod train;
 
 pub use models;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -81,12 +82,15 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         stderr::line(&format!("error: {error}"));
         return error::Class::Usage.into();
     }
-    if let Some((terminal_size::Width(columns), _)) =
-        terminal_size::terminal_size_of(std::io::stdout())
+    if let Some((terminal_size::Width(columns), _)) = terminal_size::terminal_size_of(io::stdout())
     {
         results::set_width(usize::from(columns));
     }
-    let outcome = match Cli::parse().verb {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(said) => return answer(&said),
+    };
+    let outcome = match cli.verb {
         Verb::Run(arguments) => cmd::run::run(&arguments),
         Verb::Sweep(arguments) => cmd::sweep::run(&arguments),
         Verb::Bench(arguments) => cmd::bench::run(&arguments),
@@ -108,4 +112,17 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         stderr::line(&format!("error: {error}"));
         error.class.into()
     })
+}
+
+/// Prints what the parser of the command line answers: help and version as results, errors as such.
+fn answer(said: &clap::Error) -> ExitCode {
+    let printed = said.print().and_then(|()| io::stdout().flush());
+    match printed {
+        Err(error) if !said.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
+            stderr::line(&format!("error: writing to standard output: {error}"));
+            error::Class::Run.into()
+        }
+        _ if said.use_stderr() => error::Class::Usage.into(),
+        _ => ExitCode::SUCCESS,
+    }
 }

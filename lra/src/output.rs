@@ -14,7 +14,7 @@ pub fn print(text: &str) -> Result<()> {
     let ending = if text.ends_with('\n') { "" } else { "\n" };
     match write!(out, "{text}{ending}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.during(Class::Usage, "writing to standard output"),
+        other => other.during(Class::Run, "writing to standard output"),
     }
 }
 

@@ -175,11 +175,7 @@ impl Recipe {
     /// Whatever a file says of itself, nobody else knows it: its scores stand beside no published ones.
     fn of_file(path: &Path) -> Result<Self> {
         let reading = || format!("reading the recipe {}", path.display());
-        let kind = std::fs::metadata(path).during(Class::Usage, reading())?;
-        if !kind.is_file() {
-            return Err(Error::usage(format!("{}: not a file", reading())));
-        }
-        let text = std::fs::read_to_string(path).during(Class::Usage, reading())?;
+        let text = disk::read_to_string(path).during(Class::Usage, reading())?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let stem = stem.replace(|c| !plain(c), "_");

@@ -14,10 +14,11 @@
 //! ```
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use disk::Append;
 use results::{Outcome, Record};
 use serde::Serialize;
 
@@ -66,28 +67,27 @@ impl RunFolder {
     /// Creates or opens the folder `<out>/<id>`, takes its lock, and removes the half-written files of whoever was killed.
     pub fn open(out: &Path, id: &str) -> Result<Self> {
         let path = out.join(id);
-        let doing = || format!("creating the run folder {}", path.display());
-        fs::create_dir_all(&path).during(Class::Usage, doing())?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path.join(LOCK));
-        let lock = lock.during(Class::Usage, doing())?;
-        match lock.try_lock() {
-            Ok(()) => {
-                results::clear_unfinished(&path).class(Class::Usage)?;
-                Ok(RunFolder { path, _lock: lock })
-            }
-            Err(TryLockError::WouldBlock) => {
-                let place = path.display();
-                Err(Error::usage(format!(
-                    "another process is at work in {place}; wait for it or choose another --out"
-                )))
-            }
-            Err(TryLockError::Error(error)) => {
-                Err(error).during(Class::Usage, format!("locking {}", path.display()))
-            }
+        fs::create_dir_all(&path).during(
+            Class::Usage,
+            format!("creating the run folder {}", path.display()),
+        )?;
+        let Some(lock) = lock(&path.join(LOCK))? else {
+            let place = path.display();
+            return Err(Error::usage(format!(
+                "another process is at work in {place}; wait for it or choose another --out"
+            )));
+        };
+        results::clear_unfinished(&path).class(Class::Usage)?;
+        Ok(RunFolder { path, _lock: lock })
+    }
+
+    /// Removes what is in the place of the lock and cannot be one, such as a folder, before the
+    /// folder is opened to start over.
+    pub fn clear_lock(out: &Path, id: &str) -> Result<()> {
+        let path = out.join(id).join(LOCK);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if !found.is_file() => remove(&path),
+            _ => Ok(()),
         }
     }
 
@@ -102,7 +102,16 @@ impl RunFolder {
     }
 
     /// What is in it.
+    ///
+    /// # Errors
+    /// One of its files is a symbolic link; the record is damaged.
     pub fn found(&self) -> Result<Found> {
+        disk::refuse_links(&self.path).map_err(|(path, error)| {
+            Error::usage(format!(
+                "{}: {error}; or start over with --force",
+                path.display()
+            ))
+        })?;
         if self.record().exists() {
             let remedy = "start over with --force";
             let record = results::store::read(&self.record()).map_err(|error| {
@@ -142,20 +151,8 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Removes a file or a folder, whichever it is, if it is there.
     fn remove(&self, name: &str) -> Result<()> {
-        let path = self.file(name);
-        let removed = match fs::symlink_metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(&path),
-            Ok(_) => fs::remove_file(&path),
-            Err(error) => Err(error),
-        };
-        match removed {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).during(Class::Usage, format!("removing {}", path.display()))
-            }
-            _ => Ok(()),
-        }
+        remove(&self.file(name))
     }
 
     /// Keeps an error in full, for whoever looks for its cause; none removes that of an earlier attempt.
@@ -182,7 +179,7 @@ impl RunFolder {
             path: path.clone(),
             problem,
         };
-        let on_file: Spec = match fs::read_to_string(&path) {
+        let on_file: Spec = match disk::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => Err(damaged(error.to_string())).class(Class::Usage)?,
             Ok(text) => toml::from_str(&text)
@@ -236,6 +233,41 @@ pub struct PhaseFiles {
     pub best: PathBuf,
 }
 
+/// Locks a file of a folder of the program's own, creating it; nothing if another process holds the
+/// lock.
+///
+/// # Errors
+/// The file cannot be opened, is a symbolic link or no regular file; or there are no locks.
+pub fn lock(path: &Path) -> Result<Option<File>> {
+    let doing = || format!("locking {}", path.display());
+    let mut options = File::options();
+    let file = disk::own(path, options.create(true).truncate(false).write(true));
+    let file = file.map_err(|error| {
+        let remedy = match error.kind() {
+            io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => {
+                "; --force of `lra run` removes it"
+            }
+            _ => "",
+        };
+        Error::usage(format!("{}: {error}{remedy}", doing()))
+    })?;
+    match disk::try_lock(&file) {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error).during(Class::Usage, doing()),
+    }
+}
+
+/// Removes a file or a folder, whichever it is, if it is there.
+fn remove(path: &Path) -> Result<()> {
+    match disk::remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).during(Class::Usage, format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Name of the lock that a process at work in a run folder holds.
 pub const LOCK: &str = "run.lock";
 /// Name of the file with the error of a failed run.
@@ -258,12 +290,9 @@ impl Log {
     pub fn open(path: PathBuf, bytes: u64) -> anyhow::Result<Self> {
         use anyhow::Context;
         let context = || format!("opening {}", path.display());
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .read(true)
-            .open(&path)
-            .with_context(context)?;
+        let mut options = File::options();
+        let file = disk::own(&path, options.create(true).append(true).read(true));
+        let file = file.with_context(context)?;
         let length = file.metadata().with_context(context)?.len();
         if length < bytes {
             let problem = "it is shorter than its checkpoint says".to_owned();
@@ -278,7 +307,7 @@ impl Log {
         use anyhow::Context;
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');
-        if let Err(error) = self.file.write_all(&line) {
+        if let Err(error) = self.file.append(&line) {
             // Half a line would make the log unreadable. The error that counts is the first one.
             let _ = self.file.set_len(self.bytes);
             return Err(error).with_context(|| format!("writing {}", self.path.display()));
@@ -289,7 +318,7 @@ impl Log {
 
     /// Makes sure that all lines are on disk, and returns the length in bytes.
     pub fn sync(&mut self) -> io::Result<u64> {
-        self.file.sync_data()?;
+        disk::sync(&self.file)?;
         Ok(self.bytes)
     }
 

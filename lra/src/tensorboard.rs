@@ -32,7 +32,9 @@ impl Events {
             now,
             std::process::id()
         ));
-        let file = File::create(&path).with_context(|| format!("writing {}", path.display()))?;
+        let mut options = File::options();
+        let file = disk::own(&path, options.create(true).write(true).truncate(true));
+        let file = file.with_context(|| format!("writing {}", path.display()))?;
         let mut events = Events { file, path };
         events.event(0, |message| message.bytes(3, b"brain.Event:2"))?;
         let mut start = Message::default();

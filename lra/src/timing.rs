@@ -1,6 +1,5 @@
 //! Step times: synchronised at both ends of every phase, kept per step, summarised at the end.
 
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -117,7 +116,7 @@ impl Timings {
     /// Reads a whole log and sums it up.
     pub fn read(path: &Path) -> anyhow::Result<Timings> {
         let text =
-            fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+            disk::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         let mut sum = Timings::default();
         for (index, line) in text.lines().enumerate() {
             let line: Timings = serde_json::from_str(line)

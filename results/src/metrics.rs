@@ -1,7 +1,6 @@
 //! The log of a run: losses and scores by step, one JSON object a line, beside its record.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -55,7 +54,7 @@ pub enum Line {
 /// The log cannot be read, or a line of it is damaged: the message names the line.
 pub fn read(folder: &Path) -> Result<Vec<Line>> {
     let path = folder.join(FILE);
-    let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
+    let text = disk::read_to_string(&path).map_err(Error::io("read", &path))?;
     let lines = text.lines().enumerate();
     let lines = lines.map(|(index, line)| {
         serde_json::from_str(line).map_err(|error| Error::NotALog {
@@ -95,6 +94,8 @@ pub(crate) fn digest(numbers: impl Iterator<Item = f64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn train(step: usize, loss: f64) -> Line {

@@ -6,7 +6,6 @@
 //! <!-- /lra:accuracy -->
 //! ```
 
-use std::fs;
 use std::path::Path;
 
 use crate::{Error, Result, atomic};
@@ -35,7 +34,7 @@ pub fn splice(text: &str, name: &str, replacement: &str) -> Result<String> {
 /// # Errors
 /// As [`splice`], and when the file cannot be read or written.
 pub fn splice_file(path: &Path, name: &str, replacement: &str) -> Result<bool> {
-    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let text = disk::read_to_string(path).map_err(Error::io("read", path))?;
     let spliced = splice(&text, name, replacement).map_err(|error| error.at(path))?;
     if spliced == text {
         return Ok(false);
@@ -49,7 +48,7 @@ pub fn splice_file(path: &Path, name: &str, replacement: &str) -> Result<bool> {
 /// # Errors
 /// When the file cannot be read.
 pub fn marked(path: &Path) -> Result<Vec<String>> {
-    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let text = disk::read_to_string(path).map_err(Error::io("read", path))?;
     Ok(names(&text).into_iter().map(str::to_owned).collect())
 }
 
@@ -86,6 +85,8 @@ fn names(text: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const PAGE: &str = "# Speed\n\n<!-- lra:speed -->\nold\n<!-- /lra:speed -->\n\nend\n<!-- lra:x --><!-- /lra:x -->\n";

@@ -49,7 +49,7 @@ pub fn write(path: &Path, record: &Record) -> Result<()> {
 /// The file cannot be read; it holds no record, and the message says at which line it stops being one; or the record is a
 /// newer program's, whose fields may mean something else.
 pub fn read(path: &Path) -> Result<Record> {
-    let text = fs::read(path).map_err(Error::io("read", path))?;
+    let text = disk::read(path).map_err(Error::io("read", path))?;
     let read: serde_json::Result<Record> = serde_json::from_slice(&text);
     // Looked at by itself only where it may be what kept the rest from being read.
     let schema = match &read {
@@ -114,7 +114,7 @@ pub fn load(folder: &Path) -> Result<Loaded> {
     let mut skipped = Vec::new();
     let mut files = Vec::new();
     let top = folder.join(FILE);
-    if top.is_file() {
+    if is_there(&top) {
         files.push(top);
     } else {
         let entries = fs::read_dir(folder).map_err(Error::io("read", folder))?;
@@ -159,7 +159,7 @@ fn gather(
             continue;
         }
         let file = path.join(FILE);
-        if file.is_file() {
+        if is_there(&file) {
             files.push(file);
             continue;
         }
@@ -168,6 +168,12 @@ fn gather(
             Err(error) => skipped.push((path, format!("cannot be read: {error}"))),
         }
     }
+}
+
+/// Returns whether anything but a folder has this name. What is no regular file is named when it is
+/// read.
+fn is_there(file: &Path) -> bool {
+    file.metadata().is_ok_and(|found| !found.is_dir())
 }
 
 /// Parts what was read of each file into records and skipped files.

@@ -1,6 +1,6 @@
 //! Building an entry: into a hidden folder beside its place, synced, then renamed.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -79,9 +79,9 @@ impl Store {
         entry::write_manifest(&work.0, &manifest)?;
         sync_folder(&work.0)?;
         if folder.exists() {
-            fs::rename(folder, replaced.0.join("entry")).map_err(io("replace", folder))?;
+            disk::rename(folder, &replaced.0.join("entry")).map_err(io("replace", folder))?;
         }
-        fs::rename(&work.0, folder).map_err(io("create", folder))?;
+        disk::rename(&work.0, folder).map_err(io("create", folder))?;
         sync_folder(parent(folder))?;
         checkpoint.discard();
         match (from, source) {

@@ -32,7 +32,10 @@ impl Store {
             .map_err(|error| io("create a folder in", &self.root)(error.kind().into()))?;
         let path = folder.path().join(LOCK);
         let lock = files::create(&path).map_err(io("create", &path))?;
-        lock.lock().map_err(io("lock", &path))?;
+        match disk::try_lock(&lock) {
+            Ok(()) | Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(io("lock", &path)(error)),
+        }
         Ok(ScratchFolder {
             _lock: lock,
             folder,
@@ -41,7 +44,7 @@ impl Store {
 }
 
 /// Removes the work of processes that were killed: folders whose lock nobody holds. Checkpoints stay.
-fn clear_leftovers(store: &Path) {
+pub(super) fn clear_leftovers(store: &Path) {
     let names = fs::read_dir(store).into_iter().flatten().flatten();
     for name in names.map(|item| item.file_name()) {
         let name = name.to_string_lossy();
@@ -50,9 +53,9 @@ fn clear_leftovers(store: &Path) {
             .find_map(|prefix| name.strip_prefix(prefix));
         let Some(entry) = entry else { continue };
         let lock = files::create(&store.join(format!("{LOCK}{entry}")));
-        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+        if lock.is_ok_and(|lock| disk::try_lock_strictly(&lock).is_ok()) {
             // Only costs space if it stays.
-            let _ = fs::remove_dir_all(store.join(&*name));
+            let _ = disk::remove(&store.join(&*name));
         }
     }
 }
@@ -62,8 +65,8 @@ fn clear_scratch(root: &Path) {
     for item in fs::read_dir(root).into_iter().flatten().flatten() {
         let path = item.path();
         if item.file_name().to_string_lossy().starts_with(SCRATCH)
-            && let Ok(lock) = File::options().write(true).open(path.join(LOCK))
-            && lock.try_lock().is_ok()
+            && let Ok(lock) = disk::own(&path.join(LOCK), File::options().write(true))
+            && disk::try_lock_strictly(&lock).is_ok()
         {
             // Only costs space if it stays.
             let _ = fs::remove_dir_all(&path);
@@ -83,7 +86,7 @@ pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
     clear_scratch(parent(store));
     let path = beside(folder, LOCK);
     let file = files::create(&path).map_err(io("create", &path))?;
-    match file.try_lock() {
+    match disk::try_lock(&file) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             progress.begin(
@@ -103,7 +106,7 @@ pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
 fn wait(file: &File, path: &Path, progress: &dyn Progress) -> Result<()> {
     loop {
         progress.check()?;
-        match file.try_lock() {
+        match disk::try_lock(file) {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) => thread::sleep(PERIOD),
             Err(TryLockError::Error(error)) => return Err(io("lock", path)(error)),
@@ -151,7 +154,7 @@ pub(super) struct WorkFolder(pub(super) PathBuf);
 
 impl WorkFolder {
     pub(super) fn create(path: PathBuf) -> Result<WorkFolder> {
-        match fs::remove_dir_all(&path) {
+        match disk::remove(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(io("clear", &path)(error));
             }

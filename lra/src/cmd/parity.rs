@@ -73,7 +73,7 @@ fn cases(files: &[PathBuf]) -> Vec<&Path> {
 
 fn compare(file: &Path) -> Result<Vec<models::parity::Row>> {
     let place = file.display();
-    let bytes = std::fs::read(file).during(Class::Data, format!("reading {place}"))?;
+    let bytes = disk::read(file).during(Class::Data, format!("reading {place}"))?;
     let case = Case::read(&bytes).during(Class::Data, &place)?;
     case.run(&|parameters, settings| Ok(Box::new(Ours::new(parameters, settings)?)))
         .during(Class::Data, &place)

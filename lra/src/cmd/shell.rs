@@ -1,5 +1,6 @@
 //! `lra completions` and `lra man`: what a shell and `man` know of the command line.
 
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -21,8 +22,15 @@ pub fn completions(shell: Shell) -> Result<ExitCode> {
 /// Writes manual pages.
 pub fn man(folder: &Path) -> Result<ExitCode> {
     let place = folder.display();
-    std::fs::create_dir_all(folder).during(Class::Data, format!("making {place}"))?;
-    let written = clap_mangen::generate_to(Cli::command(), folder);
-    written.during(Class::Data, format!("writing manual pages into {place}"))?;
+    let writing = || format!("writing manual pages into {place}");
+    fs::create_dir_all(folder).during(Class::Data, format!("making {place}"))?;
+    // Made elsewhere: the library writes through links.
+    let made = tempfile::tempdir().during(Class::Data, writing())?;
+    clap_mangen::generate_to(Cli::command(), made.path()).during(Class::Data, writing())?;
+    for page in fs::read_dir(made.path()).during(Class::Data, writing())? {
+        let page = page.during(Class::Data, writing())?;
+        let text = disk::read(&page.path()).during(Class::Data, writing())?;
+        results::write(&folder.join(page.file_name()), &text).class(Class::Data)?;
+    }
     Ok(ExitCode::SUCCESS)
 }

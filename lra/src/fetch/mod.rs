@@ -12,7 +12,7 @@ mod proxy;
 mod roots;
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -230,10 +230,10 @@ const COPY: &str = ".copy";
 fn clear_copies(raw: &Path) {
     for item in fs::read_dir(raw).into_iter().flatten().flatten() {
         let path = item.path();
-        let unfinished = item.file_name().to_string_lossy().ends_with(COPY) && path.is_file();
-        let file = unfinished.then(|| File::options().write(true).open(&path));
+        let unfinished = item.file_name().to_string_lossy().ends_with(COPY);
+        let file = unfinished.then(|| disk::own(&path, File::options().write(true)));
         if let Some(Ok(file)) = file
-            && file.try_lock().is_ok()
+            && disk::try_lock_strictly(&file).is_ok()
         {
             // Only costs space if it stays.
             let _ = fs::remove_file(&path);
@@ -243,25 +243,19 @@ fn clear_copies(raw: &Path) {
 
 /// Opens or creates the unfinished file at `path`, which is to become `target`, for this process alone.
 fn locked(path: &Path, target: &Path) -> Result<File> {
-    if path.exists() && !path.is_file() {
-        return Err(wrong(format!(
-            "{} is not a file: remove it",
-            path.display()
-        )));
-    }
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .open(path)
+    let mut options = File::options();
+    options.create(true).truncate(false).read(true).write(true);
+    let file = disk::own(path, &mut options)
         .map_err(|error| wrong(format!("cannot create {}: {error}", path.display())))?;
-    match file.try_lock() {
+    match disk::try_lock(&file) {
         Ok(()) => Ok(file),
-        Err(_) => Err(wrong(format!(
+        Err(TryLockError::WouldBlock) => Err(wrong(format!(
             "another process is fetching {}",
             target.display()
         ))),
+        Err(TryLockError::Error(error)) => {
+            Err(wrong(format!("cannot lock {}: {error}", path.display())))
+        }
     }
 }
 
@@ -283,7 +277,7 @@ fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> 
             datasets::plain(&got)
         )));
     }
-    let mut input = File::open(from).map_err(unreadable)?;
+    let mut input = disk::open(from).map_err(unreadable)?;
     let part = beside(target, COPY);
     let unwritable = |error| wrong(format!("cannot write {}: {error}", part.display()));
     let mut output = locked(&part, target)?;

@@ -27,11 +27,7 @@ pub(super) struct Part {
 impl Part {
     /// Goes on with a part of the same file; of any other, empties it.
     pub(super) fn open(file: File, path: PathBuf, origin: PathBuf, url: &str) -> Result<Part> {
-        // A pipe of this name would be waited for.
-        let said = match origin.is_file() {
-            true => fs::read_to_string(&origin).unwrap_or_default(),
-            false => String::new(),
-        };
+        let said = disk::read_to_string(&origin).unwrap_or_default();
         let mut part = Part {
             file,
             path,
@@ -105,7 +101,8 @@ impl Part {
         };
         if version != self.version || total != self.total {
             let size = total.map_or(String::new(), |total| format!("{total}\n"));
-            fs::write(&self.origin, format!("{}\n{version}\n{size}", self.url))
+            let text = format!("{}\n{version}\n{size}", self.url);
+            disk::write_unsynced(&self.origin, text.as_bytes())
                 .map_err(|error| self.unwritable(&error))?;
             (self.version, self.total) = (version, total);
         }

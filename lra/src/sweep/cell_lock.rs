@@ -1,7 +1,6 @@
 //! A lock file per cell, beside the lock of the run itself: one sweep works on a cell at a time.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::fs::{self, File};
 use std::path::Path;
 
 use crate::error::{Class, Classify, Result};
@@ -16,27 +15,13 @@ const FILE: &str = "sweep.lock";
 impl CellLock {
     /// Locks the cell in `folder`, creating the folder. `None`: another process is at work there.
     pub fn try_acquire(folder: &Path) -> Result<Option<CellLock>> {
-        let doing = || format!("locking {}", folder.display());
-        fs::create_dir_all(folder).during(Class::Usage, doing())?;
-        let Some(cell) = lock(&folder.join(FILE)).during(Class::Usage, doing())? else {
+        fs::create_dir_all(folder).during(Class::Usage, format!("locking {}", folder.display()))?;
+        let Some(cell) = run_folder::lock(&folder.join(FILE))? else {
             return Ok(None);
         };
         // Taken only to see that nobody holds it; the run will take it again.
-        let running = lock(&folder.join(run_folder::LOCK)).during(Class::Usage, doing())?;
+        let running = run_folder::lock(&folder.join(run_folder::LOCK))?;
         Ok(running.map(|_| CellLock(cell)))
-    }
-}
-
-fn lock(path: &Path) -> io::Result<Option<File>> {
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -55,7 +40,7 @@ mod tests {
             "by one sweep"
         );
         drop(held);
-        let run = lock(&folder.join(run_folder::LOCK)).unwrap();
+        let run = run_folder::lock(&folder.join(run_folder::LOCK)).unwrap();
         assert!(
             CellLock::try_acquire(&folder).unwrap().is_none(),
             "not during a run"

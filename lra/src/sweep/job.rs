@@ -1,6 +1,6 @@
 //! One run of a sweep: the process of `lra run`, its log, and how it ended.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -155,10 +155,9 @@ fn arguments(cell: &Cell, options: &JobOptions, device: &str) -> Vec<String> {
 /// Opens the log at its end and writes down what is started.
 fn open_log(folder: &Path, words: &[String]) -> io::Result<File> {
     fs::create_dir_all(folder)?;
-    let mut log = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(folder.join(LOG))?;
+    let path = folder.join(LOG);
+    let mut log = disk::own(&path, File::options().create(true).append(true))
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     writeln!(log, "--- {}: lra {}", host::now(), words.join(" "))?;
     Ok(log)
 }
@@ -193,7 +192,7 @@ fn last_line(path: &Path) -> String {
 /// The end of a file.
 fn tail(path: &Path) -> io::Result<Vec<u8>> {
     const BYTES: u64 = 4096;
-    let mut file = File::open(path)?;
+    let mut file = disk::open(path)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(BYTES)))?;
     let mut bytes = Vec::new();

@@ -9,7 +9,6 @@ mod change;
 mod outcome;
 mod tables;
 
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -202,7 +201,7 @@ pub fn write(path: &Path, cells: &[Bench]) -> Result<()> {
 /// # Errors
 /// The file cannot be read, or a line of it is no cell.
 pub fn read(path: &Path) -> Result<Vec<Bench>> {
-    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let text = disk::read_to_string(path).map_err(Error::io("read", path))?;
     let lines = text.lines().enumerate();
     lines
         .map(|(index, line)| {

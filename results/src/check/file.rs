@@ -11,7 +11,7 @@ impl Baseline {
     /// # Errors
     /// The file cannot be read, or a line of it is not a row.
     pub fn read(path: &Path) -> Result<Baseline> {
-        let text = std::fs::read(path).map_err(Error::io("read", path))?;
+        let text = disk::read(path).map_err(Error::io("read", path))?;
         let bad = |error: csv::Error| Error::NotABaseline {
             path: path.to_owned(),
             reason: error.to_string(),

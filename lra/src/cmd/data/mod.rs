@@ -223,7 +223,7 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
     }
     if let Some(file) = png {
         let sheet = contact_sheet(chosen.task, rows, row)?;
-        std::fs::write(file, sheet).during(Class::Data, format!("writing {}", file.display()))?;
+        results::write(file, &sheet).class(Class::Data)?;
         cmd::print(&format!("{}", file.display()))?;
         return Ok(ExitCode::SUCCESS);
     }

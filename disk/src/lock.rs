@@ -1,0 +1,81 @@
+//! Locks on files, which end with the process that holds them.
+
+use std::fs::{File, TryLockError};
+use std::io;
+
+use crate::faults::{self, Operation};
+
+/// Names the environment variable that, being `off`, lets work go on where the file system has no
+/// locks.
+const LOCKS: &str = "LRA_LOCKS";
+
+/// Locks an open file without waiting. With `LRA_LOCKS=off` a file system without locks is no
+/// error, and nothing is locked.
+///
+/// # Errors
+/// Another process holds the lock; or the file system has none, and the message says what to do.
+pub fn try_lock(file: &File) -> Result<(), TryLockError> {
+    match try_lock_strictly(file) {
+        Err(TryLockError::Error(error)) if has_no_locks(&error) => {
+            match std::env::var_os(LOCKS).is_some_and(|value| value == "off") {
+                true => Ok(()),
+                false => Err(TryLockError::Error(without_locks(&error))),
+            }
+        }
+        other => other,
+    }
+}
+
+/// Locks an open file without waiting, whatever `LRA_LOCKS` says: for those who take a lock as the
+/// proof that nobody is at work.
+///
+/// # Errors
+/// Another process holds the lock, or the file system has none.
+pub fn try_lock_strictly(file: &File) -> Result<(), TryLockError> {
+    faults::strike(Operation::Lock).map_err(TryLockError::Error)?;
+    file.try_lock()
+}
+
+/// Returns whether an error says that the file system has no locks, as some network file systems
+/// do.
+fn has_no_locks(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    if let Some(code) = error.raw_os_error() {
+        let codes = [libc::ENOLCK, libc::ENOTSUP, libc::EOPNOTSUPP, libc::ENOSYS];
+        return codes.contains(&code);
+    }
+    error.kind() == io::ErrorKind::Unsupported
+}
+
+fn without_locks(error: &io::Error) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!(
+            "this file system has no locks ({error}): choose a folder on another one, or set {LOCKS}=off if no other lra works there meanwhile"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_held_once_and_its_lack_has_a_remedy() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (one, other) = (file.reopen().unwrap(), file.reopen().unwrap());
+        try_lock(&one).unwrap();
+        let refused = try_lock(&other);
+        assert!(matches!(refused, Err(TryLockError::WouldBlock)));
+        drop(one);
+        try_lock_strictly(&other).unwrap();
+        #[cfg(unix)]
+        for code in [libc::ENOLCK, libc::ENOTSUP, libc::ENOSYS] {
+            let error = io::Error::from_raw_os_error(code);
+            assert!(has_no_locks(&error), "{error}");
+            assert!(without_locks(&error).to_string().contains("LRA_LOCKS=off"));
+        }
+        let other = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert!(!has_no_locks(&other));
+    }
+}

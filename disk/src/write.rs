@@ -1,0 +1,132 @@
+//! Writing files: as a whole, or line by line at the end of a log.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::faults::{self, Operation};
+use crate::open::refuse_link;
+
+/// Begins the names of temporary files.
+const UNFINISHED: &str = ".writing-";
+
+/// Returns whether a file's name is that of a temporary one of [`write`], which a killed process
+/// may have left.
+pub fn is_own_temporary(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
+}
+
+/// Replaces `path` by `bytes`: written to a temporary file beside it, flushed to the disk, renamed.
+/// A file that was there keeps its permissions.
+///
+/// # Errors
+/// It is a symbolic link; or the folder is missing, read-only or full.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = folder_of(path);
+    let file = temporary(path, bytes)?;
+    sync(file.as_file())?;
+    persist(file, path)?;
+    // The rename itself lives in the folder. Not every file system can sync one: the file is whole
+    // either way.
+    if let Ok(folder) = File::open(folder) {
+        let _ = folder.sync_all();
+    }
+    Ok(())
+}
+
+/// Likewise without flushing, so that a power failure may lose the content.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    persist(temporary(path, bytes)?, path)
+}
+
+/// Returns the folder that a file lies in.
+pub fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Writes a temporary file beside `path`.
+fn temporary(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
+    refuse_link(path)?;
+    // Opened and written by the standard library: errors of `tempfile` name its file, which nobody
+    // asked about.
+    let file = tempfile::Builder::new()
+        .prefix(UNFINISHED)
+        .make_in(folder_of(path), |temporary| File::create_new(temporary))?;
+    keep_permissions(path, file.as_file())?;
+    file.as_file().append(bytes)?;
+    Ok(file)
+}
+
+fn persist(file: tempfile::NamedTempFile, path: &Path) -> io::Result<()> {
+    faults::strike(Operation::Rename)?;
+    file.persist(path).map_err(|refused| refused.error)?;
+    Ok(())
+}
+
+/// Gives the new file the permissions of the one it replaces. Without one the user's umask decides,
+/// as for any file.
+fn keep_permissions(old: &Path, new: &File) -> io::Result<()> {
+    let Ok(old) = fs::metadata(old) else {
+        return Ok(());
+    };
+    // Asked first, since some file systems know no permissions and refuse to set any.
+    match old.permissions() == new.metadata()?.permissions() {
+        true => Ok(()),
+        false => new.set_permissions(old.permissions()),
+    }
+}
+
+/// Removes a file or a folder, whichever it is. A link is removed itself.
+///
+/// # Errors
+/// Those of the system; there is nothing.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path)?.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    }
+}
+
+/// Renames a file or a folder.
+///
+/// # Errors
+/// Those of the system.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    faults::strike(Operation::Rename)?;
+    fs::rename(from, to)
+}
+
+/// Flushes a file's content to the disk.
+///
+/// # Errors
+/// Those of the system.
+pub fn sync(file: &File) -> io::Result<()> {
+    faults::strike(Operation::Sync)?;
+    file.sync_all()
+}
+
+/// Writing at the end of an open file.
+pub trait Append {
+    /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    /// Those of the system. A part may have been written.
+    fn append(&self, bytes: &[u8]) -> io::Result<()>;
+}
+
+impl Append for File {
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut file = self;
+        let half = &bytes[..bytes.len() / 2];
+        // A write that fails, or a process that dies in it, leaves a part.
+        faults::strike_after(Operation::Write, || file.write_all(half))?;
+        file.write_all(bytes)
+    }
+}

@@ -1,0 +1,416 @@
+//! Files that are not what their names promise: links, pipes, folders; and disks that have no locks
+//! or are full.
+
+#![allow(clippy::unwrap_used)]
+#![cfg(unix)]
+
+mod common;
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{Place, TINY, assert_same, err, stored};
+
+/// Moves a file out of its folder and leaves a link to it. Returns where it is.
+fn linked(place: &Place, file: &Path) -> PathBuf {
+    let foreign = place.path().join("foreign");
+    let _ = fs::remove_dir_all(&foreign);
+    let _ = fs::remove_file(&foreign);
+    match file.exists() {
+        true => fs::rename(file, &foreign).unwrap(),
+        false => fs::write(&foreign, "a file of somebody else\n").unwrap(),
+    }
+    symlink(&foreign, file).unwrap();
+    foreign
+}
+
+fn pipe(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
+}
+
+#[test]
+fn a_run_follows_no_link_within_its_folder() {
+    let place = Place::new();
+    let words = format!("{TINY} --model bag");
+    place.ok(&words);
+    let folder = place.run_folder("runs");
+    let record = fs::read(folder.join("record.json")).unwrap();
+    for name in [
+        "metrics.jsonl",
+        "timings.jsonl",
+        "checkpoint.safetensors",
+        "best.safetensors",
+        "spec.toml",
+        "record.json",
+        "error.log",
+        "run.lock",
+    ] {
+        // Without a record the run is unfinished.
+        let _ = fs::remove_file(folder.join("record.json"));
+        if name == "record.json" {
+            fs::write(folder.join(name), &record).unwrap();
+        }
+        let foreign = linked(&place, &folder.join(name));
+        let before = fs::read(&foreign).unwrap();
+        let message = place.fails(2, &format!("{words} --resume"));
+        assert!(
+            message.contains(name) && message.contains("symbolic link"),
+            "{name}: {message}"
+        );
+        assert_eq!(fs::read(&foreign).unwrap(), before, "{name}");
+        fs::remove_file(folder.join(name)).unwrap();
+        if name != "error.log" {
+            fs::rename(&foreign, folder.join(name)).unwrap();
+        }
+    }
+    // Starting over replaces links, and leaves what they lead to.
+    let foreign = linked(&place, &folder.join("metrics.jsonl"));
+    let before = fs::read(&foreign).unwrap();
+    place.ok(&format!("{words} --force"));
+    assert_eq!(fs::read(&foreign).unwrap(), before);
+    assert!(!folder.join("metrics.jsonl").is_symlink());
+}
+
+#[test]
+fn sweeps_tables_and_data_follow_no_link_either() {
+    let place = Place::new();
+    let sweep = "sweep --tasks toy --models bag --recipe smoke --steps 4 --quiet";
+    place.ok(sweep);
+    let folder = place.run_folder("runs");
+    for name in ["log.txt", "sweep.lock"] {
+        fs::remove_file(folder.join("record.json")).unwrap();
+        let foreign = linked(&place, &folder.join(name));
+        let before = fs::read(&foreign).unwrap();
+        let output = place.lra(sweep);
+        let message = err(&output);
+        assert!(!output.status.success(), "{name}");
+        assert!(
+            message.contains(name) && message.contains("symbolic link"),
+            "{message}"
+        );
+        assert_eq!(fs::read(&foreign).unwrap(), before, "{name}");
+        fs::remove_file(folder.join(name)).unwrap();
+        place.ok(sweep);
+    }
+    let foreign = linked(&place, &place.path().join("table.md"));
+    let message = place.fails(3, "report runs --output table.md");
+    assert!(
+        message.contains("table.md") && message.contains("symbolic link"),
+        "{message}"
+    );
+    assert_eq!(
+        fs::read_to_string(&foreign).unwrap(),
+        "a file of somebody else\n"
+    );
+
+    // The lock of stored data, whose name is known beforehand.
+    let entry = stored(&place, "");
+    let name = entry.file_name().unwrap().to_string_lossy().into_owned();
+    fs::remove_dir_all(&entry).unwrap();
+    let lock = entry.with_file_name(format!(".lock-{name}"));
+    fs::remove_file(&lock).unwrap();
+    let foreign = linked(&place, &lock);
+    let words = "run --task toy --model bag --recipe smoke --steps 4 --quiet --out other";
+    let message = place.fails(3, words);
+    assert!(message.contains("symbolic link"), "{message}");
+    assert_eq!(
+        fs::read_to_string(&foreign).unwrap(),
+        "a file of somebody else\n"
+    );
+}
+
+/// Opening a pipe waits for its other end, for ever.
+#[test]
+fn pipes_and_devices_are_refused_wherever_a_file_is_read() {
+    let place = Place::new();
+    place.ok("run --task toy --model bag --recipe smoke --steps 4 --quiet");
+    let pipes = [
+        "fifo.safetensors",
+        "fifo.jsonl",
+        "fifo.md",
+        "fifo.csv",
+        "fifo.toml",
+    ];
+    for name in pipes {
+        pipe(&place.path().join(name));
+    }
+    for (code, words) in [
+        (3, "parity fifo.safetensors"),
+        (3, "parity /dev/zero"),
+        (3, "bench --show fifo.jsonl"),
+        (3, "report runs --splice fifo.md"),
+        (3, "report runs --bench fifo.jsonl --format html"),
+        (3, "check --baseline fifo.csv"),
+        (2, "run --task toy --model bag --recipe fifo.toml"),
+    ] {
+        let message = place.fails(code, words);
+        assert!(
+            message.contains("no regular file"),
+            "lra {words}: {message}"
+        );
+    }
+    let folder = place.run_folder("runs");
+    fs::remove_file(folder.join("metrics.jsonl")).unwrap();
+    pipe(&folder.join("metrics.jsonl"));
+    let output = place.lra("check --baseline new.csv --update");
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    fs::remove_file(folder.join("record.json")).unwrap();
+    pipe(&folder.join("record.json"));
+    let message = place.fails(3, "report runs");
+    assert!(
+        message.contains("record.json") && message.contains("no regular file"),
+        "{message}"
+    );
+    place.fails(
+        3,
+        "run --task toy --model bag --recipe smoke --steps 4 --quiet",
+    );
+}
+
+#[test]
+fn starting_over_takes_a_folder_in_the_place_of_the_lock_away() {
+    let place = Place::new();
+    let words = format!("{TINY} --model bag");
+    place.ok(&words);
+    let lock = place.run_folder("runs").join("run.lock");
+    fs::remove_file(&lock).unwrap();
+    fs::create_dir_all(lock.join("deeper")).unwrap();
+    let message = place.fails(2, &words);
+    assert!(
+        message.contains("run.lock") && message.contains("--force"),
+        "{message}"
+    );
+    place.ok(&format!("{words} --force"));
+    assert!(lock.is_file());
+}
+
+#[test]
+fn a_full_standard_output_is_a_failure_of_every_verb() {
+    let place = Place::new();
+    let settings = "--recipe smoke --steps 4 --quiet";
+    place.ok(&format!("run --task toy --model bag {settings}"));
+    place.ok("check --baseline base.csv --update");
+    let case = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../models/tests/parity/xcit-1.safetensors"
+    );
+    let verbs = [
+        format!("run --task toy --model bag {settings}"),
+        format!("run --task toy --model bag {settings} --json"),
+        format!("sweep --tasks toy --models bag {settings}"),
+        format!("sweep --tasks toy --models bag {settings} --dry-run"),
+        format!("parity {case}"),
+    ];
+    let others = [
+        "report",
+        "check --baseline base.csv",
+        "list models",
+        "list tasks --json",
+        "list published",
+        "data list",
+        "data show toy",
+        "repro --list",
+        "check-model bag",
+        "new model mine",
+        "completions bash",
+        "--help",
+        "run --help",
+        "--version",
+    ];
+    for words in verbs.iter().map(String::as_str).chain(others) {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = place.command(words);
+        let output = command
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(4),
+            "lra {words}: {}",
+            err(&output)
+        );
+        assert!(
+            err(&output).contains("writing to standard output"),
+            "lra {words}"
+        );
+    }
+}
+
+/// Number of the error that a file system without locks answers with.
+const NO_LOCKS: [i32; 3] = [libc::ENOLCK, libc::ENOTSUP, libc::ENOSYS];
+
+#[test]
+fn a_file_system_without_locks_has_a_way_out() {
+    let place = Place::new();
+    let run = "run --task toy --model bag --recipe smoke --steps 4 --quiet";
+    for (index, error) in NO_LOCKS.into_iter().enumerate() {
+        let answer = |words: &str, locks: Option<&str>| {
+            let mut command = place.command(words);
+            command.env("LRA_FAULTS", format!("lock:*:{error}"));
+            command.envs(locks.map(|value| ("LRA_LOCKS", value)));
+            let output = command.output().unwrap();
+            (output.status.code(), err(&output))
+        };
+        let seed = format!("--seed {index} --set data.train=6{index}");
+        for (code, words) in [
+            (2, format!("{run} {seed}")),
+            (3, format!("data make toy --set data.train=6{index}")),
+            (
+                2,
+                format!(
+                    "sweep --tasks toy --models bag --recipe smoke --steps 5 --quiet --seeds {index}"
+                ),
+            ),
+        ] {
+            let (refused, message) = answer(&words, None);
+            assert_eq!(refused, Some(code), "lra {words}: {message}");
+            assert!(message.contains("LRA_LOCKS=off"), "lra {words}: {message}");
+            let (done, message) = answer(&words, Some("off"));
+            assert_eq!(done, Some(0), "lra {words}: {message}");
+        }
+    }
+}
+
+/// A process that was killed while it replaced data left the old ones.
+#[test]
+fn replaced_data_that_a_killed_process_left_are_removed() {
+    let place = Place::new();
+    let words = "run --task toy --model bag --recipe smoke --steps 4 --quiet";
+    place.ok(words);
+    let store = stored(&place, "").parent().unwrap().to_owned();
+    let name = stored(&place, "")
+        .file_name()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
+    let folder = store.join(format!(".replaced-{name}"));
+    fs::create_dir_all(folder.join("entry")).unwrap();
+    let file = store.join(".replaced-another");
+    fs::write(&file, "left").unwrap();
+    place.ok(&format!("{words} --force"));
+    assert!(!folder.exists() && !file.exists());
+}
+
+/// One fault of the file system.
+struct Schedule {
+    seed: u64,
+    plan: String,
+}
+
+impl Schedule {
+    /// The schedule of a seed: which operation fails, the how many-th, and how.
+    fn of(seed: u64) -> Schedule {
+        let mut state = seed;
+        // SplitMix64.
+        let mut draw = |below: u64| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (z ^ (z >> 31)) % below
+        };
+        let operation = ["read", "write", "sync", "rename", "lock"][draw(5) as usize];
+        let number = 1 + draw(match operation {
+            "write" => 60,
+            "lock" => 3,
+            _ => 12,
+        });
+        let error = match draw(4) {
+            0 => "die".to_owned(),
+            1 => libc::ENOSPC.to_string(),
+            2 => libc::EIO.to_string(),
+            _ => libc::EDQUOT.to_string(),
+        };
+        Schedule {
+            seed,
+            plan: format!("{operation}:{number}:{error}"),
+        }
+    }
+
+    /// Those of this test: eight, or as many as `LRA_SCHEDULES` says, or the one of the seed
+    /// `LRA_SCHEDULE`.
+    fn all() -> Vec<Schedule> {
+        let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+        match number("LRA_SCHEDULE") {
+            Some(seed) => vec![Schedule::of(seed)],
+            None => (0..number("LRA_SCHEDULES").unwrap_or(8))
+                .map(Schedule::of)
+                .collect(),
+        }
+    }
+
+    /// Runs a command under the fault. It ends with one of the exit codes, or is killed where the
+    /// schedule says so.
+    fn strike(&self, place: &Place, words: &str) {
+        let mut command = place.command(words);
+        let output = command.env("LRA_FAULTS", &self.plan).output().unwrap();
+        let (said, code) = (err(&output), output.status.code());
+        let told = format!(
+            "LRA_SCHEDULE={} ({}), lra {words}: {code:?} {said}",
+            self.seed, self.plan
+        );
+        assert!(!said.contains("panicked"), "{told}");
+        match code {
+            Some(code) => assert!([0, 2, 3, 4].contains(&code), "{told}"),
+            None => assert!(self.plan.ends_with("die"), "{told}"),
+        }
+    }
+
+    /// Goes on without the fault: to the end, or from the beginning where the message says that
+    /// nothing else is left.
+    fn recover(&self, place: &Place, words: &str) {
+        let output = place.lra(&format!("{words} --resume"));
+        if output.status.success() {
+            return;
+        }
+        let message = err(&output);
+        let told = format!("LRA_SCHEDULE={} ({}): {message}", self.seed, self.plan);
+        assert!(message.contains("--force"), "{told}");
+        place.ok(&format!("{words} --force"));
+    }
+}
+
+#[test]
+fn whatever_fails_once_a_run_ends_with_the_same_bits() {
+    let place = Place::new();
+    let words = format!("{TINY} --model bag");
+    place.ok(&format!("{words} --out whole"));
+    for schedule in Schedule::all() {
+        let out = format!("struck-{}", schedule.seed);
+        // Its data are built under the fault, too.
+        let data = format!("--data data-{}", schedule.seed % 3);
+        let words = format!("{words} --out {out} {data}");
+        schedule.strike(&place, &words);
+        schedule.recover(&place, &words);
+        assert_same(&place.run_folder("whole"), &place.run_folder(&out));
+        schedule.strike(
+            &place,
+            &format!("check {out} --baseline {out}.csv --update"),
+        );
+        place.ok(&format!("check {out} --baseline {out}.csv --update"));
+        schedule.strike(&place, &format!("report {out} --output {out}.md"));
+    }
+}
+
+#[test]
+fn whatever_fails_once_a_sweep_ends_with_all_cells() {
+    let place = Place::new();
+    let cells = "--tasks toy --models bag,linear --recipe smoke --steps 4 --quiet";
+    for schedule in Schedule::all() {
+        let out = format!(
+            "--out struck-{} --data data-{}",
+            schedule.seed,
+            schedule.seed % 3
+        );
+        // The fault strikes in the sweep and in each of its runs.
+        schedule.strike(&place, &format!("sweep {cells} {out}"));
+        let output = place.lra(&format!("sweep {cells} {out} --retry-failed"));
+        let told = format!("LRA_SCHEDULE={} ({})", schedule.seed, schedule.plan);
+        assert!(output.status.success(), "{told}: {}", err(&output));
+    }
+}
