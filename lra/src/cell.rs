@@ -15,7 +15,7 @@ use results::Record;
 
 use crate::batch::Layout;
 use crate::checkpoint::State;
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Class, Error, Result};
 use crate::estimate::{FullTask, Workload};
 use crate::memory_limit::OomGuard;
 use crate::progress::Reporter;
@@ -262,7 +262,7 @@ impl Attempt<'_> {
         let shape = resolved.model_shape(self.shape);
         let build = |parameters: &Parameters| {
             let model = resolved.token_model(objective, &shape, parameters);
-            model.class(Class::Run)
+            model.map_err(in_building)
         };
         let (model, scoring) = (build(&parameters)?, build(&parameters.detached())?);
         let (options, rows) = (spec.pretrain.training(&spec.train), self.draft.task.rows);
@@ -297,10 +297,10 @@ impl Attempt<'_> {
         let parameters = Parameters::new(spec.cell.seed, context.device, DType::F32);
         let (model_shape, options) = (resolved.model_shape(self.shape), resolved.model_options());
         let classifier = resolved.classifier(&model_shape, &parameters);
-        let classifier = classifier.class(Class::Run)?;
+        let classifier = classifier.map_err(in_building)?;
         let scoring = parameters.detached();
         let scoring = Classifier::new(resolved.model, &model_shape, &options, &scoring);
-        let scoring = scoring.class(Class::Run)?;
+        let scoring = scoring.map_err(in_building)?;
         let files = self.folder.training();
         let trained = resumes && files.checkpoint.exists();
         if !spec.pretrain.is_off() && !trained {
@@ -327,6 +327,18 @@ impl Attempt<'_> {
             milestones: resolved.milestones(self.draft.task.rows.train),
         };
         fit.run(resumes).map_err(in_training)
+    }
+}
+
+/// Sorts the error of a model that cannot be built: its settings are at fault, or the run is.
+fn in_building(cause: models::Error) -> Error {
+    let class = match cause {
+        models::Error::Option { .. } | models::Error::Options { .. } => Class::Usage,
+        _ => Class::Run,
+    };
+    Error {
+        class,
+        cause: cause.into(),
     }
 }
 

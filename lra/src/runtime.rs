@@ -86,8 +86,16 @@ pub fn command_line() -> String {
     words.join(" ")
 }
 
-/// Most worker threads. Each holds buffers and a stack, so that some thousands of them take all memory before they do any work.
-pub const MOST_THREADS: usize = 1024;
+/// Returns the most worker threads: four for each core, and 64 on small machines. Each holds
+/// buffers and a stack, so that many more of them take the memory before they do any work, and wait
+/// for each other.
+pub fn most_threads() -> usize {
+    (4 * cores()).max(64)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
 
 /// How many threads `--threads` asks for: 0 means `RAYON_NUM_THREADS`, else all cores.
 pub fn threads(asked: usize) -> usize {
@@ -101,8 +109,8 @@ fn threads_from_environment() -> usize {
     let asked = std::env::var("RAYON_NUM_THREADS")
         .ok()
         .and_then(|n| n.parse().ok())
-        .filter(|n| (1..=MOST_THREADS).contains(n));
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+        .filter(|n| (1..=most_threads()).contains(n));
+    asked.unwrap_or_else(cores)
 }
 
 /// By default glibc gives every large block back to the system and faults it in again, page by page, at the next

@@ -111,6 +111,25 @@ fn impossible_settings_are_usage_errors() {
     }
 }
 
+/// Also those that only the model itself refuses: no run is begun, and none is on record.
+#[test]
+fn settings_that_a_model_cannot_take_are_usage_errors() {
+    let place = Place::new();
+    for (model, setting) in [
+        ("funnel", "embed.every_layer=true"),
+        ("hierarchical", "embed.every_layer=true"),
+        ("mega", "embed.every_layer=true"),
+        ("chordmixer", "block.rotary=true"),
+        ("funnel", "head.layers=mix"),
+        ("s4d", "block.bias=t5"),
+    ] {
+        let message = place.fails(2, &format!("{TINY} --model {model} --set {setting}"));
+        let (key, _) = setting.split_once('=').unwrap();
+        assert!(message.contains(key), "{model}: {message}");
+    }
+    assert!(!place.path().join("runs").exists());
+}
+
 #[test]
 fn numbers_out_of_range_are_named_with_their_range() {
     let place = Place::new();
@@ -147,7 +166,8 @@ fn numbers_out_of_range_are_named_with_their_range() {
             "not a seed from 0 to 9223372036854775807",
         ),
         ("--seeds 0..9999999999", "a command takes 10000 at most"),
-        ("--threads 100000", "not a number of threads from 0 to 1024"),
+        ("--threads 100000", "not a number of threads from 0 to"),
+        ("--threads 1000", "four for each core"),
     ] {
         let message = place.fails(2, &format!("{TINY} --model performer {words}"));
         assert!(message.contains(told), "{words}: {message}");

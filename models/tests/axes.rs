@@ -263,6 +263,28 @@ fn every_model_takes_an_axis_about_scores_or_says_why_not() {
     }
 }
 
+/// Settings are checked on a model without weights, before anything is trained.
+#[test]
+fn a_model_without_weights_refuses_what_one_with_weights_does() {
+    for model in mixers::MODELS {
+        for axis in AXES {
+            for choice in axis.values {
+                let Ok(options) = axis.set(&small(model), choice) else {
+                    continue;
+                };
+                let refused = |parameters: Parameters| {
+                    let built = Classifier::new(model, &shape(), &options, &parameters);
+                    built.err().map(|error| error.to_string())
+                };
+                let blank = refused(Parameters::blank(&Device::Cpu, DType::F32));
+                let drawn = refused(Parameters::new(17, &Device::Cpu, DType::F32));
+                let place = format!("{}, {} = {}", model.name, axis.key, choice.value);
+                assert_eq!(blank, drawn, "{place}");
+            }
+        }
+    }
+}
+
 #[test]
 fn rotation_leaves_what_depends_on_distance() {
     // Without other positions a bag of equal tokens in another order is the same to a Transformer; not with a rotation or a bias.

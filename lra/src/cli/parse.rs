@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use results::tables::{self, TABLES, TableKind};
 
-use crate::runtime::MOST_THREADS;
+use crate::runtime::most_threads;
 
 /// The largest seed: settings are kept as TOML, whose whole numbers end here.
 const LARGEST_SEED: u64 = i64::MAX as u64;
@@ -81,8 +81,11 @@ pub fn table() -> impl TypedValueParser<Value = &'static TableKind> {
 
 /// Worker threads; 0 stands for all cores.
 pub fn threads(text: &str) -> Result<usize, String> {
-    let threads = text.parse().ok().filter(|threads| *threads <= MOST_THREADS);
-    threads.ok_or_else(|| format!("'{text}' is not a number of threads from 0 to {MOST_THREADS}"))
+    let most = most_threads();
+    let threads = text.parse().ok().filter(|threads| *threads <= most);
+    threads.ok_or_else(|| {
+        format!("'{text}' is not a number of threads from 0 to {most}, four for each core or 64")
+    })
 }
 
 /// A number from 0 to 1, 1 not included.

@@ -93,7 +93,46 @@ fn check_name(name: &str) -> Result<()> {
     if models::registry().iter().any(|model| model.name == name) {
         return Err(Error::usage(format!("there is a model '{name}' already")));
     }
-    Ok(())
+    match taken(name) {
+        Some(by) => Err(Error::usage(format!(
+            "'{name}' cannot name a model: {by} has that name, so the crate would not compile; add a word, such as {name}_mixer"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Words of the language, also reserved ones, in lower case.
+const KEYWORDS: &str = "abstract as async await become box break const continue crate do dyn else enum extern false final fn for gen if \
+    impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true try type typeof \
+    unsafe unsized use virtual where while yield";
+
+/// Crates that every program has, and folders that cargo makes.
+const RESERVED: &str = "alloc build core deps examples incremental proc_macro std test";
+
+/// Returns what already has the name of a model to be: the language, a crate, or a word of the
+/// example in one of the forms that the name takes there.
+fn taken(name: &str) -> Option<&'static str> {
+    if KEYWORDS.split_whitespace().any(|word| word == name) {
+        return Some("a keyword of Rust");
+    }
+    let mut crates = DEPENDENCIES.lines().filter_map(|line| line.split_once(' '));
+    if RESERVED.split_whitespace().any(|word| word == name)
+        || name == "lra"
+        || crates.any(|(dependency, _)| dependency.replace('-', "_") == name)
+    {
+        return Some("a crate or a folder of its build");
+    }
+    if name == NAME {
+        return None;
+    }
+    let forms = [name.to_owned(), camel_case(name), name.to_ascii_uppercase()];
+    let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let code = EXAMPLE
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    let mut words = code.flat_map(|line| line.split(|c| !letters(c)));
+    let met = words.any(|word| forms.iter().any(|form| form == word));
+    met.then_some("something that the program uses")
 }
 
 /// `my_mixer` as a type: `MyMixer`.
@@ -172,6 +211,38 @@ mod tests {
         assert!(check_name("my_mixer2").is_ok());
         for wrong in ["", "2x", "My", "a-b", "a/b", "performer"] {
             assert!(check_name(wrong).is_err(), "{wrong}");
+        }
+        // What cargo or the compiler refuses: keywords, crates, names of the example.
+        for wrong in [
+            "type",
+            "async",
+            "gen",
+            "self",
+            "yield",
+            "core",
+            "std",
+            "test",
+            "alloc",
+            "build",
+            "deps",
+            "proc_macro",
+            "lra",
+            "serde",
+            "candle_core",
+            "candle_nn",
+            "options",
+            "tensor",
+            "mixer",
+            "model",
+            "result",
+            "pass",
+            "main",
+            "tests",
+            "linear_",
+            "ok",
+        ] {
+            let error = check_name(wrong).map(|()| wrong).unwrap_err().to_string();
+            assert!(error.contains(wrong), "{error}");
         }
     }
 }

@@ -69,7 +69,8 @@ impl Scalar {
 
 impl Embedding {
     /// Parameters `tokens` (V, D) N(0, `token_std`²) (or those of [`ComplexEmbedding`]), `cls` (1, D) zeros (if `cls`), `positions` (slots, D) N(0, `position_std`²) (if learned). `max_length` does not count the CLS slot.
-    /// Sines are left out of a `blank` model, which is never run: they are no parameters, but take memory.
+    /// Those of a `blank` model, which is never run, are zeros that take no memory in the place of
+    /// sines.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -98,7 +99,10 @@ impl Embedding {
         };
         let positions = match options.positions {
             Positions::Learned => Some(table(slots, "positions", normal(options.position_std))?),
-            Positions::Sinusoid if blank => None,
+            Positions::Sinusoid if blank => {
+                let zero = Tensor::zeros((1, 1), vb.dtype(), vb.device())?;
+                Some(zero.broadcast_as((slots, dim))?)
+            }
             Positions::Sinusoid => Some(sinusoid(slots, dim, vb.dtype(), vb.device())?),
             Positions::Complex | Positions::Conditional | Positions::None => None,
         };
