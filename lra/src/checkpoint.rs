@@ -8,10 +8,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use anyhow::Context;
-use candle_core::{Device, Shape, Tensor, Var};
+use candle_core::{DType, Device, Shape, Tensor, Var};
 use models::Parameters;
 use models::auxiliary::AUXILIARY;
 use models::pretraining::DECODER;
+use results::record::{number, numbers};
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 
@@ -48,9 +49,18 @@ pub struct Evaluation {
     /// Updates made before it.
     pub step: usize,
     /// Share of examples classified rightly.
+    #[serde(deserialize_with = "number")]
     pub accuracy: f64,
     /// Mean cross-entropy in nats.
+    #[serde(deserialize_with = "number")]
     pub loss: f64,
+}
+
+impl Evaluation {
+    /// Returns whether loss and accuracy are finite. Those of older versions need not be.
+    pub fn is_finite(&self) -> bool {
+        self.loss.is_finite() && self.accuracy.is_finite()
+    }
 }
 
 /// Sums over the steps since the last line of the metrics log.
@@ -63,7 +73,11 @@ pub struct Interval {
     /// Sum of losses over examples.
     pub loss: f64,
     /// Sums of the model's other losses over examples, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "numbers",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub aux: BTreeMap<String, f64>,
     /// Sum of gradient norms over steps.
     pub gradient_norm: f64,
@@ -162,6 +176,21 @@ fn staying(parameters: &Parameters) -> impl Iterator<Item = (String, Var)> {
         let place = path.split('.').next();
         place != Some(AUXILIARY) && place != Some(DECODER)
     })
+}
+
+/// Returns the path of a parameter or buffer that stays and holds a number that is not finite.
+pub fn not_finite(parameters: &Parameters) -> anyhow::Result<Option<String>> {
+    for (path, tensor) in staying(parameters) {
+        if !tensor.dtype().is_float() {
+            continue;
+        }
+        let numbers = tensor.as_detached_tensor().flatten_all()?;
+        let numbers = numbers.to_dtype(DType::F32)?.to_vec1::<f32>()?;
+        if !numbers.iter().all(|number| number.is_finite()) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
 }
 
 /// Writes the parameters and buffers that stay to `path`.

@@ -18,6 +18,13 @@ pub struct Score {
     pub examples: usize,
 }
 
+impl Score {
+    /// Returns whether loss and accuracy are finite: of weights that overflow the loss is not.
+    pub fn is_finite(&self) -> bool {
+        self.loss.is_finite() && self.accuracy.is_finite()
+    }
+}
+
 /// Scores split after split with the current weights.
 pub struct Scorer<'a> {
     /// A model over the detached parameters, so that nothing is kept for a backward pass.

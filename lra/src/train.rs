@@ -69,7 +69,7 @@ pub enum Ending {
         /// On the test split; scored this once.
         test: Score,
     },
-    /// The loss or the gradient stopped being finite.
+    /// A loss, the gradient, a score or a weight stopped being finite.
     Diverged {
         /// The step at which it did.
         step: usize,
@@ -160,6 +160,19 @@ impl Fit<'_> {
         }
     }
 
+    /// Ends the phase at `step`, since `what` is not finite.
+    fn diverged(&self, step: usize, what: &str) -> Ending {
+        self.reporter.stop();
+        let place = match self.learner {
+            Learner::Classes(_) => "",
+            Learner::Tokens(_) => " in pretraining",
+        };
+        Ending::Diverged {
+            step,
+            reason: format!("the {what} is not finite{place}"),
+        }
+    }
+
     fn rng(&self, step: usize) -> RngKey {
         RngKey::new(self.seed, step as u64, 0)
     }
@@ -191,6 +204,11 @@ impl Session<'_> {
     fn train(&mut self) -> anyhow::Result<Option<Ending>> {
         let fit = self.fit;
         let options = fit.options();
+        // Checkpoints of older versions may have such a score.
+        let scores = [self.state.best, self.state.last];
+        if let Some(found) = scores.into_iter().flatten().find(|it| !it.is_finite()) {
+            return Ok(Some(fit.diverged(found.step, "validation loss")));
+        }
         let first = self.state.step;
         let feed = Feed::start(
             Arc::clone(&fit.splits),
@@ -203,8 +221,10 @@ impl Session<'_> {
             .start(fit.phase(), first as u64, Some(options.steps as u64));
         loop {
             let step = self.state.step;
-            if self.evaluation_due() && !self.evaluate()? {
-                return self.interrupt().map(Some);
+            if self.evaluation_due()
+                && let Some(ending) = self.evaluate()?
+            {
+                return Ok(Some(ending));
             }
             if step > first
                 && (step.is_multiple_of(options.checkpoint_period()) || step == options.steps)
@@ -285,22 +305,14 @@ impl Session<'_> {
                 *interval.aux.entry(name.to_owned()).or_insert(0.0) += sum;
             }
             interval.gradient_norm += step.gradient_norm;
-            if !(step.loss.is_finite() && step.gradient_norm.is_finite()) {
-                let what = if step.loss.is_finite() {
-                    "gradient"
-                } else {
-                    "loss"
-                };
-                fit.reporter.stop();
-                let place = match fit.learner {
-                    Learner::Classes(_) => "",
-                    Learner::Tokens(_) => " in pretraining",
-                };
-                return Ok(Some(Ending::Diverged {
-                    step: number,
-                    reason: format!("the {what} is not finite{place}"),
-                }));
-            }
+            let aux = interval.aux.iter().find(|(_, sum)| !sum.is_finite());
+            let what = match aux {
+                _ if !step.loss.is_finite() => "loss".to_owned(),
+                _ if !step.gradient_norm.is_finite() => "gradient".to_owned(),
+                Some((name, _)) => format!("loss {name}"),
+                None => continue,
+            };
+            return Ok(Some(fit.diverged(number, &what)));
         }
         Ok(None)
     }
@@ -354,16 +366,25 @@ impl Session<'_> {
         step > 0 && !scored && (step.is_multiple_of(options.eval_period()) || step == options.steps)
     }
 
-    /// Scores the validation split and keeps the weights if they are the best so far. False: asked to stop meanwhile.
-    fn evaluate(&mut self) -> anyhow::Result<bool> {
+    /// Scores the validation split and keeps the weights if they are the best so far. There is an
+    /// ending if it was asked to stop meanwhile, or if the score or a weight is not finite.
+    fn evaluate(&mut self) -> anyhow::Result<Option<Ending>> {
         let fit = self.fit;
         let limit = fit.options().eval_examples;
         let rng = fit.rng(self.state.step - 1);
         let going_on = |_| !fit.stop.requested();
         let scored = fit.scorer().score(&fit.splits.val, limit, rng, going_on)?;
         let Some(score) = scored else {
-            return Ok(false);
+            return self.interrupt().map(Some);
         };
+        if !score.is_finite() {
+            return Ok(Some(fit.diverged(self.state.step, "validation loss")));
+        }
+        // One that no scored example asks for shows in no loss.
+        if let Some(weight) = checkpoint::not_finite(fit.parameters)? {
+            let what = format!("weight {weight}");
+            return Ok(Some(fit.diverged(self.state.step, &what)));
+        }
         let best = self.state.best;
         let is_best = best.is_none_or(|best| fit.is_better(&score, &best));
         let Score {
@@ -396,7 +417,7 @@ impl Session<'_> {
             fit.reporter.say(&passed.verdict(best));
         }
         fit.reporter.at(step as u64, &self.message());
-        Ok(true)
+        Ok(None)
     }
 
     /// Saves everything needed to go on from here.
@@ -442,6 +463,8 @@ impl Session<'_> {
         let test = scorer.score(&fit.splits.test, 0, rng(), going_on)?;
         fit.reporter.stop();
         Ok(match (val, test) {
+            (Some(val), _) if !val.is_finite() => fit.diverged(step, "validation loss"),
+            (_, Some(test)) if !test.is_finite() => fit.diverged(step, "test loss"),
             (Some(val), Some(test)) => Ending::Scored { val, test },
             _ => Ending::Interrupted,
         })

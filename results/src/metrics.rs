@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::record::{number, numbers};
 use crate::{Error, Result};
 
 /// Name of the log within a run's folder.
@@ -20,11 +21,17 @@ pub enum Line {
         /// Steps taken so far.
         step: usize,
         /// Mean loss.
+        #[serde(deserialize_with = "number")]
         loss: f64,
         /// Means of the losses that the model adds, before their weights, by name.
-        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        #[serde(
+            default,
+            deserialize_with = "numbers",
+            skip_serializing_if = "BTreeMap::is_empty"
+        )]
         aux: BTreeMap<String, f64>,
         /// Mean norm of the gradient before clipping.
+        #[serde(deserialize_with = "number")]
         gradient_norm: f64,
         /// Learning rate of the last of them; `rate` on disk.
         #[serde(rename = "rate")]
@@ -36,9 +43,12 @@ pub enum Line {
     Validation {
         /// Steps taken so far.
         step: usize,
-        /// Mean loss.
+        /// Mean loss. In logs of older versions it need not be finite: then the accuracy is no
+        /// score.
+        #[serde(deserialize_with = "number")]
         loss: f64,
         /// Share of right answers.
+        #[serde(deserialize_with = "number")]
         accuracy: f64,
         /// Examples scored.
         examples: usize,

@@ -7,6 +7,7 @@
 //!
 //! Accuracies are fractions from 0 to 1, times are seconds, sizes are bytes.
 
+mod finite;
 mod measured;
 mod outcome;
 mod pretraining;
@@ -15,7 +16,9 @@ mod setting;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::measured::{Baseline, MAJORITY, Memory, Phases, Scores, Speed, Spread};
+pub use self::measured::{
+    Baseline, MAJORITY, Memory, Phases, Scores, Speed, Spread, number, numbers,
+};
 pub use self::outcome::Outcome;
 pub(crate) use self::outcome::first_line;
 pub use self::pretraining::Pretraining;

@@ -43,7 +43,7 @@ pub fn write(path: &Path, record: &Record) -> Result<()> {
     atomic::write(path, &text)
 }
 
-/// Reads one record.
+/// Reads one record. A score that is not finite makes it a diverged one.
 ///
 /// # Errors
 /// The file cannot be read; it holds no record, and the message says at which line it stops being one; or the record is a
@@ -59,7 +59,7 @@ pub fn read(path: &Path) -> Result<Record> {
         Err(_) => serde_json::from_slice(&text).map_err(not_a_record(path))?,
     };
     schema.check(SCHEMA, path)?;
-    read.map_err(not_a_record(path))
+    read.map(Record::settled).map_err(not_a_record(path))
 }
 
 /// What a file says of its own form, whatever else it holds.

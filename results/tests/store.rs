@@ -98,11 +98,41 @@ fn an_undefined_figure_does_not_cost_the_record() {
     let path = folder.path().join(store::FILE);
     let mut record = version_1();
     record.speed.as_mut().unwrap().overhead_share = f64::NAN;
-    record.scores.as_mut().unwrap().test_loss = Some(f64::INFINITY);
     store::write(&path, &record).unwrap();
     let back = store::read(&path).unwrap();
     assert!(back.speed.unwrap().overhead_share.is_nan());
-    assert_eq!(back.scores.unwrap().test_loss, None);
+    assert_eq!(back.scores, record.scores);
+}
+
+/// Older versions called such runs scored, and JSON spells what is not finite `null`.
+#[test]
+fn a_score_that_is_not_finite_makes_a_record_a_diverged_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(store::FILE);
+    for name in ["test_loss", "test_accuracy", "val_loss", "val_accuracy"] {
+        let mut record: Value = serde_json::from_str(VERSION_1).unwrap();
+        record["scores"][name] = Value::Null;
+        fs::write(&path, record.to_string()).unwrap();
+        let back = store::read(&path).unwrap();
+        let ending = back.outcome.to_string();
+        assert!(
+            ending.starts_with("diverged") && ending.contains("is not finite"),
+            "{name}: {ending}"
+        );
+        assert_eq!(back.test_accuracy(), None);
+        let scores = back.scores.as_ref().unwrap();
+        assert_eq!([scores.val_accuracy, scores.val_loss], [None; 2]);
+        store::write(&path, &back).unwrap();
+        assert!(!fs::read_to_string(&path).unwrap().contains("_loss\": null"));
+    }
+    // What was never scored is no divergence.
+    let mut record: Value = serde_json::from_str(VERSION_1).unwrap();
+    record["scores"]
+        .as_object_mut()
+        .unwrap()
+        .remove("test_loss");
+    fs::write(&path, record.to_string()).unwrap();
+    assert_eq!(store::read(&path).unwrap().test_accuracy(), Some(0.3845));
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn speed(
     let examples = state.examples as f64 / state.step.max(1) as f64;
     // Forward, and twice that backward.
     let step_flops = 3.0 * *flops as f64 * examples;
-    timings.steps_per_second().map(|rate| record::Speed {
+    let speed = timings.steps_per_second().map(|rate| record::Speed {
         steps_per_second: rate,
         examples_per_second: rate.median * examples,
         tokens_per_second: rate.median * examples * tokens as f64,
@@ -201,7 +201,8 @@ fn speed(
         overhead_share: timings.overhead_share(),
         training_seconds: timings.steps.iter().chain(&timings.warmup).sum(),
         wall_seconds: seconds_before + timings.wall,
-    })
+    });
+    speed.filter(record::Speed::is_finite)
 }
 
 /// Writes the record of a failed run: it has the first line of the error, a file beside it the rest.

@@ -6,14 +6,20 @@ use results::check::{Baseline, Thresholds, judge, junit, table};
 
 use crate::cli::CheckArgs;
 use crate::cmd;
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::stderr;
 
 /// Runs the command.
 pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     let loaded = cmd::load(&arguments.dir, arguments.strict)?;
-    let now = Baseline::of(&loaded).class(Class::Data)?;
+    let now = Baseline::of(&loaded);
     if arguments.update {
+        if let Some(damaged) = now.rows.iter().find_map(|row| row.damaged.as_ref()) {
+            return Err(Error::new(
+                Class::Data,
+                format!("{damaged}; no baseline is written: run it again with `lra run --force`"),
+            ));
+        }
         now.write(&arguments.baseline).class(Class::Data)?;
         let (cells, file) = (now.rows.len(), arguments.baseline.display());
         stderr::line(&format!("{cells} cells written to {file}"));

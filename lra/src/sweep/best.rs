@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use results::Record;
 use results::stats::Sample;
 use results::table::{Cell as TableCell, Column, Row, Table};
+use results::{Outcome, Record};
 
 use crate::sweep::plan::Cell;
 
@@ -40,7 +40,9 @@ pub fn table(cells: &[Cell], records: &HashMap<String, Record>, searched: usize)
                 &mut groups[last]
             }
         };
-        let record = records.get(&cell.digest);
+        // What a run scored before it diverged or failed is no score of these settings.
+        let scored = |record: &&Record| record.outcome == Outcome::Scored;
+        let record = records.get(&cell.digest).filter(scored);
         let scores = record.and_then(|record| record.scores.as_ref());
         group.val.extend(scores.and_then(|it| it.val_accuracy));
         group.test.extend(scores.and_then(|it| it.test_accuracy));
@@ -110,7 +112,7 @@ struct Group {
     /// Task, recipe, and the model with options of its own.
     key: [String; 3],
     point: String,
-    /// Accuracies of the seeds that were scored.
+    /// Accuracies of the seeds whose runs ended with a score.
     val: Vec<f64>,
     test: Vec<f64>,
 }

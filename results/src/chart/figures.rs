@@ -100,7 +100,14 @@ pub fn curves(loaded: &Loaded) -> Vec<Chart> {
                 match metrics::read(folder) {
                     Ok(lines) => {
                         for line in lines {
-                            if let Line::Validation { step, accuracy, .. } = line {
+                            if let Line::Validation {
+                                step,
+                                accuracy,
+                                loss,
+                                ..
+                            } = line
+                                && loss.is_finite()
+                            {
                                 steps.entry(step).or_default().push(100.0 * accuracy);
                             }
                         }

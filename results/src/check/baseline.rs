@@ -1,7 +1,6 @@
 //! The rows of a baseline: what is kept of each cell, folded from the records of its seeds.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +8,7 @@ use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::store::Loaded;
-use crate::{Result, metrics};
+use crate::{Error, Result, metrics};
 
 /// The cells of one state of the code, in the order of the tables.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,14 +83,14 @@ pub struct Row {
     pub steps_per_second: Option<f64>,
     /// Relative standard error of that speed, from the spread of the steps.
     pub speed_error: Option<f64>,
+    /// Why its logs cannot be judged; never on file.
+    pub damaged: Option<String>,
 }
 
 impl Baseline {
-    /// Folds the records of a folder into cells. Of runs with the same seed the latest counts.
-    ///
-    /// # Errors
-    /// A log beside a record is damaged.
-    pub fn of(loaded: &Loaded) -> Result<Baseline> {
+    /// Folds the records of a folder into cells. Of runs with the same seed the latest counts. A
+    /// cell one of whose logs is damaged says so in [`Row::damaged`].
+    pub fn of(loaded: &Loaded) -> Baseline {
         let mut cells: BTreeMap<(usize, usize, Key), BTreeMap<u64, usize>> = BTreeMap::new();
         for (index, record) in loaded.records.iter().enumerate() {
             let ranks = (task_rank(&record.task.name), model_rank(&record.model.name));
@@ -109,9 +108,9 @@ impl Baseline {
             let runs: Vec<usize> = seeds.into_values().collect();
             Row::of(key, loaded, &runs)
         });
-        Ok(Baseline {
-            rows: rows.collect::<Result<_>>()?,
-        })
+        Baseline {
+            rows: rows.collect(),
+        }
     }
 }
 
@@ -157,7 +156,7 @@ impl Key {
 
 impl Row {
     /// Folds the runs of one cell, given by their places in the order of their seeds.
-    fn of(key: Key, loaded: &Loaded, runs: &[usize]) -> Result<Row> {
+    fn of(key: Key, loaded: &Loaded, runs: &[usize]) -> Row {
         let records: Vec<&Record> = runs.iter().map(|at| &loaded.records[*at]).collect();
         let first = records[0];
         let speed = mean(&records, speed_of);
@@ -174,8 +173,10 @@ impl Row {
         let methods = records.iter().filter_map(|record| record.memory.as_ref());
         let ends = records.iter().map(|record| &record.outcome);
         let end = ends.clone().find(|end| **end != Outcome::Scored);
-        let folders = runs.iter().map(|at| loaded.folders[*at].as_path());
-        let logs = Logs::read(folders)?;
+        let (logs, damaged) = match Logs::read(loaded, runs) {
+            Ok(logs) => (logs, None),
+            Err(error) => (Logs::default(), Some(error.to_string())),
+        };
         let joined = |of: fn(&Record) -> String| {
             let words: Vec<String> = records.iter().map(|record| of(record)).collect();
             words.join(" ")
@@ -183,7 +184,7 @@ impl Row {
         let unknown = |record: &&&Record| {
             record.provenance.host.instructions != first.provenance.host.instructions
         };
-        Ok(Row {
+        Row {
             key,
             data: first.task.data_digest.clone(),
             processor: first.provenance.host.cpu.clone(),
@@ -213,7 +214,8 @@ impl Row {
                 .unwrap_or_default(),
             steps_per_second: speed.map(|sample| sample.mean),
             speed_error: speed_error.map(|sample| sample.mean / (records.len() as f64).sqrt()),
-        })
+            damaged,
+        }
     }
 }
 
@@ -249,25 +251,46 @@ struct Logs {
 }
 
 impl Logs {
-    fn read<'a>(folders: impl Iterator<Item = &'a Path>) -> Result<Logs> {
+    /// Reads the logs of a cell's runs.
+    ///
+    /// # Errors
+    /// One is damaged, or holds no step although its run made some and was scored.
+    fn read(loaded: &Loaded, runs: &[usize]) -> Result<Logs> {
         let mut lines = Vec::new();
         let mut norms = Vec::new();
-        for folder in folders {
-            if !folder.join(metrics::FILE).is_file() {
-                return Ok(Logs::default());
+        let mut whole = true;
+        for &at in runs {
+            let (record, folder) = (&loaded.records[at], &loaded.folders[at]);
+            let path = folder.join(metrics::FILE);
+            if path.symlink_metadata().is_err() {
+                whole = false;
+                continue;
             }
             let log = metrics::read(folder)?;
             let steps = metrics::gradient_norms(&log);
             if steps.is_empty() {
-                return Ok(Logs::default());
+                let made = record.scores.as_ref().is_some_and(|it| it.steps > 0);
+                if made && record.outcome == Outcome::Scored {
+                    return Err(Error::NotALog {
+                        path,
+                        line: 1,
+                        reason: "the log of a scored run holds no training step".to_owned(),
+                    });
+                }
+                whole = false;
             }
             norms.extend(steps);
             lines.extend(log);
         }
+        if !whole {
+            return Ok(Logs::default());
+        }
         Ok(Logs {
             trace: metrics::trace(&lines),
             gradients: metrics::digest(norms.iter().copied()),
-            gradient_norm: Sample::of(&norms).map(|sample| sample.mean),
+            gradient_norm: Sample::of(&norms)
+                .map(|sample| sample.mean)
+                .filter(|mean| mean.is_finite()),
         })
     }
 }

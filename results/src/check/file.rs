@@ -166,6 +166,7 @@ impl From<Flat> for Row {
             memory_method,
             steps_per_second,
             speed_error,
+            damaged: None,
         }
     }
 }

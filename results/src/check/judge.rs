@@ -147,7 +147,10 @@ pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Ch
         key: row.key.clone(),
         state: State::New,
         findings: vec![],
-        remark: Some("not in the baseline".to_owned()),
+        remark: Some(match &row.damaged {
+            Some(damaged) => format!("not in the baseline; {damaged}"),
+            None => "not in the baseline".to_owned(),
+        }),
     });
     Check {
         cells: judged.chain(new).collect(),
@@ -162,6 +165,9 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
         findings: vec![],
         remark: Some(remark),
     };
+    if let Some(damaged) = &row.damaged {
+        return regressed(damaged.clone());
+    }
     if row.outcome != before.outcome {
         return regressed(format!("ended as {}, was {}", row.outcome, before.outcome));
     }

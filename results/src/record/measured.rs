@@ -1,5 +1,7 @@
 //! What a run measured: scores, speed and memory.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// What a run scored. Each number is absent when the run did not get there.
@@ -7,16 +9,22 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[serde(default)]
 pub struct Scores {
     /// Accuracy on the test split, of the checkpoint that validation chose.
+    #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     pub test_accuracy: Option<f64>,
     /// Mean cross-entropy on the test split, in nats.
+    #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     pub test_loss: Option<f64>,
     /// Accuracy on the validation split at the chosen checkpoint.
+    #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     pub val_accuracy: Option<f64>,
     /// Mean cross-entropy on the validation split at the chosen checkpoint, in nats.
+    #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     pub val_loss: Option<f64>,
     /// The last smoothed training loss, in nats.
+    #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     pub train_loss: Option<f64>,
     /// The step of the chosen checkpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub best_step: Option<u64>,
     /// Optimizer steps taken.
     pub steps: u64,
@@ -151,8 +159,50 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// JSON has no word for "not a number" and `serde_json` writes `null` instead: it is read back as what it was,
+impl Speed {
+    /// Returns whether every figure is finite.
+    pub fn is_finite(&self) -> bool {
+        let (rate, phases) = (self.steps_per_second, self.phases);
+        [
+            rate.median,
+            rate.p10,
+            rate.p90,
+            self.examples_per_second,
+            self.tokens_per_second,
+            self.achieved_flops_per_second,
+            phases.transfer,
+            phases.forward,
+            phases.backward,
+            phases.optimizer,
+            self.overhead_share,
+            self.training_seconds,
+            self.wall_seconds,
+        ]
+        .iter()
+        .all(|figure| figure.is_finite())
+    }
+}
+
+/// Reads a number that is there. JSON has no word for "not a number" and `serde_json` writes `null`
+/// instead: it is read back as what it was, to be told from a number that was never written.
+pub(super) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    number(deserializer).map(Some)
+}
+
+/// Reads a number. JSON has no word for "not a number" and `serde_json` writes `null` instead: it
+/// is read back as what it was,
 /// so that one undefined figure never costs the whole record.
-fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+pub fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+/// Reads numbers by name, as [`number`] does.
+pub fn numbers<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, f64>, D::Error> {
+    let read = BTreeMap::<String, Option<f64>>::deserialize(deserializer)?;
+    let numbers = read.into_iter();
+    Ok(numbers
+        .map(|(name, number)| (name, number.unwrap_or(f64::NAN)))
+        .collect())
 }

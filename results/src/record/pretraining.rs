@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::measured::written;
+
 /// A self-pretraining: tokens of the task's own training inputs were predicted first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -15,12 +17,16 @@ pub struct Pretraining {
     /// Training examples seen.
     pub examples_seen: u64,
     /// The last smoothed training loss, in nats per predicted token.
+    #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     pub train_loss: Option<f64>,
     /// The loss on the validation split of the weights that were kept, those with the least.
+    #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     pub val_loss: Option<f64>,
     /// The share of tokens that these predicted rightly.
+    #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     pub val_accuracy: Option<f64>,
     /// The step they are of.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub best_step: Option<u64>,
     /// Seconds that it took, evaluations and checkpoints included.
     pub wall_seconds: f64,
