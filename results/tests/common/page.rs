@@ -48,8 +48,8 @@ pub fn of(loaded: &Loaded) -> String {
         made: "today".to_owned(),
         tables: TABLES
             .iter()
+            .filter(|kind| kind.name != "bits")
             .map(|kind| kind.make(&loaded.records, Some(source)))
-            .filter(|table| !table.rows.is_empty())
             .collect(),
         charts,
         records: &loaded.records,
