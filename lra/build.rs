@@ -1,7 +1,22 @@
 //! Stamps the binary with what it was built from, so that every record can say it.
 
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use sha2::{Digest, Sha256};
+
+/// Sources of this program: folders and files, from this crate's folder. Those of the other crates lie beside it within the repository.
+const SOURCES: [&str; 7] = [
+    "build.rs",
+    "src",
+    "recipes",
+    "../models/src",
+    "../datasets/src",
+    "../results/src",
+    "../Cargo.lock",
+];
 
 fn main() {
     println!(
@@ -15,6 +30,7 @@ fn main() {
             .map(|line| line.trim_start_matches("rustc ").to_owned())
             .unwrap_or_else(|| "unknown".into())
     );
+    println!("cargo::rustc-env=LRA_SOURCES={}", sources());
     if let Some(commit) = output("git", &["rev-parse", "--short=12", "HEAD"]) {
         println!("cargo::rustc-env=LRA_COMMIT={commit}");
         if output("git", &["status", "--porcelain", "--untracked-files=no"])
@@ -24,20 +40,46 @@ fn main() {
         }
     }
     // The index changes with every commit, the sources with every edit since.
-    for watched in [
-        "../.git/HEAD",
-        "../.git/index",
-        "../Cargo.lock",
-        "build.rs",
-        "src",
-        "../models/src",
-        "../datasets/src",
-        "../results/src",
-    ] {
+    for watched in ["../.git/HEAD", "../.git/index"].into_iter().chain(SOURCES) {
         if Path::new(watched).exists() {
             println!("cargo::rerun-if-changed={watched}");
         }
     }
+}
+
+/// Returns the SHA-256 over names and contents of the source files, in hexadecimal.
+fn sources() -> String {
+    let mut files = Vec::new();
+    for place in SOURCES {
+        // A package of this crate alone has no neighbours.
+        if Path::new(place).exists() {
+            collect(PathBuf::from(place), &mut files).expect("the sources can be listed");
+        }
+    }
+    files.sort();
+    let mut digest = Sha256::new();
+    for file in files {
+        let text = fs::read(&file).expect("the sources can be read");
+        digest.update(format!("{} {}\n", file.display(), text.len()));
+        digest.update(text);
+    }
+    digest
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Adds a file, or all files of a folder and its folders.
+fn collect(path: PathBuf, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    if path.is_dir() {
+        for entry in fs::read_dir(path)? {
+            collect(entry?.path(), files)?;
+        }
+    } else {
+        files.push(path);
+    }
+    Ok(())
 }
 
 fn output(program: &str, arguments: &[&str]) -> Option<String> {
@@ -51,7 +93,7 @@ fn output(program: &str, arguments: &[&str]) -> Option<String> {
 
 /// The version of `package` in the workspace's lock file.
 fn locked_version(package: &str) -> Option<String> {
-    let lock = std::fs::read_to_string("../Cargo.lock").ok()?;
+    let lock = fs::read_to_string("../Cargo.lock").ok()?;
     let entry = lock
         .split("[[package]]")
         .find(|entry| entry.contains(&format!("name = \"{package}\"")))?;

@@ -3,6 +3,7 @@
 //! [`run`] goes: open the run folder and look at what it holds; open the data; build the model; fit it; write the record.
 
 mod bits;
+pub mod changes;
 mod record;
 
 use std::path::Path;
@@ -19,7 +20,7 @@ use crate::error::{Class, Error, Result};
 use crate::estimate::{FullTask, Workload};
 use crate::memory_limit::OomGuard;
 use crate::progress::Reporter;
-use crate::run_folder::{Damaged, Found, RunFolder};
+use crate::run_folder::{Damaged, Found, Missing, RunFolder};
 use crate::signals::Stop;
 use crate::spec::Resolved;
 use crate::step::Learner;
@@ -31,8 +32,10 @@ use crate::{banner, checkpoint, device, panics};
 pub enum IfExists {
     /// Show a run that has ended, well or not; refuse to touch an unfinished one.
     Keep,
-    /// Go on with a run that is unfinished or failed; show one whose record is final.
+    /// Go on with a run that is unfinished or failed, and say so where there is none; show one whose record is final.
     Resume,
+    /// The same for who does not know whether a run was begun.
+    Continue,
     /// Start over, whatever is there.
     Replace,
 }
@@ -47,6 +50,8 @@ pub struct RunContext<'a> {
     pub device: &'a Device,
     /// What to do if the run folder holds a run.
     pub if_exists: IfExists,
+    /// Whether a run of other data, another program or another machine counts as the one asked for.
+    pub accept_changes: bool,
     /// Whether to write event files for TensorBoard too.
     pub tensorboard: bool,
     /// Most live heap bytes; the default is 95 % of what the system allows.
@@ -63,6 +68,8 @@ pub struct Finished {
     pub record: Record,
     /// False if the record was on file before.
     pub fresh: bool,
+    /// For a record on file, what would differ if it were made now, in words.
+    pub changes: Vec<String>,
 }
 
 /// The id of a run, which is also the name of its folder.
@@ -92,17 +99,23 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
         RunFolder::clear_lock(context.out, &id)?;
     }
     let folder = RunFolder::open(context.out, &id)?;
-    let resumes = match start(resolved, context, &folder)? {
-        Start::OnFile(record) => {
+    let mut draft = record::draft(resolved, context, &shape)?;
+    let mut resumes = false;
+    let before = match start(resolved, context, &folder, &draft)? {
+        Start::OnFile(record, changes) => {
             return Ok(Finished {
                 record: *record,
                 fresh: false,
+                changes,
             });
         }
-        Start::Resume => true,
-        Start::Anew => false,
+        Start::Resume(before) => {
+            resumes = true;
+            draft.provenance.accepted_changes = before.accepted;
+            before.record
+        }
+        Start::Anew => None,
     };
-    let draft = record::draft(resolved, context, &shape);
     let mut attempt = Attempt {
         resolved,
         context,
@@ -112,7 +125,7 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
         guard: OomGuard::record_oom_for(&folder, &draft, context.memory_limit)?,
         draft,
     };
-    let trained = panics::caught(|| attempt.train(resumes));
+    let trained = panics::caught(|| attempt.train(resumes, before.as_deref()));
     let Attempt { draft, guard, .. } = attempt;
     drop(guard);
     context.reporter.stop();
@@ -128,40 +141,131 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     Ok(Finished {
         record,
         fresh: true,
+        changes: Vec::new(),
     })
 }
 
 /// How a run begins.
 enum Start {
-    /// Not at all: its record is on file.
-    OnFile(Box<Record>),
+    /// Not at all: its record is on file, with what would differ now.
+    OnFile(Box<Record>, Vec<String>),
     /// From what an earlier run left.
-    Resume,
+    Resume(Before),
     /// From nothing.
     Anew,
 }
 
-fn start(resolved: &Resolved, context: &RunContext<'_>, folder: &RunFolder) -> Result<Start> {
+/// What is known of the run that goes on.
+struct Before {
+    /// Its record as far as it is known; none where that is gone.
+    record: Option<Box<Record>>,
+    /// What has changed since it began and was accepted, in words.
+    accepted: Vec<String>,
+}
+
+fn start(
+    resolved: &Resolved,
+    context: &RunContext<'_>,
+    folder: &RunFolder,
+    draft: &Record,
+) -> Result<Start> {
     let found = match context.if_exists {
         IfExists::Replace => return Ok(Start::Anew),
-        IfExists::Keep | IfExists::Resume => folder.found()?,
+        IfExists::Keep | IfExists::Resume | IfExists::Continue => folder.found()?,
     };
+    let place = folder.path().display();
     match (found, context.if_exists) {
+        (Found::Nothing, IfExists::Resume) => {
+            context.reporter.note(&nothing_to_resume(resolved, folder));
+            Ok(Start::Anew)
+        }
         (Found::Nothing, _) => Ok(Start::Anew),
-        (Found::Finished(record), _) | (Found::Failed(record), IfExists::Keep) => {
-            Ok(Start::OnFile(record))
+        (Found::Finished(record), _) => {
+            let device = Some(draft.provenance.device.as_str());
+            let mut changes = changes::of_program(&record, resolved, device)?;
+            let stored = changes::stored_digest(resolved, context.data)?;
+            changes.extend(stored.and_then(|stored| changes::of_data(&record, &stored)));
+            if !changes.is_empty() && !context.accept_changes {
+                return Err(Error::usage(format!(
+                    "{place} holds a finished run, and its score would not be that of a run here: {}; run it again with --force, \
+                     show it nevertheless with --accept-changes, or choose another --out",
+                    changes.join("; ")
+                )));
+            }
+            Ok(Start::OnFile(record, changes))
         }
-        (Found::Unfinished, IfExists::Keep) => {
-            let place = folder.path().display();
-            Err(Error::usage(format!(
-                "{place} holds an unfinished run; go on with --resume or start over with --force"
-            )))
-        }
-        (Found::Unfinished | Found::Failed(_), _) => Ok(match folder.holds(&resolved.spec)? {
-            true => Start::Resume,
-            false => Start::Anew,
-        }),
+        (Found::Failed(record), IfExists::Keep) => Ok(Start::OnFile(record, Vec::new())),
+        (Found::Unfinished, IfExists::Keep) => Err(Error::usage(format!(
+            "{place} holds an unfinished run; go on with --resume or start over with --force"
+        ))),
+        (Found::Unfinished | Found::Failed(_), _) => go_on(resolved, context, folder, draft),
     }
+}
+
+/// Decides how a run that was begun goes on.
+fn go_on(
+    resolved: &Resolved,
+    context: &RunContext<'_>,
+    folder: &RunFolder,
+    draft: &Record,
+) -> Result<Start> {
+    let before = RunFolder::begun(folder.path())?;
+    let saved = folder.can_go_on(!resolved.spec.pretrain.is_off(), before.as_ref())?;
+    let same = folder.holds(&resolved.spec)?;
+    if !(saved && same) {
+        let place = folder.path().display();
+        context.reporter.say(&format!(
+            "nothing was saved in {place} before that run ended: it begins again at step 1"
+        ));
+        return Ok(Start::Anew);
+    }
+    let device = Some(draft.provenance.device.as_str());
+    let changes = match &before {
+        Some(record) => changes::of_program(record, resolved, device)?,
+        None => vec![format!(
+            "the data and the program that it began with are not known, since {} is missing",
+            folder.draft().display()
+        )],
+    };
+    if !changes.is_empty() && !context.accept_changes {
+        return Err(cannot_go_on(folder, &changes));
+    }
+    let earlier = before
+        .as_ref()
+        .map(|record| record.provenance.accepted_changes.clone());
+    Ok(Start::Resume(Before {
+        record: before.map(Box::new),
+        accepted: earlier
+            .unwrap_or_default()
+            .into_iter()
+            .chain(changes)
+            .collect(),
+    }))
+}
+
+fn cannot_go_on(folder: &RunFolder, changes: &[String]) -> Error {
+    Error::usage(format!(
+        "{} holds an unfinished run, and to go on would mix two: {}; start over with --force, or go on with \
+         --accept-changes, and the record will say so",
+        folder.path().display(),
+        changes.join("; ")
+    ))
+}
+
+/// Says that there is nothing to resume, and which runs of the same cell there are with other settings.
+fn nothing_to_resume(resolved: &Resolved, folder: &RunFolder) -> String {
+    let place = folder.path().display();
+    let mut text = format!("nothing to resume in {place}: training begins at step 1");
+    for (other, spec) in folder.siblings() {
+        if spec.cell == resolved.spec.cell {
+            let differences = spec.differences(&resolved.spec).join(", ");
+            text += &format!(
+                "\n{} is another run of this cell, which this one cannot go on from: asked for is {differences}",
+                other.display()
+            );
+        }
+    }
+    text
 }
 
 /// The part of a run that may fail and leave a record.
@@ -189,9 +293,17 @@ struct Trained {
 
 impl Attempt<'_> {
     /// Opens the data, builds the model, trains and scores it. What becomes known on the way goes into the draft.
-    fn train(&mut self, resumes: bool) -> Result<Trained> {
+    fn train(&mut self, resumes: bool, before: Option<&Record>) -> Result<Trained> {
         let (resolved, shape) = (self.resolved, self.shape);
         let splits = self.open_data()?;
+        let changed =
+            before.and_then(|before| changes::of_data(before, &self.draft.task.data_digest));
+        if let Some(change) = changed {
+            if !self.context.accept_changes {
+                return Err(cannot_go_on(self.folder, &[change]));
+            }
+            self.draft.provenance.accepted_changes.push(change);
+        }
         let (blank, sizes) = resolved.blank()?;
         self.draft.model.parameters = sizes.elements() as u64;
         self.guard.update(&self.draft);
@@ -201,6 +313,11 @@ impl Attempt<'_> {
                 self.folder.clear()?;
                 self.folder.save_spec(&resolved.spec)?;
             }
+        }
+        self.folder.save_draft(&self.draft)?;
+        if resumes && !self.draft.provenance.accepted_changes.is_empty() {
+            // From here on the draft says what the run is made with, whenever it ends.
+            self.folder.remove_record()?;
         }
         let flops = blank.flops(1, shape.max_length);
         for line in banner::lines(&self.draft, resolved, shape, flops) {
@@ -345,10 +462,11 @@ fn in_building(cause: models::Error) -> Error {
 /// The error of a run that fails in training.
 fn in_training(cause: anyhow::Error) -> Error {
     Error {
-        // A damaged checkpoint says nothing of the run.
-        class: match cause.is::<Damaged>() {
-            true => Class::Data,
-            false => Class::Run,
+        // What was damaged or removed says nothing of the run.
+        class: match (cause.is::<Damaged>(), cause.is::<Missing>()) {
+            (true, _) => Class::Data,
+            (_, true) => Class::Usage,
+            _ => Class::Run,
         },
         cause,
     }

@@ -42,7 +42,13 @@ impl Child {
         stdout: impl Into<Stdio>,
         stderr: impl Into<Stdio>,
     ) -> io::Result<Child> {
-        let mut process = Command::new(program)
+        let mut process = Command::new(program);
+        // Records have the name by which this program was called, not its place on this machine.
+        #[cfg(unix)]
+        if let Some(name) = std::env::args_os().next() {
+            std::os::unix::process::CommandExt::arg0(&mut process, name);
+        }
+        let mut process = process
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(stdout)

@@ -146,6 +146,10 @@ pub struct RunArgs {
     /// Start over, whatever the run folder holds
     #[arg(long)]
     pub force: bool,
+    /// Show a score, or go on from a checkpoint, of other data, another build of the program, another source of one's own model or other
+    /// instructions than here; a run that goes on has it on record
+    #[arg(long, conflicts_with = "force")]
+    pub accept_changes: bool,
     /// Save the state and stop when standard input ends, too: given by a parent that holds a pipe
     #[arg(long, hide = true)]
     pub stop_on_eof: bool,
@@ -155,7 +159,7 @@ pub struct RunArgs {
     /// Print the record as JSON instead of tables (a list of records with --seeds)
     #[arg(long)]
     pub json: bool,
-    /// No banner and no progress
+    /// No banner and no progress; that a score is an old one is still said
     #[arg(long, short)]
     pub quiet: bool,
 }

@@ -46,6 +46,7 @@ mod repro;
 mod run_folder;
 mod runtime;
 mod schedule;
+mod shell;
 mod signals;
 mod spec;
 mod stderr;

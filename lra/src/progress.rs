@@ -53,6 +53,11 @@ impl Reporter {
         self.bar().suspend(|| stderr::line(line));
     }
 
+    /// Prints a line about what a figure is, quiet or not.
+    pub fn note(&self, line: &str) {
+        self.bar().suspend(|| stderr::line(line));
+    }
+
     /// Prints what went wrong, quiet or not.
     pub fn error(&self, line: &str) {
         self.bar()

@@ -1,9 +1,15 @@
 //! The origin of figures: time, command line, machine, versions and revision.
 
-use candle_core::Device;
-use results::record::{Host, Provenance, Revision, Versions};
+use std::path::Path;
+use std::sync::OnceLock;
 
-use crate::{device, host, runtime};
+use candle_core::Device;
+use models::Model;
+use results::record::{Host, OwnModel, Provenance, Revision, Versions};
+
+use crate::digest::sha256;
+use crate::error::{Class, Classify, Result};
+use crate::{child, device, host, runtime};
 
 /// Returns where figures that this process makes on `device` come from; the settings that they follow
 /// are for the caller to add.
@@ -25,12 +31,49 @@ pub fn of_process(device: &Device, threads: usize) -> Provenance {
 }
 
 /// Returns the versions of the program, of candle and of the compiler.
-fn versions() -> Versions {
+pub fn versions() -> Versions {
     Versions {
         lra: env!("CARGO_PKG_VERSION").to_owned(),
         candle: env!("LRA_CANDLE_VERSION").to_owned(),
         rustc: env!("LRA_RUSTC_VERSION").to_owned(),
+        sources: env!("LRA_SOURCES").to_owned(),
     }
+}
+
+/// Returns where a model of one's own comes from; `None` for a model of the registry.
+///
+/// # Errors
+/// The file of this program cannot be read.
+pub fn own_model(model: &'static Model) -> Result<Option<OwnModel>> {
+    if models::MODELS
+        .iter()
+        .any(|known| std::ptr::eq(*known, model))
+    {
+        return Ok(None);
+    }
+    let path = child::this_program()?;
+    let program = path.file_stem().unwrap_or_default().to_string_lossy();
+    let mut sources: Vec<&str> = model
+        .variants
+        .iter()
+        .map(|variant| variant.source)
+        .collect();
+    sources.dedup();
+    Ok(Some(OwnModel {
+        source: sha256(sources.concat().as_bytes()),
+        program: program.into_owned(),
+        program_digest: program_digest(&path)?,
+    }))
+}
+
+/// Returns the SHA-256 of the file of this program, which is read once.
+fn program_digest(path: &Path) -> Result<String> {
+    static DIGEST: OnceLock<String> = OnceLock::new();
+    if let Some(digest) = DIGEST.get() {
+        return Ok(digest.clone());
+    }
+    let bytes = std::fs::read(path).during(Class::Run, format!("reading {}", path.display()))?;
+    Ok(DIGEST.get_or_init(|| sha256(&bytes)).clone())
 }
 
 /// Returns the git revision that the program was built from; `None` outside git.

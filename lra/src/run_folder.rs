@@ -8,10 +8,13 @@
 //!                best.safetensors         the weights with the best validation score
 //!                pretrain-*               of a pretraining, likewise: metrics, timings, checkpoint and best weights
 //!                tensorboard/             the same for TensorBoard, where asked for
+//!                draft.json               the record as far as it was known when training began: data, program, machine
 //!                record.json              the outcome, written last
 //!                error.log                the error of a failed run in full, where it has more than a line
 //!                run.lock                 held while a process works here
 //! ```
+
+mod inventory;
 
 use std::fmt;
 use std::fs::{self, File, TryLockError};
@@ -22,6 +25,7 @@ use disk::Append;
 use results::{Outcome, Record};
 use serde::Serialize;
 
+pub use self::inventory::Missing;
 use crate::error::{Class, Classify, Error, Result};
 use crate::spec::Spec;
 use crate::tensorboard;
@@ -125,10 +129,36 @@ impl RunFolder {
                 _ => Found::Failed(record),
             });
         }
-        Ok(match self.file(SPEC).exists() {
+        Ok(match RunFolder::is_begun(&self.path) {
             true => Found::Unfinished,
             false => Found::Nothing,
         })
+    }
+
+    /// Returns the record of the run in the folder at `path` as far as it is known: the last one written, else the draft.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn begun(path: &Path) -> Result<Option<Record>> {
+        let files = [results::store::FILE, DRAFT].map(|name| path.join(name));
+        let Some(path) = files.iter().find(|path| path.exists()) else {
+            return Ok(None);
+        };
+        let read = results::store::read(path);
+        let record = read.map_err(|error| {
+            Error::new(Class::Data, format!("{error}; start over with --force"))
+        })?;
+        Ok(Some(record))
+    }
+
+    /// Removes the record of an earlier attempt.
+    pub fn remove_record(&self) -> Result<()> {
+        self.remove(results::store::FILE)
+    }
+
+    /// Saves the record as far as it is known.
+    pub fn save_draft(&self, draft: &Record) -> Result<()> {
+        results::store::write(&self.draft(), draft).class(Class::Run)
     }
 
     /// Removes what an earlier run left.
@@ -136,6 +166,7 @@ impl RunFolder {
         for name in [
             results::store::FILE,
             SPEC,
+            DRAFT,
             results::metrics::FILE,
             TIMINGS,
             CHECKPOINT,
@@ -186,13 +217,36 @@ impl RunFolder {
                 .map_err(|error| damaged(error.message().to_owned()))
                 .class(Class::Usage)?,
         };
-        if on_file.digest() == spec.digest() {
+        let differences = on_file.differences(spec);
+        if differences.is_empty() {
             return Ok(true);
         }
-        let place = path.display();
         Err(Error::usage(format!(
-            "{place} holds other settings than the ones asked for; start over with --force"
+            "{} holds other settings than the ones asked for: {}; start over with --force",
+            path.display(),
+            differences.join(", ")
         )))
+    }
+
+    /// Returns the run folders beside this one, each with its settings; those without readable settings are left out.
+    pub fn siblings(&self) -> Vec<(PathBuf, Spec)> {
+        let beside = self.path.parent().map(fs::read_dir);
+        let entries = beside.into_iter().flatten().flatten().flatten();
+        let mut folders: Vec<_> = entries
+            .map(|entry| entry.path())
+            .filter(|path| *path != self.path)
+            .collect();
+        folders.sort();
+        let read = |path: PathBuf| {
+            let text = disk::read_to_string(&path.join(SPEC)).ok()?;
+            Some((path, toml::from_str(&text).ok()?))
+        };
+        folders.into_iter().filter_map(read).collect()
+    }
+
+    /// The path of the draft of the record.
+    pub fn draft(&self) -> PathBuf {
+        self.file(DRAFT)
     }
 
     /// The path of the record.
@@ -211,13 +265,18 @@ impl RunFolder {
     }
 
     fn phase(&self, prefix: &str) -> PhaseFiles {
-        let file = |name: &str| self.file(&format!("{prefix}{name}"));
-        PhaseFiles {
-            metrics: file(results::metrics::FILE),
-            timings: file(TIMINGS),
-            checkpoint: file(CHECKPOINT),
-            best: file(BEST),
-        }
+        phase_of(&self.path, prefix)
+    }
+}
+
+/// Returns the paths of the files of a phase in the folder at `path`.
+fn phase_of(path: &Path, prefix: &str) -> PhaseFiles {
+    let file = |name: &str| path.join(format!("{prefix}{name}"));
+    PhaseFiles {
+        metrics: file(results::metrics::FILE),
+        timings: file(TIMINGS),
+        checkpoint: file(CHECKPOINT),
+        best: file(BEST),
     }
 }
 
@@ -273,6 +332,7 @@ pub const LOCK: &str = "run.lock";
 /// Name of the file with the error of a failed run.
 pub const ERROR: &str = "error.log";
 const SPEC: &str = "spec.toml";
+const DRAFT: &str = "draft.json";
 const TIMINGS: &str = "timings.jsonl";
 const CHECKPOINT: &str = "checkpoint.safetensors";
 const BEST: &str = "best.safetensors";

@@ -1,9 +1,12 @@
 //! Process-wide settings: the allocator's thresholds, the size of the thread pools, the command line.
 
+use std::path::Path;
+
 use candle_core::{DType, Device, Tensor};
 
 use crate::error::{Error, Result};
 use crate::limits::{self, Needs};
+use crate::shell;
 
 /// Applies the settings. Must be called first thing in `main`; `threads` as in [`threads`].
 pub fn set_up(threads: usize) -> Result<()> {
@@ -77,13 +80,28 @@ fn fetch_buffers() {
     drop(fetch());
 }
 
-/// The command line, as records keep it: a word that is not Unicode has `\u{fffd}` for what cannot be written.
+/// An option that programs give to the runs they start, and nobody types.
+pub const STOP_ON_EOF: &str = "--stop-on-eof";
+
+/// Returns the command line as records keep it, in the words of a shell: as it was typed, without what only programs say.
+///
+/// A program given by its absolute path stands under its name alone. A word that is not Unicode has `\u{fffd}` for what cannot be
+/// written.
 pub fn command_line() -> String {
-    let words = std::env::args_os();
-    let words: Vec<_> = words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    words.join(" ")
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    as_typed(words.collect())
+}
+
+fn as_typed(mut words: Vec<String>) -> String {
+    if let Some(program) = words.first_mut() {
+        let path = Path::new(program.as_str());
+        if let (true, Some(name)) = (path.is_absolute(), path.file_name()) {
+            *program = name.to_string_lossy().into_owned();
+        }
+    }
+    let typed = words.iter().filter(|word| *word != STOP_ON_EOF);
+    let quoted: Vec<_> = typed.map(|word| shell::quoted(word)).collect();
+    quoted.join(" ")
 }
 
 /// Returns the most worker threads: four for each core, and 64 on small machines. Each holds
@@ -133,3 +151,21 @@ fn keep_freed_pages() {
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn keep_freed_pages() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_kept_as_it_is_typed() {
+        let kept = |words: &[&str]| as_typed(words.iter().map(|&word| word.to_owned()).collect());
+        assert_eq!(
+            kept(&["/opt/bin/lra", "run", "--set", "a=it's 2", "--stop-on-eof"]),
+            r"lra run --set 'a=it'\''s 2'"
+        );
+        assert_eq!(
+            kept(&["target/debug/lra", "--out", "/tmp/x"]),
+            "target/debug/lra --out /tmp/x"
+        );
+    }
+}

@@ -12,7 +12,7 @@ mod width;
 use datasets::{Protocol, Source};
 use models::options::{BlockOptions, EmbedOptions, HeadOptions};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 pub use self::groups::ParameterGroup;
 pub use self::pretrain::{PretrainKind, PretrainOptions};
@@ -82,6 +82,29 @@ fn remove_defaults(settings: &mut Value, defaults: &Value) {
     });
 }
 
+/// Adds to `found` the leaves in which two documents differ, with their paths.
+fn collect_differences(path: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
+    let (Some(ones), Some(others)) = (one.as_object(), other.as_object()) else {
+        if one != other {
+            let text = |value: &Value| match value {
+                Value::Null => "unset".to_owned(),
+                value => value.to_string(),
+            };
+            found.push(format!("{path} = {}, not {}", text(other), text(one)));
+        }
+        return;
+    };
+    let added = others.keys().filter(|key| !ones.contains_key(*key));
+    for key in ones.keys().chain(added) {
+        let path = match path {
+            "" => key.clone(),
+            path => format!("{path}.{key}"),
+        };
+        let value = |values: &Map<String, Value>| values.get(key).cloned().unwrap_or_default();
+        collect_differences(&path, &value(ones), &value(others), found);
+    }
+}
+
 impl Spec {
     /// Returns the SHA-256, in hexadecimal, over [`VERSION`], the cell and the settings that differ from their defaults. Equal
     /// digests mean runs that agree bit for bit on one machine with one program and the same data.
@@ -91,6 +114,13 @@ impl Spec {
         settings["version"] = json!(VERSION);
         let settings = datasets::canonical_json(&settings);
         sha256(settings.as_bytes())
+    }
+
+    /// Returns the settings that `other` has otherwise, as `train.steps = 80, not 40`: the value of `other` first.
+    pub fn differences(&self, other: &Spec) -> Vec<String> {
+        let mut found = Vec::new();
+        collect_differences("", &json!(self), &json!(other), &mut found);
+        found
     }
 
     /// The settings as TOML, as saved beside the record.

@@ -100,6 +100,9 @@ pub struct Timings {
     /// Largest number of bytes in use by what the device's driver says.
     #[serde(default)]
     pub driver_bytes: Option<u64>,
+    /// Whether a checkpoint of this step was written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub saved: bool,
 }
 
 impl Timings {
@@ -130,6 +133,7 @@ impl Timings {
             sum.peak_bytes = sum.peak_bytes.max(line.peak_bytes);
             sum.base_bytes = sum.base_bytes.max(line.base_bytes);
             sum.driver_bytes = sum.driver_bytes.max(line.driver_bytes);
+            sum.saved |= line.saved;
         }
         Ok(sum)
     }

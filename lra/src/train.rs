@@ -18,7 +18,7 @@ use crate::eval::{Score, Scorer};
 use crate::milestone::Milestone;
 use crate::optim::AdamW;
 use crate::progress::Reporter;
-use crate::run_folder::{PhaseFiles, RunFolder};
+use crate::run_folder::{Missing, PhaseFiles, RunFolder};
 use crate::signals::Stop;
 use crate::spec::{Select, TrainOptions};
 use crate::step::{Learner, PendingStep, Trainer};
@@ -106,6 +106,9 @@ impl Fit<'_> {
         let mut state = State::default();
         if resume && self.files.checkpoint.exists() {
             state = checkpoint::load(&self.files.checkpoint, self.parameters, &mut optimizer)?;
+            if state.best.is_some() && !self.files.best.exists() {
+                return Err(Missing(vec![self.files.best.clone()]).into());
+            }
             if state.best.is_some() && self.takes_best() {
                 // Needed at the end only, when it would be late to learn that it is damaged.
                 checkpoint::check_parameters(&self.files.best)?;
@@ -116,9 +119,13 @@ impl Fit<'_> {
                 Learner::Tokens(_) => format!("resuming after step {step} of {phase}ing"),
             });
         }
+        let mut journal = Journal::open(self, &state)?;
+        if state.step > 0 {
+            journal.note_saved(state.step)?;
+        }
         Ok(Session {
             fit: self,
-            journal: Journal::open(self, &state)?,
+            journal,
             trainer: Trainer {
                 learner: self.learner,
                 parameters: self.parameters,
@@ -429,7 +436,8 @@ impl Session<'_> {
             &self.state,
             self.fit.parameters,
             &self.trainer.optimizer,
-        )
+        )?;
+        self.journal.note_saved(self.state.step)
     }
 
     fn interrupt(&mut self) -> anyhow::Result<Ending> {

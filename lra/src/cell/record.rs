@@ -14,10 +14,17 @@ use crate::train::Ending;
 use crate::{device, host, panics, provenance};
 
 /// The record as far as it is known before the data are open and the model is built.
-pub(super) fn draft(resolved: &Resolved, context: &RunContext<'_>, shape: &Shape) -> Record {
+///
+/// # Errors
+/// The file of the program, which a model of one's own comes from, cannot be read.
+pub(super) fn draft(
+    resolved: &Resolved,
+    context: &RunContext<'_>,
+    shape: &Shape,
+) -> Result<Record> {
     let spec = &resolved.spec;
     let about = resolved.task.about();
-    Record {
+    Ok(Record {
         schema: record::SCHEMA,
         id: run_id(resolved, shape),
         outcome: Outcome::Interrupted { step: 0 },
@@ -36,6 +43,7 @@ pub(super) fn draft(resolved: &Resolved, context: &RunContext<'_>, shape: &Shape
             masks_padding: resolved.variant.masks_padding,
             against_rules: resolved.against_rules.map(str::to_owned),
             family: resolved.family.map(|family| family.name().to_owned()),
+            own: provenance::own_model(resolved.model)?,
         },
         recipe: record::Recipe {
             name: spec.cell.recipe.clone(),
@@ -55,7 +63,7 @@ pub(super) fn draft(resolved: &Resolved, context: &RunContext<'_>, shape: &Shape
             precision: spec.train.precision.to_string(),
             ..provenance::of_process(context.device, rayon::current_num_threads())
         },
-    }
+    })
 }
 
 /// Fills in digest, rows and marks of the data.

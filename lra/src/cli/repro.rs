@@ -57,6 +57,9 @@ pub struct ReproArgs {
     /// Folder that run folders are created in
     #[arg(long, default_value = "runs", value_name = "DIR")]
     pub out: PathBuf,
+    /// Take a score or a checkpoint of other data, another build of the program or other instructions than here
+    #[arg(long)]
+    pub accept_changes: bool,
     /// Print JSON: the plan, and the records of what was run
     #[arg(long)]
     pub json: bool,

@@ -105,6 +105,12 @@ pub struct SweepArgs {
     /// Take up cells that failed before, each from its last checkpoint; diverged ones would diverge again and stay
     #[arg(long)]
     pub retry_failed: bool,
+    /// Run cells again whose data, program, own model's source or instructions are others than when they were run
+    #[arg(long, conflicts_with = "accept_changes")]
+    pub redo_changed: bool,
+    /// Take such cells as they are, and go on with unfinished ones; their records then say so
+    #[arg(long)]
+    pub accept_changes: bool,
     /// Run nothing: show the cells with estimated time and memory
     #[arg(long, conflicts_with = "emit")]
     pub dry_run: bool,

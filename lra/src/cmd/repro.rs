@@ -176,7 +176,8 @@ impl Reproduction<'_> {
             data: self.data,
             out: &arguments.out,
             device: &device,
-            if_exists: IfExists::Resume,
+            if_exists: IfExists::Continue,
+            accept_changes: arguments.accept_changes,
             tensorboard: false,
             memory_limit: arguments.machine.memory_limit,
             reporter: self.reporter,
@@ -212,10 +213,12 @@ impl Reproduction<'_> {
         let cells = matrix.cells()?;
         let options = JobOptions {
             data: self.data.to_owned(),
+            data_option: arguments.place.data.clone(),
             out: arguments.out.clone(),
             device: arguments.machine.device.clone(),
             threads: arguments.machine.threads,
             memory_limit: arguments.machine.memory_limit,
+            accept_changes: arguments.accept_changes,
         };
         let on_file = cmd::sweep::on_file(&options, self.reporter)?;
         Estimator::new(&options, self.stop, &cells, &on_file).estimate(&cells[0])

@@ -54,6 +54,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             (_, true) => IfExists::Replace,
             _ => IfExists::Keep,
         },
+        accept_changes: arguments.accept_changes,
         tensorboard: arguments.tensorboard,
         memory_limit: arguments.machine.memory_limit,
         reporter: &reporter,
@@ -111,14 +112,22 @@ pub fn each_seed(
             seed,
             ..request.clone()
         };
-        let Finished { record, fresh } = cell::run(&request.resolve()?, context)?;
+        let Finished {
+            record,
+            fresh,
+            changes,
+        } = cell::run(&request.resolve()?, context)?;
         if !fresh {
             let (id, since) = (&record.id, &record.provenance.created);
             let remedy = match record.outcome.is_final() {
                 true => "`lra run --force` runs it again",
                 false => "`lra run --resume` goes on from its last checkpoint, --force starts over",
             };
-            reporter.say(&format!("{id} is on file since {since}; {remedy}"));
+            // Whoever wants no progress still wants to know that a figure is an old one.
+            reporter.note(&format!("{id} is on file since {since}; {remedy}"));
+            for change in changes {
+                reporter.note(&format!("{id}: {change}"));
+            }
         }
         tell(&record)?;
         if record.outcome != Outcome::Scored {

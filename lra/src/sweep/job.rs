@@ -11,6 +11,9 @@ use results::{Outcome, Record};
 use crate::child::{self, Child};
 use crate::error::{Class, Classify, Result};
 use crate::host;
+use crate::run_folder::RunFolder;
+use crate::runtime::STOP_ON_EOF;
+use crate::shell;
 use crate::sweep::cell_lock::CellLock;
 use crate::sweep::plan::Cell;
 
@@ -21,6 +24,8 @@ pub const LOG: &str = "log.txt";
 pub struct JobOptions {
     /// Data directory.
     pub data: PathBuf,
+    /// The data directory as it was typed; none for the default, which runs find for themselves.
+    pub data_option: Option<PathBuf>,
     /// Folder of run folders.
     pub out: PathBuf,
     /// Device that estimates are measured on, as `--device` takes it.
@@ -29,6 +34,8 @@ pub struct JobOptions {
     pub threads: usize,
     /// Most live heap bytes of each process.
     pub memory_limit: Option<usize>,
+    /// Whether runs of other data, another program or another machine count as those asked for.
+    pub accept_changes: bool,
 }
 
 impl JobOptions {
@@ -85,10 +92,17 @@ impl Job {
         let folder = options.folder(cell);
         let doing = || format!("starting the run of {}", cell.id);
         let mut words = arguments(cell, options, device);
-        words.push(if force { "--force" } else { "--resume" }.to_owned());
+        match (force, RunFolder::is_begun(&folder)) {
+            (true, _) => words.push("--force".to_owned()),
+            (false, true) => words.push("--resume".to_owned()),
+            (false, false) => {}
+        }
+        if options.accept_changes && !force {
+            words.push("--accept-changes".to_owned());
+        }
         let log = open_log(&folder, &words).during(Class::Run, doing())?;
         let errors = log.try_clone().during(Class::Run, doing())?;
-        words.push("--stop-on-eof".to_owned());
+        words.push(STOP_ON_EOF.to_owned());
         let previous = record(&folder);
         let child = Child::start(&child::this_program()?, &words, log, errors);
         Ok(Job {
@@ -147,7 +161,9 @@ fn arguments(cell: &Cell, options: &JobOptions, device: &str) -> Vec<String> {
     if let Some(bytes) = options.memory_limit {
         option("memory-limit", bytes.to_string());
     }
-    option("data", options.data.display().to_string());
+    if let Some(data) = &options.data_option {
+        option("data", data.display().to_string());
+    }
     option("out", options.out.display().to_string());
     words
 }
@@ -158,6 +174,7 @@ fn open_log(folder: &Path, words: &[String]) -> io::Result<File> {
     let path = folder.join(LOG);
     let mut log = disk::own(&path, File::options().create(true).append(true))
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    let words: Vec<_> = words.iter().map(|word| shell::quoted(word)).collect();
     writeln!(log, "--- {}: lra {}", host::now(), words.join(" "))?;
     Ok(log)
 }

@@ -74,6 +74,11 @@ impl ProgressDisplay {
                 self.say(&format!("{place} {title}{accuracy}{time}"));
             }
             State::Failed(reason) => self.alert(&format!("{place} {title}: {reason}")),
+            State::Changed(reason) => {
+                self.say(&format!(
+                    "{place} {title}: not on file as asked for: {reason}"
+                ));
+            }
             State::Interrupted => self.say(&format!("{place} {title}: interrupted{time}")),
             State::Pending | State::Running | State::Elsewhere => {}
         }
@@ -162,6 +167,7 @@ fn sign(state: &State) -> char {
         State::Scored { fresh: true, .. } => '✓',
         State::Scored { fresh: false, .. } => '=',
         State::Failed(_) => '✗',
+        State::Changed(_) => '≠',
         State::Interrupted => '‖',
         State::Running => '▸',
         State::Elsewhere => '○',
@@ -170,8 +176,7 @@ fn sign(state: &State) -> char {
 }
 
 /// What the signs mean.
-pub const LEGEND: &str =
-    "✓ scored  = was on file  ✗ failed  ‖ interrupted  ▸ running  ○ at work elsewhere  · not begun";
+pub const LEGEND: &str = "✓ scored  = was on file  ≠ changed since  ✗ failed  ‖ interrupted  ▸ running  ○ at work elsewhere  · not begun";
 
 /// The states as a table: models by tasks, a sign per seed.
 pub fn grid(cells: &[Cell], states: &[State]) -> Vec<String> {

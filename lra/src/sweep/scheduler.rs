@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use results::Record;
 
 use crate::error::Result;
+use crate::run_folder::RunFolder;
 use crate::signals::Stop;
 use crate::sweep::cell_lock::CellLock;
 use crate::sweep::job::{Ended, Job, JobOptions};
@@ -31,6 +32,8 @@ pub enum State {
     },
     /// Not scored, and why.
     Failed(String),
+    /// On file, but not as it would be made here, and what differs.
+    Changed(String),
     /// Stopped; it can go on.
     Interrupted,
 }
@@ -50,7 +53,10 @@ impl State {
 
     /// Whether nothing is left to do.
     pub fn is_over(&self) -> bool {
-        matches!(self, State::Scored { .. } | State::Failed(_))
+        matches!(
+            self,
+            State::Scored { .. } | State::Failed(_) | State::Changed(_)
+        )
     }
 }
 
@@ -66,6 +72,8 @@ pub struct Scheduler<'a> {
     pub devices: &'a [String],
     /// Whether failures on file are taken up again, from their last checkpoints.
     pub retry: bool,
+    /// Whether cells that would be made otherwise now are run again.
+    pub redo_changed: bool,
     /// Whether to stop.
     pub stop: &'a Stop,
     /// Progress on standard error.
@@ -81,13 +89,14 @@ impl Scheduler<'_> {
     /// Runs every cell that is not on file. Returns where each one stands in the end.
     pub fn run(&mut self, on_file: HashMap<String, Record>) -> Result<Vec<State>> {
         let mut states: Vec<State> = Vec::new();
-        let mut again = vec![false; self.cells.len()];
-        for (index, cell) in self.cells.iter().enumerate() {
-            let known = on_file.get(&cell.digest);
-            again[index] = self.retry && known.is_some_and(|record| !record.outcome.is_final());
-            let state = known.filter(|_| !again[index]).cloned();
-            let state = state.and_then(|record| State::of(record, false));
-            states.push(state.unwrap_or(State::Pending));
+        for cell in self.cells {
+            states.push(match on_file.get(&cell.digest) {
+                Some(record) => match self.standing(cell, record.clone())? {
+                    Standing::Over(state) => state,
+                    Standing::ToRun { .. } => State::Pending,
+                },
+                None => State::Pending,
+            });
         }
         self.display.begin(self.cells, &states);
         let mut queue: VecDeque<usize> = (0..states.len())
@@ -106,7 +115,7 @@ impl Scheduler<'_> {
                 && let Some(index) = queue.pop_front()
             {
                 let device = self.free_device(&running);
-                match self.start(index, again[index], device)? {
+                match self.start(index, device)? {
                     Start::Job(job) => {
                         states[index] = State::Running;
                         running.push(*job);
@@ -139,28 +148,44 @@ impl Scheduler<'_> {
         free.unwrap_or(&self.options.device)
     }
 
-    fn start(&self, index: usize, again: bool, device: &str) -> Result<Start> {
+    fn start(&self, index: usize, device: &str) -> Result<Start> {
         let cell = &self.cells[index];
         let folder = self.options.folder(cell);
         let Some(lock) = CellLock::try_acquire(&folder)? else {
             return Ok(Start::Taken);
         };
         // Since the sweep began, another one may have finished it.
-        let path = folder.join(results::store::FILE);
-        let (mut known, mut force) = (None, false);
-        if path.exists() {
-            match results::store::read(&path) {
-                Ok(record) if again && !record.outcome.is_final() => {}
-                Ok(record) => known = State::of(record, false),
-                Err(_) if self.retry => force = true,
-                Err(error) => known = Some(State::Failed(error.to_string())),
+        let standing = match RunFolder::begun(&folder) {
+            Ok(Some(record)) => self.standing(cell, record)?,
+            Ok(None) => Standing::ToRun { force: false },
+            Err(_) if self.retry => Standing::ToRun { force: true },
+            Err(error) => Standing::Over(State::Failed(error.to_string())),
+        };
+        match standing {
+            Standing::Over(state) => Ok(Start::OnFile(state)),
+            Standing::ToRun { force } => {
+                let job = Job::start(index, cell, self.options, device, lock, force)?;
+                Ok(Start::Job(Box::new(job)))
             }
         }
-        if let Some(state) = known {
-            return Ok(Start::OnFile(state));
-        }
-        let job = Job::start(index, cell, self.options, device, lock, force)?;
-        Ok(Start::Job(Box::new(job)))
+    }
+
+    /// Decides what a record of a cell is to this sweep.
+    fn standing(&self, cell: &Cell, record: Record) -> Result<Standing> {
+        let changes = match self.options.accept_changes {
+            true => Vec::new(),
+            false => cell.changes(&record, &self.options.data)?,
+        };
+        let is_final = record.outcome.is_final();
+        Ok(match (changes.is_empty(), self.redo_changed) {
+            (false, true) => Standing::ToRun { force: true },
+            (false, false) if is_final => Standing::Over(State::Changed(changes.join("; "))),
+            _ if self.retry && !is_final => Standing::ToRun { force: false },
+            _ => match State::of(record, false) {
+                Some(state) => Standing::Over(state),
+                None => Standing::ToRun { force: false },
+            },
+        })
     }
 
     /// Reaps the jobs that have ended and keeps their states.
@@ -199,6 +224,14 @@ impl Scheduler<'_> {
         }
         Ok(())
     }
+}
+
+/// What a record on file is to a sweep.
+enum Standing {
+    /// The end of the cell.
+    Over(State),
+    /// A run that goes on, or that starts over where `force` says so.
+    ToRun { force: bool },
 }
 
 /// The outcome of starting a cell.

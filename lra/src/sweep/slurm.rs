@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::shell;
 
 /// What the script must know.
 pub struct Array<'a> {
@@ -75,18 +76,14 @@ exec \"$lra\" {} --shard \"$SLURM_ARRAY_TASK_ID/{elements}\"
     ))
 }
 
-/// A word as the shell reads it back.
+/// Returns a word as the shell of a script reads it back.
 fn quoted(word: &str) -> Result<String> {
     if word.contains(['\n', '\0']) {
         return Err(Error::usage(
             "an argument with a line break cannot stand in a script",
         ));
     }
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/@+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return Ok(word.to_owned());
-    }
-    Ok(format!("'{}'", word.replace('\'', "'\\''")))
+    Ok(shell::quoted(word))
 }
 
 #[cfg(test)]
@@ -142,13 +139,8 @@ mod tests {
     }
 
     #[test]
-    fn words_are_quoted_where_they_must_be() {
-        assert_eq!(
-            quoted("train.learning_rate=1e-3").unwrap(),
-            "train.learning_rate=1e-3"
-        );
+    fn words_of_several_lines_are_refused() {
         assert_eq!(quoted("it's").unwrap(), r"'it'\''s'");
-        assert_eq!(quoted("").unwrap(), "''");
         assert!(quoted("a\nb").is_err());
     }
 }

@@ -73,6 +73,15 @@ impl<'a> Journal<'a> {
         self.timings.line(&line)
     }
 
+    /// Notes that there is a checkpoint of `step`: should it be gone later, the run was not at its beginning.
+    pub(super) fn note_saved(&mut self, step: usize) -> anyhow::Result<()> {
+        self.timings.line(&Timings {
+            step,
+            saved: true,
+            ..Timings::default()
+        })
+    }
+
     /// Makes sure that all lines are on disk; returns the lengths in bytes of the logs of metrics and of timings.
     pub(super) fn sync(&mut self) -> anyhow::Result<(u64, u64)> {
         let sync = |log: &mut Log| {

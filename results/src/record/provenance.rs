@@ -25,6 +25,9 @@ pub struct Provenance {
     pub versions: Versions,
     /// The source code's commit, where it is known.
     pub revision: Option<Revision>,
+    /// What differed from the start of the run when it went on, and was accepted: data, program, instructions, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub accepted_changes: Vec<String>,
 }
 
 /// The machine a run took place on.
@@ -59,6 +62,9 @@ pub struct Versions {
     pub candle: String,
     /// The compiler.
     pub rustc: String,
+    /// SHA-256 over the source files that this harness was built from; empty where it is not known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub sources: String,
 }
 
 /// State of the source code.

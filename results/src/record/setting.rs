@@ -87,6 +87,21 @@ pub struct Model {
     /// The family whose block the recipe gave it; absent where the recipe gives all models the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
+    /// Where a model of one's own comes from; absent for a model of the registry, whose source is the program's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own: Option<OwnModel>,
+}
+
+/// The code of a model of one's own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnModel {
+    /// SHA-256 over the source files of its variants.
+    pub source: String,
+    /// Name of the program that has it, which is its crate's unless that says otherwise.
+    pub program: String,
+    /// SHA-256 of that program's file, which all code of the crate is in.
+    pub program_digest: String,
 }
 
 impl Model {

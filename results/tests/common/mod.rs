@@ -36,6 +36,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             masks_padding: true,
             against_rules: None,
             family: None,
+            own: None,
         },
         recipe: Recipe {
             name: "tay2021".to_owned(),
@@ -112,11 +113,13 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
                 lra: "0.1.0".to_owned(),
                 candle: "0.11.1".to_owned(),
                 rustc: "1.95.0".to_owned(),
+                sources: String::new(),
             },
             revision: Some(Revision {
                 commit: "ded051b0c4f1".to_owned(),
                 dirty: true,
             }),
+            accepted_changes: vec![],
         },
     }
 }

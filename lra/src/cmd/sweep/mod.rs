@@ -37,10 +37,12 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     let devices = arguments.devices();
     let options = JobOptions {
         data: arguments.place.path(),
+        data_option: arguments.place.data.clone(),
         out: arguments.out.clone(),
         device: devices[0].clone(),
         threads: (runtime::threads(arguments.threads) / jobs).max(1),
         memory_limit: arguments.memory_limit.or_else(share),
+        accept_changes: arguments.accept_changes,
     };
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet);
@@ -68,6 +70,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         jobs,
         devices: &devices,
         retry: arguments.retry_failed,
+        redo_changed: arguments.redo_changed,
         stop: &stop,
         display: &mut display,
     };
@@ -165,6 +168,20 @@ fn outcome(cells: &[Cell], states: &[State], options: &JobOptions) -> String {
             lines.push(format!("failed: {}: {reason}", cell.title()));
             lines.push(format!("        {}", log.display()));
         }
+        if let State::Changed(changes) = state {
+            let folder = options.folder(cell);
+            lines.push(format!("changed: {}: {changes}", cell.title()));
+            lines.push(format!("         {}", folder.display()));
+        }
+    }
+    if states
+        .iter()
+        .any(|state| matches!(state, State::Changed(_)))
+    {
+        lines.push(
+            "what has changed counts as not on file: --redo-changed runs it again, --accept-changes takes it as it is"
+                .to_owned(),
+        );
     }
     if states
         .iter()
@@ -179,10 +196,15 @@ fn exit_code(states: &[State], stopped: bool) -> ExitCode {
     if stopped {
         return Class::Interrupted.into();
     }
-    let scored = |state: &State| matches!(state, State::Scored { .. });
-    match states.iter().all(scored) {
-        true => ExitCode::SUCCESS,
-        false => Class::Run.into(),
+    let scored = |state: &&State| matches!(state, State::Scored { .. });
+    let changed = |state: &&State| matches!(state, State::Changed(_));
+    match (
+        states.iter().filter(scored).count(),
+        states.iter().filter(changed).count(),
+    ) {
+        (scored, _) if scored == states.len() => ExitCode::SUCCESS,
+        (scored, changed) if scored + changed == states.len() => Class::Usage.into(),
+        _ => Class::Run.into(),
     }
 }
 
@@ -201,6 +223,7 @@ fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
             fresh: false,
         } => ("on file", json!(accuracy)),
         State::Failed(reason) => ("failed", json!(reason)),
+        State::Changed(changes) => ("changed", json!(changes)),
         State::Interrupted => ("interrupted", Value::Null),
     };
     json!({
@@ -230,7 +253,16 @@ fn dry_run(
     for (index, cell) in cells.iter().enumerate() {
         reporter.at(index as u64, &cell.title());
         let begun = arguments.out.join(&cell.id).join("spec.toml").exists();
-        let state = match on_file.get(&cell.digest) {
+        let known = on_file.get(&cell.digest);
+        let changed = match known {
+            Some(record) if !arguments.accept_changes => {
+                !cell.changes(record, &arguments.place.path())?.is_empty()
+            }
+            _ => false,
+        };
+        let state = match known {
+            Some(_) if changed && arguments.redo_changed => "again",
+            Some(record) if changed && record.outcome.is_final() => "changed",
             Some(record) if arguments.retry_failed && !record.outcome.is_final() => "again",
             Some(_) => "on file",
             None if begun => "resume",
@@ -308,7 +340,8 @@ impl Line<'_> {
 }
 
 fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
-    let to_do = || lines.iter().filter(|line| line.state != "on file");
+    let stays = |line: &Line<'_>| matches!(line.state, "on file" | "changed");
+    let to_do = || lines.iter().filter(|line| !stays(line));
     let times = to_do().filter_map(|line| line.estimate.as_ref().ok().map(|it| it.time));
     let all: Duration = times.sum();
     let unknown = to_do().filter(|line| line.estimate.is_err()).count();

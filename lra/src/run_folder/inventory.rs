@@ -1,0 +1,197 @@
+//! The files that a run has left, and whether it can go on from them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use results::{Outcome, Record};
+
+use super::{DRAFT, PhaseFiles, RunFolder, SPEC};
+use crate::error::{Class, Classify, Error, Result};
+use crate::timing::Timings;
+
+/// Files of a run that must be there for it to go on, and are not.
+#[derive(Debug)]
+pub struct Missing(pub Vec<PathBuf>);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files: Vec<_> = self
+            .0
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let verb = if files.len() == 1 { "is" } else { "are" };
+        write!(
+            f,
+            "the run cannot go on: {} {verb} missing; put back what was removed, or start over with --force",
+            files.join(" and ")
+        )
+    }
+}
+
+impl std::error::Error for Missing {}
+
+impl RunFolder {
+    /// Returns whether the folder at `path` holds a file of a run.
+    pub fn is_begun(path: &Path) -> bool {
+        let phases = ["", super::PRETRAIN].map(|prefix| super::phase_of(path, prefix));
+        let others = [results::store::FILE, SPEC, DRAFT].map(|name| path.join(name));
+        let mut files = phases.iter().flat_map(PhaseFiles::all).chain(&others);
+        files.any(|file| file.exists())
+    }
+
+    /// Returns whether a run with this record, if it has one, can go on: false where nothing was saved, so that it begins again.
+    ///
+    /// # Errors
+    /// [`Missing`], if something was trained and files of it are gone.
+    pub fn can_go_on(&self, pretrains: bool, record: Option<&Record>) -> Result<bool> {
+        let (before, training) = (self.pretraining(), self.training());
+        let begun = |phase: &PhaseFiles| phase.all().any(|file| file.exists());
+        let interrupted_at = match record.map(|record| &record.outcome) {
+            Some(Outcome::Interrupted { step }) => *step,
+            _ => 0,
+        };
+        let mut wanted: Vec<&PathBuf> = Vec::new();
+        let in_training = begun(&training) || interrupted_at > 0;
+        // Training began when pretraining had ended.
+        if pretrains && in_training {
+            wanted.extend(before.all());
+        }
+        let current = if in_training || !pretrains {
+            &training
+        } else {
+            &before
+        };
+        let saved = current.checkpoint.exists() || interrupted_at > 0 || current.was_saved()?;
+        if saved {
+            wanted.extend([&current.checkpoint, &current.metrics, &current.timings]);
+        } else if current.best.exists()
+            || has_lines(&current.metrics)
+            || has_lines(&current.timings)
+        {
+            wanted.extend([&current.metrics, &current.timings]);
+        }
+        let spec = self.file(SPEC);
+        if begun(current) || saved {
+            wanted.push(&spec);
+        }
+        let missing: Vec<_> = wanted
+            .into_iter()
+            .filter(|path| !path.exists())
+            .cloned()
+            .collect();
+        match missing.is_empty() {
+            true => Ok(saved || (pretrains && in_training)),
+            false => Err(Missing(missing)).class(Class::Usage),
+        }
+    }
+}
+
+/// Returns whether a log has lines. One that cannot be asked is taken to have some.
+fn has_lines(log: &Path) -> bool {
+    log.exists() && log.metadata().map_or(true, |metadata| metadata.len() > 0)
+}
+
+impl PhaseFiles {
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.metrics, &self.timings, &self.checkpoint, &self.best].into_iter()
+    }
+
+    /// Returns whether the log of times says that a checkpoint was written.
+    fn was_saved(&self) -> Result<bool> {
+        if !self.timings.exists() {
+            return Ok(false);
+        }
+        let timings = Timings::read(&self.timings).map_err(|error| {
+            Error::new(Class::Data, format!("{error:#}; start over with --force"))
+        })?;
+        Ok(timings.saved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A line of times.
+    fn times(saved: bool) -> String {
+        let line = Timings {
+            saved,
+            ..Timings::default()
+        };
+        serde_json::to_string(&line).unwrap() + "\n"
+    }
+
+    fn folder() -> (tempfile::TempDir, RunFolder) {
+        let place = tempfile::tempdir().unwrap();
+        let folder = RunFolder::open(place.path(), "run").unwrap();
+        (place, folder)
+    }
+
+    fn fill(folder: &RunFolder, names: &[&str]) {
+        for name in names {
+            let text = match name.ends_with("timings.jsonl") {
+                true => times(true),
+                false => "{}\n".to_owned(),
+            };
+            fs::write(folder.file(name), text).unwrap();
+        }
+    }
+
+    const PHASE: [&str; 4] = [
+        "metrics.jsonl",
+        "timings.jsonl",
+        "checkpoint.safetensors",
+        "best.safetensors",
+    ];
+
+    #[test]
+    fn a_run_begins_again_only_where_nothing_was_saved() {
+        let (_place, folder) = folder();
+        assert!(!RunFolder::is_begun(folder.path()));
+        assert!(!folder.can_go_on(false, None).unwrap());
+        fill(&folder, &[SPEC, DRAFT]);
+        assert!(RunFolder::is_begun(folder.path()));
+        assert!(!folder.can_go_on(false, None).unwrap());
+        // Stopped before the first checkpoint.
+        fs::write(folder.file("metrics.jsonl"), "{}\n").unwrap();
+        fs::write(folder.file("timings.jsonl"), times(false)).unwrap();
+        assert!(!folder.can_go_on(false, None).unwrap());
+        fill(&folder, &PHASE);
+        assert!(folder.can_go_on(false, None).unwrap());
+        for gone in [SPEC, PHASE[0], PHASE[1], PHASE[2]] {
+            let whole = fs::read(folder.file(gone)).unwrap();
+            fs::remove_file(folder.file(gone)).unwrap();
+            let message = folder.can_go_on(false, None).unwrap_err();
+            assert_eq!(message.class, Class::Usage);
+            let message = message.to_string();
+            assert!(
+                message.contains(gone) && message.contains("--force"),
+                "{message}"
+            );
+            fs::write(folder.file(gone), whole).unwrap();
+        }
+        assert!(folder.can_go_on(false, None).unwrap());
+    }
+
+    #[test]
+    fn training_goes_on_only_with_the_files_of_its_pretraining() {
+        let (_place, folder) = folder();
+        let before = PHASE.map(|name| format!("pretrain-{name}"));
+        fill(&folder, &[SPEC, DRAFT]);
+        fill(&folder, &before.each_ref().map(String::as_str));
+        assert!(folder.can_go_on(true, None).unwrap());
+        fs::write(folder.file("metrics.jsonl"), "{}\n").unwrap();
+        fs::write(folder.file("timings.jsonl"), times(false)).unwrap();
+        for gone in &before {
+            let whole = fs::read(folder.file(gone)).unwrap();
+            fs::remove_file(folder.file(gone)).unwrap();
+            let message = folder.can_go_on(true, None).unwrap_err().to_string();
+            assert!(message.contains(gone), "{message}");
+            fs::write(folder.file(gone), whole).unwrap();
+        }
+        assert!(folder.can_go_on(true, None).unwrap());
+    }
+}

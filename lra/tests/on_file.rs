@@ -1,0 +1,253 @@
+//! What is on file is shown, or gone on with, only while it is what would be computed here.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Place, TINY, err, stored};
+use serde_json::{Value, json};
+
+const RUN: &str = "run --task toy --model bag --recipe smoke --steps 8 --quiet";
+const SWEEP: &str = "sweep --tasks toy --models bag --recipe smoke --steps 8";
+
+/// Changes a JSON document in a file.
+fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
+    let mut value: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    change(&mut value);
+    fs::write(path, value.to_string()).unwrap();
+}
+
+/// The run and the sweep are refused for a reason, and both ways out work.
+fn is_refused(place: &Place, run: &str, sweep: &str, reason: &str) {
+    let message = place.fails(2, run);
+    assert!(message.contains(reason), "{message}");
+    assert!(
+        message.contains("--force") && message.contains("--accept-changes"),
+        "{message}"
+    );
+    assert!(!message.contains("is on file since"), "{message}");
+    let output = place.lra(sweep);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}{}", err(&output));
+    assert!(
+        told.contains(reason) && told.contains("--redo-changed"),
+        "{told}"
+    );
+    let plan: Value =
+        serde_json::from_str(&place.ok(&format!("{sweep} --dry-run --json"))).unwrap();
+    assert_eq!(plan[0]["state"], "changed");
+
+    let shown = place.lra(&format!("{run} --accept-changes"));
+    assert!(shown.status.success(), "{}", err(&shown));
+    assert!(err(&shown).contains(reason), "{}", err(&shown));
+    place.ok(&format!("{sweep} --accept-changes"));
+    place.ok(&format!("{sweep} --redo-changed"));
+    place.ok(run);
+}
+
+#[test]
+fn a_score_of_other_data_is_not_on_file() {
+    let place = Place::new();
+    place.ok(RUN);
+    edit(&stored(&place, "manifest.json"), |manifest| {
+        manifest["digest"] = json!("0".repeat(64))
+    });
+    is_refused(&place, RUN, SWEEP, "other data");
+}
+
+#[test]
+fn a_score_of_another_program_or_other_instructions_is_not_on_file() {
+    let place = Place::new();
+    place.ok(RUN);
+    let record = place.run_folder("runs").join("record.json");
+    edit(&record, |record| {
+        record["versions"]["sources"] = json!("1".repeat(64))
+    });
+    is_refused(&place, RUN, SWEEP, "another build of the program");
+    edit(&record, |record| {
+        record["host"]["instructions"] = json!("an abacus")
+    });
+    is_refused(&place, RUN, SWEEP, "an abacus");
+    edit(&record, |record| {
+        record["device"] = json!("cuda:0 NVIDIA H100")
+    });
+    assert!(place.fails(2, RUN).contains("NVIDIA H100"));
+}
+
+#[test]
+fn a_score_of_an_edited_model_is_not_on_file() {
+    let place = Place::of_example("own_model");
+    let [run, sweep] = [RUN, SWEEP].map(|words| words.replace("bag", "neighbours"));
+    place.ok(&run);
+    let path = place.run_folder("runs").join("record.json");
+    let record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert_eq!(record["model"]["own"]["program"], "own_model");
+    edit(&path, |record| {
+        record["model"]["own"]["source"] = json!("2".repeat(64))
+    });
+    is_refused(&place, &run, &sweep, "the model's source has changed");
+    edit(&path, |record| {
+        record["model"]["own"]["program_digest"] = json!("3".repeat(64))
+    });
+    is_refused(
+        &place,
+        &run,
+        &sweep,
+        "the program with the model has changed",
+    );
+}
+
+#[test]
+fn an_unfinished_run_goes_on_with_other_things_only_if_told_so() {
+    let place = Place::new();
+    place.ok(RUN);
+    let folder = place.run_folder("runs");
+    let resume = format!("{RUN} --resume");
+    let unfinished = || fs::remove_file(folder.join("record.json")).unwrap();
+    unfinished();
+    edit(&folder.join("draft.json"), |draft| {
+        draft["versions"]["sources"] = json!("4")
+    });
+    let message = place.fails(2, &resume);
+    assert!(
+        message.contains("another build") && message.contains("--accept-changes"),
+        "{message}"
+    );
+    let told = String::from_utf8_lossy(&place.lra(SWEEP).stdout).into_owned();
+    assert!(told.contains("another build"), "{told}");
+    place.ok(&format!("{resume} --accept-changes"));
+    let accepted = place.record("runs")["accepted_changes"].clone();
+    assert!(
+        accepted[0].as_str().unwrap().contains("another build"),
+        "{accepted}"
+    );
+
+    unfinished();
+    edit(&stored(&place, "manifest.json"), |manifest| {
+        manifest["digest"] = json!("0".repeat(64))
+    });
+    assert!(place.fails(2, &resume).contains("other data"));
+    place.ok(&format!("{resume} --accept-changes"));
+    let accepted = place.record("runs")["accepted_changes"].clone();
+    assert_eq!(accepted.as_array().unwrap().len(), 2, "{accepted}");
+
+    unfinished();
+    fs::remove_file(folder.join("draft.json")).unwrap();
+    assert!(place.fails(2, &resume).contains("draft.json is missing"));
+    place.ok(&format!("{RUN} --force"));
+    assert_eq!(place.record("runs")["accepted_changes"], Value::Null);
+}
+
+#[test]
+fn a_missing_file_stops_a_run_and_is_named() {
+    let place = Place::new();
+    let settings = "--set data.train=64 --set data.val=16 --set data.test=16 --set train.eval_every=4 \
+                    --set pretrain.kind=masked --set pretrain.steps=4";
+    let [run, sweep] =
+        [RUN, SWEEP].map(|words| format!("{} {settings}", words.replace("bag", "performer")));
+    place.ok(&run);
+    let folder = place.run_folder("runs");
+    fs::remove_file(folder.join("record.json")).unwrap();
+    let log = folder.join("metrics.jsonl");
+    for name in [
+        "spec.toml",
+        "checkpoint.safetensors",
+        "best.safetensors",
+        "metrics.jsonl",
+        "timings.jsonl",
+        "pretrain-checkpoint.safetensors",
+        "pretrain-best.safetensors",
+        "pretrain-metrics.jsonl",
+        "pretrain-timings.jsonl",
+    ] {
+        let file = folder.join(name);
+        let whole = fs::read(&file).unwrap();
+        let lines = fs::read(&log).unwrap();
+        fs::remove_file(&file).unwrap();
+        let message = place.fails(2, &format!("{run} --resume"));
+        assert!(message.contains(&format!("{name} is missing")), "{message}");
+        assert!(message.contains("--force"), "{message}");
+        let output = place.lra(&sweep);
+        assert_eq!(output.status.code(), Some(4), "{name}");
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(told.contains(&format!("{name} is missing")), "{told}");
+        if name != "metrics.jsonl" {
+            assert_eq!(
+                fs::read(&log).unwrap(),
+                lines,
+                "{name}: the log is as it was"
+            );
+        }
+        fs::write(&file, whole).unwrap();
+    }
+    place.ok(&format!("{run} --resume"));
+}
+
+#[test]
+fn where_there_is_nothing_to_resume_it_is_said() {
+    let place = Place::new();
+    let resumed = |steps: usize| {
+        let words = RUN.replace("--steps 8", &format!("--steps {steps} --resume"));
+        let output = place.lra(&words);
+        assert!(output.status.success(), "{}", err(&output));
+        err(&output)
+    };
+    let told = resumed(4);
+    assert!(told.contains("nothing to resume"), "{told}");
+    let told = resumed(8);
+    assert!(told.contains("nothing to resume"), "{told}");
+    assert!(told.contains("train.steps = 8, not 4"), "{told}");
+    // Of a sweep's cells nobody knows whether they were begun.
+    place.ok(&format!("{SWEEP} --out swept"));
+    let log = fs::read_to_string(place.run_folder("swept").join("log.txt")).unwrap();
+    assert!(!log.contains("nothing to resume"), "{log}");
+}
+
+#[test]
+fn an_old_score_is_called_so_however_quiet_the_run() {
+    let place = Place::new();
+    let first = place.lra(RUN);
+    assert!(!err(&first).contains("is on file since"), "{}", err(&first));
+    let again = place.lra(RUN);
+    assert!(err(&again).contains("is on file since"), "{}", err(&again));
+}
+
+/// A shell runs the command of a record where it was typed.
+#[test]
+fn the_command_in_a_record_runs_as_pasted() {
+    let place = Place::new();
+    let lra = Path::new(env!("CARGO_BIN_EXE_lra")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let groups = "train.groups=[{ parameters = \"*.bias\", learning_rate = 0.0 }]";
+    let mut command = place.command(&format!("{TINY} --model linear --steps 4 --out own"));
+    let typed = command.args(["--set", groups]).output().unwrap();
+    assert!(typed.status.success(), "{}", err(&typed));
+    let sweep = SWEEP.replace("toy", "listops").replace("bag", "linear");
+    let mut command = place.command(&format!("{sweep} --set data.train=64 --out swept"));
+    let swept = command.args(["--set", groups]).output().unwrap();
+    assert!(swept.status.success(), "{}", err(&swept));
+    for out in ["own", "swept"] {
+        let record = place.record(out);
+        let command = record["command"].as_str().unwrap();
+        assert!(command.starts_with("lra run "), "{command}");
+        assert!(
+            !command.contains("stop-on-eof") && !command.contains(" /"),
+            "{command}"
+        );
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(place.path());
+        shell.env("LRA_DATA", place.path().join("data"));
+        shell.env("PATH", format!("{}:{path}", lra.display()));
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{command}: {}", err(&output));
+        assert!(
+            err(&output).contains("is on file since"),
+            "{command}: {}",
+            err(&output)
+        );
+    }
+}
