@@ -1,4 +1,6 @@
-//! Numbers for people.
+//! Numbers and lines for people.
+
+use crate::markup::visible;
 
 /// How many decimals show about three significant digits of a number.
 pub(crate) fn decimals(value: f64) -> usize {
@@ -85,14 +87,15 @@ pub(crate) fn grouped(count: u64) -> String {
 }
 
 /// Breaks words into lines of at most `width` characters. The first line is taken to begin after `first` of them;
-/// the others are indented by `indent` spaces. A word that is wider than a line is broken.
+/// the others are indented by `indent` spaces. A word that is wider than a line is broken, and what a terminal would obey is
+/// replaced.
 #[must_use]
 pub fn wrap(text: &str, width: usize, first: usize, indent: usize) -> String {
     let mut lines = String::new();
     let mut used = first;
     let mut fresh = true;
     let new_line = format!("\n{}", " ".repeat(indent));
-    for word in text.split_whitespace() {
+    for word in visible(text).split_whitespace() {
         let mut rest: Vec<char> = word.chars().collect();
         if !fresh && used + 1 + rest.len() <= width {
             lines.push(' ');

@@ -1,18 +1,87 @@
-//! Text within HTML and XML.
+//! Strings within other languages: HTML and XML, CSV, and the terminal. A string may come from a record that a stranger made.
 
-/// Text that is safe between tags and in attributes.
+/// Returns whether a terminal would obey the character: control characters but line feeds and tabs, and signs that turn the
+/// direction of writing.
+pub(crate) fn is_obeyed(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        c => c.is_control(),
+    }
+}
+
+/// Returns the text with U+FFFD in the place of what a terminal would obey, and of what XML 1.0 cannot hold.
+pub(crate) fn visible(text: &str) -> String {
+    let is_bad = |c: char| is_obeyed(c) || matches!(c, '\u{fffe}' | '\u{ffff}');
+    text.replace(is_bad, "\u{fffd}")
+}
+
+/// Returns text that is safe between tags and in attributes.
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in visible(text).chars() {
         match c {
             '<' => safe += "&lt;",
             '>' => safe += "&gt;",
             '&' => safe += "&amp;",
             '"' => safe += "&quot;",
-            // XML 1.0 has no way to write most control characters.
-            c if c.is_control() && c != '\n' && c != '\t' => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
     }
     safe
+}
+
+/// Returns text for a field of a CSV file: a quote stands before what a spreadsheet would take for a formula, and before
+/// another quote, so that [`unguarded`] gives the text back.
+pub(crate) fn guarded(text: &str) -> String {
+    match is_guardable(text) {
+        true => format!("'{text}"),
+        false => text.to_owned(),
+    }
+}
+
+/// Returns the text that [`guarded`] was given.
+pub(crate) fn unguarded(field: &str) -> &str {
+    match field.strip_prefix('\'') {
+        Some(text) if is_guardable(text) => text,
+        _ => field,
+    }
+}
+
+fn is_guardable(text: &str) -> bool {
+    const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    text.starts_with(['\'', '\t', '\r']) || text.trim_start().starts_with(FORMULA)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_taken_out_and_layout_stays() {
+        assert_eq!(
+            visible("a\u{1b}[2J\u{9b}b\r\n\tc\u{202e}"),
+            "a\u{fffd}[2J\u{fffd}b\u{fffd}\n\tc\u{fffd}"
+        );
+        assert_eq!(
+            escaped("<a href=\"\u{7}\">&"),
+            "&lt;a href=&quot;\u{fffd}&quot;&gt;&amp;"
+        );
+    }
+
+    #[test]
+    fn formulas_are_guarded_and_come_back() {
+        for formula in [
+            "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "＝1", "'", "'=1",
+        ] {
+            let field = guarded(formula);
+            assert_eq!(field, format!("'{formula}"));
+            assert_eq!(unguarded(&field), formula);
+        }
+        for plain in ["", "a=1", "1-2", "block.layers=2 train.steps=4"] {
+            assert_eq!((guarded(plain).as_str(), unguarded(plain)), (plain, plain));
+        }
+        // Files of before the guard.
+        assert_eq!(unguarded("'s"), "'s");
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Runs meet in a cell only if they differ in nothing but the seed. A column is one data set, a row is one model
 //! with every dimension that its scores may depend on. Dimensions that are the same in the whole table are
-//! said once; the others become columns of their own, so that nobody averages over them unawares.
+//! said once; the others become columns of their own, so that no mean goes over them unseen. Charts and best values are
+//! grouped by it too.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,6 +21,8 @@ pub(crate) struct Dimension {
     pub(crate) observed: bool,
     /// Whether it is a list of words: those that all rows have are said once.
     pub(crate) list: bool,
+    /// Whether runs that differ in it are no rivals: they share neither a chart nor a best value.
+    pub(crate) apart: bool,
 }
 
 /// What accuracies depend on.
@@ -28,18 +31,21 @@ pub(crate) const TRAINING: &[Dimension] = &[
         name: "variant",
         observed: false,
         list: false,
+        apart: false,
         of: |record| record.model.departure().unwrap_or_default().to_owned(),
     },
     Dimension {
         name: "recipe",
         observed: false,
         list: false,
+        apart: true,
         of: |record| record.recipe.name.clone(),
     },
     Dimension {
         name: "set",
         observed: false,
         list: true,
+        apart: false,
         of: |record| {
             let mut overrides = record.recipe.overrides.clone();
             overrides.sort();
@@ -50,12 +56,14 @@ pub(crate) const TRAINING: &[Dimension] = &[
         name: "precision",
         observed: false,
         list: false,
+        apart: true,
         of: |record| record.provenance.precision.clone(),
     },
     Dimension {
         name: "device",
         observed: false,
         list: false,
+        apart: true,
         of: |record| record.provenance.device.clone(),
     },
 ];
@@ -66,12 +74,14 @@ pub(crate) const MACHINE: &[Dimension] = &[
         name: "processor",
         observed: false,
         list: false,
+        apart: true,
         of: |record| record.provenance.host.cpu.clone(),
     },
     Dimension {
         name: "threads",
         observed: false,
         list: false,
+        apart: true,
         of: |record| record.provenance.threads.to_string(),
     },
 ];
@@ -81,6 +91,7 @@ pub(crate) const METHOD: &[Dimension] = &[Dimension {
     name: "method",
     observed: true,
     list: false,
+    apart: true,
     of: |record| {
         let memory = record.memory.as_ref();
         memory.map_or_else(String::new, |memory| memory.method.clone())
@@ -93,6 +104,8 @@ pub(crate) struct Pivot<'a> {
     pub(crate) columns: Vec<String>,
     /// Per column: where its data comes from.
     pub(crate) origins: Vec<String>,
+    /// Per column: the same for machines, in names and values.
+    pub(crate) facts: Vec<Vec<(&'static str, String)>>,
     /// Per column: registry name of its task; empty for a stand-in or altered data, which is not the task.
     pub(crate) tasks: Vec<String>,
     /// The rows.
@@ -113,8 +126,20 @@ pub(crate) struct PivotRow<'a> {
     pub(crate) model: &'a str,
     /// What its varying dimensions are.
     pub(crate) varying: Vec<String>,
+    /// What all its dimensions are, by name.
+    pub(crate) setting: Vec<(&'static str, String)>,
+    /// Those that keep it apart from rows that are no rivals.
+    pub(crate) apart: Vec<(&'static str, String)>,
     /// Per column: its runs, one per seed, in the order of the seeds.
     pub(crate) cells: Vec<Vec<&'a Record>>,
+}
+
+impl PivotRow<'_> {
+    /// A word that rows of rivals share: they differ in model, variant and settings alone.
+    pub(crate) fn contest(&self) -> String {
+        let values = self.apart.iter().map(|(_, value)| value.as_str());
+        values.collect::<Vec<_>>().join("\n")
+    }
 }
 
 /// One data set: everything that makes two scores answers to the same question.
@@ -179,6 +204,20 @@ impl<'a> Data<'a> {
 }
 
 impl Data<'_> {
+    /// What it is, for machines: the label never without its source.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut marks = vec![self.source];
+        marks.extend(self.partial.then_some("partial"));
+        marks.extend((!self.altered.is_empty()).then_some("altered"));
+        marks.retain(|mark| !mark.is_empty());
+        vec![
+            ("task", format!("{} ({})", self.label, marks.join(", "))),
+            ("source", self.source.to_owned()),
+            ("protocol", self.protocol.to_owned()),
+            ("data", self.digest.to_owned()),
+        ]
+    }
+
     /// Source, protocol and digest, as far as they are known.
     fn origin(&self) -> String {
         let mut known = vec![self.source.to_owned()];
@@ -202,8 +241,11 @@ pub(crate) fn brief(digest: &str) -> &str {
 
 impl<'a> Pivot<'a> {
     /// Sorts the records.
-    pub(crate) fn new(records: &'a [Record], dimensions: &[&[Dimension]]) -> Pivot<'a> {
-        let dimensions: Vec<&Dimension> = dimensions.iter().copied().flatten().collect();
+    pub(crate) fn new(
+        records: impl IntoIterator<Item = &'a Record>,
+        dimensions: &[&'static [Dimension]],
+    ) -> Pivot<'a> {
+        let dimensions: Vec<&'static Dimension> = dimensions.iter().copied().flatten().collect();
         let mut grid: Grid = BTreeMap::new();
         let mut repeats = 0;
         let mut unobserved = Vec::new();
@@ -263,6 +305,17 @@ impl<'a> Pivot<'a> {
             .map(|((_, model, setting), row)| PivotRow {
                 model,
                 varying: shown(setting),
+                setting: dimensions
+                    .iter()
+                    .map(|dimension| dimension.name)
+                    .zip(setting.iter().cloned())
+                    .collect(),
+                apart: dimensions
+                    .iter()
+                    .zip(setting)
+                    .filter(|(dimension, _)| dimension.apart)
+                    .map(|(dimension, value)| (dimension.name, value.clone()))
+                    .collect(),
                 cells: data
                     .iter()
                     .map(|data| {
@@ -287,6 +340,7 @@ impl<'a> Pivot<'a> {
             revisions: revisions.into_iter().collect(),
             columns: data.iter().map(|one| one.header(&data)).collect(),
             origins: data.iter().map(Data::origin).collect(),
+            facts: data.iter().map(Data::facts).collect(),
             tasks: data.iter().map(|one| one.task.to_owned()).collect(),
             rows,
             varying: varying.iter().map(|i| dimensions[*i].name).collect(),

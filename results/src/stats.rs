@@ -80,7 +80,7 @@ pub fn median_interval(values: &[f64], level: f64) -> Option<(f64, f64)> {
 
 /// Quantile of Student's distribution for a probability in (0, 1) and one or more degrees of freedom,
 /// by bisection of [`t_within`].
-fn t_quantile(probability: f64, freedom: u32) -> f64 {
+pub(crate) fn t_quantile(probability: f64, freedom: u32) -> f64 {
     let within = (2.0 * probability - 1.0).abs();
     let (mut low, mut high) = (0.0, 1.0);
     while t_within(high, freedom) < within && high < 1e12 {

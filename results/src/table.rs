@@ -1,5 +1,7 @@
 //! A table before it takes a form: what every renderer is given.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 /// A table with its title and footnotes.
@@ -9,7 +11,7 @@ pub struct Table {
     pub name: String,
     /// The line above it.
     pub title: String,
-    /// Unit of its numbers, empty if they have none in common.
+    /// Unit of its numbers for machines, empty if they have none in common. The title may name a larger one.
     pub unit: String,
     /// The columns, from the left.
     pub columns: Vec<Column>,
@@ -28,6 +30,11 @@ pub struct Column {
     pub align: Align,
     /// Whether it says what a row is, so that it is repeated wherever a table is broken to fit a page.
     pub key: bool,
+    /// Unit of its numbers for machines, where it is not the table's.
+    pub unit: Option<&'static str>,
+    /// What all its cells are about, such as the task with its data: names and values, for machines. A column that has
+    /// any holds what could as well stand in rows of their own.
+    pub facts: Vec<(&'static str, String)>,
 }
 
 /// Which side a column's cells keep to.
@@ -43,18 +50,16 @@ impl Column {
     /// A column of words that says what its row is.
     pub fn key(name: impl Into<String>) -> Column {
         Column {
-            name: name.into(),
-            align: Align::Left,
             key: true,
+            ..Column::text(name)
         }
     }
 
     /// A column of numbers.
     pub fn value(name: impl Into<String>) -> Column {
         Column {
-            name: name.into(),
             align: Align::Right,
-            key: false,
+            ..Column::text(name)
         }
     }
 
@@ -64,27 +69,47 @@ impl Column {
             name: name.into(),
             align: Align::Left,
             key: false,
+            unit: None,
+            facts: Vec::new(),
         }
+    }
+
+    /// The column with numbers in a unit of its own.
+    #[must_use]
+    pub fn in_unit(self, unit: &'static str) -> Column {
+        Column {
+            unit: Some(unit),
+            ..self
+        }
+    }
+
+    /// The column with what its cells are about.
+    #[must_use]
+    pub fn about(self, facts: Vec<(&'static str, String)>) -> Column {
+        Column { facts, ..self }
     }
 }
 
 /// A row.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     /// Whether a rule parts it from the row above.
     pub rule: bool,
     /// One cell per column.
     pub cells: Vec<Cell>,
+    /// What holds of it beside its cells, for machines: the settings that people read once below the table.
+    pub facts: Vec<(&'static str, String)>,
+    /// Rows that have the same here compete for the best value of a column. A row that has nothing does not compete.
+    pub contest: Option<String>,
 }
 
 impl Row {
     /// A row without a rule above it.
     pub fn new(cells: Vec<Cell>) -> Row {
-        Row { rule: false, cells }
-    }
-
-    fn is_measured(&self) -> bool {
-        self.cells.get(1).is_some_and(|from| from.text == MEASURED)
+        Row {
+            cells,
+            ..Row::default()
+        }
     }
 }
 
@@ -151,38 +176,43 @@ impl Cell {
     }
 }
 
+/// Returns a word for machines: null where it is empty.
+pub(crate) fn or_null(text: &str) -> Value {
+    match text.is_empty() {
+        true => Value::Null,
+        false => Value::from(text),
+    }
+}
+
 impl Table {
-    /// Marks the best value called `field` of each column, where at least two rows of our own runs have a cell. One with a word
-    /// of what went wrong is never the best.
+    /// Marks the best value called `field` of each column among the rows of each contest, where at least two of them have a
+    /// cell. One with a word of what went wrong is never the best.
     pub(crate) fn with_best(mut self, field: &str, best: Best) -> Table {
         let better = |a: f64, b: f64| match best {
             Best::Highest => a > b,
             Best::Lowest => a < b,
         };
-        for column in 0..self.columns.len() {
-            let own = self.rows.iter_mut().filter(|row| row.is_measured());
-            let cells = own.filter_map(|row| row.cells.get_mut(column));
-            let mut rivals: Vec<&mut Cell> = cells.filter(|cell| !cell.text.is_empty()).collect();
-            let values = rivals.iter().filter_map(|cell| cell.competing(field));
-            let first = values.reduce(|a, b| if better(b, a) { b } else { a });
-            if first.is_some() && rivals.len() > 1 {
-                for cell in &mut rivals {
-                    cell.best = cell.competing(field) == first;
+        let contests: BTreeSet<String> = self
+            .rows
+            .iter()
+            .filter_map(|row| row.contest.clone())
+            .collect();
+        for contest in &contests {
+            for column in 0..self.columns.len() {
+                let rows = self.rows.iter_mut();
+                let own = rows.filter(|row| row.contest.as_ref() == Some(contest));
+                let cells = own.filter_map(|row| row.cells.get_mut(column));
+                let mut rivals: Vec<&mut Cell> =
+                    cells.filter(|cell| !cell.text.is_empty()).collect();
+                let values = rivals.iter().filter_map(|cell| cell.competing(field));
+                let first = values.reduce(|a, b| if better(b, a) { b } else { a });
+                if first.is_some() && rivals.len() > 1 {
+                    for cell in &mut rivals {
+                        cell.best = cell.competing(field) == first;
+                    }
                 }
             }
         }
         self
-    }
-
-    /// Names of the values behind a column's cells, in order of appearance. None: the column is words.
-    pub(crate) fn fields(&self, column: usize) -> Vec<&'static str> {
-        let mut names = Vec::new();
-        let cells = self.rows.iter().filter_map(|row| row.cells.get(column));
-        for (name, _) in cells.flat_map(|cell| &cell.fields) {
-            if !names.contains(name) {
-                names.push(*name);
-            }
-        }
-        names
     }
 }

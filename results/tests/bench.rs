@@ -88,18 +88,19 @@ fn the_four_questions_are_answered() {
     }
 }
 
-/// Whatever unit suits the cells, one gigabyte that was printed is as much as one that was measured.
+/// Whatever unit people read, one gigabyte that was printed is as much as one that was measured.
 #[test]
-fn published_memory_is_in_the_tables_unit() {
+fn published_memory_is_in_bytes_as_ours_is() {
     let source = published::source("tay2021").unwrap();
-    for (mib, unit) in [(40, 1u64 << 20), (4000, 1 << 30)] {
+    for (mib, unit) in [(40u64, "MiB"), (4000, "GiB")] {
         let cells = [cell("transformer", &[], 1024, [0.1, 0.1], mib)];
         let memory = &bench::tables(&cells, Some(source))[1];
+        assert!(memory.title.contains(unit) && memory.unit == "bytes");
         let values = memory
             .rows
             .iter()
             .map(|row| row.cells[2].fields[0].1.as_f64().unwrap());
-        let bytes: Vec<f64> = values.map(|value| value * unit as f64).collect();
+        let bytes: Vec<f64> = values.collect();
         // 0.85 GB.
         assert!((bytes[0] - (mib << 20) as f64).abs() < 1.0);
         assert!((bytes[1] - 0.85e9).abs() < 1.0, "{}", memory.title);
@@ -150,6 +151,24 @@ fn a_fifth_of_the_speed_that_is_lost_is_seen_and_noise_is_not() {
         let widest = text.lines().map(|line| line.chars().count()).max();
         assert!(widest.unwrap() <= lra_results::width(), "{text}");
     }
+}
+
+/// An interval that reaches from much slower to much faster is no proof that nothing changed.
+#[test]
+fn a_noisy_session_is_not_called_the_same() {
+    let mut cell = held_against_base(1.0);
+    for (index, round) in cell.rounds.iter_mut().enumerate() {
+        let factor = if index % 2 == 0 { 1.3 } else { 0.8 };
+        round
+            .seconds
+            .iter_mut()
+            .for_each(|seconds| *seconds *= factor);
+    }
+    assert_eq!(cell.verdict(0.1), Some(Verdict::Unsure));
+    let found = bench::against_base(&[cell], 0.1).unwrap();
+    assert!(found.passed);
+    let text = Format::Text.render(&[found.table]);
+    assert!(text.contains("cannot tell"), "{text}");
 }
 
 #[test]

@@ -402,7 +402,40 @@ fn a_baseline_survives_its_file_and_a_damaged_one_is_named() {
         (text.replacen(",2000,", ",many,", 1), "line: 2"),
         (text.replacen(",cpu,", ",", 1), "line: 2"),
         (String::new(), "its first line is not"),
+        // Figures that no run can have.
+        (text.replacen(",0.36,", ",3,", 1), "line 2: accuracy is 3"),
+        (
+            text.replacen(",0.36,", ",-0.1,", 1),
+            "line 2: accuracy is -0.1",
+        ),
+        (
+            text.replacen(",0.36,", ",NaN,", 1),
+            "line 2: accuracy is NaN",
+        ),
+        (
+            text.replacen(",0.36,", ",1.01,", 1),
+            "line 2: accuracy is 1.01",
+        ),
+        (
+            text.replacen(",0.36,", ",inf,", 1),
+            "line 2: accuracy is inf",
+        ),
+        (text.replacen(",1.72,", ",-1,", 1), "line 2: loss is -1"),
+        (text.replacen(",1.72,", ",NaN,", 1), "line 2: loss is NaN"),
+        (
+            text.replacen(",11.0,", ",0,", 1),
+            "line 2: steps_per_second is 0",
+        ),
+        (
+            text.replacen(",1 2,", ",1 1,", 1),
+            "line 2: the seed 1 stands twice",
+        ),
+        (
+            text.replacen(",1 2,", ",1 two,", 1),
+            "line 2: the seed `two` is not",
+        ),
     ] {
+        assert_ne!(damaged, text, "{expected}");
         std::fs::write(&path, damaged).unwrap();
         let error = Baseline::read(&path).unwrap_err().to_string();
         assert!(
@@ -424,4 +457,125 @@ fn what_people_and_servers_read() {
     );
     insta::assert_snapshot!(Format::Markdown.render(&[table(&found)]));
     insta::assert_snapshot!(junit(&found));
+}
+
+/// What a record claims and cannot be fails its cell, and becomes no baseline.
+#[test]
+fn records_with_figures_that_cannot_be_are_refused() {
+    let records = with(|run| run.scores.as_mut().unwrap().test_accuracy = Some(3.0));
+    let now = cells(&records, 2.5);
+    let found = check(&now);
+    let failed = found.cells.iter().filter(|cell| cell.state.fails());
+    let failed: Vec<&Judged> = failed.collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0].key.model, "performer");
+    let said = failed[0].remark.as_ref().unwrap();
+    assert!(
+        said.contains("listops-performer-0/record.json: accuracy is 3"),
+        "{said}"
+    );
+    let damaged = now.rows.iter().filter(|row| row.damaged.is_some());
+    assert_eq!(damaged.count(), 1);
+}
+
+/// A spreadsheet opens a baseline, and a later check reads it.
+#[test]
+fn formulas_in_a_baseline_are_text_and_come_back() {
+    let evil = "=cmd|' /C calc'!A0\u{1b}[2J";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("base.csv");
+    let baseline = cells(
+        &with(|run| {
+            run.recipe.overrides = vec![evil.to_owned()];
+            run.provenance.host.cpu = format!("@{evil}");
+            run.memory.as_mut().unwrap().method = "-1+1".to_owned();
+        }),
+        2.5,
+    );
+    baseline.write(&path).unwrap();
+    assert_eq!(Baseline::read(&path).unwrap(), baseline);
+    assert!(
+        judge(
+            &baseline,
+            &Baseline::read(&path).unwrap(),
+            &Thresholds::default()
+        )
+        .passed()
+    );
+    let mut reader = csv::Reader::from_path(&path).unwrap();
+    for line in reader.records().map(Result::unwrap) {
+        for field in &line {
+            assert!(!field.starts_with(['=', '+', '-', '@', '\t']), "{field}");
+            assert!(!field.contains('\u{1b}'), "{field:?}");
+        }
+    }
+}
+
+/// Runs that share a machine are slower: their speeds are held against those of as many at a time.
+#[test]
+fn speeds_under_another_load_are_not_judged() {
+    let at_a_time = |jobs: Option<usize>| {
+        let slow = |run: &mut Record| {
+            run.provenance.jobs = jobs;
+            if run.model.name == "performer" {
+                let rate = &mut run.speed.as_mut().unwrap().steps_per_second;
+                (rate.median, rate.p10, rate.p90) =
+                    (rate.median / 2.0, rate.p10 / 2.0, rate.p90 / 2.0);
+            }
+        };
+        let mut records = matrix();
+        records.iter_mut().for_each(slow);
+        check(&cells(&records, 2.5))
+    };
+    only(&at_a_time(Some(1)), Aspect::Speed);
+    // An older baseline, or an older record, does not say.
+    only(&at_a_time(None), Aspect::Speed);
+    let other = at_a_time(Some(2));
+    assert!(other.passed(), "{other:?}");
+    let text = Format::Text.render(&[table(&other)]);
+    assert!(text.contains("(2 at a time, was 1)"), "{text}");
+    assert!(
+        text.split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .contains("speeds under another load are not compared"),
+        "{text}"
+    );
+}
+
+/// Two seeds that differ much tell nothing: the cell is neither the same nor worse.
+#[test]
+fn accuracies_that_are_too_uncertain_are_not_called_the_same() {
+    let noisy = |by: f64| {
+        with(|run| {
+            let accuracy = 0.37 + by + 0.1 * (run.seed as f64 - 1.0);
+            run.scores.as_mut().unwrap().test_accuracy = Some(accuracy);
+        })
+    };
+    let found = judge(
+        &cells(&noisy(0.0), 2.5),
+        &cells(&noisy(0.01), 2.5),
+        &Thresholds::default(),
+    );
+    assert!(found.passed());
+    let text = Format::Text.render(&[table(&found)]);
+    assert!(text.contains("(37.00 → 38.00 ±"), "{text}");
+    assert!(text.contains("cannot tell"), "{text}");
+}
+
+/// Servers get the figures that people read.
+#[test]
+fn machines_read_the_figures_of_both_sides() {
+    let hungry = with(|run| run.memory.as_mut().unwrap().peak_bytes *= 2);
+    let json = Format::Json.render(&[table(&check(&cells(&hungry, 2.5)))]);
+    let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let row = &read[0]["rows"][0];
+    assert_eq!(row["model"], "performer");
+    assert_eq!(row["memory"]["finding"], "worse");
+    assert_eq!(row["memory"]["baseline"], 176.0 * 1024.0 * 1024.0);
+    assert_eq!(row["memory"]["now"], 2.0 * 176.0 * 1024.0 * 1024.0);
+    assert_eq!(row["accuracy"]["baseline"], row["accuracy"]["now"]);
+    assert_eq!(row["verdict"]["verdict"], "REGRESSED");
+    assert_eq!(row["about"]["protocol"], "tay2021");
+    assert_eq!(read[0]["columns"]["memory"]["unit"], "bytes");
 }

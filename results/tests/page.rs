@@ -4,8 +4,11 @@
 
 mod common;
 
-use lra_results::chart::{Axis, Chart, Form, Scale, Series};
+use std::collections::BTreeSet;
+
+use lra_results::chart::{self, Axis, Chart, Form, Scale, Series};
 use lra_results::tables::TABLES;
+use lra_results::{Record, store};
 
 #[test]
 fn a_page_is_whole_and_asks_nothing_of_a_network() {
@@ -69,6 +72,59 @@ fn a_table_says_what_matters() {
         .map(|rest| rest.split('"').next().unwrap())
     {
         assert!(text.contains(&format!("<section id=\"{id}\">")), "{id}");
+    }
+}
+
+/// Two models with two seeds each, and all four runs again with one thing changed: no mean goes over both, in no chart.
+#[test]
+fn what_tables_keep_apart_has_charts_of_its_own() {
+    type Alter = fn(&mut Record);
+    let of_tables: [Alter; 7] = [
+        |record| record.task.protocol = "clean".into(),
+        |record| record.task.source = "official".into(),
+        |record| record.task.data_digest = "another".into(),
+        |record| record.task.partial = true,
+        |record| record.recipe.name = "nystromformer".into(),
+        |record| record.provenance.precision = "bf16".into(),
+        |record| record.provenance.device = "cuda:0 NVIDIA H100".into(),
+    ];
+    let of_machines: [Alter; 3] = [
+        |record| record.provenance.threads = 8,
+        |record| record.provenance.host.cpu = "another".into(),
+        |record| record.memory.as_mut().unwrap().method = "another".into(),
+    ];
+    let place = tempfile::tempdir().unwrap();
+    let both = of_tables.iter().map(|alter| (alter, 2));
+    // Accuracies do not hang on the machine: one chart of curves, in which a seed counts once.
+    let bubbles_alone = of_machines.iter().map(|alter| (alter, 1));
+    for (index, (alter, curves)) in both.chain(bubbles_alone).enumerate() {
+        let mut records = Vec::new();
+        for (model, seed) in [("linear", 0), ("linear", 1), ("bag", 0), ("bag", 1)] {
+            let record = common::run(model, seed, 0.3);
+            let mut other = record.clone();
+            other.id += "-other";
+            other.scores.as_mut().unwrap().test_accuracy = Some(0.5);
+            alter(&mut other);
+            records.extend([record, other]);
+        }
+        let folder = place.path().join(index.to_string());
+        common::page::write(&folder, &records);
+        let loaded = store::load(&folder).unwrap();
+        let bubbles = chart::bubbles(&loaded.records);
+        assert_eq!(bubbles.len(), 2, "difference {index} was averaged over");
+        let heights: BTreeSet<String> = bubbles
+            .iter()
+            .flat_map(|chart| &chart.series)
+            .map(|series| format!("{:.0}", series.points[0].1))
+            .collect();
+        assert_eq!(Vec::from_iter(heights), ["30", "50"], "difference {index}");
+        let drawn = chart::curves(&loaded);
+        assert_eq!(drawn.len(), curves, "difference {index} was averaged over");
+        for charts in [&bubbles, &drawn] {
+            let names: BTreeSet<&String> = charts.iter().map(|chart| &chart.name).collect();
+            let titles: BTreeSet<&String> = charts.iter().map(|chart| &chart.title).collect();
+            assert_eq!((names.len(), titles.len()), (charts.len(), charts.len()));
+        }
     }
 }
 

@@ -15,7 +15,7 @@ impl Grid<'_> {
         let mut columns = vec![Column::key("model")];
         for opponent in &softmax {
             columns.push(Column::value(format!("time of {}", opponent.label())));
-            columns.push(Column::value("memory"));
+            columns.push(Column::value(format!("memory of {}", opponent.label())));
         }
         let rivals = self.models.iter().copied();
         let rivals = rivals.filter(|model| model.model != REFERENCE);
@@ -68,17 +68,20 @@ impl Grid<'_> {
                 let ratio = self.reference(cell.length);
                 let ratio = ratio.and_then(|reference| cell.speed_over(reference));
                 Some(vec![
-                    number(rate.median),
+                    number("steps_per_second", rate.median),
                     Cell {
                         text: format!("{}–{}", short(rate.p10), short(rate.p90)),
-                        fields: vec![("p10", json!(rate.p10)), ("p90", json!(rate.p90))],
+                        fields: vec![
+                            ("p10_steps_per_second", json!(rate.p10)),
+                            ("p90_steps_per_second", json!(rate.p90)),
+                        ],
                         ..Cell::default()
                     },
                     ratio.map_or_else(Cell::default, |ratio| {
-                        Cell::with(format!("{}×", times(ratio)), "value", ratio)
+                        Cell::with(format!("{}×", times(ratio)), "times", ratio)
                     }),
-                    number(examples),
-                    Cell::with(format!("{digits}{prefix}"), "value", tokens),
+                    number("examples_per_second", examples),
+                    Cell::with(format!("{digits}{prefix}"), "tokens_per_second", tokens),
                 ])
             },
         )
@@ -96,18 +99,18 @@ impl Grid<'_> {
         let title = "Every cell: what it costs";
         let mut table = self.in_full("bench-costs", title, &columns, |cell| {
             let (rate, peak) = (cell.steps_per_second()?, cell.peak_bytes()?);
-            let peak = peak as f64 / unit.bytes;
+            let shown = short(peak as f64 / unit.bytes);
             let flops = cell.flops_per_step as f64;
             let share = cell
                 .matmul_flops_per_second
                 .map(|matmul| flops * rate.median / matmul);
             Some(vec![
-                Cell::with(short(peak), "value", peak),
-                Cell::with(grouped(cell.parameters), "value", cell.parameters),
-                number(flops / 1e9),
-                number(flops / 1e9 * rate.median),
+                Cell::with(shown, "peak_bytes", peak),
+                Cell::with(grouped(cell.parameters), "parameters", cell.parameters),
+                number("gflop_per_step", flops / 1e9),
+                number("gflop_per_second", flops / 1e9 * rate.median),
                 share.map_or_else(Cell::default, |share| {
-                    Cell::with(format!("{:.0} %", 100.0 * share), "value", share)
+                    Cell::with(format!("{:.0} %", 100.0 * share), "share_of_matmul", share)
                 }),
             ])
         });
@@ -147,7 +150,7 @@ impl Grid<'_> {
             {
                 let mut cells = vec![
                     Cell::text(cell.label()),
-                    Cell::with(cell.length.to_string(), "value", cell.length),
+                    Cell::with(cell.length.to_string(), "length", cell.length),
                 ];
                 cells.extend(figures(cell).unwrap_or_else(|| {
                     let word = cell.outcome.word();
@@ -156,7 +159,10 @@ impl Grid<'_> {
                     ending
                 }));
                 let rule = index == 0 && !rows.is_empty();
-                rows.push(Row { rule, cells });
+                rows.push(Row {
+                    rule,
+                    ..Row::new(cells)
+                });
             }
         }
         Table {
@@ -170,8 +176,8 @@ impl Grid<'_> {
     }
 }
 
-fn number(value: f64) -> Cell {
-    Cell::with(short(value), "value", value)
+fn number(name: &'static str, value: f64) -> Cell {
+    Cell::with(short(value), name, value)
 }
 
 fn break_even_cell(found: Option<BreakEven>) -> Cell {

@@ -24,8 +24,10 @@ pub struct Change {
 /// What is to be said of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// No slower than allowed, or it cannot be told from noise.
+    /// No slower than allowed: the whole interval says so.
     Same,
+    /// A part of the interval is slower than allowed, another is not.
+    Unsure,
     /// Faster, by more than what it may lose.
     Faster,
     /// Slower than allowed.
@@ -43,6 +45,7 @@ impl Verdict {
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Same => "ok",
+            Verdict::Unsure => "cannot tell",
             Verdict::Faster => "faster",
             Verdict::Slower => "SLOWER",
             Verdict::Lost => "LOST",
@@ -91,6 +94,7 @@ impl Bench {
                 None => Verdict::Unjudged,
                 Some((_, high)) if high < 1.0 - threshold => Verdict::Slower,
                 Some((low, _)) if low > 1.0 / (1.0 - threshold) => Verdict::Faster,
+                Some((low, _)) if low < 1.0 - threshold => Verdict::Unsure,
                 Some(_) => Verdict::Same,
             },
         })
@@ -129,8 +133,8 @@ pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
         100.0 * LEVEL
     )];
     notes.push(format!(
-        "SLOWER: the whole interval lies below {:.2}, more than {:.0} % of the speed is lost; LOST: only the base measured it; \
-         new: only this build did.",
+        "SLOWER: the whole interval lies below {:.2}, more than {:.0} % of the speed is lost; cannot tell: a part of it \
+         does; LOST: only the base measured it; new: only this build did.",
         1.0 - threshold,
         100.0 * threshold
     ));
@@ -178,7 +182,7 @@ fn row(cell: &Bench, verdict: Verdict) -> Row {
     let memory = peaks.filter(|(mine, theirs)| theirs.0 > 0 && mine.1 == theirs.1);
     Row::new(vec![
         Cell::text(cell.label()),
-        Cell::with(cell.length.to_string(), "value", cell.length),
+        Cell::with(cell.length.to_string(), "length", cell.length),
         rate(base),
         rate(&cell.rounds),
         change.map_or_else(Cell::default, |change| ratio(change.ratio)),

@@ -12,7 +12,8 @@ use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
 struct Quantity {
     name: &'static str,
     title: String,
-    unit: String,
+    /// Unit for machines: that of `value`.
+    unit: &'static str,
     /// Metric of the published figures, before `@1k`.
     metric: &'static str,
     /// What the published figures are in, and how much of a value that is.
@@ -20,7 +21,7 @@ struct Quantity {
     value: fn(&Bench) -> Option<f64>,
     /// Value of a cell over that of the reference model at the same length.
     ratio: fn(&Bench, &Bench) -> Option<f64>,
-    /// Divides a value into the unit.
+    /// Divides a value into the unit for people.
     size: f64,
     decimals: fn(f64) -> usize,
     best: Best,
@@ -30,12 +31,13 @@ struct Quantity {
 const GIGABYTE: f64 = 1e9;
 
 impl Quantity {
-    /// A published figure in the table's unit, with its text: as it was printed where no conversion was needed.
+    /// A published figure in the unit for machines, with its text: as it was printed where no conversion was needed.
     fn printed(&self, figure: f64) -> (f64, String) {
-        let value = figure * self.published_unit.1 / self.size;
+        let exact = figure * self.published_unit.1;
+        let value = exact / self.size;
         match value == figure {
-            true => (figure, figure.to_string()),
-            false => (value, format!("{value:.*}", (self.decimals)(value))),
+            true => (exact, figure.to_string()),
+            false => (exact, format!("{value:.*}", (self.decimals)(value))),
         }
     }
 }
@@ -48,7 +50,7 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
     let speed = Quantity {
         name: "bench-speed",
         title: "Training speed on byte-level text, steps/s (times transformer)".to_owned(),
-        unit: "steps/s".to_owned(),
+        unit: "steps/s",
         metric: "steps_per_sec",
         published_unit: ("steps/s", 1.0),
         value: |cell| Some(cell.steps_per_second()?.median),
@@ -63,7 +65,7 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
             "Peak memory of training on byte-level text, {} (times transformer)",
             unit.name
         ),
-        unit: unit.name.to_owned(),
+        unit: "bytes",
         metric: "peak_mem_gb",
         published_unit: ("GB", GIGABYTE),
         value: |cell| cell.peak_bytes().map(|bytes| bytes as f64),
@@ -125,11 +127,9 @@ impl<'a> Grid<'a> {
     /// Models by lengths, the published figures below each model that has any.
     fn over_length(&self, quantity: &Quantity, against: Option<&Source>) -> Table {
         let mut columns = vec![Column::key("model"), Column::key("from")];
-        columns.extend(
-            self.lengths
-                .iter()
-                .map(|length| Column::value(length.to_string())),
-        );
+        columns.extend(self.lengths.iter().map(|length| {
+            Column::value(length.to_string()).about(vec![("length", length.to_string())])
+        }));
         let mut rows = Vec::new();
         let mut suspects = Vec::new();
         for model in &self.models {
@@ -138,7 +138,10 @@ impl<'a> Grid<'a> {
                 self.cell(model, *length)
                     .map_or_else(Cell::default, |cell| self.measured(quantity, cell))
             }));
-            rows.push(Row::new(cells));
+            rows.push(Row {
+                contest: Some(String::new()),
+                ..Row::new(cells)
+            });
             if let Some(source) = against.filter(|_| model.options.is_empty()) {
                 rows.extend(self.published(quantity, source, model, &mut suspects));
             }
@@ -156,7 +159,7 @@ impl<'a> Grid<'a> {
         let table = Table {
             name: quantity.name.to_owned(),
             title: quantity.title.clone(),
-            unit: quantity.unit.clone(),
+            unit: quantity.unit.to_owned(),
             columns,
             rows,
             notes,
@@ -168,10 +171,10 @@ impl<'a> Grid<'a> {
         let Some(value) = (quantity.value)(cell) else {
             return Cell::with(cell.outcome.word(), "status", cell.outcome.word());
         };
-        let value = value / quantity.size;
+        let shown = value / quantity.size;
         let ratio = self.reference(cell.length);
         let ratio = ratio.and_then(|reference| (quantity.ratio)(cell, reference));
-        let mut text = format!("{value:.*}", (quantity.decimals)(value));
+        let mut text = format!("{shown:.*}", (quantity.decimals)(shown));
         if let Some(ratio) = ratio {
             text += &format!(" ({}×)", times(ratio));
         }

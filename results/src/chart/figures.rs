@@ -1,35 +1,29 @@
 //! The charts that records make.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use super::names::Names;
-use super::{Axis, Baseline, Chart, Form, Scale, Series};
+use super::groups::Group;
+use super::{Axis, Chart, Form, Scale, Series};
 use crate::metrics::{self, Line};
-use crate::published::{model_rank, task_rank};
+use crate::pivot::{MACHINE, METHOD, TRAINING};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::store::Loaded;
 
-/// Score over speed with memory as area, one chart per data set and recipe: figure 3 of the 2021 paper.
-/// Means over seeds; only runs on one processor are drawn together.
+/// Score over speed with memory as area: figure 3 of the 2021 paper. Means over seeds. What the tables of accuracy, speed and
+/// memory keep apart has charts of its own: data, protocol, recipe, precision, device, processor, threads, method.
 pub fn bubbles(records: &[Record]) -> Vec<Chart> {
-    let names = Names::new(records);
     let scored = records
         .iter()
         .filter(|record| record.outcome == Outcome::Scored);
-    let groups = group(scored, &names, |record| {
-        format!(
-            "{}, {}",
-            record.provenance.device, record.provenance.host.cpu
-        )
-    });
+    let (groups, ranks) = Group::all(scored, &[TRAINING, MACHINE, METHOD]);
     let mut charts: Vec<Chart> = Vec::new();
-    for (group, models) in groups {
+    for group in groups {
         let mut found = Vec::new();
         let mut largest = 0.0f64;
-        for (model, runs) in &models {
+        for cell in &group.cells {
             let mean = |of: fn(&Record) -> Option<f64>| {
-                let values: Vec<f64> = runs.iter().filter_map(|run| of(run)).collect();
+                let values: Vec<f64> = cell.runs.iter().filter_map(|run| of(run)).collect();
                 Sample::of(&values).map(|sample| sample.mean)
             };
             let accuracy = mean(Record::test_accuracy);
@@ -37,65 +31,65 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
             let memory = mean(|run| Some(run.memory.as_ref()?.peak_bytes as f64));
             if let (Some(accuracy), Some(rate), Some(memory)) = (accuracy, rate, memory) {
                 largest = largest.max(memory);
-                found.push((model, accuracy, rate, memory));
+                found.push((&cell.name, accuracy, rate, memory));
             }
         }
         if found.len() < 2 {
             continue;
         }
         let mut notes = vec![format!(
-            "Area: peak memory, the largest {}. {}.",
+            "Area: peak memory, the largest {}.",
             crate::format::bytes(largest as u64),
-            group.surroundings
         )];
-        notes.extend(sharing(&models, &names));
-        let name = format!("bubbles-{}", slug(&group.title()));
-        // Another processor has a chart, and a file, of its own.
-        let same = charts.iter().filter(|chart| chart.title == group.bubbles());
-        let name = match same.count() {
-            0 => name,
-            count => format!("{name}-{}", count + 1),
-        };
+        let agreed = group.agreed.iter();
+        let agreed: Vec<String> = agreed
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        if !agreed.is_empty() {
+            notes.push(format!("Every run: {}.", agreed.join(", ")));
+        }
+        notes.extend(group.sharing());
         charts.push(Chart {
-            name,
-            title: group.bubbles(),
+            name: format!("bubbles-{}", slug(&group.title())),
+            title: format!("{}: score, speed and memory", group.title()),
             x: Axis::new("training speed, steps/s", Scale::Log),
             y: Axis::new("test accuracy, %", Scale::Linear),
             series: found
                 .into_iter()
-                .map(|(model, accuracy, rate, memory)| Series {
-                    rank: names.rank(model),
-                    name: model.clone(),
+                .map(|(name, accuracy, rate, memory)| Series {
+                    rank: ranks.of(name),
+                    name: name.clone(),
                     points: vec![(rate, 100.0 * accuracy)],
                     band: vec![],
                     form: Form::Bubble(memory / largest),
                 })
                 .collect(),
-            baselines: baselines(&models),
+            baselines: group.baselines(),
             notes,
         });
     }
-    charts
+    with_names_of_their_own(charts)
 }
 
-/// Validation accuracy over training steps, one chart per data set and recipe: means over the seeds that got to a step, in a
-/// band from the lowest of them to the highest. Runs without a readable log are left out and named in the notes.
+/// Validation accuracy over training steps: means over the seeds that got to a step, in a band from the lowest of them to the
+/// highest. What the table of accuracies keeps apart has charts of its own. Runs without a readable log are left out and
+/// named in the notes.
 pub fn curves(loaded: &Loaded) -> Vec<Chart> {
-    let names = Names::new(&loaded.records);
     let places: BTreeMap<*const Record, usize> = loaded
         .records
         .iter()
         .enumerate()
         .map(|(index, record)| (std::ptr::from_ref(record), index))
         .collect();
-    let groups = group(loaded.records.iter(), &names, |_| String::new());
+    let (groups, ranks) = Group::all(&loaded.records, &[TRAINING]);
     let mut charts = Vec::new();
-    for (group, models) in groups {
+    for group in groups {
         let mut series = Vec::new();
         let mut notes = Vec::new();
-        for (model, runs) in &models {
+        for cell in &group.cells {
+            let name = &cell.name;
             let mut steps: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-            for run in runs {
+            for run in &cell.runs {
                 let folder = &loaded.folders[places[&std::ptr::from_ref(*run)]];
                 match metrics::read(folder) {
                     Ok(lines) => {
@@ -112,10 +106,10 @@ pub fn curves(loaded: &Loaded) -> Vec<Chart> {
                             }
                         }
                     }
-                    Err(error) => notes.push(format!("{model}, seed {}: {error}.", run.seed)),
+                    Err(error) => notes.push(format!("{name}, seed {}: {error}.", run.seed)),
                 }
             }
-            let line = curve(model, names.rank(model), &steps);
+            let line = curve(name, ranks.of(name), &steps);
             series.extend(line.points.get(1).is_some().then_some(line));
         }
         if series.is_empty() {
@@ -128,18 +122,18 @@ pub fn curves(loaded: &Loaded) -> Vec<Chart> {
                     .to_owned(),
             );
         }
-        notes.extend(sharing(&models, &names));
+        notes.extend(group.sharing());
         charts.push(Chart {
             name: format!("curves-{}", slug(&group.title())),
             title: format!("{}: learning curves", group.title()),
             x: Axis::new("training steps", Scale::Linear),
             y: Axis::new("validation accuracy, %", Scale::Linear),
             series,
-            baselines: baselines(&models),
+            baselines: group.baselines(),
             notes,
         });
     }
-    charts
+    with_names_of_their_own(charts)
 }
 
 /// The line through the means of each step, with a band where there are several values.
@@ -159,85 +153,24 @@ fn curve(model: &str, rank: usize, steps: &BTreeMap<usize, Vec<f64>>) -> Series 
     }
 }
 
-/// What a chart shows.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Group {
-    rank: usize,
-    /// The task's label, with the marks of a stand-in or of altered data.
-    task: String,
-    source: String,
-    recipe: String,
-    surroundings: String,
-}
-
-impl Group {
-    fn title(&self) -> String {
-        format!("{}, recipe {}", self.task, self.recipe)
-    }
-
-    fn bubbles(&self) -> String {
-        format!("{}: score, speed and memory", self.title())
-    }
-}
-
-/// The runs of a chart under the names of their models.
-type Models<'a> = Vec<(String, Vec<&'a Record>)>;
-
-/// Sorts records into charts and, within them, under the name that their model has there.
-fn group<'a>(
-    records: impl Iterator<Item = &'a Record>,
-    names: &Names,
-    surroundings: fn(&Record) -> String,
-) -> BTreeMap<Group, Models<'a>> {
-    let mut groups: BTreeMap<Group, BTreeMap<(usize, String), Vec<&Record>>> = BTreeMap::new();
-    for record in records {
-        let group = Group {
-            rank: task_rank(&record.task.name),
-            task: record.task.title(),
-            source: record.task.source.clone(),
-            recipe: record.recipe.name.clone(),
-            surroundings: surroundings(record),
-        };
-        let key = (model_rank(&record.model.name), names.of(record));
-        groups
-            .entry(group)
-            .or_default()
-            .entry(key)
-            .or_default()
-            .push(record);
-    }
-    let sorted = groups.into_iter();
-    sorted
-        .map(|(group, models)| {
-            let models = models.into_iter().map(|((_, name), runs)| (name, runs));
-            (group, models.collect())
-        })
-        .collect()
-}
-
-/// What the trivial predictors score, of the first run that knows.
-fn baselines(models: &Models) -> Vec<Baseline> {
-    let mut runs = models.iter().flat_map(|(_, runs)| runs);
-    let known = runs.find(|run| !run.baselines.is_empty());
-    let baselines = known.iter().flat_map(|run| &run.baselines);
-    baselines
-        .map(|baseline| Baseline {
-            name: baseline.name.clone(),
-            y: 100.0 * baseline.accuracy,
-        })
-        .collect()
-}
-
-/// What is said once rather than in each name.
-fn sharing(models: &Models, names: &Names) -> Option<String> {
-    let run = models.first()?.1.first()?;
-    let shared = names.shared(run);
-    (!shared.is_empty()).then(|| format!("Every run: {}.", shared.join(" ")))
-}
-
 /// A title as part of a file name.
 fn slug(title: &str) -> String {
     let words = title.split(|c: char| !(c.is_ascii_alphanumeric() || c == '@' || c == '.'));
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     words.join("-")
+}
+
+/// Numbers the charts whose titles make the same name, since each has a file.
+fn with_names_of_their_own(mut charts: Vec<Chart>) -> Vec<Chart> {
+    let mut taken: HashSet<String> = HashSet::new();
+    for chart in &mut charts {
+        let mut name = chart.name.clone();
+        let mut count = 1;
+        while !taken.insert(name.clone()) {
+            count += 1;
+            name = format!("{}-{count}", chart.name);
+        }
+        chart.name = name;
+    }
+    charts
 }

@@ -5,6 +5,7 @@
 
 mod figures;
 mod font;
+mod groups;
 mod labels;
 mod layout;
 mod lengths;

@@ -3,65 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::published::{model_rank, models};
-use crate::record::Record;
 
-/// Task and recipe: what the title of a chart says.
-type Place = (String, String);
-
-/// The names of the runs' series in charts: the model, and what makes it another than its default unless it is so of all
-/// in the chart.
+/// The names of the series of one chart: the model, and what makes it another than its default unless it is so of all in the
+/// chart.
 pub(super) struct Names {
-    shared: BTreeMap<Place, Vec<String>>,
-    ranks: Ranks,
+    /// What the names leave out because all in the chart share it.
+    pub(super) shared: Vec<String>,
 }
 
 impl Names {
-    /// The names that all these runs have beside each other.
-    pub(super) fn new(records: &[Record]) -> Names {
-        let mut all: BTreeMap<Place, BTreeSet<Vec<String>>> = BTreeMap::new();
-        for record in records {
-            all.entry(place(record)).or_default().insert(full(record));
+    /// The names that series of these words, the model first, have beside each other.
+    pub(super) fn new(series: impl Iterator<Item = Vec<String>>) -> Names {
+        Names {
+            shared: shared(&series.collect()),
         }
-        let shared: BTreeMap<Place, Vec<String>> = all
-            .iter()
-            .map(|(place, names)| (place.clone(), shared(names)))
-            .collect();
-        let shown = all.iter().flat_map(|(place, names)| {
-            let shared = &shared[place];
-            names.iter().map(|name| without(name, shared))
-        });
-        let ranks = Ranks::new(shown);
-        Names { shared, ranks }
     }
 
-    /// The name of a run's series.
-    pub(super) fn of(&self, record: &Record) -> String {
-        without(&full(record), self.shared(record))
+    /// The name of a series of these words.
+    pub(super) fn of(&self, words: &[String]) -> String {
+        without(words, &self.shared)
     }
-
-    /// What its name leaves out because all in the chart share it.
-    pub(super) fn shared(&self, record: &Record) -> &[String] {
-        self.shared.get(&place(record)).map_or(&[], Vec::as_slice)
-    }
-
-    /// The rank of a name.
-    pub(super) fn rank(&self, name: &str) -> usize {
-        self.ranks.of(name)
-    }
-}
-
-fn place(record: &Record) -> Place {
-    (record.task.title(), record.recipe.name.clone())
-}
-
-/// The model of a run with all that makes it another than its default.
-fn full(record: &Record) -> Vec<String> {
-    let mut words = vec![record.model.name.clone()];
-    words.extend(record.model.departure().map(str::to_owned));
-    let mut set = record.recipe.overrides.clone();
-    set.sort();
-    words.extend(set);
-    words
 }
 
 /// What all of several names have in common after their first words. One alone has nothing in common with others.

@@ -2,7 +2,8 @@
 
 use super::baseline::Row;
 use super::judge::{Cells, Thresholds};
-use crate::stats::{binomial_error, t_below};
+use crate::equivalence::{LEVEL, MARGIN};
+use crate::stats::{binomial_error, t_below, t_quantile};
 
 /// The aspects that are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,28 @@ impl Aspect {
             Aspect::Speed => "speed",
         }
     }
+
+    /// Unit of [`Aspect::figure`].
+    pub fn unit(self) -> &'static str {
+        match self {
+            Aspect::Accuracy => "%",
+            Aspect::Loss => "nats",
+            Aspect::Gradient => "norm",
+            Aspect::Memory => "bytes",
+            Aspect::Speed => "steps/s",
+        }
+    }
+
+    /// The figure of a cell that sums the aspect up.
+    pub fn figure(self, row: &Row) -> Option<f64> {
+        match self {
+            Aspect::Accuracy => row.accuracy.map(|accuracy| 100.0 * accuracy),
+            Aspect::Loss => row.loss,
+            Aspect::Gradient => row.gradient_norm,
+            Aspect::Memory => row.peak_bytes.map(|bytes| bytes as f64),
+            Aspect::Speed => row.steps_per_second,
+        }
+    }
 }
 
 /// What was found in one aspect, with the words for its cell of the table.
@@ -62,6 +85,16 @@ impl Finding {
             | Finding::Better(words)
             | Finding::Worse(words)
             | Finding::Unjudged(words) => words,
+        }
+    }
+
+    /// The kind of finding.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Finding::Same(_) => "same",
+            Finding::Better(_) => "better",
+            Finding::Worse(_) => "worse",
+            Finding::Unjudged(_) => "unjudged",
         }
     }
 }
@@ -105,7 +138,8 @@ fn exact(before: &Row, row: &Row) -> bool {
     row.key.device == "cpu" && instructions.is_some_and(|known| known == row.instructions)
 }
 
-/// Welch's test over the seeds; for a single seed the error of counting right answers stands in for the seeds' spread.
+/// Welch's test over the seeds; for a single seed the error of counting right answers stands in for the seeds' spread. Where
+/// the change is too uncertain for "the same" to mean anything, nothing is judged.
 fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     let (was, is) = match both(before.accuracy, row.accuracy) {
         Ok(pair) => pair,
@@ -126,12 +160,21 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
         1
     };
     // Not a number where nothing changed and nothing is uncertain.
-    match t_below((is - was) / variance.sqrt(), freedom) {
-        share if share < 1.0 - thresholds.level => Finding::Worse(words),
-        share if share > thresholds.level => Finding::Better(words),
-        _ => Finding::Same(words),
+    let share = t_below((is - was) / variance.sqrt(), freedom);
+    let reach = 100.0 * t_quantile(0.5 + LEVEL / 2.0, freedom) * variance.sqrt();
+    if share < 1.0 - thresholds.level {
+        Finding::Worse(words)
+    } else if share > thresholds.level {
+        Finding::Better(words)
+    } else if was != is && reach > MARGIN {
+        Finding::Unjudged(format!("{words} {UNCERTAIN}{reach:.1}"))
+    } else {
+        Finding::Same(words)
     }
 }
+
+/// Stands before the uncertainty of a change that is too large for a verdict.
+pub(super) const UNCERTAIN: &str = "±";
 
 /// The uncertainty of a mean accuracy.
 struct Uncertainty {
@@ -221,6 +264,9 @@ fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     )
 }
 
+/// Says that so many runs shared the machine.
+pub(super) const AT_A_TIME: &str = "at a time";
+
 fn speed(
     before: &Row,
     row: &Row,
@@ -235,6 +281,11 @@ fn speed(
     }
     if before.processor != row.processor || before.threads != row.threads {
         return Finding::Unjudged("another machine".to_owned());
+    }
+    if let (Some(was), Some(is)) = (before.jobs, row.jobs)
+        && was != is
+    {
+        return Finding::Unjudged(format!("{is} {AT_A_TIME}, was {was}"));
     }
     let (Some(was), Some(is)) = (Ratio::of(before, baseline), Ratio::of(row, now)) else {
         return Finding::Unjudged(format!("no {} beside it", thresholds.reference));

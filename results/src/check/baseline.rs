@@ -1,14 +1,15 @@
 //! The rows of a baseline: what is kept of each cell, folded from the records of its seeds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::markup::visible;
+use crate::{Error, Result, metrics};
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
-use crate::store::Loaded;
-use crate::{Error, Result, metrics};
+use crate::store::{self, Loaded};
 
 /// The cells of one state of the code, in the order of the tables.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,6 +54,9 @@ pub struct Row {
     pub instructions: String,
     /// Threads it was allowed.
     pub threads: usize,
+    /// How many runs of its sweep went at a time, which decides what each gets of the machine; absent where it is not known, or
+    /// not the same of all its seeds.
+    pub jobs: Option<usize>,
     /// The beginnings of the digests of its settings, one per seed, blanks between.
     pub spec: String,
     /// Trained parameters.
@@ -89,7 +93,7 @@ pub struct Row {
 
 impl Baseline {
     /// Folds the records of a folder into cells. Of runs with the same seed the latest counts. A
-    /// cell one of whose logs is damaged says so in [`Row::damaged`].
+    /// cell that has a figure that cannot be, or one of whose logs is damaged, says so in [`Row::damaged`].
     pub fn of(loaded: &Loaded) -> Baseline {
         let mut cells: BTreeMap<(usize, usize, Key), BTreeMap<u64, usize>> = BTreeMap::new();
         for (index, record) in loaded.records.iter().enumerate() {
@@ -106,7 +110,12 @@ impl Baseline {
         }
         let rows = cells.into_iter().map(|((_, _, key), seeds)| {
             let runs: Vec<usize> = seeds.into_values().collect();
-            Row::of(key, loaded, &runs)
+            let mut row = Row::of(key, loaded, &runs);
+            let record = loaded.folders[runs[0]].join(store::FILE);
+            let impossible = row.check().err();
+            let impossible = impossible.map(|reason| format!("{}: {reason}", record.display()));
+            row.damaged = row.damaged.take().or(impossible);
+            row
         });
         Baseline {
             rows: rows.collect(),
@@ -120,15 +129,15 @@ impl Key {
         let mut set = record.recipe.overrides.clone();
         set.sort();
         Key {
-            task: record.task.label.clone(),
-            source: record.task.source.clone(),
-            protocol: record.task.protocol.clone(),
-            model: record.model.name.clone(),
-            variant: record.model.variant.clone(),
-            recipe: record.recipe.name.clone(),
-            set: set.join(" "),
-            precision: record.provenance.precision.clone(),
-            device: record.provenance.device.clone(),
+            task: visible(&record.task.label),
+            source: visible(&record.task.source),
+            protocol: visible(&record.task.protocol),
+            model: visible(&record.model.name),
+            variant: visible(&record.model.variant),
+            recipe: visible(&record.recipe.name),
+            set: visible(&set.join(" ")),
+            precision: visible(&record.provenance.precision),
+            device: visible(&record.provenance.device),
         }
     }
 
@@ -186,16 +195,20 @@ impl Row {
         };
         Row {
             key,
-            data: first.task.data_digest.clone(),
-            processor: first.provenance.host.cpu.clone(),
+            data: visible(&first.task.data_digest),
+            processor: visible(&first.provenance.host.cpu),
             instructions: match records.iter().find(unknown) {
                 Some(_) => String::new(),
-                None => first.provenance.host.instructions.clone(),
+                None => visible(&first.provenance.host.instructions),
             },
             threads: first.provenance.threads,
-            spec: joined(|record| record.provenance.spec_digest.chars().take(16).collect())
-                .trim()
-                .to_owned(),
+            jobs: first.provenance.jobs.filter(|jobs| {
+                let mut others = records.iter();
+                others.all(|record| record.provenance.jobs == Some(*jobs))
+            }),
+            spec: visible(
+                joined(|record| record.provenance.spec_digest.chars().take(16).collect()).trim(),
+            ),
             parameters: Some(first.model.parameters).filter(|count| *count > 0),
             outcome: end.unwrap_or(&Outcome::Scored).word().to_owned(),
             seeds: joined(|record| record.seed.to_string()),
@@ -209,12 +222,56 @@ impl Row {
             gradient_norm: logs.gradient_norm,
             peak_bytes: peaks,
             memory_method: methods
-                .map(|memory| memory.method.clone())
+                .map(|memory| visible(&memory.method))
                 .next()
                 .unwrap_or_default(),
             steps_per_second: speed.map(|sample| sample.mean),
             speed_error: speed_error.map(|sample| sample.mean / (records.len() as f64).sqrt()),
             damaged,
+        }
+    }
+}
+
+impl Row {
+    /// Refuses figures that no runs can have, with the reason.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let share = |value: f64| (0.0..=1.0).contains(&value);
+        let size = |value: f64| value.is_finite() && value >= 0.0;
+        let rate = |value: f64| value.is_finite() && value > 0.0;
+        type Rule<'a> = (&'a str, Option<f64>, fn(f64) -> bool, &'a str);
+        const SHARE: &str = "a share from 0 to 1";
+        const SIZE: &str = "a number from 0 on";
+        const RATE: &str = "a number above 0";
+        let whole = |count: Option<u64>| count.map(|count| count as f64);
+        let rules: [Rule; 9] = [
+            ("accuracy", self.accuracy, share, SHARE),
+            ("accuracy_deviation", self.accuracy_deviation, share, SHARE),
+            ("loss", self.loss, size, SIZE),
+            ("gradient_norm", self.gradient_norm, size, SIZE),
+            ("peak_bytes", whole(self.peak_bytes), rate, RATE),
+            ("parameters", whole(self.parameters), rate, RATE),
+            ("jobs", whole(self.jobs.map(|jobs| jobs as u64)), rate, RATE),
+            ("steps_per_second", self.steps_per_second, rate, RATE),
+            ("speed_error", self.speed_error, size, SIZE),
+        ];
+        for (name, value, is_possible, expected) in rules {
+            if let Some(value) = value.filter(|value| !is_possible(*value)) {
+                return Err(format!("{name} is {value}, which is not {expected}"));
+            }
+        }
+        let mut seeds = BTreeSet::new();
+        for seed in self.seeds.split_whitespace() {
+            let number: u64 = seed
+                .parse()
+                .map_err(|_| format!("the seed `{seed}` is not a whole number"))?;
+            if !seeds.insert(number) {
+                return Err(format!("the seed {number} stands twice"));
+            }
+        }
+        match (seeds.len(), self.accuracy_deviation) {
+            (0, _) => Err("it has no seeds".to_owned()),
+            (1, Some(_)) => Err("accuracy_deviation is given, but one seed has none".to_owned()),
+            _ => Ok(()),
         }
     }
 }

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use super::baseline::{Baseline, Key, Row};
+use crate::markup::{guarded, unguarded};
 use crate::{Error, Result, atomic};
 
 impl Baseline {
     /// Reads a baseline.
     ///
     /// # Errors
-    /// The file cannot be read, or a line of it is not a row.
+    /// The file cannot be read, or a line of it is not a row, or has a figure that cannot be.
     pub fn read(path: &Path) -> Result<Baseline> {
         let text = disk::read(path).map_err(Error::io("read", path))?;
         let bad = |error: csv::Error| Error::NotABaseline {
@@ -34,10 +35,16 @@ impl Baseline {
             let field = |place: &Option<usize>| place.and_then(|at| record.get(at)).unwrap_or("");
             let mut ordered: csv::StringRecord = places.iter().map(field).collect();
             ordered.set_position(record.position().cloned());
-            ordered
+            let row: Row = ordered
                 .deserialize::<Flat>(None)
                 .map(Row::from)
-                .map_err(bad)
+                .map_err(bad)?;
+            let line = record.position().map_or(0, csv::Position::line);
+            row.check().map_err(|reason| Error::NotABaseline {
+                path: path.to_owned(),
+                reason: format!("line {line}: {reason}"),
+            })?;
+            Ok(row)
         });
         Ok(Baseline {
             rows: rows.collect::<Result<_>>()?,
@@ -65,7 +72,7 @@ impl Baseline {
 }
 
 /// The first line of the file.
-const COLUMNS: [&str; 28] = [
+const COLUMNS: [&str; 29] = [
     "task",
     "source",
     "protocol",
@@ -94,45 +101,78 @@ const COLUMNS: [&str; 28] = [
     "parameters",
     "gradients",
     "gradient_norm",
+    "jobs",
 ];
 
 /// How many of [`COLUMNS`] every baseline has. Older files lack others, and what these hold is not judged.
 const REQUIRED: usize = 23;
 
-/// A row as the file has it: a key and its values side by side, in the order of [`COLUMNS`].
+/// A row as the file has it: a key and its values side by side, in the order of [`COLUMNS`], words [`guarded`].
 type Flat = (
     Key,
     (String, String, usize, String, String, usize),
     (Option<f64>, Option<f64>, Option<f64>, String),
     (Option<u64>, String, Option<f64>, Option<f64>),
-    (String, String, Option<u64>, String, Option<f64>),
+    (
+        String,
+        String,
+        Option<u64>,
+        String,
+        Option<f64>,
+        Option<usize>,
+    ),
 );
+
+/// A key with something done to its words.
+fn with_words(key: &Key, change: fn(&str) -> String) -> Key {
+    Key {
+        task: change(&key.task),
+        source: change(&key.source),
+        protocol: change(&key.protocol),
+        model: change(&key.model),
+        variant: change(&key.variant),
+        recipe: change(&key.recipe),
+        set: change(&key.set),
+        precision: change(&key.precision),
+        device: change(&key.device),
+    }
+}
+
+fn read_back(field: &str) -> String {
+    unguarded(field).to_owned()
+}
 
 impl From<Row> for Flat {
     fn from(row: Row) -> Flat {
         (
-            row.key,
+            with_words(&row.key, guarded),
             (
-                row.data,
-                row.processor,
+                guarded(&row.data),
+                guarded(&row.processor),
                 row.threads,
-                row.outcome,
-                row.seeds,
+                guarded(&row.outcome),
+                guarded(&row.seeds),
                 row.test_rows,
             ),
-            (row.accuracy, row.accuracy_deviation, row.loss, row.trace),
+            (
+                row.accuracy,
+                row.accuracy_deviation,
+                row.loss,
+                guarded(&row.trace),
+            ),
             (
                 row.peak_bytes,
-                row.memory_method,
+                guarded(&row.memory_method),
                 row.steps_per_second,
                 row.speed_error,
             ),
             (
-                row.instructions,
-                row.spec,
+                guarded(&row.instructions),
+                guarded(&row.spec),
                 row.parameters,
-                row.gradients,
+                guarded(&row.gradients),
                 row.gradient_norm,
+                row.jobs,
             ),
         )
     }
@@ -141,29 +181,31 @@ impl From<Row> for Flat {
 impl From<Flat> for Row {
     fn from(flat: Flat) -> Row {
         let (key, identity, scores, costs, later) = flat;
+        let key = with_words(&key, read_back);
         let (data, processor, threads, outcome, seeds, test_rows) = identity;
         let (accuracy, accuracy_deviation, loss, trace) = scores;
         let (peak_bytes, memory_method, steps_per_second, speed_error) = costs;
-        let (instructions, spec, parameters, gradients, gradient_norm) = later;
+        let (instructions, spec, parameters, gradients, gradient_norm, jobs) = later;
         Row {
             key,
-            data,
-            processor,
-            instructions,
+            data: read_back(&data),
+            processor: read_back(&processor),
+            instructions: read_back(&instructions),
             threads,
-            spec,
+            jobs,
+            spec: read_back(&spec),
             parameters,
-            outcome,
-            seeds,
+            outcome: read_back(&outcome),
+            seeds: read_back(&seeds),
             test_rows,
             accuracy,
             accuracy_deviation,
             loss,
-            trace,
-            gradients,
+            trace: read_back(&trace),
+            gradients: read_back(&gradients),
             gradient_norm,
             peak_bytes,
-            memory_method,
+            memory_method: read_back(&memory_method),
             steps_per_second,
             speed_error,
             damaged: None,

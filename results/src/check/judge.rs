@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::aspect::{self, Finding};
+use super::aspect::{self, Aspect, Finding};
 use super::baseline::{Baseline, Key, Row};
 use crate::format::grouped;
 
@@ -78,6 +78,8 @@ pub struct Judged {
     pub state: State,
     /// In the order that they are shown in; empty for a cell that is missing or new.
     pub findings: Vec<Finding>,
+    /// The figures of the baseline and of the runs, in the order of [`Aspect::ALL`].
+    pub figures: Vec<(Option<f64>, Option<f64>)>,
     /// Why there is nothing to compare, or it is not the cell of the baseline.
     pub remark: Option<String>,
 }
@@ -136,6 +138,7 @@ pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Ch
                 key: before.key.clone(),
                 state: State::Missing,
                 findings: vec![],
+                figures: figures(Some(before), None),
                 remark: Some("in the baseline, but no record of it was found".to_owned()),
             },
         });
@@ -147,6 +150,7 @@ pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Ch
         key: row.key.clone(),
         state: State::New,
         findings: vec![],
+        figures: figures(None, Some(row)),
         remark: Some(match &row.damaged {
             Some(damaged) => format!("not in the baseline; {damaged}"),
             None => "not in the baseline".to_owned(),
@@ -158,11 +162,18 @@ pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Ch
     }
 }
 
+fn figures(before: Option<&Row>, now: Option<&Row>) -> Vec<(Option<f64>, Option<f64>)> {
+    let figure = |aspect: Aspect, row: Option<&Row>| row.and_then(|row| aspect.figure(row));
+    let pairs = Aspect::ALL.map(|aspect| (figure(aspect, before), figure(aspect, now)));
+    pairs.into()
+}
+
 fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresholds) -> Judged {
     let regressed = |remark: String| Judged {
         key: row.key.clone(),
         state: State::Regressed,
         findings: vec![],
+        figures: figures(Some(before), Some(row)),
         remark: Some(remark),
     };
     if let Some(damaged) = &row.damaged {
@@ -195,6 +206,7 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
         key: row.key.clone(),
         state,
         findings,
+        figures: figures(Some(before), Some(row)),
         remark: (!other.is_empty()).then(|| other.join("; ")),
     }
 }

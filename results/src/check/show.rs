@@ -1,8 +1,11 @@
 //! The table of a check, fit for a terminal and for a pull request.
 
-use super::aspect::{Aspect, Finding};
+use serde_json::json;
+
+use super::aspect::{AT_A_TIME, Aspect, Finding, UNCERTAIN};
 use super::baseline::Key;
 use super::judge::{Check, State};
+use crate::equivalence::MARGIN;
 use crate::table::{Cell, Column, Row, Table};
 
 /// A part of a key.
@@ -46,17 +49,33 @@ pub fn table(check: &Check) -> Table {
 
     let mut columns = vec![Column::key("task"), Column::key("model")];
     columns.extend(varying.iter().map(|(name, _)| Column::key(*name)));
-    columns.extend(Aspect::ALL.map(|aspect| Column::value(aspect.word())));
+    columns.extend(Aspect::ALL.map(|aspect| Column::value(aspect.word()).in_unit(aspect.unit())));
     columns.push(Column::text("verdict"));
     let rows = cells.iter().map(|cell| {
         let mut shown = vec![Cell::text(cell.key.question()), Cell::text(&cell.key.model)];
         shown.extend(varying.iter().map(|(_, of)| Cell::text(of(&cell.key))));
-        match cell.findings.is_empty() {
-            true => shown.extend(Aspect::ALL.map(|_| Cell::default())),
-            false => shown.extend(cell.findings.iter().map(mark)),
+        let findings = cell
+            .findings
+            .iter()
+            .map(Some)
+            .chain(std::iter::repeat(None));
+        let figures = cell.figures.iter().zip(findings);
+        shown.extend(figures.map(|(figures, finding)| mark(*figures, finding)));
+        shown.push(Cell {
+            text: cell.state.word().to_owned(),
+            fields: vec![
+                ("verdict", json!(cell.state.word())),
+                ("remark", json!(cell.remark)),
+            ],
+            ..Cell::default()
+        });
+        Row {
+            facts: DIMENSIONS
+                .iter()
+                .map(|(name, of)| (*name, of(&cell.key).to_owned()))
+                .collect(),
+            ..Row::new(shown)
         }
-        shown.push(Cell::text(cell.state.word()));
-        Row::new(shown)
     });
     let rows = rows.collect();
 
@@ -109,6 +128,20 @@ pub fn table(check: &Check) -> Table {
         by.reference,
         100.0 * by.speed
     ));
+    let unjudged = |sign: &str| {
+        let mut findings = cells.iter().flat_map(|cell| &cell.findings);
+        findings.any(|one| matches!(one, Finding::Unjudged(words) if words.contains(sign)))
+    };
+    if unjudged(UNCERTAIN) {
+        notes.push(format!(
+            "({UNCERTAIN} ...): cannot tell, the change is known no better than to so many points, more than {MARGIN}; more seeds or test rows tell."
+        ));
+    }
+    if unjudged(AT_A_TIME) {
+        notes.push(format!(
+            "(... {AT_A_TIME}): as many runs shared the machine (`lra sweep --jobs`); speeds under another load are not compared."
+        ));
+    }
     let verdict = if check.passed() { "passed" } else { "FAILED" };
     Table {
         name: "check".to_owned(),
@@ -120,12 +153,22 @@ pub fn table(check: &Check) -> Table {
     }
 }
 
-fn mark(finding: &Finding) -> Cell {
-    let (sign, word) = match finding {
-        Finding::Same(_) => ("", "same"),
-        Finding::Better(_) => ("+ ", "better"),
-        Finding::Worse(_) => ("! ", "worse"),
-        Finding::Unjudged(words) => return Cell::text(format!("({words})")),
-    };
-    Cell::with(format!("{sign}{}", finding.words()), "finding", word)
+/// The cell of an aspect: the finding for people, and for machines with it the figures that it is about.
+fn mark((baseline, now): (Option<f64>, Option<f64>), finding: Option<&Finding>) -> Cell {
+    let text = finding.map_or_else(String::new, |finding| match finding {
+        Finding::Same(words) => words.clone(),
+        Finding::Better(words) => format!("+ {words}"),
+        Finding::Worse(words) => format!("! {words}"),
+        Finding::Unjudged(words) => format!("({words})"),
+    });
+    Cell {
+        text,
+        fields: vec![
+            ("finding", json!(finding.map(Finding::word))),
+            ("words", json!(finding.map(Finding::words))),
+            ("baseline", json!(baseline)),
+            ("now", json!(now)),
+        ],
+        ..Cell::default()
+    }
 }

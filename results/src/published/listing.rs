@@ -1,9 +1,9 @@
 //! What there is of published figures, as tables.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Figure, Source, TASKS, Trust, distinct, sources};
-use crate::table::{Cell, Column, Row, Table};
+use crate::table::{Cell, Column, Row, Table, or_null};
 
 /// The sources as a table: key, short name, year, how many figures, for what.
 pub fn listing() -> Table {
@@ -18,14 +18,14 @@ pub fn listing() -> Table {
     let rows = sources()
         .iter()
         .map(|source| {
-            let count = |count: usize| Cell::with(count.to_string(), "count", count);
+            let count = |name, count: usize| Cell::with(count.to_string(), name, count);
             Row::new(vec![
-                Cell::text(source.alias),
-                Cell::text(source.key),
+                Cell::with(source.alias, "name", source.alias),
+                Cell::with(source.key, "key", source.key),
                 Cell::with(source.year.to_string(), "year", source.year),
-                count(source.figures.len()),
-                count(source.models().len()),
-                Cell::with(coverage(&source.tasks()), "names", source.tasks()),
+                count("figures", source.figures.len()),
+                count("models", source.models().len()),
+                Cell::with(coverage(&source.tasks()), "tasks", source.tasks()),
             ])
         })
         .collect();
@@ -114,6 +114,27 @@ pub fn figures_of(source: &Source) -> Table {
         columns,
         rows,
         notes,
+    }
+}
+
+impl Figure {
+    /// All there is to the figure, for machines; `source` is what prints it.
+    pub fn json(&self, source: &Source) -> Value {
+        json!({
+            "name": source.alias,
+            "key": self.key,
+            "year": self.year,
+            "model": self.model,
+            "entry": or_null(&self.entry),
+            "task": self.task,
+            "metric": self.metric,
+            "value": self.value,
+            "missing": self.value.is_none().then(|| self.text()),
+            "trust": self.trust.words(),
+            "defect": or_null(&self.defect),
+            "read_in": self.source,
+            "notes": or_null(&self.notes),
+        })
     }
 }
 

@@ -22,6 +22,8 @@ use crate::{Error, Result};
 
 /// Unit of the accuracies in this module: percent. Records hold fractions.
 pub const ACCURACY: &str = "accuracy";
+/// The metric of the spread of an accuracy over the source's seeds, in points.
+const ACCURACY_SPREAD: &str = "accuracy_spread";
 /// What the metric of an accuracy on the way begins with; the epoch follows.
 const AT_EPOCH: &str = "accuracy@epoch";
 
@@ -160,6 +162,15 @@ impl Source {
         let mut figures = self.figures.iter().copied();
         figures
             .find(|figure| figure.entry == model && figure.task == task && figure.metric == metric)
+    }
+
+    /// The spread over seeds that this source prints beside one of its accuracies, in points.
+    pub fn spread(&self, figure: &Figure) -> Option<f64> {
+        let same = |other: &&&Figure| {
+            (&other.model, &other.task) == (&figure.model, &figure.task)
+                && other.metric == ACCURACY_SPREAD
+        };
+        self.figures.iter().find(same)?.value
     }
 
     /// Distinct tasks, in the order of the file.

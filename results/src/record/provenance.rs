@@ -19,6 +19,9 @@ pub struct Provenance {
     pub device: String,
     /// CPU threads that the process was allowed.
     pub threads: usize,
+    /// Runs of the same sweep that shared the machine at a time; 1 for a run by itself. Absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<usize>,
     /// The machine.
     pub host: Host,
     /// The programs.

@@ -1,38 +1,58 @@
-//! Comma-separated values. A column with several values behind its cells becomes several, named `column.value`;
-//! notes are left to the other forms.
+//! Comma-separated values: one table of everything, a row per cell, with a column that names the table that it is of. Units stand
+//! in the names of columns; notes are left to the other forms.
 
 use csv::Writer;
 use serde_json::Value;
 
+use super::tidy;
+use crate::markup::{guarded, visible};
 use crate::table::Table;
 
-pub(super) fn render(table: &Table) -> String {
-    let fields: Vec<_> = (0..table.columns.len()).map(|i| table.fields(i)).collect();
-    let mut header = Vec::new();
-    for (column, fields) in table.columns.iter().zip(&fields) {
-        match fields.as_slice() {
-            [] | [_] => header.push(column.name.clone()),
-            several => header.extend(several.iter().map(|name| format!("{}.{name}", column.name))),
+/// The column that names the table of a row.
+const TABLE: &str = "table";
+
+pub(super) fn render(tables: &[Table]) -> String {
+    let parts: Vec<(&str, Vec<tidy::TidyRow>)> = tables
+        .iter()
+        .map(|table| (table.name.as_str(), tidy::rows(table)))
+        .collect();
+    let all = || parts.iter().flat_map(|(_, rows)| rows);
+    let mut header: Vec<&str> = vec![TABLE];
+    let about = all().flat_map(|row| row.about.keys());
+    for name in about.chain(all().flat_map(|row| row.found.keys())) {
+        if !header.contains(&name.as_str()) {
+            header.push(name);
         }
     }
     let mut writer = Writer::from_writer(Vec::new());
-    let mut written = writer.write_record(&header);
-    for row in &table.rows {
-        let mut line = Vec::new();
-        for (cell, fields) in row.cells.iter().zip(&fields) {
-            if fields.is_empty() {
-                line.push(cell.text.clone());
-            }
-            line.extend(fields.iter().map(|name| match cell.field(name) {
-                None | Some(Value::Null) => String::new(),
-                Some(Value::String(text)) => text.clone(),
-                Some(value) => value.to_string(),
-            }));
+    let mut written = writer.write_record(header.iter().copied().map(field));
+    for (name, rows) in &parts {
+        for row in rows {
+            let line = header.iter().map(|column| match *column {
+                TABLE => field(name),
+                column => {
+                    let value = row.about.get(column).or_else(|| row.found.get(column));
+                    value.map_or_else(String::new, printed)
+                }
+            });
+            written = written.and_then(|()| writer.write_record(line));
         }
-        written = written.and_then(|()| writer.write_record(&line));
     }
-    // Writing to memory fails only if a row had more or fewer cells than the table has columns.
+    // Writing to memory fails only if a line had more or fewer fields than the header.
     debug_assert!(written.is_ok(), "{written:?}");
     let bytes = writer.into_inner().unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn printed(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => field(text),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(_) | Value::Object(_) => field(&value.to_string()),
+    }
+}
+
+fn field(text: &str) -> String {
+    guarded(&visible(text))
 }

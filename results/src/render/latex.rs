@@ -1,6 +1,7 @@
 //! LaTeX with the packages `adjustbox` and `booktabs`: a float with caption, tabular and notes. The tabular is centred, and made smaller
 //! if it is wider than the text; the best of each column is bold.
 
+use crate::markup::visible;
 use crate::table::{Align, Table};
 
 pub(super) fn render(table: &Table) -> String {
@@ -49,7 +50,7 @@ fn line(cells: impl Iterator<Item = String>) -> String {
 /// Makes every character literal.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in visible(text).chars() {
         match character {
             '\\' => escaped += "\\textbackslash{}",
             '~' => escaped += "\\textasciitilde{}",
@@ -58,7 +59,7 @@ fn escape(text: &str) -> String {
             '<' => escaped += "$<$",
             '>' => escaped += "$>$",
             '×' => escaped += "$\\times$",
-            '\n' | '\r' => escaped.push(' '),
+            '\n' | '\t' => escaped.push(' '),
             '&' | '%' | '$' | '#' | '_' | '{' | '}' => {
                 escaped.push('\\');
                 escaped.push(character);

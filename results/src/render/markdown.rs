@@ -1,7 +1,8 @@
-//! Markdown: a bold title, a table with aligned source, the notes as a list.
+//! Markdown: a bold title, a table with aligned source, the notes as a list; and the escaping of any string.
 
 use tabled::grid::util::string::get_text_width;
 
+use crate::markup::visible;
 use crate::table::{Align, Table};
 
 pub(super) fn render(table: &Table) -> String {
@@ -9,11 +10,11 @@ pub(super) fn render(table: &Table) -> String {
         table
             .columns
             .iter()
-            .map(|column| escape(&column.name))
+            .map(|column| literal(&column.name))
             .collect(),
     ];
     for row in &table.rows {
-        lines.push(row.cells.iter().map(|cell| escape(cell.shown())).collect());
+        lines.push(row.cells.iter().map(|cell| literal(cell.shown())).collect());
     }
     let widths: Vec<usize> = (0..table.columns.len())
         .map(|column| {
@@ -26,7 +27,7 @@ pub(super) fn render(table: &Table) -> String {
         })
         .collect();
 
-    let mut text = format!("**{}**\n\n", escape(&table.title));
+    let mut text = format!("**{}**\n\n", literal(&table.title));
     for (index, line) in lines.iter().enumerate() {
         let cells = line.iter().zip(&widths).zip(&table.columns);
         let cells: Vec<String> = cells
@@ -55,18 +56,30 @@ pub(super) fn render(table: &Table) -> String {
         text.push('\n');
     }
     for note in &table.notes {
-        text += &format!("- {}\n", escape(note));
+        text += &format!("- {}\n", literal(note));
     }
     text
 }
 
-/// Keeps cells on their line and in their column, and their characters literal.
-fn escape(text: &str) -> String {
+/// Returns text that stays on its line and in its cell, with every character literal. HTML would pass through, and where a
+/// renderer knows no backslash before a bracket, it still would: brackets and what could begin an entity are written as entities.
+#[must_use]
+pub fn literal(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    let text = visible(text);
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
         match character {
-            '\n' | '\r' => escaped.push(' '),
-            '|' | '*' | '_' | '`' | '<' | '[' | '\\' => {
+            '\n' | '\t' => escaped.push(' '),
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '&' if characters
+                .peek()
+                .is_some_and(|next| *next == '#' || next.is_ascii_alphanumeric()) =>
+            {
+                escaped += "&amp;";
+            }
+            '|' | '*' | '_' | '`' | '[' | '\\' => {
                 escaped.push('\\');
                 escaped.push(character);
             }
@@ -74,4 +87,32 @@ fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+/// Returns text as a span of code on one line: nothing within it is markup, and no backtick ends it early.
+#[must_use]
+pub fn code(text: &str) -> String {
+    let text = visible(text).replace(['\n', '\t'], " ");
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    match text.starts_with('`') || text.ends_with('`') {
+        true => format!("{fence} {text} {fence}"),
+        false => format!("{fence}{text}{fence}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_string_becomes_markup() {
+        let odd = "<img src=x onerror=alert(1)> &lt; *b* | [a](b) `c`\r\u{1b}[2J";
+        let text = literal(odd);
+        assert!(!text.contains(['<', '>', '\u{1b}', '\r']), "{text}");
+        assert!(text.contains("&amp;lt;") && text.contains("\\|"), "{text}");
+        assert_eq!(literal("a & b, 5 % of #1"), "a & b, 5 % of #1");
+        assert_eq!(code("lra run"), "`lra run`");
+        assert_eq!(code("a ``b`"), "``` a ``b` ```");
+    }
 }

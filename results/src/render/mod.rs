@@ -4,8 +4,9 @@ mod csv;
 mod html;
 mod json;
 mod latex;
-mod markdown;
+pub mod markdown;
 mod text;
+mod tidy;
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -15,6 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::table::Table;
 use crate::{Error, Result};
 
+pub use json::document;
+
 /// A form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -22,7 +25,7 @@ pub enum Format {
     Text,
     /// For pages on GitHub and the like.
     Markdown,
-    /// One line per row, values unrounded.
+    /// One table of all, a line per cell, values unrounded.
     Csv,
     /// One document, values unrounded.
     Json,
@@ -65,10 +68,10 @@ impl Format {
     pub fn render(self, tables: &[Table]) -> String {
         let each: fn(&Table) -> String = match self {
             Format::Json => return json::render(tables),
+            Format::Csv => return csv::render(tables),
             Format::Html => return html::render(tables),
             Format::Text => text::render,
             Format::Markdown => markdown::render,
-            Format::Csv => csv::render,
             Format::Latex => latex::render,
         };
         let parts: Vec<String> = tables.iter().map(each).collect();

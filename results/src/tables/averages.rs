@@ -14,11 +14,9 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     let pivot = Pivot::new(records, &[TRAINING]);
     let mut columns = vec![Column::key("model"), Column::key("from")];
     columns.extend(pivot.varying.iter().copied().map(Column::key));
-    columns.extend(
-        CONVENTIONS
-            .iter()
-            .map(|convention| Column::value(convention.name)),
-    );
+    columns.extend(CONVENTIONS.iter().map(|convention| {
+        Column::value(convention.name).about(vec![("average", convention.name.to_owned())])
+    }));
     let mut rows = Vec::new();
     let mut reduced = false;
     for row in &pivot.rows {
@@ -40,7 +38,11 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
             .any(|run| run.task.label != run.task.name);
         let mut keys = vec![Cell::text(row.model), Cell::text(MEASURED)];
         keys.extend(row.varying.iter().map(Cell::text));
-        rows.push(Row::new(keys.into_iter().chain(cells).collect()));
+        rows.push(Row {
+            facts: row.setting.clone(),
+            contest: Some(row.contest()),
+            ..Row::new(keys.into_iter().chain(cells).collect())
+        });
 
         let Some(source) = against else { continue };
         let theirs = |task: &str| match source.cell(row.model, task, ACCURACY) {

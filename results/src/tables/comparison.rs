@@ -5,17 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::capped;
-use crate::format::percent;
+use crate::equivalence::{Equivalence, LEVEL, MARGIN, Score, margin};
 use crate::pivot::{Pivot, TRAINING};
 use crate::published::{Comparison, Source, compare};
-use crate::record::{Outcome, Record};
-use crate::stats::{Sample, binomial_error};
+use crate::record::Record;
 use crate::table::{Cell, Column, Row, Table};
-
-/// The level of the intervals.
-const LEVEL: f64 = 0.95;
-/// Standard errors on either side of a single score that make an interval of [`LEVEL`].
-const REACH: f64 = 1.96;
 
 /// One row per cell that the source has a figure for.
 pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
@@ -59,22 +53,37 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                     (figure, Footing::Apart)
                 }
             };
-            let ours = Ours::of(runs);
+            let ours = Score::of(runs);
             counted |= ours.as_ref().is_some_and(|ours| ours.seeds == 1);
-            let theirs = figure.value.map(|value| value / 100.0);
-            let verdict = word(ours.as_ref(), theirs, footing);
+            let scored = ours.as_ref().map_or(0, |ours| ours.seeds);
+            if scored > 0 && scored < runs.len() {
+                remarks.push(format!(
+                    "{} on {column}: {scored} of {} seeds have a score, the verdict is on these.",
+                    row.model,
+                    runs.len()
+                ));
+            }
+            let margin = margin(source, figure);
+            if margin > MARGIN {
+                remarks.push(format!(
+                    "{} on {column}: the margin is {margin} points, the spread that {} prints.",
+                    row.model, source.alias
+                ));
+            }
+            let verdict = Verdict::of(ours.as_ref(), figure.value, margin, footing);
             let mut cells = vec![Cell::text(column), Cell::text(row.model)];
             cells.extend(row.varying.iter().map(Cell::text));
             cells.push(ours.as_ref().map_or_else(
                 || Cell::text(runs[0].outcome.word()),
-                |ours| Cell::with(percent(ours.mean), "mean", 100.0 * ours.mean),
+                |ours| Cell {
+                    text: format!("{:.2}", ours.mean),
+                    fields: vec![("mean", json!(ours.mean)), ("seeds", json!(ours.seeds))],
+                    ..Cell::default()
+                },
             ));
             cells.push(ours.as_ref().map_or_else(Cell::default, |ours| Cell {
-                text: format!("{} to {}", percent(ours.low), percent(ours.high)),
-                fields: vec![
-                    ("low", json!(100.0 * ours.low)),
-                    ("high", json!(100.0 * ours.high)),
-                ],
+                text: format!("{:.2} to {:.2}", ours.low, ours.high),
+                fields: vec![("low", json!(ours.low)), ("high", json!(ours.high))],
                 ..Cell::default()
             }));
             cells.push(match figure.value {
@@ -83,14 +92,18 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                 Some(value) => Cell::with(figure.text(), "mean", value),
                 None => Cell::text(figure.text()),
             });
-            let difference = ours.as_ref().zip(theirs);
+            let difference = ours.as_ref().zip(figure.value);
             let difference = difference.filter(|_| footing != Footing::Apart);
             cells.push(difference.map_or_else(Cell::default, |(ours, theirs)| {
-                let points = 100.0 * (ours.mean - theirs);
+                let points = ours.mean - theirs;
                 Cell::with(format!("{points:+.2}"), "difference", points)
             }));
-            cells.push(Cell::text(verdict));
-            rows.push(Row::new(cells));
+            cells.push(verdict.cell(margin));
+            let facts = row.setting.iter().chain(&pivot.facts[index]);
+            rows.push(Row {
+                facts: facts.cloned().collect(),
+                ..Row::new(cells)
+            });
         }
     }
     let apart = apart.into_iter();
@@ -100,20 +113,16 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     capped(&mut notes, remarks);
     let alias = against.map_or("no source", |source| source.alias);
     let shown = |verdict: &str| {
-        let verdicts = rows.iter().filter_map(|row| row.cells.last());
-        verdicts.filter(|cell| cell.text.contains(verdict)).count() > 0
+        let mut verdicts = rows.iter().filter_map(|row| row.cells.last());
+        verdicts.any(|cell| cell.text == verdict)
     };
     let mut legend = vec![format!(
-        "reproduced: the published figure lies within our {:.0} % interval for the mean over seeds; better or worse: it lies below or above.",
+        "reproduced: our {:.0} % interval for the mean over seeds lies within {MARGIN} points of the published figure, or within the \
+         spread that the source prints, if that is more; differs: the interval lies outside; cannot tell: partly.",
         100.0 * LEVEL
     )];
     if counted {
-        legend.push("Where there is one seed, the interval is that of counting right answers on the test split: it knows nothing of other seeds.".to_owned());
-    }
-    if shown(ONE_SEED) {
-        legend.push(format!(
-            "{ONE_SEED}: above, below or near the published figure is all that one seed can say."
-        ));
+        legend.push("Where there is one seed, the interval is that of counting right answers on the test split: it knows nothing of other seeds, so there is no verdict.".to_owned());
     }
     if shown(OTHER_RECIPE) {
         legend.push(format!("other recipe: trained otherwise than in {alias}, so a difference says nothing about the model."));
@@ -144,55 +153,37 @@ enum Footing {
 }
 
 const OTHER_RECIPE: &str = "other recipe";
-const ONE_SEED: &str = "1 seed";
 
-/// A mean over seeds and how sure it is, as fractions.
-struct Ours {
-    mean: f64,
-    low: f64,
-    high: f64,
-    /// How many seeds were scored. Of a single one the interval is from the count of right answers.
-    seeds: usize,
+/// What is to be said of a cell.
+enum Verdict {
+    /// The words for why it cannot be held against the figure.
+    Not(&'static str),
+    /// It can.
+    Judged(Equivalence),
 }
 
-impl Ours {
-    fn of(runs: &[&Record]) -> Option<Ours> {
-        let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
-        let values: Vec<f64> = scored.filter_map(|run| run.test_accuracy()).collect();
-        let sample = Sample::of(&values)?;
-        let (low, high) = sample.interval(LEVEL).unwrap_or_else(|| {
-            let error = binomial_error(sample.mean, runs[0].task.rows.test);
-            (sample.mean - REACH * error, sample.mean + REACH * error)
-        });
-        Some(Ours {
-            mean: sample.mean,
-            low: low.max(0.0),
-            high: high.min(1.0),
-            seeds: sample.count,
-        })
+impl Verdict {
+    /// Judges a score by a figure in percent. Only what was trained by the source's own recipe is judged.
+    fn of(ours: Option<&Score>, theirs: Option<f64>, margin: f64, footing: Footing) -> Verdict {
+        match (footing, ours, theirs) {
+            (Footing::Apart, _, _) => Verdict::Not("not comparable"),
+            (_, None, _) => Verdict::Not("no score of ours"),
+            (_, _, None) => Verdict::Not("no number published"),
+            (Footing::OtherRecipe, _, _) => Verdict::Not(OTHER_RECIPE),
+            (Footing::SameRecipe, Some(ours), Some(theirs)) => {
+                Verdict::Judged(Equivalence::of(ours, theirs, margin))
+            }
+        }
     }
-}
 
-/// The verdict. Better or worse is only said of several seeds trained by the source's own recipe.
-fn word(ours: Option<&Ours>, theirs: Option<f64>, footing: Footing) -> String {
-    let (ours, theirs) = match (footing, ours, theirs) {
-        (Footing::Apart, _, _) => return "not comparable".to_owned(),
-        (_, None, _) => return "no score of ours".to_owned(),
-        (_, _, None) => return "no number published".to_owned(),
-        (Footing::OtherRecipe, _, _) => return OTHER_RECIPE.to_owned(),
-        (Footing::SameRecipe, Some(ours), Some(theirs)) => (ours, theirs),
-    };
-    let [over, under, within] = match ours.seeds {
-        1 => ["above", "below", "near"],
-        _ => ["better", "worse", "reproduced"],
-    };
-    let found = match theirs {
-        theirs if theirs < ours.low => over,
-        theirs if theirs > ours.high => under,
-        _ => within,
-    };
-    match ours.seeds {
-        1 => format!("{found} ({ONE_SEED})"),
-        _ => found.to_owned(),
+    fn cell(&self, margin: f64) -> Cell {
+        match self {
+            Verdict::Not(words) => Cell::with(*words, "verdict", *words),
+            Verdict::Judged(found) => Cell {
+                text: found.words(),
+                fields: vec![("verdict", json!(found.word())), ("margin", json!(margin))],
+                ..Cell::default()
+            },
+        }
     }
 }

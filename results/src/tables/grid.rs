@@ -42,9 +42,15 @@ impl Quantity {
 
 /// How the numbers of a table are shown.
 struct Scale {
+    /// Unit for people.
     unit: &'static str,
+    /// The quantity of a record times this is what people read.
     factor: f64,
     decimals: fn(f64) -> usize,
+    /// Unit for machines, the same whatever the size of the numbers.
+    exact_unit: &'static str,
+    /// The quantity of a record times this is what machines read.
+    exact_factor: f64,
 }
 
 /// Makes a table of models by tasks; each cell is the mean over the seeds on file.
@@ -62,11 +68,15 @@ pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Sou
             unit: "%",
             factor: 100.0,
             decimals: |_| 2,
+            exact_unit: "%",
+            exact_factor: 100.0,
         },
         Quantity::Speed => Scale {
             unit: "steps/s",
             factor: 1.0,
             decimals: format::decimals,
+            exact_unit: "steps/s",
+            exact_factor: 1.0,
         },
         Quantity::Memory => {
             let values = records.iter().filter_map(|record| quantity.value(record));
@@ -76,6 +86,8 @@ pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Sou
                 unit: unit.name,
                 factor: 1.0 / unit.bytes,
                 decimals,
+                exact_unit: "bytes",
+                exact_factor: 1.0,
             }
         }
     };
@@ -87,7 +99,8 @@ pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Sou
 
     let mut columns = vec![Column::key("model"), Column::key("from")];
     columns.extend(pivot.varying.iter().copied().map(Column::key));
-    columns.extend(pivot.columns.iter().map(Column::value));
+    let values = pivot.columns.iter().zip(&pivot.facts);
+    columns.extend(values.map(|(name, facts)| Column::value(name).about(facts.clone())));
     let mut maker = Maker::new(quantity, scale, &pivot);
     let mut rows = Vec::new();
     for row in &pivot.rows {
@@ -106,7 +119,7 @@ pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Sou
     let table = Table {
         name: quantity.name().to_owned(),
         title: format!("{title}, {}", maker.scale.unit),
-        unit: maker.scale.unit.to_owned(),
+        unit: maker.scale.exact_unit.to_owned(),
         columns,
         rows,
         notes: maker.notes(against),
@@ -170,7 +183,11 @@ impl<'a> Maker<'a> {
             }
             cells.push(self.cell(runs));
         }
-        Row::new(cells)
+        Row {
+            facts: row.setting.clone(),
+            contest: Some(row.contest()),
+            ..Row::new(cells)
+        }
     }
 
     /// Mean, spread and count of the scored runs, and a word for each that was not.
@@ -232,9 +249,9 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// A value in the table's unit, without the digits that floating point adds to it.
+    /// A value in the unit for machines, without the digits that floating point adds to it.
     fn number(&self, value: f64) -> f64 {
-        (self.scale.factor * value * 1e9).round() / 1e9
+        (self.scale.exact_factor * value * 1e9).round() / 1e9
     }
 
     /// The published figures below a row, if any of them may stand there.
@@ -327,7 +344,7 @@ impl<'a> Maker<'a> {
             }));
             Row {
                 rule: index == 0,
-                cells,
+                ..Row::new(cells)
             }
         });
         rows.collect()

@@ -100,6 +100,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             precision: "f32".to_owned(),
             device: "cpu".to_owned(),
             threads: 2,
+            jobs: Some(1),
             host: Host {
                 cpu: "AMD EPYC 9V74".to_owned(),
                 instructions: "AVX-512".to_owned(),

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use lra_results::Record;
 use lra_results::chart::{bubbles, curves};
 use lra_results::metrics::{self, Line};
 use lra_results::page::Page;
@@ -18,7 +19,13 @@ pub fn page() -> String {
 
 /// The dozen runs in a folder of their own, with logs of twenty validations each.
 pub fn loaded(folder: &Path) -> Loaded {
-    for (index, record) in super::dozen().iter().enumerate() {
+    write(folder, &super::dozen());
+    store::load(folder).unwrap()
+}
+
+/// Writes runs into folders of their own, with logs of twenty validations each.
+pub fn write(folder: &Path, records: &[Record]) {
+    for (index, record) in records.iter().enumerate() {
         let run = folder.join(index.to_string());
         fs::create_dir_all(&run).unwrap();
         store::write(&run.join(store::FILE), record).unwrap();
@@ -35,7 +42,6 @@ pub fn loaded(folder: &Path) -> Loaded {
         });
         fs::write(run.join(metrics::FILE), lines.collect::<String>()).unwrap();
     }
-    store::load(folder).unwrap()
 }
 
 /// The page of these runs.

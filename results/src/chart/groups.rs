@@ -1,0 +1,137 @@
+//! Which runs are drawn together: those that the tables set in one column and let compete there, each series being a cell.
+
+use super::Baseline;
+use super::names::{Names, Ranks};
+use crate::pivot::{Dimension, Pivot, PivotRow};
+use crate::record::Record;
+
+/// The runs of one chart.
+pub(super) struct Group<'a> {
+    /// The data set, under the header that tables give it.
+    task: String,
+    /// The recipe.
+    recipe: String,
+    /// What else keeps these runs apart from those of other charts, where charts differ in it.
+    differing: Vec<String>,
+    /// The same where all charts agree, in names and values.
+    pub(super) agreed: Vec<(&'static str, String)>,
+    /// The series, in the order of the tables.
+    pub(super) cells: Vec<ChartCell<'a>>,
+    /// What all series share.
+    shared: Vec<String>,
+}
+
+/// The runs of one series, one per seed.
+pub(super) struct ChartCell<'a> {
+    /// Its name.
+    pub(super) name: String,
+    /// The runs, in the order of their seeds.
+    pub(super) runs: Vec<&'a Record>,
+}
+
+impl<'a> Group<'a> {
+    /// Sorts records into charts, by the dimensions that the tables sort them by.
+    pub(super) fn all(
+        records: impl IntoIterator<Item = &'a Record>,
+        dimensions: &[&'static [Dimension]],
+    ) -> (Vec<Group<'a>>, Ranks) {
+        let pivot = Pivot::new(records, dimensions);
+        let mut groups = Vec::new();
+        for (column, task) in pivot.columns.iter().enumerate() {
+            let mut contests: Vec<&[(&str, String)]> = Vec::new();
+            let filled = || {
+                pivot
+                    .rows
+                    .iter()
+                    .filter(|row| !row.cells[column].is_empty())
+            };
+            for row in filled() {
+                if !contests.contains(&row.apart.as_slice()) {
+                    contests.push(&row.apart);
+                }
+            }
+            contests.sort_unstable();
+            for contest in contests {
+                let rows: Vec<&PivotRow> = filled().filter(|row| row.apart == *contest).collect();
+                groups.push(Group::of(&pivot, column, task, &rows));
+            }
+        }
+        let names = groups.iter().flat_map(|group: &Group| &group.cells);
+        let ranks = Ranks::new(names.map(|cell| cell.name.clone()));
+        (groups, ranks)
+    }
+
+    fn of(pivot: &Pivot<'a>, column: usize, task: &str, rows: &[&PivotRow<'a>]) -> Group<'a> {
+        let names = Names::new(rows.iter().map(|row| words(row)));
+        let apart: Vec<(&'static str, String)> = rows
+            .first()
+            .map_or_else(Vec::new, |row| row.apart.clone())
+            .into_iter()
+            .filter(|(name, value)| *name != RECIPE && !value.is_empty())
+            .collect();
+        let (differing, agreed): (Vec<_>, Vec<_>) = apart
+            .into_iter()
+            .partition(|(name, _)| pivot.varying.contains(name));
+        let recipe = rows.first().and_then(|row| {
+            let mut setting = row.setting.iter();
+            setting.find(|(name, _)| *name == RECIPE)
+        });
+        Group {
+            task: task.to_owned(),
+            recipe: recipe.map_or_else(String::new, |(_, recipe)| recipe.clone()),
+            differing: differing
+                .into_iter()
+                .map(|(name, value)| match name {
+                    "threads" => format!("{value} threads"),
+                    _ => value,
+                })
+                .collect(),
+            agreed,
+            cells: rows
+                .iter()
+                .map(|row| ChartCell {
+                    name: names.of(&words(row)),
+                    runs: row.cells[column].clone(),
+                })
+                .collect(),
+            shared: names.shared,
+        }
+    }
+
+    /// What is drawn: no other chart of the same kind has this title.
+    pub(super) fn title(&self) -> String {
+        let mut parts = vec![self.task.clone(), format!("recipe {}", self.recipe)];
+        parts.extend(self.differing.iter().cloned());
+        parts.join(", ")
+    }
+
+    /// What the trivial predictors score, of the first run that knows.
+    pub(super) fn baselines(&self) -> Vec<Baseline> {
+        let mut runs = self.cells.iter().flat_map(|cell| &cell.runs);
+        let known = runs.find(|run| !run.baselines.is_empty());
+        let baselines = known.iter().flat_map(|run| &run.baselines);
+        baselines
+            .map(|baseline| Baseline {
+                name: baseline.name.clone(),
+                y: 100.0 * baseline.accuracy,
+            })
+            .collect()
+    }
+
+    /// What is said once rather than in each name.
+    pub(super) fn sharing(&self) -> Option<String> {
+        (!self.shared.is_empty()).then(|| format!("Every run: {}.", self.shared.join(" ")))
+    }
+}
+
+/// The dimension that every title has.
+const RECIPE: &str = "recipe";
+
+/// The model of a row with all that makes it another than its default and leaves it a rival of the others.
+fn words(row: &PivotRow) -> Vec<String> {
+    let mut words = vec![row.model.to_owned()];
+    let rival = row.setting.iter().filter(|one| !row.apart.contains(one));
+    let values = rival.flat_map(|(_, value)| value.split(' '));
+    words.extend(values.filter(|word| !word.is_empty()).map(str::to_owned));
+    words
+}

@@ -1,0 +1,196 @@
+//! Tables as rows of named values, for machines: a row per cell where columns are of one kind, such as tasks or lengths, else a
+//! row per row. What people read once, in a header or below the table, stands in every row.
+
+use serde_json::{Map, Value};
+
+use crate::table::{Cell, Table, or_null};
+
+/// A row in two parts, each of names and values.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TidyRow {
+    /// What the row is about.
+    pub(super) about: Map<String, Value>,
+    /// What was found.
+    pub(super) found: Map<String, Value>,
+}
+
+impl Table {
+    /// Returns one object per row, with a name for each value that it holds. A name is that of the value, or of its column
+    /// where several columns have values of that name.
+    pub fn objects(&self) -> Vec<Map<String, Value>> {
+        let rows = rows(self).into_iter();
+        rows.map(|row| row.about.into_iter().chain(row.found).collect())
+            .collect()
+    }
+}
+
+/// The rows of a table.
+pub(super) fn rows(table: &Table) -> Vec<TidyRow> {
+    let names = Names::new(table);
+    let mut rows = Vec::new();
+    let melted = table.columns.iter().any(|column| !column.facts.is_empty());
+    for row in &table.rows {
+        let mut whole = TidyRow::default();
+        let cells = || table.columns.iter().enumerate().zip(&row.cells);
+        for ((index, column), cell) in cells().filter(|((_, column), _)| column.facts.is_empty()) {
+            let part = match column.key {
+                true => &mut whole.about,
+                false => &mut whole.found,
+            };
+            names.enter(index, cell, part);
+        }
+        for (name, value) in &row.facts {
+            whole.about.insert((*name).to_owned(), or_null(value));
+        }
+        if !melted {
+            rows.push(whole);
+            continue;
+        }
+        let filled = cells().filter(|(_, cell)| !cell.text.is_empty());
+        for ((index, column), cell) in filled.filter(|((_, column), _)| !column.facts.is_empty()) {
+            let mut one = whole.clone();
+            for (name, value) in &column.facts {
+                one.about.insert((*name).to_owned(), or_null(value));
+            }
+            names.enter(index, cell, &mut one.found);
+            rows.push(one);
+        }
+    }
+    rows
+}
+
+/// The names of the values behind the cells of each column.
+struct Names(Vec<Vec<(&'static str, String)>>);
+
+impl Names {
+    fn new(table: &Table) -> Names {
+        let fields: Vec<Vec<&'static str>> = (0..table.columns.len())
+            .map(|column| fields(table, column))
+            .collect();
+        // Columns of one kind share the names of their values.
+        let place = |index: usize| match table.columns[index].facts.is_empty() {
+            true => index + 1,
+            false => 0,
+        };
+        let words: Vec<String> = table.columns.iter().map(|it| word(&it.name)).collect();
+        let is_unique = |index: usize, field: &str| {
+            let mut others = (0..fields.len()).filter(|other| place(*other) != place(index));
+            others.all(|other| !fields[other].contains(&field) && words[other] != field)
+        };
+        let named = |index: usize, field: &'static str| {
+            let column = &table.columns[index];
+            let stem = match (place(index), fields[index].as_slice()) {
+                (0, _) => field.to_owned(),
+                _ if is_unique(index, field) => field.to_owned(),
+                (_, [_]) => words[index].clone(),
+                _ => format!("{}_{field}", words[index]),
+            };
+            with_unit(stem, field, column.unit.unwrap_or(&table.unit))
+        };
+        let all = fields
+            .iter()
+            .enumerate()
+            .map(|(index, own)| match own.is_empty() {
+                true => vec![("", words[index].clone())],
+                false => own
+                    .iter()
+                    .map(|field| (*field, named(index, field)))
+                    .collect(),
+            });
+        Names(all.collect())
+    }
+
+    /// Enters the values of a cell under their names.
+    fn enter(&self, column: usize, cell: &Cell, into: &mut Map<String, Value>) {
+        for (field, name) in &self.0[column] {
+            let value = match *field {
+                "" => or_null(&cell.text),
+                field => cell.field(field).cloned().unwrap_or(Value::Null),
+            };
+            into.insert(name.clone(), value);
+        }
+    }
+}
+
+/// Names of the values behind a column's cells, in the order of their appearance. None: the column is words.
+fn fields(table: &Table, column: usize) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    let cells = table.rows.iter().filter_map(|row| row.cells.get(column));
+    for (name, _) in cells.flat_map(|cell| &cell.fields) {
+        if !names.contains(name) {
+            names.push(*name);
+        }
+    }
+    names
+}
+
+/// The values that are in the unit of their column.
+const IN_UNIT: [&str; 9] = [
+    "mean",
+    "deviation",
+    "low",
+    "high",
+    "value",
+    "difference",
+    "margin",
+    "baseline",
+    "now",
+];
+
+fn with_unit(name: String, field: &str, unit: &str) -> String {
+    match unit.is_empty() || !IN_UNIT.contains(&field) {
+        true => name,
+        false => format!("{name}_{}", word(unit)),
+    }
+}
+
+/// A header or a unit as a name: `steps/s` is `steps_per_second`.
+fn word(text: &str) -> String {
+    let text = text.replace("steps/s", "steps per second");
+    let text = text.replace('/', " per ").replace('%', "percent");
+    let parts = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let parts: Vec<String> = parts
+        .filter(|part| !part.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    parts.join("_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Column, Row};
+
+    #[test]
+    fn no_value_takes_the_place_of_another() {
+        let table = Table {
+            name: "odd".to_owned(),
+            title: String::new(),
+            unit: "%".to_owned(),
+            columns: vec![
+                Column::key("name"),
+                Column::value("first"),
+                Column::value("second, s").in_unit(""),
+                Column::value("third"),
+                Column::text("count"),
+            ],
+            rows: vec![Row::new(vec![
+                Cell::text("a"),
+                Cell::with("1", "count", 1),
+                Cell::with("2", "count", 2),
+                Cell {
+                    text: "3 to 4".to_owned(),
+                    fields: vec![("low", 3.into()), ("count", 4.into())],
+                    ..Cell::default()
+                },
+                Cell::text("five"),
+            ])],
+            notes: vec![],
+        };
+        let objects = serde_json::to_string(&table.objects()).unwrap();
+        assert_eq!(
+            objects,
+            r#"[{"name":"a","first":1,"second_s":2,"low_percent":3,"third_count":4,"count":"five"}]"#
+        );
+    }
+}

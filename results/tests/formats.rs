@@ -1,0 +1,125 @@
+//! What machines read, held to its page: every name that a form uses is documented, under the table it is of.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use lra_results::check::{Baseline, Thresholds, judge, table};
+use lra_results::table::Table;
+use lra_results::tables::TABLES;
+use lra_results::{Format, published, store};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/formats.md");
+
+/// The section of the page under a heading.
+fn section(heading: &str) -> String {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let (_, rest) = page.split_once(&format!("\n## {heading}\n")).unwrap();
+    rest.split("\n## ").next().unwrap().to_owned()
+}
+
+/// The words in backticks of the first column of a section's table.
+fn first_column(section: &str) -> BTreeSet<String> {
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names = rows.flat_map(|row| {
+        let cell = row.split(" | ").next().unwrap();
+        cell.split("`, `")
+            .map(|name| name.trim_end_matches(", ...").trim_matches('`').to_owned())
+    });
+    names.collect()
+}
+
+/// All tables that records make.
+fn tables() -> Vec<Table> {
+    let folder = tempfile::tempdir().unwrap();
+    for record in common::dozen() {
+        let run = folder.path().join(&record.id);
+        std::fs::create_dir_all(&run).unwrap();
+        store::write(&run.join(store::FILE), &record).unwrap();
+    }
+    let cells = Baseline::of(&store::load(folder.path()).unwrap());
+    let tay = published::source("tay2021").unwrap();
+    let made = TABLES
+        .iter()
+        .map(|kind| kind.make(&common::dozen(), Some(tay)));
+    let check = table(&judge(&cells, &cells, &Thresholds::default()));
+    made.chain([check]).collect()
+}
+
+#[test]
+fn every_column_of_csv_is_documented_and_every_documented_one_of_these_tables_is_there() {
+    let text = Format::Csv.render(&tables());
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().unwrap();
+    let used: BTreeSet<String> = header.iter().map(str::to_owned).collect();
+    let documented = first_column(&section("CSV of tables"));
+    let missing: Vec<_> = used.difference(&documented).collect();
+    assert!(missing.is_empty(), "not in docs/formats.md: {missing:?}");
+    // The others are of benchmarks, and of averages, which a dozen runs do not reach.
+    let own = |name: &&String| {
+        let others = [
+            "bench",
+            "length",
+            "average",
+            "value_",
+            "ratio",
+            "time_of",
+            "memory_of",
+        ];
+        let rates = [
+            "_per_",
+            "p10",
+            "p90",
+            "times",
+            "peak_",
+            "parameters",
+            "share_of",
+        ];
+        let speed = ["mean_", "deviation_", "low_", "high_", "speed_"];
+        let of_bench = others.iter().chain(&rates).any(|part| name.contains(part));
+        !of_bench || speed.iter().any(|start| name.starts_with(start))
+    };
+    let unused: Vec<_> = documented.difference(&used).filter(own).collect();
+    assert!(unused.is_empty(), "in docs/formats.md alone: {unused:?}");
+}
+
+#[test]
+fn every_field_of_json_is_documented() {
+    let text = Format::Json.render(&tables());
+    let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let documented = section("JSON of tables");
+    let is_documented = |name: &str| documented.contains(&format!("`{name}`"));
+    for table in read.as_array().unwrap() {
+        for name in table.as_object().unwrap().keys() {
+            assert!(is_documented(name), "{name}");
+        }
+        for column in table["columns"].as_object().unwrap().values() {
+            for name in column.as_object().unwrap().keys() {
+                assert!(is_documented(name), "{name}");
+            }
+        }
+        for row in table["rows"].as_array().unwrap() {
+            let cells = row.as_object().unwrap().iter();
+            for (_, cell) in cells.filter(|(name, cell)| *name != "about" && cell.is_object()) {
+                for name in cell.as_object().unwrap().keys() {
+                    let known = is_documented(name) || name == "remark";
+                    assert!(known, "{name} in {}", table["table"]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_column_of_a_baseline_is_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("base.csv");
+    Baseline::default().write(&path).unwrap();
+    let mut reader = csv::Reader::from_path(&path).unwrap();
+    let documented = section("The baseline of `lra check`");
+    for name in reader.headers().unwrap() {
+        assert!(documented.contains(&format!("`{name}`")), "{name}");
+    }
+}
