@@ -35,10 +35,11 @@ pub enum Waited {
 }
 
 impl Child {
-    /// Starts a program with a pipe as its standard input.
+    /// Starts a program with a pipe as its standard input, and with variables in its environment.
     pub fn start(
         program: &Path,
         arguments: &[String],
+        environment: &[(&str, String)],
         stdout: impl Into<Stdio>,
         stderr: impl Into<Stdio>,
     ) -> io::Result<Child> {
@@ -50,6 +51,7 @@ impl Child {
         }
         let mut process = process
             .args(arguments)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(stdout)
             .stderr(stderr)

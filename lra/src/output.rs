@@ -20,5 +20,5 @@ pub fn print(text: &str) -> Result<()> {
 
 /// Writes a value as one JSON document to standard output.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    print(&serde_json::to_string_pretty(value).class(Class::Run)?)
+    print(&results::document(value).class(Class::Run)?)
 }

@@ -24,10 +24,21 @@ pub fn of_process(device: &Device, threads: usize) -> Provenance {
         },
         device: name,
         threads,
+        jobs: Some(jobs()),
         versions: versions(),
         revision: revision(),
         ..Provenance::default()
     }
+}
+
+/// The environment variable by which a sweep tells each run how many go at a time.
+pub const JOBS: &str = "LRA_JOBS";
+
+/// Returns how many runs of the sweep that started this process go at a time; 1 outside a sweep.
+fn jobs() -> usize {
+    let told = std::env::var(JOBS).ok();
+    let told = told.and_then(|jobs| jobs.parse().ok());
+    told.unwrap_or(1).max(1)
 }
 
 /// Returns the versions of the program, of candle and of the compiler.

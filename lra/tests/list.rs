@@ -4,7 +4,11 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+use std::fs;
+
 use common::Place;
+use serde_json::Value;
 
 #[test]
 fn every_model_has_one_line_with_its_size() {
@@ -78,4 +82,95 @@ fn shells_and_man_know_every_verb() {
     for page in ["lra.1", "lra-run.1", "lra-data-make.1"] {
         assert!(place.path().join("pages").join(page).is_file(), "{page}");
     }
+}
+
+fn read(place: &Place, words: &str) -> Value {
+    serde_json::from_str(&place.ok(words)).unwrap()
+}
+
+/// The names of all fields of a listing, or of one entry; options and settings have names of their own.
+fn names(value: &Value) -> BTreeSet<String> {
+    match value {
+        Value::Array(all) => all.iter().flat_map(names).collect(),
+        Value::Object(fields) => {
+            let own = fields.keys().cloned();
+            let inner = fields.iter();
+            let inner = inner.filter(|(name, _)| !["settings", "default"].contains(&name.as_str()));
+            let inner = inner.filter(|(_, value)| value.is_array());
+            own.chain(inner.flat_map(|(_, value)| names(value)))
+                .collect()
+        }
+        _ => BTreeSet::new(),
+    }
+}
+
+/// The page of formats has a line per command, which names all its fields.
+#[test]
+fn every_field_of_a_listing_is_documented() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/formats.md");
+    let page = fs::read_to_string(page).unwrap();
+    let place = Place::new();
+    for (words, of) in [
+        ("list tasks", "list tasks"),
+        ("list tasks listops", "list tasks NAME"),
+        ("list models", "list models"),
+        ("list models transformer", "list models NAME"),
+        ("list recipes", "list recipes"),
+        ("list recipes s5", "list recipes NAME"),
+        ("list axes", "list axes"),
+        ("list published", "list published"),
+        ("list published s5", "list published NAME"),
+    ] {
+        let start = format!("| `lra {of} --json` |");
+        let line = page.lines().find(|line| line.starts_with(&start)).unwrap();
+        let found = names(&read(&place, &format!("{words} --json")));
+        assert!(!found.is_empty(), "{words}");
+        for name in found {
+            assert!(line.contains(&format!("`{name}`")), "{name}: {line}");
+        }
+    }
+}
+
+#[test]
+fn no_figure_of_a_source_is_lost_to_machines() {
+    let place = Place::new();
+    let sources = read(&place, "list published --json");
+    let sources = sources.as_array().unwrap();
+    for source in results::published::sources() {
+        let listed = sources.iter().find(|it| it["key"] == source.key).unwrap();
+        assert_eq!(listed["name"], source.alias);
+        assert_eq!(listed["figures"], source.figures.len());
+        assert_eq!(listed["models"], source.models().len());
+    }
+    for key in ["s5", "tay2021", "chordmixer"] {
+        let source = results::published::source(key).unwrap();
+        let figures = read(&place, &format!("list published {key} --json"));
+        let figures = figures.as_array().unwrap();
+        assert_eq!(figures.len(), source.figures.len());
+        for (found, figure) in figures.iter().zip(&source.figures) {
+            assert_eq!(found["value"].as_f64(), figure.value);
+            assert_eq!(found["task"], figure.task);
+            assert_eq!(found["model"], figure.model);
+            assert_eq!(found["metric"], figure.metric);
+        }
+    }
+}
+
+/// An entry has the same in both forms.
+#[test]
+fn an_entry_is_json_where_json_is_asked_for() {
+    let place = Place::new();
+    let model = read(&place, "list models reformer --json");
+    let options = model["options"].as_array().unwrap();
+    let rounds = options.iter().find(|it| it["key"] == "model.rounds");
+    assert_eq!(rounds.unwrap()["default"], 2);
+    assert_eq!(model["arxiv"], "2001.04451");
+    assert_eq!(model, read(&place, "list models --long reformer --json"));
+    let documentation = model["variants"][0]["documentation"].as_str().unwrap();
+    assert!(documentation.contains("arXiv"), "{documentation}");
+    assert_eq!(read(&place, "list tasks listops --json")["classes"], 10);
+    let recipe = read(&place, "list recipes s5 --json");
+    assert_eq!(recipe["settings"]["published"], true);
+    let message = place.fails(2, "list axes block.norm --json");
+    assert!(message.contains("lra list axes"), "{message}");
 }

@@ -61,6 +61,15 @@ fn cells_are_run_once_and_a_failed_one_stops_nothing() {
                 .unwrap()
                 .contains("lra run --task toy")
         );
+        let record = place
+            .path()
+            .join(cell["folder"].as_str().unwrap())
+            .join("record.json");
+        let record: Value = serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
+        assert_eq!(
+            record["jobs"], 2,
+            "speeds hang on how many runs share the machine"
+        );
     }
     let output = place.lra(&words);
     assert_eq!(output.status.code(), Some(4));

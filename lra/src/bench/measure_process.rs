@@ -40,6 +40,7 @@ pub fn request_from(
     let child = Child::start(
         program,
         &[COMMAND.to_owned()],
+        &[],
         Stdio::piped(),
         Stdio::piped(),
     );

@@ -1,5 +1,7 @@
 //! `lra list`: the registries.
 
+mod entry;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
@@ -8,7 +10,7 @@ use models::Model;
 
 use results::table::{Align, Cell, Column, Row, Table};
 use results::{Format, published, width, wrap};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::cli::{ListArgs, Registry};
 use crate::error::{Class, Classify, Error, Result};
@@ -20,11 +22,14 @@ use crate::{cmd, device};
 /// Runs the command.
 pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
     if let Some(name) = arguments.name.as_ref().or(arguments.long.as_ref()) {
-        if arguments.what == Registry::Published {
-            let source = published::source(name).class(Class::Usage)?;
-            return show(&published::figures_of(source), arguments.json);
+        match (arguments.what, arguments.json) {
+            (_, true) => cmd::print_json(&entry::json(arguments.what, name)?)?,
+            (Registry::Published, false) => {
+                let source = published::source(name).class(Class::Usage)?;
+                return show(&published::figures_of(source), false);
+            }
+            (_, false) => cmd::print(&documentation(arguments.what, name)?)?,
         }
-        cmd::print(&documentation(arguments.what, name)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let sizes = (arguments.recipe.as_deref(), arguments.task.as_deref());
@@ -90,9 +95,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
             .1
             .to_owned(),
         Registry::Published | Registry::Devices | Registry::Axes => {
-            return Err(Error::usage(
-                "one entry can be shown of tasks, models, recipes and published sources",
-            ));
+            return Err(entry::none_of(what));
         }
     })
 }
@@ -360,11 +363,5 @@ fn listing(name: &str, title: &str, columns: &[&str], rows: Vec<Row>) -> Table {
 
 /// One JSON object per row.
 pub fn objects(table: &Table) -> Value {
-    let row = |row: &Row| -> Map<String, Value> {
-        let fields = row.cells.iter().flat_map(|cell| &cell.fields);
-        fields
-            .map(|(name, value)| ((*name).to_owned(), value.clone()))
-            .collect()
-    };
-    json!(table.rows.iter().map(row).collect::<Vec<_>>())
+    json!(table.objects())
 }

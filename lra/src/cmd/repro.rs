@@ -192,7 +192,11 @@ impl Reproduction<'_> {
         if !arguments.json {
             cmd::print(&verdict.text()?)?;
         }
-        let document = json!({"plan": plan.json(), "records": records});
+        let document = json!({
+            "plan": plan.json(),
+            "records": records,
+            "comparison": verdict.comparison()?.objects(),
+        });
         Ok((document, records))
     }
 
@@ -217,6 +221,7 @@ impl Reproduction<'_> {
             out: arguments.out.clone(),
             device: arguments.machine.device.clone(),
             threads: arguments.machine.threads,
+            jobs: 1,
             memory_limit: arguments.machine.memory_limit,
             accept_changes: arguments.accept_changes,
         };

@@ -1,7 +1,7 @@
 //! What came of reproducing a cell.
 
 use results::table::Table;
-use results::{Format, Outcome, Record, tables};
+use results::{Format, Outcome, Record, markdown, tables};
 
 use crate::error::{Class, Classify, Result};
 use crate::repro::cell::PublishedCell;
@@ -16,11 +16,15 @@ pub struct Verdict<'a> {
 }
 
 impl Verdict<'_> {
-    /// The comparison with interval and verdict, and a block to paste.
-    pub fn text(&self) -> Result<String> {
-        let source = self.plan.cell.source;
+    /// The comparison with interval and verdict.
+    pub fn comparison(&self) -> Result<Table> {
         let kind = tables::find("comparison").class(Class::Run)?;
-        let table = kind.make(self.records, Some(source));
+        Ok(kind.make(self.records, Some(self.plan.cell.source)))
+    }
+
+    /// The comparison as text, and a block to paste.
+    pub fn text(&self) -> Result<String> {
+        let table = self.comparison()?;
         let shown = Format::Text.render(std::slice::from_ref(&table));
         if !self.records.iter().any(|it| it.outcome == Outcome::Scored) {
             return Ok(shown);
@@ -32,30 +36,31 @@ impl Verdict<'_> {
         let PublishedCell { source, figure, .. } = &self.plan.cell;
         let mut text = format!(
             "### {} on {}, {}\n\nRead in: {} ({}).\n\n",
-            figure.model,
+            markdown::literal(&figure.model),
             figure.task,
             source.alias,
-            figure.source,
+            markdown::literal(&figure.source),
             figure.trust.words()
         );
         text += &Format::Markdown.render(&[table]);
         text += "\n";
         for difference in self.plan.differences() {
-            text += &format!("- Departs: {difference}.\n");
+            text += &format!("- Departs: {}.\n", markdown::literal(&difference));
         }
         let scored = self.records.iter();
         for record in scored.filter(|it| it.outcome == Outcome::Scored) {
             let made = &record.provenance;
             text += &format!(
-                "- {}: `{}`, lra {}{}, {} on {} with {} threads.\n",
-                record.id,
-                made.command,
-                made.versions.lra,
-                made.revision
-                    .as_ref()
-                    .map_or(String::new(), |it| format!(" ({})", it.commit)),
-                made.device,
-                made.host.cpu,
+                "- {}: {}, lra {}{}, {} on {} with {} threads.\n",
+                markdown::literal(&record.id),
+                markdown::code(&made.command),
+                markdown::literal(&made.versions.lra),
+                made.revision.as_ref().map_or(String::new(), |it| format!(
+                    " ({})",
+                    markdown::literal(&it.commit)
+                )),
+                markdown::literal(&made.device),
+                markdown::literal(&made.host.cpu),
                 made.threads
             );
         }

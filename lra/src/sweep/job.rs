@@ -11,6 +11,7 @@ use results::{Outcome, Record};
 use crate::child::{self, Child};
 use crate::error::{Class, Classify, Result};
 use crate::host;
+use crate::provenance::JOBS;
 use crate::run_folder::RunFolder;
 use crate::runtime::STOP_ON_EOF;
 use crate::shell;
@@ -32,6 +33,8 @@ pub struct JobOptions {
     pub device: String,
     /// Threads of each process.
     pub threads: usize,
+    /// Processes at a time.
+    pub jobs: usize,
     /// Most live heap bytes of each process.
     pub memory_limit: Option<usize>,
     /// Whether runs of other data, another program or another machine count as those asked for.
@@ -104,7 +107,9 @@ impl Job {
         let errors = log.try_clone().during(Class::Run, doing())?;
         words.push(STOP_ON_EOF.to_owned());
         let previous = record(&folder);
-        let child = Child::start(&child::this_program()?, &words, log, errors);
+        let environment = [(JOBS, options.jobs.to_string())];
+        let program = child::this_program()?;
+        let child = Child::start(&program, &words, &environment, log, errors);
         Ok(Job {
             cell: index,
             device: device.to_owned(),

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::markup::visible;
-use crate::{Error, Result, metrics};
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::store::{self, Loaded};
+use crate::{Error, Result, metrics};
 
 /// The cells of one state of the code, in the order of the tables.
 #[derive(Clone, Debug, Default, PartialEq)]

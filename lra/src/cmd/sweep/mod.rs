@@ -41,6 +41,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         out: arguments.out.clone(),
         device: devices[0].clone(),
         threads: (runtime::threads(arguments.threads) / jobs).max(1),
+        jobs,
         memory_limit: arguments.memory_limit.or_else(share),
         accept_changes: arguments.accept_changes,
     };

@@ -1,0 +1,99 @@
+//! One entry of a registry for machines: all that its documentation says, in named values.
+
+use models::{Model, Variant};
+use results::published;
+use serde_json::{Value, json};
+
+use crate::cli::Registry;
+use crate::error::{Class, Classify, Error, Result};
+use crate::recipe::RECIPES;
+use crate::suggest;
+
+/// The entry as a JSON object; of a published source, a list of its figures.
+pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
+    Ok(match what {
+        Registry::Models => model(suggest::find("model", name, models::registry(), |model| {
+            model.name
+        })?),
+        Registry::Tasks => {
+            let task = suggest::find("task", name, datasets::TASKS, |task| task.about().name)?;
+            let about = task.about();
+            let sources: Vec<String> = about.sources.iter().map(ToString::to_string).collect();
+            json!({
+                "name": about.name,
+                "title": about.title,
+                "summary": about.summary,
+                "paper": about.paper,
+                "towers": about.towers,
+                "classes": about.classes,
+                "vocabulary": about.vocabulary,
+                "sources": sources,
+                "options": task.defaults(),
+            })
+        }
+        Registry::Recipes => {
+            let (name, text) = suggest::find("recipe", name, RECIPES, |(name, _)| name)?;
+            let settings: Value =
+                toml::from_str(text).during(Class::Run, format!("the recipe {name}"))?;
+            json!({ "name": name, "settings": settings })
+        }
+        Registry::Published => {
+            let source = published::source(name).class(Class::Usage)?;
+            let figures = source.figures.iter();
+            figures.map(|figure| figure.json(source)).collect()
+        }
+        Registry::Devices | Registry::Axes => return Err(none_of(what)),
+    })
+}
+
+/// The error for a registry whose entries are a line each.
+pub(super) fn none_of(what: Registry) -> Error {
+    let what = match what {
+        Registry::Devices => "devices",
+        _ => "axes",
+    };
+    Error::usage(format!(
+        "one entry can be shown of tasks, models, recipes and published sources; `lra list {what}` shows all there is to {what}"
+    ))
+}
+
+fn model(model: &Model) -> Value {
+    let defaults = model.defaults();
+    let options = defaults.as_object().into_iter().flatten();
+    let options: Vec<Value> = options
+        .map(|(key, value)| {
+            let range = model.ranges.iter().find(|range| range.key == key);
+            json!({
+                "key": format!("model.{key}"),
+                "default": value,
+                "range": range.map(ToString::to_string),
+            })
+        })
+        .collect();
+    let variants: Vec<Value> = model.variants.iter().map(variant).collect();
+    json!({
+        "name": model.name,
+        "title": model.title,
+        "paper": model.paper,
+        "arxiv": model.arxiv,
+        "year": model.year,
+        "time": model.time.to_string(),
+        "memory": model.memory.to_string(),
+        "reference": model.reference.name(),
+        "variants": variants,
+        "options": options,
+    })
+}
+
+fn variant(variant: &Variant) -> Value {
+    let losses = variant.losses.iter();
+    let losses: Vec<Value> = losses
+        .map(|loss| json!({"key": format!("train.aux.{}", loss.name), "weight": loss.weight}))
+        .collect();
+    json!({
+        "name": variant.name,
+        "masks_padding": variant.masks_padding,
+        "documentation": variant.documentation().trim(),
+        "losses": losses,
+    })
+}
