@@ -2,6 +2,7 @@
 
 use datasets::Shape;
 use results::Record;
+use results::record::Batching;
 
 use crate::spec::{PretrainKind, Resolved};
 
@@ -58,6 +59,11 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
     lines.extend(what.map(|what| {
         let (steps, batch) = (pretrain.steps, pretrain.batch);
         format!("before     pretraining by {steps} updates of {batch} examples: {what}")
+    }));
+    let split = draft.recipe.batching.as_ref();
+    let split = split.and_then(Batching::split_statistics);
+    lines.extend(split.map(|what| {
+        format!("statistics {what} (train.micro_batch): scores are not those of whole batches")
     }));
     let forbidden = draft.model.against_rules.iter();
     lines.extend(forbidden.map(|what| format!("forbidden  {what}")));

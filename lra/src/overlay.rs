@@ -48,6 +48,26 @@ fn join(path: &str, key: &str) -> String {
     }
 }
 
+/// Those of `assignments` whose settings have the same values before and after all of them.
+pub fn repeated(assignments: &[String], before: &Value, after: &Value) -> Result<Vec<String>> {
+    let mut repeated = Vec::new();
+    for assignment in assignments {
+        let same = matches(&parse_assignment(assignment)?, before, after);
+        repeated.extend(same.then(|| assignment.clone()));
+    }
+    Ok(repeated)
+}
+
+/// Whether two trees of settings have the same values wherever `over` has one.
+fn matches(over: &Value, before: &Value, after: &Value) -> bool {
+    match over.as_object() {
+        Some(section) => section
+            .iter()
+            .all(|(key, value)| matches(value, &before[key], &after[key])),
+        None => before == after && !before.is_null(),
+    }
+}
+
 /// Settings have a section and a name, and some room to grow.
 const MAX_DEPTH: usize = 8;
 

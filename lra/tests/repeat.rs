@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::Instant;
 
-use common::{LONGER, Place, TINY, assert_same, kill, products, saved, until};
+use common::{LONGER, Place, TINY, assert_same, err, kill, products, saved, until};
 
 #[test]
 fn the_number_of_threads_changes_no_bit_and_the_seed_changes_all() {
@@ -24,7 +24,7 @@ fn the_number_of_threads_changes_no_bit_and_the_seed_changes_all() {
             let mut command =
                 place.command(&format!("{TINY} --model {model} --out {out} --seed {seed}"));
             let output = command.env("RAYON_NUM_THREADS", threads).output().unwrap();
-            assert!(output.status.success(), "{}", common::err(&output));
+            assert!(output.status.success(), "{}", err(&output));
         }
         let folder = |out: &str| place.run_folder(out);
         assert_same(&folder("one"), &folder("two"));
@@ -47,6 +47,42 @@ fn micro_batches_make_the_update_of_the_whole_batch() {
         (whole - parts).abs() < 1e-4 * whole,
         "{whole} is not {parts}"
     );
+}
+
+#[test]
+fn micro_batches_under_batch_norm_are_told_and_elsewhere_no_reason_not_to_compare() {
+    let place = Place::new();
+    let run = |out: &str, words: &str| {
+        let words = format!(
+            "run --task text:synthetic --recipe smoke --steps 2 --micro-batch 2 --out {out} {words}"
+        );
+        let output = place.lra(&words);
+        assert!(output.status.success(), "{}", err(&output));
+        let shown = String::from_utf8(output.stdout.clone()).unwrap();
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        (
+            err(&output),
+            shown,
+            place.record(out)["recipe"]["batching"].clone(),
+        )
+    };
+    let split = "BatchNorm's statistics are over 2 examples instead of 4";
+    let (said, shown, batching) = run("split", "--model transformer:block.norm=batch");
+    assert!(
+        said.contains(split) && shown.matches(split).count() == 2,
+        "{said}{shown}"
+    );
+    assert_eq!(batching["batch_norm"], true);
+    let (said, shown, batching) = run("whole", "--model linear --set train.log_every=1");
+    assert!(!said.contains("BatchNorm") && !shown.contains("BatchNorm"));
+    let reasons = shown.split("not comparable:").nth(1).unwrap();
+    let reasons = reasons.split(" recipe smoke (").next().unwrap();
+    assert!(
+        reasons.contains("train.steps=2") && !reasons.contains("micro_batch"),
+        "{reasons}"
+    );
+    assert!(!reasons.contains("log_every"), "{reasons}");
+    assert_eq!(batching["forward"], 2);
 }
 
 /// A run of some seconds with a checkpoint every other step.

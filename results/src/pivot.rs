@@ -47,8 +47,8 @@ pub(crate) const TRAINING: &[Dimension] = &[
         list: true,
         apart: false,
         of: |record| {
-            let mut overrides = record.recipe.overrides.clone();
-            overrides.sort();
+            let mut overrides = record.recipe.decisive_overrides();
+            overrides.sort_unstable();
             overrides.join(" ")
         },
     },
@@ -67,6 +67,18 @@ pub(crate) const TRAINING: &[Dimension] = &[
         of: |record| record.provenance.device.clone(),
     },
 ];
+
+/// What speeds and memory figures depend on besides: settings that change no score.
+pub(crate) const COMPUTING: &[Dimension] = &[Dimension {
+    name: "also set",
+    observed: false,
+    list: true,
+    of: |record| {
+        let mut overrides = record.recipe.indifferent_overrides();
+        overrides.sort_unstable();
+        overrides.join(" ")
+    },
+}];
 
 /// What speeds depend on besides.
 pub(crate) const MACHINE: &[Dimension] = &[

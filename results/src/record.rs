@@ -7,6 +7,7 @@
 //!
 //! Accuracies are fractions from 0 to 1, times are seconds, sizes are bytes.
 
+mod decisive;
 mod finite;
 mod measured;
 mod outcome;
@@ -16,6 +17,7 @@ mod setting;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::decisive::Batching;
 pub use self::measured::{
     Baseline, MAJORITY, Memory, Phases, Scores, Speed, Spread, number, numbers,
 };

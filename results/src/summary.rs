@@ -3,7 +3,7 @@
 use crate::format::{bytes, grouped, percent, scaled, short, wrap};
 use crate::pivot::brief;
 use crate::published::{Comparison, Source, compare};
-use crate::record::{Outcome, Pretraining, Record, first_line};
+use crate::record::{Batching, Outcome, Pretraining, Record, first_line};
 use crate::render::width;
 use crate::verdict::Verdict;
 
@@ -258,6 +258,13 @@ fn provenance(record: &Record) -> Vec<(&'static str, String)> {
     }
     for change in &recipe.overrides {
         recipe_words += &format!(", {change}");
+    }
+    if let Some(split) = recipe
+        .batching
+        .as_ref()
+        .and_then(Batching::split_statistics)
+    {
+        recipe_words += &format!("; {split}");
     }
     let task = &record.task;
     let rows = [task.rows.train, task.rows.val, task.rows.test];

@@ -6,7 +6,7 @@ mod common;
 
 use common::{on, run, small};
 use lra_results::published::{self, Comparison, Missing, Trust, compare};
-use lra_results::record::Record;
+use lra_results::record::{Batching, Record};
 
 fn value(key: &str, model: &str, task: &str, metric: &str) -> Option<f64> {
     published::cell(key, model, task, metric).unwrap().value
@@ -141,6 +141,26 @@ fn only_the_published_task_and_protocol_may_be_compared() {
         reasons(|record| record.recipe.overrides = vec!["train.steps=200".into()]),
         ["set train.steps=200"]
     );
+    fn in_parts(record: &mut Record, batch_norm: bool) {
+        let set = ["train.log_every=2", "train.micro_batch=2", "train.steps=9"];
+        record.recipe.overrides = set.map(str::to_owned).into();
+        record.recipe.batching = Some(Batching {
+            batch: 8,
+            forward: 2,
+            batch_norm,
+        });
+    }
+    assert_eq!(
+        reasons(|record| in_parts(record, false)),
+        ["set train.steps=9"]
+    );
+    assert_eq!(
+        reasons(|record| in_parts(record, true)),
+        [
+            "set train.micro_batch=2 train.steps=9",
+            "BatchNorm's statistics are over 2 examples instead of 8"
+        ]
+    );
     assert_eq!(
         reasons(|record| *record = small(record.clone())),
         [
@@ -168,6 +188,11 @@ fn another_length_is_no_matter_where_a_published_recipe_says_it() {
     assert!(caveats.contains(&"text@4000, there maybe otherwise".to_owned()));
     record.recipe.overrides = vec!["data.max_length=4000".into()];
     assert!(matches!(compare(&record, s4d), Comparison::Apart { .. }));
+    record.recipe.repeated = record.recipe.overrides.clone();
+    assert!(
+        matches!(compare(&record, s4d), Comparison::Beside { .. }),
+        "the recipe's own value"
+    );
 }
 
 #[test]

@@ -366,6 +366,8 @@ fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Resu
             source: resolved.recipe.body.source.clone(),
             published: resolved.recipe.body.published,
             overrides: resolved.overrides.clone(),
+            repeated: resolved.repeated.clone(),
+            batching: Some(resolved.batching()),
             departures: resolved.departures(),
         },
         provenance: Provenance {

@@ -50,6 +50,8 @@ pub(super) fn draft(
             source: resolved.recipe.body.source.clone(),
             published: resolved.recipe.body.published,
             overrides: resolved.overrides.clone(),
+            repeated: resolved.repeated.clone(),
+            batching: Some(resolved.batching()),
             departures: resolved.departures(),
         },
         seed: spec.cell.seed,

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
 use models::loss::Loss;
-use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, Range};
+use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, NormKind, Range};
 use models::{
     Auxiliary, Classifier, Family, Model, Objective, Parameters, TokenModel, Variant, size,
 };
+use results::record::Batching;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -51,6 +53,8 @@ pub struct Resolved {
     pub recipe: Recipe,
     /// Assignments over the recipe's settings.
     pub overrides: Vec<String>,
+    /// Those of `overrides` that set what the recipe sets anyway.
+    pub repeated: Vec<String>,
     /// What the benchmark's rules forbid and the model does with these settings, in words.
     pub against_rules: Option<&'static str>,
     /// The family whose block the model has, where the recipe has settings for each.
@@ -100,6 +104,7 @@ impl RunRequest<'_> {
         for (layer, origin) in ordered.into_iter().chain(of_model) {
             overlay::merge(&mut settings, &layer, &origin)?;
         }
+        let by_recipe = settings.clone();
         let settable = self.assignments.iter();
         let given: Vec<Value> = settable
             .filter(|it| !it.starts_with(FAMILY))
@@ -112,6 +117,12 @@ impl RunRequest<'_> {
         let sets = |key: &str| given.iter().any(|it| !it["train"][key].is_null());
         if sets("steps") && !sets("schedule_steps") {
             settings["train"]["schedule_steps"] = json!(0);
+        }
+        let mut repeated = overlay::repeated(self.assignments, &by_recipe, &settings)?;
+        // The recipe's own number of steps, under another plan of the rate, is not what the recipe sets.
+        let planned = |settings: &Value| settings["train"]["schedule_steps"].clone();
+        if planned(&by_recipe) != planned(&settings) {
+            repeated.retain(|it| !it.starts_with("train.steps"));
         }
         let length = task.shape(&settings["data"])?.max_length;
         evaluate_sizes(&mut settings["model"], length)?;
@@ -151,6 +162,7 @@ impl RunRequest<'_> {
             variant,
             recipe,
             overrides: self.assignments.to_vec(),
+            repeated,
             against_rules: None,
             family,
             width: None,
@@ -367,9 +379,33 @@ impl Resolved {
         recipe.into_iter().chain(self.width.clone()).collect()
     }
 
+    /// How the batches of updates pass through the model.
+    pub fn batching(&self) -> Batching {
+        let train = &self.spec.train;
+        Batching {
+            batch: train.batch as u64,
+            forward: train.forward_examples() as u64,
+            batch_norm: self.has_batch_norm(),
+        }
+    }
+
+    /// Whether a norm of the blocks or of the mixer takes statistics over the examples of a batch.
+    fn has_batch_norm(&self) -> bool {
+        let batch_norm = |norm| matches!(norm, NormKind::Batch | NormKind::BatchMasked);
+        let of_mixer = self.spec.model.as_object().into_iter().flatten();
+        let mut of_mixer = of_mixer.filter_map(|(_, value)| NormKind::deserialize(value).ok());
+        batch_norm(self.spec.block.norm) || of_mixer.any(batch_norm)
+    }
+
     /// What the sources of a published recipe had on the way with a training split of `rows`; nothing if anything was set otherwise.
     pub fn milestones(&self, rows: usize) -> Vec<Milestone> {
-        match self.recipe.body.published && self.overrides.is_empty() {
+        let recipe = results::record::Recipe {
+            overrides: self.overrides.clone(),
+            repeated: self.repeated.clone(),
+            batching: Some(self.batching()),
+            ..results::record::Recipe::default()
+        };
+        match self.recipe.body.published && recipe.decisive_overrides().is_empty() {
             true => Milestone::of(
                 &self.recipe.name,
                 &self.spec.cell.task,

@@ -2,7 +2,7 @@
 
 use super::labels::task_name;
 use super::{ACCURACY, Figure, Source};
-use crate::record::Record;
+use crate::record::{Batching, Record};
 
 /// The verdict on one record and one source.
 #[derive(Debug)]
@@ -35,8 +35,9 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
         return Comparison::Absent;
     };
     let mut reasons = Vec::new();
+    let set = record.recipe.decisive_overrides();
     // A published recipe trains the task at its source's own length, unless something was set otherwise.
-    let as_published = record.recipe.published && record.recipe.overrides.is_empty();
+    let as_published = record.recipe.published && set.is_empty();
     let other_label = task_name(&record.task.label) != task;
     if other_label && !as_published {
         reasons.push(format!("{} is not {task}", record.task.label));
@@ -56,8 +57,10 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     if !record.recipe.published {
         reasons.push(format!("recipe {} is not published", record.recipe.name));
     }
-    if !record.recipe.overrides.is_empty() {
-        reasons.push(format!("set {}", record.recipe.overrides.join(" ")));
+    if !set.is_empty() {
+        reasons.push(format!("set {}", set.join(" ")));
+        let batching = record.recipe.batching.as_ref();
+        reasons.extend(batching.and_then(Batching::split_statistics));
     }
     if !reasons.is_empty() {
         return Comparison::Apart { figure, reasons };

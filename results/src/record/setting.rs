@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Batching;
+
 /// The task and the data it was learned from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -124,6 +126,12 @@ pub struct Recipe {
     pub published: bool,
     /// What the command line changed, such as `train.steps=200`.
     pub overrides: Vec<String>,
+    /// Those of `overrides` that set what the recipe sets anyway.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repeated: Vec<String>,
+    /// How batches passed through the model; absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batching: Option<Batching>,
     /// Where this program, following the recipe, departs from what the recipe's source did, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub departures: Vec<String>,

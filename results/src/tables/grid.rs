@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::capped;
 use crate::format::{self, ByteUnit};
-use crate::pivot::{MACHINE, METHOD, Pivot, PivotRow, TRAINING};
+use crate::pivot::{COMPUTING, MACHINE, METHOD, Pivot, PivotRow, TRAINING};
 use crate::published::{Comparison, Source, compare};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
@@ -60,8 +60,8 @@ struct Scale {
 pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Source>) -> Table {
     let pivot = match quantity {
         Quantity::Accuracy => Pivot::new(records, &[TRAINING]),
-        Quantity::Speed => Pivot::new(records, &[TRAINING, MACHINE]),
-        Quantity::Memory => Pivot::new(records, &[TRAINING, METHOD]),
+        Quantity::Speed => Pivot::new(records, &[TRAINING, COMPUTING, MACHINE]),
+        Quantity::Memory => Pivot::new(records, &[TRAINING, COMPUTING, METHOD]),
     };
     let scale = match quantity {
         Quantity::Accuracy => Scale {

@@ -44,6 +44,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             published: true,
             overrides: vec![],
             departures: Vec::new(),
+            ..Recipe::default()
         },
         seed,
         pretraining: None,
