@@ -6,6 +6,7 @@ pub mod data;
 pub mod parse;
 pub mod repro;
 pub mod sweep;
+pub mod unknown;
 
 use std::path::PathBuf;
 

@@ -115,8 +115,13 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
     })
 }
 
-/// Prints what the parser of the command line answers: help and version as results, errors as such.
+/// Prints what the parser of the command line answers: help and version as results, errors as such. Names of other programs lead
+/// to those here.
 fn answer(said: &clap::Error) -> ExitCode {
+    if let Some(message) = cli::unknown::explained(said) {
+        stderr::line(&format!("error: {message}"));
+        return error::Class::Usage.into();
+    }
     let printed = said.print().and_then(|()| io::stdout().flush());
     match printed {
         Err(error) if !said.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {

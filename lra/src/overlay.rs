@@ -11,17 +11,39 @@ use crate::suggest;
 /// # Errors
 /// A key that `base` lacks, or a value of another kind than the one it replaces.
 pub fn merge(base: &mut Value, over: &Value, origin: &str) -> Result<()> {
-    merge_at(base, over, origin, "")
+    merge_at(base, over, origin, "").map_err(|refused| match refused {
+        Refused::Unknown(path) => unknown_key(&path, base, origin),
+        Refused::Error(error) => error,
+    })
 }
 
-fn merge_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<()> {
+/// Why a value cannot be set.
+enum Refused {
+    /// There is no setting at this path.
+    Unknown(String),
+    /// Another reason.
+    Error(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Refused::Error(error)
+    }
+}
+
+fn merge_at(
+    base: &mut Value,
+    over: &Value,
+    origin: &str,
+    path: &str,
+) -> std::result::Result<(), Refused> {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {
             for (key, value) in over {
                 let path = join(path, key);
                 match base.get_mut(key) {
                     Some(slot) => merge_at(slot, value, origin, &path)?,
-                    None => return Err(unknown_key(&path, base, origin)),
+                    None => return Err(Refused::Unknown(leaf(path, value))),
                 }
             }
             Ok(())
@@ -34,10 +56,19 @@ fn merge_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<
             };
             Ok(())
         }
-        (slot, value) => Err(Error::usage(format!(
+        (slot, value) => Err(Refused::Error(Error::usage(format!(
             "{origin}: {path} is {}, so it cannot be set to {value}",
             kind(slot)
-        ))),
+        )))),
+    }
+}
+
+/// The path of the setting that `value`, at `path`, holds, as far as it holds one alone.
+fn leaf(path: String, value: &Value) -> String {
+    let section = value.as_object().filter(|section| section.len() == 1);
+    match section.and_then(|section| section.iter().next()) {
+        Some((key, value)) => leaf(join(&path, key), value),
+        None => path,
     }
 }
 
@@ -105,16 +136,24 @@ pub fn parse_assignment(text: &str) -> Result<Value> {
     Ok(nested)
 }
 
-fn unknown_key(path: &str, siblings: &Map<String, Value>, origin: &str) -> Error {
-    let prefix = path
-        .rsplit_once('.')
-        .map_or(String::new(), |(prefix, _)| format!("{prefix}."));
-    let known: Vec<String> = siblings
-        .keys()
-        .map(|key| format!("{prefix}{key}"))
-        .collect();
-    let message = suggest::unknown("setting", path, known.iter().map(String::as_str));
+fn unknown_key(path: &str, settings: &Value, origin: &str) -> Error {
+    let mut known = Vec::new();
+    paths(settings, "", &mut known);
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let message = suggest::unknown_setting(path, &known);
     Error::usage(format!("{origin}: {message}"))
+}
+
+/// Adds the paths of all settings below `path`.
+fn paths(settings: &Value, path: &str, found: &mut Vec<String>) {
+    match settings.as_object().filter(|section| !section.is_empty()) {
+        Some(section) => {
+            for (key, value) in section {
+                paths(value, &join(path, key), found);
+            }
+        }
+        None => found.push(path.to_owned()),
+    }
 }
 
 fn same_kind(slot: &Value, value: &Value) -> bool {
@@ -209,7 +248,19 @@ mod tests {
         let message = set("train.stpes=20").unwrap_err().to_string();
         assert!(message.contains("did you mean 'train.steps'?"), "{message}");
         let message = set("trian.steps=20").unwrap_err().to_string();
-        assert!(message.contains("did you mean 'train'?"), "{message}");
+        assert!(message.contains("did you mean 'train.steps'?"), "{message}");
+        let message = set("optimizer.lr=0.1").unwrap_err().to_string();
+        assert!(
+            message.contains("unknown setting 'optimizer.lr'; did you mean 'train.learning_rate'?"),
+            "{message}"
+        );
+        let message = set("train.zzzz=1").unwrap_err().to_string();
+        assert!(
+            message.ends_with(
+                "unknown setting 'train.zzzz'; train has: steps, learning_rate, schedule"
+            ),
+            "{message}"
+        );
     }
 
     #[test]

@@ -40,6 +40,27 @@ fn unknown_names_are_answered_with_the_nearest() {
             "did you mean 'data.max_length'?",
         ),
         ("data make lisops", "did you mean 'listops'?"),
+        ("data fetch imdb", "did you mean 'text'?"),
+        ("data show path-x", "did you mean 'pathx'?"),
+        ("sweep --tasks aan --dry-run", "did you mean 'retrieval'?"),
+        (
+            "run --task text@512 --model bag",
+            "--set data.max_length=512",
+        ),
+        (
+            "run --task text --model softmax",
+            "did you mean 'transformer'?",
+        ),
+        (
+            "run --task text:synthetic --model bag --set lr=0.1",
+            "did you mean 'train.learning_rate'?",
+        ),
+        (
+            "run --task text --model bag --lr 0.1",
+            "--set train.learning_rate=VALUE",
+        ),
+        ("train --task text --model bag", "did you mean 'run'?"),
+        ("data download text", "did you mean 'data fetch'?"),
         ("list models --long performr", "did you mean 'performer'?"),
     ] {
         let message = place.fails(2, words);

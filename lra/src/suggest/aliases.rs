@@ -1,0 +1,43 @@
+//! Names that public code bases and papers have for what is here under another name.
+//!
+//! Tasks, models and settings are called as in the configurations of google-research/long-range-arena, state-spaces/s4,
+//! mlpen/Nystromformer, facebookresearch/mega, lindermanlab/S5 and HazyResearch/safari, in `lra_release`, and in fairseq, Hugging Face
+//! and PyTorch. Letters are compared without case, and dashes, underscores and blanks not at all.
+
+mod commands;
+mod models;
+mod recipes;
+mod settings;
+mod tasks;
+
+pub(super) use self::commands::COMMANDS;
+pub(super) use self::models::MODELS;
+pub(super) use self::recipes::RECIPES;
+pub(super) use self::settings::SETTINGS;
+pub(super) use self::tasks::TASKS;
+
+/// A name here, and other names of it.
+pub(super) struct Alias {
+    /// The name here; several where the first may be absent.
+    pub(super) to: &'static [&'static str],
+    /// The other names.
+    pub(super) names: &'static [&'static str],
+    /// A sentence on what is different, without its full stop; empty where nothing is.
+    pub(super) note: &'static str,
+}
+
+const fn same(to: &'static [&'static str], names: &'static [&'static str]) -> Alias {
+    Alias {
+        to,
+        names,
+        note: "",
+    }
+}
+
+const fn near(
+    to: &'static [&'static str],
+    names: &'static [&'static str],
+    note: &'static str,
+) -> Alias {
+    Alias { to, names, note }
+}

@@ -1,0 +1,124 @@
+//! Commands, as other programs call them.
+
+use super::{Alias, near, same};
+
+/// Commands, and what to type instead.
+pub(in crate::suggest) const COMMANDS: &[Alias] = &[
+    same(
+        &["run"],
+        &["train", "fit", "start", "launch", "train.py", "run_train"],
+    ),
+    near(
+        &["run"],
+        &[
+            "eval", "evaluate", "score", "test", "predict", "validate", "infer",
+        ],
+        "a run scores its test split at its end, and `lra report` shows the scores of all runs",
+    ),
+    near(
+        &["run"],
+        &["resume", "continue"],
+        "`lra run ... --resume` goes on from the last checkpoint",
+    ),
+    near(
+        &["run"],
+        &["pretrain", "pretraining"],
+        "`lra run ... --pretrain masked`",
+    ),
+    same(
+        &["data fetch"],
+        &[
+            "download",
+            "get",
+            "pull",
+            "fetch",
+            "install-data",
+            "download-data",
+        ],
+    ),
+    same(
+        &["data make"],
+        &[
+            "generate",
+            "prepare",
+            "preprocess",
+            "build",
+            "make",
+            "create",
+            "import",
+            "make-data",
+            "create-datasets",
+        ],
+    ),
+    same(&["data verify"], &["verify", "checksum", "validate-data"]),
+    same(
+        &["data show"],
+        &["inspect", "view", "peek", "sample", "examples", "stats"],
+    ),
+    near(
+        &["data show"],
+        &["show"],
+        "`lra list` shows tasks, models and recipes, `lra report` results",
+    ),
+    same(&["data list"], &["datasets", "ls-data"]),
+    same(
+        &["bench"],
+        &[
+            "benchmark",
+            "profile",
+            "speed",
+            "efficiency",
+            "perf",
+            "timing",
+        ],
+    ),
+    same(
+        &["sweep"],
+        &[
+            "grid", "search", "tune", "hparams", "sweeps", "run-all", "matrix", "multirun",
+        ],
+    ),
+    same(
+        &["report"],
+        &[
+            "table",
+            "tables",
+            "results",
+            "summary",
+            "summarize",
+            "summarise",
+            "plot",
+            "plots",
+            "compare",
+            "leaderboard",
+            "export",
+        ],
+    ),
+    same(
+        &["repro"],
+        &["reproduce", "replicate", "reproduction", "paper"],
+    ),
+    same(&["check"], &["regress", "regression", "baseline", "diff"]),
+    same(
+        &["list"],
+        &[
+            "models",
+            "tasks",
+            "recipes",
+            "devices",
+            "axes",
+            "published",
+            "info",
+        ],
+    ),
+    same(
+        &["check-model"],
+        &["test-model", "verify-model", "checkmodel", "grad-check"],
+    ),
+    same(
+        &["new model"],
+        &["init", "add-model", "scaffold", "template", "new-model"],
+    ),
+    same(&["completions"], &["completion", "autocomplete"]),
+    same(&["man"], &["manual", "docs"]),
+];

@@ -1,0 +1,32 @@
+//! Recipes, by what they follow and what they are for.
+
+use super::{Alias, near, same};
+
+/// Recipes; the names of published sources are beside them in `results`.
+pub(in crate::suggest) const RECIPES: &[Alias] = &[
+    same(&["laptop"], &["default", "small", "cpu"]),
+    same(&["smoke"], &["test", "tiny", "quick", "debug", "toy"]),
+    near(
+        &["tay2021", "tay2021-paper"],
+        &[
+            "lra",
+            "google",
+            "official",
+            "published",
+            "tay",
+            "tay2020",
+            "base",
+            "long-range-arena",
+            "lra_benchmarks",
+        ],
+        "tay2021 is what its code of 2021 computed, tay2021-paper what its appendix says",
+    ),
+    same(&["nystromformer"], &["nystrom", "xiong2021", "skyformer"]),
+    same(
+        &["s4"],
+        &["s4d", "state-spaces", "s4-lra", "state-space", "s4-v2"],
+    ),
+    same(&["liquid-s4"], &["liquid", "liquid-ssm"]),
+    same(&["mega"], &["mega-chunk", "mega-lra"]),
+    same(&["long-conv"], &["safari", "long-convs"]),
+];

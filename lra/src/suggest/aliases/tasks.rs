@@ -1,0 +1,135 @@
+//! Tasks, as public code bases call them.
+
+use super::{Alias, near, same};
+
+/// Tasks.
+pub(in crate::suggest) const TASKS: &[Alias] = &[
+    same(
+        &["listops"],
+        &["listop", "listops-1000", "long-listops", "basic"],
+    ),
+    same(
+        &["text"],
+        &[
+            "imdb",
+            "imdb-reviews",
+            "imdb-byte",
+            "imdb-char",
+            "byte-imdb",
+            "aclImdb",
+            "aclImdb_v1",
+            "byte-text",
+            "byte-level-text",
+            "char-text",
+            "text-classification",
+            "text-imdb",
+            "tc",
+            "sentiment",
+            "reviews",
+        ],
+    ),
+    same(
+        &["retrieval"],
+        &[
+            "aan",
+            "matching",
+            "match",
+            "document-retrieval",
+            "document-matching",
+            "byte-retrieval",
+            "doc-retrieval",
+            "dual-encoder",
+            "acl-anthology",
+            "anthology",
+            "tsv_data",
+            "retrieval-aan",
+        ],
+    ),
+    same(
+        &["image"],
+        &[
+            "cifar10",
+            "cifar",
+            "cifar-10-gray",
+            "cifar-10-grey",
+            "gray-cifar",
+            "grey-cifar",
+            "grayscale-cifar10",
+            "image-cifar",
+            "image-cifar10",
+            "image-classification",
+            "cifar-10-batches-bin",
+            "cifar-10-batches-py",
+            "pixel",
+        ],
+    ),
+    near(
+        &["image"],
+        &[
+            "scifar",
+            "scifar10",
+            "sequential-cifar",
+            "seq-cifar",
+            "cifar-rgb",
+        ],
+        "the arena's pictures are grey: sequential CIFAR in colour is another task",
+    ),
+    same(
+        &["pathfinder"],
+        &[
+            "pathfinder32",
+            "path32",
+            "path",
+            "pathfinder-hard",
+            "pathfinder32-hard",
+            "pathfinder32-curv_contour_length_14",
+            "curv_contour_length_14",
+            "path-finder",
+            "pf32",
+        ],
+    ),
+    near(
+        &["pathfinder"],
+        &[
+            "pathfinder32-inter",
+            "pathfinder32-intermediate",
+            "pathfinder-intermediate",
+            "pathfinder32-curv_contour_length_9",
+            "curv_contour_length_9",
+        ],
+        "with --set data.difficulty=intermediate",
+    ),
+    near(
+        &["pathfinder"],
+        &[
+            "pathfinder32-easy",
+            "pathfinder-easy",
+            "pathfinder32-curv_baseline",
+            "curv_baseline",
+        ],
+        "with --set data.difficulty=easy",
+    ),
+    near(
+        &["pathfinder"],
+        &["pathfinder64", "path64"],
+        "with --set data.size=64",
+    ),
+    near(
+        &["pathfinder"],
+        &["pathfinder256", "path256", "pathx256"],
+        "with --set data.size=256; Path-X is the set of 128 by 128 pixels",
+    ),
+    same(
+        &["pathx"],
+        &[
+            "path-x",
+            "pathfinder128",
+            "path128",
+            "pathx128",
+            "pathfinder-x",
+            "pathfinder128-hard",
+            "pathfinder128-curv_contour_length_14",
+            "px",
+        ],
+    ),
+];

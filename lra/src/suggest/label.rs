@@ -1,0 +1,76 @@
+//! Labels of reduced tasks, such as `text@512`, that are given for a task.
+
+use datasets::Task;
+use serde_json::{Map, Value, json};
+
+use super::Guess;
+use super::aliases::TASKS;
+
+/// What a label stands for: its task and the settings that make it; none if `name` is no label.
+pub(super) fn explained(name: &str) -> Option<Guess> {
+    let (head, tail) = name.split_once('@')?;
+    let known: Vec<&str> = datasets::TASKS.iter().map(|it| it.about().name).collect();
+    let exact = known.iter().position(|known| *known == head);
+    let index = exact.or_else(|| {
+        let guess = Guess::of_alias(head, TASKS, &known)?;
+        known.iter().position(|known| guess.names[0] == *known)
+    })?;
+    let task = datasets::TASKS[index];
+    let note = match settings(task, tail) {
+        Some(settings) => format!("'{name}' is the label of {} with {settings}", known[index]),
+        None => format!(
+            "a name with @ is the label of a task with other settings of its data; `lra list tasks {}` shows them",
+            known[index]
+        ),
+    };
+    Some(Guess {
+        names: vec![known[index].to_owned()],
+        note,
+    })
+}
+
+/// The assignments that give a task the label `tail`, as words for the command line; none if no setting does.
+fn settings(task: &dyn Task, tail: &str) -> Option<String> {
+    let defaults = task.defaults();
+    let keys = defaults.as_object()?;
+    let mut options = defaults.clone();
+    let mut words = Vec::new();
+    for part in tail.split('-') {
+        let (key, value) = option(keys, part)?;
+        options[key] = value.clone();
+        words.push(format!("--set data.{key}={}", plain(&value)));
+        // Sequences that are drawn have a shortest length too, which leaves no room under a small longest one.
+        if key == "max_length" && keys.contains_key("min_length") {
+            let shortest = value.as_u64()? / 4;
+            options["min_length"] = json!(shortest);
+            words.push(format!("--set data.min_length={shortest}"));
+        }
+    }
+    let label = task.shape(&options).ok()?.label;
+    (label == format!("{}@{tail}", task.about().name)).then(|| words.join(" "))
+}
+
+/// The option that a part of a label tells of.
+fn option(keys: &Map<String, Value>, part: &str) -> Option<(&'static str, Value)> {
+    let has = |key: &&str| keys.contains_key(*key);
+    let number = |digits: &str| digits.parse::<u64>().ok();
+    if let Some(length) = number(part) {
+        let key = ["size", "max_length"].into_iter().find(has)?;
+        return Some((key, json!(length)));
+    }
+    if let Some(rows) = part.strip_prefix('n').and_then(number) {
+        return has(&"train").then(|| ("train", json!(rows)));
+    }
+    let (key, value) = match part {
+        "decoded" => ("decode", json!(true)),
+        "easy" | "intermediate" | "hard" => ("difficulty", json!(part)),
+        _ => ("pixels", json!(part)),
+    };
+    has(&key).then_some((key, value))
+}
+
+fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}

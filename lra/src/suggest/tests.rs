@@ -1,0 +1,246 @@
+//! Names of public code, misspellings and labels, and where they lead.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::*;
+use crate::recipe;
+use crate::spec::RunRequest;
+
+fn told(kind: &str, name: &str) -> String {
+    match kind {
+        "task" => {
+            let found = find(kind, name, datasets::TASKS, |it| it.about().name);
+            found.err().unwrap().to_string()
+        }
+        "model" => {
+            let found = find(kind, name, models::registry(), |it| it.name);
+            found.err().unwrap().to_string()
+        }
+        _ => {
+            let found = find(kind, name, recipe::RECIPES, |(name, _)| name);
+            found.err().unwrap().to_string()
+        }
+    }
+}
+
+#[test]
+fn names_of_public_code_lead_to_those_here() {
+    for (kind, name, to) in [
+        ("task", "imdb", "text"),
+        ("task", "IMDB", "text"),
+        ("task", "lra_imdb", "text"),
+        ("task", "imdb-classification", "text"),
+        ("task", "lra-imdb-classification", "text"),
+        ("task", "aan", "retrieval"),
+        ("task", "matching", "retrieval"),
+        ("task", "lra-retrieval", "retrieval"),
+        ("task", "CIFAR-10", "image"),
+        ("task", "lra_cifar", "image"),
+        ("task", "lra-cifar-classification", "image"),
+        ("task", "cifar", "image"),
+        ("task", "lra_listops", "listops"),
+        ("task", "listops-1000", "listops"),
+        ("task", "ListOps", "listops"),
+        ("task", "pathfinder32", "pathfinder"),
+        ("task", "pathfinder32-curv_contour_length_14", "pathfinder"),
+        ("task", "path-x", "pathx"),
+        ("task", "PATH_X", "pathx"),
+        ("task", "pathfinder128", "pathx"),
+        ("model", "softmax", "transformer"),
+        ("model", "vanilla", "transformer"),
+        ("model", "Transformer", "transformer"),
+        ("model", "linear_transformer", "linear"),
+        ("model", "linear-attention", "linear"),
+        ("model", "big_bird", "bigbird"),
+        ("model", "performer_fast", "performer"),
+        ("model", "performer-256", "performer"),
+        ("model", "nystrom-64", "nystromformer"),
+        ("model", "Nyströmformer", "nystromformer"),
+        ("model", "sparse_transformer", "sparse"),
+        ("model", "sinkhorn-transformer", "sinkhorn"),
+        ("model", "transformer-xl", "transformer_xl"),
+        ("model", "s4", "s4d"),
+        ("model", "mlp-mixer", "mlp_mixer"),
+        ("recipe", "tay2021long", "tay2021"),
+        ("recipe", "ma2022mega", "mega"),
+        ("recipe", "s4d", "s4"),
+        ("recipe", "liquid_s4", "liquid-s4"),
+        ("recipe", "default", "laptop"),
+    ] {
+        let told = told(kind, name);
+        let hint = format!("did you mean '{to}'");
+        assert!(told.contains(&hint), "{kind} {name}: {told}");
+    }
+    assert!(told("model", "s4").contains("DPLR"));
+    assert!(told("task", "pathfinder64").contains("--set data.size=64"));
+}
+
+#[test]
+fn what_is_like_nothing_is_answered_with_a_command_alone() {
+    for (kind, name) in [
+        ("task", "zzz"),
+        ("task", "speech-commands"),
+        ("task", "wikitext"),
+        ("model", "retnet"),
+        ("model", "rwkv"),
+        ("model", "hyena"),
+        ("model", "megalodon"),
+        ("model", "ccnn"),
+        ("model", "xlnet"),
+        ("model", "h3"),
+        ("model", "s3"),
+        ("recipe", "megatron"),
+    ] {
+        let command = format!("unknown {kind} '{name}'; `lra list {kind}s` names them all");
+        assert_eq!(told(kind, name), command);
+    }
+}
+
+#[test]
+fn misspelt_names_are_answered_with_the_nearest_ones() {
+    for (name, to) in [
+        ("perfomer", "performer"),
+        ("linfromer", "linformer"),
+        ("chordmixr", "chordmixer"),
+        ("perform", "performer"),
+    ] {
+        let told = told("model", name);
+        assert!(told.contains(&format!("did you mean '{to}'")), "{told}");
+        assert!(told.matches('\'').count() <= 8, "three at most: {told}");
+    }
+}
+
+#[test]
+fn labels_of_reduced_tasks_are_explained_as_settings() {
+    for (label, settings) in [
+        ("text@512", "--set data.max_length=512"),
+        ("imdb@512", "--set data.max_length=512"),
+        (
+            "listops@256",
+            "--set data.max_length=256 --set data.min_length=64",
+        ),
+        (
+            "retrieval@2000-decoded",
+            "--set data.max_length=2000 --set data.decode=true",
+        ),
+        ("image@256", "--set data.max_length=256"),
+        (
+            "pathfinder@64-hard",
+            "--set data.size=64 --set data.difficulty=hard",
+        ),
+        ("pathfinder@32-easy-n5000", "--set data.train=5000"),
+        ("pathx@n1000", "--set data.train=1000"),
+        ("toy@64", "--set data.max_length=64"),
+    ] {
+        let told = told("task", label);
+        assert!(told.contains(settings), "{label}: {told}");
+    }
+    for label in ["listops@2000*", "text@nonsense", "pathx@64-hard", "toy@"] {
+        let told = told("task", label);
+        assert!(
+            told.contains("the label of a task with other settings"),
+            "{told}"
+        );
+    }
+    assert!(!told("task", "zzz@512").contains("did you mean"));
+}
+
+fn settings_of(task: &str, model: &str) -> Vec<String> {
+    let request = RunRequest {
+        task,
+        model,
+        recipe: "smoke",
+        source: None,
+        protocol: datasets::Protocol::Clean,
+        seed: 0,
+        assignments: &[],
+    };
+    let spec = serde_json::to_value(request.resolve().unwrap().spec).unwrap();
+    let sections = spec.as_object().unwrap().iter();
+    let keys = sections.flat_map(|(section, keys)| {
+        let keys = keys.as_object().into_iter().flatten();
+        keys.map(move |(key, _): (&String, &Value)| format!("{section}.{key}"))
+    });
+    keys.collect()
+}
+
+#[test]
+fn settings_of_public_configurations_lead_to_those_here() {
+    let told = |model: &str, path: &str| {
+        let known = settings_of("text", model);
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        unknown_setting(path, &known)
+    };
+    for (model, path, to) in [
+        ("linear", "lr", "train.learning_rate"),
+        ("linear", "train.lr", "train.learning_rate"),
+        ("linear", "learning-rate", "train.learning_rate"),
+        ("linear", "optimizer.weight_decay", "train.weight_decay"),
+        ("linear", "batch_size", "train.batch"),
+        ("linear", "warmup_steps", "train.warmup"),
+        ("linear", "max_length", "data.max_length"),
+        ("linear", "n_layers", "block.layers"),
+        ("linear", "num_layers", "block.layers"),
+        ("linear", "model.d_model", "block.dim"),
+        ("linear", "num_heads", "block.heads"),
+        ("linear", "dropout", "block.dropout"),
+        ("linear", "train.Steps", "train.steps"),
+        ("linear", "random_seed", "--seed"),
+        ("s4d", "d_state", "model.state"),
+        ("nystromformer", "num_landmarks", "model.landmarks"),
+        ("performer", "model.featrues", "model.features"),
+    ] {
+        let told = told(model, path);
+        assert!(
+            told.contains(&format!("did you mean '{to}'")),
+            "{path}: {told}"
+        );
+    }
+    let none = told("linear", "zzz.zzz");
+    assert!(
+        none.contains("sections: ") && !none.contains("did you mean"),
+        "{none}"
+    );
+    assert!(!told("linear", "d_state").contains("model.state"));
+}
+
+#[test]
+fn every_alias_leads_to_one_name_that_there_is() {
+    let tasks: Vec<&str> = datasets::TASKS.iter().map(|it| it.about().name).collect();
+    let models: Vec<&str> = models::registry().iter().map(|it| it.name).collect();
+    let recipes: Vec<&str> = recipe::RECIPES.iter().map(|(name, _)| *name).collect();
+    let mut settings: BTreeSet<String> = BTreeSet::new();
+    for task in &tasks {
+        settings.extend(settings_of(task, "transformer"));
+    }
+    for model in &models {
+        settings.extend(settings_of("listops", model));
+    }
+    // What a specification leaves out where it is off.
+    settings.extend(["train.groups", "train.bucket"].map(str::to_owned));
+    settings.extend(["steps", "batch", "learning_rate"].map(|it| format!("pretrain.{it}")));
+    settings.extend(flags().map(str::to_owned));
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    for (aliases, known) in [
+        (TASKS, tasks),
+        (MODELS, models),
+        (RECIPES, recipes),
+        (SETTINGS, settings),
+    ] {
+        let mut seen = BTreeSet::new();
+        for alias in aliases {
+            assert!(
+                alias.to.iter().all(|to| known.contains(to)),
+                "{:?}",
+                alias.to
+            );
+            for name in alias.names {
+                assert!(seen.insert(fold(name)), "{name} stands twice");
+                let own = known.iter().find(|known| fold(known) == fold(name));
+                assert!(own.is_none_or(|own| alias.to.contains(own)), "{name}");
+            }
+        }
+    }
+}
