@@ -25,18 +25,7 @@ enum Refused {
     Error(Error),
 }
 
-impl From<Error> for Refused {
-    fn from(error: Error) -> Self {
-        Refused::Error(error)
-    }
-}
-
-fn merge_at(
-    base: &mut Value,
-    over: &Value,
-    origin: &str,
-    path: &str,
-) -> std::result::Result<(), Refused> {
+fn merge_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<(), Refused> {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {
             for (key, value) in over {

@@ -16,18 +16,66 @@ fn cells_are_listed_cheapest_first_and_fit_the_terminal() {
         "{table}"
     );
     let cells: Value = serde_json::from_str(&place.ok("repro --list --json")).unwrap();
-    let flops: Vec<f64> = cells
-        .as_array()
-        .unwrap()
+    let number = |it: &Value, key: &str| it[key].as_f64().unwrap();
+    let cells = cells.as_array().unwrap();
+    let seconds: Vec<f64> = cells
         .iter()
-        .map(|it| it["flops"].as_f64().unwrap())
+        .map(|it| number(it, "seconds_per_seed"))
         .collect();
-    assert!(flops.len() > 100 && flops.is_sorted());
+    assert!(seconds.len() > 100 && seconds.is_sorted() && seconds[0] > 0.0);
+    assert!(cells.iter().all(|it| number(it, "flops") > 0.0));
+    assert!(cells.iter().any(|it| number(it, "differences") > 0.0));
+    for part in ["hours", "an estimate", "are not offered: no recipe follows"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
     let of_one = place.ok("repro --list s4");
     assert!(
         of_one.contains("s4d") && !of_one.contains("performer"),
         "{of_one}"
     );
+    let alone = place.ok("repro s4");
+    let first = |table: &str| table.lines().next().map(str::to_owned);
+    assert_eq!(first(&alone), first(&of_one), "a source alone is a list");
+}
+
+#[test]
+fn cells_that_are_not_offered_have_a_reason_each() {
+    let place = Place::new();
+    let table = place.ok("repro --unoffered mega");
+    assert!(
+        table.contains("recipe mega is made for other models")
+            && table.lines().all(|line| line.chars().count() <= 100),
+        "{table}"
+    );
+    let all: Value = serde_json::from_str(&place.ok("repro --unoffered --json")).unwrap();
+    let all = all.as_array().unwrap();
+    assert!(all.len() > 100 && all.iter().all(|it| it["reason"].is_string()));
+    let message = place.fails(2, "repro mega text transformer");
+    assert!(
+        message.contains("recipe mega is made for other models") && message.contains("tay2021"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_plan_takes_names_and_micro_batches_as_a_run_does() {
+    let place = Place::new();
+    let message = place.fails(2, "repro s4 imdb s4d");
+    assert!(message.contains("did you mean 'text'?"), "{message}");
+    let message = place.fails(2, "repro s4 text s4");
+    assert!(message.contains("did you mean 's4d'?"), "{message}");
+    let differs = |words: &str| {
+        let plan = place.ok(&format!("repro {words} --dry-run --json --threads 2"));
+        let plan: Value = serde_json::from_str(&plan).unwrap();
+        plan["departures"].to_string()
+    };
+    let split = differs("s5 image s5 --micro-batch 5");
+    assert!(
+        split.contains("BatchNorm's statistics are over 5 examples instead of 50"),
+        "{split}"
+    );
+    let same = differs("nystromformer image linear --micro-batch 4");
+    assert!(!same.contains("BatchNorm"), "{same}");
 }
 
 #[test]

@@ -13,7 +13,8 @@ use super::parse::{self, Seeds};
 const EXAMPLES: &str = "\
 Examples:
   lra repro --list                                all published cells that can be trained here, cheapest first
-  lra repro --list s5                             those of one source
+  lra repro s5                                    those of one source: hours here, and in how much each differs
+  lra repro --unoffered mega                      its other figures of models that are here, and why not
   lra repro tay2021 listops performer --dry-run   what was printed, what differs here, what it costs
   lra repro s4 text s4d                           train it and hold it against the printed figure
   lra repro nystromformer listops transformer --seeds 0..3
@@ -32,9 +33,12 @@ pub struct ReproArgs {
     pub task: Option<String>,
     /// Model (see `lra list models`)
     pub model: Option<String>,
-    /// Show what there is to reproduce, cheapest first, and train nothing
-    #[arg(long, conflicts_with_all = ["task", "dry_run", "budget", "seeds", "recipe"])]
+    /// Show what there is to reproduce, cheapest first, and train nothing; so does SOURCE alone
+    #[arg(long, conflicts_with_all = ["task", "dry_run", "budget", "seeds"])]
     pub list: bool,
+    /// Show the printed accuracies of models that are here for which there is no way, and why not
+    #[arg(long, conflicts_with_all = ["task", "list", "dry_run", "budget", "seeds", "recipe"])]
+    pub unoffered: bool,
     /// Show the printed figure, every known difference and the cost, and train nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -47,6 +51,9 @@ pub struct ReproArgs {
     /// As many seeds as fit into this time by the estimate, such as 3h; of a source alone, as many cells
     #[arg(long, value_parser = parse::duration, value_name = "TIME", conflicts_with = "seeds")]
     pub budget: Option<Duration>,
+    /// Examples per forward pass; gradients are accumulated (as `lra run --micro-batch`)
+    #[arg(long, value_name = "N")]
+    pub micro_batch: Option<usize>,
     /// Split rules: tay2021 (as published, where the test split may have been validated on) or clean
     #[arg(long, default_value_t = Protocol::Tay2021)]
     pub protocol: Protocol,

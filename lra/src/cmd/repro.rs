@@ -1,11 +1,13 @@
 //! `lra repro`: a published cell, trained as its source did and held against the printed figure.
 
+mod list;
+
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use results::table::{Cell, Column, Row, Table};
-use results::{Format, Record, published};
+use results::{Record, published};
 use serde_json::{Value, json};
 
 use crate::cell::{IfExists, RunContext};
@@ -16,7 +18,9 @@ use crate::error::{Class, Classify, Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::repro::cell::{self, PublishedCell};
+use crate::repro::hours::{CellTime, Speeds};
 use crate::repro::plan::Plan;
+use crate::repro::unoffered;
 use crate::repro::verdict::Verdict;
 use crate::signals::Stop;
 use crate::sweep::estimator::{Estimate, Estimator};
@@ -24,17 +28,23 @@ use crate::sweep::job::JobOptions;
 use crate::sweep::plan::Matrix;
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
-use crate::{cmd, device, runtime};
+use crate::{cmd, device, runtime, suggest};
 
 /// Runs the command.
 pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
-    if arguments.list {
-        list(arguments)?;
+    if arguments.unoffered {
+        list::unoffered(arguments)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let cells = wanted(arguments)?;
-    runtime::set_up(arguments.machine.threads)?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
+    let cells = match wanted(arguments, &stop)? {
+        Some(cells) => cells,
+        None => {
+            list::cells(arguments, &stop)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    runtime::set_up(arguments.machine.threads)?;
     let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
     let data = arguments.place.path();
     let reproduction = Reproduction {
@@ -60,7 +70,11 @@ enum Wanted {
     Several(Vec<PublishedCell>, Duration),
 }
 
-fn wanted(arguments: &ReproArgs) -> Result<Wanted> {
+/// What is asked for; none if it is a list.
+fn wanted(arguments: &ReproArgs, stop: &Stop) -> Result<Option<Wanted>> {
+    if arguments.list {
+        return Ok(None);
+    }
     match (
         &arguments.source,
         &arguments.task,
@@ -69,18 +83,26 @@ fn wanted(arguments: &ReproArgs) -> Result<Wanted> {
     ) {
         (Some(source), Some(task), Some(model), _) => {
             let recipe = arguments.recipe.as_deref();
-            PublishedCell::find(source, task, model, recipe).map(Wanted::One)
+            let task = suggest::find("task", task, datasets::TASKS, |it| it.about().name)?;
+            let model = suggest::find("model", model, models::registry(), |it| it.name)?;
+            let (task, model) = (task.about().name, model.name);
+            let cell = PublishedCell::find(source, task, model, recipe).map_err(|error| {
+                match unoffered::reason_of(source, task, model) {
+                    Some(reason) => error.during(reason),
+                    None => error,
+                }
+            })?;
+            Ok(Some(Wanted::One(cell)))
         }
         (_, None, None, Some(budget)) => {
-            let cells = cheapest_first(arguments)?.0;
-            let recipe = arguments.recipe.as_deref();
-            let cells = cells.into_iter().map(|(cell, _)| cell);
-            let follows = |cell: &PublishedCell| recipe.is_none_or(|name| name == cell.recipe);
-            Ok(Wanted::Several(cells.filter(follows).collect(), budget))
+            let cells = cheapest_first(arguments, stop)?.into_iter();
+            let cells = cells.map(|(cell, _)| cell).collect();
+            Ok(Some(Wanted::Several(cells, budget)))
         }
+        (Some(_), None, None, None) => Ok(None),
         _ => Err(Error::usage(
             "which cell? `lra repro SOURCE TASK MODEL`, such as `lra repro tay2021 listops performer`; \
-             `lra repro --list` shows them all, and `lra repro SOURCE --budget 12h` trains as many as fit",
+             `lra repro --list` shows them all, `lra repro SOURCE` those of a source, and `lra repro SOURCE --budget 12h` trains as many as fit",
         )),
     }
 }
@@ -159,7 +181,7 @@ impl Reproduction<'_> {
     ) -> Result<(Value, Vec<Record>)> {
         let arguments = self.arguments;
         let plan = Plan {
-            resolved: cell.resolve(arguments.protocol)?,
+            resolved: cell.resolve(arguments.protocol, &assignments(arguments))?,
             estimate,
             seeds,
             data: self.data.to_owned(),
@@ -183,7 +205,8 @@ impl Reproduction<'_> {
             reporter: self.reporter,
             stop: self.stop,
         };
-        let request = plan.cell.request(arguments.protocol);
+        let assignments = assignments(arguments);
+        let request = plan.cell.request(arguments.protocol, &assignments);
         let records = each_seed(&request, &plan.seeds.0, &context, |_| Ok(()))?;
         let verdict = Verdict {
             plan: &plan,
@@ -212,19 +235,10 @@ impl Reproduction<'_> {
             recipes: vec![cell.recipe.to_owned()],
             seeds: vec![0],
             protocol: arguments.protocol,
-            assignments: Vec::new(),
+            assignments: assignments(arguments),
         };
         let cells = matrix.cells()?;
-        let options = JobOptions {
-            data: self.data.to_owned(),
-            data_option: arguments.place.data.clone(),
-            out: arguments.out.clone(),
-            device: arguments.machine.device.clone(),
-            threads: arguments.machine.threads,
-            jobs: 1,
-            memory_limit: arguments.machine.memory_limit,
-            accept_changes: arguments.accept_changes,
-        };
+        let options = job_options(arguments);
         let on_file = cmd::sweep::on_file(&options, self.reporter)?;
         Estimator::new(&options, self.stop, &cells, &on_file).estimate(&cells[0])
     }
@@ -253,71 +267,63 @@ fn within(budget: Duration, estimate: &Result<Estimate, String>) -> Result<Seeds
     }
 }
 
-/// The cells of the source that is asked for, or all, with the operations of a seed, cheapest first; and whether all operations are
-/// known.
-fn cheapest_first(arguments: &ReproArgs) -> Result<(Vec<(PublishedCell, f64)>, bool)> {
+/// The cells of the source that is asked for, or all, with the time of a seed, cheapest first.
+fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCell, CellTime)>> {
     let data = arguments.place.path();
-    let only = arguments.source.as_deref().map(published::source);
-    let only = only.transpose().class(Class::Usage)?;
+    let only = source(arguments)?;
+    let (options, on_file) = (job_options(arguments), HashMap::new());
+    let estimator = Estimator::new(&options, stop, &[], &on_file);
+    let mut speeds = Speeds::new(&estimator);
+    let reporter = Reporter::new(arguments.quiet);
+    reporter.say("measuring a small step of each model");
     let mut cells = Vec::new();
-    let mut known = true;
     for cell in cell::all()? {
         let shares = |source: &published::Source| {
             std::ptr::eq(source, cell.source) || source.recipes.contains(&cell.recipe)
         };
-        if only.is_none_or(shares) {
-            let (flops, complete) = cell.flops(arguments.protocol, &data)?;
-            known &= complete;
-            cells.push((cell, flops));
+        let recipe = arguments.recipe.as_deref();
+        if only.is_none_or(shares) && recipe.is_none_or(|name| name == cell.recipe) {
+            let time = speeds.time(&cell, arguments.protocol, &data)?;
+            if stop.requested() {
+                return Err(Error::new(
+                    Class::Interrupted,
+                    "stopped while models were measured",
+                ));
+            }
+            cells.push((cell, time));
         }
     }
-    cells.sort_by(|a, b| a.1.total_cmp(&b.1));
-    Ok((cells, known))
+    let cost = |time: &CellTime| time.seconds.unwrap_or(f64::INFINITY);
+    cells.sort_by(|a, b| {
+        let flops = a.1.flops.total_cmp(&b.1.flops);
+        cost(&a.1).total_cmp(&cost(&b.1)).then(flops)
+    });
+    Ok(cells)
 }
 
-/// All cells, cheapest first.
-fn list(arguments: &ReproArgs) -> Result<()> {
-    let (cells, known) = cheapest_first(arguments)?;
-    let rows = cells.iter().map(|(cell, flops)| {
-        let PublishedCell {
-            source,
-            figure,
-            recipe,
-        } = cell;
-        Row::new(vec![
-            Cell::with(source.alias, "source", source.alias),
-            Cell::with(figure.task.clone(), "task", figure.task.clone()),
-            Cell::with(figure.entry.clone(), "model", figure.entry.clone()),
-            Cell::with(figure.text(), "published", figure.value),
-            Cell::with(*recipe, "recipe", *recipe),
-            Cell::with(format!("{:.1}", flops / 1e15), "flops", *flops),
-        ])
-    });
-    let mut table = Table {
-        name: "cells".to_owned(),
-        title: "Published cells that can be trained here".to_owned(),
-        unit: String::new(),
-        columns: vec![
-            Column::key("source"),
-            Column::key("task"),
-            Column::key("model"),
-            Column::value("published"),
-            Column::text("recipe"),
-            Column::value("PFLOP"),
-        ],
-        rows: rows.collect(),
-        notes: vec![
-            "PFLOP: floating point operations of one seed, in 10^15, every sequence at its full length.".to_owned(),
-            "lra repro SOURCE TASK MODEL --dry-run: the printed figure, every known difference, the time here.".to_owned(),
-        ],
-    };
-    if !known {
-        table.notes.push(
-            "Of data that is not at hand, the operations of evaluations are left out.".to_owned(),
-        );
+/// The source that is asked for.
+fn source(arguments: &ReproArgs) -> Result<Option<&'static published::Source>> {
+    let only = arguments.source.as_deref().map(published::source);
+    only.transpose().class(Class::Usage)
+}
+
+fn job_options(arguments: &ReproArgs) -> JobOptions {
+    JobOptions {
+        data: arguments.place.path(),
+        data_option: arguments.place.data.clone(),
+        out: arguments.out.clone(),
+        device: arguments.machine.device.clone(),
+        threads: arguments.machine.threads,
+        jobs: 1,
+        memory_limit: arguments.machine.memory_limit,
+        accept_changes: arguments.accept_changes,
     }
-    match arguments.json {
-        true => cmd::print_json(&cmd::list::objects(&table)),
-        false => cmd::print(&Format::Text.render(&[table])),
-    }
+}
+
+/// The settings that the command line changes.
+fn assignments(arguments: &ReproArgs) -> Vec<String> {
+    let micro_batch = arguments.micro_batch.iter();
+    micro_batch
+        .map(|size| format!("train.micro_batch={size}"))
+        .collect()
 }

@@ -52,7 +52,7 @@ impl PublishedCell {
         names.dedup();
         Err(Error::usage(format!(
             "{source} has no cell of {model} on {task} that a recipe of ours trains (sources that have: {}); \
-             `lra repro --list {source}` shows its cells",
+             `lra repro {source}` shows its cells",
             or_none(&names)
         )))
     }
@@ -64,7 +64,7 @@ impl PublishedCell {
     }
 
     /// What its first seed asks for.
-    pub fn request(&self, protocol: Protocol) -> RunRequest<'_> {
+    pub fn request<'a>(&'a self, protocol: Protocol, assignments: &'a [String]) -> RunRequest<'a> {
         RunRequest {
             task: &self.figure.task,
             model: &self.figure.entry,
@@ -72,19 +72,19 @@ impl PublishedCell {
             source: None,
             protocol,
             seed: 0,
-            assignments: &[],
+            assignments,
         }
     }
 
-    /// The settings of a run.
-    pub fn resolve(&self, protocol: Protocol) -> Result<Resolved> {
-        self.request(protocol).resolve()
+    /// The settings of a run, with `assignments` over those of the recipe.
+    pub fn resolve(&self, protocol: Protocol, assignments: &[String]) -> Result<Resolved> {
+        self.request(protocol, assignments).resolve()
     }
 
     /// Floating point operations of a run, all sequences as long as the task allows, and whether the sizes of the splits were
     /// known; if not, evaluation is left out.
     pub fn flops(&self, protocol: Protocol, data: &std::path::Path) -> Result<(f64, bool)> {
-        let resolved = self.resolve(protocol)?;
+        let resolved = self.resolve(protocol, &[])?;
         let (rows, complete) = planned_rows(&resolved, data);
         let length = resolved.task.shape(&resolved.spec.data)?.max_length;
         let per_example = resolved.blank()?.0.flops(1, length) as f64;
@@ -160,7 +160,7 @@ mod tests {
         };
         let message = refused("s5", "text", "performer", None);
         assert!(
-            message.contains("tay2021") && message.contains("--list s5"),
+            message.contains("tay2021") && message.contains("lra repro s5"),
             "{message}"
         );
         let message = refused("s5", "text", "s5", Some("mega"));
@@ -172,7 +172,7 @@ mod tests {
         let cells = all().unwrap();
         assert!(cells.len() > 100);
         for cell in cells {
-            cell.resolve(Protocol::Tay2021).unwrap();
+            cell.resolve(Protocol::Tay2021, &[]).unwrap();
         }
     }
 }

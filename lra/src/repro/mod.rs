@@ -2,10 +2,14 @@
 //!
 //! ```text
 //! cell       a printed figure, our model, a recipe that follows the figure's source
+//! unoffered  a printed figure of one of our models, and why no recipe leads to it
+//! hours      what a cell takes on this machine, judged by small steps of its model
 //! plan       every known difference, the cost here
 //! verdict    the comparison over the seeds, and a block to paste
 //! ```
 
 pub mod cell;
+pub mod hours;
 pub mod plan;
+pub mod unoffered;
 pub mod verdict;

@@ -37,6 +37,7 @@ impl Plan {
         if variant != "paper" && !self.cell.source.key.starts_with(variant) {
             all.push(format!("variant {variant}"));
         }
+        all.extend(self.resolved.batching().split_statistics());
         all
     }
 
@@ -216,7 +217,7 @@ mod tests {
         for cell in cell::all().unwrap() {
             let (recipe, place) = (cell.recipe, format!("{:?}", cell.figure));
             let plan = Plan {
-                resolved: cell.resolve(Protocol::Tay2021).unwrap(),
+                resolved: cell.resolve(Protocol::Tay2021, &[]).unwrap(),
                 estimate: Err("not measured".to_owned()),
                 seeds: Seeds(vec![0, 1]),
                 data: PathBuf::from("no data"),

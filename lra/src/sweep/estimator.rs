@@ -130,6 +130,11 @@ impl<'a> Estimator<'a> {
             seconds: 0.05,
             most: 5,
         };
+        self.time(steps)
+    }
+
+    /// Measures steps in a process of their own; or why they cannot be measured.
+    pub fn time(&self, steps: Steps) -> Result<Result<Measured, String>> {
         let wanted = Request {
             device: self.options.device.clone(),
             threads: self.options.threads,

@@ -1,0 +1,169 @@
+//! Lists of published cells: those that can be reproduced, with their plans, and those that cannot, with the reasons.
+
+use std::collections::BTreeMap;
+
+use results::Format;
+use results::table::{Cell, Column, Row, Table};
+use serde_json::json;
+
+use super::{assignments, cheapest_first, source};
+use crate::cli::repro::ReproArgs;
+use crate::cmd;
+use crate::error::Result;
+use crate::repro::cell::PublishedCell;
+use crate::repro::plan::Plan;
+use crate::repro::unoffered::{self, Unoffered};
+use crate::signals::Stop;
+
+/// The plan of every cell, cheapest first, and why the others are not offered.
+pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
+    let cells = cheapest_first(arguments, stop)?;
+    let mut rows = Vec::new();
+    for (cell, time) in &cells {
+        let plan = Plan {
+            resolved: cell.resolve(arguments.protocol, &assignments(arguments))?,
+            estimate: Err("not measured".to_owned()),
+            seeds: arguments.seeds.clone(),
+            data: arguments.place.path(),
+            cell: cell.clone(),
+        };
+        let PublishedCell {
+            source,
+            figure,
+            recipe,
+        } = cell;
+        let differences = plan.differences().len();
+        let hours = time.seconds.map(|seconds| seconds / 3600.0);
+        rows.push(Row::new(vec![
+            Cell::with(source.alias, "source", source.alias),
+            Cell::with(figure.task.clone(), "task", figure.task.clone()),
+            Cell::with(figure.entry.clone(), "model", figure.entry.clone()),
+            Cell::with(figure.text(), "published", figure.value),
+            Cell::with(*recipe, "recipe", *recipe),
+            Cell::with(differences.to_string(), "differences", differences),
+            Cell {
+                text: hours.map_or_else(|| "-".to_owned(), in_hours),
+                fields: vec![
+                    ("seconds_per_seed", json!(time.seconds)),
+                    ("flops", json!(time.flops)),
+                ],
+                ..Cell::default()
+            },
+        ]));
+    }
+    let mut table = Table {
+        name: "cells".to_owned(),
+        title: "Published cells that can be trained here".to_owned(),
+        unit: String::new(),
+        columns: vec![
+            Column::key("source"),
+            Column::key("task"),
+            Column::key("model"),
+            Column::value("published"),
+            Column::text("recipe"),
+            Column::value("differs in"),
+            Column::value("hours"),
+        ],
+        rows,
+        notes: vec![
+            "differs in: known differences between what is printed and what is run here.".to_owned(),
+            "hours: of one seed on this machine, an estimate: operations with every sequence at its full length, over those per \
+             second of one small step of the model, measured just now."
+                .to_owned(),
+            "lra repro SOURCE TASK MODEL --dry-run: the printed figure, every difference, the time by the cell's own steps.".to_owned(),
+        ],
+    };
+    if cells.iter().any(|(_, time)| !time.complete) {
+        table.notes.push(
+            "Of data that is not at hand, the operations of evaluations are left out.".to_owned(),
+        );
+    }
+    table.notes.extend(counted(arguments)?);
+    show(arguments, table)
+}
+
+/// A sentence with the number of cells that are not offered, by reason; none if there are none.
+fn counted(arguments: &ReproArgs) -> Result<Option<String>> {
+    let left = left_out(arguments)?;
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for it in &left {
+        *counts.entry(it.reason.kind()).or_default() += 1;
+    }
+    let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let reasons: Vec<String> = counts
+        .iter()
+        .map(|(kind, count)| format!("{kind} ({count})"))
+        .collect();
+    let only = arguments.source.as_deref();
+    let only = only.map_or(String::new(), |source| format!(" {source}"));
+    Ok((!left.is_empty()).then(|| {
+        format!(
+            "{} more printed accuracies of models that are here are not offered: {}. `lra repro --unoffered{only}` names them.",
+            left.len(),
+            reasons.join(", ")
+        )
+    }))
+}
+
+/// The printed accuracies that are not offered, of the source that is asked for, or all.
+fn left_out(arguments: &ReproArgs) -> Result<Vec<Unoffered>> {
+    match source(arguments)? {
+        Some(source) => unoffered::of(source),
+        None => unoffered::all(),
+    }
+}
+
+/// Every printed accuracy that is not offered, and why not.
+pub(super) fn unoffered(arguments: &ReproArgs) -> Result<()> {
+    let left = left_out(arguments)?;
+    let rows = left.iter().map(|it| {
+        let (source, figure) = (it.source.alias, it.figure);
+        let reason = it.reason.to_string();
+        let elsewhere = it.elsewhere.join(", ");
+        Row::new(vec![
+            Cell::with(source, "source", source),
+            Cell::with(figure.task.clone(), "task", figure.task.clone()),
+            Cell::with(figure.entry.clone(), "model", figure.entry.clone()),
+            Cell::with(figure.text(), "published", figure.value),
+            Cell::with(reason.clone(), "reason", reason),
+            Cell::with(elsewhere, "offered_of", json!(it.elsewhere)),
+        ])
+    });
+    let table = Table {
+        name: "unoffered".to_owned(),
+        title: "Printed accuracies of models that are here, without a way to reproduce them"
+            .to_owned(),
+        unit: String::new(),
+        columns: vec![
+            Column::key("source"),
+            Column::key("task"),
+            Column::key("model"),
+            Column::value("published"),
+            Column::text("why not"),
+            Column::text("offered of"),
+        ],
+        rows: rows.collect(),
+        notes: vec![
+            "offered of: sources whose figure of the same model on the same task is offered."
+                .to_owned(),
+        ],
+    };
+    show(arguments, table)
+}
+
+fn show(arguments: &ReproArgs, table: Table) -> Result<()> {
+    match arguments.json {
+        true => cmd::print_json(&cmd::list::objects(&table)),
+        false => cmd::print(&Format::Text.render(&[table])),
+    }
+}
+
+/// Hours to two digits, at least.
+fn in_hours(hours: f64) -> String {
+    match hours {
+        hours if hours < 0.1 => format!("{hours:.2}"),
+        hours if hours < 10.0 => format!("{hours:.1}"),
+        hours => format!("{hours:.0}"),
+    }
+}

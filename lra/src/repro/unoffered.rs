@@ -1,0 +1,180 @@
+//! Printed accuracies of models that are here, which no recipe leads to, and why not.
+
+use std::fmt;
+
+use datasets::TASKS;
+use results::published::{self, ACCURACY, Figure, Source};
+
+use crate::error::Result;
+use crate::recipe::Recipe;
+use crate::repro::cell::{self, PublishedCell};
+
+/// A printed accuracy that cannot be reproduced by name.
+pub struct Unoffered {
+    /// Who printed it.
+    pub source: &'static Source,
+    /// What was printed; its entry is a model here.
+    pub figure: &'static Figure,
+    /// Why it is not offered.
+    pub reason: Reason,
+    /// Short names of the sources whose figure of the same model on the same task is offered.
+    pub elsewhere: Vec<&'static str>,
+}
+
+/// Why a figure is not offered.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// No recipe follows the source.
+    NoRecipe,
+    /// The source's recipes are made for other models: the figure is one that it reprints, or of a variant.
+    OtherModels(Vec<&'static str>),
+    /// The source's recipes have no settings for the task.
+    NoSettings(Vec<&'static str>),
+    /// The data is no task here.
+    OtherData(&'static str),
+    /// The source prints the number twice, and the other one counts.
+    OtherVersion,
+}
+
+impl Reason {
+    /// The reason without names, by which cells are counted.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Reason::NoRecipe => "no recipe follows their source",
+            Reason::OtherModels(_) => "their source's recipe is made for other models",
+            Reason::NoSettings(_) => "their source's recipe has no settings for the task",
+            Reason::OtherData(_) => "their data is no task here",
+            Reason::OtherVersion => "their source has another figure that counts",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::NoRecipe => f.write_str("no recipe follows this source"),
+            Reason::OtherModels(recipes) => {
+                write!(f, "recipe {} is made for other models", recipes.join(", "))
+            }
+            Reason::NoSettings(recipes) => {
+                write!(
+                    f,
+                    "recipe {} has no settings for the task",
+                    recipes.join(", ")
+                )
+            }
+            Reason::OtherData(task) => write!(f, "{task} is no task here"),
+            Reason::OtherVersion => f.write_str("another figure of this source counts"),
+        }
+    }
+}
+
+/// Those of all sources, in the order of the published figures.
+pub fn all() -> Result<Vec<Unoffered>> {
+    let offered = cell::all()?;
+    let mut all = Vec::new();
+    for source in published::sources() {
+        all.extend(among(source, &offered)?);
+    }
+    Ok(all)
+}
+
+/// Those of a source.
+pub fn of(source: &'static Source) -> Result<Vec<Unoffered>> {
+    among(source, &cell::all()?)
+}
+
+/// Why the figure that a source prints for a model on a task is not offered; none if it prints none, or if it is offered.
+pub fn reason_of(source: &str, task: &str, model: &str) -> Option<Reason> {
+    let source = published::source(source).ok()?;
+    let mut left = of(source).ok()?.into_iter();
+    left.find(|it| it.figure.task == task && it.figure.entry == model)
+        .map(|it| it.reason)
+}
+
+/// The accuracies of a source that are not `offered`. Averages over tasks are no cells.
+fn among(source: &'static Source, offered: &[PublishedCell]) -> Result<Vec<Unoffered>> {
+    let mut found = Vec::new();
+    let figures = source.figures.iter().copied();
+    for figure in figures.filter(|figure| figure.metric == ACCURACY) {
+        let here = models::registry().iter().any(|it| it.name == figure.entry);
+        let average = figure.task.starts_with("avg");
+        let known = offered.iter().any(|cell| std::ptr::eq(cell.figure, figure));
+        if here && !average && !known {
+            let same = |cell: &&PublishedCell| {
+                (&cell.figure.task, &cell.figure.entry) == (&figure.task, &figure.entry)
+            };
+            let mut elsewhere: Vec<&str> = offered
+                .iter()
+                .filter(same)
+                .map(|cell| cell.source.alias)
+                .collect();
+            elsewhere.dedup();
+            found.push(Unoffered {
+                source,
+                figure,
+                reason: reason(source, figure)?,
+                elsewhere,
+            });
+        }
+    }
+    Ok(found)
+}
+
+fn reason(source: &'static Source, figure: &'static Figure) -> Result<Reason> {
+    if TASKS.iter().all(|task| task.about().name != figure.task) {
+        return Ok(Reason::OtherData(&figure.task));
+    }
+    if source.recipes.is_empty() {
+        return Ok(Reason::NoRecipe);
+    }
+    let mut trained = false;
+    for recipe in &source.recipes {
+        let recipe = Recipe::load(recipe)?;
+        let has_task = recipe.body.tasks.contains_key(&figure.task);
+        if has_task && recipe.is_for(&figure.entry) {
+            return Ok(Reason::OtherVersion);
+        }
+        trained |= has_task;
+    }
+    let recipes = source.recipes.clone();
+    Ok(match trained {
+        true => Reason::OtherModels(recipes),
+        false => Reason::NoSettings(recipes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_printed_accuracy_of_a_model_here_is_offered_or_has_a_reason() {
+        let (offered, left) = (cell::all().unwrap(), all().unwrap());
+        let here = |figure: &&Figure| {
+            let model = models::registry().iter().any(|it| it.name == figure.entry);
+            model && figure.metric == ACCURACY && !figure.task.starts_with("avg")
+        };
+        let sources = published::sources().iter();
+        let figures = sources.flat_map(|source| source.figures.iter().copied());
+        assert_eq!(figures.filter(here).count(), offered.len() + left.len());
+        let reason = |source: &str, task: &str, model: &str| {
+            let mut left = left.iter().filter(|it| it.source.alias == source);
+            let found = left.find(|it| it.figure.task == task && it.figure.entry == model);
+            found.map(|it| it.reason.clone())
+        };
+        assert_eq!(reason("lru", "text", "s4d"), Some(Reason::NoRecipe));
+        assert_eq!(
+            reason("mega", "text", "transformer"),
+            Some(Reason::OtherModels(vec!["mega"]))
+        );
+        assert_eq!(
+            reason("lru", "scifar_rgb", "lru"),
+            Some(Reason::OtherData("scifar_rgb"))
+        );
+        assert_eq!(reason("s5", "text", "s5"), None, "it is offered");
+        for it in &left {
+            assert!(!it.elsewhere.contains(&it.source.alias) || it.reason == Reason::OtherVersion);
+        }
+    }
+}
