@@ -73,6 +73,7 @@ pub(crate) const COMPUTING: &[Dimension] = &[Dimension {
     name: "also set",
     observed: false,
     list: true,
+    apart: false,
     of: |record| {
         let mut overrides = record.recipe.indifferent_overrides();
         overrides.sort_unstable();

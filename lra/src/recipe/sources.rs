@@ -82,9 +82,10 @@ fn found(settings: &Value, setting: &str) -> Value {
 fn agrees(found: &Value, figure: &str) -> bool {
     match (found.as_f64(), figure.parse::<f64>()) {
         (Some(found), Ok(figure)) => (found - figure).abs() <= 1e-9 * figure.abs(),
-        (None, _) => found
-            .as_str()
-            .map_or_else(|| found.to_string() == figure, |text| text == figure),
+        (None, _) => {
+            let text = found.as_str().map(str::to_owned);
+            text.unwrap_or_else(|| found.to_string()) == figure
+        }
         (Some(_), Err(_)) => false,
     }
 }

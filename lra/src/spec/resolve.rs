@@ -85,8 +85,8 @@ impl RunRequest<'_> {
         let defaults = defaults(task, model);
         let mut settings = defaults.clone();
         let asked = self.assignments.iter();
-        let asked = asked.filter_map(|it| it.strip_prefix(FAMILY));
-        let family = recipe.family(model, asked.last())?;
+        let mut asked = asked.filter_map(|it| it.strip_prefix(FAMILY));
+        let family = recipe.family(model, asked.next_back())?;
         let layers = recipe.layers(self.task, self.model, family)?;
         let origin = format!("recipe {}", recipe.name);
         overlay::merge(&mut settings, &layers.common, &origin)?;

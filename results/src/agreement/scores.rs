@@ -85,10 +85,13 @@ pub(super) struct Reached {
     values: Vec<Vec<BTreeMap<u64, f64>>>,
 }
 
+/// The time at which a record was made, and its value.
+type Dated<'a> = (&'a str, f64);
+
 impl Reached {
     /// Sorts records of `models`; of several with the same seed the latest counts.
     pub(super) fn new(records: &[&Record], measure: Measure, models: &[&str]) -> Reached {
-        let mut cells: BTreeMap<(Column, &str), BTreeMap<u64, (&str, f64)>> = BTreeMap::new();
+        let mut cells: BTreeMap<(Column, &str), BTreeMap<u64, Dated>> = BTreeMap::new();
         let of_models = records
             .iter()
             .filter(|it| models.contains(&it.model.name.as_str()));
