@@ -4,7 +4,7 @@
 //!   never end.
 //! - [`own`] opens what the program itself names within its folders, and follows no symbolic link
 //!   there.
-//! - [`write`] replaces a file as a whole: after a crash it holds its old content or the new one.
+//! - [`write()`] replaces a file as a whole: after a crash it holds its old content or the new one.
 //! - [`try_lock`] is a lock that ends with its process, with a way out where the file system has
 //!   none.
 //! - In debug builds `LRA_FAULTS` names operations that fail (`faults.rs`).

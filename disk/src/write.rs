@@ -11,7 +11,7 @@ use crate::open::refuse_link;
 /// Begins the names of temporary files.
 const UNFINISHED: &str = ".writing-";
 
-/// Returns whether a file's name is that of a temporary one of [`write`], which a killed process
+/// Returns whether a file's name is that of a temporary one of [`write()`], which a killed process
 /// may have left.
 pub fn is_own_temporary(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
@@ -38,7 +38,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Likewise without flushing, so that a power failure may lose the content.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     persist(temporary(path, bytes)?, path)
 }

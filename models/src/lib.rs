@@ -7,7 +7,7 @@
 //! # From tokens to logits
 //! [`Classifier`]: token ids (B, L) -> embedding + positions (B, L, D) -> [`Encoder`] -> pooling (B, D) -> head (B, C).
 //! [`encoder::blocks`] lifts a [`Mixer`] to an encoder; a model with another skeleton implements [`Encoder`] itself.
-//! [`MODELS`] lists everything there is here, [`registry`] also what a program has added by [`register`].
+//! [`MODELS`] lists everything there is here, [`registry()`] also what a program has added by [`register`].
 //!
 //! # Masks
 //! A mask is (B, L), 1 for real tokens and 0 for padding. A mixer that can leave padded *keys* out does; what it

@@ -26,7 +26,7 @@ pub struct Options {
     pub block: BlockOptions,
     /// From hidden states to logits.
     pub head: HeadOptions,
-    /// The mixer's own options, with every key present: overlay changes on [`Model::defaults`].
+    /// The mixer's own options, with every key present: overlay changes on [`crate::Model::defaults`].
     pub model: Value,
 }
 
