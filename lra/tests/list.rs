@@ -37,7 +37,7 @@ fn an_entry_documents_itself_within_the_width_of_a_terminal() {
         );
     }
     let mega = place.ok("list models --long mega");
-    assert!(mega.contains("block.norm_epsilon = 1e-5"), "{mega}");
+    assert!(mega.contains("block.norm_epsilon = 0.00001"), "{mega}");
     let memory = place.ok("list models --long all_attention");
     assert!(memory.contains("M_k = √E P_k") && memory.contains("block.norm_epsilon = 1e-6"));
     let text = place.ok("list models --long reformer");

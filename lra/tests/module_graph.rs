@@ -237,7 +237,7 @@ fn no_module_of_a_crate_imports_one_that_imports_it() {
     let mut found = Vec::new();
     for name in ["disk", "datasets", "models", "results", "lra"] {
         let read = Crate::read(&source(name));
-        assert!(read.graph.len() > 10, "{name}: the graph was not read");
+        assert!(read.modules.len() > 1, "{name}: the modules were not read");
         found.extend(loops(&read.graph));
     }
     assert!(found.is_empty(), "loops:\n{}", found.join(""));

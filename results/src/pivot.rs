@@ -70,7 +70,7 @@ pub(crate) const TRAINING: &[Dimension] = &[
 
 /// What speeds and memory figures depend on besides: settings that change no score.
 pub(crate) const COMPUTING: &[Dimension] = &[Dimension {
-    name: "also set",
+    name: "computing",
     observed: false,
     list: true,
     apart: false,

@@ -442,15 +442,15 @@ fn csv() {
     ];
     let text = Format::Csv.render(&tables);
     insta::assert_snapshot!(text, @r#"
-    table,model,from,variant,recipe,set,precision,device,task,source,protocol,data,method,mean_percent,deviation_percent,seeds,low_percent,high_percent,status,mean_bytes,deviation_bytes,low_bytes,high_bytes
-    accuracy,transformer,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,37.0,,1,,,,,,,
-    accuracy,transformer,tay2021,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,36.37,,,,,,,,,
-    accuracy,bag,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,17.05,0.070710678,2,16.414689763,17.685310237,FAIL,,,,
-    accuracy,majority,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,17.05,,,,,,,,,
-    accuracy,first token,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,36.25,,,,,,,,,
-    accuracy,bag of tokens,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,26.4,,,,,,,,,
-    memory,transformer,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,"live heap bytes since the start, counting allocator",,,1,,,,182452224.0,,,
-    memory,bag,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,"live heap bytes since the start, counting allocator",,,2,,,,182976512.0,741455.200189465,176314801.33128044,189638222.66871956
+    table,model,from,variant,recipe,set,precision,device,task,source,protocol,data,also set,method,mean_percent,deviation_percent,seeds,low_percent,high_percent,status,mean_bytes,deviation_bytes,low_bytes,high_bytes
+    accuracy,transformer,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,37.0,,1,,,,,,,
+    accuracy,transformer,tay2021,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,36.37,,,,,,,,,
+    accuracy,bag,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,17.05,0.070710678,2,16.414689763,17.685310237,FAIL,,,,
+    accuracy,majority,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,17.05,,,,,,,,,
+    accuracy,first token,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,36.25,,,,,,,,,
+    accuracy,bag of tokens,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,26.4,,,,,,,,,
+    memory,transformer,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,"live heap bytes since the start, counting allocator",,,1,,,,182452224.0,,,
+    memory,bag,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,"live heap bytes since the start, counting allocator",,,2,,,,182976512.0,741455.200189465,176314801.33128044,189638222.66871956
     "#);
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let records = reader.records().collect::<Result<Vec<_>, _>>().unwrap();
@@ -589,6 +589,7 @@ fn json() {
               "set": null,
               "precision": "f32",
               "device": "cpu",
+              "also set": null,
               "processor": "AMD EPYC 9V74",
               "threads": "2"
             }

@@ -26,7 +26,10 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         let mut cells = vec![Cell::text(row.model), Cell::text(MEASURED)];
         cells.extend(row.varying.iter().map(Cell::text));
         cells.extend(row.cells.iter().map(|runs| cell(runs)));
-        rows.push(Row::new(cells));
+        rows.push(Row {
+            contest: Some(row.contest()),
+            ..Row::new(cells)
+        });
         for (runs, column) in row.cells.iter().zip(&pivot.columns) {
             let ended = runs.iter().filter(|run| run.outcome != Outcome::Scored);
             endings.extend(ended.map(|run| {
