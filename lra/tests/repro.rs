@@ -25,17 +25,15 @@ fn cells_are_listed_cheapest_first_and_fit_the_terminal() {
     assert!(seconds.len() > 100 && seconds.is_sorted() && seconds[0] > 0.0);
     assert!(cells.iter().all(|it| number(it, "flops") > 0.0));
     assert!(cells.iter().any(|it| number(it, "differences") > 0.0));
+    let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in ["hours", "an estimate", "are not offered: no recipe follows"] {
-        assert!(table.contains(part), "{part}: {table}");
+        assert!(words.contains(part), "{part}: {table}");
     }
-    let of_one = place.ok("repro --list s4");
+    let of_one = place.ok("repro s4");
     assert!(
         of_one.contains("s4d") && !of_one.contains("performer"),
         "{of_one}"
     );
-    let alone = place.ok("repro s4");
-    let first = |table: &str| table.lines().next().map(str::to_owned);
-    assert_eq!(first(&alone), first(&of_one), "a source alone is a list");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! What cells take on this machine, judged by small steps of their models.
 //!
 //! A step of every cell would take longer than a list may. So each model makes one small step, and a cell takes its
-//! floating point operations over those per second of that step. `lra repro SOURCE TASK MODEL --dry-run` measures the cell's own.
+//! floating point operations over those per second of that step. A model that cannot make it, or not in time, is taken to be
+//! as fast as the Transformer. `lra repro SOURCE TASK MODEL --dry-run` measures the cell's own.
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use datasets::{Protocol, Source};
 use results::stats::quantile;
@@ -15,16 +17,18 @@ use crate::repro::cell::PublishedCell;
 use crate::sweep::estimator::Estimator;
 
 /// The sequences of the small steps, in tokens.
-const LENGTH: usize = 512;
-/// Their number.
-const BATCH: usize = 2;
+const LENGTH: usize = 256;
 /// The model that stands for one which cannot make the small step.
 const STAND_IN: &str = "transformer";
-/// Settings of the small steps: one block of the width that most recipes have.
+/// The longest that one small step may take.
+const STEP_LIMIT: Duration = Duration::from_secs(10);
+/// The longest that models are measured for one list.
+const LIST_LIMIT: Duration = Duration::from_secs(15);
+/// Settings of the small steps: one block as wide as those of small published models.
 const WIDTH: &[&str] = &[
-    "block.dim=256",
-    "block.qkv_dim=256",
-    "block.mlp_dim=512",
+    "block.dim=128",
+    "block.qkv_dim=128",
+    "block.mlp_dim=256",
     "block.heads=4",
     "block.layers=1",
 ];
@@ -36,6 +40,8 @@ pub struct CellTime {
     pub flops: f64,
     /// Seconds; absent where no model could be measured.
     pub seconds: Option<f64>,
+    /// Whether the model's own step was measured; if not, it is taken to be as fast as the Transformer.
+    pub own: bool,
     /// Whether the sizes of the splits were known; if not, evaluation is left out.
     pub complete: bool,
 }
@@ -43,6 +49,7 @@ pub struct CellTime {
 /// Floating point operations per second of each model, as far as they were measured.
 pub struct Speeds<'a> {
     estimator: &'a Estimator<'a>,
+    began: Instant,
     known: HashMap<String, Option<f64>>,
 }
 
@@ -51,6 +58,7 @@ impl<'a> Speeds<'a> {
     pub fn new(estimator: &'a Estimator<'a>) -> Self {
         Speeds {
             estimator,
+            began: Instant::now(),
             known: HashMap::new(),
         }
     }
@@ -63,14 +71,13 @@ impl<'a> Speeds<'a> {
         data: &Path,
     ) -> Result<CellTime> {
         let (flops, complete) = cell.flops(protocol, data)?;
+        let stand_in = self.of(STAND_IN)?;
         let own = self.of(&cell.figure.entry)?;
-        let speed = match own {
-            Some(speed) => Some(speed),
-            None => self.of(STAND_IN)?,
-        };
+        let speed = own.or(stand_in);
         Ok(CellTime {
             flops,
             seconds: speed.map(|speed| flops / speed),
+            own: own.is_some(),
             complete,
         })
     }
@@ -86,13 +93,16 @@ impl<'a> Speeds<'a> {
 
     /// The operations per second of one small step; none if the model cannot make it.
     fn measure(&self, model: &str) -> Result<Option<f64>> {
+        if self.began.elapsed() > LIST_LIMIT {
+            return Ok(None);
+        }
         let steps = small_step(model);
         let Ok(resolved) = steps.resolve() else {
             return Ok(None);
         };
         // Forward, and twice that backward.
-        let flops = 3 * BATCH as u64 * resolved.blank()?.0.flops(1, LENGTH);
-        let measured = self.estimator.time(steps)?.ok();
+        let flops = 3 * resolved.blank()?.0.flops(1, LENGTH);
+        let measured = self.estimator.time(steps, STEP_LIMIT)?.ok();
         let seconds = measured.and_then(|it| quantile(&it.seconds, 0.5));
         Ok(seconds
             .filter(|seconds| *seconds > 0.0)
@@ -105,7 +115,7 @@ fn small_step(model: &str) -> Steps {
     assignments.extend([
         format!("data.max_length={LENGTH}"),
         "data.min_length=64".to_owned(),
-        format!("train.batch={BATCH}"),
+        "train.batch=1".to_owned(),
     ]);
     Steps {
         task: "listops".to_owned(),

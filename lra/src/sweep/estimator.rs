@@ -130,18 +130,18 @@ impl<'a> Estimator<'a> {
             seconds: 0.05,
             most: 5,
         };
-        self.time(steps)
+        self.time(steps, TIME_LIMIT)
     }
 
-    /// Measures steps in a process of their own; or why they cannot be measured.
-    pub fn time(&self, steps: Steps) -> Result<Result<Measured, String>> {
+    /// Measures steps in a process of their own, which may take so long; or why they cannot be measured.
+    pub fn time(&self, steps: Steps, limit: Duration) -> Result<Result<Measured, String>> {
         let wanted = Request {
             device: self.options.device.clone(),
             threads: self.options.threads,
             memory_limit: self.memory_limit(),
             measurement: Measurement::Steps(Box::new(steps)),
         };
-        Ok(match request(&wanted, TIME_LIMIT, self.stop)? {
+        Ok(match request(&wanted, limit, self.stop)? {
             Answer::Reply(Reply::Steps(measured)) => Ok(measured),
             Answer::Reply(Reply::OutOfMemory { reason }) => Err(format!("out of memory: {reason}")),
             Answer::Reply(Reply::Failed { reason }) | Answer::Crashed(reason) => Err(reason),
@@ -150,7 +150,7 @@ impl<'a> Estimator<'a> {
             }
             Answer::TimedOut => Err(format!(
                 "a small step takes more than {}",
-                human_duration(TIME_LIMIT)
+                human_duration(limit)
             )),
             Answer::Stopped => Err("stopped".to_owned()),
         })

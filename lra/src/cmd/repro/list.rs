@@ -78,6 +78,19 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
             "Of data that is not at hand, the operations of evaluations are left out.".to_owned(),
         );
     }
+    let mut others: Vec<&str> = cells
+        .iter()
+        .filter(|(_, time)| !time.own)
+        .map(|(cell, _)| cell.figure.entry.as_str())
+        .collect();
+    others.sort_unstable();
+    others.dedup();
+    if !others.is_empty() {
+        table.notes.push(format!(
+            "Not measured in time, and taken to be as fast as the Transformer: {}.",
+            others.join(", ")
+        ));
+    }
     table.notes.extend(counted(arguments)?);
     show(arguments, table)
 }
