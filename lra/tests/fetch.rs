@@ -195,7 +195,8 @@ fn goes_on_in_another_process_but_never_with_another_version() {
 #[test]
 fn a_part_is_never_spliced_with_another_version() {
     let mut other = content();
-    other.reverse();
+    // All but the first bytes, which say that it is an archive.
+    other[8..].reverse();
     let longer = [other.clone(), vec![7; 500]].concat();
     let date = |day: u8| format!("Last-Modified: Sun, {day:02} Nov 2026 10:00:00 GMT");
     for (first, second, later) in [

@@ -259,7 +259,10 @@ fn a_file_system_without_locks_has_a_way_out() {
         let seed = format!("--seed {index} --set data.train=6{index}");
         for (code, words) in [
             (2, format!("{run} {seed}")),
-            (3, format!("data make toy --set data.train=6{index}")),
+            (
+                3,
+                format!("data make toy --force --set data.train=6{index}"),
+            ),
             (
                 2,
                 format!(
