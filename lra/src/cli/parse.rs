@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(names("cuda:1..3").as_deref(), Ok("cuda:1 cuda:2"));
         assert_eq!(names("cuda:0,cpu").as_deref(), Ok("cuda:0 cpu"));
         assert!(names("cuda:3..3").is_err() && names("cpu,").is_err());
-        assert_eq!([threads("0"), threads("1024")], [Ok(0), Ok(1024)]);
+        assert_eq!([threads("0"), threads("64")], [Ok(0), Ok(64)]);
         assert!(threads("100000").is_err());
     }
 }
