@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+use disk::Output;
+
 use crate::error::{Error, Result, io as io_error};
 
 /// The reason why something is not opened that might never end, or has no content.
@@ -20,7 +22,7 @@ pub(crate) fn open(path: &Path) -> Result<File> {
         problem: problem.to_owned(),
     };
     match fs::metadata(path) {
-        Ok(found) if found.is_file() => File::open(path).map_err(io_error("read", path)),
+        Ok(found) if found.is_file() => disk::open(path).map_err(io_error("read", path)),
         Ok(found) if found.is_dir() => Err(refused("a folder where a file is wanted")),
         Ok(_) => Err(refused(NOT_REGULAR)),
         Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
@@ -49,6 +51,16 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     disk::own(path, options.create(true).truncate(true).write(true))
+}
+
+/// Likewise for a file that is written piece by piece.
+///
+/// # Errors
+/// As [`create`].
+pub(crate) fn output(path: &Path) -> Result<Output> {
+    create(path)
+        .map(Output::new)
+        .map_err(io_error("create", path))
 }
 
 /// Writes a file as a whole: other processes see the old content or the new one, never a part. The bytes go to a file

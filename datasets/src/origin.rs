@@ -62,6 +62,7 @@ impl Origin {
             Ok(text) => text,
             Err(_) => return Ok(()), // A path that is not text: nothing is remembered, and the files are read again.
         };
-        files::replace(&path, text.as_bytes()).map_err(io("write", &path))
+        // Flushed: without it a change of the raw files is not noticed.
+        disk::write(&path, text.as_bytes()).map_err(io("write", &path))
     }
 }

@@ -5,14 +5,16 @@
 //! [`SplitWriter::finish`] assembles the final files from them.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use disk::Output;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use crate::error::{Error, Result, io};
+use crate::files;
 use crate::manifest::{Fact, PerSplit, SplitManifest, SplitName};
 use crate::{About, Digest, Progress};
 
@@ -46,7 +48,7 @@ struct Columns {
 
 struct Spool {
     path: PathBuf,
-    file: BufWriter<File>,
+    file: BufWriter<Output>,
     /// Row `i` is bytes `offsets[i]..offsets[i + 1]` of the spool.
     offsets: Vec<u64>,
 }
@@ -62,7 +64,7 @@ impl<'a> SplitWriter<'a> {
         let columns = |split: SplitName| {
             let spool = |tower: usize| {
                 let path = folder.join(format!("{}.{tower}.spool", split.name()));
-                let file = File::create(&path).map_err(io("create", &path))?;
+                let file = files::output(&path)?;
                 Ok(Spool {
                     path,
                     file: BufWriter::with_capacity(1 << 20, file),
@@ -214,7 +216,7 @@ impl Columns {
     ) -> Result<SplitManifest> {
         let rows = self.labels.len();
         let header = self.header(rows, path)?;
-        let file = File::create(path).map_err(io("create", path))?;
+        let file = files::output(path)?;
         let mut output = Hashed {
             file: BufWriter::with_capacity(1 << 20, file),
             digest: Digest::default(),
@@ -230,7 +232,7 @@ impl Columns {
         let mut buffer = vec![0; 1 << 20];
         for spool in &mut self.towers {
             spool.file.flush().map_err(io("write", &spool.path))?;
-            let mut input = File::open(&spool.path).map_err(io("read", &spool.path))?;
+            let mut input = files::open(&spool.path)?;
             loop {
                 progress.check()?;
                 let count = input.read(&mut buffer).map_err(io("read", &spool.path))?;
@@ -243,7 +245,7 @@ impl Columns {
         }
         write(&self.labels)?;
         output.file.flush().map_err(io("write", path))?;
-        output.file.get_ref().sync_all().map_err(io("sync", path))?;
+        output.file.get_ref().sync().map_err(io("sync", path))?;
 
         let mut labels = vec![0; classes];
         for &label in &self.labels {
@@ -293,7 +295,7 @@ impl Columns {
 }
 
 struct Hashed {
-    file: BufWriter<File>,
+    file: BufWriter<Output>,
     digest: Digest,
     bytes: u64,
 }

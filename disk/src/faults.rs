@@ -4,9 +4,17 @@
 //! ```text
 //! LRA_FAULTS=write:3:28,lock:1:37      the third write fails with error number 28, the first lock with 37
 //! LRA_FAULTS=rename:2:die              the process is killed in place of the second rename
+//! LRA_FAULTS=sync:1:power              the machine loses power in place of the first flush
 //! LRA_FAULTS=sync:*:5                  every flush fails
 //! ```
+//!
+//! A write that fails, or in which the process dies, leaves half of its bytes. Where the power goes,
+//! all bytes are lost that were written and not flushed; renames stay, the worst case.
+//! `LRA_FAULTS_LOG=FILE` adds a line per operation to a file, the process and the operation's name,
+//! so that a test knows how many there are to choose from.
 
+#[cfg(not(debug_assertions))]
+use std::fs::File;
 #[cfg(not(debug_assertions))]
 use std::io;
 
@@ -31,23 +39,25 @@ pub(crate) fn strike(_: Operation) -> io::Result<()> {
     Ok(())
 }
 
-/// Fails if the plan says that this operation does, after `first` was done.
+/// Fails if the plan says that writing `bytes` does, after half of them were written.
 #[cfg(not(debug_assertions))]
-pub(crate) fn strike_after(
-    _: Operation,
-    _first: impl FnOnce() -> io::Result<()>,
-) -> io::Result<()> {
+pub(crate) fn strike_write(_: &File, _bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Notes that a file was flushed.
+#[cfg(not(debug_assertions))]
+pub(crate) fn synced(_: &File) {}
+
 #[cfg(debug_assertions)]
-pub(crate) use planned::{strike, strike_after};
+pub(crate) use planned::{strike, strike_write, synced};
 
 #[cfg(debug_assertions)]
 mod planned {
-    use std::io;
-    use std::sync::LazyLock;
+    use std::fs::File;
+    use std::io::{self, Write};
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{LazyLock, Mutex, PoisonError};
 
     use super::Operation;
 
@@ -59,28 +69,53 @@ mod planned {
         operation: usize,
         /// Which of its kind, counted from 1; none for each.
         number: Option<usize>,
-        /// The system's error number; none kills the process.
-        code: Option<i32>,
+        how: How,
+    }
+
+    /// How an operation fails.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub(super) enum How {
+        /// With the system's error number.
+        Error(i32),
+        /// The process is killed.
+        Die,
+        /// The machine stops, and what was not flushed is lost.
+        Power,
     }
 
     static PLAN: LazyLock<Vec<Fault>> = LazyLock::new(|| {
         let text = std::env::var("LRA_FAULTS").unwrap_or_default();
         text.split(',').filter_map(parse).collect()
     });
+    static LOG: LazyLock<Option<File>> = LazyLock::new(|| {
+        let path = std::env::var_os("LRA_FAULTS_LOG")?;
+        File::options().create(true).append(true).open(path).ok()
+    });
     static MADE: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+
+    /// A file with bytes that were not flushed.
+    struct Unsynced {
+        file: File,
+        identity: (u64, u64),
+        /// Bytes that are on the disk.
+        kept: u64,
+    }
+
+    static UNSYNCED: Mutex<Vec<Unsynced>> = Mutex::new(Vec::new());
 
     pub(super) fn parse(entry: &str) -> Option<Fault> {
         let mut words = entry.split(':');
-        let (name, number, code) = (words.next()?, words.next()?, words.next()?);
+        let (name, number, how) = (words.next()?, words.next()?, words.next()?);
         Some(Fault {
             operation: NAMES.iter().position(|known| *known == name)?,
             number: match number {
                 "*" => None,
                 number => Some(number.parse().ok()?),
             },
-            code: match code {
-                "die" => None,
-                code => Some(code.parse().ok()?),
+            how: match how {
+                "die" => How::Die,
+                "power" => How::Power,
+                code => How::Error(code.parse().ok()?),
             },
         })
     }
@@ -89,20 +124,81 @@ mod planned {
         strike_after(operation, || Ok(()))
     }
 
-    pub(crate) fn strike_after(
+    pub(crate) fn strike_write(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+        note_unsynced(file);
+        strike_after(Operation::Write, || {
+            file.write_all(&bytes[..bytes.len() / 2])
+        })
+    }
+
+    fn strike_after(
         operation: Operation,
         first: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
         let number = 1 + MADE[operation as usize].fetch_add(1, Ordering::Relaxed);
+        if let Some(mut log) = LOG.as_ref() {
+            let line = format!("{} {}\n", std::process::id(), NAMES[operation as usize]);
+            log.write_all(line.as_bytes())?;
+        }
         let hit = PLAN.iter().find(|fault| {
             fault.operation == operation as usize && fault.number.is_none_or(|it| it == number)
         });
         let Some(fault) = hit else { return Ok(()) };
         first()?;
-        match fault.code {
-            Some(code) => Err(io::Error::from_raw_os_error(code)),
-            None => std::process::abort(),
+        match fault.how {
+            How::Error(code) => Err(io::Error::from_raw_os_error(code)),
+            How::Die => std::process::abort(),
+            How::Power => {
+                lose(&UNSYNCED.lock().unwrap_or_else(PoisonError::into_inner));
+                std::process::abort()
+            }
         }
+    }
+
+    /// Notes that bytes are about to be written to a file, if the plan wants to know.
+    fn note_unsynced(file: &File) {
+        if PLAN.iter().all(|fault| fault.how != How::Power) {
+            return;
+        }
+        let known = (identity(file), file.metadata(), file.try_clone());
+        let (Some(identity), Ok(metadata), Ok(file)) = known else {
+            return;
+        };
+        let mut unsynced = UNSYNCED.lock().unwrap_or_else(PoisonError::into_inner);
+        if unsynced.iter().all(|other| other.identity != identity) {
+            unsynced.push(Unsynced {
+                file,
+                identity,
+                kept: metadata.len(),
+            });
+        }
+    }
+
+    pub(crate) fn synced(file: &File) {
+        if let Some(identity) = identity(file) {
+            let mut unsynced = UNSYNCED.lock().unwrap_or_else(PoisonError::into_inner);
+            unsynced.retain(|other| other.identity != identity);
+        }
+    }
+
+    /// Cuts files back to what was flushed. One that cannot be cut stays as it is.
+    fn lose(unsynced: &[Unsynced]) {
+        for lost in unsynced {
+            let _ = lost.file.set_len(lost.kept);
+        }
+    }
+
+    #[cfg(unix)]
+    fn identity(file: &File) -> Option<(u64, u64)> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = file.metadata().ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    }
+
+    /// There is no such number here, so nothing is lost.
+    #[cfg(not(unix))]
+    fn identity(_: &File) -> Option<(u64, u64)> {
+        None
     }
 
     #[cfg(test)]
@@ -114,11 +210,30 @@ mod planned {
             let fault = parse("write:3:28").unwrap();
             let (write, die) = (Operation::Write as usize, parse("lock:*:die").unwrap());
             assert_eq!(
-                (fault.operation, fault.number, fault.code),
-                (write, Some(3), Some(28))
+                (fault.operation, fault.number, fault.how),
+                (write, Some(3), How::Error(28))
             );
-            assert_eq!((die.number, die.code), (None, None));
+            assert_eq!((die.number, die.how), (None, How::Die));
+            assert_eq!(parse("sync:1:power").unwrap().how, How::Power);
             assert_eq!(parse("tea:1:2"), None);
+        }
+
+        #[cfg(unix)]
+        #[test]
+        fn what_was_not_flushed_is_lost_also_after_a_rename() {
+            let place = tempfile::tempdir().unwrap();
+            let [one, other] = ["one", "other"].map(|name| place.path().join(name));
+            let mut file = File::create(&one).unwrap();
+            file.write_all(b"flushed").unwrap();
+            let unsynced = Unsynced {
+                identity: identity(&file).unwrap(),
+                kept: file.metadata().unwrap().len(),
+                file: file.try_clone().unwrap(),
+            };
+            file.write_all(b" and not").unwrap();
+            std::fs::rename(&one, &other).unwrap();
+            lose(&[unsynced]);
+            assert_eq!(std::fs::read(&other).unwrap(), b"flushed");
         }
     }
 }

@@ -18,4 +18,6 @@ mod write;
 
 pub use lock::{try_lock, try_lock_strictly};
 pub use open::{open, own, read, read_to_string, refuse_link, refuse_links};
-pub use write::{Append, folder_of, is_own_temporary, remove, rename, sync, write, write_unsynced};
+pub use write::{
+    Append, Output, folder_of, is_own_temporary, remove, rename, sync, write, write_unsynced,
+};

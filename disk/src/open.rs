@@ -85,6 +85,18 @@ pub fn refuse_link(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Refuses a path with a symbolic link, a folder, a pipe or a device in its place.
+///
+/// # Errors
+/// There is one.
+pub(crate) fn refuse_special(path: &Path) -> io::Result<()> {
+    refuse_link(path)?;
+    match fs::symlink_metadata(path) {
+        Ok(found) => regular(&found),
+        Err(_) => Ok(()),
+    }
+}
+
 fn is_a_link() -> io::Error {
     io::Error::new(
         ErrorKind::InvalidInput,

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::faults::{self, Operation};
-use crate::open::refuse_link;
+use crate::open::refuse_special;
 
 /// Begins the names of temporary files.
 const UNFINISHED: &str = ".writing-";
@@ -21,7 +21,7 @@ pub fn is_own_temporary(name: &OsStr) -> bool {
 /// A file that was there keeps its permissions.
 ///
 /// # Errors
-/// It is a symbolic link; or the folder is missing, read-only or full.
+/// It is a symbolic link, a folder, a pipe or a device; or the folder is missing, read-only or full.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
     let file = temporary(path, bytes)?;
@@ -53,7 +53,7 @@ pub fn folder_of(path: &Path) -> &Path {
 
 /// Writes a temporary file beside `path`.
 fn temporary(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
-    refuse_link(path)?;
+    refuse_special(path)?;
     // Opened and written by the standard library: errors of `tempfile` name its file, which nobody
     // asked about.
     let file = tempfile::Builder::new()
@@ -109,7 +109,9 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// Those of the system.
 pub fn sync(file: &File) -> io::Result<()> {
     faults::strike(Operation::Sync)?;
-    file.sync_all()
+    file.sync_all()?;
+    faults::synced(file);
+    Ok(())
 }
 
 /// Writing at the end of an open file.
@@ -124,9 +126,71 @@ pub trait Append {
 impl Append for File {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         let mut file = self;
-        let half = &bytes[..bytes.len() / 2];
-        // A write that fails, or a process that dies in it, leaves a part.
-        faults::strike_after(Operation::Write, || file.write_all(half))?;
+        faults::strike_write(file, bytes)?;
         file.write_all(bytes)
+    }
+}
+
+/// A file that is written piece by piece, best through a buffer.
+#[derive(Debug)]
+pub struct Output(File);
+
+impl Output {
+    /// Writes to an open file, from where it stands.
+    pub fn new(file: File) -> Output {
+        Output(file)
+    }
+
+    /// Flushes the file's content to the disk.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn sync(&self) -> io::Result<()> {
+        sync(&self.0)
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        faults::strike_write(&self.0, bytes)?;
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::fs::FileTypeExt;
+    use std::process::Command;
+
+    use super::*;
+
+    /// A rename would put a file in the place of the pipe, or of `/dev/null`.
+    #[test]
+    fn only_regular_files_are_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        assert!(
+            Command::new("mkfifo")
+                .arg(at("pipe"))
+                .status()
+                .unwrap()
+                .success()
+        );
+        fs::create_dir(at("folder")).unwrap();
+        for name in ["pipe", "folder"] {
+            assert!(write(&at(name), b"text").is_err(), "{name}");
+            assert!(write_unsynced(&at(name), b"text").is_err(), "{name}");
+        }
+        assert!(fs::metadata(at("pipe")).unwrap().file_type().is_fifo());
+        for text in ["one", "two"] {
+            write(&at("file"), text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(at("file")).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3);
     }
 }

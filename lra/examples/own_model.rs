@@ -88,7 +88,7 @@ impl Mixer for Neighbours {
 }
 
 fn main() -> ExitCode {
-    lra::main_with(&[&NEIGHBOURS])
+    lra::main_of(lra::this_crate!(), &[&NEIGHBOURS])
 }
 
 #[cfg(test)]

@@ -38,11 +38,13 @@ mod model_choice;
 mod optim;
 mod output;
 mod overlay;
+mod own_crate;
 mod panics;
 mod progress;
 mod provenance;
 mod recipe;
 mod repro;
+mod resident;
 mod run_folder;
 mod runtime;
 mod schedule;
@@ -59,6 +61,7 @@ mod timing;
 mod train;
 
 pub use models;
+pub use own_crate::Crate;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -74,6 +77,13 @@ static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
 #[must_use]
 pub fn main() -> ExitCode {
     main_with(&[])
+}
+
+/// Runs the program with models of one's own, as [`main_with`] does, for a crate that records then name: `this_crate!()`.
+#[must_use]
+pub fn main_of(built_from: Crate, own: &[&'static models::Model]) -> ExitCode {
+    own_crate::set(built_from);
+    main_with(own)
 }
 
 /// The program with models of one's own beside those of the registry. Called once, from `main`.

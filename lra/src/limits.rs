@@ -23,6 +23,13 @@ pub fn free_memory() -> Option<u64> {
     groups.chain(machine).chain(address_space()).min()
 }
 
+/// Returns the most bytes, what files back not counted, that this process may have in memory for its control group and those above it
+/// to stay within `share` of their limits, if the others in them stay as they are. It has `own` bytes; `None` without a limit.
+pub fn most_resident(own: u64, share: f64) -> Option<u64> {
+    let most = |group: Group| group.most_of(own, share);
+    groups().into_iter().filter_map(most).min()
+}
+
 fn memory_info() -> Option<System> {
     let mut system = System::new().ok()?;
     system.refresh_memory();
@@ -119,13 +126,28 @@ impl Group {
     fn free(&self) -> Option<u64> {
         Some(self.limit?.saturating_sub(self.used))
     }
+
+    fn most_of(&self, own: u64, share: f64) -> Option<u64> {
+        let others = self.used.saturating_sub(own);
+        Some(((self.limit? as f64 * share) as u64).saturating_sub(others))
+    }
+}
+
+/// The folder in which the system says which control groups this process is in. In debug builds the variable `LRA_PROC_SELF` names
+/// another one, for tests.
+fn own_process() -> PathBuf {
+    #[cfg(debug_assertions)]
+    if let Some(folder) = std::env::var_os("LRA_PROC_SELF") {
+        return folder.into();
+    }
+    PathBuf::from("/proc/self")
 }
 
 /// This process's control group for memory and those above it; empty where the system has none.
 fn groups() -> Vec<Group> {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let memberships = read("/proc/self/cgroup");
-    let mounts = read("/proc/self/mountinfo");
+    let read = |name| fs::read_to_string(own_process().join(name)).unwrap_or_default();
+    let memberships = read("cgroup");
+    let mounts = read("mountinfo");
     places(&memberships, &mounts)
         .iter()
         .flat_map(|(folder, top, version)| {
@@ -247,6 +269,9 @@ mod tests {
         write("memory.current", "700\n");
         write("memory.stat", "anon 500\ninactive_file 200\n");
         assert_eq!(free(&V2), Some(500));
+        // Of the 500 in use, 300 are of another process.
+        let most = |own| group(folder.path(), &V2).most_of(own, 0.5);
+        assert_eq!((most(200), most(500)), (Some(200), Some(500)));
         write("memory.limit_in_bytes", "90\n");
         write("memory.usage_in_bytes", "100\n");
         assert_eq!(free(&V1), Some(0));

@@ -1,14 +1,17 @@
 //! Heap accounting: a global allocator that counts live bytes exactly and keeps their high-water mark. When an allocation
-//! would exceed a limit, or the system refuses it, the allocator calls a handler, which can write a record.
+//! would exceed a limit, or the system refuses it, the allocator calls a handler, which can write a record. It also guards the
+//! resident size, which is larger than the heap by what lies in pieces: beyond its limit the system kills without a word.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use Ordering::Relaxed;
+
+use crate::resident;
 
 /// Forwards to the system's allocator and counts.
 pub struct CountingAllocator;
@@ -17,10 +20,16 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+static RESIDENT_LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// Bytes that may be asked for before the resident size is looked at again: no more than half of what is left.
+static UNTIL_LOOK: AtomicIsize = AtomicIsize::new(0);
 static HANDLER: OnceLock<Box<dyn Fn(OutOfMemory) + Send + Sync>> = OnceLock::new();
 static STATE: AtomicUsize = AtomicUsize::new(DISARMED);
 /// Freed before the handler is called, so that it has memory to write a record with.
 static RESERVE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+
+/// The least of [`UNTIL_LOOK`].
+const LEAST_UNTIL_LOOK: usize = 256 << 10;
 
 /// Values of [`STATE`]: no handler is called; the handler is called at the next failure; it was called.
 const DISARMED: usize = 0;
@@ -52,6 +61,8 @@ pub struct OutOfMemory {
     pub live: usize,
     /// The limit in bytes, if it would be exceeded; none if the system refused.
     pub limit: Option<usize>,
+    /// The resident size, if it is that which would exceed the limit.
+    pub resident: Option<usize>,
 }
 
 /// Bytes allocated at this moment.
@@ -90,9 +101,16 @@ pub fn set_limit(limit: usize, handler: impl Fn(OutOfMemory) + Send + Sync + 'st
     STATE.store(ARMED, Ordering::Release);
 }
 
-/// Lifts the limit: a failed allocation is reported to its caller only.
+/// Has an armed handler called, too, when an allocation would lift the resident size, what files back not counted, above `limit`.
+pub fn set_resident_limit(limit: usize) {
+    UNTIL_LOOK.store(0, Relaxed);
+    RESIDENT_LIMIT.store(limit, Relaxed);
+}
+
+/// Lifts the limits: a failed allocation is reported to its caller only.
 pub fn clear_limit() {
     LIMIT.store(usize::MAX, Relaxed);
+    RESIDENT_LIMIT.store(usize::MAX, Relaxed);
     STATE.store(DISARMED, Ordering::Release);
 }
 
@@ -104,6 +122,7 @@ fn report(cause: OutOfMemory) -> bool {
     }
     IS_REPORTING.set(true);
     LIMIT.store(usize::MAX, Relaxed);
+    RESIDENT_LIMIT.store(usize::MAX, Relaxed);
     let reserve = RESERVE.swap(null_mut(), Relaxed);
     if !reserve.is_null() {
         // SAFETY: it came from this allocator with this layout, and nobody else has it any more.
@@ -131,7 +150,44 @@ fn limit_exceeded(requested: usize, live: usize) {
         requested,
         live: live - requested,
         limit: Some(LIMIT.load(Relaxed)),
+        resident: None,
     });
+}
+
+/// Counts a block of `size` bytes towards the next look at the resident size, if that has a limit.
+fn guard_resident(block: *mut u8, size: usize) {
+    if RESIDENT_LIMIT.load(Relaxed) == usize::MAX {
+        return;
+    }
+    // No block has more bytes than that.
+    let size = size as isize;
+    if UNTIL_LOOK.fetch_sub(size, Relaxed) < size {
+        look(block, size as usize);
+    }
+}
+
+/// Looks at the resident size, with what it will be when the new block is written.
+#[cold]
+fn look(block: *mut u8, size: usize) {
+    let limit = RESIDENT_LIMIT.load(Relaxed);
+    let Some(resident) = resident::bytes() else {
+        return;
+    };
+    let more = resident::missing(block, size);
+    match limit.checked_sub(resident + more) {
+        Some(left) => {
+            let until = (left / 2).max(LEAST_UNTIL_LOOK);
+            UNTIL_LOOK.store(isize::try_from(until).unwrap_or(isize::MAX), Relaxed);
+        }
+        None => {
+            report(OutOfMemory {
+                requested: more,
+                live: live().saturating_sub(size),
+                limit: Some(limit),
+                resident: Some(resident),
+            });
+        }
+    }
 }
 
 /// Reports an allocation of `requested` bytes that the system refused, `counted` of which are among the live ones, and
@@ -142,6 +198,7 @@ fn refused(requested: usize, counted: usize, retry: impl Fn() -> *mut u8) -> *mu
         requested,
         live: live().saturating_sub(counted),
         limit: None,
+        resident: None,
     };
     if !report(cause) && STATE.load(Ordering::Acquire) == REPORTED && !IS_REPORTING.get() {
         // Returning a null pointer would abort the process before the record is written.
@@ -175,6 +232,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         let allocate = || unsafe { System.alloc(served(layout)) };
         let block = or_refused(allocate, layout.size(), layout.size());
         prefer_huge_pages(block, layout.size());
+        guard_resident(block, layout.size());
         block
     }
 
@@ -182,7 +240,9 @@ unsafe impl GlobalAlloc for CountingAllocator {
         grow(layout.size());
         // SAFETY: as above.
         let allocate = || unsafe { System.alloc_zeroed(served(layout)) };
-        or_refused(allocate, layout.size(), layout.size())
+        let block = or_refused(allocate, layout.size(), layout.size());
+        guard_resident(block, layout.size());
+        block
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
@@ -201,6 +261,9 @@ unsafe impl GlobalAlloc for CountingAllocator {
         let resized = or_refused(allocate, new_size, more);
         if !resized.is_null() {
             shrink(layout.size().saturating_sub(new_size));
+            if more > 0 {
+                guard_resident(resized, new_size);
+            }
         }
         resized
     }

@@ -9,7 +9,7 @@ use results::{Outcome, Record};
 use crate::error::{Class, Error, Result};
 use crate::memory::{self, OutOfMemory};
 use crate::run_folder::RunFolder;
-use crate::{host, limits, stderr};
+use crate::{host, limits, resident, stderr};
 
 /// The run that is at work: where its record goes, and what is known of it.
 static CURRENT_RUN: Mutex<Option<(PathBuf, Record)>> = Mutex::new(None);
@@ -17,6 +17,8 @@ static CURRENT_RUN: Mutex<Option<(PathBuf, Record)>> = Mutex::new(None);
 /// Fewest bytes that a limit must leave beyond those held before a run begins.
 const LEAST_HEADROOM: usize = 1 << 20;
 const MIB: usize = 1 << 20;
+/// The share of what the system allows that is used: the rest is for the kernel, and for what grows unseen.
+const SHARE: f64 = 0.95;
 
 /// While it lives, an allocation that fails ends the process with an out-of-memory record of the current run.
 pub struct OomGuard {
@@ -44,7 +46,7 @@ impl OomGuard {
         let most_of_it = || {
             let resident = host::resident_bytes().unwrap_or(0) as usize;
             let beside = resident.saturating_sub(memory::live());
-            let most = limits::total_memory()? as f64 * 0.95;
+            let most = limits::total_memory()? as f64 * SHARE;
             Some((most as usize).saturating_sub(beside))
         };
         set(
@@ -115,10 +117,14 @@ fn leaves_room(limit: usize, held: usize) -> Result<()> {
     )))
 }
 
-/// Calls `handler` with a sentence when an allocation would lift the live bytes above `limit`, or the system refuses one;
-/// the handler is expected to end the process.
+/// Calls `handler` with a sentence when an allocation would lift the live bytes above `limit`, or the resident size above what the
+/// control group leaves, or the system refuses one; the handler is expected to end the process.
 pub fn set(limit: usize, handler: impl Fn(String) + Send + Sync + 'static) {
     memory::set_limit(limit, move |cause| handler(describe(cause)));
+    let own = resident::bytes().unwrap_or(0) as u64;
+    if let Some(most) = limits::most_resident(own, SHARE) {
+        memory::set_resident_limit(usize::try_from(most).unwrap_or(usize::MAX));
+    }
 }
 
 fn describe(cause: OutOfMemory) -> String {
@@ -129,6 +135,14 @@ fn describe(cause: OutOfMemory) -> String {
     };
     let sized = |bytes: usize| format!("{:.2} {unit}", bytes as f64 / size as f64);
     let (more, had) = (sized(cause.requested), sized(cause.live));
+    if let (Some(resident), Some(limit)) = (cause.resident, cause.limit) {
+        return format!(
+            "{more} more than the resident {} would exceed the {} that the control group leaves, where the system would kill \
+             the run",
+            sized(resident),
+            sized(limit)
+        );
+    }
     match (cause.limit, limits::address_space()) {
         (Some(bytes), _) => {
             let limit = sized(bytes);
@@ -154,6 +168,7 @@ mod tests {
             requested: 3 << 20,
             live: 10 << 20,
             limit,
+            resident: None,
         };
         assert_eq!(
             describe(cause(Some(12 << 20))),
@@ -161,6 +176,12 @@ mod tests {
         );
         let words = describe(cause(None));
         let begins = "the system has no 3.00 MiB more than the 10.00 MiB in use";
+        assert!(words.starts_with(begins), "{words}");
+        let words = describe(OutOfMemory {
+            resident: Some(11 << 20),
+            ..cause(Some(12 << 20))
+        });
+        let begins = "3.00 MiB more than the resident 11.00 MiB would exceed the 12.00 MiB";
         assert!(words.starts_with(begins), "{words}");
     }
 

@@ -9,7 +9,8 @@ use results::record::{Host, OwnModel, Provenance, Revision, Versions};
 
 use crate::digest::sha256;
 use crate::error::{Class, Classify, Result};
-use crate::{child, device, host, runtime};
+use crate::own_crate::{self, Crate};
+use crate::{child, device, host, runtime, this_crate};
 
 /// Returns where figures that this process makes on `device` come from; the settings that they follow
 /// are for the caller to add.
@@ -26,7 +27,7 @@ pub fn of_process(device: &Device, threads: usize) -> Provenance {
         threads,
         jobs: Some(jobs()),
         versions: versions(),
-        revision: revision(),
+        revision: revision(&this_crate!()),
         ..Provenance::default()
     }
 }
@@ -70,11 +71,18 @@ pub fn own_model(model: &'static Model) -> Result<Option<OwnModel>> {
         .map(|variant| variant.source)
         .collect();
     sources.dedup();
-    Ok(Some(OwnModel {
+    let mut own = OwnModel {
         source: sha256(sources.concat().as_bytes()),
         program: program.into_owned(),
         program_digest: program_digest(&path)?,
-    }))
+        ..OwnModel::default()
+    };
+    if let Some(built_from) = own_crate::built_from() {
+        own.crate_name = built_from.name.to_owned();
+        own.crate_version = built_from.version.to_owned();
+        own.revision = revision(built_from);
+    }
+    Ok(Some(own))
 }
 
 /// Returns the SHA-256 of the file of this program, which is read once.
@@ -87,11 +95,10 @@ fn program_digest(path: &Path) -> Result<String> {
     Ok(DIGEST.get_or_init(|| sha256(&bytes)).clone())
 }
 
-/// Returns the git revision that the program was built from; `None` outside git.
-fn revision() -> Option<Revision> {
-    let commit = option_env!("LRA_COMMIT")?.to_owned();
+/// Returns the git revision that a crate was built from; `None` outside git.
+fn revision(of: &Crate) -> Option<Revision> {
     Some(Revision {
-        commit,
-        dirty: option_env!("LRA_DIRTY").is_some(),
+        commit: of.commit?.to_owned(),
+        dirty: of.dirty,
     })
 }

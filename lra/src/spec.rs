@@ -369,6 +369,35 @@ mod tests {
         }
     }
 
+    /// A change of any of these renames all runs on file: see [`VERSION`].
+    #[test]
+    fn digests_stay_what_they_are() {
+        let settings = ["train.steps=7", "block.layers=3", "data.train=64"];
+        for (model, settings, digest) in [
+            (
+                "bag",
+                &settings[..0],
+                "cbbdefbecb19a6b0e0f8f48b62734ed4cc7c2f485b2ef1f6d2110c0e42a5555c",
+            ),
+            (
+                "bag",
+                &settings[..],
+                "d8b31e76d87890cbaa55f2b3dfc5c95d157eb62abf7948a331b9b48d18d139e7",
+            ),
+            (
+                "performer",
+                &settings[..],
+                "d3f766b94d1fa008076355bd29847105c237e10117f954dbf95872fbbaf529e8",
+            ),
+        ] {
+            assert_eq!(
+                self::digest(model, settings),
+                digest,
+                "{model} {settings:?}"
+            );
+        }
+    }
+
     #[test]
     fn one_setting_has_one_digest_however_it_is_spelt() {
         for [one, other] in [

@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Place, TINY, assert_same, err, stored};
+use common::{Place, TINY, err, stored};
 
 /// Moves a file out of its folder and leaves a link to it. Returns where it is.
 fn linked(place: &Place, file: &Path) -> PathBuf {
@@ -141,9 +141,14 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_read() {
         (3, "parity fifo.safetensors"),
         (3, "parity /dev/zero"),
         (3, "bench --show fifo.jsonl"),
+        (3, "report fifo.csv"),
+        (3, "agree fifo.csv"),
+        (3, "merge fifo.csv --output all.csv"),
         (3, "report runs --splice fifo.md"),
         (3, "report runs --bench fifo.jsonl --format html"),
         (3, "check --baseline fifo.csv"),
+        (3, "check --baseline fifo.csv --update"),
+        (3, "report runs --output fifo.md"),
         (2, "run --task toy --model bag --recipe fifo.toml"),
     ] {
         let message = place.fails(code, words);
@@ -297,123 +302,4 @@ fn replaced_data_that_a_killed_process_left_are_removed() {
     fs::write(&file, "left").unwrap();
     place.ok(&format!("{words} --force"));
     assert!(!folder.exists() && !file.exists());
-}
-
-/// One fault of the file system.
-struct Schedule {
-    seed: u64,
-    plan: String,
-}
-
-impl Schedule {
-    /// The schedule of a seed: which operation fails, the how many-th, and how.
-    fn of(seed: u64) -> Schedule {
-        let mut state = seed;
-        // SplitMix64.
-        let mut draw = |below: u64| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ (z >> 31)) % below
-        };
-        let operation = ["read", "write", "sync", "rename", "lock"][draw(5) as usize];
-        let number = 1 + draw(match operation {
-            "write" => 60,
-            "lock" => 3,
-            _ => 12,
-        });
-        let error = match draw(4) {
-            0 => "die".to_owned(),
-            1 => libc::ENOSPC.to_string(),
-            2 => libc::EIO.to_string(),
-            _ => libc::EDQUOT.to_string(),
-        };
-        Schedule {
-            seed,
-            plan: format!("{operation}:{number}:{error}"),
-        }
-    }
-
-    /// Those of this test: eight, or as many as `LRA_SCHEDULES` says, or the one of the seed
-    /// `LRA_SCHEDULE`.
-    fn all() -> Vec<Schedule> {
-        let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-        match number("LRA_SCHEDULE") {
-            Some(seed) => vec![Schedule::of(seed)],
-            None => (0..number("LRA_SCHEDULES").unwrap_or(8))
-                .map(Schedule::of)
-                .collect(),
-        }
-    }
-
-    /// Runs a command under the fault. It ends with one of the exit codes, or is killed where the
-    /// schedule says so.
-    fn strike(&self, place: &Place, words: &str) {
-        let mut command = place.command(words);
-        let output = command.env("LRA_FAULTS", &self.plan).output().unwrap();
-        let (said, code) = (err(&output), output.status.code());
-        let told = format!(
-            "LRA_SCHEDULE={} ({}), lra {words}: {code:?} {said}",
-            self.seed, self.plan
-        );
-        assert!(!said.contains("panicked"), "{told}");
-        match code {
-            Some(code) => assert!([0, 2, 3, 4].contains(&code), "{told}"),
-            None => assert!(self.plan.ends_with("die"), "{told}"),
-        }
-    }
-
-    /// Goes on without the fault: to the end, or from the beginning where the message says that
-    /// nothing else is left.
-    fn recover(&self, place: &Place, words: &str) {
-        let output = place.lra(&format!("{words} --resume"));
-        if output.status.success() {
-            return;
-        }
-        let message = err(&output);
-        let told = format!("LRA_SCHEDULE={} ({}): {message}", self.seed, self.plan);
-        assert!(message.contains("--force"), "{told}");
-        place.ok(&format!("{words} --force"));
-    }
-}
-
-#[test]
-fn whatever_fails_once_a_run_ends_with_the_same_bits() {
-    let place = Place::new();
-    let words = format!("{TINY} --model bag");
-    place.ok(&format!("{words} --out whole"));
-    for schedule in Schedule::all() {
-        let out = format!("struck-{}", schedule.seed);
-        // Its data are built under the fault, too.
-        let data = format!("--data data-{}", schedule.seed % 3);
-        let words = format!("{words} --out {out} {data}");
-        schedule.strike(&place, &words);
-        schedule.recover(&place, &words);
-        assert_same(&place.run_folder("whole"), &place.run_folder(&out));
-        schedule.strike(
-            &place,
-            &format!("check {out} --baseline {out}.csv --update"),
-        );
-        place.ok(&format!("check {out} --baseline {out}.csv --update"));
-        schedule.strike(&place, &format!("report {out} --output {out}.md"));
-    }
-}
-
-#[test]
-fn whatever_fails_once_a_sweep_ends_with_all_cells() {
-    let place = Place::new();
-    let cells = "--tasks toy --models bag,linear --recipe smoke --steps 4 --quiet";
-    for schedule in Schedule::all() {
-        let out = format!(
-            "--out struck-{} --data data-{}",
-            schedule.seed,
-            schedule.seed % 3
-        );
-        // The fault strikes in the sweep and in each of its runs.
-        schedule.strike(&place, &format!("sweep {cells} {out}"));
-        let output = place.lra(&format!("sweep {cells} {out} --retry-failed"));
-        let told = format!("LRA_SCHEDULE={} ({})", schedule.seed, schedule.plan);
-        assert!(output.status.success(), "{told}: {}", err(&output));
-    }
 }

@@ -4,7 +4,10 @@
 
 mod common;
 
+use std::process::Command;
+
 use common::Place;
+use serde_json::Value;
 
 fn place() -> Place {
     Place::of_example("own_model")
@@ -55,11 +58,61 @@ fn it_keeps_what_every_model_promises_and_says_so() {
 }
 
 #[test]
+fn its_records_name_the_crate_that_it_comes_from() {
+    let place = place();
+    place.ok("run --task toy --model neighbours --recipe smoke --steps 2 --quiet");
+    let record = place.record("runs");
+    let own = &record["model"]["own"];
+    assert_eq!(own["program"], "own_model");
+    assert_eq!(own["crate_name"], env!("CARGO_PKG_NAME"));
+    assert_eq!(own["crate_version"], env!("CARGO_PKG_VERSION"));
+    // The example is a part of the crate of `lra`.
+    let commit = |revision: &Value| revision["commit"].clone();
+    assert_eq!(commit(&own["revision"]), commit(&record["revision"]));
+}
+
+/// The build script of a new crate, in a repository of its own.
+#[test]
+fn a_new_crate_tells_its_commit_and_whether_files_differ_from_it() {
+    let place = Place::new();
+    place.ok("new model my_mixer");
+    let folder = place.path().join("my_mixer");
+    let run = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        let output = command.args(words).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{program} {words:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run("rustc", &["--edition=2024", "build.rs", "-o", "../build"]);
+    let told = || run("../build", &[]);
+    assert!(!told().contains("LRA_COMMIT"), "{}", told());
+    run("git", &["init", "--quiet"]);
+    run("git", &["add", "."]);
+    let author = ["-c", "user.name=A", "-c", "user.email=a@example.org"];
+    run(
+        "git",
+        &[&author[..], &["commit", "--quiet", "-m", "first"]].concat(),
+    );
+    let commit = run("git", &["rev-parse", "--short=12", "HEAD"]);
+    let expected = format!("cargo::rustc-env=LRA_COMMIT={}\n", commit.trim());
+    assert!(told().contains(&expected), "{}", told());
+    assert!(!told().contains("LRA_DIRTY"), "{}", told());
+    std::fs::write(folder.join("src/main.rs"), "fn main() {}").unwrap();
+    assert!(told().contains("LRA_DIRTY=1"), "{}", told());
+}
+
+#[test]
 fn a_new_crate_is_made_once() {
     let place = Place::new();
     let told = place.ok("new model my_mixer");
     assert!(told.contains("cd my_mixer"), "{told}");
-    for file in ["Cargo.toml", "src/main.rs", "README.md", ".gitignore"] {
+    for file in [
+        "Cargo.toml",
+        "build.rs",
+        "src/main.rs",
+        "README.md",
+        ".gitignore",
+    ] {
         assert!(place.path().join("my_mixer").join(file).is_file(), "{file}");
     }
     let message = place.fails(2, "new model my_mixer");
@@ -75,7 +128,7 @@ fn a_new_crate_is_there_as_a_whole_or_not_at_all() {
     let place = Place::new();
     let lra = place.command("").get_program().to_owned();
     let words = "trap '' XFSZ; ulimit -f 1; exec \"$0\" new model my_mixer";
-    let mut shell = std::process::Command::new("bash");
+    let mut shell = Command::new("bash");
     let output = shell
         .args(["-c", words])
         .arg(lra)

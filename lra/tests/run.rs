@@ -368,6 +368,45 @@ fn a_system_without_more_memory_is_a_record() {
     }
 }
 
+/// A control group kills without a word what goes beyond its limit, and counts more than the heap.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_that_comes_near_the_limit_of_its_control_group_is_a_record() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name);
+    for folder in ["self", "groups/job"] {
+        std::fs::create_dir_all(at(folder)).unwrap();
+    }
+    let mount = at("groups").display().to_string();
+    let mount = format!("30 23 0:26 / {mount} rw - cgroup2 cgroup2 rw\n");
+    for (file, text) in [
+        ("self/cgroup", "0::/job\n"),
+        ("self/mountinfo", mount.as_str()),
+        ("groups/job/memory.max", "134217728\n"),
+        ("groups/job/memory.current", "0\n"),
+    ] {
+        std::fs::write(at(file), text).unwrap();
+    }
+    let within = |words: &str| {
+        let mut command = place.command(words);
+        command.env("LRA_PROC_SELF", at("self")).output().unwrap()
+    };
+    let small = "run --task toy --model bag --recipe smoke --threads 2 --quiet --memory-limit 1T";
+    let output = within(&format!("{small} --out small"));
+    assert!(output.status.success(), "{}", common::err(&output));
+    // A limit of our own on the heap is not in the way: it is the resident size that is met.
+    let large = "run --task toy --model transformer --recipe smoke --threads 2 --quiet --memory-limit 1T \
+                 --set block.dim=2048 --set block.qkv_dim=2048 --set block.mlp_dim=2048";
+    let output = within(large);
+    let message = common::err(&output);
+    assert_eq!(output.status.code(), Some(4), "{message}");
+    assert!(message.contains("error: out of memory: "), "{message}");
+    let outcome = place.record("runs")["outcome"].clone();
+    assert_eq!(outcome["status"], "out_of_memory");
+    let reason = outcome["reason"].as_str().unwrap();
+    assert!(reason.contains("control group"), "{reason}");
+}
+
 #[test]
 fn a_diverging_run_is_a_record() {
     let place = Place::new();

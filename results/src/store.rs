@@ -96,7 +96,8 @@ fn not_a_record(path: &Path) -> impl FnOnce(serde_json::Error) -> Error {
 /// A copy of a record (equal in every field) counts once: the second path is listed as skipped.
 ///
 /// # Errors
-/// `folder` itself cannot be read, or a newer program's record lies below it: tables without it would be silently incomplete.
+/// `folder` itself cannot be read, or a newer program's record lies below it, or one that the system does not let read: tables
+/// without it would be silently incomplete.
 /// Whatever else is wrong is listed in [`Loaded::skipped`].
 pub fn load(folder: &Path) -> Result<Loaded> {
     if record_file::is_named_so(folder) {
@@ -176,6 +177,14 @@ fn is_there(file: &Path) -> bool {
     file.metadata().is_ok_and(|found| !found.is_dir())
 }
 
+/// Returns whether an error of reading is due to what is in a record's place: no text, or no regular file.
+fn is_of_content(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::IsADirectory
+    )
+}
+
 /// Parts what was read of each file into records and skipped files.
 fn sort_out(
     files: &[PathBuf],
@@ -203,6 +212,18 @@ fn sort_out(
             // A run folder may vanish while the store is being read; then there was nothing to read.
             Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {}
             Err(newer @ Error::Newer { .. }) => return Err(newer),
+            // The disk fails, or this user may not: that says nothing of what the file holds.
+            Err(Error::Io {
+                action,
+                path,
+                cause,
+            }) if !is_of_content(&cause) => {
+                return Err(Error::Io {
+                    action,
+                    path,
+                    cause,
+                });
+            }
             Err(Error::NotARecord { reason, .. }) => {
                 skipped.push((files[index].clone(), format!("not a run record: {reason}")));
             }

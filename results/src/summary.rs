@@ -317,12 +317,11 @@ fn provenance(record: &Record) -> Vec<(&'static str, String)> {
         .provenance
         .revision
         .as_ref()
-        .map_or_else(String::new, |revision| {
-            let dirty = if revision.dirty { ", modified" } else { "" };
-            format!(" ({}{dirty})", brief(&revision.commit))
-        });
+        .map_or_else(String::new, |revision| format!(" ({})", revision.words()));
+    let own = record.model.own.as_ref();
+    let own = own.map_or_else(String::new, |own| format!("; the model: {}", own.origin()));
     let code = format!(
-        "lra {}{revision}, candle {}, rustc {}",
+        "lra {}{revision}, candle {}, rustc {}{own}",
         versions.lra, versions.candle, versions.rustc
     );
     vec![

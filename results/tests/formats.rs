@@ -6,7 +6,9 @@ mod common;
 
 use std::collections::BTreeSet;
 
+use lra_results::agreement::Agreement;
 use lra_results::check::{Baseline, Thresholds, judge, table};
+use lra_results::record::{OwnModel, Revision};
 use lra_results::table::Table;
 use lra_results::tables::TABLES;
 use lra_results::{Format, published, store};
@@ -121,5 +123,43 @@ fn every_column_of_a_baseline_is_documented() {
     let documented = section("The baseline of `lra check`");
     for name in reader.headers().unwrap() {
         assert!(documented.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
+fn every_field_of_a_model_of_ones_own_is_documented() {
+    let own = OwnModel {
+        crate_name: "my_mixer".to_owned(),
+        crate_version: "0.1.0".to_owned(),
+        revision: Some(Revision::default()),
+        ..OwnModel::default()
+    };
+    let written = serde_json::to_value(own).unwrap();
+    let documented = first_column(&section("A model of one's own in a record"));
+    let names = written.as_object().unwrap().keys().cloned();
+    assert_eq!(names.collect::<BTreeSet<String>>(), documented);
+    let older: OwnModel = serde_json::from_str(r#"{"source": "1f", "program": "p"}"#).unwrap();
+    assert_eq!(older.origin(), "p");
+}
+
+/// The table of `lra agree`, which stands by itself.
+#[test]
+fn every_column_and_value_of_an_agreement_is_documented_and_there() {
+    let records = common::anchors::records();
+    let table = Agreement::of(&records.iter().collect::<Vec<_>>(), None, None).table();
+    let text = Format::Csv.render(std::slice::from_ref(&table));
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().unwrap().iter().map(str::to_owned);
+    let documented = first_column(&section("The table of `lra agree`"));
+    assert_eq!(header.collect::<BTreeSet<String>>(), documented);
+
+    let read: serde_json::Value = serde_json::from_str(&Format::Json.render(&[table])).unwrap();
+    for row in read[0]["rows"].as_array().unwrap() {
+        let cells = row.as_object().unwrap().iter();
+        for (name, cell) in cells.filter(|(name, cell)| *name != "about" && cell.is_object()) {
+            for value in cell.as_object().unwrap().keys() {
+                assert!(documented.contains(value), "{value} in {name}");
+            }
+        }
     }
 }

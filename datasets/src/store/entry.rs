@@ -1,7 +1,9 @@
 //! The folder of one entry: reading it with every check that costs milliseconds, and its manifest.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+use disk::Append;
 
 use crate::error::{Error, Result, io};
 use crate::files;
@@ -107,7 +109,7 @@ pub(crate) fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<()> {
     let mut text =
         serde_json::to_string_pretty(manifest).map_err(|error| io("write", path)(error.into()))?;
     text.push('\n');
-    let mut file = files::create(path).map_err(io("create", path))?;
-    file.write_all(text.as_bytes()).map_err(io("write", path))?;
-    file.sync_all().map_err(io("sync", path))
+    let file = files::create(path).map_err(io("create", path))?;
+    file.append(text.as_bytes()).map_err(io("write", path))?;
+    disk::sync(&file).map_err(io("sync", path))
 }

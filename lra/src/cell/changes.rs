@@ -90,15 +90,12 @@ fn of_model(then: Option<&OwnModel>, now: Option<&OwnModel>) -> String {
         ),
         (Some(then), Some(now)) => format!(
             "the program with the model has changed: {} had the digest {}, {} has {}",
-            then.program,
+            then.origin(),
             short(&then.program_digest),
-            now.program,
+            now.origin(),
             short(&now.program_digest)
         ),
-        (Some(then), None) => format!(
-            "the model was that of the program {}, and is lra's",
-            then.program
-        ),
+        (Some(then), None) => format!("the model was that of {}, and is lra's", then.origin()),
         (None, _) => "the model was lra's, and is one of this program's own".to_owned(),
     }
 }

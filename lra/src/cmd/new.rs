@@ -11,6 +11,8 @@ use crate::error::{Class, Classify, Error, Result};
 /// The example, and what of it is the model's name.
 const EXAMPLE: &str = include_str!("../../examples/own_model.rs");
 const NAME: &str = "neighbours";
+/// The build script.
+const BUILD: &str = include_str!("../../templates/build.rs");
 /// Where this program's own crate lay when it was built.
 const BUILT_IN: &str = env!("CARGO_MANIFEST_DIR");
 /// Versions of what the example uses beside `lra`.
@@ -44,6 +46,7 @@ pub fn run(verb: &NewVerb) -> Result<ExitCode> {
     let files = [
         ("Cargo.toml", manifest(name, &lra)),
         ("src/main.rs", program(name)),
+        ("build.rs", BUILD.to_owned()),
         ("README.md", readme(name)),
         (".gitignore", "/target\n/runs\n".to_owned()),
     ];

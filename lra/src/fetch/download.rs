@@ -76,8 +76,8 @@ impl Download<'_> {
                 _ => {}
             }
             let file = &part.file;
-            file.sync_all().map_err(|error| part.unwritable(&error))?;
-            fs::rename(&part.path, self.target).map_err(|error| part.unwritable(&error))?;
+            disk::sync(file).map_err(|error| part.unwritable(&error))?;
+            disk::rename(&part.path, self.target).map_err(|error| part.unwritable(&error))?;
             let _ = fs::remove_file(&part.origin);
             return described(self.target, sha256, false);
         }

@@ -13,11 +13,12 @@ mod roots;
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use datasets::{Digest, Progress, Remote, Source, Task};
+use disk::Append;
 
 use crate::error::{Class, Error, Result};
 use download::Download;
@@ -280,7 +281,7 @@ fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> 
     let mut input = disk::open(from).map_err(unreadable)?;
     let part = beside(target, COPY);
     let unwritable = |error| wrong(format!("cannot write {}: {error}", part.display()));
-    let mut output = locked(&part, target)?;
+    let output = locked(&part, target)?;
     output.set_len(0).map_err(unwritable)?;
     progress.begin("copying", Some(size.len()));
     let mut buffer = vec![0; 1 << 20];
@@ -289,13 +290,13 @@ fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> 
         if count == 0 {
             break;
         }
-        output.write_all(&buffer[..count]).map_err(unwritable)?;
+        output.append(&buffer[..count]).map_err(unwritable)?;
         progress.advance(count as u64);
     }
     progress.finish();
-    output.sync_all().map_err(unwritable)?;
+    disk::sync(&output).map_err(unwritable)?;
     let sha256 = hash(&part, progress)?;
-    fs::rename(&part, target).map_err(unwritable)?;
+    disk::rename(&part, target).map_err(unwritable)?;
     described(target, sha256, false)
 }
 

@@ -25,6 +25,19 @@ impl Place {
         }
     }
 
+    /// The same in memory, where there is such a folder: nothing waits for a disk.
+    pub fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        let folder = match memory.is_dir() {
+            true => tempfile::tempdir_in(memory).unwrap(),
+            false => tempfile::tempdir().unwrap(),
+        };
+        Place {
+            folder,
+            ..Place::new()
+        }
+    }
+
     /// The same for an example of this crate in place of the binary.
     pub fn of_example(name: &str) -> Self {
         let built = Path::new(env!("CARGO_BIN_EXE_lra")).parent().unwrap();

@@ -79,3 +79,12 @@ pub struct Revision {
     /// Whether files differed from it.
     pub dirty: bool,
 }
+
+impl Revision {
+    /// Returns the first digits of the commit, and whether files differed from it.
+    pub fn words(&self) -> String {
+        let dirty = if self.dirty { ", modified" } else { "" };
+        let commit = self.commit.get(..12).unwrap_or(&self.commit);
+        format!("{commit}{dirty}")
+    }
+}

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Batching;
+use super::{Batching, Revision};
 
 /// The task and the data it was learned from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -104,6 +104,29 @@ pub struct OwnModel {
     pub program: String,
     /// SHA-256 of that program's file, which all code of the crate is in.
     pub program_digest: String,
+    /// Name of the crate; empty where the program does not say it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub crate_name: String,
+    /// Version of the crate; empty where the program does not say it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub crate_version: String,
+    /// The crate's commit; absent where the program does not say it, or outside git.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Revision>,
+}
+
+impl OwnModel {
+    /// Returns what it comes from in words, such as `my_mixer 0.1.0 (4f2a91c07d3e, modified)`.
+    pub fn origin(&self) -> String {
+        let mut words = match self.crate_name.as_str() {
+            "" => self.program.clone(),
+            name => format!("{name} {}", self.crate_version),
+        };
+        if let Some(revision) = &self.revision {
+            words += &format!(" ({})", revision.words());
+        }
+        words
+    }
 }
 
 impl Model {

@@ -32,7 +32,7 @@ pub fn is_named_so(path: &Path) -> bool {
 /// # Errors
 /// The file cannot be read, or a line of it holds no record; or the record is a newer program's.
 pub fn read(path: &Path) -> Result<Vec<(u64, Record)>> {
-    let text = std::fs::read(path).map_err(Error::io("read", path))?;
+    let text = disk::read(path).map_err(Error::io("read", path))?;
     let bad = |line: u64, reason: String| Error::NotARow {
         path: path.to_owned(),
         line,

@@ -3,6 +3,7 @@
 // Each test program uses some of them.
 #![allow(dead_code)]
 
+pub mod anchors;
 pub mod page;
 
 use lra_results::record::*;

@@ -1,0 +1,84 @@
+//! Memory of this process that the system has to find room for, as the kernel counts it: read within the allocator, so nothing
+//! here allocates.
+
+/// Returns the bytes that are in memory and that no file backs, which the system can drop by itself; `None` where it does not tell.
+#[cfg(target_os = "linux")]
+pub fn bytes() -> Option<usize> {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::sync::OnceLock;
+
+    static SIZES: OnceLock<Option<File>> = OnceLock::new();
+    let open = || File::open("/proc/self/statm").ok();
+    let mut text = [0; 128];
+    let file = SIZES.get_or_init(open).as_ref()?;
+    let count = file.read_at(&mut text, 0).ok()?;
+    let text = std::str::from_utf8(text.get(..count)?).ok()?;
+    // Pages: all addresses, in memory, of those backed by files.
+    let mut pages = text.split(' ').skip(1).map_while(|it| it.parse().ok());
+    let (resident, of_files): (usize, usize) = (pages.next()?, pages.next()?);
+    Some(PAGE * resident.saturating_sub(of_files))
+}
+
+/// The system does not tell.
+#[cfg(not(target_os = "linux"))]
+pub fn bytes() -> Option<usize> {
+    None
+}
+
+const PAGE: usize = 4096;
+
+/// Blocks from here on are asked which of their pages are in memory; smaller ones are taken to be new.
+const LARGE: usize = 128 << 10;
+
+/// Returns how many bytes of a new block are not in memory yet, and will be once it is written.
+#[cfg(target_os = "linux")]
+pub fn missing(block: *mut u8, size: usize) -> usize {
+    const AT_ONCE: usize = 1024;
+    if size < LARGE || block.is_null() {
+        return size;
+    }
+    let mut present = [0u8; AT_ONCE];
+    let begin = block.addr() / PAGE * PAGE;
+    let end = (block.addr() + size).next_multiple_of(PAGE);
+    let mut missing = 0;
+    for at in (begin..end).step_by(AT_ONCE * PAGE) {
+        let pages = ((end - at) / PAGE).min(AT_ONCE);
+        let place = block.with_addr(at).cast();
+        // SAFETY: the call reads no memory and writes a byte per page, for which there is room.
+        let status = unsafe { libc::mincore(place, pages * PAGE, present.as_mut_ptr()) };
+        let is_there = |page: &&u8| **page & 1 == 1;
+        missing += match status {
+            0 => pages - present[..pages].iter().filter(is_there).count(),
+            // Addresses that nothing is mapped to yet.
+            _ => pages,
+        };
+    }
+    missing * PAGE
+}
+
+/// All of them, as far as is known.
+#[cfg(not(target_os = "linux"))]
+pub fn missing(_block: *mut u8, size: usize) -> usize {
+    size
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::hint::black_box;
+
+    use super::*;
+
+    #[test]
+    fn a_block_is_in_memory_once_it_is_written() {
+        const SIZE: usize = 64 << 20;
+        let before = bytes().unwrap();
+        let mut block: Vec<u8> = Vec::with_capacity(SIZE);
+        assert!(missing(block.as_mut_ptr(), SIZE) > SIZE / 2);
+        block.resize(SIZE, 1);
+        assert!(missing(black_box(&mut block).as_mut_ptr(), SIZE) < SIZE / 2);
+        // Other tests of this process give memory back meanwhile, but not that much.
+        assert!(bytes().unwrap() > before + SIZE / 2);
+    }
+}

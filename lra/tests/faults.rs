@@ -1,0 +1,478 @@
+//! Faults of the file system: whatever operation fails once, or the process dies in, or the power with it, what is left
+//! is whole, the error is told, and going on leads to the same bits.
+//!
+//! A schedule is a number. `LRA_SCHEDULE=17 cargo test --locked --workspace --test faults -- runs` tries one again,
+//! `LRA_SCHEDULES=5000` so many of each kind.
+
+#![allow(clippy::unwrap_used)]
+#![cfg(unix)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use common::{Place, assert_same, err};
+use serde_json::Value;
+
+/// How many schedules of each kind are tried where `LRA_SCHEDULES` says nothing.
+const RUNS: u64 = 64;
+const SWEEPS: u64 = 4;
+const BUILDS: u64 = 24;
+const CHECKS: u64 = 9;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+}
+
+/// A command, and the operations of the file system that it makes.
+struct Work {
+    words: String,
+    /// Each with its number among those of its kind within its process.
+    operations: Vec<(String, usize)>,
+}
+
+impl Work {
+    /// Runs a command undisturbed, which must succeed, and notes what it does.
+    fn noted(place: &Place, words: &str) -> Work {
+        let log = place.path().join("operations");
+        let mut command = place.command(words);
+        let output = command.env("LRA_FAULTS_LOG", &log).output().unwrap();
+        assert!(output.status.success(), "lra {words}: {}", err(&output));
+        let mut made = BTreeMap::new();
+        let operations = fs::read_to_string(&log).unwrap();
+        let number = |line: &str| {
+            let number: &mut usize = made.entry(line.to_owned()).or_default();
+            *number += 1;
+            let (_, operation) = line.split_once(' ').unwrap();
+            (operation.to_owned(), *number)
+        };
+        let operations = operations.lines().map(number).collect();
+        fs::remove_file(&log).unwrap();
+        Work {
+            words: words.to_owned(),
+            operations,
+        }
+    }
+}
+
+/// One fault in one command. When its test fails, it says how to try it again.
+struct Schedule {
+    seed: u64,
+    kind: &'static str,
+    words: String,
+    plan: String,
+}
+
+impl Drop for Schedule {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!(
+                "LRA_FAULTS={} lra {}\nagain: LRA_SCHEDULE={} cargo test --locked --workspace --test faults -- {}",
+                self.plan, self.words, self.seed, self.kind
+            );
+        }
+    }
+}
+
+/// What is left of a struck command.
+struct Struck {
+    /// `None` if it was killed.
+    code: Option<i32>,
+    told: String,
+    printed: String,
+}
+
+impl Schedule {
+    /// The schedule of a seed: what fails of the works that it may choose from, and how. Returns the number of the work, too.
+    fn of(seed: u64, kind: &'static str, works: &[Work]) -> (usize, Schedule) {
+        let mut random = Random(seed);
+        let chosen = random.below(works.len());
+        let work = &works[chosen];
+        let (operation, number) = &work.operations[random.below(work.operations.len())];
+        let errors: &[i32] = match operation.as_str() {
+            "read" => &[libc::EIO, libc::EACCES, libc::EMFILE],
+            "lock" => &[libc::ENOLCK, libc::EIO],
+            _ => &[libc::ENOSPC, libc::EIO, libc::EDQUOT],
+        };
+        let how = match random.below(errors.len() + 2) {
+            0 => "die".to_owned(),
+            1 => "power".to_owned(),
+            other => errors[other - 2].to_string(),
+        };
+        let schedule = Schedule {
+            seed,
+            kind,
+            words: work.words.clone(),
+            plan: format!("{operation}:{number}:{how}"),
+        };
+        (chosen, schedule)
+    }
+
+    /// Runs the command under the fault. It ends with a documented exit code and says what was wrong, or is killed where the
+    /// schedule says so.
+    fn strike(&self, place: &Place) -> Struck {
+        let mut command = place.command(&self.words);
+        let output = command.env("LRA_FAULTS", &self.plan).output().unwrap();
+        let (told, code) = (err(&output), output.status.code());
+        assert!(!told.contains("panicked"), "{told}");
+        match code {
+            Some(0) => {}
+            Some(code) => {
+                assert!([2, 3, 4].contains(&code), "exit code {code}: {told}");
+                // A sweep names the runs that failed.
+                let said = ["error: ", "failed: "].iter().any(|it| told.contains(it));
+                assert!(said, "exit code {code}: {told}");
+            }
+            None => assert!(!self.plan.ends_with(char::is_numeric), "{told}"),
+        }
+        Struck {
+            code,
+            told,
+            printed: String::from_utf8(output.stdout).unwrap(),
+        }
+    }
+}
+
+/// The seeds of a test: `count`, or as many as `LRA_SCHEDULES` says, or the one that `LRA_SCHEDULE` names.
+fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    match number("LRA_SCHEDULE") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("LRA_SCHEDULES").unwrap_or(count),
+    }
+}
+
+/// The smallest data and training.
+const SMALL: &str = "--recipe smoke --threads 1 --quiet --steps 2 --set data.train=16 --set data.val=8 --set data.test=8 \
+    --set train.batch=4 --set train.eval_every=1 --set train.checkpoint_every=1 --set train.log_every=1";
+
+/// Puts a copy of a folder and all within it in the place of another.
+fn copy(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+/// All files below a folder, by their paths within it.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn collect(top: &Path, folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
+        for entry in fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => collect(top, &path, found),
+                false => {
+                    let name = path.strip_prefix(top).unwrap().to_owned();
+                    found.insert(name, fs::read(&path).unwrap());
+                }
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    collect(folder, folder, &mut found);
+    found
+}
+
+/// Asserts that no file below a folder is half-written: documents are whole, logs end with a line, or in one that a killed
+/// process left.
+fn assert_whole(folder: &Path, killed: bool) {
+    for (name, bytes) in files(folder) {
+        let hidden = name.iter().any(|part| part.as_encoded_bytes()[0] == b'.');
+        let text = || std::str::from_utf8(&bytes).unwrap();
+        let ending = name.extension().unwrap_or_default().to_string_lossy();
+        match &*ending {
+            _ if hidden => {}
+            // Written without a flush: where it is lost, it is made again.
+            _ if name.ends_with("checked.json") => {}
+            "json" => drop(
+                serde_json::from_str::<Value>(text()).unwrap_or_else(|error| {
+                    panic!("{}: {error}", name.display());
+                }),
+            ),
+            "jsonl" => assert!(
+                killed || bytes.is_empty() || bytes.ends_with(b"\n"),
+                "{} ends in half a line",
+                name.display()
+            ),
+            _ => {}
+        }
+    }
+}
+
+/// What a record says of the outcome, the same for equal runs.
+fn outcome(folder: &Path) -> [Value; 5] {
+    let text = fs::read_to_string(folder.join("record.json")).unwrap();
+    let record: Value = serde_json::from_str(&text).unwrap();
+    ["outcome", "task", "model", "scores", "baselines"].map(|key| record[key].clone())
+}
+
+/// Asserts that two folders hold the same runs.
+fn assert_same_runs(one: &Path, other: &Path) {
+    let names = |folder: &Path| {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(one), names(other));
+    for name in names(one) {
+        let [one, other] = [one, other].map(|folder| folder.join(&name));
+        assert_same(&one, &other);
+        assert_eq!(outcome(&one), outcome(&other));
+        let left = files(&other);
+        let left = left
+            .keys()
+            .find(|path| path.to_string_lossy().contains(".writing-"));
+        assert_eq!(left, None);
+    }
+}
+
+/// Fresh runs, runs that go on, runs that start over, and runs with a pretraining.
+#[test]
+fn runs() {
+    let place = Place::in_memory();
+    let at = |name: &str| place.path().join(name);
+    let plain = format!("run --task toy --model bag {SMALL}");
+    let pretrained = format!(
+        "run --task toy --model linear {SMALL} --set pretrain.kind=masked --set pretrain.steps=2"
+    );
+    // Once without a note of what they do: their data are not built by the others.
+    for (words, out) in [(&plain, "whole"), (&pretrained, "whole-pretrained")] {
+        place.ok(&format!("{words} --out {out}"));
+    }
+    // Killed in the middle: where the last checkpoint is renamed.
+    for (words, out) in [(&plain, "left"), (&pretrained, "left-pretrained")] {
+        let work = Work::noted(&place, &format!("{words} --out noted"));
+        let renames = work.operations.iter().filter(|(it, _)| it == "rename");
+        let plan = format!("rename:{}:die", renames.count() - 2);
+        let mut command = place.command(&format!("{words} --out {out}"));
+        let output = command.env("LRA_FAULTS", plan).output().unwrap();
+        assert_eq!(output.status.code(), None, "{}", err(&output));
+        fs::remove_dir_all(at("noted")).unwrap();
+    }
+    // What lies there before, the command, and what it leads to.
+    let kinds = [
+        (None, format!("{plain} --out struck"), "whole"),
+        (
+            Some("left"),
+            format!("{plain} --out struck --resume"),
+            "whole",
+        ),
+        (
+            Some("whole"),
+            format!("{plain} --out struck --force"),
+            "whole",
+        ),
+        (
+            Some("whole"),
+            format!("{plain} --out struck --resume"),
+            "whole",
+        ),
+        (
+            None,
+            format!("{pretrained} --out struck"),
+            "whole-pretrained",
+        ),
+        (
+            Some("left-pretrained"),
+            format!("{pretrained} --out struck --resume"),
+            "whole-pretrained",
+        ),
+    ];
+    let prepare = |before: Option<&str>| match before {
+        Some(before) => copy(&at(before), &at("struck")),
+        None => drop(fs::remove_dir_all(at("struck"))),
+    };
+    let works: Vec<Work> = kinds
+        .iter()
+        .map(|(before, words, _)| {
+            prepare(*before);
+            Work::noted(&place, words)
+        })
+        .collect();
+    for seed in seeds(RUNS) {
+        let (kind, schedule) = Schedule::of(seed, "runs", &works);
+        let (before, words, whole) = &kinds[kind];
+        prepare(*before);
+        let struck = schedule.strike(&place);
+        assert_whole(&at("struck"), struck.code.is_none());
+        if struck.code != Some(0) {
+            let again = words.replace(" --force", "").replace(" --resume", "");
+            place.ok(&format!("{again} --resume"));
+        }
+        assert_same_runs(&at(whole), &at("struck"));
+    }
+}
+
+/// The fault strikes in the sweep and in each of its runs.
+#[test]
+fn sweeps() {
+    let place = Place::in_memory();
+    let at = |name: &str| place.path().join(name);
+    let words = format!("sweep --tasks toy --models bag,linear {SMALL} --out");
+    place.ok(&format!("{words} whole"));
+    let works = [Work::noted(&place, &format!("{words} struck"))];
+    for seed in seeds(SWEEPS) {
+        let (_, schedule) = Schedule::of(seed, "sweeps", &works);
+        let _ = fs::remove_dir_all(at("struck"));
+        let struck = schedule.strike(&place);
+        assert_whole(&at("struck"), struck.code.is_none());
+        if struck.code != Some(0) {
+            place.ok(&format!("{words} struck --retry-failed"));
+        }
+        assert_same_runs(&at("whole"), &at("struck"));
+    }
+}
+
+/// Data that are drawn and data that are read, made for the first time and again.
+#[test]
+fn builds() {
+    let place = Place::in_memory();
+    let at = |name: &str| place.path().join(name);
+    let rows = "Source\tTarget\n[MAX 2 9 ]\t9\n[MIN 4 5 7 ]\t4\n[MED 1 2 3 ]\t2\n";
+    for split in ["train", "val", "test"] {
+        fs::create_dir_all(at("raw")).unwrap();
+        fs::write(at(&format!("raw/basic_{split}.tsv")), rows).unwrap();
+    }
+    let toy = "data make toy --set data.train=16 --set data.val=8 --set data.test=8";
+    let listops = "data make listops --source official --from raw";
+    for words in [toy, listops] {
+        place.ok(words);
+    }
+    fs::rename(at("data"), at("whole")).unwrap();
+    fs::create_dir_all(at("empty")).unwrap();
+    let kinds = [
+        ("empty", toy.to_owned()),
+        ("empty", listops.to_owned()),
+        ("whole", format!("{toy} --force")),
+        ("whole", format!("{listops} --force")),
+        ("whole", toy.replace("make", "verify")),
+    ];
+    let works: Vec<Work> = kinds
+        .iter()
+        .map(|(before, words)| {
+            copy(&at(before), &at("data"));
+            Work::noted(&place, words)
+        })
+        .collect();
+    // The rows of all entries, and that nothing else is there but locks and what an entry has beside them.
+    let stored = || {
+        let mut found = files(&at("data/store"));
+        found.retain(|name, _| {
+            let name = name.to_string_lossy();
+            assert!(
+                !name.starts_with(".building-") && !name.starts_with(".replaced-"),
+                "{name}"
+            );
+            name.ends_with(".safetensors")
+        });
+        found
+    };
+    copy(&at("whole"), &at("data"));
+    let whole = stored();
+    assert_eq!(whole.len(), 6);
+    for seed in seeds(BUILDS) {
+        let (kind, schedule) = Schedule::of(seed, "builds", &works);
+        let (before, words) = &kinds[kind];
+        copy(&at(before), &at("data"));
+        let struck = schedule.strike(&place);
+        assert_whole(&at("data/store"), struck.code.is_none());
+        // What is there opens, and what is not is made.
+        place.ok(&words.replace(" --force", ""));
+        let found = stored();
+        assert!(!found.is_empty());
+        for (name, rows) in &found {
+            assert!(rows == &whole[name], "{}", name.display());
+        }
+        assert_eq!(found.len(), if *before == "empty" { 3 } else { 6 });
+    }
+}
+
+/// Checks, tables and merged records: an output is the old one or the new one.
+#[test]
+fn checks() {
+    let place = Place::in_memory();
+    let at = |name: &str| place.path().join(name);
+    place.ok(&format!(
+        "sweep --tasks toy --models bag,linear {SMALL} --out runs"
+    ));
+    place.ok("check runs --baseline base.csv --update");
+    fs::write(
+        at("page.md"),
+        "<!-- lra:accuracy -->\n<!-- /lra:accuracy -->\n",
+    )
+    .unwrap();
+    fs::create_dir_all(at("before")).unwrap();
+    for name in ["base.csv", "page.md"] {
+        fs::rename(at(name), at("before").join(name)).unwrap();
+    }
+    // Each with the output that it writes.
+    let works: Vec<(Work, &str, Vec<u8>, String)> = [
+        ("check runs --baseline out/new.csv --update", "new.csv"),
+        ("check runs --baseline out/base.csv --update", "base.csv"),
+        (
+            "check runs --baseline out/base.csv --junit out/check.xml",
+            "check.xml",
+        ),
+        (
+            "report runs --output out/table.md --format markdown",
+            "table.md",
+        ),
+        (
+            "report runs --output out/page.html --format html",
+            "page.html",
+        ),
+        ("report runs --splice out/page.md", "page.md"),
+        ("merge runs --output out/all.csv", "all.csv"),
+    ]
+    .into_iter()
+    .map(|(words, output)| {
+        copy(&at("before"), &at("out"));
+        let printed = place.ok(words);
+        copy(&at("before"), &at("out"));
+        let work = Work::noted(&place, words);
+        let whole = fs::read(at("out").join(output)).unwrap();
+        (work, output, whole, printed)
+    })
+    .collect();
+    let plain: Vec<Work> = works
+        .iter()
+        .map(|(work, ..)| Work {
+            words: work.words.clone(),
+            operations: work.operations.clone(),
+        })
+        .collect();
+    let runs = files(&at("runs"));
+    for seed in seeds(CHECKS) {
+        let (kind, schedule) = Schedule::of(seed, "checks", &plain);
+        let (_, output, whole, printed) = &works[kind];
+        copy(&at("before"), &at("out"));
+        let struck = schedule.strike(&place);
+        let old = fs::read(at("before").join(output)).ok();
+        let found = fs::read(at("out").join(output)).ok();
+        if struck.code == Some(0) {
+            assert!(found.as_ref() == Some(whole), "{}", struck.told);
+            assert_eq!(&struck.printed, printed);
+        } else {
+            assert!(found == old || found.as_ref() == Some(whole), "{output}");
+        }
+        assert!(files(&at("runs")) == runs, "the runs were changed");
+    }
+}
