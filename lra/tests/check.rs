@@ -18,7 +18,7 @@ fn recipe(batch: usize, rate: &str) -> String {
         "about = 'test'\nsource = 'own'\npublished = false\n\n[tasks.toy]\n\
          data = {{ train = 400, val = 40, test = 40 }}\n\
          block = {{ layers = 1, dim = 32, qkv_dim = 32, heads = 2, mlp_dim = 32 }}\n\
-         train = {{ steps = 25, batch = {batch}, rate = {rate}, warmup = 5, eval_every = 25, speed_warmup = 5 }}\n"
+         train = {{ steps = 25, batch = {batch}, learning_rate = {rate}, warmup = 5, eval_every = 25, speed_warmup = 5 }}\n"
     )
 }
 

@@ -72,7 +72,7 @@ fn a_plan_takes_names_and_micro_batches_as_a_run_does() {
         split.contains("BatchNorm's statistics are over 5 examples instead of 50"),
         "{split}"
     );
-    let same = differs("nystromformer image linear --micro-batch 4");
+    let same = differs("nystromformer image linformer --micro-batch 4");
     assert!(!same.contains("BatchNorm"), "{same}");
 }
 
