@@ -442,7 +442,7 @@ fn csv() {
     ];
     let text = Format::Csv.render(&tables);
     insta::assert_snapshot!(text, @r#"
-    table,model,from,variant,recipe,set,precision,device,task,source,protocol,data,also set,method,mean_percent,deviation_percent,seeds,low_percent,high_percent,status,mean_bytes,deviation_bytes,low_bytes,high_bytes
+    table,model,from,variant,recipe,set,precision,device,task,source,protocol,data,computing,method,mean_percent,deviation_percent,seeds,low_percent,high_percent,status,mean_bytes,deviation_bytes,low_bytes,high_bytes
     accuracy,transformer,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,37.0,,1,,,,,,,
     accuracy,transformer,tay2021,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,36.37,,,,,,,,,
     accuracy,bag,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,17.05,0.070710678,2,16.414689763,17.685310237,FAIL,,,,
@@ -589,7 +589,7 @@ fn json() {
               "set": null,
               "precision": "f32",
               "device": "cpu",
-              "also set": null,
+              "computing": null,
               "processor": "AMD EPYC 9V74",
               "threads": "2"
             }
