@@ -375,7 +375,7 @@ fn a_run_that_comes_near_the_limit_of_its_control_group_is_a_record() {
     let place = Place::new();
     let at = |name: &str| place.path().join(name);
     for folder in ["self", "groups/job"] {
-        std::fs::create_dir_all(at(folder)).unwrap();
+        fs::create_dir_all(at(folder)).unwrap();
     }
     let mount = at("groups").display().to_string();
     let mount = format!("30 23 0:26 / {mount} rw - cgroup2 cgroup2 rw\n");
@@ -385,7 +385,7 @@ fn a_run_that_comes_near_the_limit_of_its_control_group_is_a_record() {
         ("groups/job/memory.max", "134217728\n"),
         ("groups/job/memory.current", "0\n"),
     ] {
-        std::fs::write(at(file), text).unwrap();
+        fs::write(at(file), text).unwrap();
     }
     let within = |words: &str| {
         let mut command = place.command(words);
