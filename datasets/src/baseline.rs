@@ -57,17 +57,44 @@ pub fn first_token(splits: &Splits, about: &About) -> Baseline {
 pub fn bag_of_tokens(splits: &Splits, about: &About) -> Baseline {
     let tokens = about.vocabulary - about.first_id as usize;
     let features = 1 + tokens * about.towers;
+    regression("bag of tokens", splits, about, features, |split, row| {
+        counts(split, row, tokens)
+    })
+}
+
+/// The same on how far apart the two towers are in each ln(1 + count): whether what they contain is alike, whatever it is.
+pub fn compared_bags(splits: &Splits, about: &About) -> Baseline {
+    let tokens = about.vocabulary - about.first_id as usize;
+    regression("compared bags", splits, about, 1 + tokens, |split, row| {
+        let both = counts(split, row, tokens);
+        let (one, other) = both[1..].split_at(tokens);
+        let apart = one
+            .iter()
+            .zip(other)
+            .map(|(one, other)| (one - other).abs());
+        std::iter::once(1.0).chain(apart).collect()
+    })
+}
+
+/// Fits a multinomial logistic regression on so many features of each row of train.
+fn regression(
+    name: &str,
+    splits: &Splits,
+    about: &About,
+    features: usize,
+    of: impl Fn(&Split, usize) -> Vec<f64> + Sync,
+) -> Baseline {
     let train = &splits.train;
     let step = (train.len() * features).div_ceil(TABLE).max(1);
     let rows: Vec<usize> = (0..train.len()).step_by(step).collect();
     let labels: Vec<u8> = rows.iter().map(|&row| train.label(row)).collect();
     let x: Vec<f64> = rows
         .par_iter()
-        .flat_map_iter(|&row| counts(train, row, tokens))
+        .flat_map_iter(|&row| of(train, row))
         .collect();
     let model = Logistic::fit(&x, &labels, features, about.classes, STEPS);
-    score("bag of tokens", &splits.test, |row| {
-        model.predict(&counts(&splits.test, row, tokens))
+    score(name, &splits.test, |row| {
+        model.predict(&of(&splits.test, row))
     })
 }
 

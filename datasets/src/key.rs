@@ -24,11 +24,27 @@ impl Key {
             "version": version,
             "source": self.source,
             "protocol": self.protocol,
-            "options": self.options,
+            "options": without_later(&self.options),
         });
         let digest = Digest::of(canonical_json(&identity).as_bytes());
         format!("{task}-{}-{}", self.source, &digest[..16])
     }
+}
+
+/// Options that came later than stored entries did, each at the value at which it changes no byte. There they are left out of the
+/// name, so that earlier entries keep theirs.
+fn without_later(options: &Value) -> Value {
+    let later = [
+        ("dense", json!(false)),
+        ("min_dashes", json!(0)),
+        ("max_dashes", json!(0)),
+        ("topics", json!("names")),
+    ];
+    let mut options = options.clone();
+    if let Some(map) = options.as_object_mut() {
+        map.retain(|key, value| !later.iter().any(|(name, off)| key == name && value == off));
+    }
+    options
 }
 
 /// The one JSON text of a value: keys sorted, no spaces. A number is written as it is stored, so a setting must be stored as
@@ -84,6 +100,21 @@ mod tests {
             key.make_command(&Toy),
             "lra data make toy --source generated --set data.seed=5 --set data.val=9"
         );
+    }
+
+    #[test]
+    fn an_option_that_came_later_leaves_the_names_of_earlier_entries() {
+        let named = |options: Value| {
+            let key = Key {
+                source: Source::Generated,
+                protocol: Protocol::Clean,
+                options,
+            };
+            key.folder_name("toy", 1)
+        };
+        let earlier = named(json!({"seed": 1}));
+        assert_eq!(named(json!({"seed": 1, "dense": false})), earlier);
+        assert_ne!(named(json!({"seed": 1, "dense": true})), earlier);
     }
 
     #[test]

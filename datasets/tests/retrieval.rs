@@ -7,7 +7,7 @@ mod shared;
 use std::collections::HashSet;
 
 use lra_datasets::tasks::Retrieval;
-use lra_datasets::{Class, Key, Protocol, SplitName, Task};
+use lra_datasets::{Class, Key, Protocol, Source, SplitName, Splits, Store, Task};
 use raw::{Built, Files, build};
 use serde_json::json;
 
@@ -346,4 +346,92 @@ fn real_papers() {
             [SplitName::Train, SplitName::Test].map(|split_name| papers(&built, split_name));
         assert!(train.is_disjoint(&test));
     }
+}
+
+/// The stand-in of these topics with a few hundred rows.
+fn drawn(topics: &str) -> (tempfile::TempDir, Key, Splits) {
+    let root = tempfile::tempdir().unwrap();
+    let mut key = Key::default_of(&Retrieval);
+    key.source = Source::Synthetic;
+    let sizes = [
+        ("train", 800),
+        ("val", 20),
+        ("test", 400),
+        ("max_length", 256),
+    ];
+    for (name, size) in sizes {
+        key.options[name] = json!(size);
+    }
+    key.options["topics"] = json!(topics);
+    let splits = Store::new(root.path()).open_or_build(&Retrieval, &key, None, &());
+    (root, key, splits.unwrap())
+}
+
+/// Words in the order of the text, the last of them cut.
+fn words(text: &[u8]) -> Vec<&[u8]> {
+    text.split(|byte| *byte == b' ').collect()
+}
+
+#[test]
+fn no_trivial_predictor_tells_topics_that_are_anagrams() {
+    let (root, key, splits) = drawn("anagrams");
+    let verified = Store::new(root.path()).verify(&Retrieval, &key, &());
+    assert!(verified.unwrap().passed());
+    let manifest = &splits.manifest;
+    assert_eq!(manifest.label, "retrieval@256-anagrams");
+    assert!(manifest.notes[0].contains("stand-in"), "{manifest:?}");
+    let baselines = Retrieval.baselines(&splits);
+    let names: Vec<&str> = baselines.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["majority", "bag of tokens", "compared bags"]);
+    for baseline in baselines {
+        // Four standard errors of 400 rows.
+        assert!((baseline.accuracy - 0.5).abs() < 0.1, "{baseline:?}");
+    }
+    // Where topics have names, the same comparison tells.
+    let (_root, _, splits) = drawn("names");
+    let compared = Retrieval.baselines(&splits).pop().unwrap();
+    assert!(compared.accuracy > 0.7, "{compared:?}");
+}
+
+#[test]
+fn words_tell_whether_two_texts_share_a_topic() {
+    let (_root, _, splits) = drawn("anagrams");
+    let train = &splits.train;
+    let mut lexicon = HashSet::new();
+    let mut right = 0;
+    for row in 0..train.len() {
+        let texts = [0, 1].map(|tower| words(train.tokens(tower, row)));
+        for text in &texts {
+            // Whole rounds have the same letters in every text.
+            let letters = |words: &[&[u8]]| {
+                let mut letters = words.concat();
+                letters.sort_unstable();
+                letters
+            };
+            assert_eq!(letters(&text[..8]), letters(&text[8..16]));
+            lexicon.extend(text[..40].iter().map(|word| word.to_vec()));
+        }
+        // Two texts of one topic share more words than two of different ones.
+        let count = |text: &[&[u8]], word: &[u8]| text.iter().filter(|it| **it == word).count();
+        let [one, other] = &texts;
+        let shared: usize = one[..40].iter().map(|word| count(&other[..40], word)).sum();
+        right += usize::from((shared > 58) == (train.label(row) == 1));
+    }
+    assert_eq!(lexicon.len(), 4 * 8);
+    assert!(right * 100 > train.len() * 95, "{right} of {}", train.len());
+}
+
+#[test]
+fn published_pairs_have_no_topics() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(&root.path().join("folder"), &pairs());
+    let mut key = key(Protocol::Clean);
+    key.options["topics"] = json!("anagrams");
+    let store = Store::new(root.path());
+    let error = store.open_or_build(&Retrieval, &key, Some(&folder), &());
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("retrieval:synthetic"), "{error}");
+    key.options["topics"] = json!("themes");
+    let error = Retrieval.shape(&key.options).unwrap_err().to_string();
+    assert!(error.contains("topics"), "{error}");
 }

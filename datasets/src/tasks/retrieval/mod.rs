@@ -14,7 +14,10 @@
 //!
 //! Stand-in (`synthetic`): meaningless words, one in eight of them the name of the text's topic. The label says whether both
 //! texts have the same topic. Either text alone says nothing, and neither does any sum of what the two contain.
+//! But two texts of one topic have like counts of bytes. With `topics = anagrams` they do not: all topics have the same bytes, and only
+//! their order tells ([`anagrams`]).
 
+mod anagrams;
 mod corpus;
 mod pairs;
 mod published;
@@ -24,10 +27,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::text::legible;
+use crate::baseline::{Baseline, bag_of_tokens, compared_bags, majority};
 use crate::error::Result;
-use crate::options::{parse, within};
+use crate::options::{parse, refused, within};
 use crate::synthetic::{DRAW_OPTIONS, DrawOptions};
-use crate::{About, Known, Remote, Request, Shape, Source, SplitWriter, Task, remote};
+use crate::{About, Known, Remote, Request, Shape, Source, SplitWriter, Splits, Task, remote};
 
 static ABOUT: About = About {
     name: "retrieval",
@@ -49,10 +53,22 @@ const PUBLISHED_LENGTH: u32 = 4000;
 /// The retrieval task.
 pub struct Retrieval;
 
+/// What tells the topics of the stand-in apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Topics {
+    /// A word that names the topic.
+    Names,
+    /// The order of letters within words alone.
+    Anagrams,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Options {
     max_length: u32,
     decode: bool,
+    /// What tells the topics of the stand-in apart.
+    topics: Topics,
     /// The seed is of pairs made from a corpus and of the stand-in, the numbers of rows of the stand-in.
     #[serde(flatten)]
     drawn: DrawOptions,
@@ -61,6 +77,7 @@ struct Options {
 const DEFAULTS: Options = Options {
     max_length: PUBLISHED_LENGTH,
     decode: false,
+    topics: Topics::Names,
     drawn: DrawOptions {
         seed: 0,
         train: 4000,
@@ -94,6 +111,7 @@ impl Task for Retrieval {
         let departures = [
             (length != PUBLISHED_LENGTH).then(|| length.to_string()),
             read.decode.then(|| "decoded".to_owned()),
+            (read.topics == Topics::Anagrams).then(|| "anagrams".to_owned()),
         ];
         Ok(Shape::new(&ABOUT, length as usize, departures))
     }
@@ -112,7 +130,16 @@ impl Task for Retrieval {
     fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
         let options = Options::read(request.options)?;
         match request.source {
-            Source::Synthetic => synthetic::draw(&options, request.progress, writer),
+            Source::Synthetic => match options.topics {
+                Topics::Names => synthetic::draw(&options, request.progress, writer),
+                Topics::Anagrams => anagrams::draw(&options, request.progress, writer),
+            },
+            _ if options.topics != Topics::Names => Err(refused(
+                &ABOUT,
+                "topics",
+                "anagrams",
+                "names, or the stand-in, which alone has topics: --task retrieval:synthetic",
+            )),
             _ => published::build(&options, request, writer),
         }
     }
@@ -125,6 +152,15 @@ impl Task for Retrieval {
         };
         let texts: Vec<String> = towers.iter().map(|tokens| legible(tokens)).collect();
         format!("{}\n{answer}\n", texts.join("\n\n"))
+    }
+
+    /// For the stand-in also what comparing the two texts' counts of bytes tells.
+    fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
+        let mut all = vec![majority(splits, &ABOUT), bag_of_tokens(splits, &ABOUT)];
+        if splits.manifest.source == Source::Synthetic {
+            all.push(compared_bags(splits, &ABOUT));
+        }
+        all
     }
 
     fn known(&self) -> Vec<Known> {

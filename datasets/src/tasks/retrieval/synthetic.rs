@@ -15,16 +15,21 @@ pub(super) fn draw(
     progress: &dyn Progress,
     writer: &mut SplitWriter,
 ) -> Result<()> {
-    let topics = TOPICS.len();
     options.drawn.draw(&ABOUT, progress, |split, rng, label| {
-        let first = below(rng, topics as u32) as usize;
-        let second = match label {
-            1 => first,
-            _ => (first + 1 + below(rng, topics as u32 - 1) as usize) % topics,
-        };
-        let texts = [first, second].map(|topic| draw_text(rng, options.max_length, topic));
+        let texts =
+            topics(rng, label, TOPICS.len()).map(|topic| draw_text(rng, options.max_length, topic));
         writer.row(split, &[&texts[0], &texts[1]], label)
     })
+}
+
+/// Two of so many topics: the same one for label 1, two different ones for 0.
+pub(super) fn topics(rng: &mut ChaCha8Rng, label: u8, topics: usize) -> [usize; 2] {
+    let first = below(rng, topics as u32) as usize;
+    let second = match label {
+        1 => first,
+        _ => (first + 1 + below(rng, topics as u32 - 1) as usize) % topics,
+    };
+    [first, second]
 }
 
 fn draw_text(rng: &mut ChaCha8Rng, max_length: u32, topic: usize) -> Vec<u8> {
