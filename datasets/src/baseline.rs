@@ -136,3 +136,38 @@ fn score(name: &str, test: &Split, answer: impl Fn(usize) -> usize + Sync) -> Ba
         accuracy: right as f64 / test.len().max(1) as f64,
     }
 }
+
+/// The labels of one group, and what a trivial predictor scores on them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DenseBaseline {
+    /// Name of the group.
+    pub group: String,
+    /// Labels of the training split with each class.
+    pub train: Vec<u64>,
+    /// Labels of the test split.
+    pub labels: u64,
+    /// Share of them, 0 to 1, that always answering the group's most frequent class of train gets right.
+    pub majority: f64,
+}
+
+impl Splits {
+    /// The groups of labels at positions that the test split has any of; nothing where the data has no such labels.
+    pub fn dense_baselines(&self) -> Option<Vec<DenseBaseline>> {
+        let dense = self.manifest.dense.as_ref()?;
+        let train = self.train.all_dense()?.counts(dense);
+        let test = self.test.all_dense()?.counts(dense);
+        let groups = dense.groups.iter().zip(train.iter().zip(&test));
+        let baseline = |(name, (train, test)): (&String, (&Vec<u64>, &Vec<u64>))| {
+            let labels: u64 = test.iter().sum();
+            // The first of the largest.
+            let best = (0..dense.classes).rev().max_by_key(|&class| train[class])?;
+            (labels > 0).then(|| DenseBaseline {
+                group: name.clone(),
+                train: train.clone(),
+                labels,
+                majority: test[best] as f64 / labels as f64,
+            })
+        };
+        Some(groups.filter_map(baseline).collect())
+    }
+}

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Dense;
 use crate::error::Result;
 
 /// What a task is, independent of any option.
@@ -132,6 +133,9 @@ pub struct Shape {
     /// Height and width of the image whose pixels a sequence is, row by row; none where it is no image.
     #[serde(skip)]
     pub grid: Option<[usize; 2]>,
+    /// The kind of labels that single positions have beside the whole sequence; none where they have none.
+    #[serde(skip)]
+    pub dense: Option<Dense>,
 }
 
 impl Shape {
@@ -151,6 +155,7 @@ impl Shape {
             max_length,
             label,
             grid: None,
+            dense: None,
         }
     }
 
@@ -160,5 +165,10 @@ impl Shape {
             grid: Some([height, width]),
             ..self
         }
+    }
+
+    /// The same for sequences whose positions have labels of their own.
+    pub(crate) fn with_dense(self, dense: Option<Dense>) -> Shape {
+        Shape { dense, ..self }
     }
 }

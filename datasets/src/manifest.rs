@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Digest, Key, Protocol, Source};
+use crate::{Dense, Digest, Key, Protocol, Source};
 
 /// One of the three splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -109,6 +109,9 @@ pub struct SplitManifest {
     pub rows: usize,
     /// Number of examples with each label.
     pub labels: Vec<u64>,
+    /// Number of positions with each label, where positions have labels of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dense_labels: Vec<u64>,
     /// Size of the file.
     pub bytes: u64,
     /// SHA-256 of the file.
@@ -178,6 +181,9 @@ pub struct Manifest {
     pub label: String,
     /// Longest sequence that the options allow.
     pub max_length: usize,
+    /// The kind of labels in the columns `targets` and `groups`, a byte of each for every token; none where the files have no such columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dense: Option<Dense>,
     /// The three files.
     pub splits: PerSplit<SplitManifest>,
     /// One digest for the content of all three.

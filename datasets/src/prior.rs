@@ -1,21 +1,42 @@
 //! The loss of knowing nothing but how frequent the labels are.
 
-use crate::Splits;
+use crate::{Split, Splits};
 
 /// Returns the mean cross-entropy, in nats, on the validation split of always predicting the label shares of the training split;
-/// nothing where that is not defined: a split is empty, or validation has a label that training lacks.
-pub fn prior_loss(splits: &Splits) -> Option<f64> {
-    let mut counts = [0_usize; 256];
-    let labels = splits.train.labels();
-    labels
-        .iter()
-        .for_each(|label| counts[usize::from(*label)] += 1);
-    let shares = counts.map(|count| count as f64 / labels.len() as f64);
-    let losses = splits
-        .val
-        .labels()
-        .iter()
-        .map(|label| -shares[usize::from(*label)].ln());
-    let mean = losses.sum::<f64>() / splits.val.len() as f64;
+/// nothing where that is not defined: a split is empty, or validation has a label that training lacks. Where positions have labels,
+/// an example's loss is the mean over these, predicted by their own shares, and its own label, which counts as `sequence_weight` of them.
+pub fn prior_loss(splits: &Splits, sequence_weight: f64) -> Option<f64> {
+    let whole = surprises(splits.train.labels().iter().copied());
+    let dense = splits.train.all_dense();
+    let dense = dense.map(|labels| surprises(labels.iter().map(|(_, target, _)| target)));
+    let loss = |row: usize| {
+        let own = whole[usize::from(splits.val.label(row))];
+        match &dense {
+            Some(dense) => weighted(&splits.val, row, own, dense, sequence_weight),
+            None => own,
+        }
+    };
+    let rows = splits.val.len();
+    let mean = (0..rows).map(loss).sum::<f64>() / rows as f64;
     (mean.is_finite()).then_some(mean)
+}
+
+/// The loss of one example whose own label costs `own`, and the labels of its positions what `dense` says.
+fn weighted(split: &Split, row: usize, own: f64, dense: &[f64; 256], weight: f64) -> f64 {
+    let labels = split
+        .dense(row)
+        .into_iter()
+        .flat_map(|labels| labels.iter());
+    let (count, sum) = labels.fold((0.0, 0.0), |(count, sum), (_, target, _)| {
+        (count + 1.0, sum + dense[usize::from(target)])
+    });
+    (sum + weight * own) / (count + weight)
+}
+
+/// The cross-entropy of each label, predicted by its share among `labels`.
+fn surprises(labels: impl Iterator<Item = u8>) -> [f64; 256] {
+    let mut counts = [0_usize; 256];
+    labels.for_each(|label| counts[usize::from(label)] += 1);
+    let total: usize = counts.iter().sum();
+    counts.map(|count| -(count as f64 / total as f64).ln())
 }

@@ -7,8 +7,8 @@ use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 
 use crate::files;
-use crate::split_writer::column_names;
-use crate::{Manifest, SplitName};
+use crate::split_writer::{DENSE_COLUMNS, column_names};
+use crate::{Dense, DenseLabels, Manifest, SplitName};
 
 /// The three splits of a stored entry.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub struct Split {
     rows: usize,
     towers: Vec<Tower>,
     labels: Range<usize>,
+    /// Targets and groups.
+    dense: Option<[Range<usize>; 2]>,
 }
 
 #[derive(Debug)]
@@ -71,9 +73,35 @@ impl Split {
     /// When `tower` or `row` does not exist, like indexing a slice.
     pub fn tokens(&self, tower: usize, row: usize) -> &[u8] {
         let tower = &self.towers[tower];
+        &self.map[tower.tokens.clone()][self.range(tower, row)]
+    }
+
+    /// Where the tokens of one example begin and end among those of its tower.
+    fn range(&self, tower: &Tower, row: usize) -> Range<usize> {
         let offsets: &[u64] = bytemuck::cast_slice(&self.map[tower.offsets.clone()]);
-        let tokens = &self.map[tower.tokens.clone()];
-        &tokens[u64::from_le(offsets[row]) as usize..u64::from_le(offsets[row + 1]) as usize]
+        u64::from_le(offsets[row]) as usize..u64::from_le(offsets[row + 1]) as usize
+    }
+
+    /// The labels at the positions of one example; none where the data has none.
+    ///
+    /// # Panics
+    /// When `row` does not exist, like indexing a slice.
+    pub fn dense(&self, row: usize) -> Option<DenseLabels<'_>> {
+        let all = self.all_dense()?;
+        let range = self.range(&self.towers[0], row);
+        Some(DenseLabels {
+            targets: &all.targets[range.clone()],
+            groups: &all.groups[range],
+        })
+    }
+
+    /// The labels at the positions of all examples, one after the other.
+    pub fn all_dense(&self) -> Option<DenseLabels<'_>> {
+        let [targets, groups] = self.dense.clone()?;
+        Some(DenseLabels {
+            targets: &self.map[targets],
+            groups: &self.map[groups],
+        })
     }
 
     /// The label of one example.
@@ -94,7 +122,12 @@ impl Split {
     /// # Errors
     /// What is wrong, in words: not a safetensors file, other columns, offsets out of order or bounds,
     /// labels out of range.
-    pub(crate) fn open(path: &Path, towers: usize, classes: usize) -> Result<Split, String> {
+    pub(crate) fn open(
+        path: &Path,
+        towers: usize,
+        classes: usize,
+        dense: Option<&Dense>,
+    ) -> Result<Split, String> {
         let file = files::open(path).map_err(|error| error.to_string())?;
         // SAFETY: stored files are written once, in another folder, and only ever replaced by renaming, so nothing
         // of ours changes or shortens a mapped file. Who does so from outside gets a fault, as with any mapping.
@@ -131,13 +164,45 @@ impl Split {
             check_offsets(&map[tower.offsets.clone()], rows, tower.tokens.len())?;
             columns.push(tower);
         }
+        let labelled = match dense {
+            Some(kind) => {
+                let [targets, groups] = DENSE_COLUMNS.map(|name| column(name, Dtype::U8));
+                let ranges = [targets?, groups?];
+                check_dense(kind, &map, &ranges, columns[0].tokens.len())?;
+                Some(ranges)
+            }
+            None => None,
+        };
         Ok(Split {
             rows,
             labels,
+            dense: labelled,
             towers: columns,
             map,
         })
     }
+}
+
+/// Every token has a target and a group that are in range, or neither.
+fn check_dense(
+    kind: &Dense,
+    map: &[u8],
+    [targets, groups]: &[Range<usize>; 2],
+    tokens: usize,
+) -> Result<(), String> {
+    for (name, range) in DENSE_COLUMNS.iter().zip([targets, groups]) {
+        if range.len() != tokens {
+            let found = range.len();
+            return Err(format!(
+                "column `{name}` has {found} bytes for {tokens} tokens"
+            ));
+        }
+    }
+    let labels = DenseLabels {
+        targets: &map[targets.clone()],
+        groups: &map[groups.clone()],
+    };
+    kind.problem(labels).map_or(Ok(()), Err)
 }
 
 /// Offsets are aligned, one more than rows, start at 0, never fall, and end with the tokens.
@@ -189,7 +254,7 @@ mod tests {
     fn open(bytes: &[u8]) -> Result<Split, String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
-        Split::open(file.path(), 1, Toy.about().classes)
+        Split::open(file.path(), 1, Toy.about().classes, None)
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Writes the rows of a build to the three files of an entry.
 //!
 //! A safetensors file starts with a header that holds the sizes of its columns, which are only known in the end. So
-//! tokens go to one temporary file per split and tower first (memory holds nine bytes a row: label and end offset), and
-//! [`SplitWriter::finish`] assembles the final files from them.
+//! tokens, and labels of positions, go to one temporary file per split and column first (memory holds nine bytes a row: label and end
+//! offset), and [`SplitWriter::finish`] assembles the final files from them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,12 +16,13 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use crate::error::{Error, Result, io};
 use crate::files;
 use crate::manifest::{Fact, PerSplit, SplitManifest, SplitName};
-use crate::{About, Digest, Progress};
+use crate::{About, Dense, DenseLabels, DenseRow, Digest, Progress, Shape};
 
 /// Writes rows as they come, in any order of splits, and collects remarks for the manifest.
 pub struct SplitWriter<'a> {
     about: &'static About,
     max_length: usize,
+    dense: Option<Dense>,
     folder: PathBuf,
     columns: PerSplit<Columns>,
     facts: Vec<Fact>,
@@ -44,11 +45,20 @@ pub(crate) struct Remarks {
 struct Columns {
     towers: Vec<Spool>,
     labels: Vec<u8>,
+    /// Targets and groups.
+    dense: Option<[Plain; 2]>,
+    /// Number of positions with each label.
+    dense_labels: Vec<u64>,
+}
+
+/// A temporary file of one column.
+struct Plain {
+    path: PathBuf,
+    file: BufWriter<Output>,
 }
 
 struct Spool {
-    path: PathBuf,
-    file: BufWriter<Output>,
+    plain: Plain,
     /// Row `i` is bytes `offsets[i]..offsets[i + 1]` of the spool.
     offsets: Vec<u64>,
 }
@@ -58,27 +68,47 @@ impl<'a> SplitWriter<'a> {
     pub(crate) fn create(
         folder: &Path,
         about: &'static About,
-        max_length: usize,
+        shape: &Shape,
         progress: &'a dyn Progress,
     ) -> Result<SplitWriter<'a>> {
+        if let Some(kind) = shape
+            .dense
+            .as_ref()
+            .filter(|kind| about.towers != 1 || !kind.fits_bytes())
+        {
+            return Err(Error::Builder {
+                task: about.name,
+                problem: format!("labels at positions that no row can have: {kind:?}"),
+            });
+        }
         let columns = |split: SplitName| {
+            let plain =
+                |name: &str| Plain::create(folder.join(format!("{}.{name}.spool", split.name())));
             let spool = |tower: usize| {
-                let path = folder.join(format!("{}.{tower}.spool", split.name()));
-                let file = files::output(&path)?;
                 Ok(Spool {
-                    path,
-                    file: BufWriter::with_capacity(1 << 20, file),
+                    plain: plain(&tower.to_string())?,
                     offsets: vec![0],
                 })
             };
+            let dense = match &shape.dense {
+                Some(_) => {
+                    let [targets, groups] = DENSE_COLUMNS.map(plain);
+                    Some([targets?, groups?])
+                }
+                None => None,
+            };
+            let classes = shape.dense.as_ref().map_or(0, |dense| dense.classes);
             Ok(Columns {
                 towers: (0..about.towers).map(spool).collect::<Result<_>>()?,
                 labels: Vec::new(),
+                dense,
+                dense_labels: vec![0; classes],
             })
         };
         Ok(SplitWriter {
             about,
-            max_length,
+            max_length: shape.max_length,
+            dense: shape.dense.clone(),
             folder: folder.to_owned(),
             columns: PerSplit::try_new(columns)?,
             facts: Vec::new(),
@@ -96,14 +126,43 @@ impl<'a> SplitWriter<'a> {
     /// [`Error::Io`] when the disk is full; [`Error::Builder`] when the row does not fit the task's description
     /// (number of towers, length, vocabulary, classes); [`Error::Interrupted`] when the build should end.
     pub fn row(&mut self, split: SplitName, towers: &[&[u8]], label: u8) -> Result<()> {
+        self.add(split, towers, label, None)
+    }
+
+    /// Adds one example with labels at its positions, which the task's shape announces.
+    ///
+    /// # Errors
+    /// Those of [`row`](Self::row); [`Error::Builder`] too where the labels are not as announced.
+    pub fn dense_row(
+        &mut self,
+        split: SplitName,
+        tokens: &[u8],
+        label: u8,
+        positions: &DenseRow,
+    ) -> Result<()> {
+        self.add(split, &[tokens], label, Some(positions.labels()))
+    }
+
+    fn add(
+        &mut self,
+        split: SplitName,
+        towers: &[&[u8]],
+        label: u8,
+        positions: Option<DenseLabels<'_>>,
+    ) -> Result<()> {
         self.progress.check()?;
         self.check(towers, label)?;
+        self.check_dense(towers, positions)?;
         let columns = self.columns.get_mut(split);
+        if let (Some([targets, groups]), Some(labels)) = (&mut columns.dense, positions) {
+            targets.write(labels.targets)?;
+            groups.write(labels.groups)?;
+            for (_, target, _) in labels.iter() {
+                columns.dense_labels[usize::from(target)] += 1;
+            }
+        }
         for (spool, tokens) in columns.towers.iter_mut().zip(towers) {
-            spool
-                .file
-                .write_all(tokens)
-                .map_err(io("write", &spool.path))?;
+            spool.plain.write(tokens)?;
             let end = spool.offsets[spool.offsets.len() - 1] + tokens.len() as u64;
             spool.offsets.push(end);
         }
@@ -159,6 +218,30 @@ impl<'a> SplitWriter<'a> {
         })
     }
 
+    fn check_dense(&self, towers: &[&[u8]], positions: Option<DenseLabels<'_>>) -> Result<()> {
+        let length = towers.first().map_or(0, |tokens| tokens.len());
+        let problem = match (&self.dense, positions) {
+            (None, None) => None,
+            (None, Some(_)) => Some("labels at positions that were not announced".to_owned()),
+            (Some(_), None) => Some("no labels at positions".to_owned()),
+            (Some(_), Some(labels))
+                if [labels.targets, labels.groups].map(<[u8]>::len) != [length; 2] =>
+            {
+                Some(format!(
+                    "labels at positions for other than {length} tokens"
+                ))
+            }
+            (Some(kind), Some(labels)) => kind.problem(labels),
+        };
+        match problem {
+            Some(problem) => Err(Error::Builder {
+                task: self.about.name,
+                problem,
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// The first split without a row.
     pub(crate) fn empty(&self) -> Option<SplitName> {
         SplitName::ALL
@@ -196,6 +279,41 @@ pub(crate) fn too_large(tokens: &[u8], about: &About) -> Option<u8> {
     (usize::from(largest) + about.first_id as usize >= about.vocabulary).then_some(largest)
 }
 
+impl Plain {
+    fn create(path: PathBuf) -> Result<Plain> {
+        let file = BufWriter::with_capacity(1 << 20, files::output(&path)?);
+        Ok(Plain { path, file })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_all(bytes);
+        written.map_err(io("write", &self.path))
+    }
+
+    /// Hands what it holds to `write`, and removes the file.
+    fn drain(
+        &mut self,
+        progress: &dyn Progress,
+        mut write: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.file.flush().map_err(io("write", &self.path))?;
+        let mut input = files::open(&self.path)?;
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            progress.check()?;
+            let count = input.read(&mut buffer).map_err(io("read", &self.path))?;
+            if count == 0 {
+                break;
+            }
+            write(&buffer[..count])?;
+        }
+        fs::remove_file(&self.path).map_err(io("remove", &self.path))
+    }
+}
+
+/// Names of the columns of labels at positions: classes, groups.
+pub(crate) const DENSE_COLUMNS: [&str; 2] = ["targets", "groups"];
+
 /// Names of the columns of one tower: tokens, offsets.
 pub(crate) fn column_names(tower: usize) -> (String, String) {
     match tower {
@@ -229,21 +347,13 @@ impl Columns {
                 write(&offset.to_le_bytes())?;
             }
         }
-        let mut buffer = vec![0; 1 << 20];
         for spool in &mut self.towers {
-            spool.file.flush().map_err(io("write", &spool.path))?;
-            let mut input = files::open(&spool.path)?;
-            loop {
-                progress.check()?;
-                let count = input.read(&mut buffer).map_err(io("read", &spool.path))?;
-                if count == 0 {
-                    break;
-                }
-                write(&buffer[..count])?;
-            }
-            fs::remove_file(&spool.path).map_err(io("remove", &spool.path))?;
+            spool.plain.drain(progress, &mut write)?;
         }
         write(&self.labels)?;
+        for column in self.dense.iter_mut().flatten() {
+            column.drain(progress, &mut write)?;
+        }
         output.file.flush().map_err(io("write", path))?;
         output.file.get_ref().sync().map_err(io("sync", path))?;
 
@@ -254,6 +364,7 @@ impl Columns {
         Ok(SplitManifest {
             rows,
             labels,
+            dense_labels: self.dense_labels.clone(),
             bytes: output.bytes,
             sha256: output.digest.hex(),
         })
@@ -281,6 +392,12 @@ impl Columns {
             add(column_names(tower).0, Dtype::U8, tokens, tokens);
         }
         add("labels".to_owned(), Dtype::U8, rows, rows);
+        if self.dense.is_some() {
+            let tokens = self.towers.first().map_or(0, |spool| spool.offsets[rows]) as usize;
+            for name in DENSE_COLUMNS {
+                add(name.to_owned(), Dtype::U8, tokens, tokens);
+            }
+        }
 
         let invalid = |problem: String| io("write", path)(std::io::Error::other(problem));
         let about = HashMap::from([("format".to_owned(), "lra-store-1".to_owned())]);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::{Baseline, Lengths, Manifest, SplitName, Splits, Task};
+use crate::{Baseline, DenseBaseline, Lengths, Manifest, SplitName, Splits, Task};
 
 /// Width of the longest bar of a histogram, in characters.
 const BAR: usize = 40;
@@ -20,6 +20,9 @@ pub struct Summary {
     pub splits: Vec<SplitSummary>,
     /// Fitted on train, measured on test.
     pub baselines: Vec<Baseline>,
+    /// Labels at positions by group, where the data has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dense: Option<Vec<DenseBaseline>>,
 }
 
 /// One split at a glance.
@@ -52,6 +55,7 @@ impl Summary {
             manifest: splits.manifest.clone(),
             splits: SplitName::ALL.into_iter().map(summary).collect(),
             baselines: task.baselines(splits),
+            dense: splits.dense_baselines(),
         }
     }
 
@@ -129,8 +133,28 @@ impl Summary {
                 100.0 * error
             )?;
         }
-        Ok(())
+        match &self.dense {
+            Some(groups) => write_dense(text, groups),
+            None => Ok(()),
+        }
     }
+}
+
+/// Labels of train by group, and how often the most frequent class of each is right on test.
+fn write_dense(text: &mut String, groups: &[DenseBaseline]) -> std::fmt::Result {
+    writeln!(text, "\nlabels at positions of train, by group")?;
+    let count = |group: &DenseBaseline| (group.group.clone(), group.train.iter().sum());
+    write_bars(text, groups.iter().map(count).collect())?;
+    writeln!(text, "\nmost frequent class of each group, right on test")?;
+    for group in groups {
+        let (name, share) = (&group.group, 100.0 * group.majority);
+        writeln!(
+            text,
+            "  {name:<18}{share:>6.2} % of {} labels",
+            group.labels
+        )?;
+    }
+    Ok(())
 }
 
 fn write_bars(text: &mut String, rows: Vec<(String, u64)>) -> std::fmt::Result {

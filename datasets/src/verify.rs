@@ -12,7 +12,9 @@ use crate::error::{Error, Result};
 use crate::manifest::{Manifest, SplitName};
 use crate::split_writer::too_large;
 use crate::store::entry;
-use crate::{About, Check, Digest, Key, Progress, Split, Splits, Store, Task, source_checks};
+use crate::{
+    About, Check, DenseLabels, Digest, Key, Progress, Split, Splits, Store, Task, source_checks,
+};
 
 /// All checks of an entry.
 #[derive(Debug, Clone, Serialize)]
@@ -243,6 +245,9 @@ fn check_content(
             labels == said.labels,
             balance(&labels),
         ));
+        if let Some(labels) = split.all_dense() {
+            checks.push(check_dense(labels, &splits.manifest, split_name));
+        }
         checks.push(check_tokens(
             split,
             splits.manifest.max_length,
@@ -253,6 +258,17 @@ fn check_content(
     checks.push(check_repeats(&splits));
     checks.extend(source_checks::check(&splits.manifest, &task.known()));
     checks.extend(task.verify(&splits, progress));
+}
+
+/// Counts the labels at positions. Opening compared them with their kind already.
+fn check_dense(labels: DenseLabels<'_>, manifest: &Manifest, split: SplitName) -> Check {
+    let kind = manifest.dense.as_ref();
+    let by_group = kind.map_or_else(Vec::new, |kind| labels.counts(kind));
+    let classes = kind.map_or(0, |kind| kind.classes);
+    let sum = |class: usize| by_group.iter().map(|counts| counts[class]).sum();
+    let found: Vec<u64> = (0..classes).map(sum).collect();
+    let ok = found == manifest.splits.get(split).dense_labels;
+    Check::new(format!("{split}: labels at positions"), ok, balance(&found))
 }
 
 /// Counts of labels, and the share of the largest.

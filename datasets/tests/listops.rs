@@ -449,7 +449,7 @@ proptest! {
     ) {
         let max_length = min_length + extra;
         let options = Options {
-            seed, train: 30, val: 5, test: 5, max_depth, max_args, min_length, max_length, operator_probability,
+            seed, train: 30, val: 5, test: 5, max_depth, max_args, min_length, max_length, operator_probability, dense: false,
         };
         let (rows, effort) = rows(&options);
         prop_assert_eq!(rows.len(), 40);

@@ -356,6 +356,7 @@ impl Task for Pairs {
             max_length: 4,
             label: "pairs".to_owned(),
             grid: None,
+            dense: None,
         })
     }
     fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {

@@ -68,7 +68,7 @@ fn the_prior_knows_the_label_shares_and_nothing_else() {
     let (train, val) = (shares(splits.train.labels()), shares(splits.val.labels()));
     let cross: f64 = train.iter().zip(&val).map(|(p, q)| -q * p.ln()).sum();
     let own: f64 = val.iter().map(|q| -q * q.ln()).sum();
-    let loss = lra_datasets::prior_loss(&splits).unwrap();
+    let loss = lra_datasets::prior_loss(&splits, 1.0).unwrap();
     assert!((loss - cross).abs() < 1e-12 && loss >= own, "{loss}");
     assert!((loss - 4.0_f64.ln()).abs() < 0.02, "{loss}");
 }

@@ -9,7 +9,7 @@ use std::thread;
 use candle_core::{Device, Result, Tensor};
 use datasets::{About, Split, Splits};
 use models::rng::Stream;
-use models::{Inputs, Tokens};
+use models::{DenseLabels, Inputs, Tokens};
 
 /// How rows become ids: the same for every batch of a run.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +67,8 @@ pub struct HostBatch {
     ids: Vec<Vec<u32>>,
     masks: Vec<Vec<f32>>,
     labels: Vec<u32>,
+    /// Of single positions, where the data has any.
+    dense: Option<DenseLabels>,
     layout: Layout,
 }
 
@@ -76,6 +78,8 @@ pub struct DeviceBatch {
     pub inputs: Inputs,
     /// (B) class indices, u32.
     pub labels: Tensor,
+    /// Labels of single positions, in host memory, where the data has any.
+    pub dense: Option<DenseLabels>,
 }
 
 impl HostBatch {
@@ -99,6 +103,7 @@ impl HostBatch {
             ids: Vec::new(),
             masks: Vec::new(),
             labels: Vec::new(),
+            dense: split.all_dense().map(|_| DenseLabels::default()),
             layout,
         };
         for tower in 0..layout.towers {
@@ -120,6 +125,19 @@ impl HostBatch {
             }
             batch.ids.push(ids);
             batch.masks.push(mask);
+        }
+        if let Some(dense) = &mut batch.dense {
+            for (index, row) in rows.clone().enumerate() {
+                let found = split
+                    .dense(row)
+                    .into_iter()
+                    .flat_map(|labels| labels.iter());
+                for (position, target, _) in found.filter(|it| it.0 < layout.max_length) {
+                    dense.rows.push(index as u32);
+                    dense.positions.push(position as u32);
+                    dense.labels.push(u32::from(target));
+                }
+            }
         }
         batch.labels = rows.map(|row| u32::from(split.label(row))).collect();
         batch
@@ -154,6 +172,7 @@ impl HostBatch {
             labels: examples()
                 .map(|example| below(example[width - 1], classes))
                 .collect(),
+            dense: None,
             layout,
         }
     }
@@ -182,11 +201,27 @@ impl HostBatch {
                 Ok(Tokens { ids, mask })
             })
             .collect::<Result<_>>()?;
+        let dense = self.dense.as_ref().map(|dense| part(dense, rows.clone()));
         let labels = Tensor::from_slice(&self.labels[rows], count, device)?;
         Ok(DeviceBatch {
             inputs: Inputs { towers },
             labels,
+            dense,
         })
+    }
+}
+
+/// The labels at positions of some rows of a batch, which are counted from the first of them.
+fn part(dense: &DenseLabels, rows: Range<usize>) -> DenseLabels {
+    let begin = |row: usize| dense.rows.partition_point(|it| (*it as usize) < row);
+    let labels = begin(rows.start)..begin(rows.end);
+    DenseLabels {
+        rows: dense.rows[labels.clone()]
+            .iter()
+            .map(|row| row - rows.start as u32)
+            .collect(),
+        positions: dense.positions[labels.clone()].to_vec(),
+        labels: dense.labels[labels].to_vec(),
     }
 }
 

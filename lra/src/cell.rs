@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::{DType, Device};
-use datasets::{Shape, Splits};
-use models::{Classifier, Parameters};
+use datasets::{DenseBaseline, Shape, Splits};
+use models::Parameters;
 use results::Record;
 
 use crate::batch::Layout;
@@ -289,6 +289,8 @@ struct Trained {
     flops: u64,
     /// The loss of knowing the label shares alone.
     prior_loss: Option<f64>,
+    /// What trivial predictors score on labels at positions, by group.
+    dense_baselines: Vec<DenseBaseline>,
 }
 
 impl Attempt<'_> {
@@ -326,7 +328,8 @@ impl Attempt<'_> {
         for how in &splits.manifest.altered {
             self.context.reporter.say(&format!("ALTERED    {how}"));
         }
-        let prior_loss = datasets::prior_loss(&splits);
+        let prior_loss = datasets::prior_loss(&splits, resolved.spec.train.sequence_weight);
+        let dense_baselines = splits.dense_baselines().unwrap_or_default();
         let pretraining = match self.pretrain(&splits, resumes)? {
             Some((state, Some(ending))) => {
                 return Ok(Trained {
@@ -335,6 +338,7 @@ impl Attempt<'_> {
                     ending,
                     flops,
                     prior_loss,
+                    dense_baselines,
                 });
             }
             other => other.map(|(state, _)| state),
@@ -346,6 +350,7 @@ impl Attempt<'_> {
             ending,
             flops,
             prior_loss,
+            dense_baselines,
         })
     }
 
@@ -412,11 +417,10 @@ impl Attempt<'_> {
         let full = FullTask::of(resolved, &splits, workload.passes() * flops as f64)?;
         device::reset_peak(context.device);
         let parameters = Parameters::new(spec.cell.seed, context.device, DType::F32);
-        let (model_shape, options) = (resolved.model_shape(self.shape), resolved.model_options());
+        let model_shape = resolved.model_shape(self.shape);
         let classifier = resolved.classifier(&model_shape, &parameters);
         let classifier = classifier.map_err(in_building)?;
-        let scoring = parameters.detached();
-        let scoring = Classifier::new(resolved.model, &model_shape, &options, &scoring);
+        let scoring = resolved.scorer(&model_shape, &parameters.detached());
         let scoring = scoring.map_err(in_building)?;
         let files = self.folder.training();
         let trained = resumes && files.checkpoint.exists();

@@ -11,6 +11,7 @@ use anyhow::Context;
 use candle_core::{DType, Device, Shape, Tensor, Var};
 use models::Parameters;
 use models::auxiliary::AUXILIARY;
+use models::classifier::DENSE;
 use models::pretraining::DECODER;
 use results::record::{number, numbers};
 use safetensors::SafeTensors;
@@ -54,9 +55,17 @@ pub struct Evaluation {
     /// Mean cross-entropy in nats.
     #[serde(deserialize_with = "number")]
     pub loss: f64,
+    /// The share of all labels that was right, where positions have labels too: see [`results::record::Dense`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weighted_accuracy: Option<f64>,
 }
 
 impl Evaluation {
+    /// The accuracy by which weights are selected.
+    pub fn deciding_accuracy(&self) -> f64 {
+        self.weighted_accuracy.unwrap_or(self.accuracy)
+    }
+
     /// Returns whether loss and accuracy are finite. Those of older versions need not be.
     pub fn is_finite(&self) -> bool {
         self.loss.is_finite() && self.accuracy.is_finite()
@@ -79,6 +88,9 @@ pub struct Interval {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub aux: BTreeMap<String, f64>,
+    /// Sum over examples of the loss of all labels, where positions have labels too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weighted_loss: Option<f64>,
     /// Sum of gradient norms over steps.
     pub gradient_norm: f64,
 }
@@ -216,7 +228,7 @@ pub fn load_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<(
 pub fn load_pretrained(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
     let learned = staying(parameters).filter(|(name, _)| {
         let place = name.split('.').next();
-        place != Some("pool") && place != Some("head")
+        !["pool", "head", DENSE].map(Some).contains(&place)
     });
     read_into(path, learned)
 }

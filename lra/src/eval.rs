@@ -1,14 +1,19 @@
 //! Scoring a split: accuracy and mean cross-entropy, without dropout and without a graph.
 
-use candle_core::{D, DType, Device, Result};
+mod dense;
+
+use candle_core::{D, DType, Device, Result, Tensor};
 use datasets::Split;
 use models::{Pass, RngKey};
+use results::record::Dense;
+
+use self::dense::DenseTally;
 
 use crate::batch::{HostBatch, Layout};
 use crate::step::Learner;
 
 /// The score of a split.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Score {
     /// Share of examples classified rightly; of a pretraining, the mean share of an example's predicted tokens.
     pub accuracy: f64,
@@ -16,12 +21,26 @@ pub struct Score {
     pub loss: f64,
     /// Examples scored.
     pub examples: usize,
+    /// Labels at single positions, where the data has any.
+    pub dense: Option<Dense>,
 }
 
 impl Score {
     /// Returns whether loss and accuracy are finite: of weights that overflow the loss is not.
     pub fn is_finite(&self) -> bool {
-        self.loss.is_finite() && self.accuracy.is_finite()
+        let dense = self.dense.as_ref().is_none_or(Dense::is_finite);
+        self.loss.is_finite() && self.accuracy.is_finite() && dense
+    }
+
+    /// The accuracy by which weights are selected: of all labels, where positions have labels too.
+    pub fn deciding_accuracy(&self) -> f64 {
+        let dense = self.dense.as_ref();
+        dense.map_or(self.accuracy, |it| it.weighted_accuracy)
+    }
+
+    /// The loss that is held against the prior's: of all labels, where positions have labels too.
+    pub fn deciding_loss(&self) -> f64 {
+        self.dense.as_ref().map_or(self.loss, |it| it.weighted_loss)
     }
 }
 
@@ -33,6 +52,10 @@ pub struct Scorer<'a> {
     pub layout: Layout,
     /// Examples per forward pass.
     pub batch: usize,
+    /// The kind of labels that single positions have, if any.
+    pub dense: Option<datasets::Dense>,
+    /// How many labelled positions the label of a whole sequence counts as.
+    pub sequence_weight: f64,
     /// Where the model lives.
     pub device: &'a Device,
 }
@@ -55,27 +78,40 @@ impl Scorer<'_> {
         };
         let pass = Pass::new(false, rng);
         let (mut loss, mut right) = (0.0, 0.0);
+        let mut dense = self
+            .dense
+            .clone()
+            .map(|kind| DenseTally::new(kind, self.sequence_weight));
         let order = self.layout.scored(split, rows);
         for first in (0..rows).step_by(self.batch) {
             let last = (first + self.batch).min(rows);
-            let rows = order[first..last].iter().copied();
-            let host = HostBatch::assemble(split, rows, self.layout);
+            let rows = &order[first..last];
+            let host = HostBatch::assemble(split, rows.iter().copied(), self.layout);
             let batch = host.to_device(0..host.len(), self.device)?;
-            let (mean, hits) = match self.learner {
-                Learner::Classes(classifier) => {
+            let sums = |mean: &Tensor, hits: &Tensor| -> Result<(f64, f64)> {
+                let mean = mean.to_dtype(DType::F64)?.to_scalar::<f64>()?;
+                let hits = hits.to_dtype(DType::F64)?.sum_all()?.to_scalar::<f64>()?;
+                Ok((mean * host.len() as f64, hits))
+            };
+            let (lost, hits) = match (self.learner, &mut dense, &batch.dense) {
+                (Learner::Classes(classifier), Some(tally), Some(labels)) => {
+                    let logits = classifier.forward_dense(&batch.inputs, labels, &pass)?;
+                    tally.add(split, rows, &logits, &batch.labels, labels)?
+                }
+                (Learner::Classes(classifier), ..) => {
                     let logits = classifier.forward(&batch.inputs, &pass)?;
                     let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
-                    (mean, logits.argmax(D::Minus1)?.eq(&batch.labels)?)
+                    sums(&mean, &logits.argmax(D::Minus1)?.eq(&batch.labels)?)?
                 }
-                Learner::Tokens(model) => {
+                (Learner::Tokens(model), ..) => {
                     // What is hidden is drawn for the row, not for its place in the batch.
                     let rng = RngKey::new(rng.seed(), rng.step(), first as u64);
                     let found = model.forward(&batch.inputs, &Pass::new(false, rng))?;
-                    (found.losses.mean_all()?, found.right)
+                    sums(&found.losses.mean_all()?, &found.right)?
                 }
             };
-            loss += mean.to_dtype(DType::F64)?.to_scalar::<f64>()? * host.len() as f64;
-            right += hits.to_dtype(DType::F64)?.sum_all()?.to_scalar::<f64>()?;
+            loss += lost;
+            right += hits;
             if !each(last) {
                 return Ok(None);
             }
@@ -85,6 +121,7 @@ impl Scorer<'_> {
             accuracy: right / examples,
             loss: loss / examples,
             examples: rows,
+            dense: dense.map(DenseTally::finish),
         }))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use candle_core::{DType, Device, Tensor};
-use models::loss::AuxLosses;
+use models::loss::{AuxLosses, DenseLosses};
 use models::params::Updates;
 use models::pass::Supervision;
 use models::{Classifier, Parameters, Pass, RngKey, TokenModel};
@@ -68,6 +68,8 @@ struct Losses {
     rows: f64,
     /// Mean cross-entropy, rank 0.
     cross_entropy: Tensor,
+    /// Mean loss of all labels, rank 0, where positions have labels too.
+    weighted: Option<Tensor>,
     /// Means of the model's other losses before their weights, rank 0, by name.
     aux: Vec<(&'static str, Tensor)>,
 }
@@ -80,6 +82,8 @@ pub struct Step {
     pub warms_up: bool,
     /// Sum of the cross-entropies of its examples, in nats; of a pretraining, of the means over their predicted tokens.
     pub loss: f64,
+    /// Sum over its examples of the loss of all labels, where positions have labels too.
+    pub weighted_loss: Option<f64>,
     /// Sums over its examples of the model's other losses, before their weights, by name.
     pub aux: BTreeMap<&'static str, f64>,
     /// Global L2 norm of the gradient, before clipping.
@@ -148,16 +152,19 @@ impl Trainer<'_> {
     pub fn collect(&self, pending: &[PendingStep]) -> anyhow::Result<Vec<Step>> {
         let mut sums = Vec::new();
         for step in pending {
-            let mut loss = 0.0;
+            let (mut loss, mut weighted) = (0.0, None);
             let mut aux = BTreeMap::new();
             let number = |mean: &Tensor| mean.to_dtype(DType::F64)?.to_scalar::<f64>();
             for losses in &step.losses {
                 loss += number(&losses.cross_entropy)? * losses.rows;
+                if let Some(mean) = &losses.weighted {
+                    *weighted.get_or_insert(0.0) += number(mean)? * losses.rows;
+                }
                 for (name, mean) in &losses.aux {
                     *aux.entry(*name).or_insert(0.0) += number(mean)? * losses.rows;
                 }
             }
-            sums.push((loss, aux, step.gradient_norm.read()?));
+            sums.push((loss, weighted, aux, step.gradient_norm.read()?));
         }
         self.device.synchronize()?;
         // Steps that ran while the next ones were handed over have no times of their own, only an equal share.
@@ -165,10 +172,11 @@ impl Trainer<'_> {
         let share = shared.map(|first| first.began.elapsed().as_secs_f64() / pending.len() as f64);
         let steps = pending.iter().zip(sums);
         Ok(steps
-            .map(|(step, (loss, aux, gradient_norm))| Step {
+            .map(|(step, (loss, weighted_loss, aux, gradient_norm))| Step {
                 rows: step.rows,
                 warms_up: step.warms_up,
                 loss,
+                weighted_loss,
                 aux,
                 gradient_norm,
                 time: StepTime {
@@ -201,23 +209,34 @@ impl Trainer<'_> {
                 progress,
             };
             let pass = pass.with_losses(&aux).with_supervision(&supervision);
-            let cross_entropy = match self.learner {
-                Learner::Classes(classifier) => {
-                    let logits = classifier.forward(&batch.inputs, &pass)?;
-                    models::loss::cross_entropy(&logits, &supervision.labels)?
+            let (cross_entropy, weighted) = match (self.learner, &batch.dense) {
+                (Learner::Classes(classifier), Some(dense)) => {
+                    let logits = classifier.forward_dense(&batch.inputs, dense, &pass)?;
+                    let weight = self.options.sequence_weight;
+                    let losses = DenseLosses::of(&logits, &supervision.labels, dense, weight)?;
+                    (losses.sequence.mean_all()?, Some(losses.weighted))
                 }
-                Learner::Tokens(model) => model.forward(&batch.inputs, &pass)?.losses.mean_all()?,
+                (Learner::Classes(classifier), None) => {
+                    let logits = classifier.forward(&batch.inputs, &pass)?;
+                    let loss = models::loss::cross_entropy(&logits, &supervision.labels)?;
+                    (loss, None)
+                }
+                (Learner::Tokens(model), _) => {
+                    let predicted = model.forward(&batch.inputs, &pass)?;
+                    (predicted.losses.mean_all()?, None)
+                }
             };
             let aux = aux.means()?;
             let losses = Losses {
                 rows: count,
                 cross_entropy: cross_entropy.detach(),
+                weighted: weighted.as_ref().map(Tensor::detach),
                 aux: aux
                     .iter()
                     .map(|(name, mean)| (*name, mean.detach()))
                     .collect(),
             };
-            let loss = self.weighted_sum(cross_entropy, &aux)?;
+            let loss = self.weighted_sum(weighted.unwrap_or(cross_entropy), &aux)?;
             // The batch's loss is the mean over its rows, whatever the micro-batches.
             let weighted = if count == total {
                 loss

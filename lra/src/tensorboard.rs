@@ -78,6 +78,7 @@ fn scalars(line: &Line) -> (usize, Vec<(String, f64)>) {
             step,
             loss,
             aux,
+            weighted_loss,
             gradient_norm,
             learning_rate,
             ..
@@ -90,19 +91,34 @@ fn scalars(line: &Line) -> (usize, Vec<(String, f64)>) {
             let aux = aux
                 .iter()
                 .map(|(name, mean)| (format!("train/aux/{name}"), *mean));
-            (*step, values.into_iter().map(named).chain(aux).collect())
+            let weighted = weighted_loss.map(|loss| ("train/weighted_loss", loss));
+            let values = values.into_iter().chain(weighted);
+            (*step, values.map(named).chain(aux).collect())
         }
         Line::Validation {
             step,
             loss,
             accuracy,
+            dense,
             ..
         } => {
             let values = [
                 ("validation/loss", *loss),
                 ("validation/accuracy", *accuracy),
             ];
-            (*step, values.map(named).to_vec())
+            let dense = dense.iter().flat_map(|dense| {
+                let all = [
+                    ("dense/loss".to_owned(), dense.loss),
+                    ("dense/accuracy".to_owned(), dense.accuracy),
+                    ("weighted_loss".to_owned(), dense.weighted_loss),
+                    ("weighted_accuracy".to_owned(), dense.weighted_accuracy),
+                ];
+                let groups = dense.groups.iter();
+                let groups = groups.map(|it| (format!("dense/accuracy, {}", it.name), it.accuracy));
+                all.into_iter().chain(groups)
+            });
+            let dense = dense.map(|(tag, value)| (format!("validation/{tag}"), value));
+            (*step, values.map(named).into_iter().chain(dense).collect())
         }
         Line::Unknown => (0, vec![]),
     }
@@ -207,6 +223,7 @@ mod tests {
             loss: 1.5,
             accuracy: 0.25,
             examples: 40,
+            dense: None,
         };
         events.line(&line).unwrap();
         let bytes = fs::read(&events.path).unwrap();

@@ -159,10 +159,10 @@ impl Fit<'_> {
         }
     }
 
-    /// Whether one score is better than another: in accuracy where classes are learned, in loss where tokens are.
+    /// Whether one score is better than another: in accuracy where classes are learned, of all labels together; in loss where tokens are.
     fn is_better(&self, score: &Score, best: &Evaluation) -> bool {
         match self.learner {
-            Learner::Classes(_) => score.accuracy > best.accuracy,
+            Learner::Classes(_) => score.deciding_accuracy() > best.deciding_accuracy(),
             Learner::Tokens(_) => score.loss < best.loss,
         }
     }
@@ -190,6 +190,11 @@ impl Fit<'_> {
             learner: self.scoring,
             layout: self.layout,
             batch,
+            dense: match self.scoring {
+                Learner::Classes(_) => self.splits.manifest.dense.clone(),
+                Learner::Tokens(_) => None,
+            },
+            sequence_weight: self.options.sequence_weight,
             device: self.device,
         }
     }
@@ -311,10 +316,16 @@ impl Session<'_> {
             for (name, sum) in step.aux {
                 *interval.aux.entry(name.to_owned()).or_insert(0.0) += sum;
             }
+            if let Some(sum) = step.weighted_loss {
+                *interval.weighted_loss.get_or_insert(0.0) += sum;
+            }
             interval.gradient_norm += step.gradient_norm;
             let aux = interval.aux.iter().find(|(_, sum)| !sum.is_finite());
             let what = match aux {
                 _ if !step.loss.is_finite() => "loss".to_owned(),
+                _ if step.weighted_loss.is_some_and(|loss| !loss.is_finite()) => {
+                    "loss of the labels at positions".to_owned()
+                }
                 _ if !step.gradient_norm.is_finite() => "gradient".to_owned(),
                 Some((name, _)) => format!("loss {name}"),
                 None => continue,
@@ -332,6 +343,7 @@ impl Session<'_> {
             examples,
             loss,
             aux,
+            weighted_loss,
             gradient_norm,
         } = std::mem::take(&mut self.state.interval);
         let step = self.state.step;
@@ -344,6 +356,7 @@ impl Session<'_> {
                 .into_iter()
                 .map(|(name, sum)| (name, sum / examples as f64))
                 .collect(),
+            weighted_loss: weighted_loss.map(|sum| sum / examples as f64),
             gradient_norm: gradient_norm / steps as f64,
             learning_rate: options.rate(step - 1),
             examples: self.state.examples,
@@ -358,7 +371,11 @@ impl Session<'_> {
             .train_loss
             .map_or(String::new(), |loss| format!("loss {loss:.3}"));
         let accuracy = self.state.last.map_or(String::new(), |last| {
-            format!(", val {:.1} %", 100.0 * last.accuracy)
+            let all = last.weighted_accuracy;
+            let all = all.map_or(String::new(), |all| {
+                format!(", {:.1} % of all labels", 100.0 * all)
+            });
+            format!(", val {:.1} %{all}", 100.0 * last.accuracy)
         });
         let speed = self.journal.last_step().map_or(String::new(), |seconds| {
             format!(", {:.2} steps/s", 1.0 / seconds)
@@ -398,12 +415,14 @@ impl Session<'_> {
             accuracy,
             loss,
             examples,
+            dense,
         } = score;
         let step = self.state.step;
         let evaluation = Evaluation {
             step,
             accuracy,
             loss,
+            weighted_accuracy: dense.as_ref().map(|it| it.weighted_accuracy),
         };
         let before = self.state.last.map_or(0, |last| last.step);
         self.state.evaluations += 1;
@@ -413,6 +432,7 @@ impl Session<'_> {
             loss,
             accuracy,
             examples,
+            dense,
         })?;
         if is_best {
             checkpoint::save_parameters(&fit.files.best, fit.parameters)?;

@@ -73,6 +73,7 @@ impl Task for Published {
             max_length: 1,
             label: "published".to_owned(),
             grid: None,
+            dense: None,
         })
     }
     fn build(&self, _request: &Request<'_>, _writer: &mut SplitWriter) -> datasets::Result<()> {

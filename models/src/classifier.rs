@@ -3,19 +3,26 @@
 use candle_core::Tensor;
 
 use crate::{
-    Auxiliary, Encoded, Inputs, Model, Options, Parameters, Pass, Result, Shape,
+    Auxiliary, DenseLabels, Encoded, Inputs, Logits, Model, Options, Parameters, Pass, Result,
+    Shape,
     auxiliary::{AUXILIARY, AuxiliaryHeads},
-    head::Head,
+    error::require,
+    head::{Head, PositionHead},
     layers::Pool,
     loss::Loss,
     trunk::Trunk,
 };
+
+/// Where the parameters of the head for single positions are: at paths that begin with this and a dot.
+pub const DENSE: &str = "dense";
 
 /// A model with everything around it.
 pub struct Classifier {
     trunk: Trunk,
     pool: Pool,
     head: Head,
+    /// The class at single positions, where these have labels.
+    dense: Option<PositionHead>,
     /// What it predicts in training beside the class.
     auxiliary: Option<AuxiliaryHeads>,
     /// Losses that the blocks' options bring with them.
@@ -41,8 +48,28 @@ impl Classifier {
             trunk,
             head: Head::new(&vb.pp("head"), &options.head, shape, pooled)?,
             pool,
+            dense: None,
             auxiliary: None,
             block_losses: options.losses(),
+        })
+    }
+
+    /// The same with a head for labels of `classes` classes at single positions.
+    ///
+    /// # Errors
+    /// [`crate::Error::Option`] for a model of two sequences per example.
+    pub fn with_dense(
+        self,
+        classes: usize,
+        options: &Options,
+        parameters: &Parameters,
+    ) -> Result<Self> {
+        let (key, reason) = ("data.dense", "false: an example has two sequences");
+        require(self.trunk.towers == 1, key, true, reason.to_owned())?;
+        let vb = parameters.builder().pp(DENSE);
+        Ok(Self {
+            dense: Some(PositionHead::new(&vb, options.block.dim, classes)?),
+            ..self
         })
     }
 
@@ -81,7 +108,31 @@ impl Classifier {
     /// # Errors
     /// [`crate::Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor operation fails.
     pub fn forward(&self, inputs: &Inputs, pass: &Pass) -> Result<Tensor> {
+        Ok(self
+            .forward_dense(inputs, &DenseLabels::default(), pass)?
+            .sequence)
+    }
+
+    /// Logits of the whole sequences and of their labelled positions, for a model with a head for these ([`Classifier::with_dense`]).
+    ///
+    /// # Errors
+    /// Those of [`Classifier::forward`]; [`crate::Error::Input`] if there are labels and no head for them.
+    pub fn forward_dense(
+        &self,
+        inputs: &Inputs,
+        labels: &DenseLabels,
+        pass: &Pass,
+    ) -> Result<Logits> {
         self.trunk.check(inputs)?;
+        let head = match (&self.dense, labels.is_empty()) {
+            (Some(head), false) => Some(head),
+            (None, false) => {
+                let reason = "labels at positions, for which the model has no head";
+                return Err(crate::Error::Input(reason.to_owned()));
+            }
+            (_, true) => None,
+        };
+        let mut positions = None;
         let supervision = pass.supervision().filter(|_| pass.wants_losses());
         let beside = self.auxiliary.as_ref().zip(supervision);
         let (mut pooled, mut readings) = (Vec::new(), Vec::new());
@@ -91,26 +142,38 @@ impl Classifier {
                 self.pool
                     .forward(&encoded.hidden, encoded.mask.as_ref(), &pass)
             };
+            let mut at_positions = |encoded: &Encoded| -> Result<()> {
+                if let Some(head) = head {
+                    let states = self.trunk.states_at(tokens, encoded, labels, &pass)?;
+                    positions = Some(head.forward(&states)?);
+                }
+                Ok(())
+            };
             match beside {
                 Some((heads, supervision)) => {
                     let reading = heads.read(&self.trunk, tokens, supervision, &pass)?;
                     pooled.push(pool(&reading.encoded)?);
+                    at_positions(&reading.encoded)?;
                     readings.push(reading);
                 }
                 None => {
                     let (encoded, _) = self.trunk.encode(tokens, None, false, &pass)?;
                     pooled.push(pool(&encoded)?);
+                    at_positions(&encoded)?;
                 }
             }
         } // each (B, D), or as wide as the pooling makes it
         if let Some((heads, supervision)) = beside {
             heads.classify(&readings, supervision, pass)?;
         }
-        self.head.forward(&pooled)
+        Ok(Logits {
+            sequence: self.head.forward(&pooled)?,
+            positions,
+        })
     }
 
     /// Floating-point operations of a forward pass over `batch` examples of `length` tokens per tower, CLS slot not counted:
-    /// matrix products, a multiply-add being two; the largest number there is where they are more. A training step is about
+    /// matrix products, a multiply-add being two; the largest number there is where they are more. Every position counts as labelled. A training step is about
     /// three times as many. Auxiliary heads, which do not score, are not counted.
     #[must_use]
     pub fn flops(&self, batch: usize, length: usize) -> u64 {
@@ -119,6 +182,7 @@ impl Classifier {
             .encoder
             .flops(slots)
             .saturating_add(self.pool.flops(slots))
+            .saturating_add(self.dense.as_ref().map_or(0, |head| head.flops(length)))
             .saturating_mul(self.trunk.towers as u64)
             .saturating_add(self.head.flops())
             .saturating_mul(batch as u64)

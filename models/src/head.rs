@@ -1,4 +1,4 @@
-//! The classification head.
+//! The heads: of the whole sequence, and of single positions.
 
 use candle_core::{D, Tensor};
 use candle_nn::Init;
@@ -10,6 +10,27 @@ use crate::{
     options::{Features, HeadOptions},
     params::LECUN_NORMAL,
 };
+
+/// softmax(W h + b) from the hidden state h (D) of a position; W (C, D), b (C).
+pub(crate) struct PositionHead(Linear);
+
+impl PositionHead {
+    /// Parameters `weight` (C, D) and `bias` (C).
+    pub(crate) fn new(vb: &VarBuilder, dim: usize, classes: usize) -> Result<Self> {
+        let bias = Some(Init::Const(0.0));
+        Linear::new(vb, dim, classes, LECUN_NORMAL, bias).map(Self)
+    }
+
+    /// States (N, D) to logits (N, C).
+    pub(crate) fn forward(&self, states: &Tensor) -> Result<Tensor> {
+        self.0.forward(states)
+    }
+
+    /// Operations for so many positions.
+    pub(crate) fn flops(&self, positions: usize) -> u64 {
+        self.0.flops(positions)
+    }
+}
 
 /// Dense -> ReLU -> Dense; for two towers Dense -> ReLU -> Dense (half as wide) -> ReLU -> Dense.
 pub(crate) struct Head {

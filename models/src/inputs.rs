@@ -1,4 +1,4 @@
-//! What a model is given: the shape of a task, and batches of token ids.
+//! What a model is given, the shape of a task and batches of token ids, and what it answers.
 
 use candle_core::Tensor;
 
@@ -25,10 +25,43 @@ pub struct Inputs {
     pub towers: Vec<Tokens>,
 }
 
+/// Labels at single positions of a batch of sequences, in host memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DenseLabels {
+    /// The row of each label's sequence in the batch, in ascending order.
+    pub rows: Vec<u32>,
+    /// Its position in that sequence, a CLS slot not counted.
+    pub positions: Vec<u32>,
+    /// The class that is right there.
+    pub labels: Vec<u32>,
+}
+
+impl DenseLabels {
+    /// Number of labels.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+}
+
 /// The sequences of one tower.
 pub struct Tokens {
     /// (B, L) of type u32; L may be any length from 1 to the task's longest.
     pub ids: Tensor,
     /// (B, L), 1 for real tokens and 0 for padding; none where all are real. Float of any type.
     pub mask: Option<Tensor>,
+}
+
+/// What a model says of a batch.
+pub struct Logits {
+    /// (B, C), of the whole sequences.
+    pub sequence: Tensor,
+    /// (N, C'), of the labelled positions in their order; none where there are no labels.
+    pub positions: Option<Tensor>,
 }

@@ -70,7 +70,7 @@ pub use context::{LayerContext, ModelContext};
 pub use encoder::{Encoded, Encoder};
 pub use error::{Error, Result};
 pub use family::Family;
-pub use inputs::{Inputs, Shape, Tokens};
+pub use inputs::{DenseLabels, Inputs, Logits, Shape, Tokens};
 pub use mask::Mask;
 pub use mixer::Mixer;
 pub use mixers::{MODELS, register, registry};

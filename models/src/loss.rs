@@ -7,8 +7,8 @@ use std::{
 
 use candle_core::Tensor;
 
-use crate::Result;
 pub use crate::ops::{cross_entropies, cross_entropy};
+use crate::{DenseLabels, Logits, Result};
 
 /// A loss beside the cross-entropy, declared by the model, the axis or the head that adds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +24,64 @@ impl Loss {
     #[must_use]
     pub const fn new(name: &'static str, weight: f64) -> Self {
         Self { name, weight }
+    }
+}
+
+/// The losses of a batch whose sequences have labels at their positions too, in nats.
+pub struct DenseLosses {
+    /// The mean over the batch of what each example counts, rank 0: (Σ l_i + w l) / (n + w), with the cross-entropies l_i of its n
+    /// labelled positions, l of its own label, and its weight w.
+    pub weighted: Tensor,
+    /// Cross-entropies of the examples' own labels, (B).
+    pub sequence: Tensor,
+    /// Cross-entropies of the labels at positions, (N); none where there are no labels.
+    pub positions: Option<Tensor>,
+}
+
+impl DenseLosses {
+    /// Of `logits` for the classes `sequence` (B) and `dense`; the label of a sequence counts as `weight` positions. An example's loss
+    /// depends on no other, so that a batch may be cut in any way.
+    ///
+    /// # Errors
+    /// If a tensor operation fails, or the logits are of other labels.
+    pub fn of(
+        logits: &Logits,
+        sequence: &Tensor,
+        dense: &DenseLabels,
+        weight: f64,
+    ) -> Result<Self> {
+        let batch = logits.sequence.dim(0)?;
+        let mut counts = vec![0.0; batch];
+        dense
+            .rows
+            .iter()
+            .for_each(|row| counts[*row as usize] += 1.0);
+        let device = logits.sequence.device();
+        let dot = |losses: &Tensor, shares: Vec<f64>| -> Result<Tensor> {
+            let shares = Tensor::new(shares, device)?.to_dtype(losses.dtype())?;
+            Ok((losses * shares)?.sum_all()?)
+        };
+        // An example without any label at all would have no loss.
+        let per_label = |count: f64| 1.0 / ((count + weight).max(f64::MIN_POSITIVE) * batch as f64);
+        let own = cross_entropies(&logits.sequence, sequence)?;
+        let shares = counts.iter().map(|count| weight * per_label(*count));
+        let mut weighted = dot(&own, shares.collect())?;
+        let positions = match &logits.positions {
+            Some(logits) => {
+                let labels = Tensor::new(dense.labels.as_slice(), device)?;
+                let losses = cross_entropies(logits, &labels)?;
+                let shares = dense.rows.iter();
+                let shares = shares.map(|row| per_label(counts[*row as usize]));
+                weighted = (weighted + dot(&losses, shares.collect())?)?;
+                Some(losses)
+            }
+            None => None,
+        };
+        Ok(Self {
+            weighted,
+            sequence: own,
+            positions,
+        })
     }
 }
 
@@ -59,7 +117,51 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::{Pass, RngKey};
+    use crate::{
+        Pass, RngKey,
+        testing::{check_gradient, normal},
+    };
+
+    /// Three examples with two labelled positions, one, and none.
+    fn labels() -> DenseLabels {
+        DenseLabels {
+            rows: vec![0, 0, 1],
+            positions: vec![4, 1, 0],
+            labels: vec![2, 0, 1],
+        }
+    }
+
+    fn dense(inputs: &[Tensor]) -> DenseLosses {
+        let own = Tensor::new(&[1u32, 0, 1], &Device::Cpu).unwrap();
+        let logits = Logits {
+            sequence: inputs[0].clone(),
+            positions: Some(inputs[1].clone()),
+        };
+        DenseLosses::of(&logits, &own, &labels(), 4.0).unwrap()
+    }
+
+    #[test]
+    fn a_sequence_counts_as_so_many_positions() {
+        let inputs = [normal("own", &[3, 2]), normal("positions", &[3, 3])];
+        let losses = dense(&inputs);
+        let own = losses.sequence.to_vec1::<f64>().unwrap();
+        let at = losses.positions.unwrap().to_vec1::<f64>().unwrap();
+        let rows = [
+            (at[0] + at[1] + 4.0 * own[0]) / 6.0,
+            (at[2] + 4.0 * own[1]) / 5.0,
+            own[2],
+        ];
+        let wanted = rows.iter().sum::<f64>() / 3.0;
+        let found = losses.weighted.to_scalar::<f64>().unwrap();
+        assert!((found - wanted).abs() < 1e-12, "{found} {wanted}");
+    }
+
+    #[test]
+    fn gradients_of_weighted_losses_agree_with_differences() {
+        check_gradient("dense losses", &[&[3, 2], &[3, 3]], |inputs| {
+            Ok(dense(inputs).weighted)
+        });
+    }
 
     #[test]
     fn losses_of_layers_add_up_and_towers_share_an_example() {

@@ -4,14 +4,12 @@
 //! padding nor the rest of the batch changes anything.
 
 use candle_core::{D, DType, Tensor};
-use candle_nn::Init;
 
 use crate::{
     Result, VarBuilder,
-    layers::Linear,
+    head::PositionHead,
     loss::cross_entropies,
     ops::{segment_mean, take},
-    params::LECUN_NORMAL,
     rng::Stream,
 };
 
@@ -76,13 +74,12 @@ impl Sequences {
 }
 
 /// Answers to questions: softmax(W h + b) over ids.
-pub(crate) struct Decoder(Linear);
+pub(crate) struct Decoder(PositionHead);
 
 impl Decoder {
     /// Parameters `weight` (V, D) and `bias` (V).
     pub(crate) fn new(vb: &VarBuilder, dim: usize, vocabulary: usize) -> Result<Self> {
-        let bias = Some(Init::Const(0.0));
-        Linear::new(vb, dim, vocabulary, LECUN_NORMAL, bias).map(Self)
+        PositionHead::new(vb, dim, vocabulary).map(Self)
     }
 
     /// Answers from the hidden states (B, S, D) at the positions asked, which stand `first` slots further on.
@@ -92,7 +89,7 @@ impl Decoder {
         first: usize,
         asked: &Questions,
     ) -> Result<Answers> {
-        let (batch, slots, dim) = hidden.dims3()?;
+        let (batch, slots, _) = hidden.dims3()?;
         let (mut places, mut rows, mut labels) = (Vec::new(), Vec::new(), Vec::new());
         for (row, asked) in asked.0.iter().enumerate() {
             for (at, label) in asked {
@@ -109,11 +106,9 @@ impl Decoder {
             });
         }
         let (count, device) = (places.len(), hidden.device());
-        let places = Tensor::from_vec(places, (1, count), device)?;
         let rows = Tensor::from_vec(rows, (1, count), device)?;
         let labels = Tensor::from_vec(labels, count, device)?;
-        let states = take(&hidden.reshape((1, batch * slots, dim))?, &places)?;
-        let logits = self.0.forward(&states.squeeze(0)?)?; // (count, V)
+        let logits = self.0.forward(&pick(hidden, places)?)?; // (count, V)
         let by_row = |x: &Tensor| -> Result<Tensor> {
             let x = x.reshape((1, count, 1))?;
             Ok(segment_mean(&x, &rows, batch)?.flatten_all()?)
@@ -124,6 +119,14 @@ impl Decoder {
             right: by_row(&right.to_dtype(hidden.dtype())?)?,
         })
     }
+}
+
+/// The rows (N, D) of x (B, S, D) at these `places`, N at least 1: state s of example b stands at b · S + s.
+pub(crate) fn pick(x: &Tensor, places: Vec<u32>) -> Result<Tensor> {
+    let (batch, slots, dim) = x.dims3()?;
+    let count = places.len();
+    let places = Tensor::from_vec(places, (1, count), x.device())?;
+    Ok(take(&x.reshape((1, batch * slots, dim))?, &places)?.squeeze(0)?)
 }
 
 /// What became of the questions asked of each sequence, (B); zeros for one that was asked nothing.

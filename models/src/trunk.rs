@@ -3,12 +3,13 @@
 use candle_core::{DType, Tensor};
 
 use crate::{
-    Encoded, Encoder, Error, Inputs, Mask, Model, Options, Packing, Parameters, Pass, Result,
-    Shape, Tokens,
+    DenseLabels, Encoded, Encoder, Error, Inputs, Mask, Model, Options, Packing, Parameters, Pass,
+    Result, Shape, Tokens,
     context::{Geometry, ModelContext},
     error::require,
     layers::Embedding,
     options::{ChannelKind, Pooling, Positions},
+    prediction::pick,
 };
 
 /// Embedding and encoder, with a CLS slot where the pooling wants one.
@@ -118,6 +119,35 @@ impl Trunk {
             true => self.encoder.forward_with_states(&x, &pass),
             false => Ok((self.encoder.forward(&x, &pass)?, Vec::new())),
         }
+    }
+
+    /// The states (N, D) that stand for labelled positions of `tokens`, of which `encoded` was made; N at least 1. Where one stands for
+    /// several positions, each adds its own embedding.
+    pub(crate) fn states_at(
+        &self,
+        tokens: &Tokens,
+        encoded: &Encoded,
+        labels: &DenseLabels,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let first = usize::from(self.cls);
+        let places = |slots: usize, slot: &dyn Fn(usize) -> usize| -> Vec<u32> {
+            let rows = labels.rows.iter().zip(&labels.positions);
+            let place = |(row, position): (&u32, &u32)| {
+                *row as usize * slots + slot(first + *position as usize)
+            };
+            rows.map(|at| place(at) as u32).collect()
+        };
+        let slots = encoded.hidden.dim(1)?;
+        let states = places(slots, &|position| self.encoder.slot_of(position));
+        let states = pick(&encoded.hidden, states)?;
+        if self.encoder.keeps_length() {
+            return Ok(states);
+        }
+        let (x, _) = self
+            .embedding
+            .forward(&tokens.ids, tokens.mask.as_ref(), None, pass)?;
+        Ok((states + pick(&x, places(x.dim(1)?, &|position| position))?)?)
     }
 
     /// How to pack these sequences, where embedding and encoder understand it and there is padding.

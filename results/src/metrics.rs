@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::record::{number, numbers};
+use crate::record::{Dense, number, numbers};
 use crate::{Error, Result};
 
 /// Name of the log within a run's folder.
@@ -30,6 +30,9 @@ pub enum Line {
             skip_serializing_if = "BTreeMap::is_empty"
         )]
         aux: BTreeMap<String, f64>,
+        /// Mean loss of all labels, where positions have labels too: what is minimised, `aux` aside.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        weighted_loss: Option<f64>,
         /// Mean norm of the gradient before clipping.
         #[serde(deserialize_with = "number")]
         gradient_norm: f64,
@@ -52,6 +55,9 @@ pub enum Line {
         accuracy: f64,
         /// Examples scored.
         examples: usize,
+        /// Labels at positions, where there are any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dense: Option<Dense>,
     },
     /// A kind of line that only a newer version writes.
     #[serde(other)]
@@ -78,9 +84,19 @@ pub fn read(folder: &Path) -> Result<Vec<Line>> {
 
 /// A digest over every loss of a log, bit for bit: equal only if training took the same way.
 pub fn trace(lines: &[Line]) -> String {
-    digest(lines.iter().filter_map(|line| match line {
-        Line::Train { loss, .. } | Line::Validation { loss, .. } => Some(*loss),
-        Line::Unknown => None,
+    digest(lines.iter().flat_map(|line| {
+        let losses = match line {
+            Line::Train {
+                loss,
+                weighted_loss,
+                ..
+            } => [Some(*loss), *weighted_loss],
+            Line::Validation { loss, dense, .. } => {
+                [Some(*loss), dense.as_ref().map(|it| it.weighted_loss)]
+            }
+            Line::Unknown => [None, None],
+        };
+        losses.into_iter().flatten()
     }))
 }
 
@@ -113,6 +129,7 @@ mod tests {
             step,
             loss,
             aux: BTreeMap::new(),
+            weighted_loss: None,
             gradient_norm: 1.0,
             learning_rate: 1e-3,
             examples: 8,

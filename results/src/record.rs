@@ -8,6 +8,7 @@
 //! Accuracies are fractions from 0 to 1, times are seconds, sizes are bytes.
 
 mod decisive;
+mod dense;
 mod finite;
 mod measured;
 mod outcome;
@@ -18,6 +19,7 @@ mod setting;
 use serde::{Deserialize, Serialize};
 
 pub use self::decisive::Batching;
+pub use self::dense::{Dense, DenseGroup};
 pub use self::measured::{
     Baseline, MAJORITY, Memory, Phases, Scores, Speed, Spread, number, numbers,
 };

@@ -24,6 +24,7 @@ pub fn summary(record: &Record, against: Option<&Source>) -> String {
         text += &pretrained(pretraining);
     }
     text += &accuracy(record);
+    text += &dense(record);
     text += &speed(record);
     text += &memory(record);
     if let Some(source) = against {
@@ -142,6 +143,23 @@ fn accuracy(record: &Record) -> String {
     });
     words.push(format!("{} examples seen", grouped(scores.examples_seen)));
     line("accuracy", &number, &words.join("; "))
+}
+
+/// The labels at positions, where there are any: all of them, then by group.
+fn dense(record: &Record) -> String {
+    let scores = record.scores.as_ref();
+    let Some(dense) = scores.and_then(|scores| scores.test_dense.as_ref()) else {
+        return String::new();
+    };
+    let labels = grouped(dense.labels);
+    let mut words = vec![format!("of {labels} labels at positions")];
+    words.extend(dense.groups.iter().map(|group| {
+        let most = group.majority.map(percent);
+        let most = most.map_or_else(String::new, |most| format!(" (most frequent {most})"));
+        format!("{} {} %{most}", group.name, percent(group.accuracy))
+    }));
+    let number = format!("{} %", percent(dense.accuracy));
+    line("positions", &number, &words.join("; "))
 }
 
 fn speed(record: &Record) -> String {

@@ -28,6 +28,7 @@ fn write_logs(folder: &Path, records: &[Record], loss: f64, norm: f64) {
                 step,
                 loss: loss / step as f64 + record.seed as f64,
                 aux: std::collections::BTreeMap::new(),
+                weighted_loss: None,
                 gradient_norm: norm,
                 learning_rate: 1e-3,
                 examples: 8,

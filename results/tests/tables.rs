@@ -7,6 +7,7 @@ mod common;
 use common::{baseline, dozen, ended, on, run, small};
 use lra_results::equivalence;
 use lra_results::published::{self, Source};
+use lra_results::record::{Dense, DenseGroup};
 use lra_results::table::{Cell, Column, Row, Table};
 use lra_results::tables::{self, TABLES};
 use lra_results::verdict::Verdict;
@@ -830,7 +831,7 @@ fn names_are_parsed_and_unknown_ones_answered() {
     let error = tables::find("size").unwrap_err().to_string();
     assert_eq!(
         error,
-        "no table is called `size`; there are: accuracy, speed, memory, averages, comparison, bits"
+        "no table is called `size`; there are: accuracy, speed, memory, averages, comparison, bits, dense"
     );
 }
 
@@ -913,4 +914,46 @@ fn what_all_rows_share_is_said_once() {
     let said: Vec<&String> = said.collect();
     assert_eq!(said.len(), 1);
     assert!(said[0].ends_with("set block.layers=2."), "{said:?}");
+}
+
+/// A row for whole sequences, one for all positions, one for each group; runs without such labels are left out.
+#[test]
+fn labels_at_positions_have_a_row_for_each_group() {
+    let labelled = |model: &str, seed: u64, near: f64, far: f64| {
+        let mut record = run(model, seed, 0.5);
+        let group = |name: &str, accuracy: f64| DenseGroup {
+            name: name.to_owned(),
+            labels: 100,
+            accuracy,
+            loss: 0.6,
+            majority: Some(0.5),
+        };
+        let dense = Dense {
+            labels: 200,
+            accuracy: (near + far) / 2.0,
+            groups: vec![group("near", near), group("far", far)],
+            ..Dense::default()
+        };
+        record.scores.as_mut().unwrap().test_dense = Some(dense);
+        record
+    };
+    let records = [
+        labelled("s4d", 0, 0.9, 0.6),
+        labelled("s4d", 1, 0.8, 0.6),
+        run("bag", 0, 0.5),
+    ];
+    let table = table("dense", &records, None);
+    let rows = table.rows.iter();
+    let rows: Vec<[&str; 3]> = rows
+        .map(|row| [0, 2, 3].map(|index| row.cells[index].text.as_str()))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ["s4d", "whole sequences", "50.00 ±0.00 (17.05)"],
+            ["s4d", "all positions", "72.50 ±3.54"],
+            ["s4d", "near", "85.00 ±7.07 (50.00)"],
+            ["s4d", "far", "60.00 ±0.00 (50.00)"],
+        ]
+    );
 }

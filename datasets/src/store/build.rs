@@ -29,7 +29,7 @@ impl Store {
         let work = WorkFolder::create(beside(folder, BUILDING))?;
         let replaced = WorkFolder::create(beside(folder, REPLACED))?;
 
-        let mut writer = SplitWriter::create(&work.0, task.about(), shape.max_length, progress)?;
+        let mut writer = SplitWriter::create(&work.0, task.about(), &shape, progress)?;
         let found = self.found(task).unwrap_or_else(|| self.raw(task));
         let checkpoint = checkpoint_of(folder);
         let request = Request {
@@ -58,6 +58,7 @@ impl Store {
             options: key.options,
             label: shape.label,
             max_length: shape.max_length,
+            dense: shape.dense,
             digest: Manifest::content_digest(&splits),
             splits,
             partial: remarks.partial,

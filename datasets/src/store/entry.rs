@@ -62,7 +62,7 @@ pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Split
                 ));
             }
         }
-        let split = Split::open(&path, about.towers, about.classes)
+        let split = Split::open(&path, about.towers, about.classes, manifest.dense.as_ref())
             .map_err(|problem| corrupt(path.clone(), problem))?;
         if split.len() != said.rows {
             return Err(corrupt(

@@ -1,7 +1,7 @@
 //! The record of a run: drafted before it begins, filled in as things become known, written at its end.
 
 use candle_core::Device;
-use datasets::{Shape, Splits};
+use datasets::{DenseBaseline, Shape, Splits};
 use results::record::{self, Outcome, Provenance, Record};
 
 use super::{RunContext, Trained, bits, run_id};
@@ -130,10 +130,13 @@ pub(super) fn complete(
         Ending::Scored { val, test } => {
             (scores.val_accuracy, scores.val_loss) = (Some(val.accuracy), Some(val.loss));
             (scores.test_accuracy, scores.test_loss) = (Some(test.accuracy), Some(test.loss));
+            scores.val_dense = val.dense.clone();
+            let dense = test.dense.clone();
+            scores.test_dense = dense.map(|it| beside_majority(it, &trained.dense_baselines));
             let log = results::metrics::read(folder.path()).class(Class::Run)?;
             scores.bits_gained = trained
                 .prior_loss
-                .and_then(|prior| bits::gained(prior, &log, test.loss));
+                .and_then(|prior| bits::gained(prior, &log, test.deciding_loss()));
             Outcome::Scored
         }
         Ending::Diverged { step, reason } => Outcome::Diverged {
@@ -164,6 +167,15 @@ pub(super) fn complete(
     };
     write(folder, &record)?;
     Ok(record)
+}
+
+/// The scores of labels at positions, each group with what always answering its most frequent class gets right.
+fn beside_majority(mut dense: record::Dense, baselines: &[DenseBaseline]) -> record::Dense {
+    for group in &mut dense.groups {
+        let baseline = baselines.iter().find(|it| it.group == group.name);
+        group.majority = baseline.map(|it| it.majority);
+    }
+    dense
 }
 
 /// What a pretraining came to.

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::train::sequence_weight;
 use super::{Cell, PretrainOptions, Spec, TrainOptions, groups, width};
 use crate::error::{Class, Classify, Error, Result};
 use crate::milestone::Milestone;
@@ -124,8 +125,8 @@ impl RunRequest<'_> {
         if planned(&by_recipe) != planned(&settings) {
             repeated.retain(|it| !it.starts_with("train.steps"));
         }
-        let length = task.shape(&settings["data"])?.max_length;
-        evaluate_sizes(&mut settings["model"], length)?;
+        let shape = task.shape(&settings["data"])?;
+        evaluate_sizes(&mut settings["model"], shape.max_length)?;
         let section = Section(&settings, &defaults);
         let mut spec = Spec {
             cell: Cell {
@@ -146,6 +147,12 @@ impl RunRequest<'_> {
             model: settings["model"].take(),
         };
         spec.train.check()?;
+        let weight = spec.train.sequence_weight;
+        if shape.dense.is_none() && weight != sequence_weight() {
+            return Err(Error::usage(format!(
+                "train.sequence_weight = {weight}: the data has no labels at positions beside the sequence's own; choose such data with                  data.dense=true, or leave this out"
+            )));
+        }
         let hidden_share = task.about().hidden_share;
         spec.pretrain = spec.pretrain.settled(&spec.train, hidden_share);
         let variant = model.variant(&spec.model).class(Class::Usage)?;
@@ -211,6 +218,7 @@ fn general_defaults() -> Value {
     defaults["train"]["groups"] = json!([]);
     defaults["train"]["bucket"] = json!(0);
     defaults["train"]["schedule_steps"] = json!(0);
+    defaults["train"]["sequence_weight"] = json!(sequence_weight());
     defaults
 }
 
@@ -341,8 +349,28 @@ impl Resolved {
     ) -> models::Result<Classifier> {
         let (options, weights) = (self.model_options(), &self.spec.train.aux);
         let wanted = Auxiliary::new(|name| weights.get(name).copied().unwrap_or(0.0));
-        Classifier::new(self.model, shape, &options, parameters)?
+        self.scorer(shape, parameters)?
             .with_auxiliary(&wanted, shape, &options, parameters)
+    }
+
+    /// The same without these heads.
+    pub fn scorer(
+        &self,
+        shape: &models::Shape,
+        parameters: &Parameters,
+    ) -> models::Result<Classifier> {
+        let options = self.model_options();
+        let classifier = Classifier::new(self.model, shape, &options, parameters)?;
+        match self.dense() {
+            Some(dense) => classifier.with_dense(dense.classes, &options, parameters),
+            None => Ok(classifier),
+        }
+    }
+
+    /// The labels that single positions have, if any.
+    pub fn dense(&self) -> Option<datasets::Dense> {
+        // Settings that the task refuses were refused when they were resolved.
+        self.task.shape(&self.spec.data).ok()?.dense
     }
 
     /// The model that is pretrained to reach `objective`.

@@ -109,6 +109,12 @@ pub struct TrainOptions {
     /// that the model has.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub aux: BTreeMap<String, f64>,
+    /// How many labelled positions the label of a whole sequence counts as, where single positions have labels too (`data.dense`).
+    #[serde(
+        default = "sequence_weight",
+        skip_serializing_if = "is_sequence_weight"
+    )]
+    pub sequence_weight: f64,
     /// Parameters with a rate or decay of their own; of several groups that have a parameter the first one counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParameterGroup>,
@@ -121,6 +127,19 @@ pub struct TrainOptions {
 )]
 fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+/// The usual weight of a sequence's own label.
+pub(super) fn sequence_weight() -> f64 {
+    4.0
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over references"
+)]
+fn is_sequence_weight(weight: &f64) -> bool {
+    *weight == sequence_weight()
 }
 
 impl Default for TrainOptions {
@@ -148,6 +167,7 @@ impl Default for TrainOptions {
             log_every: 10,
             speed_warmup: 5,
             aux: BTreeMap::new(),
+            sequence_weight: sequence_weight(),
             groups: Vec::new(),
         }
     }
@@ -178,6 +198,7 @@ impl TrainOptions {
         Range::whole("checkpoint_every", 0, MANY),
         Range::whole("log_every", 1, MANY),
         Range::whole("speed_warmup", 0, MANY),
+        Range::positive("sequence_weight", MANY as f64),
     ];
 
     pub(super) fn check(&self) -> Result<()> {

@@ -44,7 +44,9 @@ pub fn table(cells: &[Cell], records: &HashMap<String, Record>, searched: usize)
         let scored = |record: &&Record| record.outcome == Outcome::Scored;
         let record = records.get(&cell.digest).filter(scored);
         let scores = record.and_then(|record| record.scores.as_ref());
-        group.val.extend(scores.and_then(|it| it.val_accuracy));
+        group
+            .val
+            .extend(scores.and_then(results::record::Scores::deciding_accuracy));
         group.test.extend(scores.and_then(|it| it.test_accuracy));
     }
     let mean = |values: &[f64]| Sample::of(values).map(|sample| sample.mean);

@@ -46,6 +46,11 @@ pub trait Encoder: Send + Sync {
         true
     }
 
+    /// The hidden state that stands for a position of the input, a CLS slot counted; that of the same number, where there is one for each.
+    fn slot_of(&self, position: usize) -> usize {
+        position
+    }
+
     /// Whether [`Encoder::forward`] understands packed sequences ([`Pass::packing`]) as well as padded ones.
     fn takes_packed(&self) -> bool {
         false

@@ -124,6 +124,16 @@ impl Encoder for Stages {
         !self.blocks.iter().any(|(_, halves)| *halves)
     }
 
+    /// A state stands for all positions whose mean it was made of.
+    fn slot_of(&self, position: usize) -> usize {
+        let halvings = self.blocks.iter().filter(|(_, halves)| *halves);
+        let first = usize::from(self.cls);
+        halvings.fold(position, |slot, _| match slot.checked_sub(first) {
+            Some(slot) => first + slot / 2,
+            None => slot,
+        })
+    }
+
     fn flops(&self, mut length: usize) -> u64 {
         let mut sum = 0u64;
         for (block, halves) in &self.blocks {

@@ -216,6 +216,11 @@ impl Encoder for Hierarchical {
         false
     }
 
+    /// A segment's vector stands for all of its positions.
+    fn slot_of(&self, position: usize) -> usize {
+        position / self.segment
+    }
+
     fn flops(&self, length: usize) -> u64 {
         let size = self.segment.min(length);
         let segments = length.div_ceil(size);

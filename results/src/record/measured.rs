@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::Dense;
+
 /// What a run scored. Each number is absent when the run did not get there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -20,6 +22,12 @@ pub struct Scores {
     /// Mean cross-entropy on the validation split at the chosen checkpoint, in nats.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     pub val_loss: Option<f64>,
+    /// The labels at positions of the test split; absent where these have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_dense: Option<Dense>,
+    /// The labels at positions of the validation split, at the chosen checkpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_dense: Option<Dense>,
     /// The last smoothed training loss, in nats.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     pub train_loss: Option<f64>,
@@ -32,7 +40,8 @@ pub struct Scores {
     pub examples_seen: u64,
     /// How often the validation split was scored.
     pub evaluations: u64,
-    /// Mean cross-entropy on the validation split of always predicting the class shares of the training split, in nats.
+    /// Mean cross-entropy on the validation split of always predicting the class shares of the training split, in nats; where positions
+    /// have labels, of all labels, weighted as `weighted_loss` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prior_loss: Option<f64>,
     /// The share of `prior_loss` that predictions save, from 0 to 1: the mean over all evaluations on the validation split and
@@ -48,8 +57,23 @@ impl Scores {
     /// Whether the final loss lies more than 2 % below the prior's; not known of records without one.
     #[must_use]
     pub fn trained(&self) -> Option<bool> {
-        let (prior, loss) = (self.prior_loss?, self.test_loss?);
+        let weighted = self.test_dense.as_ref().map(|dense| dense.weighted_loss);
+        let (prior, loss) = (self.prior_loss?, weighted.or(self.test_loss)?);
         Some(loss < (1.0 - Self::TRAINED) * prior)
+    }
+
+    /// The validation accuracy by which settings are chosen: where positions have labels, of all labels together.
+    #[must_use]
+    pub fn deciding_accuracy(&self) -> Option<f64> {
+        let dense = self.val_dense.as_ref();
+        dense.map(|it| it.weighted_accuracy).or(self.val_accuracy)
+    }
+
+    /// The validation loss by which rates are chosen: where positions have labels, of all labels together.
+    #[must_use]
+    pub fn deciding_loss(&self) -> Option<f64> {
+        let dense = self.val_dense.as_ref();
+        dense.map(|it| it.weighted_loss).or(self.val_loss)
     }
 }
 

@@ -3,6 +3,7 @@
 mod averages;
 mod bits;
 mod comparison;
+mod dense;
 mod grid;
 
 use crate::published::Source;
@@ -60,6 +61,12 @@ pub static TABLES: &[TableKind] = &[
         summary: "Bits gained over the label shares, with the seeds that learned anything and the agreement with published tables",
         by_default: false,
         make: bits::table,
+    },
+    TableKind {
+        name: "dense",
+        summary: "Accuracy on labels at single positions, by their groups, beside that on whole sequences",
+        by_default: false,
+        make: dense::table,
     },
 ];
 

@@ -37,6 +37,7 @@ pub fn write(folder: &Path, records: &[Record]) {
                 // Up, with a trembling of its own in each run.
                 accuracy: 0.17 + learned * step as f64 / 20.0 + 0.003 * (index * step % 5) as f64,
                 examples: 40,
+                dense: None,
             };
             serde_json::to_string(&line).unwrap() + "\n"
         });

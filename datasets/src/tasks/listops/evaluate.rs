@@ -126,7 +126,7 @@ pub enum Malformed {
 /// # Errors
 /// The bytes are not exactly one expression.
 pub fn evaluate(stored: &[u8]) -> Result<u8, Malformed> {
-    walk(stored.iter().map(|&stored| Token::new(stored)), |_, _| {})
+    walk(stored.iter().map(|&stored| Token::new(stored)), |_| {})
 }
 
 /// The value of an expression, given as published: words separated by white space, FIRST and LAST among them.
@@ -138,14 +138,25 @@ pub fn evaluate_text(text: &str) -> Result<u8, Malformed> {
     let words = text
         .split_ascii_whitespace()
         .filter(|word| !["(", ")"].contains(word));
-    walk(words.map(Token::parse), |_, _| {})
+    walk(words.map(Token::parse), |_| {})
 }
 
-/// The value of the expression; tells `closed` the position and the value of every operator when it closes.
-/// Nesting costs heap, not stack: any input is safe.
+/// A list whose bracket has just closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Closed {
+    /// Position of its operator.
+    pub(super) opened: usize,
+    /// Position of its closing bracket.
+    pub(super) position: usize,
+    /// 1 for the whole expression, one more for each list around it.
+    pub(super) depth: usize,
+    pub(super) value: u8,
+}
+
+/// The value of the expression; tells `closed` of every list when it closes. Nesting costs heap, not stack: any input is safe.
 pub(super) fn walk(
     tokens: impl Iterator<Item = Option<Token>>,
-    mut closed: impl FnMut(usize, u8),
+    mut closed: impl FnMut(Closed),
 ) -> Result<u8, Malformed> {
     let mut open: Vec<(usize, Operator, Arguments)> = Vec::new();
     let mut result = None;
@@ -165,7 +176,12 @@ pub(super) fn walk(
                 let value = arguments
                     .apply(operator)
                     .ok_or(Malformed::NoArguments { position })?;
-                closed(opened, value);
+                closed(Closed {
+                    opened,
+                    position,
+                    depth: open.len() + 1,
+                    value,
+                });
                 value
             }
         };

@@ -30,6 +30,8 @@ pub struct Options {
     /// A node above `max_depth` is an operator with this probability, else a digit. The published generator calls the
     /// same number, 0.25, the probability of a value, but uses it this way round.
     pub operator_probability: f64,
+    /// Whether each closing bracket is labelled with the value of its list.
+    pub dense: bool,
 }
 
 impl Options {
@@ -45,6 +47,7 @@ impl Options {
             min_length: 500,
             max_length: 2000,
             operator_probability: 0.25,
+            dense: false,
         }
     }
 
@@ -93,11 +96,12 @@ impl Options {
         self.train + self.val + self.test
     }
 
-    /// `None` for the published parameters, whatever the seed; else the longest length, with a star where that is the
+    /// `None` for the published parameters, whatever the seed and the labels; else the longest length, with a star where that is the
     /// published one.
     pub(super) fn departure(&self) -> Option<String> {
         let published = Options {
             seed: self.seed,
+            dense: self.dense,
             ..Options::published()
         };
         let star = if self.max_length == published.max_length {

@@ -12,7 +12,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tokenizers::{Model, Tokenizer};
 
-use super::{ABOUT, Options, evaluate, vocabulary};
+use super::{ABOUT, Options, dense, evaluate, vocabulary};
 use crate::archive::Member;
 use crate::duplicates::{Duplicates, row_hash};
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ const BATCH: usize = 1 << 23;
 /// Reads the three files into `writer`.
 pub(super) fn read(
     raw: &std::path::Path,
-    max_length: usize,
+    options: &Options,
     progress: &dyn Progress,
     writer: &mut SplitWriter,
 ) -> Result<()> {
@@ -37,7 +37,7 @@ pub(super) fn read(
     })?;
     let reader = Reader {
         tokenizer: &tokenizer,
-        max_length,
+        max_length: options.max_length,
     };
     let wanted = Wanted {
         about: &ABOUT,
@@ -67,7 +67,7 @@ pub(super) fn read(
         let file = member.path.clone();
         let count = reader.read_file(member, |tokens, label| {
             duplicates.add(split, row_hash([tokens]));
-            writer.row(split, &[tokens], label)
+            dense::write(options, writer, split, tokens, label)
         })?;
         if count == 0 {
             let problem = "it has no examples".to_owned();

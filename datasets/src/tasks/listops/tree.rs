@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::evaluate::walk;
+use super::evaluate::{Closed, walk};
 use super::vocabulary::{TOKENS, Token};
 
 /// Deeper operators are left out: no generated tree gets there, but any bytes may be drawn.
@@ -11,8 +11,8 @@ const DEEPEST: usize = 64;
 /// The tree, one operator a line, digits that follow each other on one line; below it the answer.
 pub(super) fn to_text(tokens: &[u8], label: u8) -> String {
     let mut values = HashMap::new();
-    let remember = |position, value| {
-        values.insert(position, value);
+    let remember = |list: Closed| {
+        values.insert(list.opened, list.value);
     };
     let value = match walk(tokens.iter().map(|&stored| Token::new(stored)), remember) {
         Ok(value) => value,

@@ -1,10 +1,13 @@
 //! Writes the rows of an entry with images of the generator, in chunks that an interrupted build can resume from.
+//!
+//! An image is stored in a chunk as its label and its pixels, and behind them the targets and the groups of the pixels, where they
+//! have labels of their own.
 
 use super::generator::Generator;
 use super::options::Options;
 use super::parameters::{Difficulty, Size};
 use crate::error::Result;
-use crate::{Request, SplitName, SplitWriter};
+use crate::{DenseRow, Request, SplitName, SplitWriter};
 
 /// Bytes of images per part of the build: a fraction of a second of work.
 const PART_BYTES: usize = 1 << 20;
@@ -22,6 +25,8 @@ pub(super) fn build(
     writer: &mut SplitWriter,
 ) -> Result<()> {
     let generator = Generator::new(options.parameters(), options.pixels);
+    let length = options.length();
+    let size = 1 + length * if options.dense { 3 } else { 1 };
     let batches = batches(options);
     let total: usize = batches.iter().map(|batch| batch.rows.len()).sum();
     let progress = request.progress;
@@ -33,13 +38,18 @@ pub(super) fn build(
     let make = |number: usize| {
         let batch = &batches[number];
         let mut workspaces = generator.workspaces();
-        let mut bytes = Vec::with_capacity(batch.rows.len() * (1 + options.length()));
+        let mut bytes = Vec::with_capacity(batch.rows.len() * size);
         for row in batch.rows.clone() {
             progress.check()?;
             let image = (batch.split as u64) << 48 | row as u64;
             let (scene, pixels) = generator.image(&mut workspaces, options.seed, image);
             bytes.push(scene.label);
             bytes.extend(pixels);
+            if options.dense {
+                let DenseRow { targets, groups } = generator.dense(&scene);
+                bytes.extend(targets);
+                bytes.extend(groups);
+            }
             progress.advance(1);
         }
         Ok(bytes)
@@ -48,8 +58,20 @@ pub(super) fn build(
     request
         .checkpoint
         .in_order(batches.len(), make, found, |number, bytes| {
-            for image in bytes.chunks_exact(1 + options.length()) {
-                writer.row(batches[number].split, &[&image[1..]], image[0])?;
+            let split = batches[number].split;
+            for image in bytes.chunks_exact(size) {
+                let (label, pixels) = (image[0], &image[1..=length]);
+                match options.dense {
+                    true => {
+                        let (targets, groups) = image[1 + length..].split_at(length);
+                        let row = DenseRow {
+                            targets: targets.to_vec(),
+                            groups: groups.to_vec(),
+                        };
+                        writer.dense_row(split, pixels, label, &row)?;
+                    }
+                    false => writer.row(split, &[pixels], label)?,
+                }
             }
             Ok(())
         })?;
@@ -57,6 +79,11 @@ pub(super) fn build(
     writer.note(
         "drawn by this program's generator with the release's parameters, not the release's images",
     );
+    if let Some([least, most]) = options.dashes {
+        writer.note(format!(
+            "contours of {least} to {most} dashes, which no published set has"
+        ));
+    }
     if options.size == Size::S32 || options.difficulty != Difficulty::Hard {
         writer.note(format!(
             "{} distractors attempted per image: from the release's documentation, not proved on its images",

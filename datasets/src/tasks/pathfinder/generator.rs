@@ -4,6 +4,7 @@ use super::grow_contours::{ContourGrower, Dash, Workspace};
 use super::parameters::{Parameters, Pixels};
 use super::render::Renderer;
 use super::scene::{Paddle, Scene};
+use crate::DenseRow;
 use crate::rng::{below, stream};
 
 /// Generates the images of one parameter set.
@@ -54,7 +55,11 @@ impl Generator {
         let label = below(&mut rng, 2) as u8;
         let which = below(&mut rng, self.growers.len() as u32) as usize;
         let (grower, work) = (&self.growers[which], &mut workspaces.0[which]);
-        grower.grow_targets(work, &mut rng);
+        let length = match parameters.contour_lengths {
+            Some([least, most]) => least + below(&mut rng, (most - least + 1) as u32) as usize,
+            None => parameters.contour_length,
+        };
+        grower.grow_targets(work, length, &mut rng);
         grower.grow_distractors(work, parameters.distractors, &mut rng);
         let origin = below(&mut rng, 2) as usize;
         let terminal = if label == 1 { origin } else { 1 - origin };
@@ -94,6 +99,12 @@ impl Generator {
         let which = self.grower_of(&scene).unwrap_or_default();
         let pixels = self.renderer.draw(&scene, &self.growers[which].tiles);
         (scene, pixels)
+    }
+
+    /// The labels of the pixels of a scene, row by row: see the option `dense`. Dashes that are not of these parameters are left out.
+    pub fn dense(&self, scene: &Scene) -> DenseRow {
+        let which = self.grower_of(scene).unwrap_or_default();
+        self.renderer.dense(scene, &self.growers[which].tiles)
     }
 
     /// Grey values of a scene, row by row.

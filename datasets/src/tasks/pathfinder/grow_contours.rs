@@ -48,7 +48,6 @@ pub(super) struct ContourGrower {
     pub(super) empty: Occupancy,
     side: usize,
     seed_distance: f64,
-    contour_length: usize,
     distractor_length: usize,
 }
 
@@ -75,7 +74,6 @@ impl ContourGrower {
             empty,
             side: parameters.side,
             seed_distance: parameters.seed_distance as f64,
-            contour_length: parameters.contour_length,
             distractor_length: parameters.distractor_length,
         }
     }
@@ -90,18 +88,18 @@ impl ContourGrower {
         }
     }
 
-    /// Grows the two contours of an image, starting over until both are complete.
-    pub(super) fn grow_targets(&self, work: &mut Workspace, rng: &mut ChaCha8Rng) {
+    /// Grows the two contours of an image, of `length` dashes each, starting over until both are complete.
+    pub(super) fn grow_targets(&self, work: &mut Workspace, length: usize, rng: &mut ChaCha8Rng) {
         work.attempts = 0;
         loop {
             work.attempts += 1;
-            if self.try_targets(work, rng).is_some() {
+            if self.try_targets(work, length, rng).is_some() {
                 return;
             }
         }
     }
 
-    fn try_targets(&self, work: &mut Workspace, rng: &mut ChaCha8Rng) -> Option<()> {
+    fn try_targets(&self, work: &mut Workspace, length: usize, rng: &mut ChaCha8Rng) -> Option<()> {
         let first = self.first_start(rng)?;
         let second = self.second_start(first.pending.start, rng)?;
         work.occupancy.copy_from(&self.empty);
@@ -110,7 +108,7 @@ impl ContourGrower {
             dashes.clear();
             dashes.push(contour.pending);
         }
-        for _ in 1..self.contour_length {
+        for _ in 1..length {
             for (dashes, contour) in work.targets.iter_mut().zip(&mut growing) {
                 self.extend(&mut work.occupancy, contour, rng)?;
                 dashes.push(contour.pending);

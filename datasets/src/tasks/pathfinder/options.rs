@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::dense;
 use super::parameters::{Difficulty, Parameters, Pixels, Size};
 use crate::error::Result;
 use crate::options::{parse, refused, within};
@@ -25,6 +26,10 @@ pub(super) struct Options {
     pub(super) size: Size,
     pub(super) difficulty: Difficulty,
     pub(super) pixels: Pixels,
+    /// Least and most dashes per contour; none for those of the difficulty.
+    pub(super) dashes: Option<[usize; 2]>,
+    /// Whether the pixels of dashes are labelled.
+    pub(super) dense: bool,
 }
 
 /// The options as JSON has them. The size and the difficulty of Path-X are fixed: it has no options for them.
@@ -35,11 +40,19 @@ struct Raw {
     val: u32,
     test: u32,
     pixels: String,
+    dense: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     difficulty: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_dashes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_dashes: Option<u32>,
 }
+
+/// The most dashes per contour of a published set; of more, few images would ever be complete.
+const MOST_DASHES: u32 = 14;
 
 /// Rows of the published train, val and test.
 const PUBLISHED_ROWS: [u32; 3] = [160_000, 20_000, 20_000];
@@ -53,8 +66,11 @@ impl Set {
             val,
             test,
             pixels: Pixels::default().name().to_owned(),
+            dense: false,
             size: (!self.fixed).then_some(self.size.side() as u64),
             difficulty: (!self.fixed).then(|| self.difficulty.name().to_owned()),
+            min_dashes: (!self.fixed).then_some(0),
+            max_dashes: (!self.fixed).then_some(0),
         }
     }
 
@@ -69,6 +85,7 @@ impl Set {
         }
         let side = raw.size.unwrap_or(self.size.side() as u64);
         let difficulty = raw.difficulty.as_deref().unwrap_or(self.difficulty.name());
+        let dashes = [raw.min_dashes, raw.max_dashes].map(Option::unwrap_or_default);
         let unknown = |key, name: &str, allowed| refused(about, key, format!("`{name}`"), allowed);
         Ok(Options {
             seed: raw.seed,
@@ -82,6 +99,8 @@ impl Set {
                 .pixels
                 .parse()
                 .map_err(|()| unknown("pixels", &raw.pixels, "release, upstream"))?,
+            dashes: read_dashes(about, dashes)?,
+            dense: raw.dense,
         })
     }
 
@@ -92,16 +111,39 @@ impl Set {
             ((size, difficulty) != (self.size, self.difficulty))
                 .then(|| format!("{}-{difficulty}", size.side())),
             (options.rows != PUBLISHED_ROWS).then(|| format!("n{}", options.rows[0])),
+            options
+                .dashes
+                .map(|[least, most]| format!("{least}to{most}")),
             (options.pixels != Pixels::default()).then(|| options.pixels.name().to_owned()),
+            options.dense.then(|| "dense".to_owned()),
         ];
         let side = size.side();
-        Shape::new(about, options.length(), departures).of_image(side, side)
+        Shape::new(about, options.length(), departures)
+            .of_image(side, side)
+            .with_dense(options.dense.then(dense::kind))
     }
+}
+
+/// Least and most dashes per contour, if they are set: both or neither.
+fn read_dashes(about: &About, [least, most]: [u32; 2]) -> Result<Option<[usize; 2]>> {
+    if [least, most] == [0, 0] {
+        return Ok(None);
+    }
+    let allowed = format!("1 to {MOST_DASHES}, or 0 with max_dashes = 0");
+    if !(1..=MOST_DASHES).contains(&least) {
+        return Err(refused(about, "min_dashes", least, allowed));
+    }
+    within(about, "max_dashes", most, least..=MOST_DASHES)?;
+    Ok(Some([least as usize, most as usize]))
 }
 
 impl Options {
     pub(super) fn parameters(&self) -> Parameters {
-        Parameters::published(self.size, self.difficulty)
+        let published = Parameters::published(self.size, self.difficulty);
+        match self.dashes {
+            Some([least, most]) => published.with_contour_lengths(least, most),
+            None => published,
+        }
     }
 
     pub(super) fn rows_of(&self, split: SplitName) -> usize {

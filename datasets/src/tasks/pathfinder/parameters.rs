@@ -127,7 +127,7 @@ impl FromStr for Pixels {
 
 /// Everything that the generator depends on, apart from the seed.
 ///
-/// Only published combinations can be made (and other numbers of distractors), so that the tiles of any
+/// Only published combinations can be made (and other numbers of distractors and of dashes per contour), so that the tiles of any
 /// value are known to fit the fixed-width rows that the generator works with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
@@ -155,6 +155,8 @@ pub struct Parameters {
     pub(super) distractor_contrast: f32,
     /// Dashes per contour.
     pub(super) contour_length: usize,
+    /// Least and most dashes per contour, of which each image draws a number; `contour_length` if there are none.
+    pub(super) contour_lengths: Option<[usize; 2]>,
     /// Dashes per distractor.
     pub(super) distractor_length: usize,
     /// Distractors attempted per image; those that find no room are left out.
@@ -186,6 +188,7 @@ impl Parameters {
             target_contrast: 0.8,
             distractor_contrast: 0.8,
             contour_length,
+            contour_lengths: None,
             distractor_length,
             distractors: 11,
         };
@@ -235,6 +238,14 @@ impl Parameters {
     pub fn with_distractors(self, distractors: usize) -> Parameters {
         Parameters {
             distractors,
+            ..self
+        }
+    }
+
+    /// The same with `least` to `most` dashes per contour, both contours of an image having the same number.
+    pub fn with_contour_lengths(self, least: usize, most: usize) -> Parameters {
+        Parameters {
+            contour_lengths: Some([least, most.max(least)]),
             ..self
         }
     }

@@ -7,7 +7,7 @@ use super::tiles::Tiles;
 
 /// Draws scenes of one parameter set.
 pub(super) struct Renderer {
-    side: usize,
+    pub(super) side: usize,
     oversampling: usize,
     disc_radius: f64,
     shrink: Lanczos,
@@ -70,7 +70,7 @@ impl Renderer {
     }
 
     /// Raises the pixels under a tile that is centred on `start` to its values.
-    fn stamp(
+    pub(super) fn stamp(
         &self,
         picture: &mut [f64],
         reach: usize,

@@ -30,6 +30,19 @@ pub struct Scene {
 }
 
 impl Scene {
+    /// Which target contour each disc lies on.
+    pub fn contours_of_discs(&self) -> [usize; 2] {
+        let begins_at = |target: &Vec<Paddle>| target.first().map(|dash| dash.start);
+        let mut targets = self.targets.iter();
+        // First dashes lie apart, so that the origin has one contour; last ones may meet.
+        let origin = targets.position(|target| begins_at(target) == Some(self.discs[0]));
+        let origin = origin.unwrap_or_default();
+        match self.label {
+            1 => [origin; 2],
+            _ => [origin, 1 - origin],
+        }
+    }
+
     /// Every dash of the image.
     pub fn paddles(&self) -> impl Iterator<Item = &Paddle> {
         self.targets.iter().chain(&self.distractors).flatten()

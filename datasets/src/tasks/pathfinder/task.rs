@@ -9,6 +9,7 @@ use super::release;
 use super::{disc_baseline, picture};
 use crate::baseline::{Baseline, bag_of_tokens, majority};
 use crate::error::Result;
+use crate::options::refused;
 use crate::{About, Remote, Request, Shape, Source, SplitWriter, Splits, Task, remote};
 
 /// One of the tasks whose images this module draws and reads.
@@ -75,7 +76,15 @@ impl Task for Contours {
 
     fn unused_options(&self, source: Source) -> &'static [&'static str] {
         match source {
-            Source::Official => &["seed", "train", "val", "test", "pixels"],
+            Source::Official => &[
+                "seed",
+                "train",
+                "val",
+                "test",
+                "pixels",
+                "min_dashes",
+                "max_dashes",
+            ],
             _ => &[],
         }
     }
@@ -87,6 +96,13 @@ impl Task for Contours {
     fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
         let options = self.set.read(self.about, request.options)?;
         match request.source {
+            // Nothing in the release says which dash is of which contour.
+            Source::Official if options.dense => Err(refused(
+                self.about,
+                "dense",
+                true,
+                "false, or source generated: the published images have one label each",
+            )),
             Source::Official => release::read(
                 self.about,
                 options.size,

@@ -230,7 +230,10 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
     let towers: Vec<&[u8]> = (0..chosen.task.about().towers)
         .map(|tower| rows.tokens(tower, row))
         .collect();
-    let example = chosen.task.to_text(&towers, rows.label(row));
+    let mut example = chosen.task.to_text(&towers, rows.label(row));
+    if let Some(kind) = &splits.manifest.dense {
+        example += &labels_at_positions(kind, rows, row);
+    }
     let summary = Summary::of(chosen.task, &splits);
     if choice.json {
         let example = json!({ "split": split.name(), "row": row, "label": rows.label(row), "drawing": example });
@@ -243,6 +246,26 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
         ))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Labels of one example that are listed.
+const LISTED: usize = 12;
+
+/// The labels at the positions of an example, counted from 0: position, class, and group in brackets.
+fn labels_at_positions(kind: &datasets::Dense, rows: &Split, row: usize) -> String {
+    let labels = rows.dense(row).into_iter().flat_map(|labels| labels.iter());
+    let labels: Vec<_> = labels.collect();
+    let shown = labels.iter().take(LISTED).map(|(position, class, group)| {
+        let group = kind.groups.get(usize::from(*group));
+        let group = group.map_or("", String::as_str);
+        format!("{position}: {class} ({group})")
+    });
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = match labels.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("labels at positions: {shown}{more}\n")
 }
 
 /// Pictures on a contact sheet, and how many of them in a row.

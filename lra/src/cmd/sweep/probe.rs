@@ -109,7 +109,7 @@ fn probed<'a>(cells: &'a [Cell], records: &HashMap<String, Record>) -> Vec<Probe
             rates.push((rate, Vec::new()));
         }
         let scores = records.get(&cell.digest).and_then(|it| it.scores.as_ref());
-        let loss = scores.and_then(|scores| scores.val_loss);
+        let loss = scores.and_then(results::record::Scores::deciding_loss);
         if let (Some(loss), Some((_, losses))) = (loss, rates.last_mut()) {
             losses.push(loss);
         }

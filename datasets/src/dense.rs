@@ -1,0 +1,116 @@
+//! Dense labels: what a task says of single positions of a sequence, beside the label of the whole.
+//!
+//! A task whose [`Shape`](crate::Shape) has a [`Dense`] stores two bytes for each token of its one sequence: the class that is right
+//! there, and the group that scores are told by. Both are [`UNLABELLED`] where nothing is asked.
+
+use serde::{Deserialize, Serialize};
+
+/// The byte of a position without a label.
+pub const UNLABELLED: u8 = u8::MAX;
+
+/// The kind of labels at positions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dense {
+    /// Number of classes, counted from 0; fewer than [`UNLABELLED`].
+    pub classes: usize,
+    /// Names of the groups that scores are told by.
+    pub groups: Vec<String>,
+}
+
+impl Dense {
+    /// Labels of `classes` classes in groups of these names.
+    pub fn new(classes: usize, groups: &[&str]) -> Dense {
+        Dense {
+            classes,
+            groups: groups.iter().map(|&name| name.to_owned()).collect(),
+        }
+    }
+
+    /// Whether the stored bytes can hold them.
+    pub(crate) fn fits_bytes(&self) -> bool {
+        let bytes = 1..usize::from(UNLABELLED);
+        bytes.contains(&self.classes) && bytes.contains(&self.groups.len())
+    }
+
+    /// Names the first position of a sequence whose bytes are no label of this kind, in words.
+    pub(crate) fn problem(&self, labels: DenseLabels<'_>) -> Option<String> {
+        let pairs = labels.targets.iter().zip(labels.groups).enumerate();
+        let wrong = |(target, group): (u8, u8)| match (target, group) {
+            (UNLABELLED, UNLABELLED) => false,
+            (target, group) => {
+                usize::from(target) >= self.classes || usize::from(group) >= self.groups.len()
+            }
+        };
+        let (position, (target, group)) = pairs
+            .map(|(position, (target, group))| (position, (*target, *group)))
+            .find(|(_, pair)| wrong(*pair))?;
+        Some(format!(
+            "position {position} has class {target} of {} in group {group} of {}",
+            self.classes,
+            self.groups.len()
+        ))
+    }
+}
+
+/// The labels at the positions of one sequence, to be stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DenseRow {
+    /// The class at each position.
+    pub targets: Vec<u8>,
+    /// The group of each position.
+    pub groups: Vec<u8>,
+}
+
+impl DenseRow {
+    /// A sequence of `length` tokens without any label.
+    pub fn unlabelled(length: usize) -> DenseRow {
+        DenseRow {
+            targets: vec![UNLABELLED; length],
+            groups: vec![UNLABELLED; length],
+        }
+    }
+
+    /// Labels a position.
+    ///
+    /// # Panics
+    /// When `position` does not exist, like indexing a slice.
+    pub fn label(&mut self, position: usize, target: u8, group: u8) {
+        (self.targets[position], self.groups[position]) = (target, group);
+    }
+
+    /// The labels, borrowed.
+    pub fn labels(&self) -> DenseLabels<'_> {
+        DenseLabels {
+            targets: &self.targets,
+            groups: &self.groups,
+        }
+    }
+}
+
+/// The labels at the positions of one or more stored sequences, a byte of each kind for each token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DenseLabels<'a> {
+    /// The class at each position.
+    pub targets: &'a [u8],
+    /// The group of each position.
+    pub groups: &'a [u8],
+}
+
+impl<'a> DenseLabels<'a> {
+    /// Position, class and group of every label, in the order of positions.
+    pub fn iter(self) -> impl Iterator<Item = (usize, u8, u8)> + 'a {
+        let pairs = self.targets.iter().zip(self.groups).enumerate();
+        pairs
+            .filter(|(_, (target, _))| **target != UNLABELLED)
+            .map(|(position, (target, group))| (position, *target, *group))
+    }
+
+    /// The number of labels with each class, by group.
+    pub fn counts(self, dense: &Dense) -> Vec<Vec<u64>> {
+        let mut counts = vec![vec![0; dense.classes]; dense.groups.len()];
+        for (_, target, group) in self.iter() {
+            counts[usize::from(group)][usize::from(target)] += 1;
+        }
+        counts
+    }
+}

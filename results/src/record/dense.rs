@@ -1,0 +1,60 @@
+//! What a run scored on labels at single positions, beside the labels of whole sequences.
+
+use serde::{Deserialize, Serialize};
+
+use super::number;
+
+/// Scores of the labels at the positions of one split.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Dense {
+    /// Labels scored.
+    pub labels: u64,
+    /// Share of them that was right.
+    #[serde(deserialize_with = "number")]
+    pub accuracy: f64,
+    /// Their mean cross-entropy, in nats.
+    #[serde(deserialize_with = "number")]
+    pub loss: f64,
+    /// The mean over examples of the share that was right, an example's own label counting as `train.sequence_weight` positions.
+    #[serde(deserialize_with = "number")]
+    pub weighted_accuracy: f64,
+    /// The mean over examples of their cross-entropies with the same weight, in nats: the loss that training minimises.
+    #[serde(deserialize_with = "number")]
+    pub weighted_loss: f64,
+    /// By group, without those that have no label.
+    pub groups: Vec<DenseGroup>,
+}
+
+/// The scores of one group of labels.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DenseGroup {
+    /// Its name, such as `depth 2`.
+    pub name: String,
+    /// Labels scored.
+    pub labels: u64,
+    /// Share of them that was right.
+    #[serde(deserialize_with = "number")]
+    pub accuracy: f64,
+    /// Their mean cross-entropy, in nats.
+    #[serde(deserialize_with = "number")]
+    pub loss: f64,
+    /// Share that always answering the group's most frequent class of the training split gets right; on the test split alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub majority: Option<f64>,
+}
+
+impl Dense {
+    /// Returns whether losses and accuracies are finite.
+    pub fn is_finite(&self) -> bool {
+        let of_groups = self.groups.iter().flat_map(|it| [it.accuracy, it.loss]);
+        let all = [
+            self.accuracy,
+            self.loss,
+            self.weighted_accuracy,
+            self.weighted_loss,
+        ];
+        all.into_iter().chain(of_groups).all(f64::is_finite)
+    }
+}

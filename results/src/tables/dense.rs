@@ -1,0 +1,109 @@
+//! The table of labels at positions: models by tasks, a row for whole sequences, one for all positions and one for each group of them.
+
+use serde_json::json;
+
+use crate::format::percent;
+use crate::pivot::{Pivot, TRAINING};
+use crate::published::Source;
+use crate::record::{Dense, Record};
+use crate::stats::Sample;
+use crate::table::{Cell, Column, MEASURED, Row, Table};
+
+/// Names of the rows that are no group.
+const WHOLE: &str = "whole sequences";
+const ALL: &str = "all positions";
+
+/// Makes the table. Runs without such labels stand nowhere in it.
+pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
+    let labelled: Vec<Record> = records
+        .iter()
+        .filter(|run| dense(run).is_some())
+        .cloned()
+        .collect();
+    let pivot = Pivot::new(&labelled, &[TRAINING]);
+    let mut columns = vec![Column::key("model"), Column::key("from")];
+    columns.extend(pivot.varying.iter().copied().map(Column::key));
+    columns.push(Column::key("labels"));
+    columns.extend(pivot.columns.iter().map(Column::value));
+    let mut rows = Vec::new();
+    for row in &pivot.rows {
+        let mut names = vec![WHOLE.to_owned(), ALL.to_owned()];
+        let found = row.cells.iter().flatten().filter_map(|run| dense(run));
+        for group in found.flat_map(|it| &it.groups) {
+            if !names.contains(&group.name) {
+                names.push(group.name.clone());
+            }
+        }
+        for name in names {
+            let mut cells = vec![Cell::text(row.model), Cell::text(MEASURED)];
+            cells.extend(row.varying.iter().map(Cell::text));
+            cells.push(Cell::text(&name));
+            cells.extend(row.cells.iter().map(|runs| cell(runs, &name)));
+            rows.push(Row::new(cells));
+        }
+    }
+    let mut notes = vec![
+        "Share of labels that are right, on the test split; ± sample standard deviation over the seeds. In brackets what always answering a \
+         group's most frequent class gets right."
+            .to_owned(),
+    ];
+    let constant = pivot.constant.iter();
+    let constant: Vec<_> = constant.map(|(name, of)| format!("{name} {of}")).collect();
+    if !constant.is_empty() {
+        notes.push(format!("Every row: {}.", constant.join(", ")));
+    }
+    let origins = pivot.columns.iter().zip(&pivot.origins);
+    notes.extend(origins.map(|(column, origin)| format!("{column}: {origin}.")));
+    Table {
+        name: "dense".to_owned(),
+        title: "Labels at positions, test accuracy, %".to_owned(),
+        unit: "%".to_owned(),
+        columns,
+        rows,
+        notes,
+    }
+}
+
+/// The labels at positions that a run was scored on, unless a figure is damaged.
+fn dense(run: &Record) -> Option<&Dense> {
+    let scores = run.scores.as_ref()?;
+    scores.test_dense.as_ref().filter(|dense| dense.is_finite())
+}
+
+/// The mean over the seeds of the accuracy on labels of this name, with that of the majority.
+fn cell(runs: &[&Record], name: &str) -> Cell {
+    let group = |run: &Record| -> Option<(f64, Option<f64>)> {
+        let dense = dense(run)?;
+        match name {
+            WHOLE => Some((run.test_accuracy()?, run.majority())),
+            ALL => Some((dense.accuracy, None)),
+            name => {
+                let group = dense.groups.iter().find(|it| it.name == name)?;
+                Some((group.accuracy, group.majority))
+            }
+        }
+    };
+    let found: Vec<(f64, Option<f64>)> = runs.iter().filter_map(|run| group(run)).collect();
+    let accuracies: Vec<f64> = found.iter().map(|(accuracy, _)| 100.0 * accuracy).collect();
+    let Some(sample) = Sample::of(&accuracies) else {
+        return Cell::text("");
+    };
+    let majority = found.first().and_then(|(_, majority)| *majority);
+    let mut text = format!("{:.2}", sample.mean);
+    if let Some(deviation) = sample.deviation {
+        text += &format!(" ±{deviation:.2}");
+    }
+    if let Some(majority) = majority {
+        text += &format!(" ({})", percent(majority));
+    }
+    Cell {
+        text,
+        fields: vec![
+            ("mean", json!(sample.mean)),
+            ("deviation", json!(sample.deviation)),
+            ("seeds", json!(found.len())),
+            ("majority", json!(majority.map(|share| 100.0 * share))),
+        ],
+        ..Cell::default()
+    }
+}
