@@ -67,6 +67,8 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
     }));
     let forbidden = draft.model.against_rules.iter();
     lines.extend(forbidden.map(|what| format!("forbidden  {what}")));
+    let unrounded = draft.model.unrounded.iter();
+    lines.extend(unrounded.map(|place| format!("unrounded  the product of {place}")));
     let departures = draft.recipe.departures.iter();
     lines.extend(departures.map(|what| format!("departs    {what}")));
     lines

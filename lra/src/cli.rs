@@ -59,7 +59,7 @@ pub enum Verb {
     Check(CheckArgs),
     /// What there is: tasks, models, recipes, published results, devices
     List(ListArgs),
-    /// Hold a model to what every model promises: masked padding, gradients, lengths, determinism, exact twins
+    /// Hold a model to what every model promises: gradients, padding, rows, lengths, costs, causality, determinism
     CheckModel(CheckModelArgs),
     /// Start something of one's own
     #[command(subcommand)]
@@ -303,6 +303,10 @@ pub struct ListArgs {
 }
 
 const CHECK_MODEL_EXAMPLES: &str = "\
+Gradients are held against difference quotients in f64, `is_causal` against other tokens behind a position, the card's costs against
+what passes keep and count, `flops` against the products computed. A promise that rests on a broken one is not tried. What is broken
+is told with a line of the model's source; an error of a tensor operation with the line that asked for it.
+
 Examples:
   lra check-model performer
   cargo run --release -- check-model my_model     in a program with a model of its own (`lra new model my_model`)";

@@ -10,17 +10,35 @@ use crate::error::{Class, Error, Result};
 /// A panic, with where it happened.
 #[derive(Debug)]
 pub struct Panic {
-    message: String,
+    /// What it said.
+    said: String,
+    /// The file, and the file with line and column.
+    place: Option<(String, String)>,
     backtrace: Backtrace,
 }
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        match &self.place {
+            Some((_, place)) => write!(f, "panicked at {place}: {}", self.said),
+            None => write!(f, "panicked: {}", self.said),
+        }
     }
 }
 
 impl std::error::Error for Panic {}
+
+impl Panic {
+    /// Returns what the panic said.
+    pub fn said(&self) -> &str {
+        &self.said
+    }
+
+    /// Returns the source file that it was in, as the compiler was told of it.
+    pub fn file(&self) -> Option<&str> {
+        self.place.as_ref().map(|(file, _)| file.as_str())
+    }
+}
 
 /// The first panic since [`caught`] began, on any thread.
 static FIRST: Mutex<Option<Panic>> = Mutex::new(None);
@@ -60,12 +78,11 @@ pub fn in_full(error: &Error) -> String {
 }
 
 fn keep(info: &PanicHookInfo<'_>) {
-    let what = info.payload_as_str().unwrap_or("no message");
-    let place = info
-        .location()
-        .map_or(String::new(), |at| format!(" at {at}"));
+    let said = info.payload_as_str().unwrap_or("no message");
+    let place = info.location();
     let panic = Panic {
-        message: format!("panicked{place}: {what}"),
+        said: said.to_owned(),
+        place: place.map(|at| (at.file().to_owned(), at.to_string())),
         backtrace: Backtrace::capture(),
     };
     let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);

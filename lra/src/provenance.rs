@@ -10,6 +10,7 @@ use results::record::{Host, OwnModel, Provenance, Revision, Versions};
 use crate::digest::sha256;
 use crate::error::{Class, Classify, Result};
 use crate::own_crate::{self, Crate};
+use crate::spec::Precision;
 use crate::{child, device, host, runtime, this_crate};
 
 /// Returns where figures that this process makes on `device` come from; the settings that they follow
@@ -85,6 +86,17 @@ pub fn own_model(model: &'static Model) -> Result<Option<OwnModel>> {
     Ok(Some(own))
 }
 
+/// Returns the lines of `model`'s source whose products `precision` is to round and does not.
+pub fn unrounded(model: &Model, precision: Precision) -> Vec<String> {
+    match precision {
+        Precision::Bf16 => {
+            let places = model.direct_products();
+            places.iter().map(ToString::to_string).collect()
+        }
+        Precision::F32 | Precision::Tf32 => Vec::new(),
+    }
+}
+
 /// Returns the SHA-256 of the file of this program, which is read once.
 fn program_digest(path: &Path) -> Result<String> {
     static DIGEST: OnceLock<String> = OnceLock::new();
@@ -101,4 +113,29 @@ fn revision(of: &Crate) -> Option<Revision> {
         commit: of.commit?.to_owned(),
         dirty: of.dirty,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use models::Variant;
+
+    use super::*;
+
+    #[test]
+    fn products_past_the_rounding_are_named_in_bf16_alone() {
+        let known = models::MODELS[0];
+        let model = Model {
+            variants: Box::leak(Box::new([Variant {
+                source: "fn forward() {\n    x.matmul(&y)\n}",
+                ..Variant::paper(known.variants[0].build, "")
+            }])),
+            ..*known
+        };
+        let named = unrounded(&model, Precision::Bf16);
+        assert!(named[0].ends_with(":2: x.matmul(&y)"), "{named:?}");
+        assert_eq!(unrounded(&model, Precision::F32), [""; 0]);
+        for model in models::MODELS {
+            assert_eq!(unrounded(model, Precision::Bf16), [""; 0], "{}", model.name);
+        }
+    }
 }

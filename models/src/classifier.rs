@@ -188,6 +188,13 @@ impl Classifier {
             .saturating_mul(batch as u64)
     }
 
+    /// Returns what the model holds constant in the backward pass on purpose, in words; `None` where
+    /// gradients are those of what it computes.
+    #[must_use]
+    pub fn stops_gradients(&self) -> Option<&'static str> {
+        self.trunk.encoder.stops_gradients()
+    }
+
     /// What the benchmark's rules forbid and this model does, in words; none where it keeps to them.
     #[must_use]
     pub fn against_rules(&self) -> Option<&'static str> {

@@ -58,6 +58,7 @@ pub mod reference;
 pub mod registry;
 pub mod rng;
 pub mod size;
+mod source;
 pub mod takes;
 #[cfg(test)]
 mod testing;
@@ -82,3 +83,4 @@ pub use params::{Parameters, VarBuilder};
 pub use pass::Pass;
 pub use pretraining::{Objective, TokenModel};
 pub use rng::RngKey;
+pub use source::Place;

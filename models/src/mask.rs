@@ -10,6 +10,7 @@ pub struct Mask {
     real: Tensor,
     additive: Tensor,
     any: Tensor,
+    counted: bool,
 }
 
 /// Added to scores of padded keys: far below any score, far above the end of f32's range.
@@ -28,7 +29,24 @@ impl Mask {
             real,
             additive,
             any,
+            counted: false,
         })
+    }
+
+    /// Returns the same mask for layers whose output is counted by a norm at padded positions too.
+    #[must_use]
+    pub fn counted(&self) -> Self {
+        Self {
+            counted: true,
+            ..self.clone()
+        }
+    }
+
+    /// Returns whether a norm counts what layers put out at padded positions: it may then be nothing
+    /// but what is computed of these positions as of all others.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.counted
     }
 
     /// (B, L): 1 for real, 0 for padding.

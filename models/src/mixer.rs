@@ -35,6 +35,11 @@ pub trait Mixer: Send + Sync {
         false
     }
 
+    /// What this mixer holds constant in the backward pass on purpose, in words; none where gradients are those of what it computes.
+    fn stops_gradients(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The losses that it adds to the cross-entropy, of those that its variant declares ([`crate::Variant::losses`]).
     fn losses(&self) -> &'static [Loss] {
         &[]

@@ -1,6 +1,6 @@
 //! What an entry of the registry says: who the model is, what it computes, how it is built.
 
-use std::fmt;
+use std::{fmt, panic::Location};
 
 use serde_json::{Map, Value, json};
 
@@ -100,6 +100,8 @@ pub struct Variant {
     pub losses: &'static [Loss],
     /// The file that defines it, of which the header of `//!` lines is its documentation.
     pub source: &'static str,
+    /// Where in that file it is declared.
+    pub declared: &'static Location<'static>,
 }
 
 /// The option that names a variant.
@@ -180,6 +182,7 @@ impl Model {
 impl Variant {
     /// What the model's paper says, padding left out. `source` is the file that says it, by `include_str!`.
     #[must_use]
+    #[track_caller]
     pub const fn paper(
         build: fn(&ModelContext) -> Result<Box<dyn Encoder>>,
         source: &'static str,
@@ -190,6 +193,7 @@ impl Variant {
             build,
             losses: &[],
             source,
+            declared: Location::caller(),
         }
     }
 

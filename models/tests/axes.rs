@@ -4,9 +4,10 @@
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    AXES, Classifier, Inputs, Model, Options, Parameters, Pass, RngKey, Shape, Tokens,
+    AXES, Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape, Tokens,
     axes::{Axis, Choice},
     loss, mixers,
+    options::NormKind,
 };
 
 const KINDS: [&str; 4] = ["transformer", "performer", "local", "sinkhorn"];
@@ -237,7 +238,7 @@ fn every_model_takes_an_axis_about_scores_or_says_why_not() {
         let pass = Pass::new(false, RngKey::new(17, 0, 0));
         Ok(values(&classifier.forward(&inputs(&[23, 9], 23), &pass)?))
     };
-    for model in mixers::MODELS {
+    for model in MODELS {
         for axis in AXES.iter().filter(|axis| all.contains(&axis.key)) {
             // A model may have the axis as a setting of its own.
             let plain = axis.set(&small(model), &axis.values[0]).unwrap();
@@ -266,7 +267,7 @@ fn every_model_takes_an_axis_about_scores_or_says_why_not() {
 /// Settings are checked on a model without weights, before anything is trained.
 #[test]
 fn a_model_without_weights_refuses_what_one_with_weights_does() {
-    for model in mixers::MODELS {
+    for model in MODELS {
         for axis in AXES {
             for choice in axis.values {
                 let Ok(options) = axis.set(&small(model), choice) else {
@@ -313,4 +314,37 @@ fn rotation_leaves_what_depends_on_distance() {
     assert!(!differs(&options));
     options.block.rotary = true;
     assert!(differs(&options));
+}
+
+/// A norm that counts padding wants the same there of kernels as of composed layers: blocks of queries
+/// that are all padding are not left out then, and a query that sees no real key gets zeros.
+#[test]
+fn kernels_and_composed_layers_agree_where_a_norm_counts_padding() {
+    let lengths = [150, 9, 70];
+    let mut tried = 0;
+    for model in MODELS {
+        let mut options = small(model);
+        options.block.norm = NormKind::Batch;
+        let shape = Shape {
+            max_length: 150,
+            ..shape()
+        };
+        let logits = |dtype| {
+            let parameters = Parameters::new(17, &Device::Cpu, dtype);
+            let classifier = Classifier::new(model, &shape, &options, &parameters).ok()?;
+            let pass = Pass::new(true, RngKey::new(17, 3, 0));
+            let logits = classifier.forward(&inputs(&lengths, 150), &pass).unwrap();
+            Some(values(&logits))
+        };
+        let (Some(single), Some(double)) = (logits(DType::F32), logits(DType::F64)) else {
+            continue;
+        };
+        tried += 1;
+        let scale = double.iter().fold(1.0f64, |most, x| most.max(x.abs()));
+        for (single, double) in single.iter().zip(&double) {
+            let apart = (single - double).abs();
+            assert!(apart < 1e-3 * scale, "{}: {single} {double}", model.name);
+        }
+    }
+    assert!(tried > 50, "{tried}");
 }

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Mutex;
+
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
     Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape, Tokens, loss,
-    ops::round_to_bfloat16,
+    ops::{exact_matmul, matmul, round_to_bfloat16},
 };
 
 /// Mean loss of a batch, and the largest gradient of every parameter. In f64 every layer is composed, in f32 there are kernels.
@@ -56,8 +58,33 @@ fn number(x: &Tensor) -> f64 {
     x.to_dtype(DType::F64).unwrap().to_scalar().unwrap()
 }
 
+/// The switch is held by one test at a time.
+static SWITCH: Mutex<()> = Mutex::new(());
+
+/// What a model of one's own multiplies with.
+#[test]
+fn products_of_own_models_are_rounded_unless_they_ask_for_exact_ones() {
+    let held = SWITCH.lock();
+    let x = Tensor::new(&[[1.0f32 / 3.0, 0.7], [1.1, -0.3]], &Device::Cpu).unwrap();
+    let products = |rounded: bool| {
+        round_to_bfloat16(rounded);
+        [matmul(&x, &x), exact_matmul(&x, &x)].map(|y| {
+            let y = y.unwrap().flatten_all().unwrap();
+            y.to_vec1::<f32>().unwrap()
+        })
+    };
+    let ([exact, also], [rounded, kept]) = (products(false), products(true));
+    round_to_bfloat16(false);
+    assert_eq!((&also, &kept), (&exact, &exact));
+    for (rounded, exact) in rounded.iter().zip(&exact) {
+        assert!(rounded != exact && (rounded - exact).abs() < 0.01 * (1.0 + exact.abs()));
+    }
+    drop(held);
+}
+
 #[test]
 fn rounded_products_change_little_and_pass_every_gradient() {
+    let _held = SWITCH.lock();
     for (model, dtype) in MODELS
         .iter()
         .flat_map(|model| [(model, DType::F64), (model, DType::F32)])

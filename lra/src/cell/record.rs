@@ -44,6 +44,7 @@ pub(super) fn draft(
             against_rules: resolved.against_rules.map(str::to_owned),
             family: resolved.family.map(|family| family.name().to_owned()),
             own: provenance::own_model(resolved.model)?,
+            unrounded: provenance::unrounded(resolved.model, spec.train.precision),
         },
         recipe: record::Recipe {
             name: spec.cell.recipe.clone(),

@@ -1,48 +1,111 @@
 //! `lra check-model`: what every model promises, tried on one.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use models::contract::PROMISES;
+use models::Model;
+use models::contract::{self, Outcome, Promise};
 use serde_json::{Value, json};
 
 use crate::cli::CheckModelArgs;
-use crate::error::{Class, Result};
-use crate::{cmd, panics, suggest};
+use crate::error::{Class, Classify, Result};
+use crate::panics::{self, Panic};
+use crate::{child, cmd, suggest};
+
+/// The variable that has libraries keep the calls that led to an error, among which the model's own
+/// line is found.
+const TRACES: &str = "RUST_LIB_BACKTRACE";
 
 /// Runs the command: exit code 1 if a promise is not kept.
 pub fn run(arguments: &CheckModelArgs) -> Result<ExitCode> {
     let registry = models::registry();
     let model = *suggest::find("model", &arguments.model, registry, |model| model.name)?;
-    let mut found: Vec<(&str, Option<String>)> = Vec::new();
-    for promise in PROMISES {
-        let outcome = panics::caught(|| {
-            (promise.check)(model);
-            Ok(())
-        });
-        let wrong = outcome.err().map(|error| error.to_string());
-        if !arguments.json {
-            let words = promise.name.replace('_', " ");
-            cmd::print(&match &wrong {
-                None => format!("ok      {words}"),
-                Some(wrong) => format!("FAILED  {words}\n        {wrong}"),
-            })?;
-        }
-        found.push((promise.name, wrong));
+    if std::env::var_os(TRACES).is_none() && std::env::var_os("RUST_BACKTRACE").is_none() {
+        return again_with_traces();
     }
-    let failed = found.iter().filter(|(_, wrong)| wrong.is_some()).count();
+    let told = |promise: &Promise, outcome: &Outcome| match arguments.json {
+        true => Ok(()),
+        false => cmd::print(&line(model, promise, outcome)),
+    };
+    let found = contract::ask(|promise| broken(model, promise), told)?;
+    let count = |which: fn(&Outcome) -> bool| found.iter().filter(|(_, it)| which(it)).count();
+    let kept = count(|it| matches!(it, Outcome::Kept));
+    let broken = count(|it| matches!(it, Outcome::Broken(_)));
     if arguments.json {
-        let row = |(name, wrong): &(&str, Option<String>)| json!({"promise": name, "wrong": wrong});
-        cmd::print_json(&found.iter().map(row).collect::<Vec<Value>>())?;
+        let rows = found.iter().map(|(promise, it)| row(model, promise, it));
+        cmd::print_json(&rows.collect::<Vec<Value>>())?;
     } else {
-        let kept = PROMISES.len() - failed;
-        cmd::print(&format!(
-            "{}: {kept} of {} promises kept",
-            model.name,
-            PROMISES.len()
-        ))?;
+        let (name, all) = (model.name, found.len());
+        cmd::print(&match all - kept {
+            0 => format!("{name}: {all} of {all} promises kept"),
+            rest => format!(
+                "{name}: {kept} of {all} promises kept, {broken} broken, {} not tried because of these",
+                rest - broken
+            ),
+        })?;
     }
-    Ok(match failed {
+    Ok(match broken {
         0 => ExitCode::SUCCESS,
         _ => Class::Check.into(),
+    })
+}
+
+/// Starts this command again, so that errors of tensor operations know where they come from: the
+/// variable counts from a program's start.
+fn again_with_traces() -> Result<ExitCode> {
+    let mut command = Command::new(child::this_program()?);
+    command.args(std::env::args_os().skip(1)).env(TRACES, "1");
+    let status = command
+        .status()
+        .during(Class::Run, "starting this program again")?;
+    Ok(match status.code().map(u8::try_from) {
+        Some(Ok(code)) => code.into(),
+        _ => Class::Run.into(),
+    })
+}
+
+/// Says what is wrong with a promise, if anything is.
+fn broken(model: &'static Model, promise: &Promise) -> Option<String> {
+    let outcome = panics::caught(|| {
+        (promise.check)(model);
+        Ok(())
+    });
+    let error = outcome.err()?;
+    // What a check says itself needs no place in the check.
+    let said = error.cause.downcast_ref::<Panic>().filter(|panic| {
+        let file = panic.file().unwrap_or_default();
+        file.contains("models/src/contract")
+    });
+    Some(said.map_or_else(|| error.to_string(), |panic| panic.said().to_owned()))
+}
+
+fn line(model: &Model, promise: &Promise, outcome: &Outcome) -> String {
+    let words = promise.name.replace('_', " ");
+    match outcome {
+        Outcome::Kept => format!("ok      {words}"),
+        Outcome::Broken(wrong) => match promise.place(model, wrong) {
+            Some(place) => format!("FAILED  {words}\n        {wrong}\n        look at {place}"),
+            None => format!("FAILED  {words}\n        {wrong}"),
+        },
+        Outcome::NotTried(cause) => {
+            format!(
+                "-       {words}\n        not tried: {}",
+                cause.replace('_', " ")
+            )
+        }
+    }
+}
+
+fn row(model: &Model, promise: &Promise, outcome: &Outcome) -> Value {
+    let (wrong, cause) = match outcome {
+        Outcome::Kept => (None, None),
+        Outcome::Broken(wrong) => (Some(wrong.as_str()), None),
+        Outcome::NotTried(cause) => (None, Some(*cause)),
+    };
+    let place = wrong.and_then(|wrong| promise.place(model, wrong));
+    json!({
+        "promise": promise.name,
+        "wrong": wrong,
+        "place": place.map(|place| place.to_string()),
+        "not_tried_because": cause,
     })
 }

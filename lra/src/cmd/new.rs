@@ -163,6 +163,7 @@ fn manifest(name: &str, lra: &Path) -> String {
     format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nlra = {{ path = {lra} }}\n\
          {DEPENDENCIES}\n# Tests train the model.\n[profile.dev]\nopt-level = 2\n\n\
+         # For errors that name a line.\n[profile.release]\ndebug = \"line-tables-only\"\n\n\
          # On its own, also within another workspace's folder.\n[workspace]\n"
     )
 }

@@ -104,7 +104,7 @@ impl Block {
         pass: &Pass,
         after: &Pass,
     ) -> Result<Tensor> {
-        let mix = |x: &Tensor| self.mixer.forward(x, pass);
+        let mix = |x: &Tensor| self.run_mixer(x, pass);
         let x = self.mixing.forward((x, residual), (pass, after), mix)?;
         let x = match &self.channel {
             Some((Channel::Dense(feed), sublayer)) => sublayer.feed(&x, feed, after)?,
@@ -121,8 +121,17 @@ impl Block {
 
     /// dropout(mixer(norm(x))): the first half without its residual.
     pub(crate) fn mix(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        self.mixing
-            .fold_in(x, pass, |x| self.mixer.forward(x, pass))
+        self.mixing.fold_in(x, pass, |x| self.run_mixer(x, pass))
+    }
+
+    /// Runs the mixer, which leaves nothing out at padded positions where the norm counts them.
+    fn run_mixer(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        match pass.mask() {
+            Some(mask) if self.mixing.norm.counts_padding() => self
+                .mixer
+                .forward(x, &pass.with_mask(Some(&mask.counted()))),
+            _ => self.mixer.forward(x, pass),
+        }
     }
 
     /// dropout(channel(norm(x))): the second half without its residual; none where there is none.

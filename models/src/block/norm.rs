@@ -99,6 +99,12 @@ impl Norm {
         }
     }
 
+    /// Returns whether y at a real position depends on x at padded ones.
+    #[must_use]
+    pub fn counts_padding(&self) -> bool {
+        matches!(self, Self::Batch(norm) if !norm.is_masked())
+    }
+
     /// (B, L, D) -> (B, L, D), in a pass over these L positions.
     ///
     /// # Errors

@@ -75,6 +75,13 @@ pub trait Encoder: Send + Sync {
         self.mixers().iter().find_map(|mixer| mixer.against_rules())
     }
 
+    /// What this encoder holds constant in the backward pass on purpose, in words (see [`Mixer::stops_gradients`]).
+    fn stops_gradients(&self) -> Option<&'static str> {
+        self.mixers()
+            .iter()
+            .find_map(|mixer| mixer.stops_gradients())
+    }
+
     /// The losses that it adds to the cross-entropy, those of the blocks' options aside: what its mixers say.
     fn losses(&self) -> &'static [Loss] {
         let mixers = self.mixers();

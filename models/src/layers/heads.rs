@@ -169,6 +169,7 @@ impl Projections {
             heads: self.heads,
             mask: pass.mask().map(|mask| mask.valid().clone()),
             dropout: dropout.of_attention(x.dim(0)?, pass),
+            padded_queries: pass.mask().is_some_and(Mask::is_counted),
             ..AttentionOptions::default()
         })
     }

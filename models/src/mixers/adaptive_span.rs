@@ -20,7 +20,7 @@ use crate::{
     error::require,
     layers::{Dropout, Linear, Projections, Takes},
     loss::Loss,
-    mask::PADDED,
+    mask::{PADDED, zero_padding},
     model::{Cost, Model, Reference, Variant},
     ops::{
         activation::sigmoid,
@@ -253,6 +253,11 @@ impl Mixer for AdaptiveSpan {
                 let [q, k, v] = self.projections.qkv(x)?;
                 terms.attend([&q, &k, &v], options, 0..length)?
             }
+        };
+        // A padded query may be further from every real key than it sees.
+        let y = match pass.mask().filter(|mask| mask.is_counted()) {
+            Some(mask) => zero_padding(&y, Some(mask))?,
+            None => y,
         };
         self.projections.merge(&y)
     }

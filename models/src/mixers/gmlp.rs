@@ -227,6 +227,7 @@ impl SmallAttention {
             heads: 1,
             mask: pass.mask().map(Mask::valid).cloned(),
             dropout: self.dropout.of_attention(x.dim(0)?, pass),
+            padded_queries: pass.mask().is_some_and(Mask::is_counted),
             ..AttentionOptions::default()
         };
         let projections = Linear::stacked(&[&self.query, &self.key, &self.value])?;

@@ -24,7 +24,7 @@ use crate::{
     ops::{
         self, NOWHERE, Padding,
         attention::{self, AttentionOptions},
-        merge_heads, pseudo_inverse, softmax, split_heads,
+        exact_matmul, merge_heads, pseudo_inverse, softmax, split_heads,
     },
     options::{LONGEST, Range, to_json},
 };
@@ -162,9 +162,7 @@ impl Nystromformer {
         let real = options(mask.map(|mask| mask.valid().clone()));
         let seen = attention::attend(&landmarks.queries, k, v, &real)?; // G V (B, M, H E)
         let seen = split_heads(&seen, self.heads)?;
-        let values = self
-            .inverse(&landmarks)?
-            .matmul(&seen.to_dtype(DType::F64)?)?;
+        let values = exact_matmul(&self.inverse(&landmarks)?, &seen.to_dtype(DType::F64)?)?;
         let values = merge_heads(&values.to_dtype(v.dtype())?)?; // Z G V
         let real = landmarks.real.map(|real| real.to_dtype(v.dtype()));
         attention::attend(q, &landmarks.keys, &values, &options(real.transpose()?))
@@ -177,7 +175,7 @@ impl Nystromformer {
         };
         let (q, k) = (heads(&landmarks.queries)?, heads(&landmarks.keys)?); // (B, H, M, E)
         let scale = (q.dim(3)? as f64).powf(-0.5);
-        let scores = q.affine(scale, 0.0)?.matmul(&k.t()?)?; // (B, H, M, M)
+        let scores = exact_matmul(&q.affine(scale, 0.0)?, &k.t()?)?; // (B, H, M, M)
         let Some(real) = &landmarks.real else {
             return pseudo_inverse(&softmax::masked(&scores, None)?, self.iterations);
         };

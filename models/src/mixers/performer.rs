@@ -178,6 +178,11 @@ impl Mixer for Performer {
         Takes::BY_FEATURES
     }
 
+    fn stops_gradients(&self) -> Option<&'static str> {
+        matches!(self.features, Features::Favor(_))
+            .then_some("the shift of exponents is a constant, and ε does not let it cancel")
+    }
+
     fn flops(&self, length: usize) -> u64 {
         let slots = self.projections.terms().slots();
         let (count, map) = match &self.features {

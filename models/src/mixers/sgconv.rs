@@ -215,6 +215,10 @@ impl Mixer for SgConv {
         true
     }
 
+    fn stops_gradients(&self) -> Option<&'static str> {
+        Some("the length Z of each kernel is a constant")
+    }
+
     fn flops(&self, length: usize) -> u64 {
         self.filter.flops(length, self.norm.value().dims()[1])
     }

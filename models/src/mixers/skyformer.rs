@@ -20,7 +20,7 @@ use crate::{
     layers::{Projections, Takes},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
-    ops::{NOWHERE, matmul, merge_heads, pseudo_inverse, split_heads, take},
+    ops::{NOWHERE, exact_matmul, matmul, merge_heads, pseudo_inverse, split_heads, take},
     options::{LONGEST, Range, WIDEST, to_json},
     rng::StreamKey,
 };
@@ -117,7 +117,7 @@ impl Skyformer {
             None => keys,
         };
         let sums = matmul(&keys, &heads(v)?)?; // (B, H, m, E)
-        let sums = z.matmul(&sums.to_dtype(DType::F64)?)?.to_dtype(v.dtype())?;
+        let sums = exact_matmul(&z, &sums.to_dtype(DType::F64)?)?.to_dtype(v.dtype())?;
         merge_heads(&matmul(&gaussian(&q, &p)?, &sums)?)
     }
 

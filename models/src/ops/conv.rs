@@ -4,6 +4,7 @@
 
 use candle_core::Tensor;
 
+use super::exact_matmul;
 use crate::{Result, kernels};
 
 /// Zeros around a sequence.
@@ -159,7 +160,7 @@ pub fn conv1d(
     if kernels::supports(x) {
         return Ok(kernels::linear(&patches, &weight, bias)?);
     }
-    let y = patches.broadcast_matmul(&weight.t()?)?;
+    let y = exact_matmul(&patches, &weight.t()?)?;
     Ok(match bias {
         Some(bias) => y.broadcast_add(bias)?,
         None => y,

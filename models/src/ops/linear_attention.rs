@@ -3,7 +3,7 @@
 
 use candle_core::{D, Tensor};
 
-use super::{activation, linear, matmul};
+use super::{activation, exact_matmul, linear, matmul};
 pub use crate::kernels::FeatureMap;
 use crate::{
     Mask, Result,
@@ -60,7 +60,7 @@ pub fn attend(
     };
     let ones = ones.broadcast_as((batch, heads, 1, length))?.contiguous()?;
     let sums = matmul(&k.t()?, &v)?; // S (B, H, M, E)
-    let totals = ones.matmul(&k)?; // z (B, H, 1, M)
+    let totals = exact_matmul(&ones, &k)?; // z (B, H, 1, M)
     let weights = matmul(&q, &totals.t()?)?; // (B, H, L, 1)
     let scale = weights.affine(1.0, guard)?.recip()?;
     let y = matmul(&q, &sums)?.broadcast_mul(&scale)?; // (B, H, L, E)
@@ -78,7 +78,9 @@ pub fn attend_packed(
     guard: f64,
     mask: Option<&Mask>,
 ) -> Result<Tensor> {
-    if kernels::supports(qkv) {
+    // The kernel for packed projections leaves padded queries out.
+    let counted = mask.is_some_and(Mask::is_counted);
+    if kernels::supports(qkv) && !counted {
         let options = LinearAttentionOptions {
             heads,
             map,

@@ -1,5 +1,8 @@
-//! Matrix products of composed layers. Their factors can be rounded to bfloat16, as the kernels' are
-//! ([`round_to_bfloat16`]); products are summed in f32, and everything between products keeps its type.
+//! Matrix products of composed layers. Their factors can be rounded to bfloat16, as the kernels'
+//! are ([`round_to_bfloat16`]); products are summed in f32, and everything between products keeps
+//! its type.
+
+use std::cell::Cell;
 
 use candle_core::{DType, Tensor};
 
@@ -7,18 +10,82 @@ use crate::Result;
 pub use crate::kernels::round_to_bfloat16;
 use crate::kernels::rounds_factors;
 
-/// `left` · `right` over the last two dimensions, with the gradients rounded likewise.
+thread_local! {
+    /// Operations so far, while a [`count_products`] is under way on this thread.
+    static COUNTED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Returns `left` · `right` over the last two dimensions, with the gradients rounded likewise. The
+/// dimensions before them are equal, or broadcast.
+///
+/// A model of one's own multiplies by it rather than by `Tensor::matmul`, whose factors
+/// `--precision bf16` does not round.
 ///
 /// # Errors
 /// If shapes or types do not fit.
-pub(crate) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+pub fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     if !rounds_factors() {
-        return Ok(left.matmul(right)?);
+        return exact_matmul(left, right);
     }
     let dtype = left.dtype();
     let (left, right) = (left.to_dtype(DType::BF16)?, right.to_dtype(DType::BF16)?);
-    if left.device().is_cpu() {
-        return Ok(left.to_dtype(dtype)?.matmul(&right.to_dtype(dtype)?)?);
+    match left.device().is_cpu() {
+        true => exact_matmul(&left.to_dtype(dtype)?, &right.to_dtype(dtype)?),
+        false => Ok(exact_matmul(&left, &right)?.to_dtype(dtype)?),
     }
-    Ok(left.matmul(&right)?.to_dtype(dtype)?)
+}
+
+/// Returns `left` · `right` as [`matmul`] does, of factors that are never rounded: where a product
+/// of rounded ones would be none, as in the iteration for an inverse.
+///
+/// # Errors
+/// If shapes or types do not fit.
+pub fn exact_matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    let leading = |x: &Tensor| x.dims()[..x.rank().saturating_sub(2)].to_vec();
+    let product = match leading(left) == leading(right) {
+        true => left.matmul(right)?,
+        false => left.broadcast_matmul(right)?,
+    };
+    let terms = left.dims().last().copied().unwrap_or(0);
+    count(2 * (product.elem_count() * terms) as u64);
+    Ok(product)
+}
+
+/// Adds `operations` to those of a [`count_products`] that is under way on this thread.
+pub(super) fn count(operations: u64) {
+    if let Some(counted) = COUNTED.get() {
+        COUNTED.set(Some(counted + operations));
+    }
+}
+
+/// Runs `work`, and returns what it returned with the floating-point operations of the products
+/// that it asked [`matmul`] and [`exact_matmul`] for on this thread, a multiply-add being two.
+/// Kernels, which compute f32 in main memory, are not counted.
+pub fn count_products<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let outer = COUNTED.replace(Some(0));
+    let outcome = work();
+    let counted = COUNTED.replace(outer).unwrap_or(0);
+    (outcome, counted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{close, normal};
+
+    #[test]
+    fn products_broadcast_and_are_counted() {
+        let (x, w) = (normal("x", &[2, 3, 4]), normal("w", &[4, 5]));
+        let (y, counted) = count_products(|| matmul(&x, &w).unwrap());
+        assert_eq!((y.dims(), counted), (&[2, 3, 5][..], 2 * 2 * 3 * 4 * 5));
+        close(&y, &exact_matmul(&x, &w).unwrap(), 1e-12, "product");
+        let nested = || {
+            let inner = count_products(|| matmul(&x, &w).unwrap()).1;
+            (inner, matmul(&x, &w).unwrap())
+        };
+        assert_eq!(count_products(|| nested().0), (240, 240));
+        matmul(&x, &w).unwrap();
+        assert_eq!(count_products(|| ()).1, 0);
+        assert!(matmul(&x, &x).is_err());
+    }
 }

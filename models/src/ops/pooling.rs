@@ -2,6 +2,7 @@
 
 use candle_core::Tensor;
 
+use super::exact_matmul;
 use crate::{Result, kernels};
 
 /// (B, L, D) summed over L with constant weights (B, L).
@@ -12,7 +13,7 @@ pub fn weighted_sum(hidden: &Tensor, weights: &Tensor) -> Result<Tensor> {
     if kernels::supports(hidden) {
         return Ok(kernels::weighted_sum(hidden, weights)?);
     }
-    Ok(weights.unsqueeze(1)?.matmul(hidden)?.squeeze(1)?)
+    Ok(exact_matmul(&weights.unsqueeze(1)?, hidden)?.squeeze(1)?)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use candle_core::{DType, Tensor};
 
+use super::matmul::{count, exact_matmul};
 use crate::{Result, kernels};
 
 /// Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))), `iterations` times from Z = Aᵀ / (largest column sum of A), for matrices `a`
@@ -11,7 +12,12 @@ use crate::{Result, kernels};
 /// If matrices are not square.
 pub fn pseudo_inverse(a: &Tensor, iterations: usize) -> Result<Tensor> {
     match a.device().is_cpu() && a.dtype() == DType::F64 {
-        true => Ok(kernels::pseudo_inverse(a, iterations)?),
+        true => {
+            // Four products an iteration.
+            let terms = a.dims().last().copied().unwrap_or(0);
+            count((iterations * 8 * a.elem_count() * terms) as u64);
+            Ok(kernels::pseudo_inverse(a, iterations)?)
+        }
         false => composed(a, iterations),
     }
 }
@@ -26,10 +32,10 @@ fn composed(a: &Tensor, iterations: usize) -> Result<Tensor> {
         Ok(identity.affine(factor, 0.0)?.broadcast_sub(x)?)
     };
     for _ in 0..iterations {
-        let az = a.matmul(&z)?;
-        let inner = less(15.0, &az.matmul(&less(7.0, &az)?)?)?;
-        let outer = less(13.0, &az.matmul(&inner)?)?;
-        z = z.matmul(&outer)?.affine(0.25, 0.0)?;
+        let az = exact_matmul(a, &z)?;
+        let inner = less(15.0, &exact_matmul(&az, &less(7.0, &az)?)?)?;
+        let outer = less(13.0, &exact_matmul(&az, &inner)?)?;
+        z = exact_matmul(&z, &outer)?.affine(0.25, 0.0)?;
     }
     Ok(z)
 }

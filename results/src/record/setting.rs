@@ -92,6 +92,10 @@ pub struct Model {
     /// Where a model of one's own comes from; absent for a model of the registry, whose source is the program's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnModel>,
+    /// Lines of the source of a model of one's own with products whose factors were not rounded in
+    /// `bf16`, which all others are; empty where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unrounded: Vec<String>,
 }
 
 /// The code of a model of one's own.

@@ -38,6 +38,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             against_rules: None,
             family: None,
             own: None,
+            unrounded: vec![],
         },
         recipe: Recipe {
             name: "tay2021".to_owned(),

@@ -61,6 +61,9 @@ pub struct AttentionOptions {
     /// (Lk, P), columns that the keys of every head and example have after their own, so that queries have E + P. They
     /// take no gradient.
     pub key_columns: Option<Tensor>,
+    /// Whether queries that are padding get what others get. If not, those of a sequence on itself may get zeros, which
+    /// costs less.
+    pub padded_queries: bool,
 }
 
 impl AttentionOptions {
@@ -147,8 +150,10 @@ struct Attention {
     heads: usize,
     scale: f32,
     real: KeyMask,
-    /// Whether queries and keys are those of one sequence, so that `real` tells of both.
+    /// Whether queries and keys are those of one sequence, so that `real` tells of both and padded queries are left out.
     within: bool,
+    /// As in [`AttentionOptions`].
+    padded_queries: bool,
     dropout: Option<AttentionDropout>,
     block_masks: Option<BlockMasks>,
     /// Numbers and width of the columns that all keys of a position have.
@@ -174,6 +179,7 @@ impl Attention {
                 .unwrap_or_else(|| ((rows[0] / heads) as f64).powf(-0.5)) as f32,
             real: KeyMask::new(batch, keys, options.mask.as_ref())?,
             within: false,
+            padded_queries: options.padded_queries,
             dropout: options.dropout.clone(),
             block_masks: options.block_masks.clone(),
             key_columns: match &options.key_columns {
@@ -190,7 +196,7 @@ impl Attention {
     /// The same, of a sequence on itself.
     fn within(self) -> Self {
         Attention {
-            within: true,
+            within: !self.padded_queries,
             ..self
         }
     }

@@ -309,6 +309,10 @@ impl Mixer for Compressive {
         }
     }
 
+    fn stops_gradients(&self) -> Option<&'static str> {
+        Some("the loss of the compression reaches nothing but the compression")
+    }
+
     /// Without the loss, and without what finds the rows that are most used.
     fn flops(&self, length: usize) -> u64 {
         let count = self

@@ -6,7 +6,7 @@ use candle_core::{Device, Tensor};
 
 use crate::{
     Result,
-    ops::{self, ScanOptions, activation::sigmoid, matmul},
+    ops::{self, ScanOptions, activation::sigmoid, exact_matmul, matmul},
 };
 
 /// C.
@@ -55,7 +55,7 @@ fn forward(operands: [&Tensor; 3], kept: &Tensor, added: &Tensor) -> Result<Tens
     let width = v.dim(2)?;
 
     let before = lower(chunk, kept.device())?.to_dtype(kept.dtype())?; // (C, C)
-    let sums = kept.squeeze(2)?.matmul(&before.t()?)?.unsqueeze(2)?; // c (H B n, C, 1)
+    let sums = exact_matmul(&kept.squeeze(2)?, &before.t()?)?.unsqueeze(2)?; // c (H B n, C, 1)
     let distance = sums.broadcast_sub(&sums.t()?)?.broadcast_mul(&before)?;
     let decay = distance.exp()?.broadcast_mul(&before)?; // (H B n, C, C)
     let near = matmul(&(matmul(&q, &k.t()?)? * decay)?, &v)?; // (H B n, C, V)

@@ -9,7 +9,7 @@ use crate::{
     mask::PADDED,
     ops::{
         attention::{self, AttentionDropout, AttentionOptions, BlockLists, BlockMasks},
-        cat, permute_blocks, permute_blocks_beside,
+        cat, exact_matmul, permute_blocks, permute_blocks_beside,
         pooling::weighted_sum,
         swap_axes,
     },
@@ -170,7 +170,7 @@ impl Blocked {
         let in_use = real.max_keepdim(3)?;
         let mixed = |x: &Tensor| -> Result<Tensor> {
             let shape = (batch, heads, blocks, x.dim(3)?);
-            Ok(order.matmul(&x.broadcast_as(shape)?.contiguous()?)?)
+            exact_matmul(order, &x.broadcast_as(shape)?.contiguous()?)
         };
         // 1 where no padding is mixed in, whatever the row's sum.
         let taken = mixed(&in_use)?.maximum(SMALLEST)?; // (B, H, rows, 1)

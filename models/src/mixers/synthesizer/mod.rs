@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use self::scores::{Synthesised, Synthetic};
 use crate::{
-    Encoder, Mixer, Pass, Result,
+    Encoder, Mask, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder::blocks,
     layers::{Dropout, Linear, Takes, terms::Rotary},
@@ -201,6 +201,7 @@ impl Synthesizer {
             heads: self.heads,
             mask: pass.mask().map(|mask| mask.valid().clone()),
             dropout: self.dropout.of_attention(x.dim(0)?, pass),
+            padded_queries: pass.mask().is_some_and(Mask::is_counted),
             ..AttentionOptions::default()
         };
         let packed = self.rotate(packed.forward(x)?, 2 * self.dim)?;

@@ -90,6 +90,11 @@ impl Mixer for Performer {
         self.projections.merge(&y)
     }
 
+    fn stops_gradients(&self) -> Option<&'static str> {
+        let favor = self.favor.is_some();
+        favor.then_some("the shift of exponents is a constant, and ε does not let it cancel")
+    }
+
     fn flops(&self, length: usize) -> u64 {
         let (count, map) = match &self.favor {
             Some(favor) => (favor.count, favor.flops(length) * self.heads as u64),

@@ -105,6 +105,12 @@ impl Mixer for Plain {
         self.0.causal
     }
 
+    fn stops_gradients(&self) -> Option<&'static str> {
+        self.0
+            .detach
+            .then_some("the memory of earlier segments is a constant")
+    }
+
     fn flops(&self, length: usize) -> u64 {
         self.0.flops(length, &[])
     }

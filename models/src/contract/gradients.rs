@@ -1,0 +1,171 @@
+//! Gradients against difference quotients, in f64.
+//!
+//! The loss is moved along one random direction of each parameter tensor p: u_p of norm 1, times a
+//! step s_p. With gradients g_p the loss at θ ± s is f ± Σ_p s_p g_p·u_p up to terms of third
+//! order, so that half the difference of the two is Σ_p s_p g_p·u_p. Steps are such that every
+//! tensor adds about as much to the sum, hence a single pair of passes judges all of them; where it
+//! does not agree, a pair for each tensor says which is wrong.
+//!
+//! Tolerance: a loss of about 1 in f64 is exact to about 1e-15, and steps of 1e-6 have third-order
+//! terms below that. A quotient is thus exact to 1e-9; what is asked is 1e-4 of the slope, and
+//! 1e-7.
+
+use super::*;
+use crate::rng::StreamKey;
+
+/// The largest norm of a step.
+const STEP: f64 = 1e-6;
+/// What each parameter tensor is to add to the loss, to within a half: of equal shares, or of
+/// shares with signs, errors would cancel.
+const SHARE: f64 = 1e-8;
+
+/// One parameter tensor and the direction in which it is moved.
+struct Moved {
+    path: String,
+    var: Var,
+    start: Tensor,
+    direction: Tensor,
+    /// g·u, not negative.
+    slope: f64,
+    /// What this tensor is to add to the loss.
+    share: f64,
+}
+
+impl Moved {
+    fn new(path: String, var: Var, gradient: Option<&Tensor>) -> Self {
+        let stream = RngKey::new(SEED, 0, 0).shared(StreamKey::new(&path));
+        let numbers = stream.normal(1, var.elem_count());
+        let norm = numbers.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let numbers: Vec<f64> = numbers.into_iter().map(|x| x / norm).collect();
+        let direction = Tensor::from_vec(numbers, var.shape(), &Device::Cpu).kept();
+        let slope: f64 = gradient.map_or(0.0, |gradient| {
+            let product = (gradient * &direction).kept().sum_all().kept();
+            product.to_scalar().kept()
+        });
+        let along = if slope < 0.0 { -1.0 } else { 1.0 };
+        Self {
+            // The variable's own tensor would follow it.
+            start: var.as_detached_tensor().copy().kept(),
+            path,
+            var,
+            direction: direction.affine(along, 0.0).kept(),
+            slope: along * slope,
+            share: SHARE * (0.5 + stream.uniform(1, 1)[0]),
+        }
+    }
+
+    fn step(&self) -> f64 {
+        (self.share / self.slope).min(STEP)
+    }
+
+    /// Puts the parameter `by` of its direction away from where it was.
+    fn to(&self, by: f64) {
+        let moved = (&self.start + self.direction.affine(by, 0.0).kept()).kept();
+        self.var.set(&moved).kept();
+    }
+
+    /// The slope of `loss` by differences over `step` to either side.
+    fn quotient(&self, step: f64, loss: impl Fn() -> f64) -> f64 {
+        let at = |by: f64| {
+            self.to(by);
+            loss()
+        };
+        let quotient = (at(step) - at(-step)) / (2.0 * step);
+        self.to(0.0);
+        quotient
+    }
+}
+
+/// Every gradient is that of what was computed, dropout aside.
+pub(super) fn gradients_are_difference_quotients(model: &'static Model) {
+    for (variant, mut options) in variants(model) {
+        silence(&mut options);
+        // With exact gradients where a model has a choice.
+        if options.model["detach"].is_boolean() {
+            options.model["detach"] = false.into();
+        }
+        // Scores of padded keys are so low that a small step is rounded away: where they are seen,
+        // nothing is smooth, so that nothing is padding there.
+        let (lengths, longest) = match variant.masks_padding {
+            true => ([11, 7, 1], 37),
+            false => ([12; 3], 12),
+        };
+        let shape = Shape {
+            max_length: longest,
+            ..shape(1)
+        };
+        let subject = subject_of(DType::F64, model, &shape, &options, SEED);
+        if subject.classifier.stops_gradients().is_some() {
+            continue;
+        }
+        let all = subject.parameters.with_attributes();
+        for (path, var, attributes) in &all {
+            // Away from the zeros and ones of initialisation, which hide mistakes.
+            let stream = RngKey::new(SEED, 1, 0).shared(StreamKey::new(path));
+            let mut shift = stream.normal(1, var.elem_count());
+            if attributes.projection.is_some() {
+                // Inside the interval: at its lower end there may be a kink.
+                shift.iter_mut().for_each(|x| *x = x.abs());
+            }
+            let shift = Tensor::from_vec(shift, var.shape(), &Device::Cpu).kept();
+            let moved = (var.as_detached_tensor() + shift.affine(0.02, 0.0).kept()).kept();
+            let moved = match attributes.projection {
+                Some(projection) => projection.apply(&moved).kept(),
+                None => moved,
+            };
+            var.set(&moved).kept();
+        }
+        let inputs = one(tokens(&lengths, lengths[0], 0));
+        let pass = training(0, 0);
+        let loss = || whole_loss(&subject.classifier, &inputs, &labels(0..3), &pass);
+        let value = || loss().to_scalar::<f64>().kept();
+        let gradients = ops::backward(&loss()).kept();
+        let moved = all
+            .into_iter()
+            .map(|(path, var, _)| Moved::new(path, var.clone(), gradients.get(&var)));
+        let moved: Vec<Moved> = moved.collect();
+
+        let at = |sign: f64| {
+            moved.iter().for_each(|it| it.to(sign * it.step()));
+            value()
+        };
+        let found = (at(1.0) - at(-1.0)) / 2.0;
+        moved.iter().for_each(|it| it.to(0.0));
+        let shares = moved.iter().map(|it| it.step() * it.slope);
+        let (sum, size) = shares.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()));
+        if (found - sum).abs() <= 1e-5 * size + 1e-13 {
+            continue;
+        }
+        let wrong: Vec<String> = moved.iter().filter_map(|it| judge(it, value)).collect();
+        let (name, variant) = (model.name, variant.name);
+        assert!(
+            wrong.is_empty(),
+            "{name} {variant}: backward is not the derivative of forward: {}",
+            wrong.join("; ")
+        );
+    }
+}
+
+/// What is wrong with the gradient of one parameter. A shorter step decides where the loss has a
+/// kink on the way.
+fn judge(moved: &Moved, loss: impl Fn() -> f64) -> Option<String> {
+    let slope = moved.slope;
+    let mut quotient = 0.0;
+    for step in [STEP, STEP / 16.0] {
+        quotient = moved.quotient(step, &loss);
+        let most = slope.abs().max(quotient.abs());
+        if (slope - quotient).abs() <= 1e-4 * most + 1e-7 {
+            return None;
+        }
+    }
+    let ratio = slope / quotient;
+    let said = match ratio.abs() {
+        ratio if ratio < 1e-3 => "no gradient reaches it (detached on the way?)".to_owned(),
+        ratio if ratio > 1e3 => "it has a gradient where the loss does not change".to_owned(),
+        _ => format!("{ratio:.3} times what differences say"),
+    };
+    Some(format!(
+        "{}: a slope of {slope:.3e} by backward, of {quotient:.3e} by differences: {said}",
+        moved.path
+    ))
+}

@@ -1,0 +1,82 @@
+//! What a row's logits may depend on: its own tokens, and the key of the pass.
+
+use super::*;
+
+/// A pass leaves nothing behind that a later one sees.
+pub(super) fn a_pass_leaves_nothing_behind(model: &'static Model) {
+    let subject = subject(model, &shape(1), &small(model), 4);
+    let [first, other] = [0, 5].map(|salt| one(tokens(&[37, 20, 1, 8], 37, salt)));
+    for (kind, pass) in [("training", training(2, 0)), ("evaluation", evaluation())] {
+        let logits = |inputs: &Inputs| values(&subject.classifier.forward(inputs, &pass).kept());
+        let before = logits(&first);
+        logits(&other);
+        let apart = largest_difference(&before, &logits(&first));
+        assert!(
+            apart == 0.0,
+            "{}: in {kind}, the same batch has logits {apart} apart after another one: something is kept between passes, or \
+             drawn from elsewhere than the key of the pass",
+            model.name
+        );
+    }
+}
+
+/// Rows get what they get alone, whatever is beside them, in training too.
+pub(super) fn rows_do_not_know_each_other(model: &'static Model) {
+    let subject = subject(model, &shape(1), &small(model), 5);
+    let whole = tokens(&[30, 17, 4, 37], 37, 0);
+    let logits = |row: usize, count: usize, train: bool| {
+        let part = |t: &Tensor| t.narrow(0, row, count).kept();
+        let inputs = one(Tokens {
+            ids: part(&whole.ids),
+            mask: whole.mask.as_ref().map(part),
+        });
+        let pass = Pass::new(train, RngKey::new(SEED, 3, row as u64));
+        values(&subject.classifier.forward(&inputs, &pass).kept())
+    };
+    for train in [false, true] {
+        let together = logits(0, 4, train);
+        for row in 0..4 {
+            let beside = &together[row * CLASSES..][..CLASSES];
+            let apart = largest_difference(beside, &logits(row, 1, train));
+            assert!(
+                apart <= 1e-4,
+                "{}: row {row} of a batch has logits {apart} away from those that it has alone ({}): rows are mixed, or a draw \
+                 is not of its row (`per_example`)",
+                model.name,
+                if train { "training" } else { "evaluation" }
+            );
+        }
+    }
+}
+
+/// In evaluation nothing is dropped: equal rows have equal logits, and rates of dropout change
+/// none.
+pub(super) fn evaluation_drops_nothing(model: &'static Model) {
+    let logits = |rate: f64| {
+        let mut options = small(model);
+        options.embed.dropout = rate;
+        options.block.dropout = rate;
+        options.block.attention_dropout = rate;
+        let subject = subject(model, &shape(1), &options, 7);
+        let ids: Vec<u32> = (0..3 * 30).map(|place| 1 + (place % 30) * 7 % 10).collect();
+        let inputs = one(Tokens {
+            ids: Tensor::from_vec(ids, (3, 30), &Device::Cpu).kept(),
+            mask: None,
+        });
+        values(&subject.classifier.forward(&inputs, &evaluation()).kept())
+    };
+    let (low, high) = (logits(0.0), logits(0.5));
+    let apart = largest_difference(&low, &high);
+    let name = model.name;
+    assert!(
+        apart <= 1e-5,
+        "{name}: in evaluation, dropout of 0.5 moves logits by {apart}: ask `pass.train` before anything is dropped"
+    );
+    for row in 1..3 {
+        let apart = largest_difference(&low[..CLASSES], &low[row * CLASSES..][..CLASSES]);
+        assert!(
+            apart <= 1e-5,
+            "{name}: in evaluation, rows of the same tokens have logits {apart} apart: something is drawn or mixed by row"
+        );
+    }
+}
