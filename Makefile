@@ -34,7 +34,7 @@ bench-peers:
 ## portable paths run
 sanitize:
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --quiet --error-exitcode=1 --leak-check=no --fair-sched=yes" \
-		cargo test --locked -p lra-models --lib kernels::
+		sh -c 'cargo test --locked -p lra-cpu --lib && cargo test --locked -p lra-models --lib kernels::'
 
 # Whether the pictures are made anew rather than compared.
 RENEW ?=

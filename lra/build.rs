@@ -8,10 +8,12 @@ use std::process::Command;
 use sha2::{Digest, Sha256};
 
 /// Sources of this program: folders and files, from this crate's folder. Those of the other crates lie beside it within the repository.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 9] = [
     "build.rs",
     "src",
     "recipes",
+    "../cpu/src",
+    "../disk/src",
     "../models/src",
     "../datasets/src",
     "../results/src",

@@ -50,7 +50,6 @@ pub mod options;
 pub mod params;
 pub mod parity;
 pub mod pass;
-mod philox;
 mod prediction;
 pub mod pretraining;
 mod range;

@@ -10,10 +10,11 @@ use std::{
 };
 
 use candle_core::{DType, Device, Shape, Tensor, cpu::erf::erf_inv};
+use cpu::philox;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
-use crate::{Error, Result, philox};
+use crate::{Error, Result};
 
 /// Words that one thread draws at a time; a multiple of [`philox::GROUP`].
 const SEGMENT: usize = 8192;

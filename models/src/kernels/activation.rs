@@ -1,12 +1,13 @@
 //! Elementwise activations: y = f(x) and dx = dy f'(x), one pass each, nothing kept but x.
 
 use candle_core::{Result, Shape, Tensor};
+use cpu::buffers::unspecified;
+use cpu::isa::Isa;
+use cpu::math::{exp, normal, sigmoid};
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
-use super::math::{exp, normal, sigmoid};
 
 const NAME: &str = "activation";
 /// Elements per parallel task: 64 KiB read, 64 KiB written.

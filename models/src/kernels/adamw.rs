@@ -11,10 +11,11 @@
 use std::cell::Cell;
 
 use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor, bail};
+use cpu::isa::Isa;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::read;
-use super::isa::{Isa, Kernel, Lanes};
+use crate::kernels::custom_op::read;
 
 const NAME: &str = "adamw";
 /// Elements per parallel task.

@@ -1,9 +1,9 @@
 //! A sum of two tensors of one shape. Both have the gradient of the sum, which is not copied for them.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
 use rayon::prelude::*;
 
-use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 /// Elements per parallel task.

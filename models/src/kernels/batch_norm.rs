@@ -5,11 +5,13 @@
 //! dx = gain (dy - Σ dy / R - n Σ dy n / R) / deviation (arXiv 1502.03167); where they are given, dx = gain dy / deviation.
 
 use candle_core::{Device, Result, Shape, Tensor, bail};
+use cpu::buffers::{split_mut, sum_partials, unspecified};
+use cpu::isa::Isa;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::{read, split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
+use crate::kernels::custom_op::read;
 
 const NAME: &str = "batch norm";
 /// Rows of a block.

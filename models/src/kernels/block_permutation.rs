@@ -4,13 +4,13 @@
 //! dx_bwsh = Σ_u P_bhuw dy_bush and dP_bhuw = Σ_s dy_bush·x_bwsh.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{Shared, add, unspecified};
+use cpu::gemm::{Matrix, multiply};
+use cpu::isa::Isa;
+use cpu::scratch::Scratch;
 use rayon::prelude::*;
 
-use super::buffers::{Shared, add, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::gemm::{Matrix, multiply};
-use super::isa::Isa;
-use super::scratch::Scratch;
 
 const NAME: &str = "mixing";
 

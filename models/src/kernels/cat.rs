@@ -1,9 +1,9 @@
 //! Tensors one after the other along an axis. The gradient of each is cut out of the gradient of all, and nothing is kept.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
 use rayon::prelude::*;
 
-use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 /// Elements per parallel task, about.

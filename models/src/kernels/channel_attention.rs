@@ -7,12 +7,13 @@
 //! Channels mixed: y_li = Σ_j A_ij v_lj, with dv_lj = Σ_i A_ij dy_li and dA_ij = Σ_l dy_li v_lj.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
+use cpu::gemm::{Matrix, multiply, multiply_into};
+use cpu::isa::Isa;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::gemm::{Matrix, multiply, multiply_into};
-use super::isa::{Isa, Kernel, Lanes};
 
 /// Rows of a result that one task computes.
 const ROWS: usize = 64;

@@ -3,9 +3,9 @@
 //! dx = λ ⊙ dy and dλ = Σ dy ⊙ x over all rows: over those of a block first, then over blocks in order.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{split_mut, sum_partials, unspecified};
 use rayon::prelude::*;
 
-use super::buffers::{split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 /// Rows of a block.

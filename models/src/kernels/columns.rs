@@ -1,9 +1,9 @@
 //! Some columns of rows, with a gradient that is zero in the others.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
 use rayon::prelude::*;
 
-use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 /// Elements per parallel task, about.

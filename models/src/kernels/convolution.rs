@@ -6,11 +6,12 @@
 use std::ops::Range;
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{Shared, sum_partials, unspecified};
+use cpu::isa::Isa;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "depthwise convolution";
 /// Rows of one task.

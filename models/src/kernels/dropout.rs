@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
+use cpu::philox;
 use rayon::prelude::*;
 
-use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use crate::philox;
 use crate::rng::{Stream, mask_constants};
 
 const NAME: &str = "dropout";

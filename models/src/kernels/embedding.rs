@@ -4,9 +4,9 @@
 //! all tokens in order, so neither atomics nor partial sums are needed.
 
 use candle_core::{DType, Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
 use rayon::prelude::*;
 
-use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "embedding";

@@ -6,20 +6,18 @@
 //! per chunk of rows, or for large weights products over all rows, as in `linear.rs`.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{add, chunk_rows, multiply_by, split_mut, sum_partials, sum_rows, unspecified};
+use cpu::gemm::{Matrix, PackedMatrix, affine, multiply, multiply_packed};
+use cpu::isa::Isa;
+use cpu::scratch::{Scratch, Tiles};
+use cpu::zero_rows::is_zero_row;
 use rayon::prelude::*;
 
 use super::activation::Activation;
-use super::buffers::{
-    add, chunk_rows, multiply_by, split_mut, sum_partials, sum_rows, unspecified,
-};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::dropout::{DropoutOptions, RowDropout};
-use super::gemm::{Matrix, Packed, affine, multiply, multiply_packed};
 use super::glu::{self, Gradients, Rows};
-use super::isa::Isa;
 use super::linear::{LARGEST_PARTIAL, by_rows_of_weight};
-use super::scratch::{Scratch, Tiles};
-use super::zero_rows::is_zero_row;
 
 const NAME: &str = "gated linear";
 /// Chunks of rows, and so partial sums of every weight's gradient.
@@ -120,7 +118,7 @@ impl CustomOp<3> for GatedLinear {
         let mut gates = unspecified(if keeps { m * d } else { 0 });
         let kept = if keeps { rows * d } else { 0 };
         let kept = split_mut(&mut gates, kept, m.div_ceil(rows));
-        let packed = Packed::new(isa, Matrix::columns(weight.data, d), (d, n));
+        let packed = PackedMatrix::new(isa, Matrix::columns(weight.data, d), (d, n));
         let chunks = y.par_chunks_mut(rows * d).zip(kept);
         chunks.enumerate().for_each(|(chunk, (y, kept))| {
             let side = TILE.min(rows);
@@ -166,7 +164,7 @@ impl CustomOp<3> for GatedLinear {
         let mut partials = vec![0.0; chunks * (weights + n)];
         let [mut z_all, mut dgate_all] = [unspecified(written * d), unspecified(written * n)];
         let step = if large { rows } else { 0 };
-        let packed = Packed::new(isa, Matrix::rows(weight.data, d), (n, d));
+        let packed = PackedMatrix::new(isa, Matrix::rows(weight.data, d), (n, d));
         let tasks = split_mut(&mut dx, rows * d, chunks)
             .into_par_iter()
             .zip(split_mut(&mut partials, weights + n, chunks))

@@ -1,7 +1,7 @@
 //! A value times a gate: y = a ⊙ σ(g), one pass each way (see [`super::gated_linear()`]).
 
-use super::isa::{Kernel, Lanes};
-use super::math::sigmoid;
+use cpu::math::sigmoid;
+use cpu::simd::{Kernel, Lanes};
 
 /// Rows that begin every `stride` elements.
 #[derive(Clone, Copy)]

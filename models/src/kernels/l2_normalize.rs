@@ -3,11 +3,12 @@
 //! The gradient is dx = (dy - (y·dy) y) / √(|x|² + tiny); the length is computed again.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
+use cpu::isa::Isa;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "l2_normalize";
 /// Under the root: the gradient at zero stays finite, and zeros stay zeros.

@@ -4,12 +4,12 @@
 //! dx_blhe = Σ_k A_hlk dy_bkhe, and dA_hlk = Σ_b Σ_e x_blhe dy_bkhe, summed over examples in order.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
+use cpu::gemm::{Matrix, multiply_into};
+use cpu::isa::Isa;
 use rayon::prelude::*;
 
-use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::gemm::{Matrix, multiply_into};
-use super::isa::Isa;
 
 const NAME: &str = "length_projection";
 /// Rows of a result that one task computes.

@@ -6,13 +6,13 @@
 //! small, and by rows of W where partial sums of that size would cost more than they save.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{chunk_rows, split_mut, sum_partials, task_rows, unspecified};
+use cpu::gemm::{Matrix, PackedMatrix, affine, multiply, multiply_packed};
+use cpu::isa::Isa;
+use cpu::zero_rows;
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, split_mut, sum_partials, task_rows, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::gemm::{Matrix, Packed, affine, multiply, multiply_packed};
-use super::isa::Isa;
-use super::zero_rows;
 
 const NAME: &str = "linear";
 /// Row chunks of the backward pass, and so partial sums per weight.
@@ -76,7 +76,7 @@ pub(super) fn forward(
     let mut y = unspecified(m * n);
     let rows = task_rows(m);
     let isa = Isa::current();
-    let weight = Packed::new(isa, Matrix::columns(weight, k), (k, n));
+    let weight = PackedMatrix::new(isa, Matrix::columns(weight, k), (k, n));
     y.par_chunks_mut(rows * n).enumerate().for_each(|(i, y)| {
         let m = y.len() / n;
         let x = Matrix::rows(&x[i * rows * k..][..m * k], k);
@@ -106,7 +106,7 @@ pub(super) fn backward(
     let dbias_len = if bias { n } else { 0 };
 
     let isa = Isa::current();
-    let packed = wants_x.then(|| Packed::new(isa, Matrix::rows(weight, k), (n, k)));
+    let packed = wants_x.then(|| PackedMatrix::new(isa, Matrix::rows(weight, k), (n, k)));
     let mut dx = unspecified(m * dx_width);
     let mut partials = vec![0.0; chunks * (dweight_len + dbias_len)];
     let dx_pieces = split_mut(&mut dx, rows * dx_width, chunks);
@@ -169,7 +169,7 @@ pub(super) fn by_rows_of_weight(
     let strip = task_rows(n);
     for (index, rows) in live.into_iter().enumerate() {
         let x = Matrix::rows(&x[rows.start * k..], k);
-        let x = Packed::new(isa, x, (rows.len(), k));
+        let x = PackedMatrix::new(isa, x, (rows.len(), k));
         let dy = &dy[rows.start * n..rows.end * n];
         let strips = dweight.par_chunks_mut(strip * k).enumerate();
         strips.for_each(|(i, dweight)| {

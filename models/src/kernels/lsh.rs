@@ -2,12 +2,13 @@
 //! arXiv 1509.02897). Projections exist only for 64 positions at a time. There is no gradient.
 
 use candle_core::{Result, Tensor, bail};
+use cpu::gemm::{Matrix, multiply};
+use cpu::isa::Isa;
+use cpu::scratch::Scratch;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::read;
-use super::gemm::{Matrix, multiply};
-use super::isa::{Isa, Kernel, Lanes};
-use super::scratch::Scratch;
+use crate::kernels::custom_op::read;
 
 const NAME: &str = "lsh";
 /// Positions that are projected together.

@@ -5,11 +5,12 @@
 //! dx = (g - mean(g) - n mean(g n)) / deviation (arXiv 1607.06450).
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{chunk_rows, split_mut, sum_partials, unspecified};
+use cpu::isa::Isa;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "layer-norm";
 /// Chunks of rows, and so partial sums of the gradients of gain and offset.

@@ -1,10 +1,11 @@
 //! Weighted sum over positions: y_b = Σ_l w_bl x_bl, for mean and sum pooling with padding left out.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{split_mut, sum_partials, unspecified};
 use rayon::prelude::*;
 
-use super::buffers::{read, split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
+use crate::kernels::custom_op::read;
 
 const NAME: &str = "weighted sum";
 /// Positions summed by one task.

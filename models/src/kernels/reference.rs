@@ -1,36 +1,29 @@
 //! Test support: a kernel against its composed twin, on every instruction set and number of threads.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
+use cpu::isa::Isa;
+use cpu::tile::SIDE;
 
-use super::isa::Isa;
-use super::tile::SIDE;
-
-/// Reproducible test inputs (SplitMix64).
-pub(crate) struct Sampler(u64);
+/// Reproducible test inputs.
+pub(crate) struct Sampler(cpu::testing::Sampler);
 
 impl Sampler {
     pub(crate) fn new(seed: u64) -> Self {
-        Sampler(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        Sampler(cpu::testing::Sampler::new(seed))
     }
 
     pub(crate) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     pub(crate) fn uniform(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+        self.0.uniform()
     }
 
-    /// Roughly normal numbers with this deviation.
+    /// Returns roughly normal numbers of this shape and deviation.
     pub(crate) fn normal(&mut self, shape: &[usize], deviation: f64) -> Tensor {
-        let len = shape.iter().product();
-        let one =
-            |_| (((0..6).map(|_| self.uniform()).sum::<f64>() - 3.0) * 1.414 * deviation) as f32;
-        let data: Vec<f32> = (0..len).map(one).collect();
-        Tensor::from_vec(data, shape, &Device::Cpu).unwrap()
+        let numbers = self.0.normal(shape.iter().product(), deviation);
+        Tensor::from_vec(numbers, shape, &Device::Cpu).unwrap()
     }
 }
 

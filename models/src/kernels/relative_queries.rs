@@ -4,15 +4,16 @@
 //! what one task after the other finds, in order.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{Shared, add, chunk_rows, sum_partials, sum_rows, task_rows, unspecified};
+use cpu::gemm::{Matrix, PackedMatrix, multiply, multiply_packed, multiply_packed_into};
+use cpu::isa::Isa;
+use cpu::scratch::Scratch;
+use cpu::simd::{Kernel, Lanes};
+use cpu::zero_rows;
 use rayon::prelude::*;
 
-use super::buffers::{Shared, add, chunk_rows, sum_partials, sum_rows, task_rows, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::gemm::{Matrix, Packed, multiply, multiply_packed, multiply_packed_into};
-use super::isa::{Isa, Kernel, Lanes};
 use super::rotary::{Direction, Turn, turn};
-use super::scratch::Scratch;
-use super::zero_rows;
 
 const NAME: &str = "relative_queries";
 /// Chunks of rows of the backward pass, and so partial sums of every gradient of a parameter; rows of one, at least.
@@ -137,9 +138,9 @@ impl CustomOp<4> for RelativeQueries {
         let isa = Isa::current();
         let packed = |head| {
             let pairs = Matrix::rows(sizes.of_head(pairs.data, head), columns);
-            Packed::new(isa, pairs, (width, columns))
+            PackedMatrix::new(isa, pairs, (width, columns))
         };
-        let packed: Vec<Packed> = (0..sizes.heads).map(packed).collect();
+        let packed: Vec<PackedMatrix> = (0..sizes.heads).map(packed).collect();
         let mut y = unspecified(sizes.rows * wide_row);
         let count = task_rows(sizes.rows);
         let tasks = y.par_chunks_mut(count * wide_row).enumerate();
@@ -186,9 +187,9 @@ impl CustomOp<4> for RelativeQueries {
         let isa = Isa::current();
         let transposed = |head| {
             let pairs = Matrix::columns(sizes.of_head(pairs.data, head), columns);
-            Packed::new(isa, pairs, (columns, width))
+            PackedMatrix::new(isa, pairs, (columns, width))
         };
-        let transposed: Vec<Packed> = (0..heads).map(transposed).collect();
+        let transposed: Vec<PackedMatrix> = (0..heads).map(transposed).collect();
         let count = chunk_rows(sizes.rows, LEAST_ROWS, PARTIALS);
         let chunks = pass.dy.chunks((count * wide_row).max(1));
         let live: Vec<Vec<_>> = chunks

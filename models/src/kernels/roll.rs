@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{chunk_rows, unspecified};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 
 /// Chunks of the rows of a result, and the fewest rows of one.

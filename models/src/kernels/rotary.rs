@@ -1,11 +1,12 @@
 //! Rotation of neighbouring columns by position, in one pass over the rows.
 
 use candle_core::{Result, Shape, Tensor};
+use cpu::buffers::chunk_rows;
+use cpu::isa::Isa;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::chunk_rows;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
 
 /// Rows of a task, at least, and tasks, at most.
 const LEAST_ROWS: usize = 64;

@@ -9,11 +9,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{Shared, sum_partials, unspecified};
+use cpu::isa::Isa;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "scan";
 /// Columns of one task: a cache line of each row.
@@ -213,7 +214,7 @@ impl Walk<'_> {
 }
 
 /// Real and imaginary parts of one group of columns; real numbers have no others.
-type Pair<S> = [<S as pulp::Simd>::f32s; 2];
+type Pair<S> = [<S as cpu::simd::Simd>::f32s; 2];
 
 #[inline(always)]
 fn load<S: Lanes, const COMPLEX: bool>(

@@ -7,13 +7,14 @@
 //! dδ_t = x_t Σ_n g b + Σ_n w a, da = Σ_t δ_t w, db_t = Σ_d g δ x, dc_t = Σ_d h dy.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{Shared, split_mut, sum_partials, unspecified};
+use cpu::isa::Isa;
+use cpu::math::exp;
+use cpu::scratch::Scratch;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::{Shared, split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
-use super::math::exp;
-use super::scratch::Scratch;
 
 const NAME: &str = "selective scan";
 /// Rows between two states that are kept.

@@ -5,12 +5,12 @@
 //! are kept: what lies between the products, (B, L, 2P) and (B, L, D), lives within one pass.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{add, chunk_rows, split_mut, sum_partials, unspecified};
+use cpu::gemm::{Matrix, PackedMatrix, multiply_packed};
+use cpu::isa::Isa;
 use rayon::prelude::*;
 
-use super::buffers::{add, chunk_rows, split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::gemm::{Matrix, Packed, multiply_packed};
-use super::isa::Isa;
 use super::linear;
 use super::scan::{Scan, Sizes};
 
@@ -110,7 +110,7 @@ impl CustomOp<5> for SharedStateSpace {
         let states: Vec<_> = states.collect();
         drop(entering);
         let isa = Isa::current();
-        let pack = |c| Packed::new(isa, Matrix::columns(c, p), (p, d));
+        let pack = |c| PackedMatrix::new(isa, Matrix::columns(c, p), (p, d));
         let packed: Vec<_> = directions.iter().map(|it| pack(it.c)).collect();
         let mut y = unspecified(m * d);
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);

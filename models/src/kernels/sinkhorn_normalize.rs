@@ -5,14 +5,16 @@
 //! share e^x of the sum of d over that row or column. The states between steps are computed again in the backward pass.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
+use cpu::isa::Isa;
+use cpu::math::exp;
+use cpu::scratch::Scratch;
+use cpu::simd::{Kernel, Lanes};
+use cpu::tile::{PAD, padded};
 use rayon::prelude::*;
 
-use super::buffers::{read, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
-use super::math::exp;
-use super::scratch::Scratch;
-use super::tile::{PAD, padded};
+use crate::kernels::custom_op::read;
 
 const NAME: &str = "sinkhorn_normalize";
 /// The logarithm of nothing, for what fills rows up to whole registers.

@@ -4,12 +4,14 @@
 //! alone.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{chunk_rows, unspecified};
+use cpu::isa::Isa;
+use cpu::math::exp;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::{chunk_rows, read, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
-use super::math::exp;
+use crate::kernels::custom_op::read;
 
 const NAME: &str = "softmax";
 /// Chunks of rows.

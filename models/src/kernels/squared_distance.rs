@@ -1,11 +1,12 @@
 //! Squared Euclidean distances of rows, d = Σ_e (x_e - y_e)², nothing kept but x and y: dx = 2 (x - y) dd and dy = -dx.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
+use cpu::isa::Isa;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
-use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
 
 /// Elements per parallel task, about.
 const CHUNK: usize = 16 * 1024;

@@ -1,11 +1,11 @@
 //! Axes 1 and 2 of a tensor swapped, as a copy: channels before positions, heads before positions, and back.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
+use cpu::tile::transpose;
 use rayon::prelude::*;
 
-use super::buffers::unspecified;
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::tile::transpose;
 
 /// Columns of a task, and rows that are copied together, so that lines of the cache are read and written whole.
 const COLUMNS: usize = 64;

@@ -8,7 +8,7 @@ use candle_core::{DType, Tensor};
 
 use crate::Result;
 pub use crate::kernels::round_to_bfloat16;
-use crate::kernels::rounds_factors;
+use crate::kernels::rounds_to_bfloat16;
 
 thread_local! {
     /// Operations so far, while a [`count_products`] is under way on this thread.
@@ -24,7 +24,7 @@ thread_local! {
 /// # Errors
 /// If shapes or types do not fit.
 pub fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
-    if !rounds_factors() {
+    if !rounds_to_bfloat16() {
         return exact_matmul(left, right);
     }
     let dtype = left.dtype();

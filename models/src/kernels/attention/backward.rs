@@ -3,21 +3,22 @@
 //! With weights P = softmax(S), dropout factors M, D = dO Vᵀ and δ = rowsum(dO O):
 //! dV = (P M)ᵀ dO, dS = P (M D - δ), dK = dSᵀ Q, dQ = dS K (Dao et al., 2022, arXiv 2205.14135).
 
+use cpu::format::Format;
+use cpu::scratch::Scratch;
+use cpu::simd::{Kernel, Lanes};
+use cpu::tile::StridedRowsMut;
+use cpu::tile::{
+    Operand, PAD, PANEL, PackedTiles, Rows, SIDE, Source, Tile64, columns_to_rows, pack_columns,
+    pack_rows, padded, product,
+};
+use cpu::zero_rows::are_zero_rows;
+
 use super::bias::BiasGradient;
 use super::dropout::{Tile, kept_factors};
 use super::key_mask::KeyBlock;
 use super::problem::{Head, Problem, Widths};
 use super::relative::{Places, TableGradients};
 use super::slots::{KeyTile, Slots};
-use crate::kernels::buffers::StridedRowsMut;
-use crate::kernels::factors::Factors;
-use crate::kernels::isa::{Kernel, Lanes};
-use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{
-    Held, PAD, PANEL, Role, Rows, SIDE, Source, Square, columns_to_rows, pack_columns, pack_rows,
-    padded, product,
-};
-use crate::kernels::zero_rows::are_zero_rows;
 
 /// Floats of one operand of the keys that are worked on together, so that they stay in the second-level cache.
 const GROUP_FLOATS: usize = 32 * 1024;
@@ -41,48 +42,12 @@ pub(super) struct BackwardTask<'a> {
     pub(super) dvalues: StridedRowsMut<'a>,
 }
 
-impl StridedRowsMut<'_> {
-    /// Writes rows `first..` from `rows`, each `padded(width)` long, times `scale`.
-    ///
-    /// # Safety
-    /// No other task may touch these rows.
-    unsafe fn write(&self, first: usize, count: usize, width: usize, scale: f32, rows: &[f32]) {
-        for (i, row) in rows.chunks_exact(padded(width)).take(count).enumerate() {
-            // SAFETY: by this function's contract.
-            let out = unsafe {
-                self.buffer
-                    .slice(self.start + (first + i) * self.stride, width)
-            };
-            for (out, x) in out.iter_mut().zip(row) {
-                *out = x * scale;
-            }
-        }
-    }
-
-    /// Adds `rows`, each `padded(width)` long, times `scale`, to the rows at `places`.
-    ///
-    /// # Safety
-    /// No other task may touch these rows.
-    pub(super) unsafe fn add(&self, places: &[u32], width: usize, scale: f32, rows: &[f32]) {
-        for (place, row) in places.iter().zip(rows.chunks_exact(padded(width))) {
-            // SAFETY: by this function's contract.
-            let out = unsafe {
-                self.buffer
-                    .slice(self.start + *place as usize * self.stride, width)
-            };
-            for (out, x) in out.iter_mut().zip(row) {
-                *out += x * scale;
-            }
-        }
-    }
-}
-
 /// A block of queries in the layouts that the products want.
 pub(super) struct Queries {
-    rows: Held,
-    columns: Held,
-    drows: Held,
-    dcolumns: Held,
+    rows: PackedTiles,
+    columns: PackedTiles,
+    drows: PackedTiles,
+    dcolumns: PackedTiles,
     pub(super) sums: [f32; SIDE],
     pub(super) deltas: [f32; SIDE],
 }
@@ -168,13 +133,13 @@ impl Kernel for BackwardTask<'_> {
 
 /// Weights and their gradients, (keys, queries), and the factors of dropout.
 pub(super) struct Tiles {
-    pub(super) factors: Factors,
+    pub(super) format: Format,
     widths: Widths,
-    pub(super) weights: Square,
+    pub(super) weights: Tile64,
     /// After a step those of scores, if they are asked for.
-    pub(super) gradients: Square,
+    pub(super) gradients: Tile64,
     pub(super) returns_gradients: bool,
-    pub(super) kept: Square,
+    pub(super) kept: Tile64,
     /// Where operands are written that are something else than numbers.
     pub(super) spaces: [Scratch; 3],
 }
@@ -183,13 +148,13 @@ impl Tiles {
     pub(super) fn new(problem: &Problem) -> Self {
         // Without dropout the factors stay one.
         Tiles {
-            factors: problem.factors,
+            format: problem.format,
             widths: problem.widths,
-            weights: Square::filled(0.0),
-            gradients: Square::filled(0.0),
+            weights: Tile64::filled(0.0),
+            gradients: Tile64::filled(0.0),
             returns_gradients: problem.bias.is_some() || problem.relative.is_some(),
-            kept: Square::filled(1.0),
-            spaces: [(); 3].map(|()| Role::LeftRows.space(problem.factors, (SIDE, SIDE))),
+            kept: Tile64::filled(1.0),
+            spaces: [(); 3].map(|()| Operand::A.scratch(problem.format, (SIDE, SIDE))),
         }
     }
 }
@@ -225,7 +190,7 @@ impl BackwardTask<'_> {
             return 0.0;
         };
         let (at, sizes) = ((first, block.first), (count, block.len()));
-        let mut biases = Square::filled(0.0);
+        let mut biases = Tile64::filled(0.0);
         let number = self.head.number;
         gradient.bias.load(number, at, sizes, &mut biases);
         let add = |scores: &mut _| gradient.bias.add(&biases, block.len(), scores);
@@ -248,14 +213,14 @@ impl Tiles {
         drawn: Option<Tile>,
         dqueries: &mut [f32],
     ) {
-        let (factors, widths) = (self.factors, self.widths);
+        let (format, widths) = (self.format, self.widths);
         let wide = padded(widths.queries);
         let (key_wide, value_wide) = (padded(widths.keys), padded(widths.values));
         let columns = count.next_multiple_of(PAD);
         let rows = keys.count.next_multiple_of(PANEL);
         product::<S, false>(
             s,
-            factors,
+            format,
             keys.key_rows,
             queries.columns.right(0),
             (&mut *self.weights, SIDE),
@@ -264,7 +229,7 @@ impl Tiles {
         alter(&mut self.weights);
         product::<S, false>(
             s,
-            factors,
+            format,
             keys.value_rows,
             queries.dcolumns.right(0),
             (&mut *self.gradients, SIDE),
@@ -279,7 +244,7 @@ impl Tiles {
         };
         product::<S, true>(
             s,
-            factors,
+            format,
             operands.weights,
             queries.drows.right(0),
             (keys.dvalues, value_wide),
@@ -287,7 +252,7 @@ impl Tiles {
         );
         product::<S, true>(
             s,
-            factors,
+            format,
             operands.gradients,
             queries.rows.right(0),
             (keys.dkeys, key_wide),
@@ -295,7 +260,7 @@ impl Tiles {
         );
         product::<S, true>(
             s,
-            factors,
+            format,
             keys.key_columns,
             operands.gradients_right,
             (dqueries, SIDE),
@@ -307,7 +272,7 @@ impl Tiles {
 impl Queries {
     pub(super) fn new(problem: &Problem) -> Self {
         let widths = problem.widths;
-        let held = |size| Held::new(problem.factors, Role::RightRows, 1, size);
+        let held = |size| PackedTiles::new(problem.format, Operand::B, 1, size);
         Queries {
             rows: held((SIDE, padded(widths.queries))),
             columns: held((widths.queries, SIDE)),
@@ -328,16 +293,16 @@ impl Queries {
     ) {
         let [width, value_width] = [queries.width(), doutput.width()];
         let of_columns = scale * std::f32::consts::LOG2_E;
-        self.rows.load(0, (count, padded(width)), |rows| {
+        self.rows.pack(0, (count, padded(width)), |rows| {
             pack_rows(queries, count, scale, rows);
         });
-        self.columns.load(0, (width, SIDE), |columns| {
+        self.columns.pack(0, (width, SIDE), |columns| {
             pack_columns(queries, count, of_columns, columns);
         });
-        self.drows.load(0, (count, padded(value_width)), |rows| {
+        self.drows.pack(0, (count, padded(value_width)), |rows| {
             pack_rows(doutput, count, 1.0, rows);
         });
-        self.dcolumns.load(0, (value_width, SIDE), |columns| {
+        self.dcolumns.pack(0, (value_width, SIDE), |columns| {
             pack_columns(doutput, count, 1.0, columns);
         });
         for i in 0..SIDE {

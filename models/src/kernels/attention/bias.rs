@@ -3,14 +3,14 @@
 //! Gradients dS = factor Σ_b dscores and dfactor = Σ dscores S: only the gradient itself has the size of S.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::Shared;
+use cpu::tile::{PAD, Rows, SIDE, pack_columns};
 
 use super::problem::Problem;
 use super::{Attention, AttentionOptions, NAME};
-use crate::kernels::buffers::Shared;
 use crate::kernels::custom_op::{
     BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply,
 };
-use crate::kernels::tile::{PAD, Rows, SIDE, pack_columns};
 
 /// Attention within a sequence from packed projections (B, L, 3 H E) with scores q·k · scale + factor · bias, for `bias` (H, N, N) with
 /// N at least L and a single number `factor`; yields (B, L, H E).

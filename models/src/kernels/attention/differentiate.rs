@@ -1,19 +1,19 @@
 //! Scores of a tile to weights after dropout, P M with P = exp2(S - sum), and gradients of those to gradients of scores,
 //! dS = P (M D - δ). Rows are keys, columns queries.
 
-use super::backward::{Queries, Tiles};
-use crate::kernels::isa::Lanes;
-use crate::kernels::math::exp2_bounded;
-use crate::kernels::tile::{Left, PAD, PANEL, Role, SIDE};
-
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::factors::packing::{self, Parts, TERMS, TILE};
+use cpu::format::amx_packing::{self, Parts, TERMS, TILE};
+use cpu::math::exp2_bounded;
+use cpu::simd::Lanes;
+use cpu::tile::{Lhs, Operand, PAD, PANEL, SIDE};
+
+use super::backward::{Queries, Tiles};
 
 /// Weights and gradients of scores as products take them.
 pub(super) struct Operands<'a> {
     /// Left: of keys.
-    pub(super) weights: Left<'a>,
-    pub(super) gradients: Left<'a>,
+    pub(super) weights: Lhs<'a>,
+    pub(super) gradients: Lhs<'a>,
     /// Right: of queries.
     pub(super) gradients_right: (&'a [f32], usize),
 }
@@ -28,7 +28,7 @@ impl Tiles {
         (keys, bits): (usize, u64),
     ) -> Operands<'_> {
         #[cfg(target_arch = "x86_64")]
-        if let Some(parts) = self.factors.parts() {
+        if let Some(parts) = self.format.split_terms() {
             let sizes = (keys, count);
             match parts {
                 1 => self.cut::<S, 1, DROP>(s, queries, bits, sizes),
@@ -36,23 +36,21 @@ impl Tiles {
             }
             let [weights, gradients, right] = &self.spaces;
             return Operands {
-                weights: Left::strided(weights, SIDE, 1),
-                gradients: Left::strided(gradients, SIDE, 1),
+                weights: Lhs::strided(weights, SIDE, 1),
+                gradients: Lhs::strided(gradients, SIDE, 1),
                 gradients_right: (right, SIDE),
             };
         }
         let columns = count.next_multiple_of(PAD);
         self.differentiate::<S, DROP>(s, queries, bits, (keys.next_multiple_of(PANEL), columns));
-        let factors = self.factors;
+        let format = self.format;
         let [weights, gradients, right] = &mut self.spaces;
         let (p, ds) = ((&self.weights[..], SIDE), (&self.gradients[..], SIDE));
-        let left = Role::LeftRows;
+        let left = Operand::A;
         Operands {
-            weights: left.of(factors, p, (keys, count), weights).left(),
-            gradients: left.of(factors, ds, (keys, count), gradients).left(),
-            gradients_right: Role::RightRows
-                .of(factors, ds, (keys, columns), right)
-                .right(),
+            weights: left.of(format, p, (keys, count), weights).left(),
+            gradients: left.of(format, ds, (keys, count), gradients).left(),
+            gradients_right: Operand::B.of(format, ds, (keys, columns), right).right(),
         }
     }
 
@@ -100,13 +98,22 @@ impl Tiles {
         (keys, count): (usize, usize),
     ) {
         /// Registers of a tile's terms, and of a row of scores.
-        const GROUPS: usize = TERMS / packing::SIDE;
-        const REGISTERS: usize = SIDE / packing::SIDE;
-        assert!(S::F32_LANES == packing::SIDE, "a register is a tile's row");
-        let (key_step, query_step) = (packing::step(PARTS, keys), packing::step(PARTS, count));
+        const GROUPS: usize = TERMS / amx_packing::SIDE;
+        const REGISTERS: usize = SIDE / amx_packing::SIDE;
+        assert!(
+            S::F32_LANES == amx_packing::SIDE,
+            "a register is a tile's row"
+        );
+        let (key_step, query_step) = (
+            amx_packing::step(PARTS, keys),
+            amx_packing::step(PARTS, count),
+        );
         let [weights, left, right] = &mut self.spaces;
         for space in [&*weights, left, right] {
-            assert!(space.len() >= packing::words(PARTS, SIDE, SIDE), "operand");
+            assert!(
+                space.len() >= amx_packing::words(PARTS, SIDE, SIDE),
+                "operand"
+            );
         }
         let [weights, left, right] = [weights, left, right].map(|space| space.as_mut_ptr());
         let (sums, _) = S::as_simd_f32s(&queries.sums);
@@ -115,11 +122,11 @@ impl Tiles {
         let (gradients, _) = S::as_mut_simd_f32s(&mut *self.gradients);
         let (kept, _) = S::as_simd_f32s(&*self.kept);
         let zero = s.splat_f32s(0.0);
-        for key_tile in 0..packing::steps(keys) {
-            for line in 0..packing::SIDE {
+        for key_tile in 0..amx_packing::steps(keys) {
+            for line in 0..amx_packing::SIDE {
                 // What goes side by side: two keys of a pair, and two groups of queries.
-                let pair = [0, 1].map(|half| (key_tile * GROUPS + half) * packing::SIDE + line);
-                for query_tile in 0..packing::steps(count) {
+                let pair = [0, 1].map(|half| (key_tile * GROUPS + half) * amx_packing::SIDE + line);
+                for query_tile in 0..amx_packing::steps(count) {
                     let first = query_tile * GROUPS;
                     let (mut p, mut ds) = ([[zero; GROUPS]; 2], [[zero; GROUPS]; 2]);
                     for (half, key) in pair.into_iter().enumerate() {
@@ -143,10 +150,12 @@ impl Tiles {
                     // A line of a tile of an operand, whose sides are keys or queries, and terms the others.
                     let of_key = |half: usize| {
                         let group = key_tile * GROUPS + half;
-                        group * query_step + query_tile * PARTS * TILE + line * packing::SIDE
+                        group * query_step + query_tile * PARTS * TILE + line * amx_packing::SIDE
                     };
                     let of_query = |group: usize| {
-                        (first + group) * key_step + key_tile * PARTS * TILE + line * packing::SIDE
+                        (first + group) * key_step
+                            + key_tile * PARTS * TILE
+                            + line * amx_packing::SIDE
                     };
                     // SAFETY: there is AMX where factors are tiles, and so AVX-512; operands have room for all keys and queries of a tile.
                     unsafe {

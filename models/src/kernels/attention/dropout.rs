@@ -1,11 +1,11 @@
 //! Attention dropout, drawn again wherever it is needed instead of being stored.
 
 use candle_core::{Device, Result, Tensor};
+use cpu::philox;
+use cpu::simd::Lanes;
+use cpu::tile::{PAD, SIDE};
 use rayon::prelude::*;
 
-use crate::kernels::isa::Lanes;
-use crate::kernels::tile::{PAD, SIDE};
-use crate::philox;
 use crate::rng::{Stream, mask_constants};
 
 /// Words that sixteen Philox blocks hold; a row of weights starts at a multiple of it.

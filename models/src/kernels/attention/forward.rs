@@ -1,15 +1,16 @@
 //! The forward pass: blocks of queries on all blocks of keys.
 
+use cpu::buffers::Shared;
+use cpu::simd::{Kernel, Lanes};
+use cpu::tile::{
+    Operand, PAD, PackedTiles, SIDE, Tile64, pack_columns, pack_rows, padded, product,
+};
+
 use super::dropout::{Tile, row_length};
 use super::key_mask::KeyBlock;
 use super::problem::{Head, Problem};
 use super::relative::Places;
 use super::weighted_sums::{WeightedSums, close};
-use crate::kernels::buffers::Shared;
-use crate::kernels::isa::{Kernel, Lanes};
-use crate::kernels::tile::{
-    Held, PAD, Role, SIDE, Square, pack_columns, pack_rows, padded, product,
-};
 
 /// The queries `first..first + count` of one head (whole blocks, except at the end).
 pub(super) struct ForwardTask<'a> {
@@ -38,25 +39,25 @@ impl Kernel for ForwardTask<'_> {
         } = self;
         let (width, value_width) = (problem.widths.queries, problem.widths.values);
         let (key_wide, wide) = (padded(width), padded(value_width));
-        let factors = problem.factors;
+        let format = problem.format;
         let (keys, values) = (problem.keys(head), problem.values(head));
         let blocks: Vec<KeyBlock> = problem.real.blocks(head.example).collect();
-        let held = |role, row| Held::new(factors, role, blocks.len(), (SIDE, row));
-        let mut key_blocks = held(Role::LeftRows, key_wide);
-        let mut value_blocks = held(Role::LeftColumns, wide);
+        let held = |role, row| PackedTiles::new(format, role, blocks.len(), (SIDE, row));
+        let mut key_blocks = held(Operand::A, key_wide);
+        let mut value_blocks = held(Operand::ATransposed, wide);
         for (i, block) in blocks.iter().enumerate() {
             let count = block.len();
-            key_blocks.load(i, (count, width), |rows| {
+            key_blocks.pack(i, (count, width), |rows| {
                 keys.from(block.first).pack_rows(count, rows);
             });
-            value_blocks.load(i, (count, wide), |rows| {
+            value_blocks.pack(i, (count, wide), |rows| {
                 pack_rows(values.from(block.first), count, 1.0, rows);
             });
         }
 
-        let mut queries = Held::new(factors, Role::RightRows, 1, (width, SIDE));
+        let mut queries = PackedTiles::new(format, Operand::B, 1, (width, SIDE));
         let mut weighted = WeightedSums::new(problem);
-        let mut biases = Square::filled(0.0);
+        let mut biases = Tile64::filled(0.0);
         for first in (first..first + count).step_by(SIDE) {
             let count = SIDE.min(problem.queries_len - first);
             // Queries that see no key yield zeros.
@@ -66,7 +67,7 @@ impl Kernel for ForwardTask<'_> {
             };
             let columns = count.next_multiple_of(PAD);
             let scale = problem.scale * std::f32::consts::LOG2_E;
-            queries.load(0, (width, SIDE), |columns| {
+            queries.pack(0, (width, SIDE), |columns| {
                 pack_columns(problem.queries(head).from(first), count, scale, columns);
             });
             weighted.clear();
@@ -74,7 +75,7 @@ impl Kernel for ForwardTask<'_> {
                 let scores = &mut weighted.scores;
                 product::<S, false>(
                     s,
-                    factors,
+                    format,
                     key_blocks.left(i),
                     queries.right(0),
                     (&mut **scores, SIDE),

@@ -4,15 +4,16 @@
 //! dropped is drawn again. With A the weights after dropout: dV = Aᵀ dY, and dS = P ⊙ (dP - Σ_j dP_j P_j), dP = (dY Vᵀ) ⊙ factors.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{multiply_by, unspecified};
+use cpu::gemm::{Matrix, multiply, multiply_into};
+use cpu::isa::Isa;
+use cpu::scratch::Scratch;
 use rayon::prelude::*;
 
 use super::dropout::row_length;
 use super::{AttentionDropout, AttentionOptions, NAME};
-use crate::kernels::buffers::{multiply_by, read, unspecified};
+use crate::kernels::custom_op::read;
 use crate::kernels::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use crate::kernels::gemm::{Matrix, multiply, multiply_into};
-use crate::kernels::isa::Isa;
-use crate::kernels::scratch::Scratch;
 use crate::kernels::softmax::{Backward, Forward, hidden};
 
 /// Queries of a block.

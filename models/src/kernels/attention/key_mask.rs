@@ -1,9 +1,9 @@
 //! Which keys an example has: one bit per key, in blocks of [`SIDE`].
 
 use candle_core::{Result, Tensor, bail};
+use cpu::tile::{PANEL, SIDE};
 
-use crate::kernels::buffers::read;
-use crate::kernels::tile::{PANEL, SIDE};
+use crate::kernels::custom_op::read;
 
 /// The real keys of a batch.
 pub(super) struct KeyMask {

@@ -23,6 +23,9 @@ mod weighted_sums;
 use std::ops::Range;
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
+use cpu::isa::Isa;
+use cpu::tile::{Rows, SIDE};
 
 pub use self::bias::attention_biased;
 pub use self::dropout::AttentionDropout;
@@ -33,10 +36,8 @@ pub use self::relative::RelativeScores;
 use self::relative::Tables;
 pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
 pub(crate) use self::sparse::{BlockView, TileView, first_weight};
-use super::buffers::{read, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
-use super::isa::Isa;
-use super::tile::{Rows, SIDE};
+use crate::kernels::custom_op::read;
 
 const NAME: &str = "attention";
 /// Columns of a head from which on f32 is cut into parts, and under block masks, whose tiles are smaller.
@@ -214,7 +215,7 @@ impl Attention {
             None => SPLIT_WIDTH,
             Some(_) => MASKED_SPLIT_WIDTH,
         };
-        let factors = Isa::current().factors();
+        let format = Isa::current().format();
         Ok(Problem {
             batch,
             heads: self.heads,
@@ -222,7 +223,7 @@ impl Attention {
             keys_len: k.shape.dims3()?.1,
             widths,
             scale: self.scale,
-            factors: factors.for_width(widths.queries.min(widths.values), least),
+            format: format.for_width(widths.queries.min(widths.values), least),
             operands: [q, k, v].map(View::rows),
             key_columns: self.key_columns.as_ref().map(|(data, width)| Rows {
                 data,

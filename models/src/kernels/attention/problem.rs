@@ -1,6 +1,11 @@
 //! One call of attention: where its operands lie, and how its work is shared out.
 
 use candle_core::Shape;
+use cpu::buffers::{Shared, unspecified};
+use cpu::format::Format;
+use cpu::isa::Isa;
+use cpu::tile::StridedRowsMut;
+use cpu::tile::{GatheredRows, PANEL, RowMajor, Rows, SIDE, Source, padded};
 use rayon::prelude::*;
 
 use super::AttentionDropout;
@@ -10,10 +15,6 @@ use super::forward::ForwardTask;
 use super::key_mask::{KeyBlock, KeyMask};
 use super::relative::{TableGradients, Tables};
 use super::sparse::BlockMasks;
-use crate::kernels::buffers::{Shared, StridedRowsMut, unspecified};
-use crate::kernels::factors::Factors;
-use crate::kernels::isa::Isa;
-use crate::kernels::tile::{Operand, PANEL, Picked, Rows, SIDE, Source, padded};
 
 /// Tasks that a pass is split into where the heads alone are fewer.
 pub(super) const TASKS: usize = 16;
@@ -49,8 +50,8 @@ pub(super) struct Problem<'a> {
     pub(super) widths: Widths,
     pub(super) scale: f32,
     /// How queries, keys, values, weights and gradients are taken where they are multiplied.
-    pub(super) factors: Factors,
-    pub(super) operands: [Operand<'a>; 3],
+    pub(super) format: Format,
+    pub(super) operands: [RowMajor<'a>; 3],
     /// (Lk, P).
     pub(super) key_columns: Option<Rows<'a>>,
     pub(super) real: &'a KeyMask,
@@ -324,7 +325,7 @@ impl<'a> Keys<Rows<'a>> {
     }
 
     /// The keys at `places`.
-    pub(super) fn at(self, places: &'a [u32]) -> Keys<Picked<'a>> {
+    pub(super) fn at(self, places: &'a [u32]) -> Keys<GatheredRows<'a>> {
         Keys {
             own: self.own.at(places),
             columns: self.columns.map(|columns| columns.at(places)),

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use cpu::format::Format;
+use cpu::scratch::Scratch;
+use cpu::tile::{Lhs, Operand, PackedTiles, Source, pack_rows, padded};
+
 use super::problem::{Keys, Problem, Widths};
-use crate::kernels::factors::Factors;
-use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{Held, Left, Role, Source, pack_rows, padded};
 
 /// Places for blocks of keys and values in the layouts that the products want, and for the sums of their gradients.
 pub(super) struct Slots {
@@ -13,22 +14,22 @@ pub(super) struct Slots {
     /// Keys of a slot.
     rows: usize,
     /// In products that yield scores; nothing where those take the numbers of `key_columns`.
-    key_rows: Option<Held>,
+    key_rows: Option<PackedTiles>,
     /// In products whose terms are keys.
-    key_columns: Held,
-    value_rows: Held,
+    key_columns: PackedTiles,
+    value_rows: PackedTiles,
     dkeys: Scratch,
     dvalues: Scratch,
 }
 
 /// A block of keys in the layouts that the products want, and the sums of their gradients.
 pub(super) struct KeyTile<'a> {
-    /// Left operand of products whose terms are the columns of keys.
-    pub(super) key_rows: Left<'a>,
-    /// Left operand of products whose terms are keys.
-    pub(super) key_columns: Left<'a>,
-    /// Left operand of products whose terms are the columns of values.
-    pub(super) value_rows: Left<'a>,
+    /// Lhs operand of products whose terms are the columns of keys.
+    pub(super) key_rows: Lhs<'a>,
+    /// Lhs operand of products whose terms are keys.
+    pub(super) key_columns: Lhs<'a>,
+    /// Lhs operand of products whose terms are the columns of values.
+    pub(super) value_rows: Lhs<'a>,
     pub(super) dkeys: &'a mut [f32],
     pub(super) dvalues: &'a mut [f32],
     /// Keys up to the last real one.
@@ -40,15 +41,15 @@ pub(super) struct KeyTile<'a> {
 impl Slots {
     /// `slots` of `rows` keys each.
     pub(super) fn new(problem: &Problem, (slots, rows): (usize, usize)) -> Self {
-        let (factors, widths) = (problem.factors, problem.widths);
-        let held = |role, width| Held::new(factors, role, slots, (rows, padded(width)));
+        let (format, widths) = (problem.format, problem.widths);
+        let held = |role, width| PackedTiles::new(format, role, slots, (rows, padded(width)));
         let zeros = |width| Scratch::zeros(slots * rows * padded(width));
         Slots {
             widths,
             rows,
-            key_rows: (factors != Factors::F32).then(|| held(Role::LeftRows, widths.queries)),
-            key_columns: held(Role::LeftColumns, widths.queries),
-            value_rows: held(Role::LeftRows, widths.values),
+            key_rows: (format != Format::F32).then(|| held(Operand::A, widths.queries)),
+            key_columns: held(Operand::ATransposed, widths.queries),
+            value_rows: held(Operand::A, widths.values),
             dkeys: zeros(widths.keys),
             dvalues: zeros(widths.values),
         }
@@ -71,11 +72,11 @@ impl Slots {
         let widths = self.widths;
         let write = |rows: &mut [f32]| keys.pack_rows(count, rows);
         if let Some(key_rows) = &mut self.key_rows {
-            key_rows.load(slot, (count, widths.queries), write);
+            key_rows.pack(slot, (count, widths.queries), write);
         }
         let size = (count, padded(widths.queries));
-        self.key_columns.load(slot, size, write);
-        self.value_rows.load(slot, (count, widths.values), |rows| {
+        self.key_columns.pack(slot, size, write);
+        self.value_rows.pack(slot, (count, widths.values), |rows| {
             pack_rows(values, count, 1.0, rows);
         });
     }
@@ -87,8 +88,8 @@ impl Slots {
         let [dkeys, dvalues] =
             [widths.keys, widths.values].map(|width| self.range(slot, padded(width)));
         let key_rows = match &self.key_rows {
-            Some(key_rows) => key_rows.factor(slot),
-            None => self.key_columns.factor(slot).turned(),
+            Some(key_rows) => key_rows.operand(slot),
+            None => self.key_columns.operand(slot).transposed(),
         };
         KeyTile {
             key_rows: key_rows.left(),

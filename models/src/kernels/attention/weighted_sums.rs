@@ -3,15 +3,16 @@
 //! Weights live only as tiles of 64 keys by 64 queries. Queries are the columns, so that maximum, sum and
 //! exponential run down whole registers and no register is ever summed across its lanes.
 
+use cpu::format::Format;
+#[cfg(target_arch = "x86_64")]
+use cpu::format::amx_packing::{self, Parts, TERMS, TILE};
+use cpu::math::exp2_bounded;
+use cpu::scratch::Scratch;
+use cpu::simd::Lanes;
+use cpu::tile::{Lhs, Operand, PANEL, SIDE, Tile64, columns_to_rows, padded, product};
+
 use super::dropout::{Tile, kept_factors};
 use super::problem::Problem;
-use crate::kernels::factors::Factors;
-#[cfg(target_arch = "x86_64")]
-use crate::kernels::factors::packing::{self, Parts, TERMS, TILE};
-use crate::kernels::isa::Lanes;
-use crate::kernels::math::exp2_bounded;
-use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{Left, PANEL, Role, SIDE, Square, columns_to_rows, padded, product};
 
 /// Below every score.
 const LOWEST: f32 = -1e30;
@@ -22,12 +23,12 @@ const _: () = assert!(PANEL.is_multiple_of(CHAINS));
 
 /// Weighted sums of the values of a block of queries, block of keys by block of keys.
 pub(super) struct WeightedSums {
-    factors: Factors,
+    format: Format,
     width: usize,
     /// (keys, queries): what [`WeightedSums::add`] makes weights of.
-    pub(super) scores: Square,
+    pub(super) scores: Tile64,
     /// Factors of dropout.
-    kept: Square,
+    kept: Tile64,
     /// Where weights are written that are something else than numbers.
     space: Scratch,
     /// Columns are queries.
@@ -45,13 +46,13 @@ struct Running {
 
 impl WeightedSums {
     pub(super) fn new(problem: &Problem) -> Self {
-        let (factors, width) = (problem.factors, problem.widths.values);
+        let (format, width) = (problem.format, problem.widths.values);
         WeightedSums {
-            factors,
+            format,
             width,
-            scores: Square::filled(0.0),
-            kept: Square::filled(0.0),
-            space: Role::RightRows.space(factors, (SIDE, SIDE)),
+            scores: Tile64::filled(0.0),
+            kept: Tile64::filled(0.0),
+            space: Operand::B.scratch(format, (SIDE, SIDE)),
             sums: Scratch::zeros(SIDE * padded(width)),
             rows: Scratch::zeros(SIDE * padded(width)),
             running: Running::new(),
@@ -71,11 +72,11 @@ impl WeightedSums {
         s: S,
         (keys, bits): (usize, u64),
         columns: usize,
-        values: Left,
+        values: Lhs,
         drawn: Option<Tile>,
     ) {
         let WeightedSums {
-            factors,
+            format,
             width,
             scores,
             kept,
@@ -91,7 +92,7 @@ impl WeightedSums {
             &*kept
         });
         running.raise(s, (rows, columns), scores);
-        let weights = match running.cut(s, *factors, (keys, columns), (scores, kept), space) {
+        let weights = match running.cut(s, *format, (keys, columns), (scores, kept), space) {
             true => (&**space, SIDE),
             false => {
                 running.absorb(s, (rows, columns), scores);
@@ -100,15 +101,15 @@ impl WeightedSums {
                     pairs.for_each(|(weight, kept)| *weight *= kept);
                 }
                 let weights = (&scores[..], SIDE);
-                Role::RightRows
-                    .of(*factors, weights, (keys, columns), space)
+                Operand::B
+                    .of(*format, weights, (keys, columns), space)
                     .right()
             }
         };
         running.shrink(columns, sums);
         product::<S, true>(
             s,
-            *factors,
+            *format,
             values,
             weights,
             (sums, SIDE),
@@ -158,7 +159,7 @@ impl Running {
 
     /// Raises the maxima to those of a tile of scores.
     #[inline(always)]
-    fn raise<S: Lanes>(&mut self, s: S, (rows, columns): (usize, usize), tile: &Square) {
+    fn raise<S: Lanes>(&mut self, s: S, (rows, columns): (usize, usize), tile: &Tile64) {
         let (top, _) = S::as_mut_simd_f32s(&mut self.top);
         let (shrink, _) = S::as_mut_simd_f32s(&mut self.shrink);
         let (tile, _) = S::as_simd_f32s(&**tile);
@@ -182,7 +183,7 @@ impl Running {
 
     /// Turns a tile of scores into weights relative to the maxima, and adds them to the sums.
     #[inline(always)]
-    fn absorb<S: Lanes>(&mut self, s: S, (rows, columns): (usize, usize), tile: &mut Square) {
+    fn absorb<S: Lanes>(&mut self, s: S, (rows, columns): (usize, usize), tile: &mut Tile64) {
         let (top, _) = S::as_simd_f32s(&self.top);
         let (sum, _) = S::as_mut_simd_f32s(&mut self.sum);
         let (shrink, _) = S::as_simd_f32s(&self.shrink);
@@ -204,20 +205,20 @@ impl Running {
     fn cut<S: Lanes>(
         &mut self,
         s: S,
-        factors: Factors,
+        format: Format,
         sizes: (usize, usize),
-        (scores, kept): (&Square, Option<&Square>),
+        (scores, kept): (&Tile64, Option<&Tile64>),
         to: &mut [f32],
     ) -> bool {
         #[cfg(target_arch = "x86_64")]
-        if let Some(parts) = factors.parts() {
+        if let Some(parts) = format.split_terms() {
             match parts {
                 1 => self.cut_parts::<S, 1>(s, sizes, (scores, kept), to),
                 _ => self.cut_parts::<S, 3>(s, sizes, (scores, kept), to),
             }
             return true;
         }
-        let _ = (s, factors, sizes, scores, kept, to);
+        let _ = (s, format, sizes, scores, kept, to);
         false
     }
 
@@ -228,12 +229,15 @@ impl Running {
         &mut self,
         s: S,
         (keys, columns): (usize, usize),
-        (scores, kept): (&Square, Option<&Square>),
+        (scores, kept): (&Tile64, Option<&Tile64>),
         to: &mut [f32],
     ) {
-        const LINES: usize = packing::SIDE;
+        const LINES: usize = amx_packing::SIDE;
         assert!(S::F32_LANES == LINES, "a register is a tile's row");
-        assert!(packing::words(PARTS, columns, keys) <= to.len(), "operand");
+        assert!(
+            amx_packing::words(PARTS, columns, keys) <= to.len(),
+            "operand"
+        );
         let (top, _) = S::as_simd_f32s(&self.top);
         let (sum, _) = S::as_mut_simd_f32s(&mut self.sum);
         let (shrink, _) = S::as_simd_f32s(&self.shrink);

@@ -7,13 +7,14 @@
 
 mod operands;
 mod record;
+mod storage;
 mod tied;
 
 use candle_core::{Device, Result, Shape, Tensor, WithDType, bail};
 
 pub(super) use self::operands::{GradientRows, Input, View};
+pub(super) use self::storage::{Reading, floats, read, read_as};
 pub use self::{record::record, tied::Tied};
-use super::buffers::{Reading, read_as};
 
 /// An operation on N operands of type `T`, with a backward pass.
 pub(super) trait CustomOp<const N: usize, T: WithDType = f32>:

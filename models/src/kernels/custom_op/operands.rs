@@ -1,10 +1,12 @@
 //! Operands of an operation, which are tensors or columns of tensors, or not there.
 
 use candle_core::{Result, Shape, Tensor, WithDType, bail};
+use cpu::buffers::Shared;
+use cpu::tile::RowMajor;
+use cpu::tile::StridedRowsMut;
 
 use super::Gradient;
-use crate::kernels::buffers::{Reading, Shared, StridedRowsMut};
-use crate::kernels::tile::Operand;
+use crate::kernels::custom_op::Reading;
 
 /// An operand.
 #[derive(Clone, Copy)]
@@ -153,8 +155,8 @@ impl<'a, T> View<'a, T> {
 
 impl<'a> View<'a> {
     /// Its rows.
-    pub(in crate::kernels) fn rows(&self) -> Operand<'a> {
-        Operand {
+    pub(in crate::kernels) fn rows(&self) -> RowMajor<'a> {
+        RowMajor {
             data: self.data,
             start: self.start,
             row: self.row,

@@ -13,10 +13,11 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use candle_core::{
     CpuStorage, CustomOp1, DType, Device, InplaceOp2, Layout, Result, Shape, Tensor, TensorId, bail,
 };
+use cpu::buffers::add;
 use rayon::prelude::*;
 
 use super::Tied;
-use crate::kernels::buffers::{add, floats};
+use crate::kernels::custom_op::floats;
 
 /// Leaves gradients of the operands, from the output and its gradient.
 type Backward = Box<dyn FnOnce(&Tensor, &Tensor, &Tied) -> Result<()> + Send>;

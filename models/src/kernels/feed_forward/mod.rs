@@ -8,19 +8,19 @@
 mod operands;
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{add, chunk_rows, split_mut, sum_partials, sum_rows, unspecified};
+use cpu::gemm::{Matrix, PackedMatrix, affine, multiply, multiply_packed};
+use cpu::isa::Isa;
+use cpu::scratch::Tiles;
+use cpu::zero_rows::is_zero_row;
 use rayon::prelude::*;
 
 use self::operands::{Normal, Operands};
 use super::activation::Activation;
-use super::buffers::{add, chunk_rows, split_mut, sum_partials, sum_rows, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
 use super::dropout::{DropoutOptions, RowDropout};
-use super::gemm::{Matrix, Packed, affine, multiply, multiply_packed};
-use super::isa::Isa;
 use super::linear::{LARGEST_PARTIAL, by_rows_of_weight};
 use super::norm;
-use super::scratch::Tiles;
-use super::zero_rows::is_zero_row;
 
 const NAME: &str = "feed-forward";
 /// Chunks of rows, and so partial sums of every weight's gradient.
@@ -139,8 +139,8 @@ impl FeedForward {
         let mut hidden = unspecified(if keeps { m * f } else { 0 });
         let kept = if keeps { rows * f } else { 0 };
         let kept = split_mut(&mut hidden, kept, m.div_ceil(rows));
-        let w1 = Packed::new(op.isa, Matrix::columns(op.w1, d), (d, f));
-        let w2 = Packed::new(op.isa, Matrix::columns(op.w2, f), (f, d));
+        let w1 = PackedMatrix::new(op.isa, Matrix::columns(op.w1, d), (d, f));
+        let w2 = PackedMatrix::new(op.isa, Matrix::columns(op.w2, f), (f, d));
         let chunks = y.par_chunks_mut(rows * d).zip(kept);
         chunks.enumerate().for_each(|(chunk, (y, kept))| {
             let side = TILE.min(rows);
@@ -183,8 +183,8 @@ impl FeedForward {
             |width: usize, is_new: bool| unspecified(if large && is_new { m * width } else { 0 });
         let [mut dz_all, mut n_all] = [kept(d, drops), kept(d, norms)];
         let [mut a_all, mut dh_all] = [kept(f, true), kept(f, true)];
-        let w1 = Packed::new(op.isa, Matrix::rows(op.w1, d), (f, d));
-        let w2 = Packed::new(op.isa, Matrix::rows(op.w2, f), (d, f));
+        let w1 = PackedMatrix::new(op.isa, Matrix::rows(op.w1, d), (f, d));
+        let w2 = PackedMatrix::new(op.isa, Matrix::rows(op.w2, f), (d, f));
         let tasks = split_mut(&mut dx, rows * d, chunks)
             .into_par_iter()
             .zip(split_mut(&mut partials, partial_len, chunks))

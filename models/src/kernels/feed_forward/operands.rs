@@ -1,8 +1,9 @@
 //! What a tile of rows is computed from, and the small steps on the way.
 
-use crate::kernels::isa::Isa;
+use cpu::isa::Isa;
+use cpu::scratch::Tiles;
+
 use crate::kernels::norm;
-use crate::kernels::scratch::Tiles;
 
 /// The operands' elements and sizes.
 #[derive(Clone, Copy)]

@@ -4,12 +4,12 @@
 //! as spectra and in order. Nothing but x and kernel is kept.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::Shared;
 use rayon::prelude::*;
 use realfft::num_complex::Complex;
 
 use super::transform::{APART, CHANNELS, Columns, Room, Transform};
 use super::{NAME, Real, apply, number};
-use crate::kernels::buffers::Shared;
 use crate::kernels::custom_op::{BackwardPass, CustomOp, Gradient, View};
 
 /// Tasks that the backward pass is split into at least, if there are as many examples.

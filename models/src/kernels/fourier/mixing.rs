@@ -6,12 +6,12 @@
 use std::sync::PoisonError;
 
 use candle_core::{Result, Shape, Tensor};
+use cpu::buffers::Shared;
 use rayon::prelude::*;
 use realfft::num_complex::Complex;
 
 use super::transform::Transform;
 use super::{Real, apply, number};
-use crate::kernels::buffers::Shared;
 use crate::kernels::custom_op::{BackwardPass, CustomOp, Gradient, View};
 
 /// Rows of a task at least, and columns of one.

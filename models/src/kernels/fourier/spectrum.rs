@@ -1,12 +1,12 @@
 //! Spectra of real sequences, and back: each is the other's backward pass, but for weights.
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::Shared;
 use rayon::prelude::*;
 use realfft::num_complex::Complex;
 
 use super::transform::{APART, CHANNELS, Columns, Transform, ends};
 use super::{NAME, Real, apply, number};
-use crate::kernels::buffers::Shared;
 use crate::kernels::custom_op::{BackwardPass, CustomOp, Gradient, View};
 
 /// Real planes first, imaginary planes second: (2, B, n/2 + 1, D), the transform of length n of x (B, L, D) along L,

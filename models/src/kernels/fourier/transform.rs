@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 use candle_core::Result;
+use cpu::buffers::Shared;
 use realfft::num_complex::Complex;
 use realfft::{ComplexToReal, RealToComplex};
 
 use super::{Real, number};
-use crate::kernels::buffers::Shared;
 
 /// Channels of one task: a cache line of f32 in each row.
 pub(super) const CHANNELS: usize = 16;

@@ -1,9 +1,9 @@
 //! Positions of a head, 64 at a time, and the layouts in which the products want them.
 
-use crate::kernels::factors::Factors;
-use crate::kernels::isa::Lanes;
-use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{Factor, Held, Left, PANEL, Role, Rows, SIDE, pack_rows, padded};
+use cpu::format::Format;
+use cpu::scratch::Scratch;
+use cpu::simd::Lanes;
+use cpu::tile::{Lhs, Operand, OperandView, PANEL, PackedTiles, Rows, SIDE, pack_rows, padded};
 
 /// Sizes of a head: features M, values E.
 #[derive(Clone, Copy)]
@@ -42,22 +42,22 @@ impl<'a> State<'a> {
     }
 
     /// S as a right operand, in `space` unless that is S itself.
-    pub(super) fn matrix_of<'b>(self, factors: Factors, space: &'b mut Scratch) -> Factor<'b>
+    pub(super) fn matrix_of<'b>(self, format: Format, space: &'b mut Scratch) -> OperandView<'b>
     where
         'a: 'b,
     {
         let size = (self.sizes.features, padded(self.sizes.values));
-        *space = Role::RightRows.space(factors, size);
-        Role::RightRows.of(factors, (self.matrix, size.1), size, space)
+        *space = Operand::B.scratch(format, size);
+        Operand::B.of(format, (self.matrix, size.1), size, space)
     }
 
     /// Sᵀ, (E, padded M), as a right operand.
-    pub(super) fn transposed(self, factors: Factors) -> Held {
+    pub(super) fn transposed(self, format: Format) -> PackedTiles {
         let Sizes { features, values } = self.sizes;
         let (wide, features_wide) = (padded(values), padded(features));
         let size = (values, features_wide);
-        let mut transposed = Held::new(factors, Role::RightRows, 1, size);
-        transposed.load(0, size, |transposed| {
+        let mut transposed = PackedTiles::new(format, Operand::B, 1, size);
+        transposed.pack(0, size, |transposed| {
             let rows = self.matrix.chunks_exact(wide).take(features);
             for (f, row) in rows.enumerate() {
                 for (v, x) in row.iter().take(values).enumerate() {
@@ -102,7 +102,7 @@ pub(super) struct Block {
     /// Panels of columns: left operand of sums over positions, unless that is of tiles.
     columns: Scratch,
     /// Rows of what the rows are computed from, for maps that multiply.
-    pub(super) inputs: Option<Held>,
+    pub(super) inputs: Option<PackedTiles>,
 }
 
 impl Block {
@@ -122,42 +122,41 @@ impl Block {
 
     /// `count` rows as left operand of products with S.
     #[inline(always)]
-    pub(super) fn left(&mut self, factors: Factors, count: usize) -> Left<'_> {
-        self.operand(Role::LeftRows, factors, (count, self.width))
-            .left()
+    pub(super) fn left(&mut self, format: Format, count: usize) -> Lhs<'_> {
+        self.operand(Operand::A, format, (count, self.width)).left()
     }
 
     /// `count` rows as right operand of sums over positions.
     #[inline(always)]
-    pub(super) fn right(&mut self, factors: Factors, count: usize) -> (&[f32], usize) {
-        self.operand(Role::RightRows, factors, (count, padded(self.width)))
+    pub(super) fn right(&mut self, format: Format, count: usize) -> (&[f32], usize) {
+        self.operand(Operand::B, format, (count, padded(self.width)))
             .right()
     }
 
     /// The columns of `count` rows as left operand of sums over positions.
     #[inline(always)]
-    pub(super) fn left_columns(&mut self, factors: Factors, count: usize) -> Left<'_> {
-        if factors.are_tiles() {
+    pub(super) fn left_columns(&mut self, format: Format, count: usize) -> Lhs<'_> {
+        if format.is_amx() {
             let size = (count, self.width);
-            return self.operand(Role::LeftColumns, factors, size).left();
+            return self.operand(Operand::ATransposed, format, size).left();
         }
         self.pack_columns(count);
-        factors.panels(&mut self.columns, (SIDE, PANEL));
-        Left::panels(&self.columns, SIDE)
+        format.convert_panels(&mut self.columns, (SIDE, PANEL));
+        Lhs::panels(&self.columns, SIDE)
     }
 
     #[inline(always)]
-    fn operand(&mut self, role: Role, factors: Factors, size: (usize, usize)) -> Factor<'_> {
+    fn operand(&mut self, role: Operand, format: Format, size: (usize, usize)) -> OperandView<'_> {
         let wide = padded(self.width);
         if self.space.is_empty() {
             // Room for whatever role it is.
-            let len = |role: Role| role.len(factors, (SIDE, wide));
-            self.space = match factors {
-                Factors::F32 => Scratch::default(),
-                _ => Scratch::unspecified(len(Role::LeftRows).max(len(Role::RightRows))),
+            let len = |role: Operand| role.len(format, (SIDE, wide));
+            self.space = match format {
+                Format::F32 => Scratch::default(),
+                _ => Scratch::unspecified(len(Operand::A).max(len(Operand::B))),
             };
         }
-        role.of(factors, (&self.rows, wide), size, &mut self.space)
+        role.of(format, (&self.rows, wide), size, &mut self.space)
     }
 
     fn pack_columns(&mut self, count: usize) {

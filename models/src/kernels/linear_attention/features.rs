@@ -1,13 +1,15 @@
 //! From queries and keys to features, a block of 64 positions at a time, and back to their gradients.
 
+use cpu::format::Format;
+use cpu::isa::Isa;
+use cpu::math::exp;
+use cpu::scratch::Scratch;
+use cpu::simd::{Kernel, Lanes};
+use cpu::tile::{Operand, PANEL, PackedTiles, Rows, SIDE, pack_rows, padded, product};
+
 use super::SPLIT_WIDTH;
 use super::blocks::{Block, Positions};
 use crate::kernels::activation::UnaryFunction;
-use crate::kernels::factors::Factors;
-use crate::kernels::isa::{Isa, Kernel, Lanes};
-use crate::kernels::math::exp;
-use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{Held, PANEL, Role, Rows, SIDE, pack_rows, padded, product};
 
 /// A map to features, as the loops over positions want it.
 pub(super) trait Features: Copy + Sync {
@@ -92,14 +94,14 @@ impl<C: UnaryFunction> Features for Elementwise<C> {
 /// E^-¼ (Choromanski et al., 2020, arXiv 2009.14794).
 pub(super) struct Directions {
     /// w, (M, padded E), as a right operand.
-    rows: Held,
+    rows: PackedTiles,
     /// wᵀ, (E, padded M), as a right operand.
-    columns: Held,
+    columns: PackedTiles,
     count: usize,
     width: usize,
     epsilon: f32,
     /// How they and what they are multiplied by are taken.
-    factors: Factors,
+    format: Format,
 }
 
 /// What exponents are shifted by, so that they neither overflow nor vanish. A constant to the gradient: it cancels but for ε.
@@ -120,16 +122,16 @@ pub(super) struct Favor<'a> {
 impl Directions {
     pub(super) fn new(w: &[f32], (count, width): (usize, usize), epsilon: f32) -> Self {
         let (wide, features) = (padded(width), padded(count));
-        let factors = Isa::current().factors();
-        let factors = factors.for_width(count.min(width), SPLIT_WIDTH);
-        let held = |size| Held::new(factors, Role::RightRows, 1, size);
+        let format = Isa::current().format();
+        let format = format.for_width(count.min(width), SPLIT_WIDTH);
+        let held = |size| PackedTiles::new(format, Operand::B, 1, size);
         let (mut rows, mut columns) = (held((count, wide)), held((width, features)));
-        rows.load(0, (count, wide), |rows| {
+        rows.pack(0, (count, wide), |rows| {
             for (row, w) in rows.chunks_exact_mut(wide).zip(w.chunks_exact(width)) {
                 row[..width].copy_from_slice(w);
             }
         });
-        columns.load(0, (width, features), |columns| {
+        columns.pack(0, (width, features), |columns| {
             for (r, w) in w.chunks_exact(width).enumerate() {
                 for (column, w) in columns.chunks_exact_mut(features).zip(w) {
                     column[r] = *w;
@@ -142,7 +144,7 @@ impl Directions {
             count,
             width,
             epsilon,
-            factors,
+            format,
         }
     }
 
@@ -164,16 +166,16 @@ impl Directions {
         x: Rows,
         first: usize,
         count: usize,
-        inputs: &mut Held,
+        inputs: &mut PackedTiles,
         rows: &mut [f32],
     ) {
-        inputs.load(0, (count, self.width), |inputs| {
+        inputs.pack(0, (count, self.width), |inputs| {
             pack_rows(x.from(first), count, 1.0, inputs);
         });
         let features = padded(self.count);
         product::<S, false>(
             s,
-            self.factors,
+            self.format,
             inputs.left(0),
             self.columns.right(0),
             (rows, features),
@@ -182,8 +184,8 @@ impl Directions {
     }
 
     /// Room for a block of positions that are projected.
-    fn inputs(&self) -> Held {
-        Held::new(self.factors, Role::LeftRows, 1, (SIDE, padded(self.width)))
+    fn inputs(&self) -> PackedTiles {
+        PackedTiles::new(self.format, Operand::A, 1, (SIDE, padded(self.width)))
     }
 
     /// The largest w·x of the real positions `start..end`, -∞ if there are none: the shift of keys.
@@ -305,7 +307,7 @@ impl Features for Favor<'_> {
             count: features,
             width,
             epsilon,
-            factors,
+            format,
             ref rows,
             ..
         } = *self.directions;
@@ -329,12 +331,12 @@ impl Features for Favor<'_> {
             sums[i] = s.reduce_sum_f32s(sum);
         }
         let mut back = Scratch::zeros(SIDE * wide);
-        let mut space = Role::LeftRows.space(factors, (SIDE, features_wide));
+        let mut space = Operand::A.scratch(format, (SIDE, features_wide));
         let gradients = (&*gradients, features_wide);
-        let gradients = Role::LeftRows.of(factors, gradients, (count, features), &mut space);
+        let gradients = Operand::A.of(format, gradients, (count, features), &mut space);
         product::<S, false>(
             s,
-            factors,
+            format,
             gradients.left(),
             rows.right(0),
             (&mut back, wide),

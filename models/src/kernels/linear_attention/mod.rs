@@ -10,13 +10,15 @@ mod passes;
 mod problem;
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::unspecified;
+use cpu::tile::StridedRowsMut;
 
 use self::blocks::Sizes;
 use self::features::{Directions, Elementwise, Favor, Shift};
 use self::problem::{Part, Problem};
 use super::activation::{EluPlusOne, Identity, Relu};
-use super::buffers::{StridedRowsMut, read, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
+use crate::kernels::custom_op::read;
 
 const NAME: &str = "kernel attention";
 /// Features and columns of values from which on f32 is cut into parts.

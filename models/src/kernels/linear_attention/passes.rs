@@ -4,18 +4,19 @@
 //! S = Σ_j g_j v_jᵀ and z = Σ_j g_j. With e_i = dy_i / n_i and c_i = e_i·y_i the gradients are
 //! df_i = S e_i - c_i z, dS = Σ_i f_i e_iᵀ, dz = -Σ_i c_i f_i, dg_j = dS v_j + dz, dv_j = dSᵀ g_j.
 
+use cpu::format::Format;
+use cpu::scratch::Scratch;
+use cpu::simd::{Kernel, Lanes};
+use cpu::tile::{PANEL, Rows, SIDE, padded, product};
+use cpu::zero_rows::are_zero_rows;
+
 use super::blocks::{Block, Positions, Sizes, State, add_scaled, dot};
 use super::features::Features;
-use crate::kernels::factors::Factors;
-use crate::kernels::isa::{Kernel, Lanes};
-use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{PANEL, Rows, SIDE, padded, product};
-use crate::kernels::zero_rows::are_zero_rows;
 
 /// Adds the features and values of positions `range` to `state` (S and z).
 pub(super) struct Gather<'a, F> {
     pub(super) map: F,
-    pub(super) factors: Factors,
+    pub(super) format: Format,
     pub(super) sizes: Sizes,
     pub(super) keys: Positions<'a>,
     pub(super) values: Rows<'a>,
@@ -48,7 +49,7 @@ impl<F: Features> Kernel for Gather<'_, F> {
             map.fill(s, keys, first, count, &mut features);
             block.load(values, first, count);
             let sizes = (sizes.features, wide, count);
-            sum_products(s, self.factors, &mut features, &mut block, matrix, sizes);
+            sum_products(s, self.format, &mut features, &mut block, matrix, sizes);
             for i in 0..count {
                 add_scaled(s, total, features.row(i), 1.0);
             }
@@ -60,7 +61,7 @@ impl<F: Features> Kernel for Gather<'_, F> {
 #[inline(always)]
 fn sum_products<S: Lanes>(
     s: S,
-    factors: Factors,
+    format: Format,
     features: &mut Block,
     values: &mut Block,
     matrix: &mut [f32],
@@ -68,9 +69,9 @@ fn sum_products<S: Lanes>(
 ) {
     product::<S, true>(
         s,
-        factors,
-        features.left_columns(factors, count),
-        values.right(factors, count),
+        format,
+        features.left_columns(format, count),
+        values.right(format, count),
         (matrix, wide),
         (m.next_multiple_of(PANEL), wide, count),
     );
@@ -79,7 +80,7 @@ fn sum_products<S: Lanes>(
 /// Writes the outputs of queries `range`, each `out(position)`.
 pub(super) struct Attend<'a, F, O> {
     pub(super) map: F,
-    pub(super) factors: Factors,
+    pub(super) format: Format,
     pub(super) sizes: Sizes,
     pub(super) guard: f32,
     pub(super) state: State<'a>,
@@ -98,7 +99,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F,
         let mut features = Block::new(self.sizes.features);
         let mut sums = Scratch::zeros(SIDE * wide);
         let mut space = Scratch::default();
-        let matrix = self.state.matrix_of(self.factors, &mut space);
+        let matrix = self.state.matrix_of(self.format, &mut space);
         let (start, end) = self.range;
         for first in (start..end).step_by(SIDE) {
             let count = SIDE.min(end - first);
@@ -110,8 +111,8 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F,
             let m = self.sizes.features;
             product::<S, false>(
                 s,
-                self.factors,
-                features.left(self.factors, count),
+                self.format,
+                features.left(self.format, count),
                 matrix.right(),
                 (&mut sums, wide),
                 (count.next_multiple_of(PANEL), wide, m),
@@ -129,7 +130,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F,
 /// Writes the gradients of queries `range`, and adds to those of S and z (`dstate`).
 pub(super) struct QueryGradient<'a, F, O> {
     pub(super) map: F,
-    pub(super) factors: Factors,
+    pub(super) format: Format,
     pub(super) sizes: Sizes,
     pub(super) guard: f32,
     pub(super) state: State<'a>,
@@ -152,8 +153,8 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
         } = self.sizes;
         let (wide, features_wide) = (padded(e), padded(m));
         let (dmatrix, dtotal) = self.dstate.split_at_mut(self.sizes.matrix());
-        let factors = self.factors;
-        let transposed = self.state.transposed(factors);
+        let format = self.format;
+        let transposed = self.state.transposed(format);
         let queries = self.queries;
         let (mut features, mut block) = (Block::new(m), Block::new(e));
         let mut gradients = Scratch::zeros(SIDE * features_wide);
@@ -181,14 +182,14 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
             }
             product::<S, false>(
                 s,
-                factors,
-                block.left(factors, count),
+                format,
+                block.left(format, count),
                 transposed.right(0),
                 (&mut gradients, features_wide),
                 (count.next_multiple_of(PANEL), features_wide, e),
             );
             let sizes = (m, wide, count);
-            sum_products(s, factors, &mut features, &mut block, dmatrix, sizes);
+            sum_products(s, format, &mut features, &mut block, dmatrix, sizes);
             let rows = gradients.chunks_exact_mut(features_wide).zip(&shares);
             for (row, share) in rows.take(count) {
                 add_scaled(s, row, self.state.total, -share);
@@ -203,7 +204,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
 /// Writes the gradients of keys and values `range`, from those of S and z.
 pub(super) struct KeyGradient<'a, F, K, V> {
     pub(super) map: F,
-    pub(super) factors: Factors,
+    pub(super) format: Format,
     pub(super) sizes: Sizes,
     pub(super) dstate: State<'a>,
     pub(super) keys: Positions<'a>,
@@ -228,10 +229,10 @@ where
             values: e,
         } = self.sizes;
         let (wide, features_wide) = (padded(e), padded(m));
-        let factors = self.factors;
-        let transposed = self.dstate.transposed(factors);
+        let format = self.format;
+        let transposed = self.dstate.transposed(format);
         let mut space = Scratch::default();
-        let dmatrix = self.dstate.matrix_of(factors, &mut space);
+        let dmatrix = self.dstate.matrix_of(format, &mut space);
         let (mut features, mut block) = (Block::new(m), Block::new(e));
         let mut dfeatures = Scratch::zeros(SIDE * features_wide);
         let mut dvalues = Scratch::zeros(SIDE * wide);
@@ -250,16 +251,16 @@ where
             block.load(self.values, first, count);
             product::<S, false>(
                 s,
-                factors,
-                features.left(factors, count),
+                format,
+                features.left(format, count),
                 dmatrix.right(),
                 (&mut dvalues, wide),
                 (rows, wide, m),
             );
             product::<S, false>(
                 s,
-                factors,
-                block.left(factors, count),
+                format,
+                block.left(format, count),
                 transposed.right(0),
                 (&mut dfeatures, features_wide),
                 (rows, features_wide, e),

@@ -1,15 +1,16 @@
 //! One call of kernel attention: where its operands lie, and how its work is shared out.
 
+use cpu::buffers::{Shared, split_mut, sum_partials, unspecified};
+use cpu::format::Format;
+use cpu::isa::Isa;
+use cpu::tile::StridedRowsMut;
+use cpu::tile::{RowMajor, Rows, SIDE};
 use rayon::prelude::*;
 
 use super::blocks::{Positions, Sizes, State};
 use super::features::{Directions, Features};
 use super::passes::{Attend, Gather, KeyGradient, QueryGradient};
 use super::{LinearAttention, SPLIT_WIDTH};
-use crate::kernels::buffers::{Shared, StridedRowsMut, split_mut, sum_partials, unspecified};
-use crate::kernels::factors::Factors;
-use crate::kernels::isa::Isa;
-use crate::kernels::tile::{Operand, Rows, SIDE};
 
 /// Tasks that a pass is split into where the heads alone are fewer.
 const TASKS: usize = 16;
@@ -25,9 +26,9 @@ pub(super) struct Problem<'a> {
     /// Elements of a query or key of one head.
     pub(super) inputs: usize,
     pub(super) sizes: Sizes,
-    pub(super) q: Operand<'a>,
-    pub(super) k: Operand<'a>,
-    pub(super) v: Operand<'a>,
+    pub(super) q: RowMajor<'a>,
+    pub(super) k: RowMajor<'a>,
+    pub(super) v: RowMajor<'a>,
 }
 
 /// Positions `start..end` of one head.
@@ -68,7 +69,7 @@ impl Problem<'_> {
     }
 
     /// The rows of one head of an operand with `width` elements per head.
-    fn rows<'b>(&self, of: Operand<'b>, length: usize, width: usize, part: Part) -> Rows<'b> {
+    fn rows<'b>(&self, of: RowMajor<'b>, length: usize, width: usize, part: Part) -> Rows<'b> {
         of.rows((part.example * length, part.head * width), width)
     }
 
@@ -130,9 +131,9 @@ impl Problem<'_> {
     }
 
     /// How factors of products are taken.
-    fn factors(&self, isa: Isa) -> Factors {
+    fn format(&self, isa: Isa) -> Format {
         let width = self.sizes.features.min(self.sizes.values);
-        isa.factors().for_width(width, SPLIT_WIDTH)
+        isa.format().for_width(width, SPLIT_WIDTH)
     }
 
     /// Output (B, Lq, H E), and S and z of each head.
@@ -146,7 +147,7 @@ impl Problem<'_> {
         let states = self.sums(self.keys_len, |part, state| {
             isa.run(Gather {
                 map: key(part),
-                factors: self.factors(isa),
+                format: self.format(isa),
                 sizes: self.sizes,
                 keys: self.keys(part),
                 values: self.rows(self.v, self.keys_len, values, part),
@@ -167,7 +168,7 @@ impl Problem<'_> {
             .for_each(|part| {
                 isa.run(Attend {
                     map: query,
-                    factors: self.factors(isa),
+                    format: self.format(isa),
                     sizes: self.sizes,
                     guard: self.op.guard,
                     state: self.state(&states, part),
@@ -190,11 +191,11 @@ impl Problem<'_> {
     ) {
         let isa = Isa::current();
         let values = self.sizes.values;
-        let [output, doutput] = outputs.map(|data| Operand::whole(data, self.row()));
+        let [output, doutput] = outputs.map(|data| RowMajor::whole(data, self.row()));
         let dstates = self.sums(self.queries_len, |part, dstate| {
             isa.run(QueryGradient {
                 map: query,
-                factors: self.factors(isa),
+                format: self.format(isa),
                 sizes: self.sizes,
                 guard: self.op.guard,
                 state: self.state(states, part),
@@ -212,7 +213,7 @@ impl Problem<'_> {
             .for_each(|part| {
                 isa.run(KeyGradient {
                     map: key(part),
-                    factors: self.factors(isa),
+                    format: self.format(isa),
                     sizes: self.sizes,
                     dstate: self.state(&dstates, part),
                     keys: self.keys(part),

@@ -7,11 +7,12 @@
 mod square;
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::isa::Isa;
+use cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
 use self::square::{Left, Square, product};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::{Isa, Kernel, Lanes};
 
 const NAME: &str = "pseudo_inverse";
 /// Z for each of the matrices A (.., M, M) of f64.

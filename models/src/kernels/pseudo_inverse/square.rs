@@ -1,6 +1,6 @@
 //! Square matrices of f64 in the nearest caches, and their products.
 
-use crate::kernels::isa::Lanes;
+use cpu::simd::Lanes;
 
 /// Rows of a product that are computed together; sides are padded to a multiple of it, which is one of registers too.
 const PANEL: usize = 8;
@@ -198,8 +198,9 @@ fn block<S: Lanes, const M: usize, const N: usize, const ADD: bool>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::isa::{Isa, Kernel};
     use crate::kernels::reference::Sampler;
+    use cpu::isa::Isa;
+    use cpu::simd::Kernel;
 
     struct Both<'a>(&'a Square, &'a Square, [&'a mut Square; 2]);
 

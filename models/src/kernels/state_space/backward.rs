@@ -1,10 +1,11 @@
 //! The walk back, tile by tile, each forward once more for its states.
 
+use cpu::buffers::Shared;
+use cpu::scratch::Scratch;
+use cpu::simd::{Kernel, Lanes};
+
 use super::TILE;
 use super::task::{Mode, Pair, Task, add_product, add_read_out, advance, kept, retreat, settled};
-use crate::kernels::buffers::Shared;
-use crate::kernels::isa::{Kernel, Lanes};
-use crate::kernels::scratch::Scratch;
 
 pub(super) struct Backward<'a, const COMPLEX: bool> {
     pub(super) task: Task<'a>,

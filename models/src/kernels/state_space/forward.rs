@@ -1,10 +1,11 @@
 //! The walk from the first row to the last.
 
+use cpu::buffers::Shared;
+use cpu::scratch::Scratch;
+use cpu::simd::{Kernel, Lanes};
+
 use super::TILE;
 use super::task::{Mode, Pair, Task, advance, kept, read_out, settled};
-use crate::kernels::buffers::Shared;
-use crate::kernels::isa::{Kernel, Lanes};
-use crate::kernels::scratch::Scratch;
 
 /// Modes that are walked together, as many as registers hold.
 const TOGETHER: usize = 2;

@@ -15,14 +15,14 @@ mod task;
 use std::sync::Arc;
 
 use candle_core::{Result, Shape, Tensor, bail};
+use cpu::buffers::{Shared, split_mut, sum_partials, unspecified};
+use cpu::isa::Isa;
 use rayon::prelude::*;
 
 use self::backward::Backward;
 use self::forward::Forward;
 use self::task::Task;
-use super::buffers::{Shared, split_mut, sum_partials, unspecified};
 use super::custom_op::{BackwardPass, CustomOp, Gradient, View, apply};
-use super::isa::Isa;
 
 const NAME: &str = "state-space";
 /// Rows between two states that are kept.

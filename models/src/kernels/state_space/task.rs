@@ -1,7 +1,8 @@
 //! One task: some channels of one example, its modes in registers, and the arithmetic of one row.
 
+use cpu::simd::Lanes;
+
 use super::{CHANNELS, Rows, Sizes, StateSpace, Walk};
-use crate::kernels::isa::Lanes;
 
 /// One walk of a task: some channels of one example.
 #[derive(Clone, Copy)]
@@ -26,7 +27,7 @@ pub(super) struct Task<'a> {
 }
 
 /// Real and imaginary parts in one register each; real numbers have no others.
-pub(super) type Pair<S> = [<S as pulp::Simd>::f32s; 2];
+pub(super) type Pair<S> = [<S as cpu::simd::Simd>::f32s; 2];
 
 /// a and c of one mode.
 #[derive(Clone, Copy)]

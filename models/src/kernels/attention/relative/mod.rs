@@ -8,11 +8,11 @@ mod tile;
 use std::ops::Range;
 
 use candle_core::{Result, Tensor, bail};
+use cpu::buffers::Shared;
 
 pub(super) use self::tile::Places;
 use super::NAME;
 use super::problem::{Head, Problem, TASKS};
-use crate::kernels::buffers::Shared;
 use crate::kernels::custom_op::{Gradient, View};
 
 /// What is added to scores by the distance of key from query. Queries are at 0, 1, .., keys too, from the first of `keys` on.

@@ -1,8 +1,9 @@
 //! What a tile of scores takes from the tables, and what its gradients give them.
 
+use cpu::tile::SIDE;
+
 use super::super::problem::Head;
 use super::{TableGradients, Tables};
-use crate::kernels::tile::SIDE;
 
 /// No position.
 const NONE: i32 = i32::MIN;

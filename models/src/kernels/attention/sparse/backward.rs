@@ -2,17 +2,18 @@
 
 use std::ops::Range;
 
+use cpu::scratch::Scratch;
+use cpu::simd::{Kernel, Lanes};
+use cpu::tile::StridedRowsMut;
+use cpu::tile::{PAD, Rows, SIDE, columns_to_rows, padded};
+use cpu::zero_rows::are_zero_rows;
+
 use super::super::backward::{Queries, Tiles, deltas};
 use super::super::problem::{Head, Problem};
 use super::super::relative::{Places, TableGradients};
 use super::super::slots::{KeyTile, Slots};
 use super::block_mask::BlockMask;
 use super::{alter, drawn, indices};
-use crate::kernels::buffers::StridedRowsMut;
-use crate::kernels::isa::{Kernel, Lanes};
-use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{PAD, Rows, SIDE, columns_to_rows, padded};
-use crate::kernels::zero_rows::are_zero_rows;
 
 /// Some blocks of queries of one head.
 pub(super) struct BackwardTask<'a> {

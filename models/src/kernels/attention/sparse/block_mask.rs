@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::kernels::tile::{PANEL, SIDE};
+use cpu::tile::{PANEL, SIDE};
 
 /// Which queries of a tile see one of its keys: those at `from..to` of the tile's queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

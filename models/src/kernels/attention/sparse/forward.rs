@@ -2,17 +2,18 @@
 
 use std::ops::Range;
 
+use cpu::buffers::Shared;
+use cpu::scratch::Scratch;
+use cpu::simd::{Kernel, Lanes};
+use cpu::tile::{
+    Lhs, Operand, PAD, PANEL, PackedTiles, SIDE, pack_columns, pack_rows, padded, product,
+};
+
 use super::super::problem::{Head, Problem};
 use super::super::relative::Places;
 use super::super::weighted_sums::{WeightedSums, close};
 use super::block_mask::BlockMask;
 use super::{alter, drawn, indices};
-use crate::kernels::buffers::Shared;
-use crate::kernels::isa::{Kernel, Lanes};
-use crate::kernels::scratch::Scratch;
-use crate::kernels::tile::{
-    Held, Left, PAD, PANEL, Role, SIDE, pack_columns, pack_rows, padded, product,
-};
 
 /// Some blocks of queries of one head.
 pub(in super::super) struct ForwardTask<'a> {
@@ -38,12 +39,12 @@ impl Kernel for ForwardTask<'_> {
             ..
         } = self;
         let (width, wide) = (problem.widths.queries, padded(problem.widths.values));
-        let factors = problem.factors;
+        let format = problem.format;
         let mut keys = Keys::new(problem, block_mask, head);
         let mut revisited = block_mask
             .repeats_queries()
             .then(|| Revisited::new(problem));
-        let mut queries = Held::new(factors, Role::RightRows, 1, (width, SIDE));
+        let mut queries = PackedTiles::new(format, Operand::B, 1, (width, SIDE));
         let mut weighted = WeightedSums::new(problem);
         for block in &block_mask.query_blocks()[self.blocks.clone()] {
             let positions = block_mask.query_positions(block);
@@ -54,7 +55,7 @@ impl Kernel for ForwardTask<'_> {
             let columns = count.next_multiple_of(PAD);
             let scale = problem.scale * std::f32::consts::LOG2_E;
             let rows = problem.queries(head).at(positions);
-            queries.load(0, (width, SIDE), |columns| {
+            queries.pack(0, (width, SIDE), |columns| {
                 pack_columns(rows, count, scale, columns);
             });
             weighted.clear();
@@ -68,7 +69,7 @@ impl Kernel for ForwardTask<'_> {
                 let scores = &mut weighted.scores;
                 product::<S, false>(
                     s,
-                    factors,
+                    format,
                     of_keys,
                     queries.right(0),
                     (&mut **scores, SIDE),
@@ -162,22 +163,23 @@ struct Keys<'a> {
     head: Head,
     /// The block that each slot holds, and its real keys.
     held: Vec<Option<(usize, u64)>>,
-    key_blocks: Held,
-    value_blocks: Held,
+    key_blocks: PackedTiles,
+    value_blocks: PackedTiles,
 }
 
 impl<'a> Keys<'a> {
     fn new(problem: &'a Problem<'a>, block_mask: &'a BlockMask, head: Head) -> Self {
         let (slots, rows) = block_mask.slots();
         let widths = problem.widths;
-        let blocks = |role, width| Held::new(problem.factors, role, slots, (rows, padded(width)));
+        let blocks =
+            |role, width| PackedTiles::new(problem.format, role, slots, (rows, padded(width)));
         Keys {
             problem,
             block_mask,
             head,
             held: vec![None; slots],
-            key_blocks: blocks(Role::LeftRows, widths.queries),
-            value_blocks: blocks(Role::LeftColumns, widths.values),
+            key_blocks: blocks(Operand::A, widths.queries),
+            value_blocks: blocks(Operand::ATransposed, widths.values),
         }
     }
 
@@ -192,13 +194,13 @@ impl<'a> Keys<'a> {
         let widths = problem.widths;
         let positions = self.block_mask.key_positions(key_block);
         let count = positions.len();
-        self.key_blocks.load(slot, (count, widths.queries), |rows| {
+        self.key_blocks.pack(slot, (count, widths.queries), |rows| {
             problem.keys(head).at(positions).pack_rows(count, rows);
         });
         let values = problem.values(head).at(positions);
         let size = (count, padded(widths.values));
         self.value_blocks
-            .load(slot, size, |rows| pack_rows(values, count, 1.0, rows));
+            .pack(slot, size, |rows| pack_rows(values, count, 1.0, rows));
         let bits = problem.real.bits(head.example, indices(positions));
         self.held[slot] = Some((block, bits));
         bits
@@ -206,7 +208,7 @@ impl<'a> Keys<'a> {
 
     /// How many keys a block has that has been loaded, and they and their values as left operands.
     #[inline(always)]
-    fn block(&self, block: usize) -> (usize, Left<'_>, Left<'_>) {
+    fn block(&self, block: usize) -> (usize, Lhs<'_>, Lhs<'_>) {
         let key_block = &self.block_mask.key_blocks()[block];
         let (slot, positions) = (key_block.slot, self.block_mask.key_positions(key_block));
         let operands = [&self.key_blocks, &self.value_blocks].map(|held| held.left(slot));

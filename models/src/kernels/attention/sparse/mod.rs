@@ -10,6 +10,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use candle_core::{Result, bail};
+use cpu::buffers::Shared;
+use cpu::isa::Isa;
+use cpu::simd::Lanes;
+use cpu::tile::SIDE;
+use cpu::tile::StridedRowsMut;
 use rayon::prelude::*;
 
 use self::backward::BackwardTask;
@@ -21,9 +26,6 @@ use super::AttentionDropout;
 use super::dropout;
 use super::problem::{Head, Problem, TASKS};
 use super::relative::TableGradients;
-use crate::kernels::buffers::{Shared, StridedRowsMut};
-use crate::kernels::isa::{Isa, Lanes};
-use crate::kernels::tile::SIDE;
 
 /// Blocks of queries below which a part of a head is not worth its own sums.
 const LEAST_BLOCKS: usize = 8;

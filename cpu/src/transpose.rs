@@ -1,4 +1,4 @@
-//! Transposes of blocks in AVX-512 registers.
+//! Transposes in AVX-512 registers.
 
 use std::arch::x86_64::{
     __m512i, _mm512_castps_si512, _mm512_loadu_ps, _mm512_mul_ps, _mm512_set1_ps,
@@ -6,11 +6,11 @@ use std::arch::x86_64::{
     _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
-/// Words of a register, and registers of a block.
-pub(super) const SIDE: usize = 16;
+/// Words of a register and registers of a block.
+pub const SIDE: usize = 16;
 
-/// Copies the first `width` numbers of 16 rows, a multiple of 16 and times `scale`, into the first columns of a matrix whose
-/// rows are `to_row` apart.
+/// Copies the first `width` numbers of 16 rows, times `scale`, into the first columns of a matrix whose rows are `to_row`
+/// apart. `width` is a multiple of 16.
 ///
 /// # Safety
 /// The processor must have AVX-512.
@@ -18,7 +18,7 @@ pub(super) const SIDE: usize = 16;
 /// # Panics
 /// If an operand is too small.
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn rows_to_columns(
+pub unsafe fn rows_to_columns(
     rows: [&[f32]; SIDE],
     width: usize,
     scale: f32,
@@ -47,10 +47,13 @@ pub(super) unsafe fn rows_to_columns(
     }
 }
 
-/// The transpose of 16 x 16 words, by way of those of two by two and of four by four.
+/// Transposes 16 x 16 words, by way of blocks of two by two and of four by four.
+///
+/// # Safety
+/// The processor must have AVX-512.
 #[target_feature(enable = "avx512f")]
 #[inline]
-pub(super) fn transpose(x: [__m512i; SIDE]) -> [__m512i; SIDE] {
+pub fn transpose(x: [__m512i; SIDE]) -> [__m512i; SIDE] {
     let mut two = x;
     for i in (0..SIDE).step_by(2) {
         two[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);

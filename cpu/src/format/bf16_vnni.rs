@@ -1,4 +1,4 @@
-//! Pairs of terms rounded to bfloat16, and products of them by AVX512-BF16.
+//! Pairs of bfloat16 terms, and their products by AVX512-BF16 (VDPBF16PS).
 
 use std::arch::x86_64::{
     __m256bh, __m256i, __m512bh, __m512i, _mm512_castsi512_si256, _mm512_cvtne2ps_pbh,
@@ -9,12 +9,12 @@ use std::arch::x86_64::{
 };
 use std::mem::transmute;
 
-use crate::kernels::transpose::transpose;
+use crate::transpose::transpose;
 
-/// f32 of a register.
+/// The f32 of a register.
 const LANES: usize = 16;
 
-/// Where the words of interleaved rows come from: those of the later row are the lower halves.
+/// The permutation that interleaves two rows: the later row gives the lower halves.
 const INTERLEAVED: [u16; 32] = {
     let mut from = [0; 32];
     let mut i = 0;
@@ -26,7 +26,7 @@ const INTERLEAVED: [u16; 32] = {
     from
 };
 
-/// The same for two rows of eight that lie side by side.
+/// The permutation that interleaves two contiguous rows of eight.
 const INTERLEAVED_HALVES: [u16; 32] = {
     let mut from = [0; 32];
     let mut i = 0;
@@ -38,15 +38,15 @@ const INTERLEAVED_HALVES: [u16; 32] = {
     from
 };
 
-/// Two rows of `width` numbers each time, a multiple of 16 or 8, become one of pairs; zeros follow an odd last one.
+/// Interleaves rows of `width` numbers two by two, in place. An odd last row is paired with zeros.
 ///
 /// # Safety
 /// The processor must have AVX512-BF16.
 ///
 /// # Panics
-/// If `width` is another number.
+/// If `width` is neither 8 nor a multiple of 16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(in crate::kernels) unsafe fn rows(x: &mut [f32], width: usize) {
+pub unsafe fn rows(x: &mut [f32], width: usize) {
     assert!(
         width == LANES / 2 || width.is_multiple_of(LANES),
         "rows of whole registers"
@@ -87,13 +87,13 @@ pub(in crate::kernels) unsafe fn rows(x: &mut [f32], width: usize) {
     }
 }
 
-/// Neighbours in a row of `count` numbers become pairs; a zero follows an odd last one.
+/// Pairs neighbours in a row of `count` numbers. An odd last one is paired with zero.
 ///
 /// # Safety
 /// The processor must have AVX512-BF16; `row` must be valid for `count` numbers, and `to`, which may be `row` or lie
 /// apart from it, for half as many.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(in crate::kernels) unsafe fn terms(row: *const f32, to: *mut f32, count: usize) {
+pub unsafe fn terms(row: *const f32, to: *mut f32, count: usize) {
     for done in (0..count).step_by(2 * LANES) {
         let left = count - done;
         // SAFETY: only numbers that are left are read, and half as many pairs written, which lie before numbers that have
@@ -105,10 +105,10 @@ pub(in crate::kernels) unsafe fn terms(row: *const f32, to: *mut f32, count: usi
     }
 }
 
-/// Pairs of the first `count` numbers of a row, at most 32; zeros follow.
+/// Returns pairs of the first `count` numbers of a row, at most 32, then zeros.
 ///
 /// # Safety
-/// The processor must have AVX512-BF16, and the row must have so many numbers, of which 32 are read at most.
+/// The processor must have AVX512-BF16, and the row must have `count` numbers, of which at most 32 are read.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 #[inline]
 unsafe fn of_neighbours(row: *const f32, count: usize) -> __m512i {
@@ -122,13 +122,13 @@ unsafe fn of_neighbours(row: *const f32, count: usize) -> __m512i {
     }
 }
 
-/// Packs a matrix of rows, `row` apart, into panels of `N` columns, rows of pairs one after the other; zeros fill what the
-/// last panel lacks.
+/// Packs a row-major matrix with rows `row` apart into panels of `N` columns of pairs. Missing columns of the last panel
+/// become zero.
 ///
 /// # Safety
 /// The processor must have AVX512-BF16, and operands must be as large as their shapes.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(in crate::kernels) unsafe fn pack_rows<const N: usize>(
+pub unsafe fn pack_rows<const N: usize>(
     (x, row): (*const f32, usize),
     (rows, columns): (usize, usize),
     to: *mut f32,
@@ -150,12 +150,12 @@ pub(in crate::kernels) unsafe fn pack_rows<const N: usize>(
     }
 }
 
-/// The same of a matrix of columns, `column` apart.
+/// Packs a column-major matrix with columns `column` apart, as [`pack_rows`] does.
 ///
 /// # Safety
-/// That of [`pack_rows`].
+/// As for [`pack_rows`].
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(in crate::kernels) unsafe fn pack_columns<const N: usize>(
+pub unsafe fn pack_columns<const N: usize>(
     (x, column): (*const f32, usize),
     (rows, columns): (usize, usize),
     to: *mut f32,
@@ -180,10 +180,10 @@ pub(in crate::kernels) unsafe fn pack_columns<const N: usize>(
     }
 }
 
-/// Pairs of the first `count` columns of two rows, of which the second may be missing; zeros follow.
+/// Returns pairs of the first `count` columns of two rows, then zeros. The second row may be missing.
 ///
 /// # Safety
-/// The processor must have AVX512-BF16, and the rows must be valid for so many numbers, of which 16 are taken at most.
+/// The processor must have AVX512-BF16, and the rows must have `count` numbers, of which at most 16 are read.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 #[inline]
 pub(super) unsafe fn interleaved(
@@ -202,17 +202,17 @@ pub(super) unsafe fn interleaved(
     }
 }
 
-/// The first lanes of a register, at most all.
+/// Returns the mask of the first `count` lanes of a register.
 pub(super) fn mask(count: usize) -> u16 {
     (1_u32 << count.min(LANES)).wrapping_sub(1) as u16
 }
 
-/// M rows by N registers of a product, held in registers while k pairs of terms run.
+/// Multiplies a block of M rows by N registers over k pairs of terms, with the sums in registers.
 ///
 /// # Safety
 /// The processor must have AVX512-BF16; `a`, `b` and `out` must be valid for those rows, registers and k.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(in crate::kernels) unsafe fn block<const M: usize, const N: usize, const ADD: bool>(
+pub unsafe fn block<const M: usize, const N: usize, const ADD: bool>(
     (a, (row, column)): (*const f32, (usize, usize)),
     (b, b_row): (*const f32, usize),
     (out, out_row): (*mut f32, usize),

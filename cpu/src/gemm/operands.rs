@@ -1,39 +1,40 @@
-//! What is multiplied: matrices in slices, and the panels that products want.
+//! Operands of products: strided matrices, and panels of packed ones.
 
 use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
 use super::tiles::{TERMS, pack_right};
-use super::{COLUMNS, DEPTH, factors_for};
-use crate::kernels::buffers::Aligned;
-use crate::kernels::factors::Factors;
+use super::{COLUMNS, DEPTH, format_for};
+use crate::buffers::Aligned;
+use crate::format::Format;
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::factors::packing::words;
-use crate::kernels::isa::{Isa, Kernel, Lanes};
-use crate::kernels::tile::{Left, PAD, PANEL, TOGETHER, transpose};
+use crate::format::amx_packing::words;
+use crate::isa::Isa;
+use crate::simd::{Kernel, Lanes};
+use crate::tile::{Lhs, PAD, PANEL, UNROLL, transpose};
 
-/// Columns of a right operand that are packed together.
+/// Columns of `b` that one task packs.
 const GROUP: usize = 8 * COLUMNS;
 /// Elements of a cache line.
 const LINE: usize = 16;
-/// How far ahead of their packing columns and rows of a left operand are fetched: they are no stream that a processor foresees.
+/// How many columns or rows ahead of packing are prefetched. Processors do not predict these strides.
 const COLUMNS_AHEAD: usize = 16;
 const ROWS_AHEAD: usize = 2;
 
-/// Elements between rows of a right operand up to which they are not packed.
+/// The longest row stride of `b` that is multiplied without packing.
 const NARROW: usize = 192;
 
-/// A matrix inside a slice: element (i, j) is `data[i * row + j * column]`, and one of the strides is 1.
+/// A strided matrix: element (i, j) is `data[i * row + j * column]`, and one of the strides is 1.
 #[derive(Clone, Copy)]
-pub(in crate::kernels) struct Matrix<'a> {
+pub struct Matrix<'a> {
     pub(super) data: &'a [f32],
     pub(super) row: usize,
     pub(super) column: usize,
 }
 
 impl<'a> Matrix<'a> {
-    /// Rows of `width` elements, one after the other.
-    pub(in crate::kernels) fn rows(data: &'a [f32], width: usize) -> Self {
+    /// Returns a row-major matrix with rows of `width` elements.
+    pub fn rows(data: &'a [f32], width: usize) -> Self {
         Matrix {
             data,
             row: width,
@@ -41,8 +42,8 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// The same memory read as the transposed matrix: columns of elements `width` apart.
-    pub(in crate::kernels) fn columns(data: &'a [f32], width: usize) -> Self {
+    /// Returns the transpose of a row-major matrix with rows of `width` elements.
+    pub fn columns(data: &'a [f32], width: usize) -> Self {
         Matrix {
             data,
             row: 1,
@@ -50,19 +51,19 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// The rows from one on, and of them the columns from one on, as they lie.
+    /// Returns the submatrix that starts at (row, column), as a left operand.
     #[inline(always)]
-    pub(super) fn left(&self, (row, column): (usize, usize)) -> Left<'a> {
+    pub(super) fn left(&self, (row, column): (usize, usize)) -> Lhs<'a> {
         let start = row * self.row + column * self.column;
-        Left::strided(&self.data[start..], self.row, self.column)
+        Lhs::strided(&self.data[start..], self.row, self.column)
     }
 
-    /// Whether the rows, of n columns, are near enough to be multiplied where they lie.
+    /// Returns whether n columns can be multiplied without packing.
     pub(super) fn are_panels(&self, n: usize) -> bool {
         self.column == 1 && self.row <= NARROW && n.is_multiple_of(PAD)
     }
 
-    /// The rows from one on, and of them the columns from one on, as panels.
+    /// Returns the submatrix that starts at (row, column), as panels.
     pub(super) fn panels(&self, (row, column): (usize, usize)) -> Panels<'a> {
         Panels {
             data: &self.data[row * self.row + column..],
@@ -75,7 +76,7 @@ impl<'a> Matrix<'a> {
         rows * columns == 0 || (rows - 1) * self.row + (columns - 1) * self.column < self.data.len()
     }
 
-    /// Copies k columns of m rows, from `first` on, into panels of [`PANEL`] rows side by side; missing rows become zero.
+    /// Packs the (m, k) block that starts at `first` into panels of [`PANEL`] interleaved rows. Missing rows become zero.
     #[inline(always)]
     pub(super) fn pack_panels(
         &self,
@@ -110,41 +111,40 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Makes of k columns of m rows, from `first` on, what products take of a row of terms, one after the other; rows that
-    /// are missing become zero. Of a matrix of rows.
+    /// Converts the (m, k) block that starts at `first` of a row-major matrix, row after row. Missing rows become zero.
     #[inline(always)]
     pub(super) fn pack_terms(
         &self,
         first: (usize, usize),
         (m, k): (usize, usize),
-        factors: Factors,
+        format: Format,
         packed: &mut [f32],
     ) {
-        let len = factors.len(k);
+        let len = format.len(k);
         let (packed, missing) = packed.split_at_mut(m * len);
         missing.fill(0.0);
         for (i, packed) in packed.chunks_exact_mut(len).enumerate() {
             let at = (first.0 + i) * self.row + first.1;
             fetch(&self.data[at..], ROWS_AHEAD * self.row, k);
-            factors.terms(&self.data[at..][..k], packed);
+            format.convert_row(&self.data[at..][..k], packed);
         }
     }
 
-    /// Makes of `columns` columns of some rows, from `first` on, panels of `N` columns, one after the other, as products take
-    /// them; columns that the last one lacks become zero.
+    /// Packs the (rows, columns) block that starts at `first` into panels of `N` columns, in `format`. Missing columns of the
+    /// last panel become zero.
     #[inline(always)]
     pub(super) fn pack<const N: usize>(
         &self,
         first: (usize, usize),
         (rows, columns): (usize, usize),
-        factors: Factors,
+        format: Format,
         panels: &mut [f32],
     ) {
         let start = first.0 * self.row + first.1 * self.column;
         let from = (&self.data[start..], self.row, self.column);
-        if !factors.pack_pairs::<N>(from, (rows, columns), panels) {
+        if !format.pack_pairs::<N>(from, (rows, columns), panels) {
             self.pack_numbers::<N>(start, (rows, columns), panels);
-            factors.panels(panels, (rows, N));
+            format.convert_panels(panels, (rows, N));
         }
     }
 
@@ -172,44 +172,44 @@ impl<'a> Matrix<'a> {
             return;
         }
         for (panel, packed) in panels.chunks_exact_mut(N * rows).enumerate() {
-            for j in (0..N).step_by(TOGETHER) {
+            for j in (0..N).step_by(UNROLL) {
                 let first = panel * N + j;
                 let column = |c| &self.data[start + (first + c) * self.column..][..rows];
                 let source = std::array::from_fn(|c| (first + c < columns).then(|| column(c)));
-                transpose::<TOGETHER>(source, 1.0, (&mut packed[j..], N));
+                transpose::<UNROLL>(source, 1.0, (&mut packed[j..], N));
             }
         }
     }
 }
 
-/// Rows of a right operand, in panels of [`COLUMNS`] columns.
+/// `b` in panels of [`COLUMNS`] columns.
 #[derive(Clone, Copy)]
 pub(super) struct Panels<'a> {
     data: &'a [f32],
-    /// From one panel to the next.
+    /// Elements from one panel to the next.
     step: usize,
     row: usize,
 }
 
 impl<'a> Panels<'a> {
-    /// Panels of k terms, one after the other.
+    /// Returns contiguous panels of k terms.
     #[inline(always)]
-    pub(super) fn packed(data: &'a [f32], factors: Factors, k: usize) -> Self {
+    pub(super) fn packed(data: &'a [f32], format: Format, k: usize) -> Self {
         Panels {
             data,
-            step: COLUMNS * factors.len(k),
+            step: COLUMNS * format.len(k),
             row: COLUMNS,
         }
     }
 
-    /// The panel from a column on, and how far apart its rows are.
+    /// Returns the panel that starts at `column`, and its row stride.
     #[inline(always)]
     pub(super) fn from(&self, column: usize) -> (&'a [f32], usize) {
         (&self.data[column / COLUMNS * self.step..], self.row)
     }
 }
 
-/// Has the processor bring `count` elements from `first` on closer, which need not be there.
+/// Prefetches `count` elements from `first` on. They may lie outside of `data`.
 #[inline(always)]
 pub(super) fn fetch(data: &[f32], first: usize, count: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -222,42 +222,42 @@ pub(super) fn fetch(data: &[f32], first: usize, count: usize) {
     let _ = (data, first, count);
 }
 
-/// A right operand (k, n), packed.
-pub(in crate::kernels) struct Packed {
-    /// Blocks of [`DEPTH`] rows, and of each the panels.
+/// A packed right operand b (k, n).
+pub struct PackedMatrix {
+    /// Blocks of [`DEPTH`] rows, each in panels.
     panels: Aligned,
-    pub(super) factors: Factors,
+    pub(super) format: Format,
     pub(super) depth: usize,
     pub(super) columns: usize,
 }
 
-impl Packed {
-    /// Packs on all threads.
+impl PackedMatrix {
+    /// Packs `b` (k, n), on all threads.
     ///
     /// # Panics
     /// If the operand is smaller than its shape.
-    pub(in crate::kernels) fn new(isa: Isa, b: Matrix, (k, n): (usize, usize)) -> Self {
+    pub fn new(isa: Isa, b: Matrix, (k, n): (usize, usize)) -> Self {
         assert!(b.holds(k, n), "operand too small");
-        let (factors, columns) = (factors_for(isa, (k, n)), n.next_multiple_of(COLUMNS));
+        let (format, columns) = (format_for(isa, (k, n)), n.next_multiple_of(COLUMNS));
         #[cfg(target_arch = "x86_64")]
-        match factors {
-            Factors::Tiles => return Packed::tiles::<1>(factors, b, (k, n)),
-            Factors::Split => return Packed::tiles::<3>(factors, b, (k, n)),
+        match format {
+            Format::Bf16Amx => return PackedMatrix::tiles::<1>(format, b, (k, n)),
+            Format::Bf16x3Amx => return PackedMatrix::tiles::<3>(format, b, (k, n)),
             _ => {}
         }
-        let mut panels = Aligned::unspecified(factors.len(k) * columns);
+        let mut panels = Aligned::unspecified(format.len(k) * columns);
         panels
-            .par_chunks_mut((factors.len(DEPTH) * columns).max(1))
+            .par_chunks_mut((format.len(DEPTH) * columns).max(1))
             .enumerate()
             .for_each(|(block, panels)| {
                 let depth = DEPTH.min(k - block * DEPTH);
                 panels
-                    .par_chunks_mut(factors.len(depth) * GROUP)
+                    .par_chunks_mut(format.len(depth) * GROUP)
                     .enumerate()
                     .for_each(|(index, panels)| {
                         let first = (block * DEPTH, index * GROUP);
                         isa.run(Pack {
-                            factors,
+                            format,
                             b,
                             first,
                             sizes: (depth, n.min(first.1 + GROUP) - first.1),
@@ -265,17 +265,17 @@ impl Packed {
                         });
                     });
             });
-        Packed {
+        PackedMatrix {
             panels,
-            factors,
+            format,
             depth: k,
             columns: n,
         }
     }
 
-    /// Packs into tiles, on all threads.
+    /// Packs `b` (k, n) into tiles for AMX, on all threads.
     #[cfg(target_arch = "x86_64")]
-    fn tiles<const PARTS: usize>(factors: Factors, b: Matrix, (k, n): (usize, usize)) -> Self {
+    fn tiles<const PARTS: usize>(format: Format, b: Matrix, (k, n): (usize, usize)) -> Self {
         let mut panels = Aligned::unspecified(words(PARTS, n, k));
         let blocks = panels.par_chunks_mut(words(PARTS, n, TERMS).max(1));
         blocks.enumerate().for_each(|(block, panels)| {
@@ -287,32 +287,32 @@ impl Packed {
                 pack_right::<PARTS>(b, first, (depth, columns), panels);
             });
         });
-        Packed {
+        PackedMatrix {
             panels,
-            factors,
+            format,
             depth: k,
             columns: n,
         }
     }
 
-    /// The panels, or tiles, of the block of rows from `first` on.
+    /// Returns the panels or tiles of the block of rows that starts at `first`.
     pub(super) fn block(&self, first: usize, depth: usize) -> &[f32] {
         #[cfg(target_arch = "x86_64")]
-        if let Some(parts) = self.factors.parts() {
+        if let Some(parts) = self.format.split_terms() {
             let [first, depth] = [first, depth].map(|terms| words(parts, self.columns, terms));
             return &self.panels[first..][..depth];
         }
         let columns = self.columns.next_multiple_of(COLUMNS);
-        let [first, depth] = [first, depth].map(|terms| self.factors.len(terms));
+        let [first, depth] = [first, depth].map(|terms| self.format.len(terms));
         &self.panels[first * columns..][..depth * columns]
     }
 }
 
 struct Pack<'a> {
-    factors: Factors,
+    format: Format,
     b: Matrix<'a>,
     first: (usize, usize),
-    /// Rows and columns.
+    /// (rows, columns).
     sizes: (usize, usize),
     panels: &'a mut [f32],
 }
@@ -323,12 +323,12 @@ impl Kernel for Pack<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, _: S) {
         let Pack {
-            factors,
+            format,
             b,
             first,
             sizes,
             panels,
         } = self;
-        b.pack::<COLUMNS>(first, sizes, factors, panels);
+        b.pack::<COLUMNS>(first, sizes, format, panels);
     }
 }

@@ -1,12 +1,12 @@
-//! Tiles of bfloat16 terms, as AMX multiplies them: what numbers become, and where they lie.
+//! Packing of operands into tiles of bfloat16 for AMX.
 //!
-//! A tile has 32 terms of 16 rows of a left operand, a row of pairs per line, or of 16 columns of a right operand, a pair of all
-//! columns per line. A pair is two terms 16 places apart, the nearer in the lower half. An operand is tiles alone, each 1 KiB, one
-//! after the other: by groups of 16 rows or columns, then by terms, then by parts. Zeros fill what the last tiles lack.
+//! A tile holds 32 terms of 16 rows of a, one row per line, or of 16 columns of b, one pair of terms per line. A pair is two
+//! terms 16 places apart, the earlier in the lower half. An operand is a sequence of tiles of 1 KiB: by groups of 16 rows or
+//! columns, then by terms, then by parts. Missing rows, columns and terms are zeros.
 //!
-//! With one part a number is rounded to bfloat16, to nearest, ties to even. With three it is cut into a sum: the number rounded to
-//! 8 bits, what is left rounded to 8 bits, and the rest, which has 7 at most, so that nothing of an f32 is lost (Henry, Tang and
-//! Heinecke, 2019, arXiv 1904.06376). An infinite number leaves a rest that is none; parts below 2⁻¹²⁶ count as zero.
+//! With one part a number is rounded to bfloat16, to nearest, ties to even. With three it is split into a sum: the number
+//! rounded to 8 bits, the remainder rounded to 8 bits, and the rest, which has at most 7. No bit of an f32 is lost (Henry, Tang
+//! and Heinecke, 2019, arXiv 1904.06376). The remainder of an infinity is NaN; parts below 2⁻¹²⁶ count as zero.
 
 use std::arch::x86_64::{
     __m512i, _CMP_UNORD_Q, _mm512_add_epi32, _mm512_and_si512, _mm512_castps_si512,
@@ -15,37 +15,36 @@ use std::arch::x86_64::{
     _mm512_storeu_si512, _mm512_sub_ps, _mm512_ternarylogic_epi32,
 };
 
-use super::pairs::mask;
-use crate::kernels::isa::Lanes;
-pub(in crate::kernels) use crate::kernels::transpose::SIDE;
-use crate::kernels::transpose::transpose;
+use super::bf16_vnni::mask;
+use crate::simd::Lanes;
+pub use crate::transpose::SIDE;
+use crate::transpose::transpose;
 
 /// Terms of a tile.
-pub(in crate::kernels) const TERMS: usize = 2 * SIDE;
+pub const TERMS: usize = 2 * SIDE;
 /// Words of a tile.
-pub(in crate::kernels) const TILE: usize = SIDE * SIDE;
+pub const TILE: usize = SIDE * SIDE;
 
-/// Words of an operand of so many rows or columns.
-pub(in crate::kernels) const fn words(parts: usize, sides: usize, terms: usize) -> usize {
+/// Returns the words of an operand with `sides` rows or columns.
+pub const fn words(parts: usize, sides: usize, terms: usize) -> usize {
     sides.div_ceil(SIDE) * step(parts, terms)
 }
 
-/// Words of 16 rows or columns.
-pub(in crate::kernels) const fn step(parts: usize, terms: usize) -> usize {
+/// Returns the words of 16 rows or columns.
+pub const fn step(parts: usize, terms: usize) -> usize {
     steps(terms) * parts * TILE
 }
 
-/// Tiles of so many terms, with one part.
-pub(in crate::kernels) const fn steps(terms: usize) -> usize {
+/// Returns the tiles that hold so many terms, with one part.
+pub const fn steps(terms: usize) -> usize {
     terms.div_ceil(TERMS)
 }
 
-/// Makes an operand of so many rows or columns: element (side, term) is `x[side * strides.0 + term * strides.1]`, and one of the
-/// strides is 1.
+/// Packs an operand (sides, terms). Element (side, term) is `x[side * strides.0 + term * strides.1]`; one of the strides is 1.
 ///
 /// # Panics
 /// If an operand is smaller than its shape.
-pub(in crate::kernels) fn pack<const PARTS: usize, const RIGHT: bool>(
+pub fn pack<const PARTS: usize, const RIGHT: bool>(
     x: &[f32],
     strides: (usize, usize),
     (sides, terms): (usize, usize),
@@ -63,7 +62,7 @@ pub(in crate::kernels) fn pack<const PARTS: usize, const RIGHT: bool>(
     unsafe { pack_tiles::<PARTS, RIGHT>(x, strides, (sides, terms), to) }
 }
 
-/// [`pack`].
+/// Packs as [`pack`] does.
 ///
 /// # Safety
 /// The processor must have AVX-512, and operands must be as large as their shapes.
@@ -110,7 +109,7 @@ unsafe fn pack_tiles<const PARTS: usize, const RIGHT: bool>(
     }
 }
 
-/// Lines of memory, how many of them there are, and how many numbers in each.
+/// Lines of memory: how many there are, and the numbers in each.
 type Half = (*const f32, usize, usize);
 
 // No closure, and so no method that takes one, in what follows: not all of them would be compiled for these instructions.
@@ -148,7 +147,7 @@ unsafe fn write<const PARTS: usize>(
     }
 }
 
-/// Lines of numbers; zeros where there are none.
+/// Loads lines of numbers, and zeros for missing ones.
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn load((x, lines, lanes): Half, line: usize) -> [__m512i; SIDE] {
@@ -169,7 +168,7 @@ unsafe fn load((x, lines, lanes): Half, line: usize) -> [__m512i; SIDE] {
     block
 }
 
-/// Stores a line of each part's tile.
+/// Stores a line of the tile of each part.
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn store<const PARTS: usize>(near: __m512i, far: __m512i, to: *mut f32) {
@@ -177,20 +176,20 @@ unsafe fn store<const PARTS: usize>(near: __m512i, far: __m512i, to: *mut f32) {
     unsafe { Parts::<PARTS>::cut(near).store_beside(Parts::cut(far), to) };
 }
 
-/// A register of numbers in parts, each in the upper halves of words.
+/// A register of split numbers, each part in the upper halves of words.
 #[derive(Clone, Copy)]
-pub(in crate::kernels) struct Parts<const PARTS: usize>([__m512i; PARTS]);
+pub struct Parts<const PARTS: usize>([__m512i; PARTS]);
 
 impl<const PARTS: usize> Parts<PARTS> {
-    /// The parts of the numbers in a register.
+    /// Splits the numbers of a register.
     ///
     /// # Safety
     /// The processor must have AVX-512.
     ///
     /// # Panics
-    /// If registers are shorter than its own.
+    /// If registers are shorter than 16 numbers.
     #[inline(always)]
-    pub(in crate::kernels) unsafe fn of<S: Lanes>(x: S::f32s) -> Self {
+    pub unsafe fn of<S: Lanes>(x: S::f32s) -> Self {
         assert!(size_of::<S::f32s>() == size_of::<__m512i>(), "registers");
         // SAFETY: both are the same words; the processor by this function's contract.
         unsafe { Self::cut(std::mem::transmute_copy(&x)) }
@@ -205,18 +204,18 @@ impl<const PARTS: usize> Parts<PARTS> {
         let mut parts = [round(x); PARTS];
         let left = rest(x, parts[0]);
         parts[1] = round(left);
-        // What is left has few enough bits as it is.
+        // The rest has at most 7 bits.
         parts[2] = rest(left, parts[1]);
         Parts(parts)
     }
 
-    /// Stores a line of each part's tile, with these numbers as the near ones.
+    /// Stores a line of the tile of each part, with these numbers in the lower halves and `far` in the upper ones.
     ///
     /// # Safety
     /// There must be room for the line in all tiles.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    pub(in crate::kernels) unsafe fn store_beside(self, far: Self, to: *mut f32) {
+    pub unsafe fn store_beside(self, far: Self, to: *mut f32) {
         for part in 0..PARTS {
             let pairs = pair(self.0[part], far.0[part]);
             // SAFETY: by this function's contract.
@@ -225,7 +224,7 @@ impl<const PARTS: usize> Parts<PARTS> {
     }
 }
 
-/// x less what it was rounded to, which is exact.
+/// Returns x minus its rounded value, which is exact.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn rest(x: __m512i, rounded: __m512i) -> __m512i {
@@ -233,7 +232,7 @@ fn rest(x: __m512i, rounded: __m512i) -> __m512i {
     _mm512_castps_si512(_mm512_sub_ps(x, rounded))
 }
 
-/// The upper halves of both, those of the second one above.
+/// Combines the upper halves of both registers, those of `far` in the upper halves.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn pair(near: __m512i, far: __m512i) -> __m512i {
@@ -245,7 +244,7 @@ fn pair(near: __m512i, far: __m512i) -> __m512i {
 
 const UPPER: i32 = 0xffff_0000_u32 as i32;
 
-/// Rounds to bfloat16, to nearest, ties away from zero; what rounding takes away is not lost, so that ties do not matter.
+/// Rounds to bfloat16, to nearest, ties away from zero. The remainder is kept, so ties do not matter.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn round(x: __m512i) -> __m512i {
@@ -253,7 +252,7 @@ fn round(x: __m512i) -> __m512i {
     _mm512_and_si512(up, _mm512_set1_epi32(UPPER))
 }
 
-/// Rounds to bfloat16, to nearest, ties to even; what is no number stays as it is.
+/// Rounds to bfloat16, to nearest, ties to even. NaN stays as it is.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn round_to_even(x: __m512i) -> __m512i {
@@ -268,12 +267,11 @@ fn round_to_even(x: __m512i) -> __m512i {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::factors::amx;
-    use crate::kernels::reference::Sampler;
+    use crate::format::amx;
+    use crate::testing::Sampler;
 
     fn numbers(seed: u64, len: usize) -> Vec<f32> {
-        let numbers = Sampler::new(seed).normal(&[len], 1.0);
-        numbers.to_vec1().unwrap()
+        Sampler::new(seed).normal(len, 1.0)
     }
 
     /// Part `part` of element (side, term) of packed tiles.
@@ -310,7 +308,7 @@ mod tests {
                     };
                     if PARTS == 1 {
                         let mut rounded = [expected];
-                        crate::kernels::factors::round(&mut rounded);
+                        crate::format::round(&mut rounded);
                         assert_eq!(part(0), rounded[0], "{sides} {terms}");
                         continue;
                     }

@@ -1,9 +1,8 @@
 use super::*;
-use crate::kernels::reference::Sampler;
+use crate::testing::Sampler;
 
 fn numbers(sampler: &mut Sampler, len: usize) -> Vec<f32> {
-    let numbers = sampler.normal(&[len], 1.0);
-    numbers.to_vec1().unwrap()
+    sampler.normal(len, 1.0)
 }
 
 /// Sums in f64.
@@ -43,7 +42,7 @@ fn products_meet_the_definition() {
             let (a, b) = (matrix(&a, m, k, a_turned), matrix(&b, k, n, b_turned));
             let expected = [slow(sizes, a, b, &vec![0.0; m * n]), slow(sizes, a, b, &y)];
             for isa in Isa::all() {
-                let packed = Packed::new(isa, b, (k, n));
+                let packed = PackedMatrix::new(isa, b, (k, n));
                 for accumulate in [false, true] {
                     let mut plain = y.clone();
                     multiply(isa, sizes, a, b, &mut plain, accumulate);
@@ -95,7 +94,7 @@ fn rounded_factors_meet_the_definition_bit_for_bit_alike() {
         let [a, b_data, y] = [m * k, k * n, m * n].map(|len| numbers(&mut sampler, len));
         let rounded = |x: &[f32]| {
             let mut x = x.to_vec();
-            Factors::Rounded.rows(&mut x, 1);
+            Format::Bf16Emulated.convert_rows(&mut x, 1);
             x
         };
         let (exact_a, exact_b) = (rounded(&a), rounded(&b_data));
@@ -123,7 +122,14 @@ fn rounded_factors_meet_the_definition_bit_for_bit_alike() {
             ];
             for (a, b) in turned.into_iter().chain([(a_rows, b)]) {
                 let mut packed = y.clone();
-                multiply_packed(isa, m, a, &Packed::new(isa, b, (k, n)), &mut packed, true);
+                multiply_packed(
+                    isa,
+                    m,
+                    a,
+                    &PackedMatrix::new(isa, b, (k, n)),
+                    &mut packed,
+                    true,
+                );
                 assert_eq!(plain, packed, "{isa:?} {sizes:?}");
                 let mut other = y.clone();
                 multiply(isa, sizes, a, b, &mut other, true);
@@ -158,7 +164,7 @@ fn an_affine_map_is_a_product_added_to_its_bias() {
         let [a, b, bias] = [m * k, k * n, n].map(|len| numbers(&mut sampler, len));
         let (a, b) = (Matrix::rows(&a, k), Matrix::rows(&b, n));
         for isa in Isa::all().into_iter().chain(Isa::all_rounded()) {
-            let packed = Packed::new(isa, b, (k, n));
+            let packed = PackedMatrix::new(isa, b, (k, n));
             let mut expected = bias.repeat(m);
             multiply_packed(isa, m, a, &packed, &mut expected, true);
             let mut y = vec![f32::NAN; m * n];

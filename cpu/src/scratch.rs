@@ -1,13 +1,13 @@
-//! Working memory of tasks, held per thread from one task to the next.
+//! Working memory of tasks, kept per thread from one task to the next.
 //!
-//! Scratch that each task fetched for itself would make the peak of memory depend on how many tasks happen to run at
-//! once. [`fetch_buffers`] has a thread fetch what it will keep, before anything is measured.
+//! If each task allocated its own, the peak of memory would depend on how many tasks happen to run at once.
+//! [`fetch_buffers`] allocates the memory of a thread before anything is measured.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-use super::buffers::Aligned;
-use super::isa::Lanes;
+use crate::buffers::Aligned;
+use crate::simd::Lanes;
 
 /// Floats of a block that a thread keeps: 128 KiB.
 const BLOCK: usize = 32 * 1024;
@@ -15,35 +15,34 @@ const BLOCK: usize = 32 * 1024;
 const BLOCKS: usize = 16;
 
 thread_local! {
-    /// Blocks of this thread that no task has at the moment.
+    /// Free blocks of this thread.
     static FREE: RefCell<Vec<Aligned>> =
         RefCell::new((0..BLOCKS).map(|_| Aligned::zeros(BLOCK)).collect());
 }
 
-/// Has this thread fetch the buffers that it keeps for kernels, unless it has them: about 3 MiB.
+/// Allocates the blocks of this thread, unless it has them.
 pub fn fetch_buffers() {
     FREE.with_borrow(|_| {});
-    super::gemm::fetch_buffers();
 }
 
-/// Floats that a task works with, none by default: one of the thread's blocks, or if none is large enough or free, memory of its own.
-/// They start where a cache line does.
+/// Working memory of a task: a block of the thread, or new memory if none is free or large enough. Aligned to a cache line;
+/// empty by default.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub struct Scratch {
     floats: Aligned,
     len: usize,
 }
 
 impl Scratch {
-    /// `len` zeros.
-    pub(super) fn zeros(len: usize) -> Self {
+    /// Returns `len` zeros.
+    pub fn zeros(len: usize) -> Self {
         let mut scratch = Scratch::unspecified(len);
         scratch.fill(0.0);
         scratch
     }
 
     /// Returns `len` floats of unspecified values (see [`Aligned::unspecified`]).
-    pub(super) fn unspecified(len: usize) -> Self {
+    pub fn unspecified(len: usize) -> Self {
         let block = match (1..=BLOCK).contains(&len) {
             true => FREE.with_borrow_mut(Vec::pop),
             false => None,
@@ -55,9 +54,9 @@ impl Scratch {
         Scratch { floats, len }
     }
 
-    /// Returns these floats as registers; a rest that fills none is left out.
+    /// Returns the floats as registers, without a rest that fills none.
     #[inline(always)]
-    pub(super) fn registers<S: Lanes>(&mut self) -> &mut [S::f32s] {
+    pub fn registers<S: Lanes>(&mut self) -> &mut [S::f32s] {
         S::as_mut_simd_f32s(self).0
     }
 }
@@ -66,7 +65,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if self.floats.len() == BLOCK {
             let block = std::mem::take(&mut self.floats);
-            // A thread that is ending keeps nothing.
+            // A thread that ends keeps nothing.
             let _ = FREE.try_with(|free| {
                 let mut free = free.borrow_mut();
                 if free.len() < BLOCKS {
@@ -91,17 +90,17 @@ impl DerefMut for Scratch {
     }
 }
 
-/// Where tiles of rows are written: each to its place among all rows where those are kept, else over the one before.
-pub(super) struct Tiles<'a> {
-    /// None if only a tile is held.
+/// Output of tiles of rows: all of them, or only the last one.
+pub struct Tiles<'a> {
+    /// Empty if only the last tile is kept.
     all: &'a mut [f32],
     tile: Scratch,
     width: usize,
 }
 
 impl<'a> Tiles<'a> {
-    /// Of at most `rows` rows of `width` floats that have yet to be written; kept in `all` unless that is empty.
-    pub(super) fn new(all: &'a mut [f32], rows: usize, width: usize) -> Self {
+    /// Takes tiles of at most `rows` rows of `width` floats. They are kept in `all` unless that is empty.
+    pub fn new(all: &'a mut [f32], rows: usize, width: usize) -> Self {
         let held = if all.is_empty() { rows * width } else { 0 };
         Tiles {
             all,
@@ -110,8 +109,8 @@ impl<'a> Tiles<'a> {
         }
     }
 
-    /// `count` rows, the first of which is row `start` of all.
-    pub(super) fn at(&mut self, start: usize, count: usize) -> &mut [f32] {
+    /// Returns the tile of `count` rows that starts at row `start`.
+    pub fn at(&mut self, start: usize, count: usize) -> &mut [f32] {
         let len = count * self.width;
         match self.all.is_empty() {
             true => &mut self.tile[..len],
@@ -149,7 +148,7 @@ mod tests {
         many.iter_mut().for_each(|scratch| scratch.fill(1.0));
         drop(many);
         assert_eq!(free(), BLOCKS);
-        // What one thread took another may drop.
+        // Another thread may drop the memory.
         let sent = Scratch::zeros(1);
         std::thread::spawn(move || drop(sent)).join().unwrap();
         assert_eq!(free(), BLOCKS - 1);

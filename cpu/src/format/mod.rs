@@ -1,124 +1,123 @@
-//! What the factors of matrix products are rounded to.
+//! Number formats of the operands of matrix products.
 //!
-//! Factors are f32, or bfloat16: 8 bits of exponent as f32 has, 7 behind the point, rounded to nearest, ties to even.
-//! A product of two bfloat16 is exact in f32, and sums are f32 in any case, so that rounding of factors is all that
-//! bfloat16 changes. The terms of a sum run in the same order either way, but for AMX, which sums near and far terms of 32
-//! apart. Instructions for bfloat16 take numbers below 2⁻¹²⁶ for zero; but for these and that order the
-//! results are those of the same factors as f32.
+//! Operands are f32, or bfloat16: 8 bits of exponent as in f32, 7 bits of fraction, rounded to nearest, ties to even. A product
+//! of two bfloat16 is exact in f32, and sums are f32. So bfloat16 changes a result by the rounding of the operands alone, with
+//! two exceptions: instructions for bfloat16 flush numbers below 2⁻¹²⁶ to zero, and AMX sums even and odd terms of 32 apart.
 //!
-//! AMX multiplies bfloat16 so fast that six products of parts of f32 take less time than one product of f32 by AVX-512.
+//! AMX multiplies bfloat16 so fast that an f32 as the sum of three bfloat16, six products in all ("bf16x3"; Henry, Tang and
+//! Heinecke, 2019, arXiv 1904.06376), takes less time than a product of f32 by AVX-512.
 
 #[cfg(target_arch = "x86_64")]
-pub(super) mod amx;
+pub mod amx;
 #[cfg(target_arch = "x86_64")]
-pub(super) mod packing;
+pub mod amx_packing;
 #[cfg(target_arch = "x86_64")]
-pub(super) mod pairs;
+pub mod bf16_vnni;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static ROUNDED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the factors of matrix products are rounded to bfloat16 from now on, in the whole process.
+/// Sets whether operands of matrix products are rounded to bfloat16, in the whole process.
 pub fn round_to_bfloat16(on: bool) {
     ROUNDED.store(on, Ordering::Relaxed);
 }
 
-/// How the factors of products are taken.
+/// A number format of operands, and the instructions that multiply it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Factors {
-    /// As they are.
+pub enum Format {
+    /// f32, multiplied as f32.
     F32,
-    /// Rounded to bfloat16 and multiplied as f32.
-    Rounded,
-    /// Rounded to bfloat16, two terms in the place of an f32: the first in the upper half, which the instruction adds first.
+    /// bfloat16, multiplied as f32.
+    Bf16Emulated,
+    /// bfloat16, multiplied by AVX512-BF16: two terms in a word, the first in the upper half, which the instruction adds first.
     #[cfg(target_arch = "x86_64")]
-    Pairs,
-    /// Rounded to bfloat16, in tiles that AMX multiplies.
+    Bf16Vnni,
+    /// bfloat16 in tiles, multiplied by AMX.
     #[cfg(target_arch = "x86_64")]
-    Tiles,
-    /// As they are, each as the sum of three bfloat16, in tiles that AMX multiplies.
+    Bf16Amx,
+    /// f32 as the sum of three bfloat16 in tiles, multiplied by AMX.
     #[cfg(target_arch = "x86_64")]
-    Split,
+    Bf16x3Amx,
 }
 
-impl Factors {
-    /// What this process asks for, by what a processor with AVX-512 (or another) has.
-    pub(super) fn current(avx512: bool) -> Self {
+impl Format {
+    /// Returns the format that this process uses on a processor with or without AVX-512.
+    pub fn current(avx512: bool) -> Self {
         match ROUNDED.load(Ordering::Relaxed) {
-            false => Factors::whole(avx512),
-            true => Factors::rounded(avx512),
+            false => Format::full(avx512),
+            true => Format::rounded(avx512),
         }
     }
 
-    /// The fastest way to take them as they are.
-    pub(super) fn whole(avx512: bool) -> Self {
+    /// Returns the fastest format of full precision.
+    pub fn full(avx512: bool) -> Self {
         #[cfg(target_arch = "x86_64")]
         if avx512 && is_x86_feature_detected!("avx512bf16") && amx::is_available() {
-            return Factors::Split;
+            return Format::Bf16x3Amx;
         }
         let _ = avx512;
-        Factors::F32
+        Format::F32
     }
 
-    /// The fastest way to round.
+    /// Returns the fastest format of bfloat16.
     fn rounded(avx512: bool) -> Self {
         #[cfg(target_arch = "x86_64")]
         if avx512 && is_x86_feature_detected!("avx512bf16") {
             return match amx::is_available() {
-                true => Factors::Tiles,
-                false => Factors::Pairs,
+                true => Format::Bf16Amx,
+                false => Format::Bf16Vnni,
             };
         }
         let _ = avx512;
-        Factors::Rounded
+        Format::Bf16Emulated
     }
 
-    /// How many bfloat16 become of a number, where AMX multiplies them.
+    /// Returns the bf16 terms per number in the formats of AMX: 1, or 3 for bf16x3.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn parts(self) -> Option<usize> {
+    pub fn split_terms(self) -> Option<usize> {
         match self {
-            Factors::Tiles => Some(1),
-            Factors::Split => Some(3),
+            Format::Bf16Amx => Some(1),
+            Format::Bf16x3Amx => Some(3),
             _ => None,
         }
     }
 
-    /// For products of which the narrowest side is `width` wide: below `least` parts of f32 do not pay, since tiles are padded and
-    /// numbers have to be cut.
-    pub(super) fn for_width(self, width: usize, least: usize) -> Self {
+    /// Returns the format for products whose narrowest side is `width` wide. Below `least`, bf16x3 costs more than f32, because
+    /// tiles are padded and numbers have to be split.
+    pub fn for_width(self, width: usize, least: usize) -> Self {
         #[cfg(target_arch = "x86_64")]
-        if self == Factors::Split && width < least {
-            return Factors::F32;
+        if self == Format::Bf16x3Amx && width < least {
+            return Format::F32;
         }
         let _ = (width, least);
         self
     }
 
-    /// Whether AMX multiplies them, in tiles.
-    pub(super) fn are_tiles(self) -> bool {
+    /// Returns whether operands are tiles for AMX.
+    pub fn is_amx(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        if self.parts().is_some() {
+        if self.split_terms().is_some() {
             return true;
         }
         false
     }
 
-    /// Floats that so many rows of a left operand, or columns of a right one, take with so many terms each.
-    pub(super) fn words(self, sides: usize, terms: usize) -> usize {
+    /// Returns the words of a packed operand with `sides` rows of a (or columns of b) and `terms` terms.
+    pub fn packed_len(self, sides: usize, terms: usize) -> usize {
         #[cfg(target_arch = "x86_64")]
-        if let Some(parts) = self.parts() {
-            return packing::words(parts, sides, terms);
+        if let Some(parts) = self.split_terms() {
+            return amx_packing::words(parts, sides, terms);
         }
         sides * terms
     }
 
-    /// Makes tiles of an operand, whose element (side, term) lies at `side * strides.0 + term * strides.1`. False where products take
-    /// something else.
+    /// Packs an operand into tiles for AMX. Element (side, term) lies at `side * strides.0 + term * strides.1`. Returns false, and
+    /// packs nothing, in the other formats.
     ///
     /// # Panics
     /// If operands are smaller than their shapes.
-    pub(super) fn pack_tiles(
+    pub fn pack_tiles(
         self,
         x: &[f32],
         strides: (usize, usize),
@@ -127,12 +126,12 @@ impl Factors {
         to: &mut [f32],
     ) -> bool {
         #[cfg(target_arch = "x86_64")]
-        if let Some(parts) = self.parts() {
+        if let Some(parts) = self.split_terms() {
             match (parts, right) {
-                (1, false) => packing::pack::<1, false>(x, strides, sizes, to),
-                (1, true) => packing::pack::<1, true>(x, strides, sizes, to),
-                (_, false) => packing::pack::<3, false>(x, strides, sizes, to),
-                (_, true) => packing::pack::<3, true>(x, strides, sizes, to),
+                (1, false) => amx_packing::pack::<1, false>(x, strides, sizes, to),
+                (1, true) => amx_packing::pack::<1, true>(x, strides, sizes, to),
+                (_, false) => amx_packing::pack::<3, false>(x, strides, sizes, to),
+                (_, true) => amx_packing::pack::<3, true>(x, strides, sizes, to),
             }
             return true;
         }
@@ -140,100 +139,98 @@ impl Factors {
         false
     }
 
-    /// Whether they are rounded to bfloat16.
-    pub(super) fn are_rounded(self) -> bool {
+    /// Returns whether operands are rounded to bfloat16.
+    pub fn is_rounded(self) -> bool {
         match self {
-            Factors::F32 => false,
+            Format::F32 => false,
             #[cfg(target_arch = "x86_64")]
-            Factors::Split => false,
+            Format::Bf16x3Amx => false,
             _ => true,
         }
     }
 
-    /// Whether products sum their terms in order; AMX sums near and far ones apart.
-    pub(super) fn sum_in_order(self) -> bool {
-        !self.are_tiles()
+    /// Returns whether terms are summed in order. AMX sums even and odd ones apart.
+    pub fn sums_in_order(self) -> bool {
+        !self.is_amx()
     }
 
-    /// Every way to round, fastest first.
-    #[cfg(test)]
-    pub(super) fn all_rounded(avx512: bool) -> Vec<Self> {
-        let fastest = Factors::rounded(avx512);
+    /// Returns every format of bfloat16, fastest first.
+    pub fn all_rounded(avx512: bool) -> Vec<Self> {
+        let fastest = Format::rounded(avx512);
         #[cfg(target_arch = "x86_64")]
-        let ways = [Factors::Tiles, Factors::Pairs, Factors::Rounded];
+        let ways = [Format::Bf16Amx, Format::Bf16Vnni, Format::Bf16Emulated];
         #[cfg(not(target_arch = "x86_64"))]
-        let ways = [Factors::Rounded];
+        let ways = [Format::Bf16Emulated];
         ways.into_iter().skip_while(|way| *way != fastest).collect()
     }
 
-    /// Makes of rows of `width` numbers, one row per term, what products take that are not of tiles: in place, and rows of pairs as far
-    /// apart as rows were.
-    pub(super) fn rows(self, x: &mut [f32], width: usize) {
-        debug_assert!(!self.are_tiles(), "tiles lie elsewhere");
+    /// Converts rows of `width` f32, one row per term, in place. Rows of pairs keep the stride of the rows. Not for AMX.
+    pub fn convert_rows(self, x: &mut [f32], width: usize) {
+        debug_assert!(!self.is_amx(), "tiles lie elsewhere");
         match self {
-            Factors::Rounded => round(x),
+            Format::Bf16Emulated => round(x),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: there are pairs only where there are these instructions.
-            Factors::Pairs => unsafe { pairs::rows(x, width) },
+            Format::Bf16Vnni => unsafe { bf16_vnni::rows(x, width) },
             _ => {}
         }
     }
 
-    /// The same of panels, each `terms` rows of `width` numbers.
-    pub(super) fn panels(self, x: &mut [f32], (terms, width): (usize, usize)) {
-        if self != Factors::F32 {
+    /// Converts panels, each of `terms` rows of `width` f32, as [`convert_rows`](Self::convert_rows) does.
+    pub fn convert_panels(self, x: &mut [f32], (terms, width): (usize, usize)) {
+        if self != Format::F32 {
             x.chunks_exact_mut(terms * width)
-                .for_each(|panel| self.rows(panel, width));
+                .for_each(|panel| self.convert_rows(panel, width));
         }
     }
 
-    /// The same of rows of `width` numbers with terms along the rows, at the beginnings of the rows.
-    pub(super) fn columns(self, x: &mut [f32], width: usize) {
-        debug_assert!(!self.are_tiles(), "tiles lie elsewhere");
+    /// Converts rows of `width` f32 whose columns are terms, in place. Pairs stand at the beginnings of the rows. Not for AMX.
+    pub fn convert_columns(self, x: &mut [f32], width: usize) {
+        debug_assert!(!self.is_amx(), "tiles lie elsewhere");
         match self {
-            Factors::Rounded => round(x),
+            Format::Bf16Emulated => round(x),
             #[cfg(target_arch = "x86_64")]
-            Factors::Pairs => {
+            Format::Bf16Vnni => {
                 for row in x.chunks_exact_mut(width) {
                     // SAFETY: there are pairs only where there are these instructions; a row lies where it goes.
-                    unsafe { pairs::terms(row.as_ptr(), row.as_mut_ptr(), width) };
+                    unsafe { bf16_vnni::terms(row.as_ptr(), row.as_mut_ptr(), width) };
                 }
             }
             _ => {}
         }
     }
 
-    /// Elements that a row of so many terms takes, in tiles aside.
-    pub(super) fn len(self, terms: usize) -> usize {
+    /// Returns the words of a row of so many terms. Not for AMX.
+    pub fn len(self, terms: usize) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Factors::Pairs => terms.div_ceil(2),
+            Format::Bf16Vnni => terms.div_ceil(2),
             _ => terms,
         }
     }
 
-    /// What products take of a row of terms.
+    /// Converts a row of terms.
     ///
     /// # Panics
-    /// If `to` has no room for it ([`Factors::len`]).
+    /// If `to` has no room for it ([`Format::len`]).
     #[inline(always)]
-    pub(super) fn terms(self, x: &[f32], to: &mut [f32]) {
+    pub fn convert_row(self, x: &[f32], to: &mut [f32]) {
         let to = &mut to[..self.len(x.len())];
         match self {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: there are pairs only where there are these instructions, and there is room for them.
-            Factors::Pairs => unsafe { pairs::terms(x.as_ptr(), to.as_mut_ptr(), x.len()) },
+            Format::Bf16Vnni => unsafe { bf16_vnni::terms(x.as_ptr(), to.as_mut_ptr(), x.len()) },
             _ => {
                 to.copy_from_slice(x);
-                if self == Factors::Rounded {
+                if self == Format::Bf16Emulated {
                     round(to);
                 }
             }
         }
     }
 
-    /// Packs pairs of a matrix (rows, columns) into panels of `N` columns, rows of pairs one after the other; zeros fill
-    /// what the last panel lacks. Of the strides of rows and columns one is 1. False where products take something else.
+    /// Packs pairs of terms of a matrix (rows, columns) into panels of `N` columns. Missing columns of the last panel become
+    /// zero. One of the strides is 1. Returns false, and packs nothing, in the other formats.
     ///
     /// # Panics
     /// If operands are smaller than their shapes.
@@ -242,7 +239,7 @@ impl Factors {
         not(target_arch = "x86_64"),
         expect(unused_variables, reason = "no pairs")
     )]
-    pub(super) fn pack_pairs<const N: usize>(
+    pub fn pack_pairs<const N: usize>(
         self,
         (x, row, column): (&[f32], usize, usize),
         (rows, columns): (usize, usize),
@@ -250,7 +247,7 @@ impl Factors {
     ) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Factors::Pairs => {
+            Format::Bf16Vnni => {
                 if rows * columns == 0 {
                     to.fill(0.0);
                     return true;
@@ -262,8 +259,8 @@ impl Factors {
                 // SAFETY: there are pairs only where there are these instructions; the assertions bound both operands.
                 unsafe {
                     match column {
-                        1 => pairs::pack_rows::<N>((x.as_ptr(), row), sizes, to),
-                        _ => pairs::pack_columns::<N>((x.as_ptr(), column), sizes, to),
+                        1 => bf16_vnni::pack_rows::<N>((x.as_ptr(), row), sizes, to),
+                        _ => bf16_vnni::pack_columns::<N>((x.as_ptr(), column), sizes, to),
                     }
                 }
                 true
@@ -273,7 +270,7 @@ impl Factors {
     }
 }
 
-/// Rounds to bfloat16, to nearest, ties to even.
+/// Rounds to bfloat16, to nearest, ties to even. NaN stays as it is.
 fn round(x: &mut [f32]) {
     for x in x {
         let bits = x.to_bits();
@@ -287,11 +284,11 @@ fn round(x: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::isa::Isa;
-    use crate::kernels::reference::Sampler;
+    use crate::isa::Isa;
+    use crate::testing::Sampler;
 
     #[test]
-    fn factors_are_rounded_to_the_nearest_and_ties_to_even() {
+    fn operands_are_rounded_to_the_nearest_and_ties_to_even() {
         let of = |bits: u32| {
             let mut x = [f32::from_bits(bits)];
             round(&mut x);
@@ -310,8 +307,8 @@ mod tests {
     #[test]
     fn pairs_hold_the_rounded_numbers_the_first_one_above() {
         for isa in Isa::all_rounded() {
-            let factors = isa.factors();
-            if factors == Factors::Rounded || factors.are_tiles() {
+            let format = isa.format();
+            if format == Format::Bf16Emulated || format.is_amx() {
                 continue;
             }
             let halves = |pair: f32| {
@@ -319,14 +316,11 @@ mod tests {
                 [bits & 0xffff_0000, bits << 16].map(f32::from_bits)
             };
             for (terms, width) in [(1, 8), (6, 8), (7, 8), (5, 16), (4, 64), (9, 32)] {
-                let x: Vec<f32> = Sampler::new(91)
-                    .normal(&[terms * width], 1.0)
-                    .to_vec1()
-                    .unwrap();
+                let x = Sampler::new(91).normal(terms * width, 1.0);
                 let mut rounded = x.clone();
                 round(&mut rounded);
                 let mut pairs = x.clone();
-                factors.rows(&mut pairs, width);
+                format.convert_rows(&mut pairs, width);
                 for term in (0..terms).step_by(2) {
                     for column in 0..width {
                         let first = rounded[term * width + column];
@@ -337,15 +331,12 @@ mod tests {
                 }
             }
             for (rows, width) in [(1, 1), (2, 7), (3, 16), (1, 17), (2, 32), (2, 33), (1, 100)] {
-                let x: Vec<f32> = Sampler::new(92)
-                    .normal(&[rows * width], 1.0)
-                    .to_vec1()
-                    .unwrap();
+                let x = Sampler::new(92).normal(rows * width, 1.0);
                 let mut rounded = x.clone();
                 round(&mut rounded);
                 let mut space = vec![f32::NAN; x.len() + 1];
                 for (x, space) in x.chunks(width).zip(space.chunks_mut(width)) {
-                    factors.terms(x, space);
+                    format.convert_row(x, space);
                 }
                 let pairs = &space[..x.len()];
                 let rows = pairs.chunks(width).zip(rounded.chunks(width));
@@ -360,7 +351,7 @@ mod tests {
                 }
                 assert!(space[x.len()].is_nan());
                 let mut inside = x.clone();
-                factors.columns(&mut inside, width);
+                format.convert_columns(&mut inside, width);
                 let rows = inside.chunks(width).zip(space.chunks(width));
                 for (inside, copied) in rows {
                     let count = width.div_ceil(2);

@@ -1,24 +1,23 @@
-//! Rows whose gradient is zero in every element, as that of padding is in every layer: whatever they would add to other
-//! gradients is zero too, and nothing is computed for them.
+//! Rows of zeros, such as the gradients of padding. They add zero to other gradients, so kernels skip them.
 
 use std::ops::Range;
 
-use super::tile::{SIDE, Source};
+use crate::tile::{SIDE, Source};
 
-/// Whether every element is zero.
-pub(super) fn is_zero_row(row: &[f32]) -> bool {
+/// Returns whether every element is zero.
+pub fn is_zero_row(row: &[f32]) -> bool {
     // Whole chunks, so that the test runs in registers; the sign of a zero is shifted out.
     let chunk = |chunk: &[f32]| chunk.iter().fold(0, |bits, x| bits | (x.to_bits() << 1)) == 0;
     row.chunks(SIDE).all(chunk)
 }
 
-/// Whether `count` rows vanish.
-pub(super) fn are_zero_rows(rows: impl Source, count: usize) -> bool {
+/// Returns whether the first `count` rows are zero.
+pub fn are_zero_rows(rows: impl Source, count: usize) -> bool {
     (0..count).all(|i| is_zero_row(rows.row(i)))
 }
 
-/// All rows of `rows`, each `width` long, as runs of whole blocks of [`SIDE`] rows that vanish (false) or do not (true).
-pub(super) fn runs(rows: &[f32], width: usize) -> impl Iterator<Item = (Range<usize>, bool)> {
+/// Splits rows of `width` numbers into runs of blocks of [`SIDE`] rows. The flag is false for blocks of zeros.
+pub fn runs(rows: &[f32], width: usize) -> impl Iterator<Item = (Range<usize>, bool)> {
     let count = rows.len() / width;
     let live = move |first: usize| {
         let end = (first + SIDE).min(count);

@@ -1,48 +1,48 @@
-//! Products of tiles that stay in the first-level cache, and the layouts that they want.
+//! Products of tiles that stay in the first-level cache, and their layouts.
 //!
-//! A tile has [`SIDE`] rows or columns. Its left operand is read one number at a time, in *panels* of
-//! [`PANEL`] rows, with strides that are known at compile time; its right operand and its result are
-//! read and written in whole registers, so their rows are padded to a multiple of [`PAD`].
+//! A tile has [`SIDE`] rows or columns. The left operand is read one number at a time, in *panels* of [`PANEL`] rows. The right
+//! operand and the result are read and written in whole registers, so their rows are padded to a multiple of [`PAD`].
 
-mod held;
+mod packed_tiles;
 mod rows;
 
 use std::ops::{Deref, DerefMut};
 
-pub(super) use self::held::{Factor, Held, Role};
-pub(super) use self::rows::{
-    Operand, Picked, Rows, Source, TOGETHER, columns_to_rows, pack_columns, pack_rows, transpose,
+pub use self::packed_tiles::{Operand, OperandView, PackedTiles};
+pub use self::rows::{
+    GatheredRows, RowMajor, Rows, Source, StridedRowsMut, UNROLL, columns_to_rows, pack_columns,
+    pack_rows, transpose,
 };
-use super::factors::Factors;
+use crate::format::Format;
 #[cfg(target_arch = "x86_64")]
-use super::factors::{amx, packing, pairs};
-use super::isa::Lanes;
+use crate::format::{amx, amx_packing, bf16_vnni};
+use crate::simd::Lanes;
 
 /// Rows (queries or keys) of a tile.
-pub(super) const SIDE: usize = 64;
-/// Rows of the left operand that are multiplied together; row counts are multiples of it.
-pub(super) const PANEL: usize = 8;
-/// Row lengths of right operands and results are multiples of this, the widest register.
-pub(super) const PAD: usize = 16;
+pub const SIDE: usize = 64;
+/// Rows of the left operand in a register block. Row counts are multiples of it.
+pub const PANEL: usize = 8;
+/// Numbers of the widest register. Row lengths of right operands and results are multiples of it.
+pub const PAD: usize = 16;
 
-/// `width` rounded up to whole registers.
-pub(super) const fn padded(width: usize) -> usize {
+/// Rounds `width` up to whole registers.
+pub const fn padded(width: usize) -> usize {
     width.next_multiple_of(PAD)
 }
 
-/// [`SIDE`] by [`SIDE`] numbers that start where a cache line does, so that no register's load takes two.
+/// A ([`SIDE`], [`SIDE`]) matrix, aligned to a cache line.
 #[repr(align(64))]
-pub(super) struct Square([f32; SIDE * SIDE]);
+pub struct Tile64([f32; SIDE * SIDE]);
 
-impl Square {
-    /// All of them `x`.
+impl Tile64 {
+    /// Returns a tile of `x` everywhere.
     #[inline(always)]
-    pub(super) fn filled(x: f32) -> Self {
-        Square([x; SIDE * SIDE])
+    pub fn filled(x: f32) -> Self {
+        Tile64([x; SIDE * SIDE])
     }
 }
 
-impl Deref for Square {
+impl Deref for Tile64 {
     type Target = [f32; SIDE * SIDE];
 
     #[inline(always)]
@@ -51,7 +51,7 @@ impl Deref for Square {
     }
 }
 
-impl DerefMut for Square {
+impl DerefMut for Tile64 {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.0
@@ -60,20 +60,20 @@ impl DerefMut for Square {
 
 /// The left operand of a product: element (i, j) is at `i / PANEL * step + i % PANEL * row + j * column`.
 ///
-/// Strides that are constants where a `Left` is made stay constants in the products, all of which are inlined.
+/// Products are inlined, so strides that are constants where an `Lhs` is made stay constants in them.
 #[derive(Clone, Copy)]
-pub(super) struct Left<'a> {
+pub struct Lhs<'a> {
     data: &'a [f32],
     step: usize,
     row: usize,
     column: usize,
 }
 
-impl<'a> Left<'a> {
-    /// Rows of `width` elements, [`PANEL`] of them side by side: (panel, width, PANEL).
+impl<'a> Lhs<'a> {
+    /// Returns panels of [`PANEL`] interleaved rows of `width` elements: (panel, width, PANEL).
     #[inline(always)]
-    pub(super) fn panels(data: &'a [f32], width: usize) -> Self {
-        Left {
+    pub fn panels(data: &'a [f32], width: usize) -> Self {
+        Lhs {
             data,
             step: width * PANEL,
             row: 1,
@@ -81,10 +81,10 @@ impl<'a> Left<'a> {
         }
     }
 
-    /// Element (i, j) at `i * row + j * column`.
+    /// Returns a strided matrix: element (i, j) at `i * row + j * column`.
     #[inline(always)]
-    pub(super) fn strided(data: &'a [f32], row: usize, column: usize) -> Self {
-        Left {
+    pub fn strided(data: &'a [f32], row: usize, column: usize) -> Self {
+        Lhs {
             data,
             step: row * PANEL,
             row,
@@ -93,17 +93,18 @@ impl<'a> Left<'a> {
     }
 }
 
-/// `out = a b`, or `out += a b` if `ADD`, with m rows (a multiple of [`PANEL`]), n columns (a multiple of [`PAD`])
-/// and sums of k products. Rows of `b` and `out` are `b_row` and `out_row` apart. Both operands are what [`Factors`]
-/// make of them; rows and columns of pairs are as far apart as those of numbers.
+/// Computes `out = a b`, or `out += a b` if `ADD`, for a (m, k), b (k, n) and out (m, n).
+///
+/// m is a multiple of [`PANEL`], n of [`PAD`]. Rows of `b` and `out` are `b_row` and `out_row` apart. Both operands are in
+/// `format`; pairs keep the strides of numbers.
 ///
 /// # Panics
 /// If an operand is smaller than its shape.
 #[inline(always)]
-pub(super) fn product<S: Lanes, const ADD: bool>(
+pub fn product<S: Lanes, const ADD: bool>(
     s: S,
-    factors: Factors,
-    a: Left,
+    format: Format,
+    a: Lhs,
     (b, b_row): (&[f32], usize),
     (out, out_row): (&mut [f32], usize),
     (m, n, k): (usize, usize, usize),
@@ -115,26 +116,26 @@ pub(super) fn product<S: Lanes, const ADD: bool>(
     assert!(m % PANEL == 0 && n % PAD == 0, "sides are not padded");
     assert!((m - 1) * out_row + n <= out.len(), "result");
     #[cfg(target_arch = "x86_64")]
-    if let Some(parts) = factors.parts() {
+    if let Some(parts) = format.split_terms() {
         let sizes = (m, n, k);
         return match parts {
             1 => product_of_tiles::<1>(a.data, b, (out, out_row), sizes, ADD),
             _ => product_of_tiles::<3>(a.data, b, (out, out_row), sizes, ADD),
         };
     }
-    let k = factors.len(k);
+    let k = format.len(k);
     assert!(
         (m / PANEL - 1) * a.step + (PANEL - 1) * a.row + (k - 1) * a.column < a.data.len(),
         "left operand"
     );
     assert!((k - 1) * b_row + n <= b.len(), "right operand");
     #[cfg(target_arch = "x86_64")]
-    if factors == Factors::Pairs {
+    if format == Format::Bf16Vnni {
         let (b, out) = ((b.as_ptr(), b_row), (out.as_mut_ptr(), out_row));
         // SAFETY: there are pairs only where there are these instructions, and the assertions bound the last ones.
         return unsafe { product_of_pairs::<ADD>(a, b, out, (m, n, k)) };
     }
-    let _ = factors;
+    let _ = format;
     let lanes = S::F32_LANES;
     let (a_data, b, out) = (a.data.as_ptr(), b.as_ptr(), out.as_mut_ptr());
     let mut j = 0;
@@ -187,13 +188,13 @@ pub(super) fn product<S: Lanes, const ADD: bool>(
     }
 }
 
-/// [`product`] of k pairs of terms, a block after the other.
+/// Computes [`product`] of k pairs of terms, block by block.
 ///
 /// # Safety
 /// The processor must have AVX512-BF16, and operands must be as large as their shapes.
 #[cfg(target_arch = "x86_64")]
 unsafe fn product_of_pairs<const ADD: bool>(
-    a: Left,
+    a: Lhs,
     (b, b_row): (*const f32, usize),
     (out, out_row): (*mut f32, usize),
     (m, n, k): (usize, usize, usize),
@@ -205,15 +206,15 @@ unsafe fn product_of_pairs<const ADD: bool>(
                 let left = (a.data.as_ptr().add(i / PANEL * a.step), (a.row, a.column));
                 let (b, out) = ((b.add(j), b_row), (out.add(i * out_row + j), out_row));
                 match n - j >= 2 * PAD {
-                    true => pairs::block::<PANEL, 2, ADD>(left, b, out, k),
-                    false => pairs::block::<PANEL, 1, ADD>(left, b, out, k),
+                    true => bf16_vnni::block::<PANEL, 2, ADD>(left, b, out, k),
+                    false => bf16_vnni::block::<PANEL, 1, ADD>(left, b, out, k),
                 }
             }
         }
     }
 }
 
-/// [`product`] of tiles by AMX. Rows that are half a tile's are computed beside the result, which ends with them.
+/// Computes [`product`] by AMX. A last half tile of rows is computed in a buffer, because the result ends with them.
 #[cfg(target_arch = "x86_64")]
 fn product_of_tiles<const PARTS: usize>(
     a: &[f32],
@@ -223,7 +224,7 @@ fn product_of_tiles<const PARTS: usize>(
     add: bool,
 ) {
     use amx::{SIDE, Sums, multiply_tiles};
-    use packing::words;
+    use amx_packing::words;
     const COLUMNS: usize = 2 * SIDE;
     assert!(words(PARTS, m, k) <= a.len(), "left operand");
     assert!(words(PARTS, n, k) <= b.len(), "right operand");
@@ -265,7 +266,7 @@ fn product_of_tiles<const PARTS: usize>(
     }
 }
 
-/// M rows by N registers of a product, held in registers while k runs.
+/// Multiplies a block of M rows by N registers over k terms, with the sums in registers.
 ///
 /// # Safety
 /// `a`, `b` and `out` must be valid for those rows, registers and k.

@@ -13,10 +13,10 @@ const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 /// Blocks computed side by side.
 const LANES: usize = 16;
 /// Words that [`LANES`] blocks hold; a row can be entered at any multiple of it.
-pub(crate) const GROUP: usize = 4 * LANES;
+pub const GROUP: usize = 4 * LANES;
 
 /// Writes words `first..first + out.len()` of a row; `first` is a multiple of [`GROUP`].
-pub(crate) fn fill(key: [u32; 2], rest: [u32; 3], first: usize, out: &mut [u32]) {
+pub fn fill(key: [u32; 2], rest: [u32; 3], first: usize, out: &mut [u32]) {
     debug_assert_eq!(first % GROUP, 0);
     #[cfg(target_arch = "x86_64")]
     {
@@ -44,7 +44,7 @@ fn fill_avx2(key: [u32; 2], rest: [u32; 3], first: usize, out: &mut [u32]) {
     fill_portable(key, rest, first, out);
 }
 
-/// Inlined into each of the versions above, so that the compiler vectorizes it for each.
+/// Is inlined into each version above, so that the compiler vectorises it for each.
 #[inline(always)]
 fn fill_portable(key: [u32; 2], rest: [u32; 3], first: usize, out: &mut [u32]) {
     let mut block = (first / 4) as u32;

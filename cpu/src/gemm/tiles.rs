@@ -1,49 +1,50 @@
-//! Products by AMX, whose instructions are so fast that what reads and writes their operands decides.
+//! Matrix products by AMX.
 //!
-//! Both operands are packed into tiles that lie one after the other. Where rows of the product are far apart, sums of a panel of
-//! columns stay in a buffer of their own until all terms are in: tiles of rows far apart displace each other in the nearest cache.
+//! The instructions are so fast that loads and stores decide the time. Both operands are packed into contiguous tiles.
+//! Rows of y that are far apart map to few sets of the first-level cache. Their sums stay in a contiguous buffer until all
+//! terms are added.
 
 use std::cell::RefCell;
 
 use super::operands::Matrix;
 use super::{COLUMNS, Right, Start, WIDTH, copy};
-use crate::kernels::buffers::Aligned;
-use crate::kernels::factors::amx::{self, Sums};
-use crate::kernels::factors::packing::{self, words};
+use crate::buffers::Aligned;
+use crate::format::amx::{self, Sums};
+use crate::format::amx_packing::{self, words};
 
-/// Rows of the left operand that are multiplied by one panel after the other.
+/// Rows of `a` that are multiplied by one panel of `b` after the other.
 const ROWS: usize = 128;
-/// Terms that are packed together.
+/// Terms (k) that are packed together.
 pub(super) const TERMS: usize = 512;
-/// Elements between rows of a product up to which tiles are written where they belong: 1 KiB, at which the rows of a tile fall
-/// into a quarter of the sets of the nearest cache.
+/// The longest row stride of y at which tiles are stored in place: 1 KiB. There the rows of a tile map to a quarter of the
+/// sets of the first-level cache.
 const NEAR: usize = 256;
-/// The most parts of a number.
+/// The most bf16 terms of a number.
 const MOST_PARTS: usize = 3;
 
 const SIDE: usize = amx::SIDE;
 
-/// Where a thread packs, and sums.
-struct Space {
+/// The buffers into which a thread packs operands and sums products.
+struct Buffers {
     left: Aligned,
     right: Aligned,
     sums: Aligned,
 }
 
 thread_local! {
-    static SPACE: RefCell<Space> = RefCell::new(Space {
+    static BUFFERS: RefCell<Buffers> = RefCell::new(Buffers {
         left: Aligned::unspecified(words(MOST_PARTS, ROWS, TERMS)),
         right: Aligned::unspecified(words(MOST_PARTS, WIDTH, TERMS)),
         sums: Aligned::unspecified(ROWS * COLUMNS),
     });
 }
 
-/// Has this thread fetch what it packs into.
+/// Allocates the buffers of this thread.
 pub(super) fn fetch_buffers() {
-    SPACE.with_borrow(|_| {});
+    BUFFERS.with_borrow(|_| {});
 }
 
-/// y = a b for operands that fit, of which none is empty, with sums from `start` on.
+/// Computes y = start + a b. No operand is empty, and all are as large as their shapes.
 pub(super) fn run<const PARTS: usize>(
     (m, n, k): (usize, usize, usize),
     a: Matrix,
@@ -55,7 +56,7 @@ pub(super) fn run<const PARTS: usize>(
         Right::Plain(_) => WIDTH,
         Right::Packed(_) => n,
     };
-    SPACE.with_borrow_mut(|Space { left, right, sums }| {
+    BUFFERS.with_borrow_mut(|Buffers { left, right, sums }| {
         for column in (0..n).step_by(width) {
             let n = width.min(n - column);
             for term in (0..k).step_by(TERMS) {
@@ -72,7 +73,7 @@ pub(super) fn run<const PARTS: usize>(
                     let m = ROWS.min(m - first);
                     let strides = (a.row, a.column);
                     let from = &a.data[first * a.row + term * a.column..];
-                    packing::pack::<PARTS, false>(from, strides, (m, k), left);
+                    amx_packing::pack::<PARTS, false>(from, strides, (m, k), left);
                     let y = (&mut y[first * row + column..], row);
                     Products {
                         sizes: (m, n, k),
@@ -87,7 +88,7 @@ pub(super) fn run<const PARTS: usize>(
     });
 }
 
-/// Packs k rows and n columns of a right operand, from `first` on.
+/// Packs the (k, n) block of `b` that starts at `first`.
 pub(super) fn pack_right<const PARTS: usize>(
     b: Matrix,
     first: (usize, usize),
@@ -95,10 +96,10 @@ pub(super) fn pack_right<const PARTS: usize>(
     to: &mut [f32],
 ) {
     let from = &b.data[first.0 * b.row + first.1 * b.column..];
-    packing::pack::<PARTS, true>(from, (b.column, b.row), (n, k), to);
+    amx_packing::pack::<PARTS, true>(from, (b.column, b.row), (n, k), to);
 }
 
-/// Products of packed rows with packed panels.
+/// A product of packed operands.
 struct Products<'a> {
     sizes: (usize, usize, usize),
     left: &'a [f32],
@@ -107,7 +108,7 @@ struct Products<'a> {
 }
 
 impl Products<'_> {
-    /// Writes them to y, sums of rows far apart by way of `sums`.
+    /// Stores the product in y. Rows far apart are summed in `sums` first.
     fn write<const PARTS: usize>(&self, (y, row): (&mut [f32], usize), sums: &mut [f32]) {
         let (m, n, _) = self.sizes;
         if row <= NEAR && m.is_multiple_of(SIDE) && n.is_multiple_of(SIDE) {
@@ -148,10 +149,10 @@ impl Products<'_> {
         }
     }
 
-    /// Some columns of the products, from `first` on.
+    /// Multiplies the columns from `first` on.
     ///
     /// # Safety
-    /// Sums must have room for whole groups of rows and columns.
+    /// `to` must have room for whole groups of 16 rows and columns.
     unsafe fn multiply<const PARTS: usize>(
         &self,
         first: usize,

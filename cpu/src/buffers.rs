@@ -1,84 +1,19 @@
-//! What every kernel needs around its loops: operands as slices, fresh buffers, and splits of the rows, those that decide
-//! the order of a sum by the shape alone, so that results never depend on the number of threads.
+//! Buffers of floats, splits of their rows, and sums over the parts of a split.
+//!
+//! A split that decides the order of a sum depends on the shape alone. Results are then the same on any number of threads.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut};
 
-use candle_core::{CpuStorage, Layout, Result, Storage, StorageRef, Tensor, WithDType, bail};
 use rayon::prelude::*;
-
-/// The elements of a contiguous operand of `op`.
-pub(super) fn elements<'a, T: WithDType>(
-    op: &str,
-    storage: &'a CpuStorage,
-    layout: &Layout,
-) -> Result<&'a [T]> {
-    let shape = layout.shape();
-    let Some((start, end)) = layout.contiguous_offsets() else {
-        bail!("{op}: operand of shape {shape:?} is not contiguous");
-    };
-    let Ok(data) = T::cpu_storage_as_slice(storage) else {
-        bail!("{op}: operand is not {}", T::DTYPE.as_str());
-    };
-    match data.get(start..end) {
-        Some(data) => Ok(data),
-        None => bail!("{op}: operand of shape {shape:?} is larger than its storage"),
-    }
-}
-
-/// The elements of a contiguous f32 operand of `op`.
-pub(super) fn floats<'a>(op: &str, storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
-    elements(op, storage, layout)
-}
-
-/// The elements of a tensor, held for reading.
-pub(super) struct Reading<'a, T = f32> {
-    storage: StorageRef<'a>,
-    range: Range<usize>,
-    element: PhantomData<T>,
-}
-
-/// Reads a contiguous tensor of this type that lives in main memory.
-pub(super) fn read_as<'a, T: WithDType>(op: &str, tensor: &'a Tensor) -> Result<Reading<'a, T>> {
-    let (storage, layout) = tensor.storage_and_layout();
-    match &*storage {
-        Storage::Cpu(cpu) => elements::<T>(op, cpu, layout)?,
-        _ => bail!("{op}: operand is not in main memory"),
-    };
-    let start = layout.start_offset();
-    let range = start..start + layout.shape().elem_count();
-    Ok(Reading {
-        storage,
-        range,
-        element: PhantomData,
-    })
-}
-
-/// Reads a contiguous f32 tensor that lives in main memory.
-pub(super) fn read<'a>(op: &str, tensor: &'a Tensor) -> Result<Reading<'a>> {
-    read_as(op, tensor)
-}
-
-impl<T: WithDType> Deref for Reading<'_, T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        let data = match &*self.storage {
-            Storage::Cpu(storage) => T::cpu_storage_as_slice(storage).ok(),
-            _ => None,
-        };
-        // `read_as` has refused everything else.
-        data.map_or(&[], |data| &data[self.range.clone()])
-    }
-}
 
 /// Returns `len` floats of unspecified values, for a caller that writes every element.
 ///
 /// Debug builds fill the buffer with NaN, so that a test sees an element that was forgotten. Release
 /// builds leave its pages untouched: a pass over memory is saved, which counts in kernels that are
 /// bound by memory.
-pub(super) fn unspecified(len: usize) -> Vec<f32> {
+pub fn unspecified(len: usize) -> Vec<f32> {
     if cfg!(debug_assertions) {
         return vec![f32::NAN; len];
     }
@@ -111,12 +46,12 @@ fn initialise(memory: &mut [MaybeUninit<f32>]) {
     memory.fill(MaybeUninit::new(0.0));
 }
 
-/// Bytes of a cache line, and of the widest registers.
+/// Bytes of a cache line and of the widest register.
 const LINE: usize = 64;
 
 /// A buffer that starts at a cache line, so that no register's load touches two of them.
 #[derive(Default)]
-pub(super) struct Aligned {
+pub struct Aligned {
     floats: Vec<f32>,
     start: usize,
     len: usize,
@@ -124,14 +59,14 @@ pub(super) struct Aligned {
 
 impl Aligned {
     /// Returns `len` floats of unspecified values (see [`unspecified`]).
-    pub(super) fn unspecified(len: usize) -> Self {
+    pub fn unspecified(len: usize) -> Self {
         let floats = unspecified(len + LINE / size_of::<f32>());
         let start = floats.as_ptr().align_offset(LINE);
         Aligned { floats, start, len }
     }
 
-    /// Zeros.
-    pub(super) fn zeros(len: usize) -> Self {
+    /// Returns `len` zeros.
+    pub fn zeros(len: usize) -> Self {
         let mut zeros = Aligned::unspecified(len);
         zeros.fill(0.0);
         zeros
@@ -152,14 +87,15 @@ impl DerefMut for Aligned {
     }
 }
 
-/// Rows per chunk when `rows` rows are split into at most `most` chunks of at least `least` rows.
-pub(super) fn chunk_rows(rows: usize, least: usize, most: usize) -> usize {
+/// Returns the rows per chunk when `rows` rows are split into at most `most` chunks of at least `least` rows.
+pub fn chunk_rows(rows: usize, least: usize, most: usize) -> usize {
     rows.div_ceil(most).max(least).max(1)
 }
 
-/// Rows per task where the split changes no result: many, to make up for reading what all tasks share, or fewer, so that every
-/// thread has something to do.
-pub(super) fn task_rows(rows: usize) -> usize {
+/// Returns the rows per task, for splits that change no result.
+///
+/// Tasks are large, because each reads what all of them share, but small enough that every thread gets one.
+pub fn task_rows(rows: usize) -> usize {
     const LEAST: usize = 64;
     const MOST: usize = 256;
     let tasks = 2 * rayon::current_num_threads();
@@ -168,8 +104,8 @@ pub(super) fn task_rows(rows: usize) -> usize {
         .clamp(LEAST, MOST)
 }
 
-/// The first `count` pieces of `len` elements each; the last may be shorter, all may be empty.
-pub(super) fn split_mut(mut buffer: &mut [f32], len: usize, count: usize) -> Vec<&mut [f32]> {
+/// Splits off the first `count` pieces of `len` elements each. The last may be shorter; all may be empty.
+pub fn split_mut(mut buffer: &mut [f32], len: usize, count: usize) -> Vec<&mut [f32]> {
     let piece = |_| {
         let len = len.min(buffer.len());
         let (piece, rest) = std::mem::take(&mut buffer).split_at_mut(len);
@@ -183,7 +119,7 @@ pub(super) fn split_mut(mut buffer: &mut [f32], len: usize, count: usize) -> Vec
 const COLUMNS: usize = 4096;
 
 /// Adds up the rows of a (chunks, width) matrix of partial sums, in index order.
-pub(super) fn sum_partials(partials: &[f32], width: usize) -> Vec<f32> {
+pub fn sum_partials(partials: &[f32], width: usize) -> Vec<f32> {
     let mut total = vec![0.0; width];
     if width > 0 {
         let strips = total.par_chunks_mut(COLUMNS).enumerate();
@@ -197,23 +133,23 @@ pub(super) fn sum_partials(partials: &[f32], width: usize) -> Vec<f32> {
     total
 }
 
-/// y += x.
-pub(super) fn add(x: &[f32], y: &mut [f32]) {
+/// Computes y += x.
+pub fn add(x: &[f32], y: &mut [f32]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
 }
 
-/// y *= x.
-pub(super) fn multiply_by(x: &[f32], y: &mut [f32]) {
+/// Computes y *= x.
+pub fn multiply_by(x: &[f32], y: &mut [f32]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y *= x);
 }
 
-/// Adds up rows, each as long as `sum`.
-pub(super) fn sum_rows(rows: &[f32], sum: &mut [f32]) {
+/// Adds rows to `sum`, each as long as it.
+pub fn sum_rows(rows: &[f32], sum: &mut [f32]) {
     rows.chunks_exact(sum.len()).for_each(|row| add(row, sum));
 }
 
-/// An output that several tasks fill, each its own ranges of it.
-pub(super) struct Shared<'a, T = f32> {
+/// An output that several tasks write, each in ranges of its own.
+pub struct Shared<'a, T = f32> {
     start: *mut T,
     len: usize,
     buffer: PhantomData<&'a mut [T]>,
@@ -224,16 +160,9 @@ unsafe impl<T: Send> Sync for Shared<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Shared<'_, T> {}
 
-/// Where rows of a gradient go: row i to `start + i * stride`.
-#[derive(Clone, Copy)]
-pub(super) struct StridedRowsMut<'a> {
-    pub(super) buffer: &'a Shared<'a>,
-    pub(super) start: usize,
-    pub(super) stride: usize,
-}
-
 impl<'a, T> Shared<'a, T> {
-    pub(super) fn new(buffer: &'a mut [T]) -> Self {
+    /// Shares a buffer among tasks.
+    pub fn new(buffer: &'a mut [T]) -> Self {
         Shared {
             start: buffer.as_mut_ptr(),
             len: buffer.len(),
@@ -241,7 +170,7 @@ impl<'a, T> Shared<'a, T> {
         }
     }
 
-    /// A range of the buffer.
+    /// Returns a range of the buffer.
     ///
     /// # Safety
     /// While the slice is in use, no other slice may overlap it.
@@ -252,7 +181,7 @@ impl<'a, T> Shared<'a, T> {
         clippy::mut_from_ref,
         reason = "disjoint ranges are the point; see the contract"
     )]
-    pub(super) unsafe fn slice(&self, start: usize, len: usize) -> &mut [T] {
+    pub unsafe fn slice(&self, start: usize, len: usize) -> &mut [T] {
         assert!(
             start.checked_add(len).is_some_and(|end| end <= self.len),
             "range outside the buffer"

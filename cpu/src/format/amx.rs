@@ -1,35 +1,35 @@
-//! Products of pairs of bfloat16 by AMX, whose registers are tiles of 16 rows by 64 bytes.
+//! Products of bfloat16 by AMX, whose registers are tiles of 16 rows by 64 bytes.
 //!
-//! An instruction adds to 16 x 16 sums the products of 16 rows of 32 terms with 32 terms of 16 columns. It sums the first and the
-//! second terms of pairs apart, each in their order, and adds both sums to what was there (Intel, Architecture Instruction
-//! Set Extensions, TDPBF16PS), so that a sum depends on nothing but its terms and where in their row they stand.
+//! An instruction multiplies 16 rows of 32 terms by 32 terms of 16 columns, and adds to 16 x 16 sums. It sums the first and the
+//! second terms of pairs apart, each in order, and adds both to the accumulator (Intel, Architecture Instruction Set
+//! Extensions, TDPBF16PS). So a sum depends on its terms and their positions alone.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-use super::packing;
-pub(in crate::kernels) use crate::kernels::transpose::SIDE;
+use super::amx_packing;
+pub use crate::transpose::SIDE;
 
-/// Bytes of a tile's row: [`SIDE`] pairs of terms or f32. It has as many rows.
+/// Bytes of a row of a tile: [`SIDE`] words. A tile has [`SIDE`] rows.
 const ROW: usize = 64;
 
-/// Whether the processor has these instructions, and the operating system lets this process use them.
+/// Returns whether the processor has AMX and the operating system lets this process use it.
 pub(super) fn is_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| is_there() && is_permitted())
 }
 
-/// Whether the processor has AMX-TILE and AMX-BF16, which the standard library's detection does not know yet.
+/// Returns whether the processor has AMX-TILE and AMX-BF16, which the standard library does not detect yet.
 fn is_there() -> bool {
-    /// Leaf of structured extended features, and two bits of its EDX.
+    /// The leaf of structured extended features. The two bits are in its EDX.
     const FEATURES: u32 = 7;
     const BOTH: u32 = 1 << 24 | 1 << 22;
     __cpuid(0).eax >= FEATURES && __cpuid_count(FEATURES, 0).edx & BOTH == BOTH
 }
 
-/// Asks Linux for the tiles: a process that has not asked is killed by its first such instruction.
+/// Asks Linux for the tiles. A process that has not asked is killed at its first such instruction.
 #[cfg(target_os = "linux")]
 fn is_permitted() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
@@ -49,7 +49,7 @@ fn is_permitted() -> bool {
     false
 }
 
-/// What LDTILECFG reads.
+/// The operand of LDTILECFG.
 #[repr(C, align(64))]
 struct Configuration {
     palette: u8,
@@ -63,7 +63,7 @@ thread_local! {
     static CONFIGURED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has this thread's eight tiles be whole ones.
+/// Configures the eight tiles of this thread as 16 rows of 64 bytes.
 ///
 /// # Safety
 /// The tiles must be available.
@@ -94,57 +94,56 @@ unsafe fn load_configuration() {
     CONFIGURED.set(true);
 }
 
-/// Where tiles of sums begin; nowhere where they are zeros.
+/// The place of tiles of sums in memory, or zeros.
 #[derive(Clone, Copy)]
-pub(in crate::kernels) struct Sums<T> {
-    pub(in crate::kernels) start: T,
-    /// From one row to the next; 0 where all rows are the same.
-    pub(in crate::kernels) row: usize,
-    /// From one column to the next: 1, or 0 where there are no columns.
-    pub(in crate::kernels) column: usize,
+pub struct Sums<T> {
+    /// The first sum; null for zeros.
+    pub start: T,
+    /// Elements from one row to the next; 0 if all rows are the same.
+    pub row: usize,
+    /// Elements from one column to the next: 1, or 0 for zeros.
+    pub column: usize,
 }
 
 impl<T> Sums<T> {
-    /// In rows of a product, so far apart; all the same where that is 0.
-    pub(in crate::kernels) fn rows(start: T, row: usize) -> Self {
+    /// Returns sums in rows that are `row` apart.
+    pub fn rows(start: T, row: usize) -> Self {
         let column = 1;
         Sums { start, row, column }
     }
 }
 
 impl Sums<*mut f32> {
-    /// The same, to begin from.
-    pub(in crate::kernels) fn read(self) -> Sums<*const f32> {
+    /// Returns the same place, for reading.
+    pub fn read(self) -> Sums<*const f32> {
         Sums::rows(self.start.cast_const(), self.row)
     }
 }
 
 impl Sums<*const f32> {
-    /// What sums of nothing start from.
-    pub(in crate::kernels) const ZEROS: Self = Sums {
+    /// Zeros.
+    pub const ZEROS: Self = Sums {
         start: std::ptr::null(),
         row: 0,
         column: 0,
     };
 }
 
-/// `to = from + a b` for operands of [`super::packing`] with as many terms: as many rows and columns as groups of 16 of them.
-/// `from` may be `to`.
+/// Computes `to = from + a b` for operands of [`super::amx_packing`]. `rows` and `columns` count groups of 16. `from` may be `to`.
 ///
-/// A sum is one instruction after the other, each of 32 terms: those of near terms and of far ones apart, each in their order,
-/// and then both. Of numbers in three parts the six largest products are summed, each before the next 32 terms.
+/// Each instruction adds 32 terms. For bf16x3 the six largest of the nine products are added, before the next 32 terms.
 ///
 /// # Safety
 /// AMX must be available, and operands must be as large as their shapes.
-pub(in crate::kernels) unsafe fn multiply_tiles<const PARTS: usize>(
+pub unsafe fn multiply_tiles<const PARTS: usize>(
     a: *const f32,
     b: *const f32,
     from: Sums<*const f32>,
     to: Sums<*mut f32>,
     (rows, columns, terms): (usize, usize, usize),
 ) {
-    let step = packing::step(PARTS, terms);
-    let steps = terms.div_ceil(packing::TERMS);
+    let step = amx_packing::step(PARTS, terms);
+    let steps = terms.div_ceil(amx_packing::TERMS);
     // SAFETY: by this function's contract.
     unsafe {
         configure();
@@ -289,7 +288,7 @@ unsafe fn four_tiles<const PARTS: usize>(
                 "tilestored [{to} + {to_row} + 64], tmm1",
                 "tilestored [{to_next} + {to_row}], tmm2",
                 "tilestored [{to_next} + {to_row} + 64], tmm3",
-                step = const 4 * PARTS * packing::TILE,
+                step = const 4 * PARTS * amx_packing::TILE,
                 line = in(reg) ROW,
                 a = inout(reg) a => _,
                 a_next = inout(reg) a_next => _,
@@ -386,7 +385,7 @@ unsafe fn one_tile<const PARTS: usize>(
                 "dec {steps}",
                 "jnz 2b",
                 "tilestored [{to} + {to_row}], tmm0",
-                step = const 4 * PARTS * packing::TILE,
+                step = const 4 * PARTS * amx_packing::TILE,
                 line = in(reg) ROW,
                 a = inout(reg) a => _,
                 b = inout(reg) b => _,
@@ -435,9 +434,9 @@ mod tests {
                 let a: Vec<f32> = (0..m * k).map(|at| number(at / k, at % k)).collect();
                 let b: Vec<f32> = (0..k * n).map(|at| number(at / n, at % n)).collect();
                 let [mut left, mut right] =
-                    [m, n].map(|side| vec![f32::NAN; packing::words(PARTS, side, k)]);
-                packing::pack::<PARTS, false>(&a, (k, 1), (m, k), &mut left);
-                packing::pack::<PARTS, true>(&b, (1, n), (n, k), &mut right);
+                    [m, n].map(|side| vec![f32::NAN; amx_packing::words(PARTS, side, k)]);
+                amx_packing::pack::<PARTS, false>(&a, (k, 1), (m, k), &mut left);
+                amx_packing::pack::<PARTS, true>(&b, (1, n), (n, k), &mut right);
                 let row = n + 3;
                 let mut out = vec![1.0; (m - 1) * row + n];
                 let line: Vec<f32> = (0..n).map(|j| j as f32).collect();

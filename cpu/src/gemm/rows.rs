@@ -1,64 +1,63 @@
-//! Some rows of the left operand, and their products with the panels of the right one.
+//! Products of some rows of `a` with the panels of `b`.
 
 use super::operands::{Matrix, Panels};
 use super::{COLUMNS, copy};
-use crate::kernels::factors::Factors;
-use crate::kernels::isa::Lanes;
-use crate::kernels::tile::{Left, PAD, PANEL, product};
+use crate::format::Format;
+use crate::simd::Lanes;
+use crate::tile::{Lhs, PAD, PANEL, product};
 
-/// Columns of a product up to which a left operand of f32 is never packed: that would cost more than it saves.
+/// The most columns of y at which an f32 `a` is never packed, because that would cost more than it saves.
 const FEW_COLUMNS: usize = 96;
-/// Elements between the terms of a sum up to which a left operand of f32 is read where it lies. Cache lines further apart
-/// than these 1 KiB fall into few sets of the caches and displace each other.
+/// The longest stride between terms at which an f32 `a` is not packed: 1 KiB. Cache lines further apart map to few sets.
 const NEAR: usize = 256;
 
-/// Rows whose products with a block of panels are wanted.
+/// Rows of `a`, packed where that pays.
 pub(super) struct Rows<'a> {
-    factors: Factors,
+    format: Format,
     /// (m, n, k).
     sizes: (usize, usize, usize),
-    /// Of as many rows as fill whole panels of the register blocks.
-    whole: Left<'a>,
-    /// Of the others, with rows behind them that are there to be read.
-    rest: Left<'a>,
+    /// The rows that fill whole panels.
+    whole: Lhs<'a>,
+    /// The other rows, padded to a panel.
+    rest: Lhs<'a>,
 }
 
 impl<'a> Rows<'a> {
-    /// m rows and k columns of `a`, from `first` on, for a product of n columns; what has to be packed goes to `space`.
+    /// Takes the (m, k) block of `a` that starts at `first`, for a product of n columns. Packs into `scratch`.
     #[inline(always)]
     pub(super) fn new(
-        factors: Factors,
+        format: Format,
         (a, first): (Matrix<'a>, (usize, usize)),
         (m, n, k): (usize, usize, usize),
-        space: &'a mut [f32],
+        scratch: &'a mut [f32],
     ) -> Self {
         let count = m / PANEL * PANEL;
-        let space = &mut space[..m.next_multiple_of(PANEL) * k];
+        let scratch = &mut scratch[..m.next_multiple_of(PANEL) * k];
         let near = n <= FEW_COLUMNS || a.column <= NEAR;
-        let [whole, rest] = if factors == Factors::F32 && near {
-            a.pack_panels((first.0 + count, first.1), (m - count, k), space);
-            [a.left(first), Left::panels(space, k)]
-        } else if factors != Factors::F32 && a.column == 1 {
-            let len = factors.len(k);
-            let space = &mut space[..m.next_multiple_of(PANEL) * len];
-            a.pack_terms(first, (m, k), factors, space);
-            let space = &*space;
-            [space, &space[count * len..]].map(|rows| Left::strided(rows, len, 1))
+        let [whole, rest] = if format == Format::F32 && near {
+            a.pack_panels((first.0 + count, first.1), (m - count, k), scratch);
+            [a.left(first), Lhs::panels(scratch, k)]
+        } else if format != Format::F32 && a.column == 1 {
+            let len = format.len(k);
+            let scratch = &mut scratch[..m.next_multiple_of(PANEL) * len];
+            a.pack_terms(first, (m, k), format, scratch);
+            let scratch = &*scratch;
+            [scratch, &scratch[count * len..]].map(|rows| Lhs::strided(rows, len, 1))
         } else {
-            a.pack_panels(first, (m, k), space);
-            factors.panels(space, (k, PANEL));
-            let space = &*space;
-            [space, &space[count * k..]].map(|panels| Left::panels(panels, k))
+            a.pack_panels(first, (m, k), scratch);
+            format.convert_panels(scratch, (k, PANEL));
+            let scratch = &*scratch;
+            [scratch, &scratch[count * k..]].map(|panels| Lhs::panels(panels, k))
         };
         Rows {
-            factors,
+            format,
             sizes: (m, n, k),
             whole,
             rest,
         }
     }
 
-    /// Writes or adds the products with all panels of a block.
+    /// Stores (or adds) the products with all panels of a block.
     #[inline(always)]
     pub(super) fn times<S: Lanes, const ADD: bool>(
         &self,
@@ -72,7 +71,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Writes the products, each beginning with its column's element of `bias`.
+    /// Stores bias + the products with all panels of a block.
     #[inline(always)]
     pub(super) fn times_after<S: Lanes>(
         &self,
@@ -85,7 +84,7 @@ impl<'a> Rows<'a> {
         let (m, n, _) = self.sizes;
         for first in (0..n).step_by(COLUMNS) {
             let y = &mut y[first..];
-            // Still in the nearest cache when the sums begin.
+            // These lines are still in the first-level cache when the sums begin.
             for y in y.chunks_mut(row).take(m) {
                 copy(&bias[first..n.min(first + COLUMNS)], y);
             }
@@ -93,7 +92,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Writes or adds the products with the panel that starts at column `first`.
+    /// Stores (or adds) the products with the panel that starts at column `first`.
     #[inline(always)]
     fn times_panel<S: Lanes, const ADD: bool>(
         &self,
@@ -110,25 +109,25 @@ impl<'a> Rows<'a> {
         let sizes = (columns, k);
         if columns.is_multiple_of(PAD) {
             let sizes = (count, columns, k);
-            product::<S, ADD>(s, self.factors, self.whole, panel, (y, row), sizes);
+            product::<S, ADD>(s, self.format, self.whole, panel, (y, row), sizes);
         } else {
             let rows = (self.whole, count);
-            within::<S, ADD>(s, self.factors, rows, panel, (y, row), sizes, edge);
+            within::<S, ADD>(s, self.format, rows, panel, (y, row), sizes, edge);
         }
         if count < m {
             let rows = (self.rest, m - count);
             let y = (&mut y[count * row..], row);
-            within::<S, ADD>(s, self.factors, rows, panel, y, sizes, edge);
+            within::<S, ADD>(s, self.format, rows, panel, y, sizes, edge);
         }
     }
 }
 
-/// A product whose rows or columns do not fill whole panels or registers, by way of `edge`.
+/// Multiplies rows or columns that do not fill whole panels or registers, in the padded buffer `edge`.
 #[inline(always)]
 fn within<S: Lanes, const ADD: bool>(
     s: S,
-    factors: Factors,
-    (left, rows): (Left, usize),
+    format: Format,
+    (left, rows): (Lhs, usize),
     panel: (&[f32], usize),
     (y, row): (&mut [f32], usize),
     (columns, k): (usize, usize),
@@ -145,7 +144,7 @@ fn within<S: Lanes, const ADD: bool>(
         k,
     );
     let out = (&mut *edge, COLUMNS);
-    product::<S, ADD>(s, factors, left, panel, out, sizes);
+    product::<S, ADD>(s, format, left, panel, out, sizes);
     for (i, sums) in edge.chunks_exact(COLUMNS).take(rows).enumerate() {
         y[i * row..][..columns].copy_from_slice(&sums[..columns]);
     }

@@ -1,9 +1,9 @@
-//! Matrix products on slices: operands packed into panels, and blocks of their product summed in registers.
+//! General matrix products (GEMM) on slices: y = a b for a (m, k), b (k, n) and y (m, n).
 //!
-//! The right operand is cut into panels of [`COLUMNS`] columns, [`DEPTH`] rows at a time, so that a panel stays in the
-//! nearest caches while the rows of the left operand pass by. A weight that many tasks multiply by is packed once
-//! for all of them ([`Packed`]). Every element of a product is summed in the order of k, whatever the shape around it:
-//! how rows are split among tasks never changes a result.
+//! `b` is packed into panels of [`COLUMNS`] columns and [`DEPTH`] rows. A panel stays in the nearest caches while the rows of
+//! `a` pass by, and blocks of y are summed in registers. A weight that many tasks multiply by is packed once for all of them
+//! ([`PackedMatrix`]). Every element of y is summed in the order of k, so a split of the rows among tasks never changes a
+//! result. AMX sums in an order of its own, which does not depend on the split either.
 
 mod operands;
 mod rows;
@@ -13,28 +13,29 @@ mod tiles;
 use std::cell::RefCell;
 
 use self::operands::Panels;
-pub(super) use self::operands::{Matrix, Packed};
+pub use self::operands::{Matrix, PackedMatrix};
 use self::rows::Rows;
-use super::factors::Factors;
-use super::isa::{Isa, Kernel, Lanes};
+use super::format::Format;
+use crate::isa::Isa;
+use crate::simd::{Kernel, Lanes};
 
-/// Columns of a panel of the right operand: two of the widest registers.
+/// Columns of a panel of `b`: two of the widest registers.
 const COLUMNS: usize = 32;
 /// Rows of a panel, which then has 32 KiB. On Zen 4, 192 to 384 are alike.
 const DEPTH: usize = 256;
-/// Rows of the left operand that are multiplied by one panel after the other: enough to make up for bringing the panel from
-/// the last cache, few enough for the second one.
+/// Rows of `a` that are multiplied by one panel after the other: enough to pay for loading the panel from the last cache, few
+/// enough for the second one.
 const ROWS: usize = 64;
-/// Terms and columns from which on f32 is cut into parts.
+/// Terms and columns from which on f32 is multiplied as three bf16.
 const SPLIT_WIDTH: usize = 64;
-/// Columns of a right operand that one task packs for itself.
+/// Columns of `b` that a task packs at a time.
 const WIDTH: usize = 256;
 
-/// y = a b, or y += a b, for a (m, k), b (k, n) and y (m, n) in rows.
+/// Computes y = a b, or y += a b, for a (m, k), b (k, n) and a row-major y (m, n).
 ///
 /// # Panics
 /// If an operand is smaller than its shape.
-pub(super) fn multiply(
+pub fn multiply(
     isa: Isa,
     (m, n, k): (usize, usize, usize),
     a: Matrix,
@@ -45,11 +46,11 @@ pub(super) fn multiply(
     multiply_into(isa, (m, n, k), a, b, (y, n), accumulate);
 }
 
-/// The same for a y whose rows are `row` apart.
+/// Computes what [`multiply`] does, for a y whose rows are `row` apart.
 ///
 /// # Panics
 /// If an operand is smaller than its shape, or rows overlap.
-pub(super) fn multiply_into(
+pub fn multiply_into(
     isa: Isa,
     (m, n, k): (usize, usize, usize),
     a: Matrix,
@@ -62,30 +63,30 @@ pub(super) fn multiply_into(
     run(isa, (m, n, k), a, Right::Plain(b), y, start);
 }
 
-/// y = a b, or y += a b, for a (m, k), a packed b, and y (m, n) in rows.
+/// Computes y = a b, or y += a b, for a (m, k), a packed b (k, n) and a row-major y (m, n).
 ///
 /// # Panics
 /// If an operand is smaller than its shape.
-pub(super) fn multiply_packed(
+pub fn multiply_packed(
     isa: Isa,
     m: usize,
     a: Matrix,
-    b: &Packed,
+    b: &PackedMatrix,
     y: &mut [f32],
     accumulate: bool,
 ) {
     multiply_packed_into(isa, m, a, b, (y, b.columns), accumulate);
 }
 
-/// The same for a y whose rows are `row` apart.
+/// Computes what [`multiply_packed`] does, for a y whose rows are `row` apart.
 ///
 /// # Panics
 /// If an operand is smaller than its shape, or rows overlap.
-pub(super) fn multiply_packed_into(
+pub fn multiply_packed_into(
     isa: Isa,
     m: usize,
     a: Matrix,
-    b: &Packed,
+    b: &PackedMatrix,
     y: (&mut [f32], usize),
     accumulate: bool,
 ) {
@@ -94,24 +95,24 @@ pub(super) fn multiply_packed_into(
     run(isa, (m, n, k), a, Right::Packed(b), y, start);
 }
 
-/// y = a b + bias for a (m, k), a packed b, a bias of n numbers, and y (m, n) in rows.
+/// Computes y = a b + bias for a (m, k), a packed b (k, n), bias (n) and a row-major y (m, n).
 ///
 /// # Panics
 /// If an operand is smaller than its shape.
-pub(super) fn affine(isa: Isa, a: Matrix, b: &Packed, bias: &[f32], y: &mut [f32]) {
+pub fn affine(isa: Isa, a: Matrix, b: &PackedMatrix, bias: &[f32], y: &mut [f32]) {
     let (n, k) = (b.columns, b.depth);
     let m = y.len() / n.max(1);
     let start = Start::Row(&bias[..n]);
     run(isa, (m, n, k), a, Right::Packed(b), (y, n), start);
 }
 
-/// What the sums of a product start from.
+/// The initial value of y.
 #[derive(Clone, Copy)]
 enum Start<'a> {
     Zero,
-    /// What lies where they go.
+    /// The values that y holds.
     There,
-    /// These, in every row.
+    /// The same row everywhere.
     Row(&'a [f32]),
 }
 
@@ -123,7 +124,8 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// For the columns from `column` on and the terms from `term` on: later terms are added to earlier ones.
+    /// Returns the initial value of the columns from `column` on for the terms from `term` on. Later terms are added to earlier
+    /// ones.
     fn from(self, column: usize, term: usize) -> Self {
         match self {
             _ if term > 0 => Start::There,
@@ -156,20 +158,20 @@ fn run(
         }
         return;
     }
-    let factors = match b {
-        Right::Packed(b) => b.factors,
-        Right::Plain(_) => factors_for(isa, (k, n)),
+    let format = match b {
+        Right::Packed(b) => b.format,
+        Right::Plain(_) => format_for(isa, (k, n)),
     };
     #[cfg(target_arch = "x86_64")]
-    match factors {
-        Factors::Tiles => return tiles::run::<1>((m, n, k), a, b, (y, row), start),
-        Factors::Split => return tiles::run::<3>((m, n, k), a, b, (y, row), start),
+    match format {
+        Format::Bf16Amx => return tiles::run::<1>((m, n, k), a, b, (y, row), start),
+        Format::Bf16x3Amx => return tiles::run::<3>((m, n, k), a, b, (y, row), start),
         _ => {}
     }
-    SPACE.with_borrow_mut(|space| {
+    BUFFERS.with_borrow_mut(|space| {
         isa.run(Product {
             sizes: (m, n, k),
-            factors,
+            format,
             a,
             b,
             y: (y, row),
@@ -179,50 +181,50 @@ fn run(
     });
 }
 
-/// How factors of products with so many terms and columns are taken, whatever the number of rows.
-fn factors_for(isa: Isa, (k, n): (usize, usize)) -> Factors {
-    isa.factors().for_width(k.min(n), SPLIT_WIDTH)
+/// Returns the format for a `b` (k, n), whatever the number of rows of `a`.
+fn format_for(isa: Isa, (k, n): (usize, usize)) -> Format {
+    isa.format().for_width(k.min(n), SPLIT_WIDTH)
 }
 
-/// Where a thread packs.
-struct Space {
+/// The buffers into which a thread packs.
+struct Buffers {
     left: Box<[f32]>,
     right: Box<[f32]>,
-    /// A block of the product that reaches beyond the product's rows or columns.
+    /// A block of y that reaches beyond its rows or columns.
     edge: Box<[f32]>,
 }
 
 thread_local! {
-    static SPACE: RefCell<Space> = RefCell::new(Space {
+    static BUFFERS: RefCell<Buffers> = RefCell::new(Buffers {
         left: vec![0.0; ROWS * DEPTH].into(),
         right: vec![0.0; WIDTH * DEPTH].into(),
         edge: vec![0.0; ROWS * COLUMNS].into(),
     });
 }
 
-/// Has this thread fetch what it packs into.
-pub(super) fn fetch_buffers() {
+/// Allocates the buffers of this thread.
+pub fn fetch_buffers() {
     #[cfg(target_arch = "x86_64")]
-    if Isa::current().factors().are_tiles() {
+    if Isa::current().format().is_amx() {
         tiles::fetch_buffers();
     }
-    SPACE.with_borrow(|_| {});
+    BUFFERS.with_borrow(|_| {});
 }
 
 #[derive(Clone, Copy)]
 enum Right<'a> {
     Plain(Matrix<'a>),
-    Packed(&'a Packed),
+    Packed(&'a PackedMatrix),
 }
 
 struct Product<'a> {
     sizes: (usize, usize, usize),
-    factors: Factors,
+    format: Format,
     a: Matrix<'a>,
     b: Right<'a>,
     y: (&'a mut [f32], usize),
     start: Start<'a>,
-    space: &'a mut Space,
+    space: &'a mut Buffers,
 }
 
 impl Kernel for Product<'_> {
@@ -232,12 +234,12 @@ impl Kernel for Product<'_> {
     fn run<S: Lanes>(self, s: S) {
         let Product {
             sizes: (m, n, k),
-            factors,
+            format,
             a,
             b,
             y: (y, row),
             start,
-            space: Space { left, right, edge },
+            space: Buffers { left, right, edge },
         } = self;
         let width = match b {
             Right::Plain(_) => WIDTH,
@@ -249,20 +251,20 @@ impl Kernel for Product<'_> {
                 let start = start.from(column, depth);
                 let k = DEPTH.min(k - depth);
                 let panels = match b {
-                    Right::Packed(b) => Panels::packed(b.block(depth, k), factors, k),
-                    Right::Plain(b) if factors == Factors::F32 && b.are_panels(n) => {
+                    Right::Packed(b) => Panels::packed(b.block(depth, k), format, k),
+                    Right::Plain(b) if format == Format::F32 && b.are_panels(n) => {
                         b.panels((depth, column))
                     }
                     Right::Plain(b) => {
-                        let len = n.next_multiple_of(COLUMNS) * factors.len(k);
+                        let len = n.next_multiple_of(COLUMNS) * format.len(k);
                         let right = &mut right[..len];
-                        b.pack::<COLUMNS>((depth, column), (k, n), factors, right);
-                        Panels::packed(right, factors, k)
+                        b.pack::<COLUMNS>((depth, column), (k, n), format, right);
+                        Panels::packed(right, format, k)
                     }
                 };
                 for first in (0..m).step_by(ROWS) {
                     let m = ROWS.min(m - first);
-                    let rows = Rows::new(factors, (a, (first, depth)), (m, n, k), left);
+                    let rows = Rows::new(format, (a, (first, depth)), (m, n, k), left);
                     let y = (&mut y[first * row + column..], row);
                     match start {
                         Start::Zero => rows.times::<S, false>(s, panels, y, edge),
@@ -275,7 +277,7 @@ impl Kernel for Product<'_> {
     }
 }
 
-/// Copies as much as `from` has; a whole panel's columns are a few registers.
+/// Copies `from` to the start of `to`. A whole panel's row is copied in a few registers.
 #[inline(always)]
 fn copy(from: &[f32], to: &mut [f32]) {
     match (

@@ -1,0 +1,46 @@
+//! Arithmetic on slices of f32 for CPUs: vector instructions chosen at run time, matrix products, and what they are
+//! made of. It knows of no tensors and no models.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`simd`] | vector registers, and loops written once for all instruction sets |
+//! | [`isa`] | the instruction sets of the machine, and the one that is used |
+//! | [`math`] | exponentials and what is built on them, on registers |
+//! | [`philox`] | a counter-based generator of random numbers |
+//! | [`format`](mod@format) | number formats of the operands of products: f32, bf16, and f32 as three bf16 |
+//! | [`gemm`] | products of matrices in memory |
+//! | [`tile`] | products of tiles that stay in the first-level cache |
+//! | [`buffers`], [`scratch`] | fresh memory, memory that a thread keeps, splits and sums |
+//! | [`transpose`], [`zero_rows`] | transposes in registers; rows of zeros, which products leave out |
+//!
+//! Results have the same bits on any number of threads: a split that decides the order of a sum depends on the shapes alone.
+//! Instruction sets sum in different orders, so results agree bit for bit on the same one only
+//! ([`isa::instruction_set`]).
+//!
+//! Loops on registers are `#[inline(always)]` functions. A closure there may be compiled for the least instruction set, and
+//! then every operation on a register is a call.
+
+pub mod buffers;
+pub mod format;
+pub mod gemm;
+pub mod isa;
+pub mod math;
+pub mod philox;
+pub mod scratch;
+pub mod simd;
+pub mod testing;
+pub mod tile;
+#[cfg(target_arch = "x86_64")]
+pub mod transpose;
+pub mod zero_rows;
+
+/// Allocates the buffers that this thread keeps for kernels, unless it has them: about 3 MiB.
+pub fn fetch_buffers() {
+    scratch::fetch_buffers();
+    gemm::fetch_buffers();
+}
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
