@@ -3,6 +3,7 @@
 pub mod agree;
 pub mod bench;
 pub mod data;
+pub mod mini;
 pub mod parse;
 pub mod repro;
 pub mod sweep;
@@ -32,6 +33,7 @@ Examples:
   lra run --task listops --model linear --seeds 0..3  the same over three seeds
   lra data show listops                               look at an example and the trivial baselines
   lra report                                          tables of all runs under runs/
+  lra mini s4d --glance                               a model's place among all, in minutes
   lra sweep --tasks listops,pathfinder --seeds 0..3   all models on two tasks, three seeds each
   lra repro tay2021 listops performer --dry-run       what it takes to reproduce a published cell
   lra bench --quick                                   speed and memory of all models over length";
@@ -53,6 +55,8 @@ pub enum Verb {
     Repro(repro::ReproArgs),
     /// Measure how far runs rank models as published tables do
     Agree(agree::AgreeArgs),
+    /// Train a model on the small protocol, and show its place in the table of all models
+    Mini(mini::MiniArgs),
     /// Put the records of folders and files into one CSV file, each cell once
     Merge(agree::MergeArgs),
     /// Hold the runs of a folder against a baseline; exit code 1 if any cell got worse

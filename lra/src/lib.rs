@@ -110,6 +110,7 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         Verb::Report(arguments) => cmd::report::run(&arguments),
         Verb::Repro(arguments) => cmd::repro::run(&arguments),
         Verb::Agree(arguments) => cmd::agree::run(&arguments),
+        Verb::Mini(arguments) => cmd::mini::run(&arguments),
         Verb::Merge(arguments) => cmd::merge::run(&arguments),
         Verb::Check(arguments) => cmd::check::run(&arguments),
         Verb::List(arguments) => cmd::list::run(&arguments),

@@ -13,6 +13,7 @@ pub mod agreement;
 mod atomic;
 pub mod average;
 pub mod bench;
+pub mod card;
 pub mod chart;
 pub mod check;
 pub mod equivalence;

@@ -5,7 +5,9 @@
 mod common;
 
 use common::anchors::{cell, records};
-use lra_results::agreement::{Agreement, Cluster, Half, Measure, Selection, anchors, select};
+use lra_results::agreement::{
+    Agreement, Cluster, Half, Measure, Selection, Standing, anchors, select,
+};
 use lra_results::record::{Outcome, Record};
 use lra_results::{Format, tables};
 
@@ -198,4 +200,51 @@ fn the_table_of_bits_says_which_seeds_learned_anything() {
         "{notes}"
     );
     assert!(text.contains("trained_mean"), "{text}");
+}
+
+#[test]
+fn a_model_stands_among_others_by_its_own_runs() {
+    let table: Vec<Record> = ["a", "b", "c", "d"]
+        .iter()
+        .zip([0.1, 0.2, 0.3, 0.4])
+        .flat_map(|(model, bits)| {
+            let on = move |task| (0..2).map(move |seed| cell(model, task, seed, bits));
+            on("listops").chain(on("image"))
+        })
+        .collect();
+    let own = [
+        cell("mine", "listops", 0, 0.35),
+        cell("mine", "listops", 1, 0.25),
+    ];
+    let standing = Standing::of("mine", &all(&own), &all(&table)).unwrap();
+    // Its mean equals that of `c`: only `d` is better.
+    assert_eq!((standing.rank, standing.of), (2, 5));
+    assert_eq!(standing.tasks.len(), 1, "only tasks that it was run on");
+    assert_eq!(standing.tasks[0].rank, 2);
+    let (low, high) = standing.interval.unwrap();
+    assert!(low <= 2.0 && (2.0..=3.0).contains(&high), "{low} {high}");
+
+    // A model of the table is ranked by its new runs.
+    let again = [cell("d", "listops", 0, 0.0), cell("d", "image", 0, 0.0)];
+    let standing = Standing::of("d", &all(&again), &all(&table)).unwrap();
+    assert_eq!((standing.rank, standing.of), (4, 4));
+
+    // Other data are another table.
+    let mut other = cell("mine", "listops", 0, 0.9);
+    other.task.data_digest = "other".to_owned();
+    assert_eq!(Standing::of("mine", &[&other], &all(&table)), None);
+}
+
+#[test]
+fn the_table_that_the_program_brings_can_be_read() {
+    let records = lra_results::card::committed().unwrap();
+    for record in &records {
+        assert_eq!(
+            record.recipe.name,
+            lra_results::card::RECIPE,
+            "{}",
+            record.id
+        );
+        assert!(record.recipe.overrides.is_empty(), "{}", record.id);
+    }
 }

@@ -7,6 +7,7 @@ pub mod check_model;
 pub mod data;
 pub mod list;
 pub mod merge;
+pub mod mini;
 pub mod new;
 pub mod parity;
 pub mod report;

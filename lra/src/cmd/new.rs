@@ -53,7 +53,7 @@ pub fn run(verb: &NewVerb) -> Result<ExitCode> {
     write(&folder, &files)?;
     cmd::print(&format!(
         "made {0}: the model is src/main.rs\n\n  cd {0}\n  cargo run --release -- run --task listops --model {name}\n  \
-         cargo run --release -- check-model {name}",
+         cargo run --release -- check-model {name}\n  cargo run --release -- mini {name} --glance",
         folder.display()
     ))?;
     Ok(ExitCode::SUCCESS)
@@ -173,7 +173,8 @@ fn readme(name: &str) -> String {
         "# {name}\n\nA model of one's own for the Long Range Arena: `lra` with one model more.\n\n```sh\n\
          cargo run --release -- run --task listops --model {name}\n\
          cargo run --release -- sweep --tasks listops --models {name},transformer --seeds 0..3\n\
-         cargo run --release -- check-model {name}    # what every model promises\n\
+         cargo run --release -- check-model {name}      # what every model promises\n\
+         cargo run --release -- mini {name} --glance    # its place among all models, in minutes\n\
          cargo test\n```\n\n`src/main.rs` is the whole of it: the card, the options, the mixer.\n"
     )
 }

@@ -4,6 +4,7 @@
 //! plan              the cells, in an order that depends on the command line alone; shards of it
 //! search            the points of a grid, or draws from it
 //! estimator         a cell's time and memory: from a run with another seed on file, else measured in two small steps
+//! probe             short runs at each of a recipe's learning rates
 //! best              of a search, the settings with the best validation accuracy
 //! cell_lock         one sweep per cell at a time, by lock files
 //! job               the process of a cell, its log, how it ended
@@ -17,6 +18,7 @@ pub mod cell_lock;
 pub mod estimator;
 pub mod job;
 pub mod plan;
+pub mod probe;
 pub mod progress_display;
 pub mod scheduler;
 pub mod search;

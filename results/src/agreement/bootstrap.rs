@@ -8,24 +8,37 @@ use crate::stats::quantile;
 /// Draws of a bootstrap.
 const DRAWS: usize = 4_000;
 
-/// The 95 % interval of a statistic of `count` things, drawn with replacement; none where fewer than half of the draws define
-/// the statistic. The same call gives the same interval on every machine.
+/// Returns the 95 % interval of a statistic of `count` things, drawn with replacement; none where fewer than half of the draws
+/// define the statistic. The same call gives the same interval on every machine.
 ///
 /// `statistic` is given the indices drawn.
 pub(super) fn interval(
     count: usize,
     statistic: impl Fn(&[usize]) -> Option<f64>,
 ) -> Option<(f64, f64)> {
-    if count < 2 {
+    interval_of(&[count], |drawn| statistic(&drawn[0]))
+}
+
+/// Returns the 95 % interval of a statistic of several populations, each drawn with replacement; none where no population has two
+/// things, or fewer than half of the draws define the statistic.
+///
+/// `statistic` is given the indices drawn from each population.
+pub(super) fn interval_of(
+    counts: &[usize],
+    statistic: impl Fn(&[Vec<usize>]) -> Option<f64>,
+) -> Option<(f64, f64)> {
+    if counts.iter().all(|count| *count < 2) {
         return None;
     }
-    let mut rng = ChaCha8Rng::seed_from_u64(count as u64);
+    let mut rng = ChaCha8Rng::seed_from_u64(counts.iter().sum::<usize>() as u64);
     let mut values = Vec::with_capacity(DRAWS);
-    let mut drawn = vec![0; count];
+    let mut drawn: Vec<Vec<usize>> = counts.iter().map(|count| vec![0; *count]).collect();
     for _ in 0..DRAWS {
-        for index in &mut drawn {
-            // The upper half of the product with a random 64-bit fraction: a bias below 2^-50 for any number of models.
-            *index = ((u128::from(rng.next_u64()) * count as u128) >> 64) as usize;
+        for (drawn, count) in drawn.iter_mut().zip(counts) {
+            for index in drawn {
+                // The upper half of the product with a random 64-bit fraction: a bias below 2^-50 for any count here.
+                *index = ((u128::from(rng.next_u64()) * *count as u128) >> 64) as usize;
+            }
         }
         values.extend(statistic(&drawn));
     }

@@ -11,12 +11,14 @@
 //! scores      what each run reached, and one score per model
 //! statistics  ranks, correlations, areas
 //! bootstrap   intervals
+//! standing    the place of one model among others
 //! ```
 
 mod anchors;
 mod bootstrap;
 mod scores;
 mod selection;
+mod standing;
 mod statistics;
 
 use self::scores::Reached;
@@ -27,6 +29,7 @@ use crate::table::{Cell, Column, Row, Table};
 pub use self::anchors::{AVERAGED, Anchor, Cluster, Half, Published, anchors};
 pub use self::scores::Measure;
 pub use self::selection::{Selection, select};
+pub use self::standing::{Standing, TaskStanding};
 
 /// Points, in percent, that two published averages lie apart at least for a pair to be counted.
 pub const APART: f64 = 4.0;

@@ -60,7 +60,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    fn of(record: &Record) -> Column {
+    pub(super) fn of(record: &Record) -> Column {
         let task = &record.task;
         Column {
             rank: task_rank(&task.name),
@@ -145,19 +145,23 @@ impl Reached {
         }
     }
 
-    /// The score of each model: the mean over the `columns`, given by their places, of the normal scores of its ranks. A rank
-    /// is that of the mean over `seeds`, or over all that a model has.
+    /// Returns the score of each model: the mean over `columns`, given by their places, of the normal scores of its ranks. A rank
+    /// is that of the mean over `seeds`, or over all that a model has. Columns and seeds may repeat, and then count as often.
     pub(super) fn scores(&self, columns: &[usize], seeds: Option<&[u64]>) -> Vec<f64> {
         let mut scores = vec![0.0; self.models.len()];
         for column in columns {
             let means: Vec<f64> = self.values[*column]
                 .iter()
                 .map(|of_seed| {
-                    let wanted = |seed: &u64| seeds.is_none_or(|seeds| seeds.contains(seed));
-                    let values = of_seed.iter().filter(|(seed, _)| wanted(seed));
-                    let (count, sum) =
-                        values.fold((0.0, 0.0), |(n, sum), (_, value)| (n + 1.0, sum + value));
-                    sum / count
+                    let values: Vec<f64> = match seeds {
+                        Some(seeds) => seeds
+                            .iter()
+                            .filter_map(|seed| of_seed.get(seed))
+                            .copied()
+                            .collect(),
+                        None => of_seed.values().copied().collect(),
+                    };
+                    values.iter().sum::<f64>() / values.len() as f64
                 })
                 .collect();
             for (score, normal) in scores.iter_mut().zip(normal_scores(&means)) {

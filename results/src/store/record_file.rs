@@ -32,7 +32,15 @@ pub fn is_named_so(path: &Path) -> bool {
 /// # Errors
 /// The file cannot be read, or a line of it holds no record; or the record is a newer program's.
 pub fn read(path: &Path) -> Result<Vec<(u64, Record)>> {
-    let text = disk::read(path).map_err(Error::io("read", path))?;
+    let bytes = disk::read(path).map_err(Error::io("read", path))?;
+    parse(path, &bytes)
+}
+
+/// Reads the records of a file with these bytes, each with the line it stands on. Errors name `path`.
+///
+/// # Errors
+/// A line holds no record; or the record is a newer program's.
+pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
     let bad = |line: u64, reason: String| Error::NotARow {
         path: path.to_owned(),
         line,
@@ -42,7 +50,7 @@ pub fn read(path: &Path) -> Result<Vec<(u64, Record)>> {
         let line = error.position().map_or(1, csv::Position::line);
         bad(line, error.to_string())
     };
-    let mut reader = csv::Reader::from_reader(text.as_slice());
+    let mut reader = csv::Reader::from_reader(bytes);
     let columns = reader.headers().map_err(of_csv)?.clone();
     if columns
         .iter()

@@ -1,6 +1,5 @@
 //! `lra sweep`: the matrix, cell by cell.
 
-mod probe;
 mod script;
 
 use std::collections::HashMap;
@@ -18,13 +17,13 @@ use crate::error::{Class, Classify, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
-use crate::sweep::best;
 use crate::sweep::estimator::{Estimate, Estimator};
 use crate::sweep::job::{JobOptions, LOG};
 use crate::sweep::plan::{self, Cell, Matrix};
 use crate::sweep::progress_display::{LEGEND, ProgressDisplay, grid};
 use crate::sweep::scheduler::{Scheduler, State};
 use crate::sweep::search;
+use crate::sweep::{best, probe};
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
 use crate::{limits, runtime};
@@ -114,19 +113,17 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
     let tasks: Vec<TaskChoice> = tasks
         .map(|task| task.with_source(arguments.source))
         .collect::<Result<_>>()?;
+    let matrix = Matrix {
+        tasks,
+        models,
+        recipes: arguments.recipe.clone(),
+        seeds: arguments.seeds.0.clone(),
+        protocol: arguments.protocol,
+        assignments,
+    };
     let cells = match arguments.probe {
-        true => probe::cells(arguments, &tasks, &models, &assignments)?,
-        false => {
-            let matrix = Matrix {
-                tasks,
-                models,
-                recipes: arguments.recipe.clone(),
-                seeds: arguments.seeds.0.clone(),
-                protocol: arguments.protocol,
-                assignments,
-            };
-            matrix.cells()?
-        }
+        true => probe::cells(&matrix)?,
+        false => matrix.cells()?,
     };
     Ok(match arguments.shard {
         Some(shard) => plan::part(cells, shard),

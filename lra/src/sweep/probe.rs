@@ -6,25 +6,21 @@ use results::Record;
 use results::stats::Sample;
 use results::table::{Cell as TableCell, Column, Row, Table};
 
-use crate::cli::sweep::SweepArgs;
 use crate::error::{Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::recipe::Recipe;
 use crate::sweep::plan::{Cell, Matrix};
-use crate::task_choice::TaskChoice;
 
 /// Settings that a probe adds to a model's options; the rate is the last.
 const ADDED: usize = 4;
 
-/// The short runs: every model on every task at every rate of its recipe, in this order.
-pub(super) fn cells(
-    arguments: &SweepArgs,
-    tasks: &[TaskChoice],
-    models: &[ModelChoice],
-    assignments: &[String],
-) -> Result<Vec<Cell>> {
+/// Returns the short runs: every model of a matrix on every task at every rate of its recipe, in this order.
+///
+/// # Errors
+/// A recipe names no rates, or a cell cannot be.
+pub fn cells(matrix: &Matrix) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    for name in &arguments.recipe {
+    for name in &matrix.recipes {
         let recipe = Recipe::load(name)?;
         let Some(probe) = &recipe.body.probe else {
             return Err(Error::usage(format!(
@@ -32,17 +28,17 @@ pub(super) fn cells(
                 recipe.name
             )));
         };
-        for task in tasks {
-            for model in models {
-                let matrix = |model: ModelChoice| Matrix {
+        for task in &matrix.tasks {
+            for model in &matrix.models {
+                let of_model = |model: ModelChoice| Matrix {
                     tasks: vec![task.clone()],
                     models: vec![model],
                     recipes: vec![name.clone()],
-                    seeds: arguments.seeds.0.clone(),
-                    protocol: arguments.protocol,
-                    assignments: assignments.to_vec(),
+                    seeds: matrix.seeds.clone(),
+                    protocol: matrix.protocol,
+                    assignments: matrix.assignments.clone(),
                 };
-                let whole = matrix(model.clone()).cells()?;
+                let whole = of_model(model.clone()).cells()?;
                 let train = &whole[0].resolved.spec.train;
                 let shortened = |steps: usize| (steps as f64 * probe.share).ceil() as usize;
                 for rate in &probe.learning_rates {
@@ -53,12 +49,22 @@ pub(super) fn cells(
                         "train.eval_every=0".to_owned(),
                         format!("train.learning_rate={rate:e}"),
                     ]);
-                    cells.extend(matrix(short).cells()?);
+                    cells.extend(of_model(short).cells()?);
                 }
             }
         }
     }
     Ok(cells)
+}
+
+/// Returns the best rate of each task, by its name, from the short runs of one model. A task of which no run ended has none.
+pub fn best(cells: &[Cell], records: &HashMap<String, Record>) -> HashMap<String, f64> {
+    let probed = probed(cells, records);
+    let best = probed.iter().filter_map(|it| {
+        let task = it.cell.resolved.spec.cell.task.clone();
+        Some((task, it.best()?.0))
+    });
+    best.collect()
 }
 
 /// What the short runs of one model on one task reached.
@@ -118,7 +124,7 @@ fn probed<'a>(cells: &'a [Cell], records: &HashMap<String, Record>) -> Vec<Probe
 }
 
 /// The rates that were found, as a table and as lines of a recipe.
-pub(super) fn report(cells: &[Cell], records: &HashMap<String, Record>) -> (Table, String) {
+pub fn report(cells: &[Cell], records: &HashMap<String, Record>) -> (Table, String) {
     let all = probed(cells, records);
     let mut rows = Vec::new();
     let mut lines = vec!["rates = [".to_owned()];

@@ -1,0 +1,58 @@
+//! `lra mini`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::data::DataPlace;
+use super::parse::{self, Seeds};
+
+const EXAMPLES: &str = "\
+Examples:
+  lra mini s4d --glance                    the tasks that need no download: minutes
+  lra mini performer                       all tasks, three seeds, with the block alone beside it
+  lra mini linear local --jobs 2           two models, two runs at a time
+  cargo run --release -- mini my_mixer     a model of one's own, from its program
+
+The same command again goes on where it stopped. docs/mini.md states the rules of the protocol.";
+
+/// Trains models by recipe `mini` and prints a score card of each.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct MiniArgs {
+    /// Models, as `name`, `name:option=value` or `name:block.norm=rms`
+    #[arg(required = true, value_name = "MODEL")]
+    pub models: Vec<String>,
+    /// Only the tasks that are generated, at the rates on file: minutes on two cores, and no network
+    #[arg(long)]
+    pub glance: bool,
+    /// Seeds: FIRST..END, END not included, or a list
+    #[arg(long, value_parser = parse::seeds, default_value = "0..3", value_name = "A..B")]
+    pub seeds: Seeds,
+    /// Change any setting of every run; such runs stand in no table
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub assignments: Vec<String>,
+    /// Runs at a time
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: u16,
+    /// Worker threads of all runs together; 0 means all cores
+    #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
+    pub threads: usize,
+    /// Device: auto, cpu or cuda:N (see `lra list devices`)
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    #[command(flatten)]
+    pub place: DataPlace,
+    /// Folder that run folders are created in
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Table to rank in: a folder of run folders, or a file of records [default: the one that the program brings]
+    #[arg(long, value_name = "PATH")]
+    pub table: Option<PathBuf>,
+    /// Print the score cards as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing but the score cards and what failed
+    #[arg(long, short)]
+    pub quiet: bool,
+}

@@ -1,0 +1,259 @@
+//! Score cards of the small protocol: what a model reached on each task, and its place in the table.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::agreement::{Measure, Standing};
+use crate::record::{Outcome, Record, Scores};
+use crate::stats::Sample;
+use crate::store::record_file;
+use crate::table::{Cell, Column, Row, Table};
+use crate::{Format, Result};
+
+/// Name of the recipe.
+pub const RECIPE: &str = "mini";
+
+/// The table that the program brings: runs by the recipe, as `lra merge` writes them.
+const COMMITTED: &[u8] = include_bytes!("../mini/records.csv");
+
+/// Returns the runs of the table that the program brings.
+///
+/// # Errors
+/// A row of it is not a record, which a test excludes.
+pub fn committed() -> Result<Vec<Record>> {
+    let rows = record_file::parse(Path::new("results/mini/records.csv"), COMMITTED)?;
+    Ok(rows.into_iter().map(|(_, record)| record).collect())
+}
+
+/// Setting that gives every model the block of X-formers.
+pub const SAME_BLOCK: &str = "block.family=xformer";
+
+/// What one model reached.
+pub struct Card<'a> {
+    /// The model as it was named, options included.
+    pub model: String,
+    /// Its runs, in the order of the tasks.
+    pub own: Vec<&'a Record>,
+    /// Its runs in the block of X-formers; empty where that is its own block, or was not asked for.
+    pub same_block: Vec<&'a Record>,
+    /// Its place in the table, if there is a table of these data.
+    pub standing: Option<Standing>,
+    /// Tasks that were left out, each with the reason and the remedy.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// The runs of one task.
+struct OnTask<'a> {
+    title: String,
+    own: Vec<&'a Record>,
+    same_block: Vec<&'a Record>,
+}
+
+impl Card<'_> {
+    fn tasks(&self) -> Vec<OnTask<'_>> {
+        let mut tasks: Vec<OnTask> = Vec::new();
+        for record in &self.own {
+            let title = record.task.title();
+            match tasks.iter_mut().find(|task| task.title == title) {
+                Some(task) => task.own.push(record),
+                None => tasks.push(OnTask {
+                    own: vec![record],
+                    same_block: self
+                        .same_block
+                        .iter()
+                        .copied()
+                        .filter(|it| it.task.title() == title)
+                        .collect(),
+                    title,
+                }),
+            }
+        }
+        tasks
+    }
+
+    /// Returns the card as a table.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let with_block = !self.same_block.is_empty();
+        let mut columns = vec![
+            Column::key("task"),
+            Column::value("bits gained"),
+            Column::value("accuracy"),
+            Column::text("best trivial"),
+            Column::value("rank"),
+        ];
+        if with_block {
+            columns.push(Column::value("X-formers' block"));
+        }
+        columns.extend(["seconds", "MiB", "GFLOP a step"].map(Column::value));
+        let rows = self
+            .tasks()
+            .iter()
+            .map(|task| self.row(task, with_block))
+            .collect();
+        Table {
+            name: "card".to_owned(),
+            title: self.title(),
+            unit: String::new(),
+            columns,
+            rows,
+            notes: self.notes(with_block),
+        }
+    }
+
+    fn title(&self) -> String {
+        match &self.standing {
+            Some(it) => {
+                let interval = it.interval.map_or(String::new(), |(low, high)| {
+                    format!(" (95 % interval {low:.0} to {high:.0})")
+                });
+                format!("{}: rank {} of {}{interval}", self.model, it.rank, it.of)
+            }
+            None => format!("{}: no rank", self.model),
+        }
+    }
+
+    fn row(&self, task: &OnTask<'_>, with_block: bool) -> Row {
+        let standing = self.standing.as_ref();
+        let place = standing.and_then(|it| it.tasks.iter().find(|it| it.title == task.title));
+        let bits = mean(&task.own, |record| {
+            Measure::Bits.reached(record).map(|it| 100.0 * it)
+        });
+        let accuracy = mean(&task.own, |record| {
+            record.test_accuracy().map(|it| 100.0 * it)
+        });
+        let mut cells = vec![
+            Cell::text(task.title.clone()),
+            number(bits, 1, "bits_gained"),
+            number(accuracy, 1, "accuracy"),
+            Cell::text(best_trivial(&task.own)),
+            match (place, standing) {
+                (Some(place), Some(all)) => {
+                    Cell::with(format!("{} of {}", place.rank, all.of), "rank", place.rank)
+                }
+                _ => Cell::default(),
+            },
+        ];
+        if with_block {
+            let bits = mean(&task.same_block, |record| {
+                Measure::Bits.reached(record).map(|it| 100.0 * it)
+            });
+            cells.push(number(bits, 1, "bits_gained_in_the_block_of_xformers"));
+        }
+        let seconds = mean(&task.own, |record| {
+            record.speed.as_ref().map(|it| it.wall_seconds)
+        });
+        let memory = mean(&task.own, |record| {
+            record
+                .memory
+                .as_ref()
+                .map(|it| it.peak_bytes as f64 / (1u64 << 20) as f64)
+        });
+        let flops = mean(&task.own, |record| {
+            record
+                .speed
+                .as_ref()
+                .map(|it| it.flops_per_step as f64 / 1e9)
+        });
+        cells.extend([
+            number(seconds, 0, "seconds"),
+            number(memory, 0, "mebibytes"),
+            number(flops, 1, "gigaflop_per_step"),
+        ]);
+        Row::new(cells)
+    }
+
+    fn notes(&self, with_block: bool) -> Vec<String> {
+        let seeds = self
+            .own
+            .iter()
+            .map(|record| record.seed)
+            .collect::<BTreeSet<_>>();
+        let mut notes = vec![format!(
+            "Bits gained: the share of the loss of knowing the label shares alone that predictions save, 0 to 100, as a mean over the \
+             evaluations, the end and {} seed{}; accuracy on the test split in percent.",
+            seeds.len(),
+            if seeds.len() == 1 { "" } else { "s" }
+        )];
+        if with_block {
+            notes.push(format!("X-formers' block: bits gained with --set {SAME_BLOCK}, that is, what the mixer reaches without its authors' block."));
+        }
+        let untrained: Vec<String> = self
+            .own
+            .iter()
+            .filter(|record| !trained(record))
+            .map(|record| {
+                format!(
+                    "{}, seed {}: {}",
+                    record.task.title(),
+                    record.seed,
+                    match record.outcome {
+                        Outcome::Scored =>
+                            "has not trained (within 2 % of the loss of the label shares)"
+                                .to_owned(),
+                        ref other => other.to_string(),
+                    }
+                )
+            })
+            .collect();
+        notes.extend(untrained);
+        notes.extend(
+            self.left_out
+                .iter()
+                .map(|(task, reason)| format!("{task} left out: {reason}")),
+        );
+        if self.standing.is_none() {
+            notes.push("No rank: the table has no other model on these data.".to_owned());
+        }
+        notes
+    }
+
+    /// Returns the card as JSON.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let table = Format::Json.render(&[self.table()]);
+        let table: Value = serde_json::from_str(&table).unwrap_or_default();
+        json!({
+            "model": self.model,
+            "rank": self.standing.as_ref().map(|it| it.rank),
+            "of": self.standing.as_ref().map(|it| it.of),
+            "interval": self.standing.as_ref().and_then(|it| it.interval),
+            "card": table,
+            "left_out": self.left_out.iter().map(|(task, reason)| json!({ "task": task, "reason": reason })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn trained(record: &Record) -> bool {
+    record.scores.as_ref().and_then(Scores::trained) == Some(true)
+}
+
+/// Returns the mean over runs that have the figure.
+fn mean(records: &[&Record], of: impl Fn(&Record) -> Option<f64>) -> Option<Sample> {
+    let values: Vec<f64> = records.iter().filter_map(|record| of(record)).collect();
+    Sample::of(&values)
+}
+
+fn number(sample: Option<Sample>, digits: usize, name: &'static str) -> Cell {
+    match sample {
+        Some(sample) => {
+            let mut text = format!("{:.digits$}", sample.mean);
+            if let (Some(deviation), true) = (sample.deviation, digits > 0) {
+                text += &format!(" ±{deviation:.digits$}");
+            }
+            Cell::with(text, name, sample.mean)
+        }
+        None => Cell::default(),
+    }
+}
+
+/// Returns the best of a task's trivial baselines, in words.
+fn best_trivial(records: &[&Record]) -> String {
+    let baselines = records.iter().flat_map(|record| &record.baselines);
+    let best = baselines.max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
+    best.map_or(String::new(), |best| {
+        format!("{:.1} ({})", 100.0 * best.accuracy, best.name)
+    })
+}
