@@ -18,7 +18,7 @@ use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::sha256;
-use crate::optim::AdamW;
+use crate::optim::Updater;
 use crate::run_folder::Damaged;
 
 /// What the loop must know to go on as if it had never stopped.
@@ -103,8 +103,6 @@ const CHECKSUM: &str = "sha256";
 const UNKNOWN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 const PARAMETER: &str = "parameter/";
-const FIRST_MOMENT: &str = "first_moment/";
-const SECOND_MOMENT: &str = "second_moment/";
 const BUFFER: &str = "buffer/";
 
 /// What the header holds under [`STATE`].
@@ -126,7 +124,7 @@ pub fn save(
     path: &Path,
     state: &State,
     parameters: &Parameters,
-    optimizer: &AdamW,
+    optimizer: &Updater,
 ) -> anyhow::Result<()> {
     let buffers = parameters.buffers().into_iter();
     let mut tensors: BTreeMap<String, Tensor> = buffers
@@ -137,14 +135,9 @@ pub fn save(
             format!("{PARAMETER}{}", slot.path),
             slot.parameter.as_detached_tensor(),
         );
-        tensors.insert(
-            format!("{FIRST_MOMENT}{}", slot.path),
-            slot.first_moment.clone(),
-        );
-        tensors.insert(
-            format!("{SECOND_MOMENT}{}", slot.path),
-            slot.second_moment.clone(),
-        );
+        for (name, moment) in optimizer.moments().iter().zip(&slot.moments) {
+            tensors.insert(format!("{name}/{}", slot.path), moment.clone());
+        }
     }
     let entry = serde_json::to_string(&Entry {
         sha256: UNKNOWN,
@@ -157,7 +150,11 @@ pub fn save(
 ///
 /// # Errors
 /// [`Damaged`], or the file cannot be read.
-pub fn load(path: &Path, parameters: &Parameters, optimizer: &mut AdamW) -> anyhow::Result<State> {
+pub fn load(
+    path: &Path,
+    parameters: &Parameters,
+    optimizer: &mut Updater,
+) -> anyhow::Result<State> {
     let file = Sealed::read(path)?;
     let state = file.state()?;
     let tensors = file.tensors()?;
@@ -165,18 +162,19 @@ pub fn load(path: &Path, parameters: &Parameters, optimizer: &mut AdamW) -> anyh
         let found = file.find(&tensors, &format!("{BUFFER}{path}"), buffer.shape())?;
         buffer.set(&found.to_device(buffer.device())?)?;
     }
+    let names = optimizer.moments();
     for slot in &mut optimizer.slots {
         let find = |prefix: &str| {
             let name = format!("{prefix}{}", slot.path);
             file.find(&tensors, &name, slot.parameter.shape())
         };
         let device = slot.parameter.device().clone();
-        let (first, second) = (
-            find(FIRST_MOMENT)?.to_device(&device)?,
-            find(SECOND_MOMENT)?.to_device(&device)?,
-        );
+        let moments = names
+            .iter()
+            .map(|name| Ok(find(&format!("{name}/"))?.to_device(&device)?))
+            .collect::<anyhow::Result<_>>()?;
         slot.parameter.set(&find(PARAMETER)?.to_device(&device)?)?;
-        (slot.first_moment, slot.second_moment) = (first, second);
+        slot.moments = moments;
     }
     Ok(state)
 }
@@ -350,4 +348,69 @@ fn within_header(bytes: &[u8], word: &str) -> Option<Range<usize>> {
         .windows(word.len().max(1))
         .position(|window| window == word.as_bytes())?;
     Some(8 + start..8 + start + word.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use candle_core::Device;
+    use models::params::LECUN_NORMAL;
+
+    use super::*;
+    use crate::spec::{OptimizerKind, TrainOptions};
+
+    fn parameters() -> Parameters {
+        let parameters = Parameters::new(0, &Device::Cpu, DType::F32);
+        let path = parameters.builder().pp("head");
+        path.get_with_hints((3, 4), "weight", LECUN_NORMAL).unwrap();
+        parameters
+    }
+
+    /// Makes updates `steps` on the gradients of a loss that depends on the parameter and the step.
+    fn train(parameters: &Parameters, updater: &mut Updater, steps: Range<usize>) {
+        for step in steps {
+            let (_, parameter) = parameters.all().swap_remove(0);
+            let loss = (parameter.as_tensor() - 0.1 * step as f64).unwrap();
+            let loss = loss.sqr().unwrap().sum_all().unwrap();
+            let mut gradients = updater.no_gradients();
+            updater
+                .accumulate(&mut gradients, loss.backward().unwrap())
+                .unwrap();
+            updater.update(gradients, 0.01, step + 1).unwrap();
+        }
+    }
+
+    fn bits(parameters: &Parameters) -> Vec<u32> {
+        let (_, parameter) = parameters.all().swap_remove(0);
+        let numbers = parameter.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        numbers.into_iter().map(f32::to_bits).collect()
+    }
+
+    #[test]
+    fn training_goes_on_from_a_checkpoint_bit_for_bit_with_every_optimizer() {
+        let folder = tempfile::tempdir().unwrap();
+        for optimizer in [OptimizerKind::Adamw, OptimizerKind::Lion] {
+            let options = TrainOptions {
+                optimizer,
+                ..TrainOptions::default()
+            };
+            let path = folder.path().join(format!("{optimizer:?}"));
+            let whole = parameters();
+            let mut updater = Updater::new(&whole, &options).unwrap();
+            train(&whole, &mut updater, 0..3);
+            save(&path, &State::default(), &whole, &updater).unwrap();
+            train(&whole, &mut updater, 3..6);
+
+            let resumed = parameters();
+            let mut updater = Updater::new(&resumed, &options).unwrap();
+            load(&path, &resumed, &mut updater).unwrap();
+            train(&resumed, &mut updater, 3..6);
+            assert_eq!(bits(&resumed), bits(&whole), "{optimizer:?}");
+        }
+        // The moments of one optimizer are not those of another.
+        let parameters = parameters();
+        let mut adamw = Updater::new(&parameters, &TrainOptions::default()).unwrap();
+        assert!(load(&folder.path().join("Lion"), &parameters, &mut adamw).is_err());
+    }
 }

@@ -12,7 +12,7 @@ use models::pass::Supervision;
 use models::{Classifier, Parameters, Pass, RngKey, TokenModel};
 
 use crate::batch::HostBatch;
-use crate::optim::{AdamW, Gradients, Norm};
+use crate::optim::{Gradients, Norm, Updater};
 use crate::runtime;
 use crate::spec::TrainOptions;
 use crate::timing::{Phase, StepClock, StepTime};
@@ -33,7 +33,7 @@ pub struct Trainer<'a> {
     /// The weights, with the buffers beside them.
     pub parameters: &'a Parameters,
     /// The weights with their moments.
-    pub optimizer: AdamW,
+    pub optimizer: Updater,
     /// How to update.
     pub options: &'a TrainOptions,
     /// Seed of every random draw.

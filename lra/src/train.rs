@@ -16,7 +16,7 @@ use crate::checkpoint::{self, Evaluation, Interval, State};
 use crate::estimate::{FullTask, RunEstimator, Workload};
 use crate::eval::{Score, Scorer};
 use crate::milestone::Milestone;
-use crate::optim::AdamW;
+use crate::optim::Updater;
 use crate::progress::Reporter;
 use crate::run_folder::{Missing, PhaseFiles, RunFolder};
 use crate::signals::Stop;
@@ -102,7 +102,7 @@ impl Fit<'_> {
     }
 
     fn session(&self, resume: bool) -> anyhow::Result<Session<'_>> {
-        let mut optimizer = AdamW::new(self.parameters, self.options)?;
+        let mut optimizer = Updater::new(self.parameters, self.options)?;
         let mut state = State::default();
         if resume && self.files.checkpoint.exists() {
             state = checkpoint::load(&self.files.checkpoint, self.parameters, &mut optimizer)?;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::{HostBatch, Layout};
 use crate::error::{Class, Classify, Error, Result};
-use crate::optim::AdamW;
+use crate::optim::Updater;
 use crate::spec::{Resolved, RunRequest};
 use crate::step::{Learner, Trainer};
 use crate::timing::Timings;
@@ -193,7 +193,7 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
     let mut trainer = Trainer {
         learner: Learner::Classes(&classifier),
         parameters: &parameters,
-        optimizer: AdamW::new(&parameters, options)?,
+        optimizer: Updater::new(&parameters, options)?,
         options,
         seed: resolved.spec.cell.seed,
         device,

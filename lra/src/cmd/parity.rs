@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::cli::ParityArgs;
 use crate::error::{Class, Classify, Result};
-use crate::optim::AdamW;
+use crate::optim::Updater;
 use crate::spec::{Decay, TrainOptions};
 use crate::{cmd, stderr};
 
@@ -96,7 +96,7 @@ fn line(file: &Path, row: &models::parity::Row) -> Row {
 
 /// The optimizer that `lra run` trains with.
 struct Ours {
-    adamw: AdamW,
+    updater: Updater,
     rate: f64,
     updates: usize,
 }
@@ -113,7 +113,7 @@ impl Ours {
             ..TrainOptions::default()
         };
         Ok(Self {
-            adamw: AdamW::new(parameters, &options)?,
+            updater: Updater::new(parameters, &options)?,
             rate: settings.rate,
             updates: 0,
         })
@@ -123,9 +123,9 @@ impl Ours {
 impl Optimizer for Ours {
     fn update(&mut self, gradients: GradStore) -> models::Result<()> {
         self.updates += 1;
-        let mut sum = self.adamw.no_gradients();
-        self.adamw.accumulate(&mut sum, gradients)?;
-        self.adamw.update(sum, self.rate, self.updates)?;
+        let mut sum = self.updater.no_gradients();
+        self.updater.accumulate(&mut sum, gradients)?;
+        self.updater.update(sum, self.rate, self.updates)?;
         Ok(())
     }
 }

@@ -219,6 +219,7 @@ fn general_defaults() -> Value {
     defaults["train"]["bucket"] = json!(0);
     defaults["train"]["schedule_steps"] = json!(0);
     defaults["train"]["sequence_weight"] = json!(sequence_weight());
+    defaults["train"]["optimizer"] = json!("adamw");
     defaults
 }
 

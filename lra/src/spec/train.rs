@@ -43,6 +43,28 @@ impl fmt::Display for Precision {
     }
 }
 
+/// The rule of an update.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptimizerKind {
+    /// Adam with decoupled weight decay.
+    #[default]
+    Adamw,
+    /// The sign of a momentum, with decoupled weight decay.
+    Lion,
+}
+
+impl OptimizerKind {
+    /// Returns whether it is the default.
+    #[allow(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde hands over references"
+    )]
+    fn is_default(&self) -> bool {
+        *self == OptimizerKind::default()
+    }
+}
+
 /// Which parameters weight decay applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -77,17 +99,20 @@ pub struct TrainOptions {
     /// number of updates is set and this is not. A cosine rises again past them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schedule_steps: usize,
+    /// The rule of an update.
+    #[serde(default, skip_serializing_if = "OptimizerKind::is_default")]
+    pub optimizer: OptimizerKind,
     /// Updates of linear warm-up.
     pub warmup: usize,
     /// Decoupled weight decay, multiplied by the scheduled rate.
     pub weight_decay: f64,
     /// What decays.
     pub decay: Decay,
-    /// Decay of the first moment.
+    /// Decay of the first moment; of Lion, the share of the momentum in the direction of an update.
     pub beta1: f64,
-    /// Decay of the second moment.
+    /// Decay of the second moment; of Lion, of the momentum.
     pub beta2: f64,
-    /// Added to the square root of the second moment.
+    /// Added to the square root of the second moment; Lion has none.
     pub epsilon: f64,
     /// Largest global L2 norm of the gradient; 0 means no clipping.
     pub clip: f64,
@@ -152,6 +177,7 @@ impl Default for TrainOptions {
             learning_rate: 1e-3,
             schedule: Schedule::Cosine,
             schedule_steps: 0,
+            optimizer: OptimizerKind::Adamw,
             warmup: 100,
             weight_decay: 0.01,
             decay: Decay::Matrices,

@@ -1,19 +1,77 @@
-//! AdamW with decoupled decay, clipping by the global norm, and what each parameter asks for ([`Attributes`]): decay or
-//! none, a rate of its own, a range that it is kept in.
+//! Updates of parameters: an optimizer's rule, clipping by the global norm, and what each parameter asks for
+//! ([`Attributes`]): decay or none, a rate of its own, a range that it is kept in.
 //!
-//! ```text
-//! m ← β1 m + (1-β1) g        v ← β2 v + (1-β2) g²
-//! θ ← θ - rate · (m / (1-β1ᵗ)) / (√(v / (1-β2ᵗ)) + ε) - rate · decay · θ
-//! ```
-//!
-//! Loshchilov and Hutter, 2019, arXiv:1711.05101. `t` counts this update in. Both terms use the θ from before.
+//! An [`Optimizer`] is the rule for one parameter, in a file of its own. The [`Updater`] applies it to all of them.
+
+mod adamw;
+mod lion;
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Result, Tensor, Var};
 use models::params::{Attributes, Projection};
 use models::{Parameters, ops};
 
-use crate::spec::{Decay, TrainOptions};
+use self::adamw::AdamW;
+use self::lion::Lion;
+use crate::spec::{Decay, OptimizerKind, TrainOptions};
+
+/// A rule that moves a parameter by its gradient.
+pub trait Optimizer: Send + Sync {
+    /// Returns the names of the tensors that the rule keeps of a parameter, each of its shape. Checkpoints store them by these.
+    fn moments(&self) -> &'static [&'static str];
+
+    /// Moves a parameter, and its moments in the order of their names. No gradient counts as a zero one.
+    ///
+    /// # Errors
+    /// If the device refuses an operation.
+    fn update(
+        &self,
+        parameter: &Var,
+        moments: &mut [Tensor],
+        gradient: Option<Tensor>,
+        step: &Step,
+    ) -> Result<()>;
+}
+
+/// The numbers of one update of one parameter.
+pub struct Step {
+    /// Learning rate.
+    pub rate: f64,
+    /// Share of the parameter that is taken away: rate times weight decay.
+    pub decay: f64,
+    /// Factor on the gradient, from clipping.
+    pub scale: Scale,
+    /// Number of the update, from 1.
+    pub update: usize,
+}
+
+/// A factor on gradients, where it was computed.
+#[derive(Clone)]
+pub enum Scale {
+    /// A number.
+    Host(f64),
+    /// A tensor of rank 0, f64.
+    Device(Tensor),
+}
+
+impl Scale {
+    /// Returns the gradient times the factor.
+    fn apply(&self, gradient: Tensor) -> Result<Tensor> {
+        match self {
+            Scale::Host(1.0) => Ok(gradient),
+            Scale::Host(scale) => gradient * *scale,
+            Scale::Device(scale) => gradient.broadcast_mul(&scale.to_dtype(gradient.dtype())?),
+        }
+    }
+}
+
+/// Returns the rule that a training asks for.
+fn make(options: &TrainOptions) -> Box<dyn Optimizer> {
+    match options.optimizer {
+        OptimizerKind::Adamw => Box::new(AdamW::new(options)),
+        OptimizerKind::Lion => Box::new(Lion::new(options)),
+    }
+}
 
 /// One parameter with its moments.
 pub struct Slot {
@@ -21,22 +79,18 @@ pub struct Slot {
     pub path: String,
     /// The parameter.
     pub parameter: Var,
-    /// Running mean of gradients.
-    pub first_moment: Tensor,
-    /// Running mean of squared gradients.
-    pub second_moment: Tensor,
+    /// What the optimizer keeps of it, in the order of [`Updater::moments`].
+    pub moments: Vec<Tensor>,
     weight_decay: f64,
     rate_factor: f64,
     projection: Option<Projection>,
 }
 
-/// The optimizer's state over all parameters, in path order.
-pub struct AdamW {
+/// All parameters in path order, and the rule that updates them.
+pub struct Updater {
     /// One entry per parameter.
     pub slots: Vec<Slot>,
-    beta1: f64,
-    beta2: f64,
-    epsilon: f64,
+    optimizer: Box<dyn Optimizer>,
     clip: f64,
 }
 
@@ -52,7 +106,7 @@ pub enum Norm {
 }
 
 impl Norm {
-    /// The number; waits for the device.
+    /// Returns the number; waits for the device.
     pub fn read(&self) -> Result<f64> {
         match self {
             Norm::Host(norm) => Ok(*norm),
@@ -61,39 +115,10 @@ impl Norm {
     }
 }
 
-impl Slot {
-    /// One update by candle's own operations: any device, any type. The gradient is multiplied by `scale`, rank 0.
-    fn update(
-        &mut self,
-        step: &ops::AdamW,
-        gradient: Option<Tensor>,
-        scale: Option<&Tensor>,
-    ) -> Result<()> {
-        let t = step.update as f64;
-        let (correct1, correct2) = (1.0 - step.beta1.powf(t), 1.0 - step.beta2.powf(t));
-        let mut first = (&self.first_moment * step.beta1)?;
-        let mut second = (&self.second_moment * step.beta2)?;
-        if let Some(gradient) = gradient {
-            let gradient = match scale {
-                Some(scale) => gradient.broadcast_mul(&scale.to_dtype(gradient.dtype())?)?,
-                None => gradient,
-            };
-            first = (first + (&gradient * (1.0 - step.beta1))?)?;
-            second = (second + (gradient.sqr()? * (1.0 - step.beta2))?)?;
-        }
-        let denominator = ((&second / correct2)?.sqrt()? + step.epsilon)?;
-        let change = (((&first / correct1)? / denominator)? * step.rate)?;
-        let before = self.parameter.as_detached_tensor();
-        self.parameter
-            .set(&((&before * (1.0 - step.decay))? - change)?)?;
-        (self.first_moment, self.second_moment) = (first.detach(), second.detach());
-        Ok(())
-    }
-}
-
-impl AdamW {
-    /// Zero moments for every parameter.
+impl Updater {
+    /// Starts from zero moments for every parameter.
     pub fn new(parameters: &Parameters, options: &TrainOptions) -> Result<Self> {
+        let optimizer = make(options);
         let slots = parameters
             .with_attributes()
             .into_iter()
@@ -107,6 +132,7 @@ impl AdamW {
                 let group = options.groups.iter().find(|group| group.has(&path));
                 let weight_decay = group.and_then(|group| group.weight_decay);
                 let rate = group.and_then(|group| group.learning_rate);
+                let zeros = optimizer.moments().iter().map(|_| parameter.zeros_like());
                 Ok(Slot {
                     weight_decay: weight_decay.unwrap_or(match decays {
                         true => options.weight_decay,
@@ -114,34 +140,25 @@ impl AdamW {
                     }),
                     rate_factor: rate.map_or(rate_factor, |rate| rate / options.learning_rate),
                     projection,
-                    first_moment: parameter.zeros_like()?,
-                    second_moment: parameter.zeros_like()?,
+                    moments: zeros.collect::<Result<_>>()?,
                     parameter,
                     path,
                 })
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(AdamW::over(slots, options))
-    }
-
-    fn over(slots: Vec<Slot>, options: &TrainOptions) -> Self {
-        let &TrainOptions {
-            beta1,
-            beta2,
-            epsilon,
-            clip,
-            ..
-        } = options;
-        AdamW {
+        Ok(Updater {
             slots,
-            beta1,
-            beta2,
-            epsilon,
-            clip,
-        }
+            optimizer,
+            clip: options.clip,
+        })
     }
 
-    /// No gradients yet.
+    /// Returns the names of the moments of every slot.
+    pub fn moments(&self) -> &'static [&'static str] {
+        self.optimizer.moments()
+    }
+
+    /// Returns gradients that hold nothing yet.
     pub fn no_gradients(&self) -> Gradients {
         Gradients(vec![None; self.slots.len()])
     }
@@ -162,41 +179,28 @@ impl AdamW {
     }
 
     /// Makes update number `update` (counted from 1) and returns the global L2 norm of the gradient before clipping.
-    /// A parameter without a gradient is treated as having a zero one.
     pub fn update(&mut self, gradients: Gradients, rate: f64, update: usize) -> Result<Norm> {
         let norm = global_norm(&gradients)?;
-        let (mut scale, mut scale_there) = (1.0, None);
+        let mut scale = Scale::Host(1.0);
         if self.clip > 0.0 {
             match &norm {
-                Norm::Host(norm) if *norm > self.clip => scale = self.clip / norm,
+                Norm::Host(norm) if *norm > self.clip => scale = Scale::Host(self.clip / norm),
                 Norm::Host(_) => {}
                 Norm::Device(norm) => {
-                    scale_there = Some((norm.maximum(self.clip)?.recip()? * self.clip)?);
+                    scale = Scale::Device((norm.maximum(self.clip)?.recip()? * self.clip)?);
                 }
             }
         }
         for (slot, gradient) in self.slots.iter_mut().zip(gradients.0) {
             let rate = rate * slot.rate_factor;
-            let step = ops::AdamW {
-                beta1: self.beta1,
-                beta2: self.beta2,
-                epsilon: self.epsilon,
+            let step = Step {
                 rate,
                 decay: rate * slot.weight_decay,
-                scale,
-                update: update as u64,
+                scale: scale.clone(),
+                update,
             };
-            if ops::supports(&slot.parameter) {
-                let parameter = slot.parameter.as_detached_tensor();
-                step.apply(
-                    &parameter,
-                    &slot.first_moment,
-                    &slot.second_moment,
-                    gradient.as_ref(),
-                )?;
-            } else {
-                slot.update(&step, gradient, scale_there.as_ref())?;
-            }
+            self.optimizer
+                .update(&slot.parameter, &mut slot.moments, gradient, &step)?;
             if let Some(projection) = slot.projection {
                 let nearest = projection.apply(&slot.parameter.as_detached_tensor())?;
                 slot.parameter.set(&nearest)?;
@@ -206,7 +210,7 @@ impl AdamW {
     }
 }
 
-/// The root of the sum of all squares: on the host where every gradient is one of the fused kernels', else on the device.
+/// Returns the root of the sum of all squares: on the host where every gradient is one of the fused kernels', else on the device.
 fn global_norm(gradients: &Gradients) -> Result<Norm> {
     let all = || gradients.0.iter().flatten();
     if all().all(ops::supports) {
@@ -227,19 +231,29 @@ mod tests {
     use candle_core::Device;
     use models::params::LECUN_NORMAL;
 
-    fn optimizer(values: &[f64], options: &TrainOptions) -> AdamW {
-        let parameter = Var::new(values, &Device::Cpu).unwrap();
-        let zeros = parameter.zeros_like().unwrap();
+    fn updater(parameter: Tensor, options: &TrainOptions) -> Updater {
+        let optimizer = make(options);
+        let zeros = optimizer
+            .moments()
+            .iter()
+            .map(|_| parameter.zeros_like().unwrap());
         let slot = Slot {
             path: "head.weight".to_owned(),
-            parameter,
-            first_moment: zeros.clone(),
-            second_moment: zeros,
+            moments: zeros.collect(),
+            parameter: Var::from_tensor(&parameter).unwrap(),
             weight_decay: options.weight_decay,
             rate_factor: 1.0,
             projection: None,
         };
-        AdamW::over(vec![slot], options)
+        Updater {
+            slots: vec![slot],
+            optimizer,
+            clip: options.clip,
+        }
+    }
+
+    fn optimizer(values: &[f64], options: &TrainOptions) -> Updater {
+        updater(Tensor::new(values, &Device::Cpu).unwrap(), options)
     }
 
     fn gradients(values: &[f64]) -> Gradients {
@@ -328,7 +342,7 @@ mod tests {
             ],
             ..TrainOptions::default()
         };
-        let adamw = AdamW::new(&parameters, &options).unwrap();
+        let adamw = Updater::new(&parameters, &options).unwrap();
         let [dt, weight] = &adamw.slots[..] else {
             panic!("two parameters");
         };
@@ -362,7 +376,7 @@ mod tests {
         by_hand
             .update(gradients(&[3.0 / 5.0, 4.0 / 5.0]), 0.1, 1)
             .unwrap();
-        let first_moment = |adamw: &AdamW| adamw.slots[0].first_moment.to_vec1::<f64>().unwrap();
+        let first_moment = |adamw: &Updater| adamw.slots[0].moments[0].to_vec1::<f64>().unwrap();
         for (left, right) in first_moment(&with_clip)
             .into_iter()
             .zip(first_moment(&by_hand))
@@ -378,25 +392,9 @@ mod tests {
             weight_decay: 0.1,
             ..TrainOptions::default()
         };
-        let wide = optimizer(&[0.5, -0.25, 3.0], &options);
         let narrow = |tensor: &Tensor| tensor.to_dtype(DType::F32).unwrap();
-        let slot = &wide.slots[0];
-        let fused = Slot {
-            path: slot.path.clone(),
-            parameter: Var::from_tensor(&narrow(slot.parameter.as_tensor())).unwrap(),
-            first_moment: narrow(&slot.first_moment),
-            second_moment: narrow(&slot.second_moment),
-            weight_decay: slot.weight_decay,
-            rate_factor: 1.0,
-            projection: None,
-        };
-        let (mut wide, mut fused) = (
-            AdamW { ..wide },
-            AdamW {
-                slots: vec![fused],
-                ..optimizer(&[], &options)
-            },
-        );
+        let mut wide = optimizer(&[0.5, -0.25, 3.0], &options);
+        let mut fused = updater(narrow(wide.slots[0].parameter.as_tensor()), &options);
         for (update, values) in [[1.0, 2.0, -3.0], [0.1, 0.0, 0.2]].into_iter().enumerate() {
             let composed = wide.update(gradients(&values), 0.01, update + 1).unwrap();
             let gradient = Gradients(vec![Some(narrow(

@@ -1,0 +1,96 @@
+//! AdamW: Adam with decoupled weight decay. Loshchilov and Hutter, 2019, arXiv:1711.05101.
+//!
+//! ```text
+//! m ← β1 m + (1-β1) g        v ← β2 v + (1-β2) g²
+//! θ ← θ - rate · (m / (1-β1ᵗ)) / (√(v / (1-β2ᵗ)) + ε) - rate · decay · θ
+//! ```
+//!
+//! `t` counts this update in. Both terms use the θ from before.
+
+use candle_core::{Result, Tensor, Var};
+use models::ops;
+
+use super::{Optimizer, Scale, Step};
+use crate::spec::TrainOptions;
+
+/// AdamW with its settings.
+pub(super) struct AdamW {
+    beta1: f64,
+    beta2: f64,
+    epsilon: f64,
+}
+
+impl AdamW {
+    /// Takes the settings of a training.
+    pub(super) fn new(options: &TrainOptions) -> Self {
+        let &TrainOptions {
+            beta1,
+            beta2,
+            epsilon,
+            ..
+        } = options;
+        AdamW {
+            beta1,
+            beta2,
+            epsilon,
+        }
+    }
+
+    /// Updates by candle's own operations: any device, any type.
+    fn composed(
+        &self,
+        parameter: &Var,
+        moments: &mut [Tensor],
+        gradient: Option<Tensor>,
+        step: &Step,
+    ) -> Result<()> {
+        let t = step.update as f64;
+        let (correct1, correct2) = (1.0 - self.beta1.powf(t), 1.0 - self.beta2.powf(t));
+        let mut first = (&moments[0] * self.beta1)?;
+        let mut second = (&moments[1] * self.beta2)?;
+        if let Some(gradient) = gradient {
+            let gradient = step.scale.apply(gradient)?;
+            first = (first + (&gradient * (1.0 - self.beta1))?)?;
+            second = (second + (gradient.sqr()? * (1.0 - self.beta2))?)?;
+        }
+        let denominator = ((&second / correct2)?.sqrt()? + self.epsilon)?;
+        let change = (((&first / correct1)? / denominator)? * step.rate)?;
+        let before = parameter.as_detached_tensor();
+        parameter.set(&((&before * (1.0 - step.decay))? - change)?)?;
+        (moments[0], moments[1]) = (first.detach(), second.detach());
+        Ok(())
+    }
+}
+
+impl Optimizer for AdamW {
+    fn moments(&self) -> &'static [&'static str] {
+        &["first_moment", "second_moment"]
+    }
+
+    fn update(
+        &self,
+        parameter: &Var,
+        moments: &mut [Tensor],
+        gradient: Option<Tensor>,
+        step: &Step,
+    ) -> Result<()> {
+        match step.scale {
+            Scale::Host(scale) if ops::supports(parameter) => ops::AdamW {
+                beta1: self.beta1,
+                beta2: self.beta2,
+                epsilon: self.epsilon,
+                rate: step.rate,
+                decay: step.decay,
+                scale,
+                update: step.update as u64,
+            }
+            .apply(
+                &parameter.as_detached_tensor(),
+                &moments[0],
+                &moments[1],
+                gradient.as_ref(),
+            ),
+            _ => self.composed(parameter, moments, gradient, step),
+        }
+    }
+}
