@@ -4,7 +4,7 @@
 //! A schedule is a number. `LRA_SCHEDULE=17 cargo test --locked --workspace --test faults -- runs` tries one again,
 //! `LRA_SCHEDULES=5000` so many of each kind.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 #![cfg(unix)]
 
 mod common;
