@@ -20,6 +20,8 @@
 //! Loops on registers are `#[inline(always)]` functions. A closure there may be compiled for the least instruction set, and
 //! then every operation on a register is a call.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod buffers;
 pub mod format;
 pub mod gemm;
