@@ -12,7 +12,7 @@ const MULTIPLIER: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 /// Blocks computed side by side.
 const LANES: usize = 16;
-/// Words that [`LANES`] blocks hold; a row can be entered at any multiple of it.
+/// Words that `LANES` blocks hold; a row can be entered at any multiple of it.
 pub const GROUP: usize = 4 * LANES;
 
 /// Writes words `first..first + out.len()` of a row; `first` is a multiple of [`GROUP`].

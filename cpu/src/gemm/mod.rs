@@ -1,6 +1,6 @@
 //! General matrix products (GEMM) on slices: y = a b for a (m, k), b (k, n) and y (m, n).
 //!
-//! `b` is packed into panels of [`COLUMNS`] columns and [`DEPTH`] rows. A panel stays in the nearest caches while the rows of
+//! `b` is packed into panels of `COLUMNS` columns and `DEPTH` rows. A panel stays in the nearest caches while the rows of
 //! `a` pass by, and blocks of y are summed in registers. A weight that many tasks multiply by is packed once for all of them
 //! ([`PackedMatrix`]). Every element of y is summed in the order of k, so a split of the rows among tasks never changes a
 //! result. AMX sums in an order of its own, which does not depend on the split either.
