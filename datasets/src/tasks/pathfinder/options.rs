@@ -133,7 +133,10 @@ fn read_dashes(about: &About, [least, most]: [u32; 2]) -> Result<Option<[usize; 
     if !(1..=MOST_DASHES).contains(&least) {
         return Err(refused(about, "min_dashes", least, allowed));
     }
-    within(about, "max_dashes", most, least..=MOST_DASHES)?;
+    if !(least..=MOST_DASHES).contains(&most) {
+        let allowed = format!("{least} (min_dashes) to {MOST_DASHES}");
+        return Err(refused(about, "max_dashes", most, allowed));
+    }
     Ok(Some([least as usize, most as usize]))
 }
 
