@@ -1,6 +1,8 @@
-//! Speed of matrix products, in f32 and in bfloat16, with and without packing: `cargo bench -p lra-cpu`.
+//! Speed of matrix products, in f32 and in bfloat16, with and without packing:
+//! `cargo bench -p lra-cpu`.
 //!
-//! Throughput counts 2 m n k floating-point operations as elements. The whole benchmark runs on one thread.
+//! Throughput counts 2 m n k floating-point operations as elements. The whole benchmark runs on one
+//! thread.
 
 #![allow(missing_docs)]
 
@@ -9,7 +11,8 @@ use lra_cpu::gemm::{Matrix, PackedMatrix, multiply, multiply_packed};
 use lra_cpu::isa::Isa;
 use lra_cpu::testing::Sampler;
 
-/// (m, n, k): a projection of the small protocol, one of the published size, its feed-forward network.
+/// (m, n, k): a projection of the small protocol, one of the published size, its feed-forward
+/// network.
 const SIZES: [(usize, usize, usize); 3] = [(1024, 64, 64), (1024, 512, 512), (1024, 2048, 512)];
 
 fn products(c: &mut Criterion) {

@@ -1,6 +1,7 @@
 //! Buffers of floats, splits of their rows, and sums over the parts of a split.
 //!
-//! A split that decides the order of a sum depends on the shape alone. Results are then the same on any number of threads.
+//! A split that decides the order of a sum depends on the shape alone. Results are then the same on
+//! any number of threads.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -87,14 +88,16 @@ impl DerefMut for Aligned {
     }
 }
 
-/// Returns the rows per chunk when `rows` rows are split into at most `most` chunks of at least `least` rows.
+/// Returns the rows per chunk when `rows` rows are split into at most `most` chunks of at least
+/// `least` rows.
 pub fn chunk_rows(rows: usize, least: usize, most: usize) -> usize {
     rows.div_ceil(most).max(least).max(1)
 }
 
 /// Returns the rows per task, for splits that change no result.
 ///
-/// Tasks are large, because each reads what all of them share, but small enough that every thread gets one.
+/// Tasks are large, because each reads what all of them share, but small enough that every thread
+/// gets one.
 pub fn task_rows(rows: usize) -> usize {
     const LEAST: usize = 64;
     const MOST: usize = 256;
@@ -104,7 +107,8 @@ pub fn task_rows(rows: usize) -> usize {
         .clamp(LEAST, MOST)
 }
 
-/// Splits off the first `count` pieces of `len` elements each. The last may be shorter; all may be empty.
+/// Splits off the first `count` pieces of `len` elements each. The last may be shorter; all may be
+/// empty.
 pub fn split_mut(mut buffer: &mut [f32], len: usize, count: usize) -> Vec<&mut [f32]> {
     let piece = |_| {
         let len = len.min(buffer.len());

@@ -1,7 +1,7 @@
 //! Instruction sets, chosen at run time.
 //!
-//! The loops of a [`Kernel`] are compiled three times: for AVX-512, for AVX2 with fused multiply-add, and for the baseline of
-//! the target. [`Isa::run`] enters the chosen copy.
+//! The loops of a [`Kernel`] are compiled three times: for AVX-512, for AVX2 with fused
+//! multiply-add, and for the baseline of the target. [`Isa::run`] enters the chosen copy.
 
 #[cfg(target_arch = "x86_64")]
 use pulp::x86::{V3, V4};
@@ -44,7 +44,8 @@ enum Set {
 }
 
 impl Isa {
-    /// Returns the widest set of this machine, or the one that [`force`](Self::force) has set on this thread.
+    /// Returns the widest set of this machine, or the one that [`force`](Self::force) has set on
+    /// this thread.
     ///
     /// Kernels ask once, on the thread that calls them, and pass the answer to their workers.
     pub fn current() -> Isa {
@@ -100,8 +101,8 @@ impl Set {
     }
 }
 
-/// Returns the instruction set of kernels called from this thread: `AVX-512 and AMX`, `AVX-512`, `AVX2`, or `portable` with the
-/// architecture.
+/// Returns the instruction set of kernels called from this thread: `AVX-512 and AMX`, `AVX-512`,
+/// `AVX2`, or `portable` with the architecture.
 ///
 /// It decides how sums are rounded, so only runs on the same one agree bit for bit.
 pub fn instruction_set() -> String {
@@ -133,7 +134,8 @@ impl std::fmt::Debug for Isa {
 }
 
 impl Isa {
-    /// Returns every instruction set of this machine, widest first, with every format of full precision.
+    /// Returns every instruction set of this machine, widest first, with every format of full
+    /// precision.
     pub fn all() -> Vec<Isa> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]

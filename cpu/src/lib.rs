@@ -1,5 +1,5 @@
-//! Arithmetic on slices of f32 for CPUs: vector instructions chosen at run time, matrix products, and what they are
-//! made of. It knows of no tensors and no models.
+//! Arithmetic on slices of f32 for CPUs: vector instructions chosen at run time, matrix products,
+//! and what they are made of. It knows of no tensors and no models.
 //!
 //! | module | holds |
 //! |---|---|
@@ -13,12 +13,12 @@
 //! | [`buffers`], [`scratch`] | fresh memory, memory that a thread keeps, splits and sums |
 //! | [`transpose`], [`zero_rows`] | transposes in registers; rows of zeros, which products leave out |
 //!
-//! Results have the same bits on any number of threads: a split that decides the order of a sum depends on the shapes alone.
-//! Instruction sets sum in different orders, so results agree bit for bit on the same one only
-//! ([`isa::instruction_set`]).
+//! Results have the same bits on any number of threads: a split that decides the order of a sum
+//! depends on the shapes alone. Instruction sets sum in different orders, so results agree bit for
+//! bit on the same one only ([`isa::instruction_set`]).
 //!
-//! Loops on registers are `#[inline(always)]` functions. A closure there may be compiled for the least instruction set, and
-//! then every operation on a register is a call.
+//! Loops on registers are `#[inline(always)]` functions. A closure there may be compiled for the
+//! least instruction set, and then every operation on a register is a call.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -2,7 +2,8 @@
 
 use crate::simd::Lanes;
 
-/// 1.5 * 2^23. Adding it leaves no bits for a fraction: the sum is rounded to the nearest integer, which stands in its low bits.
+/// 1.5 * 2^23. Adding it leaves no bits for a fraction: the sum is rounded to the nearest integer,
+/// which stands in its low bits.
 const TO_INTEGER: f32 = 12_582_912.0;
 
 /// 2^f = 1 + f p(f) for |f| <= 1/2: interpolation at Chebyshev nodes, relative error 5.1e-9 before rounding.
@@ -19,7 +20,8 @@ const POWER: [f32; 6] = [
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
-/// The largest number below 128 ln 2. At the next one, 88.722839, the exponent field would be that of NaN.
+/// The largest number below 128 ln 2. At the next one, 88.722839, the exponent field would be that
+/// of NaN.
 const EXP_MAX: f32 = 88.722_83;
 /// The bound below which e^x is subnormal, and flushed to zero.
 const EXP_MIN: f32 = -87.336_54;
@@ -46,7 +48,8 @@ pub fn exp2_bounded<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     s.zero_below(x, -126.0, y)
 }
 
-/// Computes e^x, within 2 units in the last place; infinity or 0 where the result is not a normal number.
+/// Computes e^x, within 2 units in the last place; infinity or 0 where the result is not a normal
+/// number.
 #[inline(always)]
 pub fn exp<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     let log2e = s.splat_f32s(std::f32::consts::LOG2_E);
@@ -67,10 +70,11 @@ pub fn sigmoid<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     s.div_f32s(one, s.add_f32s(one, exp(s, s.neg_f32s(x))))
 }
 
-/// Computes the standard normal distribution at x: (density, cumulative share), the latter within 4e-7.
+/// Computes the standard normal distribution at x: (density, cumulative share), the latter within
+/// 4e-7.
 ///
-/// The share is 1 - density * polynomial(1 / (1 + p |x|)) for positive x (Abramowitz and Stegun 7.1.26, an
-/// approximation of erf at x / sqrt 2), and one minus that for negative x.
+/// The share is 1 - density * polynomial(1 / (1 + p |x|)) for positive x (Abramowitz and Stegun
+/// 7.1.26, an approximation of erf at x / sqrt 2), and one minus that for negative x.
 #[inline(always)]
 pub fn normal<S: Lanes>(s: S, x: S::f32s) -> (S::f32s, S::f32s) {
     const COEFFICIENTS: [f32; 5] = [

@@ -1,7 +1,7 @@
 //! Working memory of tasks, kept per thread from one task to the next.
 //!
-//! If each task allocated its own, the peak of memory would depend on how many tasks happen to run at once.
-//! [`fetch_buffers`] allocates the memory of a thread before anything is measured.
+//! If each task allocated its own, the peak of memory would depend on how many tasks happen to run
+//! at once. [`fetch_buffers`] allocates the memory of a thread before anything is measured.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -25,8 +25,8 @@ pub fn fetch_buffers() {
     FREE.with_borrow(|_| {});
 }
 
-/// Working memory of a task: a block of the thread, or new memory if none is free or large enough. Aligned to a cache line;
-/// empty by default.
+/// Working memory of a task: a block of the thread, or new memory if none is free or large enough.
+/// Aligned to a cache line; empty by default.
 #[derive(Default)]
 pub struct Scratch {
     floats: Aligned,
@@ -99,7 +99,8 @@ pub struct Tiles<'a> {
 }
 
 impl<'a> Tiles<'a> {
-    /// Takes tiles of at most `rows` rows of `width` floats. They are kept in `all` unless that is empty.
+    /// Takes tiles of at most `rows` rows of `width` floats. They are kept in `all` unless that is
+    /// empty.
     pub fn new(all: &'a mut [f32], rows: usize, width: usize) -> Self {
         let held = if all.is_empty() { rows * width } else { 0 };
         Tiles {

@@ -1,6 +1,7 @@
 //! Vector registers, and loops written once for all instruction sets.
 //!
-//! [`crate::isa`] compiles a [`Kernel`] for each instruction set and enters the copy that the machine can run.
+//! [`crate::isa`] compiles a [`Kernel`] for each instruction set and enters the copy that the
+//! machine can run.
 
 use pulp::Scalar128b;
 pub use pulp::Simd;
@@ -9,8 +10,8 @@ use pulp::x86::{V3, V4};
 
 /// Vector registers, with fused multiply-add on every instruction set.
 pub trait Lanes: Simd {
-    /// Computes `a * b + c`: rounded once where the machine has the instruction, twice elsewhere. (Emulating it in software
-    /// would take fifty times as long.)
+    /// Computes `a * b + c`: rounded once where the machine has the instruction, twice elsewhere.
+    /// (Emulating it in software would take fifty times as long.)
     fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s;
 
     /// Computes `a * b + c` of f64.
@@ -23,8 +24,8 @@ pub trait Lanes: Simd {
         self.select_f32s(below, self.splat_f32s(0.0), y)
     }
 
-    /// Loads the elements of `from`, at most a register, and zeros behind them. A whole register is one instruction, where
-    /// pulp's partial load is always a function call.
+    /// Loads the elements of `from`, at most a register, and zeros behind them. A whole register is
+    /// one instruction, where pulp's partial load is always a function call.
     #[inline(always)]
     fn load(self, from: &[f32]) -> Self::f32s {
         match Self::as_simd_f32s(from) {
@@ -90,8 +91,8 @@ impl Lanes for Scalar128b {
     }
 }
 
-/// Loops written once for every instruction set. Implementations are `#[inline(always)]`, so that they are compiled inside the
-/// function that enables the instructions.
+/// Loops written once for every instruction set. Implementations are `#[inline(always)]`, so that
+/// they are compiled inside the function that enables the instructions.
 pub trait Kernel {
     /// The result of the loops.
     type Output;

@@ -9,8 +9,8 @@ use std::arch::x86_64::{
 /// Words of a register and registers of a block.
 pub const SIDE: usize = 16;
 
-/// Copies the first `width` numbers of 16 rows, times `scale`, into the first columns of a matrix whose rows are `to_row`
-/// apart. `width` is a multiple of 16.
+/// Copies the first `width` numbers of 16 rows, times `scale`, into the first columns of a matrix
+/// whose rows are `to_row` apart. `width` is a multiple of 16.
 ///
 /// # Safety
 /// The processor must have AVX-512.

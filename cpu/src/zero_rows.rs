@@ -1,4 +1,5 @@
-//! Rows of zeros, such as the gradients of padding. They add zero to other gradients, so kernels skip them.
+//! Rows of zeros, such as the gradients of padding. They add zero to other gradients, so kernels
+//! skip them.
 
 use std::ops::Range;
 
@@ -16,7 +17,8 @@ pub fn are_zero_rows(rows: impl Source, count: usize) -> bool {
     (0..count).all(|i| is_zero_row(rows.row(i)))
 }
 
-/// Splits rows of `width` numbers into runs of blocks of [`SIDE`] rows. The flag is false for blocks of zeros.
+/// Splits rows of `width` numbers into runs of blocks of [`SIDE`] rows. The flag is false for
+/// blocks of zeros.
 pub fn runs(rows: &[f32], width: usize) -> impl Iterator<Item = (Range<usize>, bool)> {
     let count = rows.len() / width;
     let live = move |first: usize| {

@@ -62,7 +62,8 @@ pub fn bag_of_tokens(splits: &Splits, about: &About) -> Baseline {
     })
 }
 
-/// The same on how far apart the two towers are in each ln(1 + count): whether what they contain is alike, whatever it is.
+/// The same on how far apart the two towers are in each ln(1 + count): whether what they contain is
+/// alike, whatever it is.
 pub fn compared_bags(splits: &Splits, about: &About) -> Baseline {
     let tokens = about.vocabulary - about.first_id as usize;
     regression("compared bags", splits, about, 1 + tokens, |split, row| {
@@ -146,12 +147,14 @@ pub struct DenseBaseline {
     pub train: Vec<u64>,
     /// Labels of the test split.
     pub labels: u64,
-    /// Share of them, 0 to 1, that always answering the group's most frequent class of train gets right.
+    /// Share of them, 0 to 1, that always answering the group's most frequent class of train gets
+    /// right.
     pub majority: f64,
 }
 
 impl Splits {
-    /// The groups of labels at positions that the test split has any of; nothing where the data has no such labels.
+    /// The groups of labels at positions that the test split has any of; nothing where the data has
+    /// no such labels.
     pub fn dense_baselines(&self) -> Option<Vec<DenseBaseline>> {
         let dense = self.manifest.dense.as_ref()?;
         let train = self.train.all_dense()?.counts(dense);

@@ -1,7 +1,8 @@
 //! Dense labels: what a task says of single positions of a sequence, beside the label of the whole.
 //!
-//! A task whose [`Shape`](crate::Shape) has a [`Dense`] stores two bytes for each token of its one sequence: the class that is right
-//! there, and the group that scores are told by. Both are [`UNLABELLED`] where nothing is asked.
+//! A task whose [`Shape`](crate::Shape) has a [`Dense`] stores two bytes for each token of its one
+//! sequence: the class that is right there, and the group that scores are told by. Both are
+//! [`UNLABELLED`] where nothing is asked.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +27,7 @@ impl Dense {
         }
     }
 
-    /// Whether the stored bytes can hold them.
+    /// Returns whether the stored bytes can hold them.
     pub(crate) fn fits_bytes(&self) -> bool {
         let bytes = 1..usize::from(UNLABELLED);
         bytes.contains(&self.classes) && bytes.contains(&self.groups.len())

@@ -133,7 +133,8 @@ pub struct Shape {
     /// Height and width of the image whose pixels a sequence is, row by row; none where it is no image.
     #[serde(skip)]
     pub grid: Option<[usize; 2]>,
-    /// The kind of labels that single positions have beside the whole sequence; none where they have none.
+    /// The kind of labels that single positions have beside the whole sequence; none where they
+    /// have none.
     #[serde(skip)]
     pub dense: Option<Dense>,
 }
@@ -167,7 +168,7 @@ impl Shape {
         }
     }
 
-    /// The same for sequences whose positions have labels of their own.
+    /// Returns this shape for sequences whose positions have labels of their own.
     pub(crate) fn with_dense(self, dense: Option<Dense>) -> Shape {
         Shape { dense, ..self }
     }

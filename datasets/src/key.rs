@@ -31,8 +31,8 @@ impl Key {
     }
 }
 
-/// Options that came later than stored entries did, each at the value at which it changes no byte. There they are left out of the
-/// name, so that earlier entries keep theirs.
+/// Options that came later than stored entries did, each at the value at which it changes no byte.
+/// There they are left out of the name, so that earlier entries keep theirs.
 fn without_later(options: &Value) -> Value {
     let later = [
         ("dense", json!(false)),

@@ -181,7 +181,8 @@ pub struct Manifest {
     pub label: String,
     /// Longest sequence that the options allow.
     pub max_length: usize,
-    /// The kind of labels in the columns `targets` and `groups`, a byte of each for every token; none where the files have no such columns.
+    /// The kind of labels in the columns `targets` and `groups`, a byte of each for every token;
+    /// none where the files have no such columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dense: Option<Dense>,
     /// The three files.

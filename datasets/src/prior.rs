@@ -2,9 +2,11 @@
 
 use crate::{Split, Splits};
 
-/// Returns the mean cross-entropy, in nats, on the validation split of always predicting the label shares of the training split;
-/// nothing where that is not defined: a split is empty, or validation has a label that training lacks. Where positions have labels,
-/// an example's loss is the mean over these, predicted by their own shares, and its own label, which counts as `sequence_weight` of them.
+/// Returns the mean cross-entropy, in nats, on the validation split of always predicting the label
+/// shares of the training split; nothing where that is not defined: a split is empty, or validation
+/// has a label that training lacks. Where positions have labels, an example's loss is the mean over
+/// these, predicted by their own shares, and its own label, which counts as `sequence_weight` of
+/// them.
 pub fn prior_loss(splits: &Splits, sequence_weight: f64) -> Option<f64> {
     let whole = surprises(splits.train.labels().iter().copied());
     let dense = splits.train.all_dense();
@@ -21,7 +23,8 @@ pub fn prior_loss(splits: &Splits, sequence_weight: f64) -> Option<f64> {
     (mean.is_finite()).then_some(mean)
 }
 
-/// The loss of one example whose own label costs `own`, and the labels of its positions what `dense` says.
+/// The loss of one example whose own label costs `own`, and the labels of its positions what
+/// `dense` says.
 fn weighted(split: &Split, row: usize, own: f64, dense: &[f64; 256], weight: f64) -> f64 {
     let labels = split
         .dense(row)

@@ -76,7 +76,7 @@ impl Split {
         &self.map[tower.tokens.clone()][self.range(tower, row)]
     }
 
-    /// Where the tokens of one example begin and end among those of its tower.
+    /// Returns the range of one example's tokens among those of its tower.
     fn range(&self, tower: &Tower, row: usize) -> Range<usize> {
         let offsets: &[u64] = bytemuck::cast_slice(&self.map[tower.offsets.clone()]);
         u64::from_le(offsets[row]) as usize..u64::from_le(offsets[row + 1]) as usize

@@ -1,8 +1,9 @@
 //! Writes the rows of a build to the three files of an entry.
 //!
-//! A safetensors file starts with a header that holds the sizes of its columns, which are only known in the end. So
-//! tokens, and labels of positions, go to one temporary file per split and column first (memory holds nine bytes a row: label and end
-//! offset), and [`SplitWriter::finish`] assembles the final files from them.
+//! A safetensors file starts with a header that holds the sizes of its columns, which are only
+//! known in the end. So tokens, and labels of positions, go to one temporary file per split and
+//! column first (memory holds nine bytes a row: label and end offset), and [`SplitWriter::finish`]
+//! assembles the final files from them.
 
 use std::collections::HashMap;
 use std::fs;

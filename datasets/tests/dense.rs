@@ -1,4 +1,5 @@
-//! Labels at positions: what they say, held against references of another kind, and how they are stored.
+//! Labels at positions: what they say, held against references of another kind, and how they are
+//! stored.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::fs;
@@ -97,7 +98,8 @@ fn every_bracket_of_listops_has_the_value_of_its_list() {
     assert_eq!(groups, &["depth 1", "depth 2", "depth 3", "depth 4+"]);
 }
 
-/// The distance of a pixel from a dash as a line between its ends; ends are on a grid of half pixels.
+/// The distance of a pixel from a dash as a line between its ends; ends are on a grid of half
+/// pixels.
 fn distance((y, x): (f64, f64), dash: &Paddle) -> f64 {
     let start = (f64::from(dash.start.0), f64::from(dash.start.1));
     let along = (f64::from(dash.end.0) / 2.0, f64::from(dash.end.1) / 2.0);
@@ -107,8 +109,9 @@ fn distance((y, x): (f64, f64), dash: &Paddle) -> f64 {
     (from.0 - share * along.0).hypot(from.1 - share * along.1)
 }
 
-/// The dashes of the marked contour by the record of how it grew: it is the one of which a dash begins at the first disc in reading
-/// order, and each of its dashes begins where the one before ends, a gap away.
+/// The dashes of the marked contour by the record of how it grew: it is the one of which a dash
+/// begins at the first disc in reading order, and each of its dashes begins where the one before
+/// ends, a gap away.
 fn path(scene: &Scene) -> Vec<Paddle> {
     let marked = *scene.discs.iter().min().unwrap();
     let mut contours = scene.targets.iter();

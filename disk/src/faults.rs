@@ -8,8 +8,8 @@
 //! LRA_FAULTS=sync:*:5                  every flush fails
 //! ```
 //!
-//! A write that fails, or in which the process dies, leaves half of its bytes. Where the power goes,
-//! all bytes are lost that were written and not flushed; renames stay, the worst case.
+//! A write that fails, or in which the process dies, leaves half of its bytes. Where the power
+//! goes, all bytes are lost that were written and not flushed; renames stay, the worst case.
 //! `LRA_FAULTS_LOG=FILE` adds a line per operation to a file, the process and the operation's name,
 //! so that a test knows how many there are to choose from.
 
@@ -72,7 +72,7 @@ mod planned {
         how: How,
     }
 
-    /// How an operation fails.
+    /// The kind of failure.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub(super) enum How {
         /// With the system's error number.

@@ -21,7 +21,8 @@ pub fn is_own_temporary(name: &OsStr) -> bool {
 /// A file that was there keeps its permissions.
 ///
 /// # Errors
-/// It is a symbolic link, a folder, a pipe or a device; or the folder is missing, read-only or full.
+/// It is a symbolic link, a folder, a pipe or a device; or the folder is missing, read-only or
+/// full.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
     let file = temporary(path, bytes)?;

@@ -289,7 +289,7 @@ struct Trained {
     flops: u64,
     /// The loss of knowing the label shares alone.
     prior_loss: Option<f64>,
-    /// What trivial predictors score on labels at positions, by group.
+    /// Scores of trivial predictors on labels at positions, by group.
     dense_baselines: Vec<DenseBaseline>,
 }
 

@@ -55,7 +55,8 @@ pub struct Evaluation {
     /// Mean cross-entropy in nats.
     #[serde(deserialize_with = "number")]
     pub loss: f64,
-    /// The share of all labels that was right, where positions have labels too: see [`results::record::Dense`].
+    /// The share of all labels that was right, where positions have labels too: see
+    /// [`results::record::Dense`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weighted_accuracy: Option<f64>,
 }

@@ -33,7 +33,7 @@ Examples:
   lra run --task listops --model linear --seeds 0..3  the same over three seeds
   lra data show listops                               look at an example and the trivial baselines
   lra report                                          tables of all runs under runs/
-  lra mini s4d --glance                               a model's place among all, in minutes
+  lra mini s4d --glance                               a model's place in the table of all
   lra sweep --tasks listops,pathfinder --seeds 0..3   all models on two tasks, three seeds each
   lra repro tay2021 listops performer --dry-run       what it takes to reproduce a published cell
   lra bench --quick                                   speed and memory of all models over length";
@@ -63,7 +63,8 @@ pub enum Verb {
     Check(CheckArgs),
     /// What there is: tasks, models, recipes, published results, devices
     List(ListArgs),
-    /// Hold a model to what every model promises: gradients, padding, rows, lengths, costs, causality, determinism
+    /// Hold a model to what every model promises: gradients, padding, rows, lengths, costs,
+    /// causality, determinism
     CheckModel(CheckModelArgs),
     /// Start something of one's own
     #[command(subcommand)]

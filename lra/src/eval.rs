@@ -54,7 +54,7 @@ pub struct Scorer<'a> {
     pub batch: usize,
     /// The kind of labels that single positions have, if any.
     pub dense: Option<datasets::Dense>,
-    /// How many labelled positions the label of a whole sequence counts as.
+    /// The number of labelled positions that the label of a whole sequence counts as.
     pub sequence_weight: f64,
     /// Where the model lives.
     pub device: &'a Device,

@@ -79,7 +79,8 @@ pub fn main() -> ExitCode {
     main_with(&[])
 }
 
-/// Runs the program with models of one's own, as [`main_with`] does, for a crate that records then name: `this_crate!()`.
+/// Runs the program with models of one's own, as [`main_with`] does, for a crate that records then
+/// name: `this_crate!()`.
 #[must_use]
 pub fn main_of(built_from: Crate, own: &[&'static models::Model]) -> ExitCode {
     own_crate::set(built_from);

@@ -23,8 +23,9 @@ pub fn free_memory() -> Option<u64> {
     groups.chain(machine).chain(address_space()).min()
 }
 
-/// Returns the most bytes, what files back not counted, that this process may have in memory for its control group and those above it
-/// to stay within `share` of their limits, if the others in them stay as they are. It has `own` bytes; `None` without a limit.
+/// Returns the most bytes, what files back not counted, that this process may have in memory for
+/// its control group and those above it to stay within `share` of their limits, if the others in
+/// them stay as they are. It has `own` bytes; `None` without a limit.
 pub fn most_resident(own: u64, share: f64) -> Option<u64> {
     let most = |group: Group| group.most_of(own, share);
     groups().into_iter().filter_map(most).min()
@@ -133,8 +134,8 @@ impl Group {
     }
 }
 
-/// The folder in which the system says which control groups this process is in. In debug builds the variable `LRA_PROC_SELF` names
-/// another one, for tests.
+/// The folder in which the system says which control groups this process is in. In debug builds the
+/// variable `LRA_PROC_SELF` names another one, for tests.
 fn own_process() -> PathBuf {
     #[cfg(debug_assertions)]
     if let Some(folder) = std::env::var_os("LRA_PROC_SELF") {

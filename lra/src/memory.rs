@@ -1,6 +1,7 @@
-//! Heap accounting: a global allocator that counts live bytes exactly and keeps their high-water mark. When an allocation
-//! would exceed a limit, or the system refuses it, the allocator calls a handler, which can write a record. It also guards the
-//! resident size, which is larger than the heap by what lies in pieces: beyond its limit the system kills without a word.
+//! Heap accounting: a global allocator that counts live bytes exactly and keeps their high-water
+//! mark. When an allocation would exceed a limit, or the system refuses it, the allocator calls a
+//! handler, which can write a record. It also guards the resident size, which is larger than the
+//! heap by what lies in pieces: beyond its limit the system kills without a word.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -21,7 +22,8 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 static RESIDENT_LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Bytes that may be asked for before the resident size is looked at again: no more than half of what is left.
+/// Bytes that may be asked for before the resident size is looked at again: no more than half of
+/// what is left.
 static UNTIL_LOOK: AtomicIsize = AtomicIsize::new(0);
 static HANDLER: OnceLock<Box<dyn Fn(OutOfMemory) + Send + Sync>> = OnceLock::new();
 static STATE: AtomicUsize = AtomicUsize::new(DISARMED);
@@ -101,7 +103,8 @@ pub fn set_limit(limit: usize, handler: impl Fn(OutOfMemory) + Send + Sync + 'st
     STATE.store(ARMED, Ordering::Release);
 }
 
-/// Has an armed handler called, too, when an allocation would lift the resident size, what files back not counted, above `limit`.
+/// Has an armed handler called, too, when an allocation would lift the resident size, what files
+/// back not counted, above `limit`.
 pub fn set_resident_limit(limit: usize) {
     UNTIL_LOOK.store(0, Relaxed);
     RESIDENT_LIMIT.store(limit, Relaxed);

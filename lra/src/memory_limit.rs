@@ -17,7 +17,8 @@ static CURRENT_RUN: Mutex<Option<(PathBuf, Record)>> = Mutex::new(None);
 /// Fewest bytes that a limit must leave beyond those held before a run begins.
 const LEAST_HEADROOM: usize = 1 << 20;
 const MIB: usize = 1 << 20;
-/// The share of what the system allows that is used: the rest is for the kernel, and for what grows unseen.
+/// The share of what the system allows that is used: the rest is for the kernel, and for what grows
+/// unseen.
 const SHARE: f64 = 0.95;
 
 /// While it lives, an allocation that fails ends the process with an out-of-memory record of the current run.
@@ -117,8 +118,9 @@ fn leaves_room(limit: usize, held: usize) -> Result<()> {
     )))
 }
 
-/// Calls `handler` with a sentence when an allocation would lift the live bytes above `limit`, or the resident size above what the
-/// control group leaves, or the system refuses one; the handler is expected to end the process.
+/// Calls `handler` with a sentence when an allocation would lift the live bytes above `limit`, or
+/// the resident size above what the control group leaves, or the system refuses one; the handler is
+/// expected to end the process.
 pub fn set(limit: usize, handler: impl Fn(String) + Send + Sync + 'static) {
     memory::set_limit(limit, move |cause| handler(describe(cause)));
     let own = resident::bytes().unwrap_or(0) as u64;

@@ -11,12 +11,12 @@ pub struct Crate {
     pub version: &'static str,
     /// Its git commit; `None` outside git, or where its build script does not tell it.
     pub commit: Option<&'static str>,
-    /// Whether files differed from that commit.
+    /// True if files differed from that commit.
     pub dirty: bool,
 }
 
-/// Describes the crate that it stands in as a [`Crate`]. The commit is what its build script sets as
-/// `LRA_COMMIT` and `LRA_DIRTY`; the one of `lra new model` does.
+/// Describes the crate that it stands in as a [`Crate`]. The commit is what its build script sets
+/// as `LRA_COMMIT` and `LRA_DIRTY`; the one of `lra new model` does.
 #[macro_export]
 macro_rules! this_crate {
     () => {

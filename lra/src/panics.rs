@@ -10,7 +10,7 @@ use crate::error::{Class, Error, Result};
 /// A panic, with where it happened.
 #[derive(Debug)]
 pub struct Panic {
-    /// What it said.
+    /// Its message.
     said: String,
     /// The file, and the file with line and column.
     place: Option<(String, String)>,

@@ -1,7 +1,8 @@
-//! Memory of this process that the system has to find room for, as the kernel counts it: read within the allocator, so nothing
-//! here allocates.
+//! Memory of this process that the system has to find room for, as the kernel counts it: read
+//! within the allocator, so nothing here allocates.
 
-/// Returns the bytes that are in memory and that no file backs, which the system can drop by itself; `None` where it does not tell.
+/// Returns the bytes that are in memory and that no file backs, which the system can drop by
+/// itself; `None` where it does not tell.
 #[cfg(target_os = "linux")]
 pub fn bytes() -> Option<usize> {
     use std::fs::File;
@@ -17,18 +18,28 @@ pub fn bytes() -> Option<usize> {
     // Pages: all addresses, in memory, of those backed by files.
     let mut pages = text.split(' ').skip(1).map_while(|it| it.parse().ok());
     let (resident, of_files): (usize, usize) = (pages.next()?, pages.next()?);
-    Some(PAGE * resident.saturating_sub(of_files))
+    Some(page() * resident.saturating_sub(of_files))
 }
 
-/// The system does not tell.
+/// Returns none: the system does not tell.
 #[cfg(not(target_os = "linux"))]
 pub fn bytes() -> Option<usize> {
     None
 }
 
-const PAGE: usize = 4096;
+/// Returns the bytes of a page, which differ between processors and systems.
+#[cfg(target_os = "linux")]
+fn page() -> usize {
+    use std::sync::OnceLock;
 
-/// Blocks from here on are asked which of their pages are in memory; smaller ones are taken to be new.
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    // SAFETY: the call reads a number of the system.
+    let ask = || usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
+    *BYTES.get_or_init(|| ask().ok().filter(|bytes| *bytes > 0).unwrap_or(4096))
+}
+
+/// Blocks from here on are asked which of their pages are in memory; smaller ones are taken to be
+/// new.
 const LARGE: usize = 128 << 10;
 
 /// Returns how many bytes of a new block are not in memory yet, and will be once it is written.
@@ -39,25 +50,26 @@ pub fn missing(block: *mut u8, size: usize) -> usize {
         return size;
     }
     let mut present = [0u8; AT_ONCE];
-    let begin = block.addr() / PAGE * PAGE;
-    let end = (block.addr() + size).next_multiple_of(PAGE);
+    let page = page();
+    let begin = block.addr() / page * page;
+    let end = (block.addr() + size).next_multiple_of(page);
     let mut missing = 0;
-    for at in (begin..end).step_by(AT_ONCE * PAGE) {
-        let pages = ((end - at) / PAGE).min(AT_ONCE);
+    for at in (begin..end).step_by(AT_ONCE * page) {
+        let pages = ((end - at) / page).min(AT_ONCE);
         let place = block.with_addr(at).cast();
         // SAFETY: the call reads no memory and writes a byte per page, for which there is room.
-        let status = unsafe { libc::mincore(place, pages * PAGE, present.as_mut_ptr()) };
-        let is_there = |page: &&u8| **page & 1 == 1;
+        let status = unsafe { libc::mincore(place, pages * page, present.as_mut_ptr()) };
+        let is_there = |present: &&u8| **present & 1 == 1;
         missing += match status {
             0 => pages - present[..pages].iter().filter(is_there).count(),
             // Addresses that nothing is mapped to yet.
             _ => pages,
         };
     }
-    missing * PAGE
+    missing * page
 }
 
-/// All of them, as far as is known.
+/// Returns all of them: the system does not tell.
 #[cfg(not(target_os = "linux"))]
 pub fn missing(_block: *mut u8, size: usize) -> usize {
     size

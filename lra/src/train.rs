@@ -159,7 +159,8 @@ impl Fit<'_> {
         }
     }
 
-    /// Whether one score is better than another: in accuracy where classes are learned, of all labels together; in loss where tokens are.
+    /// Whether one score is better than another: in accuracy where classes are learned, of all
+    /// labels together; in loss where tokens are.
     fn is_better(&self, score: &Score, best: &Evaluation) -> bool {
         match self.learner {
             Learner::Classes(_) => score.deciding_accuracy() > best.deciding_accuracy(),

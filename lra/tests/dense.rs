@@ -6,7 +6,7 @@ mod common;
 
 use std::fs;
 
-use common::{Place, assert_same, err};
+use common::{Place, assert_same, err, saved};
 use serde_json::Value;
 
 /// A run of ListOps with labels at brackets, some steps long.
@@ -80,6 +80,12 @@ fn threads_and_micro_batches_and_a_resumed_run_agree() {
     }
     let folder = |out: &str| place.run_folder(out);
     assert_same(&folder("threads1"), &folder("threads3"));
+    // Killed behind its first checkpoint, and gone on with.
+    let mut command = place.command(&format!("{DENSE} --out cut"));
+    let output = command.env("LRA_FAULTS", "rename:5:die").output().unwrap();
+    assert!(!output.status.success() && saved(&place, "cut"));
+    place.ok(&format!("{DENSE} --out cut --resume"));
+    assert_same(&folder("threads1"), &folder("cut"));
     let last = "--set train.select=last --set block.norm=layer --set train.bucket=0";
     let loss = |out: &str, micro: usize| {
         place.ok(&format!("{DENSE} {last} --micro-batch {micro} --out {out}"));

@@ -1,8 +1,8 @@
-//! Faults of the file system: whatever operation fails once, or the process dies in, or the power with it, what is left
-//! is whole, the error is told, and going on leads to the same bits.
+//! Faults of the file system: whatever operation fails once, or the process dies in, or the power
+//! with it, what is left is whole, the error is told, and going on leads to the same bits.
 //!
-//! A schedule is a number. `LRA_SCHEDULE=17 cargo test --locked --workspace --test faults -- runs` tries one again,
-//! `LRA_SCHEDULES=5000` so many of each kind.
+//! A schedule is a number. `LRA_SCHEDULE=17 cargo test --locked --workspace --test faults -- runs`
+//! tries one again, `LRA_SCHEDULES=5000` so many of each kind.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 #![cfg(unix)]
@@ -95,7 +95,8 @@ struct Struck {
 }
 
 impl Schedule {
-    /// The schedule of a seed: what fails of the works that it may choose from, and how. Returns the number of the work, too.
+    /// The schedule of a seed: what fails of the works that it may choose from, and how. Returns
+    /// the number of the work, too.
     fn of(seed: u64, kind: &'static str, works: &[Work]) -> (usize, Schedule) {
         let mut random = Random(seed);
         let chosen = random.below(works.len());
@@ -120,8 +121,8 @@ impl Schedule {
         (chosen, schedule)
     }
 
-    /// Runs the command under the fault. It ends with a documented exit code and says what was wrong, or is killed where the
-    /// schedule says so.
+    /// Runs the command under the fault. It ends with a documented exit code and says what was
+    /// wrong, or is killed where the schedule says so.
     fn strike(&self, place: &Place) -> Struck {
         let mut command = place.command(&self.words);
         let output = command.env("LRA_FAULTS", &self.plan).output().unwrap();
@@ -145,7 +146,8 @@ impl Schedule {
     }
 }
 
-/// The seeds of a test: `count`, or as many as `LRA_SCHEDULES` says, or the one that `LRA_SCHEDULE` names.
+/// The seeds of a test: `count`, or as many as `LRA_SCHEDULES` says, or the one that `LRA_SCHEDULE`
+/// names.
 fn seeds(count: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     match number("LRA_SCHEDULE") {
@@ -190,8 +192,8 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Asserts that no file below a folder is half-written: documents are whole, logs end with a line, or in one that a killed
-/// process left.
+/// Asserts that no file below a folder is half-written: documents are whole, logs end with a line,
+/// or in one that a killed process left.
 fn assert_whole(folder: &Path, killed: bool) {
     for (name, bytes) in files(folder) {
         let hidden = name.iter().any(|part| part.as_encoded_bytes()[0] == b'.');
@@ -372,7 +374,8 @@ fn builds() {
             Work::noted(&place, words)
         })
         .collect();
-    // The rows of all entries, and that nothing else is there but locks and what an entry has beside them.
+    // The rows of all entries, and that nothing else is there but locks and what an entry has
+    // beside them.
     let stored = || {
         let mut found = files(&at("data/store"));
         found.retain(|name, _| {

@@ -13,7 +13,8 @@ use crate::{
     trunk::Trunk,
 };
 
-/// Where the parameters of the head for single positions are: at paths that begin with this and a dot.
+/// Where the parameters of the head for single positions are: at paths that begin with this and a
+/// dot.
 pub const DENSE: &str = "dense";
 
 /// A model with everything around it.
@@ -54,7 +55,7 @@ impl Classifier {
         })
     }
 
-    /// The same with a head for labels of `classes` classes at single positions.
+    /// Builds it with a head for labels of `classes` classes at single positions.
     ///
     /// # Errors
     /// [`crate::Error::Option`] for a model of two sequences per example.
@@ -113,10 +114,12 @@ impl Classifier {
             .sequence)
     }
 
-    /// Logits of the whole sequences and of their labelled positions, for a model with a head for these ([`Classifier::with_dense`]).
+    /// Logits of the whole sequences and of their labelled positions, for a model with a head for
+    /// these ([`Classifier::with_dense`]).
     ///
     /// # Errors
-    /// Those of [`Classifier::forward`]; [`crate::Error::Input`] if there are labels and no head for them.
+    /// Those of [`Classifier::forward`]; [`crate::Error::Input`] if there are labels and no head
+    /// for them.
     pub fn forward_dense(
         &self,
         inputs: &Inputs,
@@ -172,8 +175,9 @@ impl Classifier {
         })
     }
 
-    /// Floating-point operations of a forward pass over `batch` examples of `length` tokens per tower, CLS slot not counted:
-    /// matrix products, a multiply-add being two; the largest number there is where they are more. Every position counts as labelled. A training step is about
+    /// Floating-point operations of a forward pass over `batch` examples of `length` tokens per
+    /// tower, CLS slot not counted: matrix products, a multiply-add being two; the largest number
+    /// there is where they are more. Every position counts as labelled. A training step is about
     /// three times as many. Auxiliary heads, which do not score, are not counted.
     #[must_use]
     pub fn flops(&self, batch: usize, length: usize) -> u64 {
@@ -188,8 +192,8 @@ impl Classifier {
             .saturating_mul(batch as u64)
     }
 
-    /// Returns what the model holds constant in the backward pass on purpose, in words; `None` where
-    /// gradients are those of what it computes.
+    /// Returns what the model holds constant in the backward pass on purpose, in words; `None`
+    /// where gradients are those of what it computes.
     #[must_use]
     pub fn stops_gradients(&self) -> Option<&'static str> {
         self.trunk.encoder.stops_gradients()

@@ -1,4 +1,4 @@
-//! What every model promises, whatever it computes: [`PROMISES`], checks that panic with what is
+//! Checks that every model passes, whatever it computes: [`PROMISES`]. A check panics with what is
 //! wrong.
 //!
 //! A test over the registry runs them for the models here, and `lra check-model` for a model of
@@ -37,13 +37,13 @@ use crate::{
 /// Something that is asked of every model.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
-    /// What is asked, such as `padding_changes_no_logit`.
+    /// The promise in words, such as `padding_changes_no_logit`.
     pub name: &'static str,
     /// Panics with what is wrong.
     pub check: fn(&'static Model),
     /// Promises that come first: where one of them is broken, this one would say the same again.
     pub rests_on: &'static [&'static str],
-    /// Where a breach is to be looked for: words of a model's source, the likeliest first.
+    /// Words of a model's source that stand near the cause of a breach, the likeliest first.
     words: &'static [&'static str],
 }
 
@@ -382,7 +382,7 @@ fn products_are_those_that_can_be_rounded(model: &'static Model) {
     let places: Vec<String> = places.iter().map(Place::to_string).collect();
     assert!(
         places.is_empty(),
-        "{}: products by candle, which `--precision bf16` does not round and nobody counts; `lra::models::ops` has `matmul` and \
+        "{}: products by candle, which `--precision bf16` does not round and which are not counted; `lra::models::ops` has `matmul` and \
          `exact_matmul`: {}",
         model.name,
         places.join("; ")
@@ -781,7 +781,7 @@ mod tests {
 
     #[test]
     fn the_innermost_call_outside_libraries_is_named() {
-        let trace = "   0: candle_core::error::Error::bt\n             at /root/.cargo/registry/src/x/candle-core/src/error.rs:264:25\n   \
+        let trace = "   0: candle_core::error::Error::bt\n             at /home/me/.cargo/registry/src/x/candle-core/src/error.rs:264:25\n   \
                      1: lra_models::ops::matmul\n             at ./models/src/ops/matmul.rs:40:9\n   2: <mine as Mixer>::forward\n             \
                      at ./src/main.rs:80:17\n   3: main\n             at ./src/main.rs:99:1";
         assert_eq!(caller(trace), Some("./src/main.rs:80:17"));

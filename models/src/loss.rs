@@ -29,8 +29,8 @@ impl Loss {
 
 /// The losses of a batch whose sequences have labels at their positions too, in nats.
 pub struct DenseLosses {
-    /// The mean over the batch of what each example counts, rank 0: (Σ l_i + w l) / (n + w), with the cross-entropies l_i of its n
-    /// labelled positions, l of its own label, and its weight w.
+    /// The mean over the batch of what each example counts, rank 0: (Σ l_i + w l) / (n + w), with
+    /// the cross-entropies l_i of its n labelled positions, l of its own label, and its weight w.
     pub weighted: Tensor,
     /// Cross-entropies of the examples' own labels, (B).
     pub sequence: Tensor,
@@ -39,8 +39,9 @@ pub struct DenseLosses {
 }
 
 impl DenseLosses {
-    /// Of `logits` for the classes `sequence` (B) and `dense`; the label of a sequence counts as `weight` positions. An example's loss
-    /// depends on no other, so that a batch may be cut in any way.
+    /// Of `logits` for the classes `sequence` (B) and `dense`; the label of a sequence counts as
+    /// `weight` positions. An example's loss depends on no other, so that a batch may be cut in any
+    /// way.
     ///
     /// # Errors
     /// If a tensor operation fails, or the logits are of other labels.

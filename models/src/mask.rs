@@ -42,8 +42,8 @@ impl Mask {
         }
     }
 
-    /// Returns whether a norm counts what layers put out at padded positions: it may then be nothing
-    /// but what is computed of these positions as of all others.
+    /// Returns whether a norm counts what layers put out at padded positions: it may then be
+    /// nothing but what is computed of these positions as of all others.
     #[must_use]
     pub fn is_counted(&self) -> bool {
         self.counted

@@ -35,7 +35,8 @@ pub trait Mixer: Send + Sync {
         false
     }
 
-    /// What this mixer holds constant in the backward pass on purpose, in words; none where gradients are those of what it computes.
+    /// Names the values that this mixer holds constant in the backward pass on purpose, in words;
+    /// none where gradients are those of what it computes.
     fn stops_gradients(&self) -> Option<&'static str> {
         None
     }

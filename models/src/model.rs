@@ -100,7 +100,7 @@ pub struct Variant {
     pub losses: &'static [Loss],
     /// The file that defines it, of which the header of `//!` lines is its documentation.
     pub source: &'static str,
-    /// Where in that file it is declared.
+    /// The line of that file where it is declared.
     pub declared: &'static Location<'static>,
 }
 

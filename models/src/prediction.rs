@@ -121,7 +121,8 @@ impl Decoder {
     }
 }
 
-/// The rows (N, D) of x (B, S, D) at these `places`, N at least 1: state s of example b stands at b · S + s.
+/// The rows (N, D) of x (B, S, D) at these `places`, N at least 1: state s of example b stands at b
+/// · S + s.
 pub(crate) fn pick(x: &Tensor, places: Vec<u32>) -> Result<Tensor> {
     let (batch, slots, dim) = x.dims3()?;
     let count = places.len();

@@ -54,7 +54,7 @@ impl Variant {
     }
 
     /// Returns the lines that multiply matrices past [`crate::ops::matmul`]: factors that
-    /// `--precision bf16` does not round, and operations that nobody counts.
+    /// `--precision bf16` does not round, and operations that are not counted.
     #[must_use]
     pub fn direct_products(&self) -> Vec<Place> {
         let direct = |place: &Place| PRODUCTS.iter().any(|word| place.code.contains(word));

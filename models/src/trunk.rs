@@ -121,8 +121,8 @@ impl Trunk {
         }
     }
 
-    /// The states (N, D) that stand for labelled positions of `tokens`, of which `encoded` was made; N at least 1. Where one stands for
-    /// several positions, each adds its own embedding.
+    /// The states (N, D) that stand for labelled positions of `tokens`, of which `encoded` was
+    /// made; N at least 1. Where one stands for several positions, each adds its own embedding.
     pub(crate) fn states_at(
         &self,
         tokens: &Tokens,

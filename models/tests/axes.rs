@@ -316,8 +316,9 @@ fn rotation_leaves_what_depends_on_distance() {
     assert!(differs(&options));
 }
 
-/// A norm that counts padding wants the same there of kernels as of composed layers: blocks of queries
-/// that are all padding are not left out then, and a query that sees no real key gets zeros.
+/// A norm that counts padding wants the same there of kernels as of composed layers: blocks of
+/// queries that are all padding are not left out then, and a query that sees no real key gets
+/// zeros.
 #[test]
 fn kernels_and_composed_layers_agree_where_a_norm_counts_padding() {
     let lengths = [150, 9, 70];

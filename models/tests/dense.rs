@@ -66,7 +66,8 @@ fn labels(lengths: &[usize]) -> DenseLabels {
     dense
 }
 
-/// A CLS slot moves all states by one, which concerns whoever shortens sequences, and one that does not.
+/// A CLS slot moves all states by one, which concerns whoever shortens sequences, and one that does
+/// not.
 fn poolings(model: &Model) -> &'static [Pooling] {
     match ["funnel", "hierarchical", "linear"].contains(&model.name) {
         true => &[Pooling::Mean, Pooling::Cls],

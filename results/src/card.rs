@@ -1,4 +1,5 @@
-//! Score cards of the small protocol: what a model reached on each task, and its place in the table.
+//! Score cards of the small protocol: what a model reached on each task, and its place in the
+//! table.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -183,7 +184,7 @@ impl Card<'_> {
         let untrained: Vec<String> = self
             .own
             .iter()
-            .filter(|record| !trained(record))
+            .filter(|record| record.outcome != Outcome::Scored || has_not_trained(record))
             .map(|record| {
                 format!(
                     "{}, seed {}: {}",
@@ -205,7 +206,7 @@ impl Card<'_> {
                 .map(|(task, reason)| format!("{task} left out: {reason}")),
         );
         if self.standing.is_none() {
-            notes.push("No rank: the table has no other model on these data.".to_owned());
+            notes.push("No rank: the table has no other model on all of these data.".to_owned());
         }
         notes
     }
@@ -226,8 +227,10 @@ impl Card<'_> {
     }
 }
 
-fn trained(record: &Record) -> bool {
-    record.scores.as_ref().and_then(Scores::trained) == Some(true)
+/// Returns whether a run ended within 2 % of the loss of the label shares. Records without that
+/// loss do not tell.
+fn has_not_trained(record: &Record) -> bool {
+    record.scores.as_ref().and_then(Scores::trained) == Some(false)
 }
 
 /// Returns the mean over runs that have the figure.

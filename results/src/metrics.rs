@@ -30,7 +30,8 @@ pub enum Line {
             skip_serializing_if = "BTreeMap::is_empty"
         )]
         aux: BTreeMap<String, f64>,
-        /// Mean loss of all labels, where positions have labels too: what is minimised, `aux` aside.
+        /// Mean loss of all labels, where positions have labels too: what is minimised, `aux`
+        /// aside.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         weighted_loss: Option<f64>,
         /// Mean norm of the gradient before clipping.

@@ -90,15 +90,15 @@ fn not_a_record(path: &Path) -> impl FnOnce(serde_json::Error) -> Error {
     }
 }
 
-/// Reads every record below `folder`, on all cores. `folder` may also be a single run's folder, or a file of records
-/// ([`record_file`]).
+/// Reads every record below `folder`, on all cores. `folder` may also be a single run's folder, or
+/// a file of records ([`record_file`]).
 ///
 /// A copy of a record (equal in every field) counts once: the second path is listed as skipped.
 ///
 /// # Errors
-/// `folder` itself cannot be read, or a newer program's record lies below it, or one that the system does not let read: tables
-/// without it would be silently incomplete.
-/// Whatever else is wrong is listed in [`Loaded::skipped`].
+/// `folder` itself cannot be read, or a newer program's record lies below it, or one that the
+/// system does not let read: tables without it would be silently incomplete. Whatever else is wrong
+/// is listed in [`Loaded::skipped`].
 pub fn load(folder: &Path) -> Result<Loaded> {
     if record_file::is_named_so(folder) {
         let records: Vec<Record> = record_file::read(folder)?
@@ -177,7 +177,8 @@ fn is_there(file: &Path) -> bool {
     file.metadata().is_ok_and(|found| !found.is_dir())
 }
 
-/// Returns whether an error of reading is due to what is in a record's place: no text, or no regular file.
+/// Returns whether an error of reading is due to what is in a record's place: no text, or no
+/// regular file.
 fn is_of_content(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),

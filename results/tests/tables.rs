@@ -916,7 +916,8 @@ fn what_all_rows_share_is_said_once() {
     assert!(said[0].ends_with("set block.layers=2."), "{said:?}");
 }
 
-/// A row for whole sequences, one for all positions, one for each group; runs without such labels are left out.
+/// A row for whole sequences, one for all positions, one for each group; runs without such labels
+/// are left out.
 #[test]
 fn labels_at_positions_have_a_row_for_each_group() {
     let labelled = |model: &str, seed: u64, near: f64, far: f64| {

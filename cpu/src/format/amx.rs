@@ -1,8 +1,9 @@
 //! Products of bfloat16 by AMX, whose registers are tiles of 16 rows by 64 bytes.
 //!
-//! An instruction multiplies 16 rows of 32 terms by 32 terms of 16 columns, and adds to 16 x 16 sums. It sums the first and the
-//! second terms of pairs apart, each in order, and adds both to the accumulator (Intel, Architecture Instruction Set
-//! Extensions, TDPBF16PS). So a sum depends on its terms and their positions alone.
+//! An instruction multiplies 16 rows of 32 terms by 32 terms of 16 columns, and adds to 16 x 16
+//! sums. It sums the first and the second terms of pairs apart, each in order, and adds both to the
+//! accumulator (Intel, Architecture Instruction Set Extensions, TDPBF16PS). So a sum depends on its
+//! terms and their positions alone.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
@@ -21,7 +22,8 @@ pub(super) fn is_available() -> bool {
     *AVAILABLE.get_or_init(|| is_there() && is_permitted())
 }
 
-/// Returns whether the processor has AMX-TILE and AMX-BF16, which the standard library does not detect yet.
+/// Returns whether the processor has AMX-TILE and AMX-BF16, which the standard library does not
+/// detect yet.
 fn is_there() -> bool {
     /// The leaf of structured extended features. The two bits are in its EDX.
     const FEATURES: u32 = 7;
@@ -129,9 +131,11 @@ impl Sums<*const f32> {
     };
 }
 
-/// Computes `to = from + a b` for operands of [`super::amx_packing`]. `rows` and `columns` count groups of 16. `from` may be `to`.
+/// Computes `to = from + a b` for operands of [`super::amx_packing`]. `rows` and `columns` count
+/// groups of 16. `from` may be `to`.
 ///
-/// Each instruction adds 32 terms. For bf16x3 the six largest of the nine products are added, before the next 32 terms.
+/// Each instruction adds 32 terms. For bf16x3 the six largest of the nine products are added,
+/// before the next 32 terms.
 ///
 /// # Safety
 /// AMX must be available, and operands must be as large as their shapes.

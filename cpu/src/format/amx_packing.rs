@@ -1,12 +1,14 @@
 //! Packing of operands into tiles of bfloat16 for AMX.
 //!
-//! A tile holds 32 terms of 16 rows of a, one row per line, or of 16 columns of b, one pair of terms per line. A pair is two
-//! terms 16 places apart, the earlier in the lower half. An operand is a sequence of tiles of 1 KiB: by groups of 16 rows or
-//! columns, then by terms, then by parts. Missing rows, columns and terms are zeros.
+//! A tile holds 32 terms of 16 rows of a, one row per line, or of 16 columns of b, one pair of
+//! terms per line. A pair is two terms 16 places apart, the earlier in the lower half. An operand
+//! is a sequence of tiles of 1 KiB: by groups of 16 rows or columns, then by terms, then by parts.
+//! Missing rows, columns and terms are zeros.
 //!
-//! With one part a number is rounded to bfloat16, to nearest, ties to even. With three it is split into a sum: the number
-//! rounded to 8 bits, the remainder rounded to 8 bits, and the rest, which has at most 7. No bit of an f32 is lost (Henry, Tang
-//! and Heinecke, 2019, arXiv 1904.06376). The remainder of an infinity is NaN; parts below 2⁻¹²⁶ count as zero.
+//! With one part a number is rounded to bfloat16, to nearest, ties to even. With three it is split
+//! into a sum: the number rounded to 8 bits, the remainder rounded to 8 bits, and the rest, which
+//! has at most 7. No bit of an f32 is lost (Henry, Tang and Heinecke, 2019, arXiv 1904.06376). The
+//! remainder of an infinity is NaN; parts below 2⁻¹²⁶ count as zero.
 
 use std::arch::x86_64::{
     __m512i, _CMP_UNORD_Q, _mm512_add_epi32, _mm512_and_si512, _mm512_castps_si512,
@@ -40,7 +42,8 @@ pub const fn steps(terms: usize) -> usize {
     terms.div_ceil(TERMS)
 }
 
-/// Packs an operand (sides, terms). Element (side, term) is `x[side * strides.0 + term * strides.1]`; one of the strides is 1.
+/// Packs an operand (sides, terms). Element (side, term) is
+/// `x[side * strides.0 + term * strides.1]`; one of the strides is 1.
 ///
 /// # Panics
 /// If an operand is smaller than its shape.
@@ -209,7 +212,8 @@ impl<const PARTS: usize> Parts<PARTS> {
         Parts(parts)
     }
 
-    /// Stores a line of the tile of each part, with these numbers in the lower halves and `far` in the upper ones.
+    /// Stores a line of the tile of each part, with these numbers in the lower halves and `far` in
+    /// the upper ones.
     ///
     /// # Safety
     /// There must be room for the line in all tiles.
@@ -244,7 +248,8 @@ fn pair(near: __m512i, far: __m512i) -> __m512i {
 
 const UPPER: i32 = 0xffff_0000_u32 as i32;
 
-/// Rounds to bfloat16, to nearest, ties away from zero. The remainder is kept, so ties do not matter.
+/// Rounds to bfloat16, to nearest, ties away from zero. The remainder is kept, so ties do not
+/// matter.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn round(x: __m512i) -> __m512i {

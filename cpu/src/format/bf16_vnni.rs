@@ -108,7 +108,8 @@ pub unsafe fn terms(row: *const f32, to: *mut f32, count: usize) {
 /// Returns pairs of the first `count` numbers of a row, at most 32, then zeros.
 ///
 /// # Safety
-/// The processor must have AVX512-BF16, and the row must have `count` numbers, of which at most 32 are read.
+/// The processor must have AVX512-BF16, and the row must have `count` numbers, of which at most 32
+/// are read.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 #[inline]
 unsafe fn of_neighbours(row: *const f32, count: usize) -> __m512i {
@@ -122,8 +123,8 @@ unsafe fn of_neighbours(row: *const f32, count: usize) -> __m512i {
     }
 }
 
-/// Packs a row-major matrix with rows `row` apart into panels of `N` columns of pairs. Missing columns of the last panel
-/// become zero.
+/// Packs a row-major matrix with rows `row` apart into panels of `N` columns of pairs. Missing
+/// columns of the last panel become zero.
 ///
 /// # Safety
 /// The processor must have AVX512-BF16, and operands must be as large as their shapes.
@@ -180,10 +181,12 @@ pub unsafe fn pack_columns<const N: usize>(
     }
 }
 
-/// Returns pairs of the first `count` columns of two rows, then zeros. The second row may be missing.
+/// Returns pairs of the first `count` columns of two rows, then zeros. The second row may be
+/// missing.
 ///
 /// # Safety
-/// The processor must have AVX512-BF16, and the rows must have `count` numbers, of which at most 16 are read.
+/// The processor must have AVX512-BF16, and the rows must have `count` numbers, of which at most 16
+/// are read.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 #[inline]
 pub(super) unsafe fn interleaved(

@@ -1,11 +1,13 @@
 //! Number formats of the operands of matrix products.
 //!
-//! Operands are f32, or bfloat16: 8 bits of exponent as in f32, 7 bits of fraction, rounded to nearest, ties to even. A product
-//! of two bfloat16 is exact in f32, and sums are f32. So bfloat16 changes a result by the rounding of the operands alone, with
-//! two exceptions: instructions for bfloat16 flush numbers below 2⁻¹²⁶ to zero, and AMX sums even and odd terms of 32 apart.
+//! Operands are f32, or bfloat16: 8 bits of exponent as in f32, 7 bits of fraction, rounded to
+//! nearest, ties to even. A product of two bfloat16 is exact in f32, and sums are f32. So bfloat16
+//! changes a result by the rounding of the operands alone, with two exceptions: instructions for
+//! bfloat16 flush numbers below 2⁻¹²⁶ to zero, and AMX sums even and odd terms of 32 apart.
 //!
-//! AMX multiplies bfloat16 so fast that an f32 as the sum of three bfloat16, six products in all ("bf16x3"; Henry, Tang and
-//! Heinecke, 2019, arXiv 1904.06376), takes less time than a product of f32 by AVX-512.
+//! AMX multiplies bfloat16 so fast that an f32 as the sum of three bfloat16, six products in all
+//! ("bf16x3"; Henry, Tang and Heinecke, 2019, arXiv 1904.06376), takes less time than a product of
+//! f32 by AVX-512.
 
 #[cfg(target_arch = "x86_64")]
 pub mod amx;
@@ -30,7 +32,8 @@ pub enum Format {
     F32,
     /// bfloat16, multiplied as f32.
     Bf16Emulated,
-    /// bfloat16, multiplied by AVX512-BF16: two terms in a word, the first in the upper half, which the instruction adds first.
+    /// bfloat16, multiplied by AVX512-BF16: two terms in a word, the first in the upper half, which
+    /// the instruction adds first.
     #[cfg(target_arch = "x86_64")]
     Bf16Vnni,
     /// bfloat16 in tiles, multiplied by AMX.
@@ -83,8 +86,8 @@ impl Format {
         }
     }
 
-    /// Returns the format for products whose narrowest side is `width` wide. Below `least`, bf16x3 costs more than f32, because
-    /// tiles are padded and numbers have to be split.
+    /// Returns the format for products whose narrowest side is `width` wide. Below `least`, bf16x3
+    /// costs more than f32, because tiles are padded and numbers have to be split.
     pub fn for_width(self, width: usize, least: usize) -> Self {
         #[cfg(target_arch = "x86_64")]
         if self == Format::Bf16x3Amx && width < least {
@@ -103,7 +106,8 @@ impl Format {
         false
     }
 
-    /// Returns the words of a packed operand with `sides` rows of a (or columns of b) and `terms` terms.
+    /// Returns the words of a packed operand with `sides` rows of a (or columns of b) and `terms`
+    /// terms.
     pub fn packed_len(self, sides: usize, terms: usize) -> usize {
         #[cfg(target_arch = "x86_64")]
         if let Some(parts) = self.split_terms() {
@@ -112,8 +116,9 @@ impl Format {
         sides * terms
     }
 
-    /// Packs an operand into tiles for AMX. Element (side, term) lies at `side * strides.0 + term * strides.1`. Returns false, and
-    /// packs nothing, in the other formats.
+    /// Packs an operand into tiles for AMX. Element (side, term) lies at
+    /// `side * strides.0 + term * strides.1`. Returns false, and packs nothing, in the other
+    /// formats.
     ///
     /// # Panics
     /// If operands are smaller than their shapes.
@@ -164,7 +169,8 @@ impl Format {
         ways.into_iter().skip_while(|way| *way != fastest).collect()
     }
 
-    /// Converts rows of `width` f32, one row per term, in place. Rows of pairs keep the stride of the rows. Not for AMX.
+    /// Converts rows of `width` f32, one row per term, in place. Rows of pairs keep the stride of
+    /// the rows. Not for AMX.
     pub fn convert_rows(self, x: &mut [f32], width: usize) {
         debug_assert!(!self.is_amx(), "tiles lie elsewhere");
         match self {
@@ -176,7 +182,8 @@ impl Format {
         }
     }
 
-    /// Converts panels, each of `terms` rows of `width` f32, as [`convert_rows`](Self::convert_rows) does.
+    /// Converts panels, each of `terms` rows of `width` f32, as
+    /// [`convert_rows`](Self::convert_rows) does.
     pub fn convert_panels(self, x: &mut [f32], (terms, width): (usize, usize)) {
         if self != Format::F32 {
             x.chunks_exact_mut(terms * width)
@@ -184,7 +191,8 @@ impl Format {
         }
     }
 
-    /// Converts rows of `width` f32 whose columns are terms, in place. Pairs stand at the beginnings of the rows. Not for AMX.
+    /// Converts rows of `width` f32 whose columns are terms, in place. Pairs stand at the
+    /// beginnings of the rows. Not for AMX.
     pub fn convert_columns(self, x: &mut [f32], width: usize) {
         debug_assert!(!self.is_amx(), "tiles lie elsewhere");
         match self {
@@ -229,8 +237,9 @@ impl Format {
         }
     }
 
-    /// Packs pairs of terms of a matrix (rows, columns) into panels of `N` columns. Missing columns of the last panel become
-    /// zero. One of the strides is 1. Returns false, and packs nothing, in the other formats.
+    /// Packs pairs of terms of a matrix (rows, columns) into panels of `N` columns. Missing columns
+    /// of the last panel become zero. One of the strides is 1. Returns false, and packs nothing, in
+    /// the other formats.
     ///
     /// # Panics
     /// If operands are smaller than their shapes.

@@ -1,9 +1,10 @@
 //! General matrix products (GEMM) on slices: y = a b for a (m, k), b (k, n) and y (m, n).
 //!
-//! `b` is packed into panels of `COLUMNS` columns and `DEPTH` rows. A panel stays in the nearest caches while the rows of
-//! `a` pass by, and blocks of y are summed in registers. A weight that many tasks multiply by is packed once for all of them
-//! ([`PackedMatrix`]). Every element of y is summed in the order of k, so a split of the rows among tasks never changes a
-//! result. AMX sums in an order of its own, which does not depend on the split either.
+//! `b` is packed into panels of `COLUMNS` columns and `DEPTH` rows. A panel stays in the nearest
+//! caches while the rows of `a` pass by, and blocks of y are summed in registers. A weight that
+//! many tasks multiply by is packed once for all of them ([`PackedMatrix`]). Every element of y is
+//! summed in the order of k, so a split of the rows among tasks never changes a result. AMX sums in
+//! an order of its own, which does not depend on the split either.
 
 mod operands;
 mod rows;
@@ -23,8 +24,8 @@ use crate::simd::{Kernel, Lanes};
 const COLUMNS: usize = 32;
 /// Rows of a panel, which then has 32 KiB. On Zen 4, 192 to 384 are alike.
 const DEPTH: usize = 256;
-/// Rows of `a` that are multiplied by one panel after the other: enough to pay for loading the panel from the last cache, few
-/// enough for the second one.
+/// Rows of `a` that are multiplied by one panel after the other: enough to pay for loading the
+/// panel from the last cache, few enough for the second one.
 const ROWS: usize = 64;
 /// Terms and columns from which on f32 is multiplied as three bf16.
 const SPLIT_WIDTH: usize = 64;
@@ -112,7 +113,7 @@ enum Start<'a> {
     Zero,
     /// The values that y holds.
     There,
-    /// The same row everywhere.
+    /// A row, repeated.
     Row(&'a [f32]),
 }
 
@@ -124,8 +125,8 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// Returns the initial value of the columns from `column` on for the terms from `term` on. Later terms are added to earlier
-    /// ones.
+    /// Returns the initial value of the columns from `column` on for the terms from `term` on.
+    /// Later terms are added to earlier ones.
     fn from(self, column: usize, term: usize) -> Self {
         match self {
             _ if term > 0 => Start::There,

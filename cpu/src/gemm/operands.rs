@@ -17,7 +17,8 @@ use crate::tile::{Lhs, PAD, PANEL, UNROLL, transpose};
 const GROUP: usize = 8 * COLUMNS;
 /// Elements of a cache line.
 const LINE: usize = 16;
-/// How many columns or rows ahead of packing are prefetched. Processors do not predict these strides.
+/// How many columns or rows ahead of packing are prefetched. Processors do not predict these
+/// strides.
 const COLUMNS_AHEAD: usize = 16;
 const ROWS_AHEAD: usize = 2;
 
@@ -76,7 +77,8 @@ impl<'a> Matrix<'a> {
         rows * columns == 0 || (rows - 1) * self.row + (columns - 1) * self.column < self.data.len()
     }
 
-    /// Packs the (m, k) block that starts at `first` into panels of [`PANEL`] interleaved rows. Missing rows become zero.
+    /// Packs the (m, k) block that starts at `first` into panels of [`PANEL`] interleaved rows.
+    /// Missing rows become zero.
     #[inline(always)]
     pub(super) fn pack_panels(
         &self,
@@ -111,7 +113,8 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Converts the (m, k) block that starts at `first` of a row-major matrix, row after row. Missing rows become zero.
+    /// Converts the (m, k) block that starts at `first` of a row-major matrix, row after row.
+    /// Missing rows become zero.
     #[inline(always)]
     pub(super) fn pack_terms(
         &self,
@@ -130,8 +133,8 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Packs the (rows, columns) block that starts at `first` into panels of `N` columns, in `format`. Missing columns of the
-    /// last panel become zero.
+    /// Packs the (rows, columns) block that starts at `first` into panels of `N` columns, in
+    /// `format`. Missing columns of the last panel become zero.
     #[inline(always)]
     pub(super) fn pack<const N: usize>(
         &self,

@@ -6,9 +6,11 @@ use crate::format::Format;
 use crate::simd::Lanes;
 use crate::tile::{Lhs, PAD, PANEL, product};
 
-/// The most columns of y at which an f32 `a` is never packed, because that would cost more than it saves.
+/// The most columns of y at which an f32 `a` is never packed, because that would cost more than it
+/// saves.
 const FEW_COLUMNS: usize = 96;
-/// The longest stride between terms at which an f32 `a` is not packed: 1 KiB. Cache lines further apart map to few sets.
+/// The longest stride between terms at which an f32 `a` is not packed: 1 KiB. Cache lines further
+/// apart map to few sets.
 const NEAR: usize = 256;
 
 /// Rows of `a`, packed where that pays.
@@ -23,7 +25,8 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Takes the (m, k) block of `a` that starts at `first`, for a product of n columns. Packs into `scratch`.
+    /// Takes the (m, k) block of `a` that starts at `first`, for a product of n columns. Packs into
+    /// `scratch`.
     #[inline(always)]
     pub(super) fn new(
         format: Format,
@@ -122,7 +125,8 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Multiplies rows or columns that do not fill whole panels or registers, in the padded buffer `edge`.
+/// Multiplies rows or columns that do not fill whole panels or registers, in the padded buffer
+/// `edge`.
 #[inline(always)]
 fn within<S: Lanes, const ADD: bool>(
     s: S,

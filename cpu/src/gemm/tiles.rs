@@ -1,8 +1,8 @@
 //! Matrix products by AMX.
 //!
-//! The instructions are so fast that loads and stores decide the time. Both operands are packed into contiguous tiles.
-//! Rows of y that are far apart map to few sets of the first-level cache. Their sums stay in a contiguous buffer until all
-//! terms are added.
+//! The instructions are so fast that loads and stores decide the time. Both operands are packed
+//! into contiguous tiles. Rows of y that are far apart map to few sets of the first-level cache.
+//! Their sums stay in a contiguous buffer until all terms are added.
 
 use std::cell::RefCell;
 
@@ -16,8 +16,8 @@ use crate::format::amx_packing::{self, words};
 const ROWS: usize = 128;
 /// Terms (k) that are packed together.
 pub(super) const TERMS: usize = 512;
-/// The longest row stride of y at which tiles are stored in place: 1 KiB. There the rows of a tile map to a quarter of the
-/// sets of the first-level cache.
+/// The longest row stride of y at which tiles are stored in place: 1 KiB. There the rows of a tile
+/// map to a quarter of the sets of the first-level cache.
 const NEAR: usize = 256;
 /// The most bf16 terms of a number.
 const MOST_PARTS: usize = 3;

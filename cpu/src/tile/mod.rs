@@ -1,7 +1,8 @@
 //! Products of tiles that stay in the first-level cache, and their layouts.
 //!
-//! A tile has [`SIDE`] rows or columns. The left operand is read one number at a time, in *panels* of [`PANEL`] rows. The right
-//! operand and the result are read and written in whole registers, so their rows are padded to a multiple of [`PAD`].
+//! A tile has [`SIDE`] rows or columns. The left operand is read one number at a time, in *panels*
+//! of [`PANEL`] rows. The right operand and the result are read and written in whole registers, so
+//! their rows are padded to a multiple of [`PAD`].
 
 mod packed_tiles;
 mod rows;
@@ -58,9 +59,11 @@ impl DerefMut for Tile64 {
     }
 }
 
-/// The left operand of a product: element (i, j) is at `i / PANEL * step + i % PANEL * row + j * column`.
+/// The left operand of a product: element (i, j) is at `i / PANEL * step + i % PANEL * row + j *
+/// column`.
 ///
-/// Products are inlined, so strides that are constants where an `Lhs` is made stay constants in them.
+/// Products are inlined, so strides that are constants where an `Lhs` is made stay constants in
+/// them.
 #[derive(Clone, Copy)]
 pub struct Lhs<'a> {
     data: &'a [f32],
@@ -95,8 +98,8 @@ impl<'a> Lhs<'a> {
 
 /// Computes `out = a b`, or `out += a b` if `ADD`, for a (m, k), b (k, n) and out (m, n).
 ///
-/// m is a multiple of [`PANEL`], n of [`PAD`]. Rows of `b` and `out` are `b_row` and `out_row` apart. Both operands are in
-/// `format`; pairs keep the strides of numbers.
+/// m is a multiple of [`PANEL`], n of [`PAD`]. Rows of `b` and `out` are `b_row` and `out_row`
+/// apart. Both operands are in `format`; pairs keep the strides of numbers.
 ///
 /// # Panics
 /// If an operand is smaller than its shape.
@@ -214,7 +217,8 @@ unsafe fn product_of_pairs<const ADD: bool>(
     }
 }
 
-/// Computes [`product`] by AMX. A last half tile of rows is computed in a buffer, because the result ends with them.
+/// Computes [`product`] by AMX. A last half tile of rows is computed in a buffer, because the
+/// result ends with them.
 #[cfg(target_arch = "x86_64")]
 fn product_of_tiles<const PARTS: usize>(
     a: &[f32],

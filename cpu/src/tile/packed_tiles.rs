@@ -70,7 +70,8 @@ impl Operand {
         }
     }
 
-    /// Returns the (rows, columns) block of rows that are `row` apart in `format`, packed into `scratch` unless that is f32.
+    /// Returns the (rows, columns) block of rows that are `row` apart in `format`, packed into
+    /// `scratch` unless that is f32.
     #[inline(always)]
     pub fn of<'a>(
         self,

@@ -172,7 +172,8 @@ pub fn pack_rows(rows: impl Source, count: usize, scale: f32, packed: &mut [f32]
     }
 }
 
-/// Transposes `padded(width)` rows of [`SIDE`] numbers, of which the first `count` columns become padded rows.
+/// Transposes `padded(width)` rows of [`SIDE`] numbers, of which the first `count` columns become
+/// padded rows.
 #[inline(always)]
 pub fn columns_to_rows(columns: &[f32], count: usize, width: usize, rows: &mut [f32]) {
     let wide = padded(width);
@@ -194,7 +195,8 @@ pub fn columns_to_rows(columns: &[f32], count: usize, width: usize, rows: &mut [
     }
 }
 
-/// Copies `count` rows, times `scale`, into the columns of a (width, [`SIDE`]) tile. Further columns become zero.
+/// Copies `count` rows, times `scale`, into the columns of a (width, [`SIDE`]) tile. Further
+/// columns become zero.
 pub fn pack_columns(rows: impl Source, count: usize, scale: f32, packed: &mut [f32]) {
     let packed = &mut packed[..rows.width() * SIDE];
     for first in (0..SIDE).step_by(UNROLL) {
@@ -206,7 +208,8 @@ pub fn pack_columns(rows: impl Source, count: usize, scale: f32, packed: &mut [f
 /// Rows that are transposed together: the lanes of the widest register.
 pub const UNROLL: usize = 16;
 
-/// Copies `R` rows of one length, times `scale`, into the first columns of a matrix with rows of `n`. Missing rows become zero.
+/// Copies `R` rows of one length, times `scale`, into the first columns of a matrix with rows of
+/// `n`. Missing rows become zero.
 ///
 /// With 16 or 8 rows a store fills a cache line, or half of one.
 #[inline(always)]
@@ -215,7 +218,8 @@ pub fn transpose<const R: usize>(
     scale: f32,
     (columns, n): (&mut [f32], usize),
 ) {
-    // Loops over arrays: the closures of `array::map` are not always inlined, and then this takes three times as long.
+    // Loops over arrays: the closures of `array::map` are not always inlined, and then this takes
+    // three times as long.
     let mut values = [0.0; R];
     let Some(rows) = all(rows) else {
         for (i, columns) in columns.chunks_mut(n).enumerate() {
@@ -235,7 +239,8 @@ pub fn transpose<const R: usize>(
     }
 }
 
-/// Transposes blocks of 16 x 16 where the processor has AVX-512. Returns the elements of a row that are done.
+/// Transposes blocks of 16 x 16 where the processor has AVX-512. Returns the elements of a row that
+/// are done.
 #[inline(always)]
 fn transpose_blocks(rows: &[&[f32]], scale: f32, (columns, n): (&mut [f32], usize)) -> usize {
     #[cfg(target_arch = "x86_64")]

@@ -170,7 +170,8 @@ pub(super) fn complete(
     Ok(record)
 }
 
-/// The scores of labels at positions, each group with what always answering its most frequent class gets right.
+/// The scores of labels at positions, each group with what always answering its most frequent class
+/// gets right.
 fn beside_majority(mut dense: record::Dense, baselines: &[DenseBaseline]) -> record::Dense {
     for group in &mut dense.groups {
         let baseline = baselines.iter().find(|it| it.group == group.name);

@@ -9,7 +9,7 @@ use super::parse::{self, Seeds};
 
 const EXAMPLES: &str = "\
 Examples:
-  lra mini s4d --glance                    the tasks that need no download: minutes
+  lra mini s4d --glance                    the tasks that need no download
   lra mini performer                       all tasks, three seeds, with the block alone beside it
   lra mini linear local --jobs 2           two models, two runs at a time
   cargo run --release -- mini my_mixer     a model of one's own, from its program
@@ -23,13 +23,13 @@ pub struct MiniArgs {
     /// Models, as `name`, `name:option=value` or `name:block.norm=rms`
     #[arg(required = true, value_name = "MODEL")]
     pub models: Vec<String>,
-    /// Only the tasks that are generated, at the rates on file: minutes on two cores, and no network
+    /// Only the tasks that are generated, at the rates on file; needs no network
     #[arg(long)]
     pub glance: bool,
     /// Seeds: FIRST..END, END not included, or a list
     #[arg(long, value_parser = parse::seeds, default_value = "0..3", value_name = "A..B")]
     pub seeds: Seeds,
-    /// Change any setting of every run; such runs stand in no table
+    /// Change any setting of every run
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
     /// Runs at a time
@@ -46,7 +46,8 @@ pub struct MiniArgs {
     /// Folder that run folders are created in
     #[arg(long, default_value = "runs", value_name = "DIR")]
     pub out: PathBuf,
-    /// Table to rank in: a folder of run folders, or a file of records [default: the one that the program brings]
+    /// Table to rank in: a folder of run folders, or a file of records [default: the one that the
+    /// program brings]
     #[arg(long, value_name = "PATH")]
     pub table: Option<PathBuf>,
     /// Print the score cards as JSON

@@ -84,7 +84,8 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
 /// A task that is left out, and why.
 type LeftOut = (String, String);
 
-/// Returns the tasks of the recipe whose data are here or can be drawn, and those that are left out.
+/// Returns the tasks of the recipe whose data are here or can be drawn, and those that are left
+/// out.
 fn tasks(arguments: &MiniArgs, reporter: &Reporter) -> Result<(Vec<TaskChoice>, Vec<LeftOut>)> {
     let recipe = Recipe::load(RECIPE)?;
     let store = Store::new(&arguments.place.path());
@@ -212,7 +213,8 @@ impl<'a> Runs<'a> {
         Ok(probe::best(&cells, &records))
     }
 
-    /// Runs a model in the block of X-formers, unless that is its own. A model that cannot take it is left out, with the reason.
+    /// Runs a model in the block of X-formers, unless that is its own. A model that cannot take it
+    /// is left out, with the reason.
     fn same_block(
         &mut self,
         model: &ModelChoice,

@@ -174,7 +174,7 @@ fn readme(name: &str) -> String {
          cargo run --release -- run --task listops --model {name}\n\
          cargo run --release -- sweep --tasks listops --models {name},transformer --seeds 0..3\n\
          cargo run --release -- check-model {name}      # what every model promises\n\
-         cargo run --release -- mini {name} --glance    # its place among all models, in minutes\n\
+         cargo run --release -- mini {name} --glance    # its score card on the small protocol\n\
          cargo test\n```\n\n`src/main.rs` is the whole of it: the card, the options, the mixer.\n"
     )
 }

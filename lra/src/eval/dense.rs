@@ -9,7 +9,7 @@ use results::record::{Dense, DenseGroup};
 /// Sums over the batches of a split.
 pub(super) struct DenseTally {
     kind: Kind,
-    /// How many labelled positions the label of a whole sequence counts as.
+    /// The number of labelled positions that the label of a whole sequence counts as.
     weight: f64,
     weighted: Sums,
     groups: Vec<Sums>,
@@ -53,7 +53,8 @@ impl DenseTally {
         }
     }
 
-    /// Adds a batch, the given `rows` of `split`. Returns the sums of the cross-entropies of whole sequences and of those that were right.
+    /// Adds a batch, the given `rows` of `split`. Returns the sums of the cross-entropies of whole
+    /// sequences and of those that were right.
     pub(super) fn add(
         &mut self,
         split: &Split,

@@ -1,11 +1,13 @@
-//! Lion: the sign of a momentum. Chen et al., 2023, "Symbolic discovery of optimization algorithms", arXiv:2302.06675.
+//! Lion: the sign of a momentum. Chen et al., 2023, "Symbolic discovery of optimization
+//! algorithms", arXiv:2302.06675.
 //!
 //! ```text
 //! θ ← θ - rate · sign(β1 m + (1-β1) g) - rate · decay · θ
 //! m ← β2 m + (1-β2) g
 //! ```
 //!
-//! The paper has β1 = 0.9 and β2 = 0.99, a rate 3 to 10 times smaller than AdamW's, and as much more decay.
+//! The paper has β1 = 0.9 and β2 = 0.99, a rate 3 to 10 times smaller than AdamW's, and as much
+//! more decay.
 
 use candle_core::{Result, Tensor, Var};
 

@@ -1,7 +1,8 @@
-//! Updates of parameters: an optimizer's rule, clipping by the global norm, and what each parameter asks for
-//! ([`Attributes`]): decay or none, a rate of its own, a range that it is kept in.
+//! Updates of parameters: an optimizer's rule, clipping by the global norm, and what each parameter
+//! asks for ([`Attributes`]): decay or none, a rate of its own, a range that it is kept in.
 //!
-//! An [`Optimizer`] is the rule for one parameter, in a file of its own. The [`Updater`] applies it to all of them.
+//! An [`Optimizer`] is the rule for one parameter, in a file of its own. The [`Updater`] applies it
+//! to all of them.
 
 mod adamw;
 mod lion;
@@ -17,10 +18,12 @@ use crate::spec::{Decay, OptimizerKind, TrainOptions};
 
 /// A rule that moves a parameter by its gradient.
 pub trait Optimizer: Send + Sync {
-    /// Returns the names of the tensors that the rule keeps of a parameter, each of its shape. Checkpoints store them by these.
+    /// Returns the names of the tensors that the rule keeps of a parameter, each of its shape.
+    /// Checkpoints store them by these.
     fn moments(&self) -> &'static [&'static str];
 
-    /// Moves a parameter, and its moments in the order of their names. No gradient counts as a zero one.
+    /// Moves a parameter, and its moments in the order of their names. No gradient counts as a zero
+    /// one.
     ///
     /// # Errors
     /// If the device refuses an operation.
@@ -79,7 +82,7 @@ pub struct Slot {
     pub path: String,
     /// The parameter.
     pub parameter: Var,
-    /// What the optimizer keeps of it, in the order of [`Updater::moments`].
+    /// The tensors that the optimizer keeps of it, in the order of [`Updater::moments`].
     pub moments: Vec<Tensor>,
     weight_decay: f64,
     rate_factor: f64,
@@ -97,7 +100,7 @@ pub struct Updater {
 /// Gradients of all parameters in path order, summed over micro-batches.
 pub struct Gradients(Vec<Option<Tensor>>);
 
-/// A norm, where it was computed: one on a GPU is not waited for until somebody reads it.
+/// A norm, where it was computed. One on a GPU is waited for only when it is read.
 pub enum Norm {
     /// A number.
     Host(f64),
@@ -210,7 +213,8 @@ impl Updater {
     }
 }
 
-/// Returns the root of the sum of all squares: on the host where every gradient is one of the fused kernels', else on the device.
+/// Returns the root of the sum of all squares: on the host where every gradient is one of the fused
+/// kernels', else on the device.
 fn global_norm(gradients: &Gradients) -> Result<Norm> {
     let all = || gradients.0.iter().flatten();
     if all().all(ops::supports) {

@@ -354,7 +354,7 @@ impl Resolved {
             .with_auxiliary(&wanted, shape, &options, parameters)
     }
 
-    /// The same without these heads.
+    /// Builds the classifier without these heads.
     pub fn scorer(
         &self,
         shape: &models::Shape,

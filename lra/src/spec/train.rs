@@ -134,7 +134,8 @@ pub struct TrainOptions {
     /// that the model has.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub aux: BTreeMap<String, f64>,
-    /// How many labelled positions the label of a whole sequence counts as, where single positions have labels too (`data.dense`).
+    /// The number of labelled positions that the label of a whole sequence counts as, where single
+    /// positions have labels too (`data.dense`).
     #[serde(
         default = "sequence_weight",
         skip_serializing_if = "is_sequence_weight"

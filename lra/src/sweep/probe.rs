@@ -14,7 +14,8 @@ use crate::sweep::plan::{Cell, Matrix};
 /// Settings that a probe adds to a model's options; the rate is the last.
 const ADDED: usize = 4;
 
-/// Returns the short runs: every model of a matrix on every task at every rate of its recipe, in this order.
+/// Returns the short runs: every model of a matrix on every task at every rate of its recipe, in
+/// this order.
 ///
 /// # Errors
 /// A recipe names no rates, or a cell cannot be.
@@ -57,7 +58,8 @@ pub fn cells(matrix: &Matrix) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// Returns the best rate of each task, by its name, from the short runs of one model. A task of which no run ended has none.
+/// Returns the best rate of each task, by its name, from the short runs of one model. A task of
+/// which no run ended has none.
 pub fn best(cells: &[Cell], records: &HashMap<String, Record>) -> HashMap<String, f64> {
     let probed = probed(cells, records);
     let best = probed.iter().filter_map(|it| {

@@ -25,7 +25,7 @@ impl Place {
         }
     }
 
-    /// The same in memory, where there is such a folder: nothing waits for a disk.
+    /// Returns a place in memory, where there is such a folder: nothing waits for a disk.
     pub fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         let folder = match memory.is_dir() {

@@ -46,7 +46,8 @@ pub trait Encoder: Send + Sync {
         true
     }
 
-    /// The hidden state that stands for a position of the input, a CLS slot counted; that of the same number, where there is one for each.
+    /// The hidden state that stands for a position of the input, a CLS slot counted; that of the
+    /// same number, where there is one for each.
     fn slot_of(&self, position: usize) -> usize {
         position
     }
@@ -75,7 +76,8 @@ pub trait Encoder: Send + Sync {
         self.mixers().iter().find_map(|mixer| mixer.against_rules())
     }
 
-    /// What this encoder holds constant in the backward pass on purpose, in words (see [`Mixer::stops_gradients`]).
+    /// Names the values that this encoder holds constant in the backward pass on purpose, in words
+    /// (see [`Mixer::stops_gradients`]).
     fn stops_gradients(&self) -> Option<&'static str> {
         self.mixers()
             .iter()

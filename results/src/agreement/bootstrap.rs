@@ -8,8 +8,9 @@ use crate::stats::quantile;
 /// Draws of a bootstrap.
 const DRAWS: usize = 4_000;
 
-/// Returns the 95 % interval of a statistic of `count` things, drawn with replacement; none where fewer than half of the draws
-/// define the statistic. The same call gives the same interval on every machine.
+/// Returns the 95 % interval of a statistic of `count` things, drawn with replacement; none where
+/// fewer than half of the draws define the statistic. The same call gives the same interval on
+/// every machine.
 ///
 /// `statistic` is given the indices drawn.
 pub(super) fn interval(
@@ -19,8 +20,8 @@ pub(super) fn interval(
     interval_of(&[count], |drawn| statistic(&drawn[0]))
 }
 
-/// Returns the 95 % interval of a statistic of several populations, each drawn with replacement; none where no population has two
-/// things, or fewer than half of the draws define the statistic.
+/// Returns the 95 % interval of a statistic of several populations, each drawn with replacement;
+/// none where no population has two things, or fewer than half of the draws define the statistic.
 ///
 /// `statistic` is given the indices drawn from each population.
 pub(super) fn interval_of(
@@ -36,7 +37,8 @@ pub(super) fn interval_of(
     for _ in 0..DRAWS {
         for (drawn, count) in drawn.iter_mut().zip(counts) {
             for index in drawn {
-                // The upper half of the product with a random 64-bit fraction: a bias below 2^-50 for any count here.
+                // The upper half of the product with a random 64-bit fraction: a bias below 2^-50
+                // for any count here.
                 *index = ((u128::from(rng.next_u64()) * *count as u128) >> 64) as usize;
             }
         }

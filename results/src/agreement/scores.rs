@@ -145,8 +145,9 @@ impl Reached {
         }
     }
 
-    /// Returns the score of each model: the mean over `columns`, given by their places, of the normal scores of its ranks. A rank
-    /// is that of the mean over `seeds`, or over all that a model has. Columns and seeds may repeat, and then count as often.
+    /// Returns the score of each model: the mean over `columns`, given by their places, of the
+    /// normal scores of its ranks. A rank is that of the mean over `seeds`, or over all that a
+    /// model has. Columns and seeds may repeat, and then count as often.
     pub(super) fn scores(&self, columns: &[usize], seeds: Option<&[u64]>) -> Vec<f64> {
         let mut scores = vec![0.0; self.models.len()];
         for column in columns {

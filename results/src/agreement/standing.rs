@@ -1,4 +1,5 @@
-//! A model's place among others: its rank over all tasks with an interval, and its rank on each task.
+//! A model's place among others: its rank over all tasks with an interval, and its rank on each
+//! task.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +10,14 @@ use crate::record::Record;
 /// The place of one model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
-    /// What runs are ranked by.
+    /// The measure that runs are ranked by.
     pub measure: Measure,
     /// The rank over all tasks, 1 the best.
     pub rank: usize,
-    /// How many models are ranked, this one included.
+    /// The number of ranked models, this one included.
     pub of: usize,
-    /// The 95 % interval of the rank, by bootstrap over the tasks and the seeds; none of a single task with a single seed.
+    /// The 95 % interval of the rank, by bootstrap over the tasks and the seeds; none of a single
+    /// task with a single seed.
     pub interval: Option<(f64, f64)>,
     /// Each task.
     pub tasks: Vec<TaskStanding>,
@@ -26,7 +28,7 @@ pub struct Standing {
 pub struct TaskStanding {
     /// The task's registry name.
     pub task: String,
-    /// What tables call it.
+    /// Its name in tables.
     pub title: String,
     /// The rank, 1 the best.
     pub rank: usize,
@@ -35,8 +37,8 @@ pub struct TaskStanding {
 impl Standing {
     /// Ranks `model`, with the runs `own`, among the models of `table`, on the data sets of `own`.
     ///
-    /// Runs of the table by a model of the same name do not count. Returns none if no other model has a score on every data set
-    /// of `own`, or `own` has no score.
+    /// Runs of the table by a model of the same name do not count. Returns none if no other model
+    /// has a score on every data set of `own`, or `own` has no score.
     #[must_use]
     pub fn of(model: &str, own: &[&Record], table: &[&Record]) -> Option<Standing> {
         let columns: BTreeSet<Column> = own.iter().copied().map(Column::of).collect();

@@ -16,10 +16,12 @@ pub struct Dense {
     /// Their mean cross-entropy, in nats.
     #[serde(deserialize_with = "number")]
     pub loss: f64,
-    /// The mean over examples of the share that was right, an example's own label counting as `train.sequence_weight` positions.
+    /// The mean over examples of the share that was right, an example's own label counting as
+    /// `train.sequence_weight` positions.
     #[serde(deserialize_with = "number")]
     pub weighted_accuracy: f64,
-    /// The mean over examples of their cross-entropies with the same weight, in nats: the loss that training minimises.
+    /// The mean over examples of their cross-entropies with the same weight, in nats: the loss that
+    /// training minimises.
     #[serde(deserialize_with = "number")]
     pub weighted_loss: f64,
     /// By group, without those that have no label.
@@ -40,7 +42,8 @@ pub struct DenseGroup {
     /// Their mean cross-entropy, in nats.
     #[serde(deserialize_with = "number")]
     pub loss: f64,
-    /// Share that always answering the group's most frequent class of the training split gets right; on the test split alone.
+    /// Share that always answering the group's most frequent class of the training split gets
+    /// right; on the test split alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub majority: Option<f64>,
 }

@@ -40,8 +40,9 @@ pub struct Scores {
     pub examples_seen: u64,
     /// How often the validation split was scored.
     pub evaluations: u64,
-    /// Mean cross-entropy on the validation split of always predicting the class shares of the training split, in nats; where positions
-    /// have labels, of all labels, weighted as `weighted_loss` is.
+    /// Mean cross-entropy on the validation split of always predicting the class shares of the
+    /// training split, in nats; where positions have labels, of all labels, weighted as
+    /// `weighted_loss` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prior_loss: Option<f64>,
     /// The share of `prior_loss` that predictions save, from 0 to 1: the mean over all evaluations on the validation split and
@@ -62,14 +63,16 @@ impl Scores {
         Some(loss < (1.0 - Self::TRAINED) * prior)
     }
 
-    /// The validation accuracy by which settings are chosen: where positions have labels, of all labels together.
+    /// The validation accuracy by which settings are chosen: where positions have labels, of all
+    /// labels together.
     #[must_use]
     pub fn deciding_accuracy(&self) -> Option<f64> {
         let dense = self.val_dense.as_ref();
         dense.map(|it| it.weighted_accuracy).or(self.val_accuracy)
     }
 
-    /// The validation loss by which rates are chosen: where positions have labels, of all labels together.
+    /// The validation loss by which rates are chosen: where positions have labels, of all labels
+    /// together.
     #[must_use]
     pub fn deciding_loss(&self) -> Option<f64> {
         let dense = self.val_dense.as_ref();

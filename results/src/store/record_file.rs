@@ -36,7 +36,8 @@ pub fn read(path: &Path) -> Result<Vec<(u64, Record)>> {
     parse(path, &bytes)
 }
 
-/// Reads the records of a file with these bytes, each with the line it stands on. Errors name `path`.
+/// Reads the records of a file with these bytes, each with the line it stands on. Errors name
+/// `path`.
 ///
 /// # Errors
 /// A line holds no record; or the record is a newer program's.

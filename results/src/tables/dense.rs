@@ -1,4 +1,5 @@
-//! The table of labels at positions: models by tasks, a row for whole sequences, one for all positions and one for each group of them.
+//! The table of labels at positions: models by tasks, a row for whole sequences, one for all
+//! positions and one for each group of them.
 
 use serde_json::json;
 

@@ -1,5 +1,6 @@
-//! Labels at positions: at each closing bracket the value of the list that it closes, grouped by the depth of the list. The whole
-//! expression has depth 1. No value of a list stands among the tokens.
+//! Labels at positions: at each closing bracket the value of the list that it closes, grouped by
+//! the depth of the list. The whole expression has depth 1. No value of a list stands among the
+//! tokens.
 
 use rayon::prelude::*;
 

@@ -153,7 +153,8 @@ pub(super) struct Closed {
     pub(super) value: u8,
 }
 
-/// The value of the expression; tells `closed` of every list when it closes. Nesting costs heap, not stack: any input is safe.
+/// The value of the expression; tells `closed` of every list when it closes. Nesting costs heap,
+/// not stack: any input is safe.
 pub(super) fn walk(
     tokens: impl Iterator<Item = Option<Token>>,
     mut closed: impl FnMut(Closed),

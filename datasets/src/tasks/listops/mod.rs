@@ -66,7 +66,8 @@ impl Task for ListOps {
         Ok(shape.with_dense(options.dense.then(dense::kind)))
     }
 
-    /// Both protocols have the same splits; of the options, only `max_length` and `dense` apply to published files.
+    /// Both protocols have the same splits; of the options, only `max_length` and `dense` apply to
+    /// published files.
     fn identity(&self, key: &Key) -> Key {
         let mut options = key.options.clone();
         if key.source == Source::Official {

@@ -30,7 +30,7 @@ pub struct Options {
     /// A node above `max_depth` is an operator with this probability, else a digit. The published generator calls the
     /// same number, 0.25, the probability of a value, but uses it this way round.
     pub operator_probability: f64,
-    /// Whether each closing bracket is labelled with the value of its list.
+    /// True if each closing bracket is labelled with the value of its list.
     pub dense: bool,
 }
 
@@ -96,8 +96,8 @@ impl Options {
         self.train + self.val + self.test
     }
 
-    /// `None` for the published parameters, whatever the seed and the labels; else the longest length, with a star where that is the
-    /// published one.
+    /// `None` for the published parameters, whatever the seed and the labels; else the longest
+    /// length, with a star where that is the published one.
     pub(super) fn departure(&self) -> Option<String> {
         let published = Options {
             seed: self.seed,

@@ -1,7 +1,8 @@
-//! Writes the rows of an entry with images of the generator, in chunks that an interrupted build can resume from.
+//! Writes the rows of an entry with images of the generator, in chunks that an interrupted build
+//! can resume from.
 //!
-//! An image is stored in a chunk as its label and its pixels, and behind them the targets and the groups of the pixels, where they
-//! have labels of their own.
+//! An image is stored in a chunk as its label and its pixels, and behind them the targets and the
+//! groups of the pixels, where they have labels of their own.
 
 use super::generator::Generator;
 use super::options::Options;

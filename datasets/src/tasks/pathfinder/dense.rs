@@ -1,9 +1,11 @@
-//! Labels at positions: for every pixel of a dash, does it lie on the path of the marked disc? That is the first of the two discs in
-//! reading order. 1 is on its contour, 0 on the other one or a distractor; other pixels have no label.
+//! Labels at positions: for every pixel of a dash, does it lie on the path of the marked disc? That
+//! is the first of the two discs in reading order. 1 is on its contour, 0 on the other one or a
+//! distractor; other pixels have no label.
 //!
-//! A pixel is one of a dash where the dash is at least half as dark as at its darkest; where two contours cross, the darker one has it,
-//! of equals the path. Groups are straight distances from the centre of the marked disc, in thirds of the length of its contour:
-//! near, middle, and far beyond two thirds.
+//! A pixel is one of a dash where the dash is at least half as dark as at its darkest; where two
+//! contours cross, the darker one has it, of equals the path. Groups are straight distances from
+//! the centre of the marked disc, in thirds of the length of its contour: near, middle, and far
+//! beyond two thirds.
 
 use super::render::Renderer;
 use super::scene::{Paddle, Scene};
@@ -21,9 +23,11 @@ pub(super) fn kind() -> Dense {
 }
 
 impl Renderer {
-    /// The labels of the pixels of a scene, row by row. Dashes that are not among `tiles` are left out.
+    /// The labels of the pixels of a scene, row by row. Dashes that are not among `tiles` are left
+    /// out.
     pub(super) fn dense(&self, scene: &Scene, tiles: &Tiles) -> DenseRow {
-        // Of two discs in one place either may be the marked one: they begin and end the same contour.
+        // Of two discs in one place either may be the marked one: they begin and end the same
+        // contour.
         let marked = usize::from(scene.discs[1] < scene.discs[0]);
         let (centre, contour) = (scene.discs[marked], scene.contours_of_discs()[marked]);
         let path = &scene.targets[contour];
@@ -47,7 +51,8 @@ impl Renderer {
         row
     }
 
-    /// How dark the darkest of some dashes is at each pixel, as a share of its greatest darkness.
+    /// Returns the darkness of the darkest of some dashes at each pixel, as a share of its greatest
+    /// darkness.
     fn darkness<'a>(&self, dashes: impl Iterator<Item = &'a Paddle>, tiles: &Tiles) -> Vec<f64> {
         let mut picture = vec![0.0; self.side * self.side];
         for dash in dashes {

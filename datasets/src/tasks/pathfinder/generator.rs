@@ -101,7 +101,8 @@ impl Generator {
         (scene, pixels)
     }
 
-    /// The labels of the pixels of a scene, row by row: see the option `dense`. Dashes that are not of these parameters are left out.
+    /// The labels of the pixels of a scene, row by row: see the option `dense`. Dashes that are not
+    /// of these parameters are left out.
     pub fn dense(&self, scene: &Scene) -> DenseRow {
         let which = self.grower_of(scene).unwrap_or_default();
         self.renderer.dense(scene, &self.growers[which].tiles)

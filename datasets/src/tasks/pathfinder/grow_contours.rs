@@ -88,7 +88,8 @@ impl ContourGrower {
         }
     }
 
-    /// Grows the two contours of an image, of `length` dashes each, starting over until both are complete.
+    /// Grows the two contours of an image, of `length` dashes each, starting over until both are
+    /// complete.
     pub(super) fn grow_targets(&self, work: &mut Workspace, length: usize, rng: &mut ChaCha8Rng) {
         work.attempts = 0;
         loop {

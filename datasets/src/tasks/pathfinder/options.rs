@@ -28,7 +28,7 @@ pub(super) struct Options {
     pub(super) pixels: Pixels,
     /// Least and most dashes per contour; none for those of the difficulty.
     pub(super) dashes: Option<[usize; 2]>,
-    /// Whether the pixels of dashes are labelled.
+    /// True if the pixels of dashes are labelled.
     pub(super) dense: bool,
 }
 

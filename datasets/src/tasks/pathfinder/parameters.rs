@@ -127,8 +127,9 @@ impl FromStr for Pixels {
 
 /// Everything that the generator depends on, apart from the seed.
 ///
-/// Only published combinations can be made (and other numbers of distractors and of dashes per contour), so that the tiles of any
-/// value are known to fit the fixed-width rows that the generator works with.
+/// Only published combinations can be made (and other numbers of distractors and of dashes per
+/// contour), so that the tiles of any value are known to fit the fixed-width rows that the
+/// generator works with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     /// Side of the window, pixels.
@@ -155,7 +156,8 @@ pub struct Parameters {
     pub(super) distractor_contrast: f32,
     /// Dashes per contour.
     pub(super) contour_length: usize,
-    /// Least and most dashes per contour, of which each image draws a number; `contour_length` if there are none.
+    /// Least and most dashes per contour, of which each image draws a number; `contour_length` if
+    /// there are none.
     pub(super) contour_lengths: Option<[usize; 2]>,
     /// Dashes per distractor.
     pub(super) distractor_length: usize,
@@ -242,7 +244,8 @@ impl Parameters {
         }
     }
 
-    /// The same with `least` to `most` dashes per contour, both contours of an image having the same number.
+    /// Returns these parameters with `least` to `most` dashes per contour. Both contours of an
+    /// image have the same number.
     pub fn with_contour_lengths(self, least: usize, most: usize) -> Parameters {
         Parameters {
             contour_lengths: Some([least, most.max(least)]),

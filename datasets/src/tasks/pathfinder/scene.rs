@@ -30,7 +30,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Which target contour each disc lies on.
+    /// The target contour of each disc.
     pub fn contours_of_discs(&self) -> [usize; 2] {
         let begins_at = |target: &Vec<Paddle>| target.first().map(|dash| dash.start);
         let mut targets = self.targets.iter();

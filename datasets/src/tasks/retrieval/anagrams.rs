@@ -1,9 +1,11 @@
-//! The stand-in whose topics share every byte (`topics = anagrams`): a word of one topic is an anagram of a word of each other.
+//! The stand-in whose topics share every byte (`topics = anagrams`): a word of one topic is an
+//! anagram of a word of each other.
 //!
-//! A topic has [`WORDS`] words of five letters. Word w of any topic has the same letters in an order of its own, so that texts of
-//! different topics have equal counts of every byte, except for the word that their end cuts. A text goes through all words
-//! again and again, each time in another order; [`STRAY`] of them in a hundred are those of a topic drawn at random. The lexicon depends
-//! on the seed alone: all splits share it.
+//! A topic has [`WORDS`] words of five letters. Word w of any topic has the same letters in an
+//! order of its own, so that texts of different topics have equal counts of every byte, except for
+//! the word that their end cuts. A text goes through all words again and again, each time in
+//! another order; [`STRAY`] of them in a hundred are those of a topic drawn at random. The lexicon
+//! depends on the seed alone: all splits share it.
 
 use rand_chacha::ChaCha8Rng;
 
@@ -45,7 +47,7 @@ impl Lexicon {
         lexicon
     }
 
-    /// Whether the words of this index are unlike each other and unlike all words before.
+    /// Returns whether the words of this index are unlike each other and unlike all words before.
     fn is_new(&self, index: usize) -> bool {
         let all = |upto: usize| self.0.iter().flat_map(move |topic| &topic[..upto]);
         let mut topics = self.0.iter().enumerate();

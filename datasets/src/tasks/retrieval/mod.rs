@@ -1,21 +1,25 @@
 //! Retrieval: does one paper cite the other, both read byte by byte?
 //!
-//! The published task is pairs of papers of the ACL Anthology Network (Radev et al. 2013): three files
-//! `new_aan_pairs.{train,eval,test}.tsv` of 147,086, 18,090 and 17,437 lines with the columns label, id, id, text, text. Each
-//! text is one tower, its first `max_length` bytes (4,000). Model id = byte + 1, 0 is padding. The texts are
-//! written as Python's bytes literals (`b'...'`), and the 2021 code reads them so: prefix, quotes and escapes are input. The
-//! option `decode` gives the bytes that were meant instead, under another label (`retrieval@decoded`).
+//! The published task is pairs of papers of the ACL Anthology Network (Radev et al. 2013): three
+//! files `new_aan_pairs.{train,eval,test}.tsv` of 147,086, 18,090 and 17,437 lines with the columns
+//! label, id, id, text, text. Each text is one tower, its first `max_length` bytes (4,000). Model
+//! id = byte + 1, 0 is padding. The texts are written as Python's bytes literals (`b'...'`), and
+//! the 2021 code reads them so: prefix, quotes and escapes are input. The option `decode` gives the
+//! bytes that were meant instead, under another label (`retrieval@decoded`).
 //!
-//! What lies at the raw path decides what is read. [`pairs`]: the three files, or shorter ones in their form. Their splits are
-//! kept under both protocols: validation is held out already; papers recur between splits, which a note counts. [`corpus`]:
-//! failing those, `papers.tsv` (id, text) and `edges.tsv` (citing id, cited id) of any corpus, from which pairs are made here,
-//! by `seed`; such data is marked as partial, since it is not what was published. Under `tay2021` its pairs are dealt at random,
-//! so that papers recur as in the published files; under `clean` its papers are, and no paper is in two splits.
+//! What lies at the raw path decides what is read. [`pairs`]: the three files, or shorter ones in
+//! their form. Their splits are kept under both protocols: validation is held out already; papers
+//! recur between splits, which a note counts. [`corpus`]: failing those, `papers.tsv` (id, text)
+//! and `edges.tsv` (citing id, cited id) of any corpus, from which pairs are made here, by `seed`;
+//! such data is marked as partial, since it is not what was published. Under `tay2021` its pairs
+//! are dealt at random, so that papers recur as in the published files; under `clean` its papers
+//! are, and no paper is in two splits.
 //!
-//! Stand-in (`synthetic`): meaningless words, one in eight of them the name of the text's topic. The label says whether both
-//! texts have the same topic. Either text alone says nothing, and neither does any sum of what the two contain.
-//! But two texts of one topic have like counts of bytes. With `topics = anagrams` they do not: all topics have the same bytes, and only
-//! their order tells ([`anagrams`]).
+//! Stand-in (`synthetic`): meaningless words, one in eight of them the name of the text's topic.
+//! The label says whether both texts have the same topic. Either text alone says nothing, and
+//! neither does any sum of what the two contain. But two texts of one topic have like counts of
+//! bytes. With `topics = anagrams` they do not: all topics have the same bytes, and only their
+//! order tells ([`anagrams`]).
 
 mod anagrams;
 mod corpus;

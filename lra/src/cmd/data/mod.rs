@@ -251,7 +251,8 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
 /// Labels of one example that are listed.
 const LISTED: usize = 12;
 
-/// The labels at the positions of an example, counted from 0: position, class, and group in brackets.
+/// The labels at the positions of an example, counted from 0: position, class, and group in
+/// brackets.
 fn labels_at_positions(kind: &datasets::Dense, rows: &Split, row: usize) -> String {
     let labels = rows.dense(row).into_iter().flat_map(|labels| labels.iter());
     let labels: Vec<_> = labels.collect();

@@ -62,8 +62,8 @@ pub struct AttentionOptions {
     /// (Lk, P), columns that the keys of every head and example have after their own, so that queries have E + P. They
     /// take no gradient.
     pub key_columns: Option<Tensor>,
-    /// Whether queries that are padding get what others get. If not, those of a sequence on itself may get zeros, which
-    /// costs less.
+    /// Computes padded queries as all others. If false, those of a sequence on itself may get
+    /// zeros, which costs less.
     pub padded_queries: bool,
 }
 
@@ -151,7 +151,8 @@ struct Attention {
     heads: usize,
     scale: f32,
     real: KeyMask,
-    /// Whether queries and keys are those of one sequence, so that `real` tells of both and padded queries are left out.
+    /// Whether queries and keys are those of one sequence, so that `real` tells of both and padded
+    /// queries are left out.
     within: bool,
     /// As in [`AttentionOptions`].
     padded_queries: bool,
