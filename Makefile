@@ -36,6 +36,28 @@ sanitize:
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --quiet --error-exitcode=1 --leak-check=no --fair-sched=yes" \
 		sh -c 'cargo test --locked -p lra-cpu --lib && cargo test --locked -p lra-models --lib kernels::'
 
+# Number of inputs per reader, and the reader (a folder of `lra/fuzz/corpus`); all of them by default.
+FUZZ_RUNS ?= 1000000
+READER ?= *
+
+# Flags of `cargo fuzz` without a sanitizer; a stable compiler takes them.
+COVERAGE := --cfg fuzzing -Cpasses=sancov-module $(foreach flag,level=4 inline-8bit-counters pc-table trace-compares,\
+	-Cllvm-args=-sanitizer-coverage-$(flag))
+
+## Attacks each reader of files from outside with a million inputs, guided by coverage (FUZZ_RUNS and READER change both; needs a
+## C++ compiler). Failing inputs are written to target/fuzz: copy them to lra/fuzz/corpus, whose files the tests read
+.PHONY: fuzz
+fuzz:
+	cd lra/fuzz && RUSTFLAGS="$(COVERAGE)" CARGO_TARGET_DIR=$(CURDIR)/target/fuzz \
+		cargo build --release --locked --target $(shell rustc -vV | sed -n 's/host: //p')
+	@set -e; for corpus in lra/fuzz/corpus/$(READER); do \
+		reader=$$(basename $$corpus); echo "$$reader"; \
+		mkdir -p target/fuzz/found/$$reader; \
+		READER=$$reader RAYON_NUM_THREADS=1 target/fuzz/*/release/lra-fuzz -runs=$(FUZZ_RUNS) -timeout=20 -rss_limit_mb=1024 \
+			-max_len=16384 -verbosity=0 -print_final_stats=1 -artifact_prefix=target/fuzz/$$reader- \
+			target/fuzz/found/$$reader $$corpus; \
+	done
+
 # Whether the pictures are made anew rather than compared.
 RENEW ?=
 
