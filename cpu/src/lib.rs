@@ -10,6 +10,7 @@
 //! | [`format`](mod@format) | number formats of the operands of products: f32, bf16, and f32 as three bf16 |
 //! | [`gemm`] | products of matrices in memory |
 //! | [`tile`] | products of tiles that stay in the first-level cache |
+//! | [`fft`] | Fourier transforms of any length |
 //! | [`buffers`], [`scratch`] | fresh memory, memory that a thread keeps, splits and sums |
 //! | [`transpose`], [`zero_rows`] | transposes in registers; rows of zeros, which products leave out |
 //!
@@ -23,6 +24,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod buffers;
+pub mod fft;
 pub mod format;
 pub mod gemm;
 pub mod isa;

@@ -1,4 +1,5 @@
-//! Every fused operation beside its composed twin, forward and backward: `cargo bench -p lra-models`.
+//! Times every fused operation beside the same composed of candle's operations, forward and backward:
+//! `cargo bench -p lra-models --bench kernels`.
 //!
 //! Set `RAYON_NUM_THREADS` to compare thread counts. Times are of forward plus backward of sum(y) unless a
 //! name says otherwise, so both sides carry the same overhead of candle's graph.
@@ -7,13 +8,18 @@
 
 use candle_core::{D, Device, Result, Tensor, Var};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use lra_models::kernels::{
-    Activation, AttentionDropout, AttentionOptions, DropoutOptions, FeatureMap, FeedForwardOptions,
-    LinearAttentionOptions, Normalised, activate, add_dropped, attention_biased, attention_packed,
-    cross_entropy, embed, feed_forward, l2_normalize, layer_norm, linear, linear_attention, lsh,
-    permute_blocks, weighted_sum,
-};
+use lra_models::ops::activation::{elu_plus_one, gelu, gelu_erf, relu};
 use lra_models::ops::attention::BlockLists;
+use lra_models::ops::attention::{
+    AttentionDropout, AttentionOptions, attend_biased, attend_packed,
+};
+use lra_models::ops::linear_attention::{self, FeatureMap};
+use lra_models::ops::pooling::weighted_sum;
+use lra_models::ops::{
+    Affine, DropoutMask, FeedForwardOptions, Normalised, add_dropped, cross_entropy, embed,
+    feed_forward, l2_normalize, layer_norm, linear, lsh, permute_blocks,
+};
+use lra_models::options::Activation;
 use lra_models::rng::{RngKey, StreamKey};
 
 /// Numbers in -1/2..1/2 without a pattern.
@@ -27,8 +33,13 @@ fn numbers(shape: &[usize]) -> Tensor {
     Tensor::from_vec(data, shape, &Device::Cpu).unwrap()
 }
 
-/// Forward and backward of sum(f(inputs)) with every input a variable.
-fn train(inputs: &[Var], f: impl Fn(&[Tensor]) -> Result<Tensor>) {
+/// Runs sum(f(inputs)) forward and backward, f being an operation, with every input a variable.
+fn train(inputs: &[Var], f: impl Fn(&[Tensor]) -> lra_models::Result<Tensor>) {
+    train_composed(inputs, |x| f(x).map_err(candle_core::Error::wrap));
+}
+
+/// Runs sum(f(inputs)) forward and backward, f being made of candle's operations.
+fn train_composed(inputs: &[Var], f: impl Fn(&[Tensor]) -> Result<Tensor>) {
     let tensors: Vec<Tensor> = inputs.iter().map(|x| x.as_tensor().clone()).collect();
     let gradients = f(&tensors).unwrap().sum_all().unwrap().backward().unwrap();
     std::hint::black_box(gradients);
@@ -69,17 +80,17 @@ fn softmax_attention(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(2 * product));
         group.bench_function(BenchmarkId::new("fused forward", &name), |bench| {
             let x = x[0].as_detached_tensor();
-            bench.iter(|| attention_packed(&x, &plain).unwrap());
+            bench.iter(|| attend_packed(&x, &plain).unwrap());
         });
         group.throughput(Throughput::Elements(7 * product));
         for (kind, options) in [("fused", &plain), ("fused, dropout", &dropped)] {
             group.bench_function(BenchmarkId::new(kind, &name), |bench| {
-                bench.iter(|| train(&x, |x| attention_packed(&x[0], options)));
+                bench.iter(|| train(&x, |x| attend_packed(&x[0], options)));
             });
         }
         if length <= 1024 {
             group.bench_function(BenchmarkId::new("composed", &name), |bench| {
-                bench.iter(|| train(&x, |x| composed_attention(&x[0], heads)));
+                bench.iter(|| train_composed(&x, |x| composed_attention(&x[0], heads)));
             });
         }
     }
@@ -103,28 +114,27 @@ fn feature_attention(criterion: &mut Criterion) {
     let (batch, length, heads, width) = (8, 4096, 2, 32);
     let shape = [batch, length, heads * width];
     let x = vars(&[&shape, &shape, &shape]);
-    let options = LinearAttentionOptions {
-        heads,
-        map: FeatureMap::EluPlusOne,
-        guard: 1e-6,
-        mask: None,
+    let favor = FeatureMap::Favor {
+        directions: numbers(&[112, width]),
+        epsilon: 1e-6,
     };
-    group.bench_function("fused", |bench| {
-        bench.iter(|| train(&x, |x| linear_attention(&x[0], &x[1], &x[2], &options)));
-    });
-    let favor = LinearAttentionOptions {
-        map: FeatureMap::Favor {
-            directions: numbers(&[112, width]),
-            epsilon: 1e-6,
-        },
-        ..options.clone()
-    };
-    group.bench_function("fused, 112 random features", |bench| {
-        bench.iter(|| train(&x, |x| linear_attention(&x[0], &x[1], &x[2], &favor)));
-    });
+    for (name, map) in [
+        ("fused", FeatureMap::EluPlusOne),
+        ("fused, 112 random features", favor),
+    ] {
+        group.bench_function(name, |bench| {
+            bench.iter(|| {
+                train(&x, |x| {
+                    let [q, k, v] =
+                        [0, 1, 2].map(|i: usize| x[i].reshape((batch, length, heads, width)));
+                    linear_attention::attend(&q?, &k?, &v?, map.clone(), 1e-6, None)
+                })
+            });
+        });
+    }
     group.bench_function("composed", |bench| {
         bench.iter(|| {
-            train(&x, |x| {
+            train_composed(&x, |x| {
                 let features = |x: &Tensor| split(&(x.elu(1.0)? + 1.0)?, heads);
                 let (q, k, v) = (features(&x[0])?, features(&x[1])?, split(&x[2], heads)?);
                 let totals = k.sum_keepdim(2)?;
@@ -151,7 +161,7 @@ fn sparse_attention(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(7 * product));
     let x = vars(&[&[batch, length, 3 * heads * width]]);
     group.bench_function("window of 513", |bench| {
-        bench.iter(|| train(&x, |x| attention_packed(&x[0], &options)));
+        bench.iter(|| train(&x, |x| attend_packed(&x[0], &options)));
     });
 }
 
@@ -169,8 +179,16 @@ fn learned_scores(criterion: &mut Criterion) {
         &[1],
     ]);
     group.bench_function("fused", |bench| {
-        bench.iter(|| train(&x, |x| attention_biased(&x[0], &x[1], &x[2], &options)));
+        bench.iter(|| train(&x, |x| attend_biased(&x[0], (&x[1], &x[2]), &options)));
     });
+}
+
+fn norm<'a>(gain: &'a Tensor, offset: &'a Tensor) -> Normalised<'a> {
+    Normalised {
+        gain,
+        offset,
+        epsilon: 1e-6,
+    }
 }
 
 fn layers(criterion: &mut Criterion) {
@@ -183,18 +201,18 @@ fn layers(criterion: &mut Criterion) {
     });
     group.bench_function("linear composed", |bench| {
         bench.iter(|| {
-            train(&x, |x| {
+            train_composed(&x, |x| {
                 x[0].flatten_to(1)?.matmul(&x[1].t()?)?.broadcast_add(&x[2])
             });
         });
     });
     let x = vars(&[shape, &[64], &[64]]);
     group.bench_function("layer norm fused", |bench| {
-        bench.iter(|| train(&x, |x| layer_norm(&x[0], &x[1], &x[2], 1e-6)));
+        bench.iter(|| train(&x, |x| layer_norm(&x[0], &norm(&x[1], &x[2]))));
     });
     group.bench_function("layer norm composed", |bench| {
         bench.iter(|| {
-            train(&x, |x| {
+            train_composed(&x, |x| {
                 candle_nn::ops::layer_norm_slow(&x[0], &x[1], &x[2], 1e-6)
             })
         });
@@ -204,27 +222,24 @@ fn layers(criterion: &mut Criterion) {
         bench.iter(|| {
             train(&x, |x| {
                 let options = FeedForwardOptions {
-                    norm: Some(Normalised {
-                        gain: &x[5],
-                        offset: &x[6],
-                        epsilon: 1e-6,
-                    }),
-                    activation: Activation::GeluTanh,
+                    norm: Some(norm(&x[5], &x[6])),
+                    activation: Activation::Gelu,
+                    gate: None,
                     inner_dropout: None,
                     outer_dropout: None,
                     residual: true,
                 };
-                feed_forward(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], &options)
+                let [inner, outer]: [Affine; 2] = [(&x[1], Some(&x[2])), (&x[3], Some(&x[4]))];
+                feed_forward(&x[0], inner, outer, &options)
             });
         });
     });
     group.bench_function("feed-forward of fused parts", |bench| {
         bench.iter(|| {
             train(&x, |x| {
-                let normal = layer_norm(&x[0], &x[5], &x[6], 1e-6)?;
-                let hidden = linear(&normal, &x[1], Some(&x[2]))?;
-                let active = activate(&hidden, Activation::GeluTanh)?;
-                &x[0] + linear(&active, &x[3], Some(&x[4]))?
+                let normal = layer_norm(&x[0], &norm(&x[5], &x[6]))?;
+                let hidden = gelu(&linear(&normal, &x[1], Some(&x[2]))?)?;
+                Ok((&x[0] + linear(&hidden, &x[3], Some(&x[4]))?)?)
             });
         });
     });
@@ -244,17 +259,12 @@ fn layers(criterion: &mut Criterion) {
     let stream = RngKey::new(1, 0, 0).per_example(StreamKey::new("drop"));
     let x = vars(&[shape, shape]);
     group.bench_function("residual and dropout fused", |bench| {
-        let options = || DropoutOptions {
-            stream,
-            rate: 0.1,
-            tied: false,
-            offsets: None,
-        };
-        bench.iter(|| train(&x, |x| add_dropped(&x[0], &x[1], options())));
+        let mask = DropoutMask::new(&stream, 0.1);
+        bench.iter(|| train(&x, |x| add_dropped(&x[0], &x[1], &mask)));
     });
     group.bench_function("residual and dropout composed", |bench| {
         bench.iter(|| {
-            train(&x, |x| {
+            train_composed(&x, |x| {
                 let mask = stream.mask_tensor(x[1].shape(), 0.1, x[1].dtype(), x[1].device());
                 &x[0] + (&x[1] * mask.map_err(candle_core::Error::wrap)?)?
             });
@@ -265,7 +275,7 @@ fn layers(criterion: &mut Criterion) {
         bench.iter(|| train(&x[..1], |x| weighted_sum(&x[0], &weights)));
     });
     group.bench_function("weighted sum composed", |bench| {
-        bench.iter(|| train(&x[..1], |x| weights.unsqueeze(1)?.matmul(&x[0])));
+        bench.iter(|| train_composed(&x[..1], |x| weights.unsqueeze(1)?.matmul(&x[0])));
     });
     let ids: Vec<u32> = (0..8 * 4096u32)
         .map(|i| i.wrapping_mul(2_654_435_761) >> 24)
@@ -277,7 +287,7 @@ fn layers(criterion: &mut Criterion) {
     });
     group.bench_function("embedding composed", |bench| {
         bench.iter(|| {
-            train(&x, |x| {
+            train_composed(&x, |x| {
                 x[0].index_select(&ids.flatten_all()?, 0)?
                     .reshape(shape)?
                     .broadcast_add(&x[1])
@@ -298,7 +308,7 @@ fn products(criterion: &mut Criterion) {
             bench.iter(|| train(&x, |x| linear(&x[0], &x[1], None)));
         });
         group.bench_function(BenchmarkId::new("composed", &name), |bench| {
-            bench.iter(|| train(&x, |x| x[0].matmul(&x[1].t()?)));
+            bench.iter(|| train_composed(&x, |x| x[0].matmul(&x[1].t()?)));
         });
     }
 }
@@ -312,7 +322,7 @@ fn losses(criterion: &mut Criterion) {
     });
     group.bench_function("composed", |bench| {
         bench.iter(|| {
-            train(&x, |x| {
+            train_composed(&x, |x| {
                 let top = x[0].max_keepdim(D::Minus1)?.detach();
                 let below = x[0].broadcast_sub(&top)?;
                 let sum = below.exp()?.sum_keepdim(D::Minus1)?.log()?;
@@ -326,19 +336,20 @@ fn activations(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("activations");
     group.sample_size(10);
     let x = vars(&[&[8, 4096, 64]]);
+    type Fused = fn(&Tensor) -> lra_models::Result<Tensor>;
     type Composed = fn(&Tensor) -> Result<Tensor>;
-    let all: [(&str, Activation, Composed); 4] = [
-        ("gelu", Activation::GeluTanh, |x| x.gelu()),
-        ("gelu erf", Activation::GeluErf, |x| x.gelu_erf()),
-        ("relu", Activation::Relu { floor: 0.0 }, |x| x.relu()),
-        ("elu+1", Activation::EluPlusOne, |x| x.elu(1.0)? + 1.0),
+    let all: [(&str, Fused, Composed); 4] = [
+        ("gelu", gelu, |x| x.gelu()),
+        ("gelu erf", gelu_erf, |x| x.gelu_erf()),
+        ("relu", |x| relu(x, 0.0), |x| x.relu()),
+        ("elu+1", elu_plus_one, |x| x.elu(1.0)? + 1.0),
     ];
-    for (name, activation, composed) in all {
+    for (name, fused, composed) in all {
         group.bench_function(BenchmarkId::new(name, "fused"), |bench| {
-            bench.iter(|| train(&x, |x| activate(&x[0], activation)));
+            bench.iter(|| train(&x, |x| fused(&x[0])));
         });
         group.bench_function(BenchmarkId::new(name, "composed"), |bench| {
-            bench.iter(|| train(&x, |x| composed(&x[0])));
+            bench.iter(|| train_composed(&x, |x| composed(&x[0])));
         });
     }
 }

@@ -24,6 +24,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod autograd;
 pub mod auxiliary;
 pub mod axes;
 pub mod block;
@@ -36,9 +37,6 @@ mod family;
 mod head;
 mod hippo;
 pub mod inputs;
-/// Public for the benchmarks of this crate alone; everything else goes through [`ops`].
-#[doc(hidden)]
-pub mod kernels;
 pub mod layers;
 pub mod loss;
 pub mod mask;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use candle_core::{DType, Device, Shape, Tensor, cpu::erf::erf_inv};
-use cpu::philox;
+use lra_cpu::philox;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 

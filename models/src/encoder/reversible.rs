@@ -16,7 +16,7 @@ use candle_core::{Tensor, Var};
 use super::Block;
 use crate::{
     Mask, Pass, Result, RngKey,
-    ops::checkpoint::{Checkpointed, Tied, backward_from, note_variables, with_history},
+    ops::checkpoint::{Checkpointed, GradInputs, backward_from, note_variables, with_history},
 };
 
 /// x (B, L, D) through all blocks, to (B, L, D).
@@ -83,7 +83,7 @@ struct Stack {
 impl Checkpointed for Stack {
     const READS_OUTPUT: bool = true;
 
-    fn backward(&self, y: &Tensor, dy: &Tensor, tied: &Tied) -> Result<Tensor> {
+    fn backward(&self, y: &Tensor, dy: &Tensor, inputs: &GradInputs) -> Result<Tensor> {
         let pass = Pass::new(self.train, self.rng);
         let pass = pass.with_mask(self.mask.as_ref());
         let mut streams = [y.get(0)?, y.get(1)?];
@@ -97,7 +97,7 @@ impl Checkpointed for Stack {
             if let Some(gradient) = inner.remove(&source) {
                 gradients[from] = (&gradients[from] + gradient)?;
             }
-            tied.leave_all(&mut inner)?;
+            inputs.accumulate_grads(&mut inner)?;
         }
         let [da, db] = gradients;
         Ok((da + db)?)

@@ -1,11 +1,11 @@
 //! A stretch of the graph that keeps nothing but its input and its output: gradients are computed when they are asked for.
 //!
-//! Its operands are its input and every variable in it, which are [`Tied`].
+//! Its operands are its input and every variable in it, which are [`GradInputs`].
 
 use candle_core::{CpuStorage, Result, Storage, Tensor, Var, backprop::GradStore, bail};
 
-pub use crate::kernels::Tied;
-use crate::kernels::{backward, record};
+pub use crate::autograd::GradInputs;
+use crate::autograd::{backward, graph_output};
 
 /// f(x), which keeps nothing but `x` and its output, and computes the rest again in its backward pass (Chen et al., 2016,
 /// "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174). `f` gives the same whenever it is called. Out of main
@@ -43,11 +43,11 @@ where
 {
     const READS_OUTPUT: bool = false;
 
-    fn backward(&self, _: &Tensor, dy: &Tensor, tied: &Tied) -> crate::Result<Tensor> {
+    fn backward(&self, _: &Tensor, dy: &Tensor, inputs: &GradInputs) -> crate::Result<Tensor> {
         let x = Var::from_tensor(&self.x)?;
         let y = (self.f)(&x)?;
         let mut gradients = backward_from(&y, dy)?;
-        tied.leave_all(&mut gradients)?;
+        inputs.accumulate_grads(&mut gradients)?;
         match gradients.remove(&x) {
             Some(dx) => Ok(dx),
             None => Ok(x.zeros_like()?),
@@ -62,10 +62,14 @@ where
 /// If a tensor operation fails.
 pub fn backward_from(y: &Tensor, dy: &Tensor) -> Result<GradStore> {
     let (zero, dy) = (CpuStorage::F32(vec![0.0]), dy.clone());
-    let tied = Tied::new([y]);
-    let loss = record("gradient", (zero, ().into()), false, tied, |_, _, tied| {
-        tied.leave(0, dy, false)
-    });
+    let inputs = GradInputs::new([y]);
+    let loss = graph_output(
+        "gradient",
+        (zero, ().into()),
+        false,
+        inputs,
+        Box::new(|_, _, inputs| inputs.accumulate_grad(0, dy, false)),
+    );
     backward(&loss?)
 }
 
@@ -74,11 +78,11 @@ pub trait Checkpointed: Send + Sync + 'static {
     /// Whether gradients are computed from the output; if not it is not kept, and an empty tensor is given in its place.
     const READS_OUTPUT: bool;
 
-    /// The gradient of the input, from output `y` and its gradient `dy`. Gradients of variables are left in `tied`.
+    /// The gradient of the input, from output `y` and its gradient `dy`. Gradients of variables are left in `inputs`.
     ///
     /// # Errors
     /// If a tensor operation fails.
-    fn backward(&self, y: &Tensor, dy: &Tensor, tied: &Tied) -> crate::Result<Tensor>;
+    fn backward(&self, y: &Tensor, dy: &Tensor, inputs: &GradInputs) -> crate::Result<Tensor>;
 }
 
 /// The variables in the history of `y` that are not yet in `variables` are added to them.
@@ -109,11 +113,17 @@ pub fn with_history<S: Checkpointed>(
             _ => bail!("{name}: the output is not whole in main memory"),
         }
     };
-    let tied = Tied::new([x].into_iter().chain(variables));
-    record(name, output, S::READS_OUTPUT, tied, move |y, dy, tied| {
-        let dx = stretch.backward(y, dy, tied)?;
-        tied.leave(0, dx, false)
-    })
+    let inputs = GradInputs::new([x].into_iter().chain(variables));
+    graph_output(
+        name,
+        output,
+        S::READS_OUTPUT,
+        inputs,
+        Box::new(move |y, dy, inputs| {
+            let dx = stretch.backward(y, dy, inputs)?;
+            inputs.accumulate_grad(0, dx, false)
+        }),
+    )
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::cell::Cell;
 use candle_core::{DType, Tensor};
 
 use crate::Result;
-pub use crate::kernels::round_to_bfloat16;
-use crate::kernels::rounds_to_bfloat16;
+pub use lra_cpu::format::round_to_bfloat16;
+use lra_cpu::isa::rounds_to_bfloat16;
 
 thread_local! {
     /// Operations so far, while a [`count_products`] is under way on this thread.

@@ -11,6 +11,7 @@
 //! Shapes that do not fit are errors ([`crate::Error::Input`]) that name the operation and what it was given.
 
 pub mod activation;
+mod adamw;
 mod add;
 pub mod attention;
 mod batch_norm;
@@ -30,6 +31,7 @@ pub mod fft;
 mod gated_linear;
 pub mod gather;
 mod gradient_hook;
+mod hamming_k_means;
 pub mod interleave;
 mod l2_normalize;
 mod length_projection;
@@ -52,9 +54,11 @@ pub mod softmax;
 mod squared_distance;
 pub mod state_space;
 mod swap_axes;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod top_k;
 
-pub(crate) use crate::kernels::HammingKMeans;
+pub use adamw::{AdamW, sum_of_squares};
 pub use add::add;
 pub use batch_norm::{Moments, batch_norm, batch_norm_by};
 pub use block_permutation::{permute_blocks, permute_blocks_beside};
@@ -73,6 +77,7 @@ pub use gated_linear::{GatedValue, gated_linear};
 pub(crate) use gather::move_rows;
 pub use gather::{NOWHERE, segment_mean, segment_sizes, segment_sum, take};
 pub use gradient_hook::gradient_hook;
+pub(crate) use hamming_k_means::HammingKMeans;
 pub use l2_normalize::l2_normalize;
 pub use length_projection::project_length;
 pub use linear::linear;
@@ -92,10 +97,9 @@ pub use state_space::{Modes, StateSpaceOptions, state_space, state_space_sum};
 pub use swap_axes::{merge_heads, split_heads, swap_axes};
 pub use top_k::{Order, top_k};
 
-pub use crate::kernels::{
-    AdamW, backward, fetch_buffers, instruction_set, sum_of_squares, supports,
-};
+pub use crate::autograd::backward;
 use crate::{Error, Result};
+pub use lra_cpu::{fetch_buffers, isa::instruction_set};
 
 /// Refuses input of `operation` unless `fits`.
 fn check(fits: bool, operation: &str, what: impl FnOnce() -> String) -> Result<()> {
@@ -103,4 +107,9 @@ fn check(fits: bool, operation: &str, what: impl FnOnce() -> String) -> Result<(
         true => Ok(()),
         false => Err(Error::Input(format!("{operation}: {}", what()))),
     }
+}
+
+/// Returns whether the fused form takes this tensor: f32, in main memory.
+pub fn supports(x: &candle_core::Tensor) -> bool {
+    x.device().is_cpu() && x.dtype() == candle_core::DType::F32
 }

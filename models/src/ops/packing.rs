@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        kernels::reference::{Sampler, agree},
+        ops::testing::{Sampler, agree},
         testing::check_gradient,
     };
 

@@ -116,7 +116,7 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::kernels::reference::{Sampler, agree};
+    use crate::ops::testing::{Sampler, agree};
     use crate::testing::check_gradient;
 
     /// Indices by a stable sort of the whole row.

@@ -5,7 +5,7 @@ use candle_core::Tensor;
 
 use super::{AttentionOptions, weigh};
 use crate::{
-    Mask, Result, kernels,
+    Mask, Result,
     ops::{attention::partial_softmax::by_head, check, matmul},
 };
 
@@ -31,8 +31,8 @@ pub fn attend_biased(
         let (qkv, bias) = (qkv.shape(), bias.shape());
         format!("projections {qkv:?} and bias {bias:?} do not fit {heads} heads")
     })?;
-    if kernels::supports(qkv) {
-        return Ok(kernels::attention_biased(qkv, bias, factor, options)?);
+    if super::super::supports(qkv) {
+        return Ok(super::cpu::attention_biased(qkv, bias, factor, options)?);
     }
     let split = |index: usize| -> Result<Tensor> {
         let part = qkv.narrow(2, index * (row / 3), row / 3)?.contiguous()?;
@@ -56,8 +56,8 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        kernels::reference::{Sampler, agree},
         ops::attention::AttentionDropout,
+        ops::testing::{Sampler, agree},
         rng::StreamKey,
         testing::check_gradient,
     };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::cpu::{BlockView, TileView, first_weight};
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
@@ -12,7 +13,6 @@ use super::{
 };
 use crate::{
     Result,
-    kernels::{BlockView, TileView, first_weight},
     mask::PADDED,
     ops::{
         attention::{AttentionDropout, QueryRange, partial_softmax::PartialSoftmax},

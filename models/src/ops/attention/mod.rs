@@ -15,27 +15,30 @@ mod sparse;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub(in crate::ops) mod cpu;
+
 use candle_core::Tensor;
 
+pub use self::cpu::{
+    AttentionDropout, AttentionOptions, BlockMask, BlockMasks, QueryRange, QueryRanges,
+    RelativeScores,
+};
 pub use self::{
     biased::attend_biased, block_lists::BlockLists, partial_softmax::WeightDropout,
     patterns::StridedPositions,
 };
 use self::{partial_softmax::by_head, sparse::Operands};
 use super::{matmul, softmax};
-pub use crate::kernels::{
-    AttentionDropout, AttentionOptions, BlockMask, BlockMasks, QueryRange, QueryRanges,
-    RelativeScores,
-};
-use crate::{Mask, Result, kernels};
+use crate::ops::supports;
+use crate::{Mask, Result};
 
 /// Attention of queries on keys and values.
 ///
 /// # Errors
 /// If shapes do not fit, or the block masks are for another number of heads or longer sequences.
 pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
-    if kernels::supports(q) {
-        return Ok(kernels::attention(q, k, v, options)?);
+    if supports(q) {
+        return Ok(cpu::attention(q, k, v, options)?);
     }
     composed(q, k, v, options)
 }
@@ -45,8 +48,8 @@ pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) ->
 /// # Errors
 /// Those of [`attend`].
 pub fn attend_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
-    if kernels::supports(qkv) {
-        return Ok(kernels::attention_packed(qkv, options)?);
+    if supports(qkv) {
+        return Ok(cpu::attention_packed(qkv, options)?);
     }
     let width = qkv.dim(2)? / 3;
     let [q, k, v] = [0, 1, 2].map(|index: usize| qkv.narrow(2, index * width, width)?.contiguous());
@@ -115,13 +118,13 @@ pub fn attend_materialised(
 ) -> Result<Tensor> {
     let plain = options.block_masks.is_none() && options.relative.is_none();
     let empty = q.elem_count() == 0 || k.elem_count() == 0;
-    if kernels::supports(q) && plain && !empty {
+    if supports(q) && plain && !empty {
         let k = with_columns(k, options.heads, options.key_columns.as_ref())?;
         let options = AttentionOptions {
             key_columns: None,
             ..options.clone()
         };
-        return Ok(kernels::attention_kept(q, &k, v, &options)?);
+        return Ok(cpu::attention_kept(q, &k, v, &options)?);
     }
     composed(q, k, v, options)
 }

@@ -2,8 +2,9 @@
 
 use candle_core::{Device, Tensor};
 
+use super::cpu::RelativeScores;
 use super::{gather::gather, sparse::Operands};
-use crate::{Result, kernels::RelativeScores};
+use crate::Result;
 
 /// All `scores` (B, H, Lq, Lk) with what `relative` adds to them.
 pub(super) fn add(relative: &RelativeScores, scores: &Tensor) -> Result<Tensor> {

@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 
 use candle_core::Tensor;
 
+use super::cpu::BlockView;
 use super::{
     gather::{filled_up, gather},
     keys::Keys,
 };
 use crate::{
     Mask, Result,
-    kernels::BlockView,
     ops::attention::{
         AttentionDropout, BlockMask, RelativeScores, partial_softmax::PartialSoftmax,
     },

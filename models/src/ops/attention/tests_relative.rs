@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use candle_core::{DType, Device, Tensor, Var};
 
+use super::cpu::RelativeScores;
 use super::*;
 use crate::{
     Result,
-    kernels::RelativeScores,
     ops::attention::{BlockLists, BlockMasks},
     testing::{agree, check_gradient, close, normal},
 };

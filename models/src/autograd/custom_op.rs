@@ -1,0 +1,168 @@
+//! Adapts an operation on slices to candle's graph.
+
+use std::sync::Arc;
+
+use candle_core::{CpuStorage, Device, Result, Shape, Tensor, WithDType, bail};
+
+use super::grad_inputs::GradInputs;
+use super::graph_output::graph_output;
+use super::operands::{self, Input, View};
+use super::storage::{Reading, read_as};
+
+/// An operation on N operands of type `T`, with a backward pass.
+pub(crate) trait CustomOp<const N: usize, T: WithDType = f32>:
+    Send + Sync + 'static
+{
+    /// For errors.
+    const NAME: &'static str;
+    /// What the backward pass needs besides operands and output.
+    type Saved: Send + 'static;
+    /// Whether the backward pass reads the operands. If not they are not kept, and it is given their shapes alone.
+    const READS_OPERANDS: bool = true;
+    /// Whether the backward pass reads the output. If not it is not kept, and there is nothing in its place.
+    const READS_OUTPUT: bool = false;
+
+    /// The output y and its shape. Unless it `keeps`, there will be no backward pass.
+    fn forward(&self, operands: [View<T>; N], keeps: bool) -> Result<(Vec<T>, Shape, Self::Saved)>;
+
+    /// Gradients of the operands; what is returned for one that is not wanted is dropped.
+    fn backward(
+        &self,
+        operands: [View<T>; N],
+        pass: BackwardPass<Self::Saved, N, T>,
+    ) -> Result<[Gradient<T>; N]>;
+}
+
+/// What a backward pass begins with.
+pub(crate) struct BackwardPass<'a, S, const N: usize, T = f32> {
+    /// The output, if it is read.
+    pub(crate) y: &'a [T],
+    /// Its gradient.
+    pub(crate) dy: &'a [T],
+    /// From the forward pass.
+    pub(crate) saved: S,
+    /// Which operands need a gradient.
+    pub(crate) wanted: [bool; N],
+}
+
+/// The gradient of an operand.
+pub(crate) enum Gradient<T = f32> {
+    /// None, or it is part of another operand's.
+    Nothing,
+    /// As many numbers as the operand has.
+    Of(Vec<T>),
+    /// That of the output.
+    PassThrough,
+}
+
+impl<T> From<Vec<T>> for Gradient<T> {
+    fn from(gradient: Vec<T>) -> Self {
+        Self::Of(gradient)
+    }
+}
+
+impl<T> From<Option<Vec<T>>> for Gradient<T> {
+    fn from(gradient: Option<Vec<T>>) -> Self {
+        gradient.map_or(Self::Nothing, Self::Of)
+    }
+}
+
+/// Runs `op` on its operands and puts the output into candle's graph.
+pub(crate) fn apply<'a, O, const N: usize, T>(
+    op: O,
+    operands: [impl Into<Input<'a>>; N],
+) -> Result<Tensor>
+where
+    O: CustomOp<N, T>,
+    T: WithDType,
+{
+    let (places, tensors) = operands::arrange(operands.map(Into::into))?;
+    if tensors.is_empty() {
+        bail!("{}: no operands", O::NAME);
+    }
+    let inputs = GradInputs::new(&tensors);
+    let wanted = places.map(|place| {
+        let tensor = place.tensor().map(|index| &tensors[index]);
+        tensor.is_some_and(Tensor::track_op)
+    });
+    let keeps = wanted.contains(&true);
+    // Nothing that is kept for the backward pass may hold on to what came before.
+    let mut tensors: Vec<Tensor> = tensors.iter().map(Tensor::detach).collect();
+    let shapes: Vec<Shape> = tensors.iter().map(|x| x.shape().clone()).collect();
+    let (y, shape, saved) = {
+        let readings = read_all::<T>(O::NAME, &tensors)?;
+        op.forward(operands::views(places, &readings, &shapes), keeps)?
+    };
+    if !keeps {
+        return Tensor::from_vec(y, shape, &Device::Cpu);
+    }
+    if !O::READS_OPERANDS {
+        tensors.clear();
+    }
+    let output = (T::to_cpu_storage_owned(y), shape);
+    let of_operands = shapes.clone();
+    let backward = move |y: &Tensor, dy: &Tensor| {
+        let readings = read_all::<T>(O::NAME, &tensors)?;
+        let pass = BackwardPass {
+            y: &read_as::<T>(O::NAME, y)?,
+            dy: &read_as::<T>(O::NAME, dy)?,
+            saved,
+            wanted,
+        };
+        let gradients = op.backward(operands::views(places, &readings, &of_operands), pass)?;
+        let targets = places.into_iter().zip(wanted);
+        let targets = targets.map(|(place, wanted)| place.tensor().filter(|_| wanted));
+        Ok(targets.zip(gradients).collect())
+    };
+    with_history(
+        O::NAME,
+        output,
+        O::READS_OUTPUT,
+        (inputs, shapes),
+        Box::new(backward),
+    )
+}
+
+/// Computes gradients, each with the index of its operand unless it is not wanted, from the output and
+/// its gradient.
+type Backward<T> =
+    Box<dyn FnOnce(&Tensor, &Tensor) -> Result<Vec<(Option<usize>, Gradient<T>)>> + Send>;
+
+/// Makes a tensor of an output. One copy serves all operations of a type.
+fn with_history<T: WithDType>(
+    name: &'static str,
+    output: (CpuStorage, Shape),
+    reads_output: bool,
+    (inputs, shapes): (Arc<GradInputs>, Vec<Shape>),
+    backward: Backward<T>,
+) -> Result<Tensor> {
+    graph_output(
+        name,
+        output,
+        reads_output,
+        inputs,
+        Box::new(move |y, dy, inputs| {
+            for (target, gradient) in backward(y, dy)? {
+                let Some(index) = target else {
+                    continue;
+                };
+                match gradient {
+                    Gradient::Nothing => {}
+                    Gradient::Of(gradient) => {
+                        let gradient = Tensor::from_vec(gradient, &shapes[index], &Device::Cpu)?;
+                        inputs.accumulate_grad(index, gradient, true)?;
+                    }
+                    Gradient::PassThrough => inputs.accumulate_grad(index, dy.clone(), false)?,
+                }
+            }
+            Ok(())
+        }),
+    )
+}
+
+fn read_all<'a, T: WithDType>(name: &str, tensors: &'a [Tensor]) -> Result<Vec<Reading<'a, T>>> {
+    tensors.iter().map(|x| read_as::<T>(name, x)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Elementwise non-linearities.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::ops::supports;
+
+/// The feed-forward's non-linearity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// GELU in its tanh approximation (JAX's default, and the 2021 code's).
+    Gelu,
+    /// GELU by the error function (PyTorch's default).
+    GeluErf,
+    /// max(x, 0).
+    Relu,
+    /// x / (1 + exp(-x)), also called Swish.
+    Silu,
+    /// 1 / (1 + exp(-x)).
+    Sigmoid,
+    /// max(x, 0)².
+    ReluSquared,
+    /// x.
+    Identity,
+}
+
+impl Activation {
+    /// The same in fused operations, where they have it.
+    pub(crate) fn fused(self) -> Option<cpu::Activation> {
+        match self {
+            Self::Gelu => Some(cpu::Activation::GeluTanh),
+            Self::GeluErf => Some(cpu::Activation::GeluErf),
+            Self::Relu => Some(cpu::Activation::Relu { floor: 0.0 }),
+            Self::Silu => Some(cpu::Activation::Silu),
+            Self::Sigmoid | Self::ReluSquared | Self::Identity => None,
+        }
+    }
+}
+
+/// Applies `activation`.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn apply(activation: Activation, x: &Tensor) -> Result<Tensor> {
+    match activation {
+        Activation::Gelu => gelu(x),
+        Activation::GeluErf => gelu_erf(x),
+        Activation::Relu => relu(x, 0.0),
+        Activation::Silu => silu(x),
+        Activation::Sigmoid => sigmoid(x),
+        Activation::ReluSquared => Ok(relu(x, 0.0)?.sqr()?),
+        Activation::Identity => Ok(x.clone()),
+    }
+}
+
+/// `1 / (1 + exp(-x))`, as `(1 + tanh(x / 2)) / 2`, which overflows nowhere.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
+    Ok(x.affine(0.5, 0.0)?.tanh()?.affine(0.5, 0.5)?)
+}
+
+/// `x / (1 + exp(-x))`, also called Swish.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn silu(x: &Tensor) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::activate(x, cpu::Activation::Silu)?);
+    }
+    Ok((x * sigmoid(x)?)?)
+}
+
+/// `ln(1 + exp(x))`, which is positive everywhere.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn softplus(x: &Tensor) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::activate(x, cpu::Activation::Softplus)?);
+    }
+    let small = x.abs()?.neg()?.exp()?;
+    Ok((x.relu()? + small.affine(1.0, 1.0)?.log()?)?)
+}
+
+/// `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))`, the tanh form of GELU. Hendrycks & Gimpel, 2016, arXiv:1606.08415.
+///
+/// candle's own `gelu` rounds the constants of its gradient to six digits.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn gelu(x: &Tensor) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::activate(x, cpu::Activation::GeluTanh)?);
+    }
+    let slope = (2.0 / std::f64::consts::PI).sqrt();
+    let inner = (x.sqr()?.affine(0.044_715 * slope, slope)? * x)?;
+    Ok((inner.tanh()?.affine(0.5, 0.5)? * x)?)
+}
+
+/// `x/2 (1 + erf(x / sqrt 2))`, the exact GELU.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn gelu_erf(x: &Tensor) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::activate(x, cpu::Activation::GeluErf)?);
+    }
+    let inner = x.affine(std::f64::consts::FRAC_1_SQRT_2, 0.0)?;
+    Ok((inner.erf()?.affine(0.5, 0.5)? * x)?)
+}
+
+/// `max(x, 0) + floor`.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn relu(x: &Tensor, floor: f32) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::activate(x, cpu::Activation::Relu { floor })?);
+    }
+    Ok(x.relu()?.affine(1.0, f64::from(floor))?)
+}
+
+/// `elu(x) + 1`: `x + 1` above zero, `exp(x)` below. Positive everywhere.
+///
+/// Composed as `max(x, 0) + exp(min(x, 0))`: each part runs in parallel, which candle's `elu` does not.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn elu_plus_one(x: &Tensor) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::activate(x, cpu::Activation::EluPlusOne)?);
+    }
+    let positive = x.relu()?;
+    let negative = (x - &positive)?;
+    Ok((positive + negative.exp()?)?)
+}

@@ -1,0 +1,335 @@
+//! The backward pass: weights recomputed tile by tile from the saved sums.
+//!
+//! With weights P = softmax(S), dropout factors M, D = dO Vᵀ and δ = rowsum(dO O):
+//! dV = (P M)ᵀ dO, dS = P (M D - δ), dK = dSᵀ Q, dQ = dS K (Dao et al., 2022, arXiv 2205.14135).
+
+use lra_cpu::format::Format;
+use lra_cpu::scratch::Scratch;
+use lra_cpu::simd::{Kernel, Lanes};
+use lra_cpu::tile::StridedRowsMut;
+use lra_cpu::tile::{
+    Operand, PAD, PANEL, PackedTiles, Rows, SIDE, Source, Tile64, columns_to_rows, pack_columns,
+    pack_rows, padded, product,
+};
+use lra_cpu::zero_rows::are_zero_rows;
+
+use super::bias::BiasGradient;
+use super::dropout::{Tile, kept_factors};
+use super::key_mask::KeyBlock;
+use super::problem::{Head, Problem, Widths};
+use super::relative::{Places, TableGradients};
+use super::slots::{KeyTile, Slots};
+
+/// Floats of one operand of the keys that are worked on together, so that they stay in the second-level cache.
+const GROUP_FLOATS: usize = 32 * 1024;
+
+/// All queries of one head against some of its keys.
+pub(super) struct BackwardTask<'a> {
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) bias: Option<BiasGradient<'a>>,
+    pub(super) tables: Option<&'a TableGradients<'a>>,
+    /// Number of the part of the head's work.
+    pub(super) part: usize,
+    pub(super) head: Head,
+    pub(super) blocks: &'a [KeyBlock],
+    /// The output of the forward pass, and its gradient.
+    pub(super) output: Rows<'a>,
+    pub(super) doutput: Rows<'a>,
+    /// Sums of weights of this head's queries.
+    pub(super) sums: &'a [f32],
+    pub(super) dqueries: StridedRowsMut<'a>,
+    pub(super) dkeys: StridedRowsMut<'a>,
+    pub(super) dvalues: StridedRowsMut<'a>,
+}
+
+/// A block of queries in the layouts that the products want.
+pub(super) struct Queries {
+    rows: PackedTiles,
+    columns: PackedTiles,
+    drows: PackedTiles,
+    dcolumns: PackedTiles,
+    pub(super) sums: [f32; SIDE],
+    pub(super) deltas: [f32; SIDE],
+}
+
+impl Kernel for BackwardTask<'_> {
+    /// The gradient of the bias's factor.
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) -> f64 {
+        let problem = self.problem;
+        let widths = problem.widths;
+        let (width, wide) = (widths.queries, padded(widths.queries));
+        let query_blocks = problem.queries_len.div_ceil(SIDE);
+        let widest = wide.max(padded(widths.values));
+        let per_group = (GROUP_FLOATS / (SIDE * widest)).clamp(1, self.blocks.len().max(1));
+        let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
+        let idle: Vec<bool> = (0..query_blocks)
+            .map(|block| {
+                let (first, end) = (block * SIDE, problem.queries_len.min((block + 1) * SIDE));
+                problem.padding(self.head.example, first..end)
+                    || are_zero_rows(self.doutput.from(first), end - first)
+            })
+            .collect();
+        // Columns are queries, block by block.
+        let mut dqueries = Scratch::zeros(query_blocks * SIDE * wide);
+        let mut queries = Queries::new(problem);
+        let mut slots = Slots::new(problem, (per_group, SIDE));
+        let mut tiles = Tiles::new(problem);
+        let mut dfactor = 0.0;
+        for blocks in self.blocks.chunks(per_group) {
+            let (keys, values) = (problem.keys(self.head), problem.values(self.head));
+            for (slot, block) in blocks.iter().enumerate() {
+                let rows = (keys.from(block.first), values.from(block.first));
+                slots.load(slot, rows, block.len());
+            }
+            slots.clear_gradients();
+            let all = dqueries.chunks_exact_mut(SIDE * wide).enumerate();
+            for (index, dqueries) in all.filter(|(index, _)| !idle[*index]) {
+                let first = index * SIDE;
+                let count = SIDE.min(problem.queries_len - first);
+                let rows = [problem.queries(self.head), self.doutput].map(|rows| rows.from(first));
+                queries.load(rows, count, problem.scale, |i| {
+                    (self.sums[first + i], deltas[first + i])
+                });
+                for (slot, block) in blocks.iter().enumerate() {
+                    let at = (first, count);
+                    dfactor += self.step(
+                        s,
+                        &queries,
+                        at,
+                        (slots.tile(slot, (block.len(), block.bits)), *block),
+                        &mut tiles,
+                        dqueries,
+                    );
+                }
+            }
+            for (slot, block) in blocks.iter().enumerate() {
+                let (first, count) = (block.first, block.len());
+                let [dkeys, dvalues] = slots.gradients(slot);
+                // SAFETY: a task alone has its head's columns of its keys' rows.
+                unsafe {
+                    self.dkeys.write(first, count, widths.keys, 1.0, dkeys);
+                    self.dvalues
+                        .write(first, count, widths.values, 1.0, dvalues);
+                }
+            }
+        }
+        let mut rows = Scratch::zeros(SIDE * wide);
+        for (index, dqueries) in dqueries.chunks_exact(SIDE * wide).enumerate() {
+            let first = index * SIDE;
+            let count = SIDE.min(problem.queries_len - first);
+            columns_to_rows(dqueries, count, width, &mut rows);
+            // SAFETY: each task has its own rows for the gradient of its head's queries.
+            unsafe {
+                self.dqueries
+                    .write(first, count, width, problem.scale, &rows);
+            }
+        }
+        dfactor
+    }
+}
+
+/// Weights and their gradients, (keys, queries), and the factors of dropout.
+pub(super) struct Tiles {
+    pub(super) format: Format,
+    widths: Widths,
+    pub(super) weights: Tile64,
+    /// After a step those of scores, if they are asked for.
+    pub(super) gradients: Tile64,
+    pub(super) returns_gradients: bool,
+    pub(super) kept: Tile64,
+    /// Where operands are written that are something else than numbers.
+    pub(super) spaces: [Scratch; 3],
+}
+
+impl Tiles {
+    pub(super) fn new(problem: &Problem) -> Self {
+        // Without dropout the factors stay one.
+        Tiles {
+            format: problem.format,
+            widths: problem.widths,
+            weights: Tile64::filled(0.0),
+            gradients: Tile64::filled(0.0),
+            returns_gradients: problem.bias.is_some() || problem.relative.is_some(),
+            kept: Tile64::filled(1.0),
+            spaces: [(); 3].map(|()| Operand::A.scratch(problem.format, (SIDE, SIDE))),
+        }
+    }
+}
+
+impl BackwardTask<'_> {
+    /// One tile: a block of queries against a block of keys.
+    #[inline(always)]
+    fn step<S: Lanes>(
+        &self,
+        s: S,
+        queries: &Queries,
+        (first, count): (usize, usize),
+        (tile, block): (KeyTile, KeyBlock),
+        tiles: &mut Tiles,
+        dqueries: &mut [f32],
+    ) -> f64 {
+        let drawn = |dropout| self.problem.tile(dropout, self.head, first, block.first);
+        let drawn = self.problem.dropout.map(drawn);
+        if let Some(tables) = &self.problem.relative {
+            let keys = block.first..block.first + block.len();
+            let places = Places::new(tables, first..first + count, keys);
+            let add = |scores: &mut _| tables.add(&places, self.head, scores);
+            tiles.step(s, (queries, count), tile, add, drawn, dqueries);
+            if let Some(gradients) = self.tables {
+                let task = (self.head, self.part);
+                // SAFETY: a task alone has its part of its head, and all of it where rows have gradients.
+                unsafe { gradients.add(tables, &places, task, &tiles.gradients) }
+            }
+            return 0.0;
+        }
+        let Some(gradient) = self.bias else {
+            tiles.step(s, (queries, count), tile, |_| {}, drawn, dqueries);
+            return 0.0;
+        };
+        let (at, sizes) = ((first, block.first), (count, block.len()));
+        let mut biases = Tile64::filled(0.0);
+        let number = self.head.number;
+        gradient.bias.load(number, at, sizes, &mut biases);
+        let add = |scores: &mut _| gradient.bias.add(&biases, block.len(), scores);
+        tiles.step(s, (queries, count), tile, add, drawn, dqueries);
+        // SAFETY: one task has these keys of this head, of all examples.
+        unsafe { gradient.add(number, at, sizes, [&biases, &tiles.gradients]) }
+    }
+}
+
+impl Tiles {
+    /// The gradients that one tile adds to those of its queries (the columns of `dqueries`), keys and values. `alter` changes
+    /// the scores (keys, queries) before they become weights.
+    #[inline(always)]
+    pub(super) fn step<S: Lanes>(
+        &mut self,
+        s: S,
+        (queries, count): (&Queries, usize),
+        keys: KeyTile,
+        alter: impl FnOnce(&mut [f32; SIDE * SIDE]),
+        drawn: Option<Tile>,
+        dqueries: &mut [f32],
+    ) {
+        let (format, widths) = (self.format, self.widths);
+        let wide = padded(widths.queries);
+        let (key_wide, value_wide) = (padded(widths.keys), padded(widths.values));
+        let columns = count.next_multiple_of(PAD);
+        let rows = keys.count.next_multiple_of(PANEL);
+        product::<S, false>(
+            s,
+            format,
+            keys.key_rows,
+            queries.columns.right(0),
+            (&mut *self.weights, SIDE),
+            (rows, columns, widths.queries),
+        );
+        alter(&mut self.weights);
+        product::<S, false>(
+            s,
+            format,
+            keys.value_rows,
+            queries.dcolumns.right(0),
+            (&mut *self.gradients, SIDE),
+            (rows, columns, widths.values),
+        );
+        let (queries_of, real) = ((queries, count), (keys.count, keys.bits));
+        let operands = if let Some(tile) = drawn {
+            kept_factors(s, tile, &mut self.kept);
+            self.operands::<S, true>(s, queries_of, real)
+        } else {
+            self.operands::<S, false>(s, queries_of, real)
+        };
+        product::<S, true>(
+            s,
+            format,
+            operands.weights,
+            queries.drows.right(0),
+            (keys.dvalues, value_wide),
+            (rows, value_wide, count),
+        );
+        product::<S, true>(
+            s,
+            format,
+            operands.gradients,
+            queries.rows.right(0),
+            (keys.dkeys, key_wide),
+            (rows, key_wide, count),
+        );
+        product::<S, true>(
+            s,
+            format,
+            keys.key_columns,
+            operands.gradients_right,
+            (dqueries, SIDE),
+            (wide, columns, keys.count),
+        );
+    }
+}
+
+impl Queries {
+    pub(super) fn new(problem: &Problem) -> Self {
+        let widths = problem.widths;
+        let held = |size| PackedTiles::new(problem.format, Operand::B, 1, size);
+        Queries {
+            rows: held((SIDE, padded(widths.queries))),
+            columns: held((widths.queries, SIDE)),
+            drows: held((SIDE, padded(widths.values))),
+            dcolumns: held((widths.values, SIDE)),
+            sums: [f32::INFINITY; SIDE],
+            deltas: [0.0; SIDE],
+        }
+    }
+
+    /// Takes `count` queries and the gradients of their outputs, and of each its sum of weights and its delta.
+    pub(super) fn load(
+        &mut self,
+        [queries, doutput]: [impl Source + Copy; 2],
+        count: usize,
+        scale: f32,
+        statistics: impl Fn(usize) -> (f32, f32),
+    ) {
+        let [width, value_width] = [queries.width(), doutput.width()];
+        let of_columns = scale * std::f32::consts::LOG2_E;
+        self.rows.pack(0, (count, padded(width)), |rows| {
+            pack_rows(queries, count, scale, rows);
+        });
+        self.columns.pack(0, (width, SIDE), |columns| {
+            pack_columns(queries, count, of_columns, columns);
+        });
+        self.drows.pack(0, (count, padded(value_width)), |rows| {
+            pack_rows(doutput, count, 1.0, rows);
+        });
+        self.dcolumns.pack(0, (value_width, SIDE), |columns| {
+            pack_columns(doutput, count, 1.0, columns);
+        });
+        for i in 0..SIDE {
+            // Columns beyond the last query: no weight, no gradient.
+            let (sum, delta) = if i < count {
+                statistics(i)
+            } else {
+                (f32::INFINITY, 0.0)
+            };
+            (self.sums[i], self.deltas[i]) = (sum, delta);
+        }
+    }
+}
+
+/// rowsum(dO O) of every query.
+#[inline(always)]
+pub(super) fn deltas<S: Lanes>(s: S, output: Rows, doutput: Rows, count: usize) -> Vec<f32> {
+    // Loops, not closures, which are not all compiled for these instructions.
+    let mut deltas = Vec::with_capacity(count);
+    for i in 0..count {
+        let (x, x_tail) = S::as_simd_f32s(output.row(i));
+        let (y, y_tail) = S::as_simd_f32s(doutput.row(i));
+        let mut sum = s.mul_f32s(s.partial_load_f32s(x_tail), s.partial_load_f32s(y_tail));
+        for (x, y) in x.iter().zip(y) {
+            sum = s.fma(*x, *y, sum);
+        }
+        deltas.push(s.reduce_sum_f32s(sum));
+    }
+    deltas
+}

@@ -1,0 +1,137 @@
+//! The forward pass: blocks of queries on all blocks of keys.
+
+use lra_cpu::buffers::Shared;
+use lra_cpu::simd::{Kernel, Lanes};
+use lra_cpu::tile::{
+    Operand, PAD, PackedTiles, SIDE, Tile64, pack_columns, pack_rows, padded, product,
+};
+
+use super::dropout::{Tile, row_length};
+use super::key_mask::KeyBlock;
+use super::problem::{Head, Problem};
+use super::relative::Places;
+use super::weighted_sums::{WeightedSums, close};
+
+/// The queries `first..first + count` of one head (whole blocks, except at the end).
+pub(super) struct ForwardTask<'a> {
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) head: Head,
+    pub(super) first: usize,
+    pub(super) count: usize,
+    /// Output (B, Lq, H Ev).
+    pub(super) output: &'a Shared<'a>,
+    /// Base-2 logarithms of the sums of weights, (B, H, Lq).
+    pub(super) sums: &'a Shared<'a>,
+}
+
+impl Kernel for ForwardTask<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let ForwardTask {
+            problem,
+            head,
+            first,
+            count,
+            output,
+            sums,
+        } = self;
+        let (width, value_width) = (problem.widths.queries, problem.widths.values);
+        let (key_wide, wide) = (padded(width), padded(value_width));
+        let format = problem.format;
+        let (keys, values) = (problem.keys(head), problem.values(head));
+        let blocks: Vec<KeyBlock> = problem.real.blocks(head.example).collect();
+        let held = |role, row| PackedTiles::new(format, role, blocks.len(), (SIDE, row));
+        let mut key_blocks = held(Operand::A, key_wide);
+        let mut value_blocks = held(Operand::ATransposed, wide);
+        for (i, block) in blocks.iter().enumerate() {
+            let count = block.len();
+            key_blocks.pack(i, (count, width), |rows| {
+                keys.from(block.first).pack_rows(count, rows);
+            });
+            value_blocks.pack(i, (count, wide), |rows| {
+                pack_rows(values.from(block.first), count, 1.0, rows);
+            });
+        }
+
+        let mut queries = PackedTiles::new(format, Operand::B, 1, (width, SIDE));
+        let mut weighted = WeightedSums::new(problem);
+        let mut biases = Tile64::filled(0.0);
+        for first in (first..first + count).step_by(SIDE) {
+            let count = SIDE.min(problem.queries_len - first);
+            // Queries that see no key yield zeros.
+            let seen = match problem.padding(head.example, first..first + count) {
+                true => &[],
+                false => &*blocks,
+            };
+            let columns = count.next_multiple_of(PAD);
+            let scale = problem.scale * std::f32::consts::LOG2_E;
+            queries.pack(0, (width, SIDE), |columns| {
+                pack_columns(problem.queries(head).from(first), count, scale, columns);
+            });
+            weighted.clear();
+            for (i, block) in seen.iter().enumerate() {
+                let scores = &mut weighted.scores;
+                product::<S, false>(
+                    s,
+                    format,
+                    key_blocks.left(i),
+                    queries.right(0),
+                    (&mut **scores, SIDE),
+                    (block.rows(), columns, width),
+                );
+                if let Some(bias) = problem.bias {
+                    let sizes = (count, block.len());
+                    bias.load(head.number, (first, block.first), sizes, &mut biases);
+                    bias.add(&biases, block.len(), scores);
+                }
+                if let Some(tables) = &problem.relative {
+                    let keys = block.first..block.first + block.len();
+                    let places = Places::new(tables, first..first + count, keys);
+                    tables.add(&places, head, scores);
+                }
+                let drawn = problem
+                    .dropout
+                    .map(|dropout| problem.tile(dropout, head, first, block.first));
+                let keys = (block.len(), block.bits);
+                weighted.add(s, keys, columns, value_blocks.left(i), drawn);
+            }
+            for (i, (top, sum, row)) in weighted.rows(count).enumerate() {
+                let (inverse, log) = close(top, sum);
+                // SAFETY: this task alone writes its head's columns of its queries' rows, and their sums.
+                let (output, logs) = unsafe {
+                    let start = problem.output_start(head, first + i);
+                    (
+                        output.slice(start, value_width),
+                        sums.slice(problem.sum_index(head, first + i), 1),
+                    )
+                };
+                for (y, x) in output.iter_mut().zip(row) {
+                    *y = x * inverse;
+                }
+                logs[0] = log;
+            }
+        }
+    }
+}
+
+impl Problem<'_> {
+    /// The place of a tile in the dropout stream.
+    pub(super) fn tile<'a>(
+        &self,
+        dropout: &'a super::AttentionDropout,
+        head: Head,
+        query: usize,
+        key: usize,
+    ) -> Tile<'a> {
+        let row = row_length(self.keys_len);
+        let first = (head.number * self.queries_len + query) * row + key;
+        Tile {
+            dropout,
+            example: head.example,
+            first,
+            row,
+        }
+    }
+}

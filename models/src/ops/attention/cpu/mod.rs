@@ -1,0 +1,305 @@
+//! Softmax attention that never holds the L x L weights: y_i = Σ_j softmax_j(scale q_i·k_j) v_j per head.
+//!
+//! Tiles of 64 keys by 64 queries go through the first-level cache; what the backward pass needs is one number
+//! per query and head, the logarithm of its sum of weights (Dao et al., 2022, arXiv 2205.14135). Keys are
+//! masked per example, weights can be dropped out, and blocks of 64 keys without a real one cost nothing.
+//!
+//! Work is shared out by heads, then by queries (forward) or keys (backward), in parts that depend on the shape
+//! alone. A query's sums run over key blocks in order in any case; its gradient is summed over the parts in order.
+
+mod backward;
+mod bias;
+mod differentiate;
+mod dropout;
+mod forward;
+mod kept;
+mod key_mask;
+mod problem;
+mod relative;
+mod slots;
+mod sparse;
+mod weighted_sums;
+
+use std::ops::Range;
+
+use candle_core::{Result, Shape, Tensor, bail};
+use lra_cpu::buffers::unspecified;
+use lra_cpu::isa::Isa;
+use lra_cpu::tile::{Rows, SIDE};
+
+pub use self::bias::attention_biased;
+pub use self::dropout::AttentionDropout;
+pub use self::kept::attention_kept;
+use self::key_mask::KeyMask;
+use self::problem::{Problem, Widths};
+pub use self::relative::RelativeScores;
+use self::relative::Tables;
+pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
+pub(crate) use self::sparse::{BlockView, TileView, first_weight};
+use crate::autograd::read;
+use crate::autograd::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
+
+const NAME: &str = "attention";
+/// Columns of a head from which on f32 is cut into parts, and under block masks, whose tiles are smaller.
+const SPLIT_WIDTH: usize = 32;
+const MASKED_SPLIT_WIDTH: usize = 64;
+
+/// What attention needs besides queries, keys and values.
+#[derive(Clone, Debug, Default)]
+pub struct AttentionOptions {
+    /// Number of heads H; head h owns columns h E to (h + 1) E of keys, and of queries and values as many as they have for a head.
+    pub heads: usize,
+    /// Factor on the scores; 1 / sqrt (E + P) if absent.
+    pub scale: Option<f64>,
+    /// (B, keys), 1 for a real key and 0 for padding. A query without a real key yields zeros.
+    pub mask: Option<Tensor>,
+    /// Dropout of the weights, in training.
+    pub dropout: Option<AttentionDropout>,
+    /// Which keys each query sees; all if absent.
+    pub block_masks: Option<BlockMasks>,
+    /// What is added to the scores by distance.
+    pub relative: Option<RelativeScores>,
+    /// (Lk, P), columns that the keys of every head and example have after their own, so that queries have E + P. They
+    /// take no gradient.
+    pub key_columns: Option<Tensor>,
+    /// Computes padded queries as all others. If false, those of a sequence on itself may get
+    /// zeros, which costs less.
+    pub padded_queries: bool,
+}
+
+impl AttentionOptions {
+    /// Refuses what does not fit `batch` examples of `queries` and `keys`, with rows of so many numbers for each query, key and value.
+    pub(crate) fn check(
+        &self,
+        batch: usize,
+        (queries, keys): (usize, usize),
+        rows: [usize; 3],
+    ) -> Result<()> {
+        let heads = self.heads;
+        let splits = |width: usize| heads > 0 && width > 0 && width.is_multiple_of(heads);
+        if let Some(width) = rows.into_iter().find(|width| !splits(*width)) {
+            bail!("{NAME}: width {width} cannot be split into {heads} heads");
+        }
+        if self.key_columns.as_ref().is_some_and(Tensor::track_op) {
+            bail!("{NAME}: columns of all keys take no gradient, and are given one to pass");
+        }
+        let [of_queries, of_keys, _] = rows.map(|row| row / heads);
+        match &self.key_columns {
+            None if of_queries == of_keys => {}
+            Some(columns)
+                if columns.rank() == 2
+                    && columns.dim(0)? == keys
+                    && of_keys + columns.dim(1)? == of_queries => {}
+            columns => {
+                let columns = columns.as_ref().map(Tensor::shape);
+                bail!(
+                    "{NAME}: {keys} keys of width {of_keys} with {columns:?} more columns for queries of width {of_queries}"
+                );
+            }
+        }
+        if self.dropout.as_ref().is_some_and(|d| d.batch() != batch) {
+            bail!("{NAME}: dropout needs one counter for each of {batch} examples");
+        }
+        if let Some(relative) = &self.relative {
+            relative.check((batch, heads), (queries, keys))?;
+        }
+        if let Some(block_masks) = &self.block_masks {
+            block_masks.check((batch, heads), (queries, keys), self.dropout.is_some())?;
+        } else if self.dropout.is_some()
+            && heads * queries * keys.next_multiple_of(SIDE) / 4 > u32::MAX as usize
+        {
+            bail!("{NAME}: {heads} heads of {queries} x {keys} weights exceed a dropout stream");
+        }
+        Ok(())
+    }
+}
+
+/// Attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
+/// Blocks of 64 queries that are all padding (blocks of a block mask, where there are block masks) yield zeros.
+pub fn attention_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    let (batch, length, width) = qkv.dims3()?;
+    let op = Attention::new(options, batch, (length, length), [width / 3; 3])?.within();
+    attend(op, Input::side_by_side(qkv), options)
+}
+
+/// Attention of queries (B, Lq, H (E + P)) on keys (B, Lk, H E) and values (B, Lk, H Ev); yields (B, Lq, H Ev).
+pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    let ((batch, queries, _), (_, keys, of_keys)) = (q.dims3()?, k.dims3()?);
+    let rows = [q.dim(2)?, of_keys, v.dims3()?.2];
+    if k.dims() != [batch, keys, of_keys] || v.dims() != [batch, keys, rows[2]] {
+        bail!(
+            "{NAME}: queries {:?}, keys {:?}, values {:?}",
+            q.shape(),
+            k.shape(),
+            v.shape()
+        );
+    }
+    let op = Attention::new(options, batch, (queries, keys), rows)?;
+    attend(op, [q, k, v].map(Input::from), options)
+}
+
+fn attend(op: Attention, [q, k, v]: [Input; 3], options: &AttentionOptions) -> Result<Tensor> {
+    let [of_heads, of_queries, of_keys] = match &options.relative {
+        Some(relative) => relative.tables().map(Input::from),
+        None => [Input::Absent; 3],
+    };
+    apply(op, [q, k, v, of_heads, of_queries, of_keys])
+}
+
+/// The operands are queries, keys, values and the three tables of scores by distance, which may be absent.
+struct Attention {
+    heads: usize,
+    scale: f32,
+    real: KeyMask,
+    /// Whether queries and keys are those of one sequence, so that `real` tells of both and padded
+    /// queries are left out.
+    within: bool,
+    /// As in [`AttentionOptions`].
+    padded_queries: bool,
+    dropout: Option<AttentionDropout>,
+    block_masks: Option<BlockMasks>,
+    /// Numbers and width of the columns that all keys of a position have.
+    key_columns: Option<(Vec<f32>, usize)>,
+    /// The largest distance in the tables, and the keys that have a position.
+    distances: Option<(usize, Range<usize>)>,
+}
+
+impl Attention {
+    fn new(
+        options: &AttentionOptions,
+        batch: usize,
+        (queries, keys): (usize, usize),
+        rows: [usize; 3],
+    ) -> Result<Self> {
+        options.check(batch, (queries, keys), rows)?;
+        let heads = options.heads;
+        let relative = options.relative.as_ref();
+        Ok(Attention {
+            heads,
+            scale: options
+                .scale
+                .unwrap_or_else(|| ((rows[0] / heads) as f64).powf(-0.5)) as f32,
+            real: KeyMask::new(batch, keys, options.mask.as_ref())?,
+            within: false,
+            padded_queries: options.padded_queries,
+            dropout: options.dropout.clone(),
+            block_masks: options.block_masks.clone(),
+            key_columns: match &options.key_columns {
+                Some(columns) => Some((
+                    read(NAME, &columns.contiguous()?)?.to_vec(),
+                    columns.dim(1)?,
+                )),
+                None => None,
+            },
+            distances: relative.map(|relative| (relative.reach, relative.keys.clone())),
+        })
+    }
+
+    /// The same, of a sequence on itself.
+    fn within(self) -> Self {
+        Attention {
+            within: !self.padded_queries,
+            ..self
+        }
+    }
+
+    /// This call on queries, keys and values, without what is added to the scores.
+    fn problem<'a>(&'a self, [q, k, v]: [&View<'a>; 3]) -> Result<Problem<'a>> {
+        let (batch, queries_len, _) = q.shape.dims3()?;
+        let width = |x: &View| Ok::<_, candle_core::Error>(x.shape.dims3()?.2 / self.heads);
+        let widths = Widths {
+            queries: width(q)?,
+            keys: width(k)?,
+            values: width(v)?,
+        };
+        let least = match &self.block_masks {
+            None => SPLIT_WIDTH,
+            Some(_) => MASKED_SPLIT_WIDTH,
+        };
+        let format = Isa::current().format();
+        Ok(Problem {
+            batch,
+            heads: self.heads,
+            queries_len,
+            keys_len: k.shape.dims3()?.1,
+            widths,
+            scale: self.scale,
+            format: format.for_width(widths.queries.min(widths.values), least),
+            operands: [q, k, v].map(View::rows),
+            key_columns: self.key_columns.as_ref().map(|(data, width)| Rows {
+                data,
+                start: 0,
+                stride: *width,
+                width: *width,
+            }),
+            real: &self.real,
+            within: self.within,
+            dropout: self.dropout.as_ref(),
+            block_masks: self.block_masks.as_ref(),
+            bias: None,
+            relative: None,
+        })
+    }
+
+    fn problem_with_tables<'a>(
+        &'a self,
+        [q, k, v, of_heads, of_queries, of_keys]: &[View<'a>; 6],
+    ) -> Result<Problem<'a>> {
+        let mut problem = self.problem([q, k, v])?;
+        problem.relative = self.distances.as_ref().map(|(reach, keys)| Tables {
+            reach: *reach,
+            keys: (keys.start, keys.len()),
+            queries: problem.queries_len,
+            heads: self.heads,
+            of_heads: of_heads.given(),
+            of_queries: of_queries.given(),
+            of_keys: of_keys.given(),
+        });
+        Ok(problem)
+    }
+
+    /// What gradients of `len` elements are before they are written.
+    fn start(&self, len: usize) -> Vec<f32> {
+        // Blocks of keys that are hidden, or that no block mask names, are not written.
+        match self.block_masks.is_none() && self.real.all() {
+            true => unspecified(len),
+            false => vec![0.0; len],
+        }
+    }
+}
+
+impl CustomOp<6> for Attention {
+    const NAME: &'static str = NAME;
+    /// Base-2 logarithm of the sum of weights of each query, (B, H, Lq).
+    type Saved = Vec<f32>;
+    const READS_OUTPUT: bool = true;
+
+    fn forward(&self, operands: [View; 6], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
+        let problem = self.problem_with_tables(&operands)?;
+        let (output, sums) = problem.forward();
+        Ok((output, problem.output_shape(), sums))
+    }
+
+    fn backward(
+        &self,
+        operands: [View; 6],
+        pass: BackwardPass<Self::Saved, 6>,
+    ) -> Result<[Gradient; 6]> {
+        let problem = self.problem_with_tables(&operands)?;
+        let [q, k, v, tables @ ..] = operands;
+        let mut gradients = GradientRows::new(&[q, k, v], |len| self.start(len));
+        let [.., of_heads, of_queries, of_keys] = pass.wanted;
+        let mut of_tables =
+            relative::Buffers::new(&problem, [of_heads, of_queries, of_keys], &tables);
+        gradients.write(|targets| {
+            let outputs = [pass.y, pass.dy];
+            problem.backward(&pass.saved, outputs, targets, of_tables.targets().as_ref());
+        });
+        let [dq, dk, dv] = gradients.into_gradients();
+        let [of_heads, of_queries, of_keys] = of_tables.into_gradients(&problem);
+        Ok([dq, dk, dv, of_heads, of_queries, of_keys])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! The backward pass over a block mask: weights recomputed tile by tile, blocks of queries in order.
+
+use std::ops::Range;
+
+use lra_cpu::scratch::Scratch;
+use lra_cpu::simd::{Kernel, Lanes};
+use lra_cpu::tile::StridedRowsMut;
+use lra_cpu::tile::{PAD, Rows, SIDE, columns_to_rows, padded};
+use lra_cpu::zero_rows::are_zero_rows;
+
+use super::super::backward::{Queries, Tiles, deltas};
+use super::super::problem::{Head, Problem};
+use super::super::relative::{Places, TableGradients};
+use super::super::slots::{KeyTile, Slots};
+use super::block_mask::BlockMask;
+use super::{alter, drawn, indices};
+
+/// Some blocks of queries of one head.
+pub(super) struct BackwardTask<'a> {
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) block_mask: &'a BlockMask,
+    pub(super) tables: Option<&'a TableGradients<'a>>,
+    /// Number of the part of the head's work.
+    pub(super) part: usize,
+    pub(super) head: Head,
+    pub(super) blocks: Range<usize>,
+    /// Sums of weights of this head's queries.
+    pub(super) sums: &'a [f32],
+    /// The output of the forward pass, and its gradient.
+    pub(super) output: Rows<'a>,
+    pub(super) doutput: Rows<'a>,
+    pub(super) dqueries: StridedRowsMut<'a>,
+    /// Of the rows that `key_rows` names, or of all keys.
+    pub(super) dkeys: StridedRowsMut<'a>,
+    pub(super) dvalues: StridedRowsMut<'a>,
+    /// The row of each key in its gradient, where that has no row for keys that nothing here sees.
+    pub(super) key_rows: Option<&'a [u32]>,
+}
+
+impl Kernel for BackwardTask<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let (problem, block_mask, head) = (self.problem, self.block_mask, self.head);
+        let width = problem.widths.queries;
+        let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
+        let mut keys = Keys::new(&self);
+        let mut queries = Queries::new(problem);
+        // Columns are queries.
+        let mut dqueries = Scratch::zeros(SIDE * padded(width));
+        let mut dquery_rows = Scratch::zeros(SIDE * padded(width));
+        let mut tiles = Tiles::new(problem);
+        for block in &block_mask.query_blocks()[self.blocks.clone()] {
+            let positions = block_mask.query_positions(block);
+            let count = positions.len();
+            let columns = count.next_multiple_of(PAD);
+            let rows = [problem.queries(head), self.doutput].map(|rows| rows.at(positions));
+            if problem.padding(head.example, indices(positions)) || are_zero_rows(rows[1], count) {
+                continue;
+            }
+            queries.load(rows, count, problem.scale, |i| {
+                let position = positions[i] as usize;
+                (self.sums[position], deltas[position])
+            });
+            dqueries.fill(0.0);
+            for number in block.tiles.clone() {
+                let tile = &block_mask.tiles()[number];
+                // SAFETY: this task alone has its rows of the gradients of keys and values.
+                let Some(keys) = (unsafe { keys.load(tile.keys) }) else {
+                    continue;
+                };
+                let drawn = problem
+                    .dropout
+                    .map(|dropout| drawn(problem, dropout, head, number));
+                let places = problem.relative.as_ref().map(|tables| {
+                    let keys = block_mask.key_positions(&block_mask.key_blocks()[tile.keys]);
+                    let places = Places::new(tables, indices(positions), indices(keys));
+                    (tables, places)
+                });
+                let alter = |scores: &mut _| {
+                    if let Some((tables, places)) = &places {
+                        tables.add(places, head, scores);
+                    }
+                    alter(s, block_mask, tile, columns, scores);
+                };
+                tiles.step(s, (&queries, count), keys, alter, drawn, &mut dqueries);
+                if let (Some((tables, places)), Some(gradients)) = (&places, self.tables) {
+                    // SAFETY: a task alone has its part of its head, and all of it where rows have gradients.
+                    unsafe {
+                        gradients.add(tables, places, (head, self.part), &tiles.gradients);
+                    }
+                }
+            }
+            columns_to_rows(&dqueries, count, width, &mut dquery_rows);
+            // SAFETY: this task alone has its head's columns of the rows of its queries.
+            unsafe {
+                self.dqueries
+                    .add(positions, width, problem.scale, &dquery_rows);
+            }
+        }
+        // SAFETY: as above.
+        unsafe { keys.give_all() };
+    }
+}
+
+/// Blocks of keys and values of one head, packed when they are needed and not held, with the sums of their gradients.
+struct Keys<'a> {
+    problem: &'a Problem<'a>,
+    block_mask: &'a BlockMask,
+    head: Head,
+    dtargets: [StridedRowsMut<'a>; 2],
+    /// The row of each key in these.
+    target_rows: Option<&'a [u32]>,
+    /// The block that each slot holds, and its real keys.
+    held: Vec<Option<(usize, u64)>>,
+    slots: Slots,
+}
+
+impl<'a> Keys<'a> {
+    fn new(task: &BackwardTask<'a>) -> Self {
+        let (problem, block_mask) = (task.problem, task.block_mask);
+        let (slots, rows) = block_mask.slots();
+        Keys {
+            problem,
+            block_mask,
+            head: task.head,
+            dtargets: [task.dkeys, task.dvalues],
+            target_rows: task.key_rows,
+            held: vec![None; slots],
+            slots: Slots::new(problem, (slots, rows)),
+        }
+    }
+
+    /// A block of keys, packed now if it is not held; none if no key of it is real.
+    ///
+    /// # Safety
+    /// No other task may touch the rows of the targets.
+    unsafe fn load(&mut self, block: usize) -> Option<KeyTile<'_>> {
+        let (problem, head) = (self.problem, self.head);
+        let key_block = &self.block_mask.key_blocks()[block];
+        let (slot, positions) = (key_block.slot, self.block_mask.key_positions(key_block));
+        let count = positions.len();
+        let held = self.held[slot].filter(|(held, _)| *held == block);
+        let bits = match held {
+            Some((_, bits)) => bits,
+            None => {
+                // SAFETY: by this function's contract.
+                unsafe { self.give(slot) };
+                let (keys, values) = (problem.keys(head), problem.values(head));
+                let (keys, values) = (keys.at(positions), values.at(positions));
+                self.slots.load(slot, (keys, values), count);
+                let bits = problem.real.bits(head.example, indices(positions));
+                self.held[slot] = Some((block, bits));
+                bits
+            }
+        };
+        (bits != 0).then(|| self.slots.tile(slot, (count, bits)))
+    }
+
+    /// Adds the gradients in a slot to those of the positions that its keys stand for, and starts new sums.
+    ///
+    /// # Safety
+    /// No other task may touch the rows of the targets.
+    unsafe fn give(&mut self, slot: usize) {
+        let Some((block, _)) = self.held[slot].take() else {
+            return;
+        };
+        let positions = self
+            .block_mask
+            .key_positions(&self.block_mask.key_blocks()[block]);
+        let mut rows = [0; SIDE];
+        let positions = match self.target_rows {
+            Some(target_rows) => {
+                for (row, position) in rows.iter_mut().zip(positions) {
+                    *row = target_rows[*position as usize];
+                }
+                &rows[..positions.len()]
+            }
+            None => positions,
+        };
+        let widths = self.problem.widths;
+        let [dkeys, dvalues] = self.slots.gradients(slot);
+        // SAFETY: by this function's contract.
+        unsafe {
+            self.dtargets[0].add(positions, widths.keys, 1.0, dkeys);
+            self.dtargets[1].add(positions, widths.values, 1.0, dvalues);
+        }
+        dkeys.fill(0.0);
+        dvalues.fill(0.0);
+    }
+
+    /// Empties all slots.
+    ///
+    /// # Safety
+    /// No other task may touch the rows of the targets.
+    unsafe fn give_all(&mut self) {
+        for slot in 0..self.held.len() {
+            // SAFETY: by this function's contract.
+            unsafe { self.give(slot) };
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Which queries see which keys, cut in tiles of at most 64 keys by 64 queries.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use lra_cpu::tile::{PANEL, SIDE};
+
+/// Which queries of a tile see one of its keys: those at `from..to` of the tile's queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueryRange {
+    from: u8,
+    to: u8,
+    /// The query whose score with this key gets the block mask's bias; `NONE` if none does.
+    diagonal: u8,
+}
+
+impl QueryRange {
+    const NONE: u8 = u8::MAX;
+
+    /// Queries `range` of the tile, of which the one at `diagonal` has `BlockMask::diagonal_bias` added to its score.
+    ///
+    /// # Panics
+    /// If a query is beyond the 64 of a tile.
+    #[must_use]
+    pub fn new(range: Range<usize>, diagonal: Option<usize>) -> Self {
+        assert!(
+            range.end <= SIDE && diagonal.is_none_or(|diagonal| diagonal < SIDE),
+            "a tile has {SIDE} queries"
+        );
+        QueryRange {
+            from: range.start as u8,
+            to: range.end as u8,
+            diagonal: diagonal.map_or(Self::NONE, |diagonal| diagonal as u8),
+        }
+    }
+
+    /// No query.
+    #[must_use]
+    pub fn nothing() -> Self {
+        QueryRange::new(0..0, None)
+    }
+
+    /// The queries that see the key.
+    pub(crate) fn range(self) -> Range<usize> {
+        usize::from(self.from)..usize::from(self.to)
+    }
+
+    /// The query whose score gets [`BlockMask::diagonal_bias`].
+    pub(crate) fn diagonal(self) -> Option<usize> {
+        (self.diagonal != Self::NONE).then(|| usize::from(self.diagonal))
+    }
+}
+
+/// One head's pattern: blocks of queries, blocks of keys, and the pairs of them that are computed.
+///
+/// A pair of query and key that occurs in two tiles counts twice, as if the key were there twice. Queries without a tile
+/// get zeros.
+#[derive(Clone, Debug)]
+pub struct BlockMask {
+    /// Positions of all blocks, one after the other.
+    positions: Vec<u32>,
+    queries: Vec<QueryBlock>,
+    keys: Vec<KeyBlock>,
+    tiles: Vec<Tile>,
+    ranges: Vec<QueryRange>,
+    diagonal_bias: f32,
+    repeats_queries: bool,
+    /// Packed blocks of keys that are held at once.
+    slots: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct QueryBlock {
+    positions: Range<usize>,
+    pub(super) tiles: Range<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct KeyBlock {
+    positions: Range<usize>,
+    /// Where it is held while queries need it.
+    pub(super) slot: usize,
+}
+
+/// A block of keys that a block of queries sees, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Tile {
+    pub(super) keys: usize,
+    ranges: Option<Range<usize>>,
+}
+
+/// A block of queries, at these positions, and what it sees.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockView<'a> {
+    pub(crate) queries: &'a [u32],
+    pub(crate) tiles: Vec<TileView<'a>>,
+}
+
+impl BlockView<'_> {
+    /// Keys of all tiles.
+    pub(crate) fn keys(&self) -> usize {
+        self.tiles.iter().map(|tile| tile.keys.len()).sum()
+    }
+}
+
+/// A tile: a block of keys, at these positions, as one block of queries sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TileView<'a> {
+    /// Its number in the block mask, which dropout goes by.
+    pub(crate) number: usize,
+    /// Number of the block of keys, the same wherever these keys are seen.
+    pub(crate) block: usize,
+    pub(crate) keys: &'a [u32],
+    /// One per key; none if every query sees every key.
+    pub(crate) ranges: Option<&'a [QueryRange]>,
+}
+
+/// The query ranges of one block of keys, kept in a block mask for use in any of its tiles.
+#[derive(Clone, Debug)]
+pub struct QueryRanges(Range<usize>);
+
+impl BlockMask {
+    /// An empty block mask. `diagonal_bias` is what [`QueryRange`] may add to single scores; minus infinity hides them.
+    #[must_use]
+    pub fn new(diagonal_bias: f32) -> Self {
+        BlockMask {
+            positions: Vec::new(),
+            queries: Vec::new(),
+            keys: Vec::new(),
+            tiles: Vec::new(),
+            ranges: Vec::new(),
+            diagonal_bias,
+            repeats_queries: false,
+            slots: 0,
+        }
+    }
+
+    /// Says that a position may be in several blocks of queries; its keys are then those of all of them.
+    #[must_use]
+    pub fn repeating_queries(self) -> Self {
+        BlockMask {
+            repeats_queries: true,
+            ..self
+        }
+    }
+
+    fn add_positions(&mut self, positions: impl IntoIterator<Item = u32>) -> Range<usize> {
+        let start = self.positions.len();
+        self.positions.extend(positions);
+        let range = start..self.positions.len();
+        assert!(
+            (1..=SIDE).contains(&range.len()),
+            "a block has 1 to {SIDE} positions"
+        );
+        range
+    }
+
+    /// Adds a block of keys at these positions, and returns its number.
+    ///
+    /// # Panics
+    /// If there are none or more than 64.
+    pub fn key_block(&mut self, positions: impl IntoIterator<Item = u32>) -> usize {
+        let positions = self.add_positions(positions);
+        self.keys.push(KeyBlock { positions, slot: 0 });
+        self.keys.len() - 1
+    }
+
+    /// Cuts positions in blocks of keys: the number of each, and its positions.
+    pub fn key_blocks_of(&mut self, positions: &[u32]) -> Vec<(usize, Vec<u32>)> {
+        let blocks = positions.chunks(SIDE);
+        blocks
+            .map(|positions| {
+                (
+                    self.key_block(positions.iter().copied()),
+                    positions.to_vec(),
+                )
+            })
+            .collect()
+    }
+
+    /// Starts a block of queries at these positions: the tiles that follow are its own.
+    ///
+    /// # Panics
+    /// If there are none or more than 64.
+    pub fn query_block(&mut self, positions: impl IntoIterator<Item = u32>) {
+        let positions = self.add_positions(positions);
+        let tiles = self.tiles.len()..self.tiles.len();
+        self.queries.push(QueryBlock { positions, tiles });
+    }
+
+    /// The same where every query sees these keys too, once each; they are none that it names.
+    pub(super) fn beside(&self, keys: &[u32]) -> Self {
+        let mut mask = BlockMask {
+            queries: Vec::new(),
+            tiles: Vec::new(),
+            ..self.clone()
+        };
+        let added: Vec<usize> = mask
+            .key_blocks_of(keys)
+            .iter()
+            .map(|(keys, _)| *keys)
+            .collect();
+        for block in &self.queries {
+            let first = mask.tiles.len();
+            mask.tiles
+                .extend_from_slice(&self.tiles[block.tiles.clone()]);
+            if !self.repeats_queries {
+                let tile = |keys: &usize| Tile {
+                    keys: *keys,
+                    ranges: None,
+                };
+                mask.tiles.extend(added.iter().map(tile));
+            }
+            mask.queries.push(QueryBlock {
+                positions: block.positions.clone(),
+                tiles: first..mask.tiles.len(),
+            });
+        }
+        if self.repeats_queries {
+            // In blocks of their own, so that a query of several blocks sees them once.
+            let queries = self
+                .queries
+                .iter()
+                .flat_map(|block| self.query_positions(block));
+            let queries: BTreeSet<u32> = queries.copied().collect();
+            let queries: Vec<u32> = queries.into_iter().collect();
+            for queries in queries.chunks(SIDE) {
+                mask.query_block(queries.iter().copied());
+                added.iter().for_each(|keys| mask.allow(*keys, None));
+            }
+        }
+        mask
+    }
+
+    /// Keeps what is seen of the keys of a block, one entry per key.
+    pub fn ranges(&mut self, ranges: impl IntoIterator<Item = QueryRange>) -> QueryRanges {
+        let start = self.ranges.len();
+        self.ranges.extend(ranges);
+        QueryRanges(start..self.ranges.len())
+    }
+
+    /// The present block of queries sees this block of keys: all of it, or what `ranges` say.
+    ///
+    /// # Panics
+    /// If there is no such block, or not one query range per key.
+    pub fn allow(&mut self, keys: usize, ranges: Option<&QueryRanges>) {
+        let count = self.keys[keys].positions.len();
+        assert!(
+            ranges.is_none_or(|ranges| ranges.0.len() == count),
+            "one query range for each of {count} keys"
+        );
+        let block = self.queries.last_mut();
+        let ranges = ranges.map(|ranges| ranges.0.clone());
+        self.tiles.push(Tile { keys, ranges });
+        block.expect("a block of queries comes first").tiles.end = self.tiles.len();
+    }
+
+    /// Gives each block of keys a slot that no other needs between its first and its last block of queries, so that a pattern
+    /// of near keys holds few blocks at once; and gives back what was allocated and not used.
+    pub(super) fn finish(&mut self) {
+        let mut last = vec![None; self.keys.len()];
+        for (number, block) in self.queries.iter().enumerate() {
+            for tile in &self.tiles[block.tiles.clone()] {
+                last[tile.keys] = Some(number);
+            }
+        }
+        let mut given = vec![false; self.keys.len()];
+        let mut free = Vec::new();
+        self.slots = 0;
+        for (number, block) in self.queries.iter().enumerate() {
+            let tiles = &self.tiles[block.tiles.clone()];
+            for tile in tiles {
+                if !std::mem::replace(&mut given[tile.keys], true) {
+                    self.keys[tile.keys].slot = free.pop().unwrap_or_else(|| {
+                        self.slots += 1;
+                        self.slots - 1
+                    });
+                }
+            }
+            for tile in tiles {
+                // Taken once: a block may be in several tiles.
+                if last[tile.keys] == Some(number) {
+                    last[tile.keys] = None;
+                    free.push(self.keys[tile.keys].slot);
+                }
+            }
+        }
+        self.positions.shrink_to_fit();
+        self.queries.shrink_to_fit();
+        self.keys.shrink_to_fit();
+        self.tiles.shrink_to_fit();
+        self.ranges.shrink_to_fit();
+    }
+
+    pub(super) fn query_blocks(&self) -> &[QueryBlock] {
+        &self.queries
+    }
+
+    pub(super) fn key_blocks(&self) -> &[KeyBlock] {
+        &self.keys
+    }
+
+    pub(super) fn tiles(&self) -> &[Tile] {
+        &self.tiles
+    }
+
+    pub(super) fn query_positions(&self, block: &QueryBlock) -> &[u32] {
+        &self.positions[block.positions.clone()]
+    }
+
+    pub(super) fn key_positions(&self, block: &KeyBlock) -> &[u32] {
+        &self.positions[block.positions.clone()]
+    }
+
+    /// The keys that these blocks of queries see, of `keys_len`, in order.
+    pub(super) fn seen(&self, blocks: Range<usize>, keys_len: usize) -> Vec<u32> {
+        let mut seen = vec![false; keys_len];
+        for tile in self.queries[blocks]
+            .iter()
+            .flat_map(|block| block.tiles.clone())
+        {
+            for position in self.key_positions(&self.keys[self.tiles[tile].keys]) {
+                seen[*position as usize] = true;
+            }
+        }
+        let keys = (0..).zip(seen);
+        keys.filter_map(|(key, seen)| seen.then_some(key)).collect()
+    }
+
+    pub(super) fn tile_sights(&self, tile: &Tile) -> Option<&[QueryRange]> {
+        tile.ranges.clone().map(|range| &self.ranges[range])
+    }
+
+    pub(crate) fn diagonal_bias(&self) -> f32 {
+        self.diagonal_bias
+    }
+
+    pub(super) fn repeats_queries(&self) -> bool {
+        self.repeats_queries
+    }
+
+    /// Blocks of queries, each with its tiles, for whoever computes them by other means than this kernel.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockView<'_>> {
+        self.queries.iter().map(|block| BlockView {
+            queries: &self.positions[block.positions.clone()],
+            tiles: block
+                .tiles
+                .clone()
+                .map(|number| {
+                    let tile = &self.tiles[number];
+                    TileView {
+                        number,
+                        block: tile.keys,
+                        keys: self.key_positions(&self.keys[tile.keys]),
+                        ranges: self.tile_sights(tile),
+                    }
+                })
+                .collect(),
+        })
+    }
+
+    /// Pairs of query and key that are computed, hidden ones within tiles included.
+    #[must_use]
+    pub fn pairs(&self) -> usize {
+        self.blocks()
+            .map(|block| block.queries.len() * block.keys())
+            .sum()
+    }
+
+    /// Number of slots, and rows that one needs: the largest block of keys in whole panels.
+    pub(super) fn slots(&self) -> (usize, usize) {
+        let longest = self.keys.iter().map(|block| block.positions.len()).max();
+        (self.slots, longest.unwrap_or(0).next_multiple_of(PANEL))
+    }
+
+    /// Positions of queries and of keys that the block mask needs to exist.
+    pub(super) fn lengths(&self) -> (usize, usize) {
+        let longest = |ranges: &mut dyn Iterator<Item = &Range<usize>>| {
+            ranges
+                .flat_map(|range| &self.positions[range.clone()])
+                .max()
+                .map_or(0, |position| *position as usize + 1)
+        };
+        (
+            longest(&mut self.queries.iter().map(|block| &block.positions)),
+            longest(&mut self.keys.iter().map(|block| &block.positions)),
+        )
+    }
+}

@@ -1,0 +1,217 @@
+//! The forward pass over a block mask: as the dense one, with packed blocks of keys looked up by number.
+
+use std::ops::Range;
+
+use lra_cpu::buffers::Shared;
+use lra_cpu::scratch::Scratch;
+use lra_cpu::simd::{Kernel, Lanes};
+use lra_cpu::tile::{
+    Lhs, Operand, PAD, PANEL, PackedTiles, SIDE, pack_columns, pack_rows, padded, product,
+};
+
+use super::super::problem::{Head, Problem};
+use super::super::relative::Places;
+use super::super::weighted_sums::{WeightedSums, close};
+use super::block_mask::BlockMask;
+use super::{alter, drawn, indices};
+
+/// Some blocks of queries of one head.
+pub(in super::super) struct ForwardTask<'a> {
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) block_mask: &'a BlockMask,
+    pub(super) head: Head,
+    pub(super) blocks: Range<usize>,
+    /// Output (B, Lq, H Ev), zeros.
+    pub(super) output: &'a Shared<'a>,
+    /// Base-2 logarithms of the sums of weights (B, H, Lq), infinite.
+    pub(super) sums: &'a Shared<'a>,
+}
+
+impl Kernel for ForwardTask<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let ForwardTask {
+            problem,
+            block_mask,
+            head,
+            ..
+        } = self;
+        let (width, wide) = (problem.widths.queries, padded(problem.widths.values));
+        let format = problem.format;
+        let mut keys = Keys::new(problem, block_mask, head);
+        let mut revisited = block_mask
+            .repeats_queries()
+            .then(|| Revisited::new(problem));
+        let mut queries = PackedTiles::new(format, Operand::B, 1, (width, SIDE));
+        let mut weighted = WeightedSums::new(problem);
+        for block in &block_mask.query_blocks()[self.blocks.clone()] {
+            let positions = block_mask.query_positions(block);
+            let count = positions.len();
+            if problem.padding(head.example, indices(positions)) {
+                continue;
+            }
+            let columns = count.next_multiple_of(PAD);
+            let scale = problem.scale * std::f32::consts::LOG2_E;
+            let rows = problem.queries(head).at(positions);
+            queries.pack(0, (width, SIDE), |columns| {
+                pack_columns(rows, count, scale, columns);
+            });
+            weighted.clear();
+            for number in block.tiles.clone() {
+                let tile = &block_mask.tiles()[number];
+                let bits = keys.load(tile.keys);
+                if bits == 0 {
+                    continue;
+                }
+                let (count_keys, of_keys, of_values) = keys.block(tile.keys);
+                let scores = &mut weighted.scores;
+                product::<S, false>(
+                    s,
+                    format,
+                    of_keys,
+                    queries.right(0),
+                    (&mut **scores, SIDE),
+                    (count_keys.next_multiple_of(PANEL), columns, width),
+                );
+                if let Some(tables) = &problem.relative {
+                    let keys = block_mask.key_positions(&block_mask.key_blocks()[tile.keys]);
+                    let places = Places::new(tables, indices(positions), indices(keys));
+                    tables.add(&places, head, scores);
+                }
+                alter(s, block_mask, tile, columns, scores);
+                let drawn = problem
+                    .dropout
+                    .map(|dropout| drawn(problem, dropout, head, number));
+                weighted.add(s, (count_keys, bits), columns, of_values, drawn);
+            }
+            let rows = weighted.rows(count).zip(positions);
+            for ((top, sum, row), position) in rows {
+                let position = *position as usize;
+                match &mut revisited {
+                    Some(revisited) => revisited.add(position, top, sum, row),
+                    None => self.write(position, top, sum, row),
+                }
+            }
+        }
+        if let Some(revisited) = revisited {
+            for position in 0..problem.queries_len {
+                let (top, sum) = revisited.sums[position];
+                let row = &revisited.rows[position * wide..][..wide];
+                self.write(position, top, sum, row);
+            }
+        }
+    }
+}
+
+impl ForwardTask<'_> {
+    fn write(&self, query: usize, top: f32, sum: f32, row: &[f32]) {
+        let (problem, head) = (self.problem, self.head);
+        let (inverse, log) = close(top, sum);
+        // SAFETY: this task alone writes its head's columns of the rows of its queries, and their sums.
+        let (output, logs) = unsafe {
+            (
+                self.output
+                    .slice(problem.output_start(head, query), problem.widths.values),
+                self.sums.slice(problem.sum_index(head, query), 1),
+            )
+        };
+        for (y, x) in output.iter_mut().zip(row) {
+            *y = x * inverse;
+        }
+        logs[0] = log;
+    }
+}
+
+/// What queries have gathered in the blocks that they were in so far.
+struct Revisited {
+    /// Running maximum, and the sum of weights relative to it.
+    sums: Vec<(f32, f32)>,
+    /// Weighted values.
+    rows: Scratch,
+    wide: usize,
+}
+
+impl Revisited {
+    fn new(problem: &Problem) -> Self {
+        let wide = padded(problem.widths.values);
+        Revisited {
+            sums: vec![(f32::NEG_INFINITY, 0.0); problem.queries_len],
+            rows: Scratch::zeros(problem.queries_len * wide),
+            wide,
+        }
+    }
+
+    fn add(&mut self, position: usize, top: f32, sum: f32, row: &[f32]) {
+        let (before, total) = &mut self.sums[position];
+        let highest = before.max(top);
+        let (old, new) = ((*before - highest).exp2(), (top - highest).exp2());
+        *before = highest;
+        *total = *total * old + sum * new;
+        let rows = &mut self.rows[position * self.wide..][..self.wide];
+        for (x, y) in rows.iter_mut().zip(row) {
+            *x = *x * old + y * new;
+        }
+    }
+}
+
+/// Blocks of keys and values of one head, packed when they are needed and not held.
+struct Keys<'a> {
+    problem: &'a Problem<'a>,
+    block_mask: &'a BlockMask,
+    head: Head,
+    /// The block that each slot holds, and its real keys.
+    held: Vec<Option<(usize, u64)>>,
+    key_blocks: PackedTiles,
+    value_blocks: PackedTiles,
+}
+
+impl<'a> Keys<'a> {
+    fn new(problem: &'a Problem<'a>, block_mask: &'a BlockMask, head: Head) -> Self {
+        let (slots, rows) = block_mask.slots();
+        let widths = problem.widths;
+        let blocks =
+            |role, width| PackedTiles::new(problem.format, role, slots, (rows, padded(width)));
+        Keys {
+            problem,
+            block_mask,
+            head,
+            held: vec![None; slots],
+            key_blocks: blocks(Operand::A, widths.queries),
+            value_blocks: blocks(Operand::ATransposed, widths.values),
+        }
+    }
+
+    /// Packs a block if that has not been done, and says which of its keys are real.
+    fn load(&mut self, block: usize) -> u64 {
+        let key_block = &self.block_mask.key_blocks()[block];
+        let slot = key_block.slot;
+        if let Some((_, bits)) = self.held[slot].filter(|(held, _)| *held == block) {
+            return bits;
+        }
+        let (problem, head) = (self.problem, self.head);
+        let widths = problem.widths;
+        let positions = self.block_mask.key_positions(key_block);
+        let count = positions.len();
+        self.key_blocks.pack(slot, (count, widths.queries), |rows| {
+            problem.keys(head).at(positions).pack_rows(count, rows);
+        });
+        let values = problem.values(head).at(positions);
+        let size = (count, padded(widths.values));
+        self.value_blocks
+            .pack(slot, size, |rows| pack_rows(values, count, 1.0, rows));
+        let bits = problem.real.bits(head.example, indices(positions));
+        self.held[slot] = Some((block, bits));
+        bits
+    }
+
+    /// How many keys a block has that has been loaded, and they and their values as left operands.
+    #[inline(always)]
+    fn block(&self, block: usize) -> (usize, Lhs<'_>, Lhs<'_>) {
+        let key_block = &self.block_mask.key_blocks()[block];
+        let (slot, positions) = (key_block.slot, self.block_mask.key_positions(key_block));
+        let operands = [&self.key_blocks, &self.value_blocks].map(|held| held.left(slot));
+        (positions.len(), operands[0], operands[1])
+    }
+}

@@ -1,0 +1,309 @@
+use candle_core::{D, DType, Device};
+
+use super::*;
+use crate::ops::testing::{Sampler, agree, agree_in_f32, without_padding};
+
+/// (B, L, H E) to (B, H, L, E)
+fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let (b, l, w) = x.dims3()?;
+    x.reshape((b, l, heads, w / heads))?
+        .transpose(1, 2)?
+        .contiguous()
+}
+
+/// The L x L weights in memory, step by step. `factors` (B, H, Lq, Lk) are those of dropout.
+fn composed(
+    qkv: [&Tensor; 3],
+    heads: usize,
+    mask: Option<&Tensor>,
+    factors: Option<&Tensor>,
+) -> Result<Tensor> {
+    composed_with(qkv, heads, None, mask, factors)
+}
+
+/// The same with something added to the scores (B, H, Lq, Lk).
+fn composed_with(
+    [q, k, v]: [&Tensor; 3],
+    heads: usize,
+    bias: Option<&Tensor>,
+    mask: Option<&Tensor>,
+    factors: Option<&Tensor>,
+) -> Result<Tensor> {
+    let (q, k, v) = (split(q, heads)?, split(k, heads)?, split(v, heads)?);
+    let (b, _, l, e) = q.dims4()?;
+    let scores = (q.matmul(&k.t()?)? * (e as f64).powf(-0.5))?;
+    let scores = match bias {
+        Some(bias) => scores.broadcast_add(bias)?,
+        None => scores,
+    };
+    let highest = scores.max_keepdim(D::Minus1)?.detach();
+    let mut weights = scores.broadcast_sub(&highest)?.exp()?;
+    if let Some(mask) = mask {
+        let mask = mask.to_dtype(weights.dtype())?.reshape((b, 1, 1, ()))?;
+        weights = weights.broadcast_mul(&mask)?;
+    }
+    // A query without a key: 0 / tiny.
+    let sums = weights.sum_keepdim(D::Minus1)?.maximum(1e-100)?;
+    weights = weights.broadcast_div(&sums)?;
+    if let Some(factors) = factors {
+        weights = (weights * factors.to_dtype(DType::F64)?)?;
+    }
+    let y = weights.matmul(&v)?.transpose(1, 2)?; // (B, Lq, H, Ev)
+    y.reshape((b, l, y.dim(2)? * y.dim(3)?))
+}
+
+fn options(heads: usize, mask: Option<&Tensor>) -> AttentionOptions {
+    AttentionOptions {
+        heads,
+        mask: mask.cloned(),
+        ..Default::default()
+    }
+}
+
+fn thirds(x: &Tensor) -> Result<[Tensor; 3]> {
+    let width = x.dim(2)? / 3;
+    Ok([
+        x.narrow(2, 0, width)?,
+        x.narrow(2, width, width)?,
+        x.narrow(2, 2 * width, width)?,
+    ])
+}
+
+/// Zeros and ones: a real prefix for each example, then some keys struck out at random; the last example may have none.
+fn mask(sampler: &mut Sampler, batch: usize, length: usize, empty: bool) -> Tensor {
+    let mut data = Vec::new();
+    for b in 0..batch {
+        let real = 1 + (sampler.uniform() * length as f64) as usize;
+        for i in 0..length {
+            let kept = i < real && (i == 0 || sampler.uniform() < 0.8);
+            data.push(f32::from(kept && !(empty && b + 1 == batch)));
+        }
+    }
+    Tensor::from_vec(data, (batch, length), &Device::Cpu).unwrap()
+}
+
+#[test]
+fn packed_attention_meets_its_twin() {
+    let mut sampler = Sampler::new(7);
+    for (batch, length, heads, width) in [
+        (1, 1, 1, 4),
+        (2, 5, 3, 7),
+        (2, 64, 2, 16),
+        (1, 65, 1, 32),
+        (1, 700, 1, 8),
+        (2, 190, 2, 33),
+        (1, 100, 1, 130),
+    ] {
+        let x = [sampler.normal(&[batch, length, 3 * heads * width], 1.5)];
+        for mask in [
+            None,
+            Some(mask(&mut sampler, batch, length, false)),
+            Some(mask(&mut sampler, batch, length, true)),
+        ] {
+            agree(
+                "packed attention",
+                &x,
+                |x| attention_packed(&x[0], &options(heads, mask.as_ref())),
+                |x| {
+                    let [q, k, v] = thirds(&x[0])?;
+                    let y = composed([&q, &k, &v], heads, mask.as_ref(), None)?;
+                    without_padding(&y, mask.as_ref())
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn cross_attention_meets_its_twin() {
+    let mut sampler = Sampler::new(8);
+    // The last is the width of values.
+    for (batch, queries, keys, heads, width, value_width) in [
+        (2, 3, 70, 2, 5, 5),
+        (1, 130, 17, 1, 48, 48),
+        (1, 300, 600, 2, 12, 12),
+        (20, 9, 9, 1, 4, 4),
+        (2, 65, 70, 2, 21, 5),
+        (1, 300, 600, 2, 3, 20),
+        (1, 70, 1100, 1, 40, 16),
+    ] {
+        let q = sampler.normal(&[batch, queries, heads * width], 1.0);
+        let k = sampler.normal(&[batch, keys, heads * width], 1.0);
+        let v = sampler.normal(&[batch, keys, heads * value_width], 1.0);
+        let mask = mask(&mut sampler, batch, keys, false);
+        agree(
+            "attention",
+            &[q, k, v],
+            |x| attention(&x[0], &x[1], &x[2], &options(heads, Some(&mask))),
+            |x| composed([&x[0], &x[1], &x[2]], heads, Some(&mask), None),
+        );
+    }
+}
+
+#[test]
+fn a_learned_bias_meets_its_twin() {
+    let mut sampler = Sampler::new(15);
+    for (batch, length, longest, heads, width) in [
+        (1, 1, 1, 1, 4),
+        (3, 9, 11, 2, 5),
+        (2, 130, 140, 2, 8),
+        (2, 600, 600, 1, 8),
+        (2, 90, 140, 2, 34),
+    ] {
+        let x = sampler.normal(&[batch, length, 3 * heads * width], 1.0);
+        let bias = sampler.normal(&[heads, longest, longest], 1.0);
+        let factor = sampler.normal(&[1], 1.0);
+        let mask = mask(&mut sampler, batch, length, true);
+        for mask in [None, Some(&mask)] {
+            agree(
+                "attention with a bias",
+                &[x.clone(), bias.clone(), factor.clone()],
+                |x| attention_biased(&x[0], &x[1], &x[2], &options(heads, mask)),
+                |x| {
+                    let [q, k, v] = thirds(&x[0])?;
+                    let bias = x[1].narrow(1, 0, length)?.narrow(2, 0, length)?;
+                    let bias = bias.broadcast_mul(&x[2])?.unsqueeze(0)?;
+                    let y = composed_with([&q, &k, &v], heads, Some(&bias), mask, None)?;
+                    without_padding(&y, mask)
+                },
+            );
+        }
+    }
+    let x = sampler.normal(&[1, 4, 12], 1.0);
+    let bias = sampler.normal(&[2, 3, 3], 1.0);
+    let factor = sampler.normal(&[1], 1.0);
+    assert!(attention_biased(&x, &bias, &factor, &options(2, None)).is_err());
+}
+
+#[test]
+fn scores_by_distance_meet_their_twin() {
+    let mut sampler = Sampler::new(16);
+    // Without rows of queries and keys the work of a head is done in parts.
+    for (batch, length, heads, width, reach, rows) in [
+        (1, 6, 1, 4, 1, true),
+        (3, 9, 2, 5, 3, true),
+        (2, 150, 2, 8, 149, true),
+        (1, 300, 1, 8, 70, true),
+        (1, 100, 1, 36, 20, true),
+        (1, 1030, 1, 4, 70, false),
+    ] {
+        let columns = 2 * reach + 1;
+        let x = sampler.normal(&[batch, length, 3 * heads * width], 1.0);
+        let of_heads = sampler.normal(&[heads, columns], 1.0);
+        let mut inputs = vec![x, of_heads];
+        if rows {
+            let mut rows = || sampler.normal(&[batch, heads, length, columns], 1.0);
+            inputs.extend([rows(), rows()]);
+        }
+        let mask = mask(&mut sampler, batch, length, batch > 1);
+        let distances = (0..length).flat_map(|i| (0..length).map(move |j| (i, j)));
+        let columns: Vec<u32> = distances
+            .map(|(i, j)| (j + reach).saturating_sub(i).min(2 * reach) as u32)
+            .collect();
+        let columns = Tensor::from_vec(columns, (1, 1, length, length), &Device::Cpu).unwrap();
+        let columns = columns
+            .broadcast_as((batch, heads, length, length))
+            .unwrap();
+        let columns = columns.contiguous().unwrap();
+        agree(
+            "attention with scores by distance",
+            &inputs,
+            |x| {
+                let relative = RelativeScores {
+                    reach,
+                    keys: 0..length,
+                    of_heads: Some(x[1].clone()),
+                    of_queries: x.get(2).cloned(),
+                    of_keys: x.get(3).cloned(),
+                };
+                let options = AttentionOptions {
+                    relative: Some(relative),
+                    ..options(heads, Some(&mask))
+                };
+                attention_packed(&x[0], &options)
+            },
+            |x| {
+                let [q, k, v] = thirds(&x[0])?;
+                let of_heads = x[1].reshape((1, heads, 1, ()))?;
+                let of_heads = of_heads.broadcast_as((batch, heads, length, 2 * reach + 1))?;
+                let mut bias = of_heads.contiguous()?.gather(&columns, 3)?;
+                if rows {
+                    let of_keys = x[3].gather(&columns.t()?.contiguous()?, 3)?.t()?;
+                    bias = ((bias + x[2].gather(&columns, 3)?)? + of_keys)?;
+                }
+                let y = composed_with([&q, &k, &v], heads, Some(&bias), Some(&mask), None)?;
+                without_padding(&y, Some(&mask))
+            },
+        );
+    }
+}
+
+#[test]
+fn dropout_meets_its_twin() {
+    let mut sampler = Sampler::new(11);
+    let rng = crate::rng::RngKey::new(5, 6, 7);
+    let stream = rng.per_example(crate::rng::StreamKey::new("drop"));
+    for (batch, length, heads, width) in [
+        (2, 9, 2, 4),
+        (2, 128, 1, 16),
+        (1, 200, 3, 12),
+        (1, 70, 1, 40),
+    ] {
+        let x = [sampler.normal(&[batch, length, 3 * heads * width], 1.0)];
+        let mask = mask(&mut sampler, batch, length, false);
+        let dropout = AttentionDropout::new(&stream, batch, 0.3);
+        let factors = dropout
+            .factors(heads, length, length, &Device::Cpu)
+            .unwrap();
+        let kept = factors.ne(0.0).unwrap().to_dtype(DType::F64).unwrap();
+        let kept = kept.mean_all().unwrap().to_scalar::<f64>().unwrap();
+        assert!((kept - 0.7).abs() < 0.1, "{kept}");
+        let options = AttentionOptions {
+            dropout: Some(dropout),
+            ..options(heads, Some(&mask))
+        };
+        agree(
+            "attention with dropout",
+            &x,
+            |x| attention_packed(&x[0], &options),
+            |x| {
+                let [q, k, v] = thirds(&x[0])?;
+                let y = composed([&q, &k, &v], heads, Some(&mask), Some(&factors))?;
+                without_padding(&y, Some(&mask))
+            },
+        );
+    }
+}
+
+#[test]
+fn scores_far_apart_neither_overflow_nor_vanish() {
+    let mut sampler = Sampler::new(9);
+    let x = [sampler.normal(&[1, 80, 3 * 16], 20.0)];
+    agree_in_f32(
+        "attention with large scores",
+        &x,
+        |x| attention_packed(&x[0], &options(1, None)),
+        |x| {
+            let [q, k, v] = thirds(&x[0])?;
+            composed([&q, &k, &v], 1, None, None)
+        },
+    );
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_errors() {
+    let mut sampler = Sampler::new(10);
+    let x = sampler.normal(&[2, 6, 24], 1.0);
+    assert!(attention_packed(&x, &options(3, None)).is_err());
+    assert!(attention_packed(&x, &options(0, None)).is_err());
+    let mask = sampler.normal(&[2, 5], 1.0);
+    assert!(attention_packed(&x, &options(2, Some(&mask))).is_err());
+    assert!(attention(&x, &x.narrow(1, 0, 3).unwrap(), &x, &options(2, None)).is_err());
+    for values in [
+        sampler.normal(&[2, 6, 5], 1.0),
+        sampler.normal(&[2, 6, 0], 1.0),
+    ] {
+        let refused = attention(&x, &x, &values, &options(2, None)).unwrap_err();
+        assert!(refused.to_string().contains("cannot be split"), "{refused}");
+    }
+}

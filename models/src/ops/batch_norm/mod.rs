@@ -1,0 +1,129 @@
+//! BatchNorm. Ioffe and Szegedy, 2015, arXiv:1502.03167.
+//!     y = (x - mean) / sqrt(variance + epsilon) * gain + offset, mean and variance of a channel over all rows of a batch
+//!
+//! The variance is divided by the number of rows, as PyTorch's is in training.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::{D, Tensor};
+
+use super::{Normalised, check};
+use crate::Result;
+use crate::ops::supports;
+
+/// Means and variances of channels, (2, D), without gradient.
+#[derive(Clone)]
+pub struct Moments(Tensor);
+
+impl Moments {
+    /// Given ones, both (D).
+    ///
+    /// # Errors
+    /// If shapes differ.
+    pub fn new(mean: &Tensor, variance: &Tensor) -> Result<Self> {
+        Ok(Self(Tensor::stack(&[mean, variance], 0)?.detach()))
+    }
+
+    /// Those of the rows of x (B, L, D) that are 1 in `real` (B, L), 0 standing for the others; of all without it.
+    ///
+    /// # Errors
+    /// If shapes do not fit.
+    pub fn of(x: &Tensor, real: Option<&Tensor>) -> Result<Self> {
+        let x = x.detach();
+        fits(&x, real)?;
+        match supports(&x) {
+            true => Ok(Self(cpu::channel_moments(&x, real)?)),
+            false => Ok(Self(composed_moments(&x, real)?)),
+        }
+    }
+
+    /// (D).
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn mean(&self) -> Result<Tensor> {
+        Ok(self.0.get(0)?)
+    }
+
+    /// (D).
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn variance(&self) -> Result<Tensor> {
+        Ok(self.0.get(1)?)
+    }
+}
+
+fn fits(x: &Tensor, real: Option<&Tensor>) -> Result<()> {
+    let (batch, length, _) = x.dims3()?;
+    let fits = real.is_none_or(|real| real.dims() == [batch, length]);
+    check(fits, "batch norm", || {
+        format!(
+            "x {:?} and rows {:?} do not fit",
+            x.shape(),
+            real.map(Tensor::shape)
+        )
+    })
+}
+
+fn composed_moments(x: &Tensor, real: Option<&Tensor>) -> Result<Tensor> {
+    let (batch, length, width) = x.dims3()?;
+    let rows = x.reshape((batch * length, width))?;
+    let weights = match real {
+        Some(real) => real.reshape((batch * length, 1))?,
+        None => rows.ones_like()?.narrow(D::Minus1, 0, 1)?,
+    };
+    let weights = weights.broadcast_div(&weights.sum_all()?.maximum(1.0)?)?;
+    let mean = rows.broadcast_mul(&weights)?.sum_keepdim(0)?;
+    let centred = rows.broadcast_sub(&mean)?;
+    let variance = centred.sqr()?.broadcast_mul(&weights)?.sum_keepdim(0)?;
+    Ok(Tensor::cat(&[mean, variance], 0)?)
+}
+
+/// y (B, L, D) by the moments of the rows of x (B, L, D) that `real` (B, L) chooses, as in [`Moments::of`], and these; the gradient goes through them.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn batch_norm(
+    x: &Tensor,
+    norm: &Normalised,
+    real: Option<&Tensor>,
+) -> Result<(Tensor, Moments)> {
+    fits(x, real)?;
+    if supports(x) {
+        let moments = Moments::of(x, real)?;
+        let affine = [norm.gain, norm.offset];
+        let y = cpu::channel_norm(x, affine, &moments.0, norm.epsilon, Some(real))?;
+        return Ok((y, moments));
+    }
+    let moments = composed_moments(x, real)?;
+    Ok((affine(x, norm, &moments)?, Moments(moments.detach())))
+}
+
+/// y (B, L, D) by given moments, which are constants.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn batch_norm_by(x: &Tensor, norm: &Normalised, moments: &Moments) -> Result<Tensor> {
+    if supports(x) {
+        let affine = [norm.gain, norm.offset];
+        return Ok(cpu::channel_norm(
+            x,
+            affine,
+            &moments.0,
+            norm.epsilon,
+            None,
+        )?);
+    }
+    affine(x, norm, &moments.0)
+}
+
+fn affine(x: &Tensor, norm: &Normalised, moments: &Tensor) -> Result<Tensor> {
+    let deviation = moments.get(1)?.affine(1.0, norm.epsilon)?.sqrt()?;
+    let y = x
+        .broadcast_sub(&moments.get(0)?)?
+        .broadcast_div(&deviation)?;
+    Ok(y.broadcast_mul(norm.gain)?.broadcast_add(norm.offset)?)
+}

@@ -1,0 +1,59 @@
+//! Attention of channels to channels, for each example and head: cosines of columns, and channels mixed by weights.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Tensor;
+
+use super::{check, matmul};
+use crate::Result;
+use crate::ops::supports;
+
+/// Cosines (B, H, E, E) between the columns of q and those of k (B, L, H E) over the positions; those of zeros are zero.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn channel_cosines(q: &Tensor, k: &Tensor, heads: usize) -> Result<Tensor> {
+    if supports(q) {
+        return Ok(cpu::channel_cosines(q, k, heads)?);
+    }
+    let fits = q.dims() == k.dims() && heads > 0 && q.dims3()?.2.is_multiple_of(heads);
+    check(fits, "channel_cosines", || {
+        let (q, k) = (q.shape(), k.shape());
+        format!("q {q:?} and k {k:?} do not fit {heads} heads")
+    })?;
+    let (q, k) = (unit_columns(q, heads)?, unit_columns(k, heads)?);
+    matmul(&q.t()?, &k)
+}
+
+/// Channels mixed by weights (B, H, E, E): y_li = Σ_j A_ij v_lj, v and y (B, L, H E).
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn mix_channels(v: &Tensor, weights: &Tensor) -> Result<Tensor> {
+    if supports(v) {
+        return Ok(cpu::mix_channels(v, weights)?);
+    }
+    let (shape, (_, heads, width, _)) = (v.dims3()?, weights.dims4()?);
+    check(heads * width == shape.2, "mix_channels", || {
+        let (v, weights) = (v.shape(), weights.shape());
+        format!("v {v:?} and weights {weights:?} do not fit")
+    })?;
+    let y = matmul(&by_head(v, heads)?, &weights.t()?)?;
+    Ok(y.transpose(1, 2)?.contiguous()?.reshape(shape)?)
+}
+
+/// (B, L, H E) to (B, H, L, E).
+fn by_head(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let (batch, length, row) = x.dims3()?;
+    let x = x.reshape((batch, length, heads, row / heads))?;
+    Ok(x.transpose(1, 2)?.contiguous()?)
+}
+
+/// Heads (B, H, L, E) of x over the length of their columns.
+fn unit_columns(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let x = by_head(x, heads)?;
+    let squares = x.sqr()?.sum_keepdim(2)?; // (B, H, 1, E)
+    Ok(x.broadcast_div(&squares.affine(1.0, 1e-24)?.sqrt()?)?)
+}

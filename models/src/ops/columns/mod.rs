@@ -1,0 +1,21 @@
+//! Some columns of rows: `x[..., first:first + count]`.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::{D, Tensor};
+
+use crate::Result;
+use crate::ops::supports;
+
+/// Columns `first..first + count` of x (.., W), (.., count), contiguous.
+///
+/// # Errors
+/// If there are fewer columns, or none is asked for.
+pub fn columns(x: &Tensor, first: usize, count: usize) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::columns(x, first, count)?);
+    }
+    Ok(x.narrow(D::Minus1, first, count)?.contiguous()?)
+}

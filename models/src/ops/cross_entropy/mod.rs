@@ -1,0 +1,46 @@
+//! The softmax cross-entropy.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::{D, Tensor};
+
+use crate::Result;
+use crate::ops::supports;
+
+/// Mean over the batch of the softmax cross-entropy, in nats: `mean_b(log sum_c exp x_bc - x_b,label)`.
+///
+/// `logits` is (B, C), `labels` (B) of type u32, each less than C. The result is a scalar.
+///
+/// # Errors
+/// If shapes do not agree, or a tensor operation fails.
+pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
+    if supports(logits) {
+        return Ok(cpu::cross_entropy(logits, labels)?);
+    }
+    let batch = logits.dim(0)?;
+    let sum = composed(logits, labels)?.sum_all()?;
+    Ok(sum.affine(1.0 / batch as f64, 0.0)?)
+}
+
+/// [`cross_entropy`] of every row for itself, (B).
+///
+/// # Errors
+/// Those of [`cross_entropy`].
+pub fn cross_entropies(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
+    if supports(logits) {
+        return Ok(cpu::cross_entropies(logits, labels)?);
+    }
+    Ok(composed(logits, labels)?.squeeze(1)?)
+}
+
+/// (B, 1).
+fn composed(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
+    // The maximum is a constant: it cancels, so no gradient has to pass through it.
+    let max = logits.detach().max_keepdim(D::Minus1)?; // (B, 1)
+    let shifted = logits.broadcast_sub(&max)?; // (B, C)
+    let log_sum = shifted.exp()?.sum_keepdim(D::Minus1)?.log()?; // (B, 1)
+    let chosen = shifted.gather(&labels.unsqueeze(1)?, 1)?; // (B, 1)
+    Ok((log_sum - chosen)?)
+}

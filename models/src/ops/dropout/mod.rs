@@ -1,0 +1,90 @@
+//! Dropout with a mask that is a function of (stream, example, element): y = m ⊙ x, m = 0 with probability `rate`, else 1 / (1 - rate).
+//!
+//! Srivastava et al., 2014, JMLR 15. Masks are drawn again for the backward pass and kept by nobody.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Tensor;
+
+use crate::ops::supports;
+use crate::{Packing, Result, rng::Stream};
+
+/// Which elements of x (B, ..) are dropped.
+#[derive(Clone, Copy)]
+pub struct DropoutMask<'a> {
+    /// Where random numbers come from, a row for each example.
+    pub stream: Stream,
+    /// The probability, in [0, 1).
+    pub rate: f64,
+    /// Whether the positions of an example share one mask, x being (B, L, D) (Gal and Ghahramani, 2015, arXiv:1512.05287).
+    pub tied: bool,
+    /// How the examples are packed, if they are, x being (1, T, D). Each drops what it drops in the padded batch.
+    pub packing: Option<&'a Packing>,
+}
+
+impl DropoutMask<'_> {
+    /// One number for each element of a batch that is not packed.
+    #[must_use]
+    pub fn new(stream: &Stream, rate: f64) -> Self {
+        Self {
+            stream: *stream,
+            rate,
+            tied: false,
+            packing: None,
+        }
+    }
+
+    pub(super) fn options(&self) -> cpu::DropoutOptions {
+        cpu::DropoutOptions {
+            stream: self.stream,
+            rate: self.rate,
+            tied: self.tied,
+            offsets: self.packing.map(|packing| packing.offsets().clone()),
+        }
+    }
+
+    /// m, of a shape that broadcasts to that of x.
+    fn composed(&self, x: &Tensor) -> Result<Tensor> {
+        let (mut shape, width) = (x.dims().to_vec(), x.dim(candle_core::D::Minus1)?);
+        if let Some(packing) = self.packing {
+            let (batch, length) = packing.mask().valid().dims2()?;
+            shape = vec![batch, length, width];
+        }
+        let all = shape.clone();
+        if self.tied {
+            let positions = 1..shape.len().saturating_sub(1);
+            shape[positions].fill(1);
+        }
+        let mask = self
+            .stream
+            .mask_tensor(&shape.into(), self.rate, x.dtype(), x.device())?;
+        match self.packing {
+            Some(packing) => packing.pack(&mask.broadcast_as(all)?.contiguous()?),
+            None => Ok(mask),
+        }
+    }
+}
+
+/// x (B, ..) with elements zeroed as `mask` says, and the others scaled by 1 / (1 - rate).
+///
+/// # Errors
+/// If x is not packed as the mask says.
+pub fn dropout(x: &Tensor, mask: &DropoutMask) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::dropout(x, mask.options())?);
+    }
+    Ok(x.broadcast_mul(&mask.composed(x)?)?)
+}
+
+/// `residual` plus the dropped-out x, of the same shape.
+///
+/// # Errors
+/// If the shapes differ, or x is not packed as the mask says.
+pub fn add_dropped(residual: &Tensor, x: &Tensor, mask: &DropoutMask) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::add_dropped(residual, x, mask.options())?);
+    }
+    Ok((residual + dropout(x, mask)?)?)
+}

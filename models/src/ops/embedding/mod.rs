@@ -1,0 +1,37 @@
+//! Rows of a table by number, with a row before them and rows added to them.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Tensor;
+
+use crate::Result;
+use crate::ops::supports;
+
+/// Ids (B, L) of type u32, each below V, to rows of `table` (V, D): (B, S, D), S = L slots, or L + 1 where every sequence
+/// begins with `first` (1, D). Row s of `positions` (at least S, D) is added to slot s.
+///
+/// # Errors
+/// If an id is not below V, or shapes do not fit.
+pub fn embed(
+    ids: &Tensor,
+    table: &Tensor,
+    first: Option<&Tensor>,
+    positions: Option<&Tensor>,
+) -> Result<Tensor> {
+    if supports(table) {
+        return Ok(cpu::embed(ids, table, first, positions)?);
+    }
+    let ((batch, length), (_, dim)) = (ids.dims2()?, table.dims2()?);
+    let x = table.index_select(&ids.flatten_all()?, 0)?;
+    let x = x.reshape((batch, length, dim))?;
+    let x = match first {
+        Some(first) => Tensor::cat(&[&first.broadcast_as((batch, 1, dim))?, &x], 1)?,
+        None => x,
+    };
+    Ok(match positions {
+        Some(positions) => x.broadcast_add(&positions.narrow(0, 0, x.dim(1)?)?)?,
+        None => x,
+    })
+}

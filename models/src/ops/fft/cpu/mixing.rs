@@ -1,0 +1,119 @@
+//! The real part of the two-dimensional transform over length and width, by which FNet mixes tokens (arXiv 2105.03824):
+//! y = s Re(DFT_L(DFT_D(x))). The transform is symmetric, so its backward pass is itself.
+//!
+//! Rows are real, so half of their spectra is enough: with Z the two-dimensional transform, Re Z_{l,d} = Re Z_{-l,-d}.
+
+
+use candle_core::{Result, Shape, Tensor};
+use lra_cpu::buffers::Shared;
+use lra_cpu::fft::Complex;
+use rayon::prelude::*;
+
+use super::transform::Transform;
+use super::{Real, apply, number};
+use crate::autograd::{BackwardPass, CustomOp, Gradient, View};
+
+/// Rows of a task at least, and columns of one.
+const TOGETHER: usize = 8;
+
+/// x (B, L, D) to y (B, L, D), times `scale` s.
+///
+/// # Errors
+/// If x has not three axes, or the type is neither f32 nor f64.
+pub(crate) fn mix_tokens(x: &Tensor, scale: f64) -> Result<Tensor> {
+    apply(Mixing { scale }, [x])
+}
+
+struct Mixing {
+    scale: f64,
+}
+
+impl<T: Real> CustomOp<1, T> for Mixing {
+    const NAME: &'static str = "fourier mixing";
+    type Saved = ();
+    const READS_OPERANDS: bool = false;
+
+    fn forward(&self, [x]: [View<T>; 1], _: bool) -> Result<(Vec<T>, Shape, ())> {
+        let y = mix(x.data, x.shape.dims3()?, number(self.scale))?;
+        Ok((y, x.shape, ()))
+    }
+
+    fn backward(
+        &self,
+        [x]: [View<T>; 1],
+        pass: BackwardPass<(), 1, T>,
+    ) -> Result<[Gradient<T>; 1]> {
+        Ok([mix(pass.dy, x.shape.dims3()?, number(self.scale))?.into()])
+    }
+}
+
+fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) -> Result<Vec<T>> {
+    let mut y = vec![number::<T>(0.0); x.len()];
+    if x.is_empty() {
+        return Ok(y);
+    }
+    let along_width = Transform::<T>::new(width);
+    let along_length = T::plan_fft(length);
+    let bins = along_width.bins();
+    let room = || {
+        let scratch = along_length.get_inplace_scratch_len();
+        [TOGETHER * length, scratch].map(|len| vec![Complex::<T>::default(); len])
+    };
+    let examples = y
+        .par_chunks_mut(length * width)
+        .zip(x.par_chunks(length * width));
+    examples.try_for_each(|(y, x)| {
+        // (L, bins): spectra of the rows.
+        let mut rows = vec![Complex::<T>::default(); length * bins];
+        let tasks = rows.par_chunks_mut(bins).zip(x.par_chunks(width));
+        tasks.with_min_len(TOGETHER).try_for_each_init(
+            || along_width.room(),
+            |room, (spectrum, row)| {
+                room.sequence.copy_from_slice(row);
+                along_width.forward(room)?;
+                spectrum.copy_from_slice(&room.spectrum);
+                Ok::<_, candle_core::Error>(())
+            },
+        )?;
+        // Spectra of their columns, (columns, L), of which only what is asked for is kept.
+        let y = Shared::new(y);
+        let tasks = (0..bins).into_par_iter().step_by(TOGETHER);
+        tasks.for_each_init(room, |[columns, scratch], first| {
+            let count = TOGETHER.min(bins - first);
+            // Some rows at a time, so that lines of the cache are read and written whole.
+            for (block, rows) in rows.chunks(TOGETHER * bins).enumerate() {
+                let columns = columns.chunks_exact_mut(length).take(count);
+                for (column, to) in (first..).zip(columns) {
+                    let to = &mut to[block * TOGETHER..];
+                    for (to, row) in to.iter_mut().zip(rows.chunks_exact(bins)) {
+                        *to = row[column];
+                    }
+                }
+            }
+            for column in columns.chunks_exact_mut(length).take(count) {
+                along_length.process_with_scratch(column, scratch);
+            }
+            // Columns d and D - d, for d from 1 up to what is its own mirror image.
+            let mirrored = first.max(1)..(first + count).min(width - bins + 1);
+            for l in 0..length {
+                // SAFETY: this task alone has these columns, and those that mirror them.
+                let to = unsafe { y.slice(l * width + first, count) };
+                for (column, y) in to.iter_mut().enumerate() {
+                    *y = columns[column * length + l].re * scale;
+                }
+                if mirrored.is_empty() {
+                    continue;
+                }
+                let from = (length - l) % length;
+                let start = l * width + width + 1 - mirrored.end;
+                // SAFETY: as above.
+                let to = unsafe { y.slice(start, mirrored.len()) };
+                for (d, y) in mirrored.clone().rev().zip(to) {
+                    *y = columns[(d - first) * length + from].re * scale;
+                }
+            }
+        });
+        Ok::<_, candle_core::Error>(())
+    })?;
+    Ok(y)
+}

@@ -1,0 +1,181 @@
+//! Fourier transforms along a sequence, and what they make fast: long convolutions, and mixing of tokens.
+//!
+//! For f32 and f64 on the CPU these are fast transforms of any length, O(L log L) (a length with small prime factors is
+//! fastest); elsewhere products with matrices of cosines and sines, O(L²), exact and slow.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use std::f64::consts::TAU;
+
+use candle_core::{DType, Device, Tensor};
+
+use super::{Complex, check};
+use crate::Result;
+
+pub use self::cpu::Lags;
+
+/// The spectrum of real sequences: X_k = Σ_t x_t e^{-2πikt/n} for k = 0 ... n/2, (B, n/2 + 1, D), of x (B, L, D).
+///
+/// A sequence is cut to n positions or followed by zeros, as in NumPy's `rfft(x, n, axis=1)`; bins beyond n/2 are
+/// conjugates of these.
+///
+/// # Errors
+/// If x has not three axes, or n is 0.
+pub fn rfft(x: &Tensor, n: usize) -> Result<Complex> {
+    x.dims3()?;
+    check(n > 0, "rfft", || "a transform of length 0".to_owned())?;
+    if !transforms(x) {
+        return composed::rfft(x, n);
+    }
+    let planes = cpu::spectrum(x, n)?;
+    Ok(Complex::new(planes.get(0)?, planes.get(1)?))
+}
+
+/// Real sequences (B, n, D) of their spectra (B, n/2 + 1, D); NumPy's `irfft(x, n, axis=1)`, the inverse of [`rfft`].
+///
+/// The imaginary part of the first bin, and for an even n of the last, is left out; it has no gradient.
+///
+/// # Errors
+/// If the spectra have not n/2 + 1 bins, or n is 0.
+pub fn irfft(x: &Complex, n: usize) -> Result<Tensor> {
+    let fits = n > 0 && x.re.dims3()?.1 == n / 2 + 1 && x.re.dims() == x.im.dims();
+    check(fits, "irfft", || {
+        let (re, im) = (x.re.shape(), x.im.shape());
+        format!("real parts {re:?} and imaginary parts {im:?} are not spectra of length {n}")
+    })?;
+    match transforms(&x.re) {
+        true => Ok(cpu::sequence(&x.re, &x.im, n)?),
+        false => composed::irfft(x, n),
+    }
+}
+
+/// The convolution of every channel with a kernel of its own: y (B, L, D) of x (B, L, D) and `kernel` (D, K).
+///
+/// [`Lags`] says which positions the taps meet; what is not `Circular` is zero beyond the sequence. As a product of
+/// spectra: O(B D L log L) time, whatever K. Keeps nothing but its operands.
+///
+/// # Errors
+/// If shapes do not fit, K is odd with `Bidirectional`, or larger than L with `Circular`.
+pub fn fft_conv(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
+    let ((_, length, width), (channels, taps)) = (x.dims3()?, kernel.dims2()?);
+    let fits = match lags {
+        Lags::Causal => true,
+        Lags::Bidirectional => taps % 2 == 0,
+        Lags::Circular => taps <= length,
+    };
+    check(fits && channels == width && taps > 0, "convolution", || {
+        let (x, kernel) = (x.shape(), kernel.shape());
+        format!("x {x:?} and kernel {kernel:?} do not fit with {lags:?} lags")
+    })?;
+    match transforms(x) {
+        true => Ok(cpu::long_convolution(x, kernel, lags)?),
+        false => composed::fft_conv(x, kernel, lags),
+    }
+}
+
+/// The real part of the two-dimensional transform: y = s Re(DFT_L(DFT_D(x))) of x (B, L, D) and `scale` s.
+///
+/// How FNet mixes tokens (arXiv 2105.03824): NumPy's `s * fft2(x).real`. Values grow by s √(L D). O(B L D log(L D)) time,
+/// and its own backward pass.
+///
+/// # Errors
+/// If x has not three axes.
+pub fn fft2_real(x: &Tensor, scale: f64) -> Result<Tensor> {
+    x.dims3()?;
+    match transforms(x) {
+        true => Ok(cpu::mix_tokens(x, scale)?),
+        false => composed::fft2_real(x, scale),
+    }
+}
+
+/// Whether there are fast transforms for this tensor.
+fn transforms(x: &Tensor) -> bool {
+    x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64)
+}
+
+/// The same by products with matrices.
+mod composed {
+    use super::{Complex, Device, Lags, Result, TAU, Tensor};
+
+    /// `f(2π r c / n)` for `rows` r and `columns` c.
+    fn waves(
+        like: &Tensor,
+        n: usize,
+        (rows, columns): (usize, usize),
+        f: impl Fn(usize, usize, f64) -> f64,
+    ) -> Result<Tensor> {
+        let element = |r: usize, c: usize| f(r, c, TAU * (r * c % n) as f64 / n as f64);
+        let all = (0..rows).flat_map(|r| (0..columns).map(move |c| (r, c)));
+        let all: Vec<f64> = all.map(|(r, c)| element(r, c)).collect();
+        let waves = Tensor::from_vec(all, (rows, columns), &Device::Cpu)?;
+        Ok(waves.to_dtype(like.dtype())?.to_device(like.device())?)
+    }
+
+    pub(super) fn rfft(x: &Tensor, n: usize) -> Result<Complex> {
+        let used = x.dim(1)?.min(n);
+        let x = x.narrow(1, 0, used)?.contiguous()?;
+        let shape = (n / 2 + 1, used);
+        let re = waves(&x, n, shape, |_, _, angle| angle.cos())?.broadcast_matmul(&x)?;
+        let im = waves(&x, n, shape, |_, _, angle| -angle.sin())?.broadcast_matmul(&x)?;
+        Ok(Complex::new(re, im))
+    }
+
+    pub(super) fn irfft(x: &Complex, n: usize) -> Result<Tensor> {
+        let shape = (n, n / 2 + 1);
+        let real = |bin: usize| bin == 0 || 2 * bin == n;
+        let weight = |bin: usize| if real(bin) { 1.0 } else { 2.0 } / n as f64;
+        let cosines = waves(&x.re, n, shape, |_, bin, angle| weight(bin) * angle.cos())?;
+        let sines = waves(&x.im, n, shape, |_, bin, angle| match real(bin) {
+            true => 0.0,
+            false => -weight(bin) * angle.sin(),
+        })?;
+        let re = cosines.broadcast_matmul(&x.re.contiguous()?)?;
+        Ok((re + sines.broadcast_matmul(&x.im.contiguous()?)?)?)
+    }
+
+    pub(super) fn fft_conv(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
+        let ((_, length, width), taps) = (x.dims3()?, kernel.dim(1)?);
+        // Taps of one turn: those that look back, zeros, those that look ahead with the nearest last.
+        let (n, turn) = match lags {
+            Lags::Circular => (length, kernel.pad_with_zeros(1, 0, length - taps)?),
+            Lags::Causal => {
+                let used = taps.min(length);
+                let back = kernel.narrow(1, 0, used)?;
+                (length + used, back.pad_with_zeros(1, 0, length)?)
+            }
+            Lags::Bidirectional => {
+                let (half, used) = (taps / 2, (taps / 2).min(length));
+                let back = kernel.narrow(1, 0, used)?.pad_with_zeros(1, 0, length)?;
+                let ahead: Vec<u32> = (half..half + used.min(length - 1))
+                    .map(|i| i as u32)
+                    .collect();
+                let nearest_last: Vec<u32> = ahead.into_iter().rev().collect();
+                let turn = match nearest_last.len() {
+                    0 => back,
+                    count => {
+                        let indices = Tensor::from_vec(nearest_last, count, kernel.device())?;
+                        let ahead = kernel.contiguous()?.index_select(&indices, 1)?;
+                        let zeros = back.dim(1)? - count;
+                        Tensor::cat(&[&back.narrow(1, 0, zeros)?, &ahead], 1)?
+                    }
+                };
+                (length + used, turn)
+            }
+        };
+        let turn = turn.t()?.reshape((1, n, width))?;
+        let spectrum = rfft(x, n)?.mul(&rfft(&turn, n)?)?;
+        Ok(irfft(&spectrum, n)?.narrow(1, 0, length)?)
+    }
+
+    pub(super) fn fft2_real(x: &Tensor, scale: f64) -> Result<Tensor> {
+        let (_, length, width) = x.dims3()?;
+        let square = |n: usize, f: fn(f64) -> f64| waves(x, n, (n, n), |_, _, angle| f(angle));
+        let part = |f: fn(f64) -> f64| {
+            let x = x.contiguous()?.broadcast_matmul(&square(width, f)?)?;
+            Ok::<_, crate::Error>(square(length, f)?.broadcast_matmul(&x)?)
+        };
+        Ok((part(f64::cos)? - part(f64::sin)?)?.affine(scale, 0.0)?)
+    }
+}

@@ -1,0 +1,56 @@
+//! What follows the filter of a state space, as S4 has it (Gu et al., 2021, arXiv:2111.00396), or S5 (arXiv:2208.04933).
+//!     y = a ⊙ σ(g),  [a, g] = W z + b,  z = m ⊙ f(x);  or  y = z ⊙ σ(W z + b);  or  y = x ⊙ σ(W z + b)
+//! x, y, z (B, L, D), W (2D, D) or (D, D), m a dropout mask or 1.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::{D, Tensor};
+
+use super::activation::Activation;
+use super::{
+    DropoutMask,
+    activation::{apply, sigmoid},
+    dropout,
+    feed_forward::Affine,
+    linear,
+};
+use crate::Result;
+use crate::ops::supports;
+
+/// What is multiplied with the gate.
+pub use self::cpu::GatedValue;
+
+/// y for x (B, .., D), W and b of as many rows as `value` wants, by activation f and dropout mask m.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn gated_linear(
+    x: &Tensor,
+    (weight, bias): Affine,
+    activation: Activation,
+    mask: Option<&DropoutMask>,
+    value: GatedValue,
+) -> Result<Tensor> {
+    if let (true, Some(activation), Some(bias)) = (supports(x), activation.fused(), bias) {
+        let options = cpu::GatedLinearOptions {
+            activation,
+            dropout: mask.map(DropoutMask::options),
+            value,
+        };
+        return Ok(cpu::gated_linear(x, weight, bias, options)?);
+    }
+    let z = apply(activation, x)?;
+    let z = match mask {
+        Some(mask) => dropout(&z, mask)?,
+        None => z,
+    };
+    let (made, width) = (linear(&z, weight, bias)?, x.dim(D::Minus1)?);
+    let half = |from| made.narrow(D::Minus1, from, width);
+    Ok(match value {
+        GatedValue::Linear => (half(0)? * sigmoid(&half(width)?)?)?,
+        GatedValue::Activated => (z * sigmoid(&made)?)?,
+        GatedValue::Input => (x * sigmoid(&made)?)?,
+    })
+}

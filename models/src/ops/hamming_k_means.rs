@@ -1,0 +1,151 @@
+//! k-means in Hamming space, after Lloyd, over the hashes of one sequence. Nearly all of it counts bits, many words at a time where a
+//! processor has instructions for that. Integers, so that the instructions change nothing.
+
+/// What all sequences that are clustered together have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct HammingKMeans<'a> {
+    /// Bits of a hash, at most 63.
+    pub(crate) bits: usize,
+    /// Rounds of assignment and majority vote, the last of which only assigns.
+    pub(crate) rounds: usize,
+    /// Centroids for clusters that have lost all positions, as many for each round but the last.
+    pub(crate) refills: &'a [u64],
+}
+
+impl HammingKMeans<'_> {
+    /// Writes the cluster of each hash to `clusters`, beginning with these centroids, of which there is one at least.
+    pub(crate) fn run(self, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vpopcntdq") {
+                // SAFETY: the processor has just said that it has the instructions.
+                return unsafe { run_avx512(self, hashes, centroids, clusters) };
+            }
+            if is_x86_feature_detected!("avx2") {
+                // SAFETY: as above.
+                return unsafe { run_avx2(self, hashes, centroids, clusters) };
+            }
+        }
+        run_portable(self, hashes, centroids, clusters);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vpopcntdq")]
+fn run_avx512(k_means: HammingKMeans, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
+    run_portable(k_means, hashes, centroids, clusters);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn run_avx2(k_means: HammingKMeans, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
+    run_portable(k_means, hashes, centroids, clusters);
+}
+
+/// Inlined into each of the versions above, so that the compiler vectorizes it for each; closures would not be.
+#[inline(always)]
+fn run_portable(
+    k_means: HammingKMeans,
+    hashes: &[u64],
+    mut centroids: Vec<u64>,
+    clusters: &mut [u32],
+) {
+    let per_round = k_means.refills.len() / k_means.rounds.saturating_sub(1).max(1);
+    let mut ones = vec![[0; 64]; centroids.len()];
+    let mut sizes = vec![0; centroids.len()];
+    for round in 0..k_means.rounds {
+        for (cluster, hash) in clusters.iter_mut().zip(hashes) {
+            *cluster = nearest(&centroids, *hash);
+        }
+        if round + 1 == k_means.rounds {
+            return;
+        }
+        ones.fill([0; 64]);
+        sizes.fill(0);
+        for (cluster, hash) in clusters.iter().zip(hashes) {
+            sizes[*cluster as usize] += 1;
+            add_bits(*hash, &mut ones[*cluster as usize]);
+        }
+        let refills = &k_means.refills[round * per_round..];
+        let mut moved = false;
+        for (cluster, centroid) in centroids.iter_mut().enumerate() {
+            let next = match sizes[cluster] {
+                0 => refills[cluster],
+                size => majority(&ones[cluster][..k_means.bits], size),
+            };
+            moved |= next != *centroid || sizes[cluster] == 0;
+            *centroid = next;
+        }
+        if !moved {
+            return; // Nothing would ever move again.
+        }
+    }
+}
+
+/// The first of the centroids, one at least, that have the fewest bits other than `hash`.
+#[inline(always)]
+fn nearest(centroids: &[u64], hash: u64) -> u32 {
+    // Bits above, number below: the least of these words.
+    let mut least = u64::MAX;
+    for (number, centroid) in (0_u64..).zip(centroids) {
+        let apart = u64::from((centroid ^ hash).count_ones());
+        least = least.min(apart << 32 | number);
+    }
+    least as u32
+}
+
+/// Adds each bit of a hash to its count.
+#[inline(always)]
+fn add_bits(hash: u64, ones: &mut [u64; 64]) {
+    for (place, ones) in ones.iter_mut().enumerate() {
+        *ones += hash >> place & 1;
+    }
+}
+
+/// The bits that more than half of `size` hashes have, of which as many have each.
+#[inline(always)]
+fn majority(ones: &[u64], size: u64) -> u64 {
+    let mut word = 0;
+    for (place, ones) in ones.iter().enumerate() {
+        word |= u64::from(2 * ones > size) << place;
+    }
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::Sampler;
+
+    /// With few bits there are ties, and clusters that lose all positions.
+    #[test]
+    fn wide_registers_change_nothing_and_the_first_nearest_is_taken() {
+        let mut sampler = Sampler::new(5);
+        for (bits, positions, count) in [(63, 300, 100), (5, 200, 37), (1, 9, 3), (40, 1, 1)] {
+            let mut words = |count: usize| -> Vec<u64> {
+                (0..count).map(|_| sampler.bits() >> (64 - bits)).collect()
+            };
+            let (hashes, refills) = (words(positions), words(3 * count));
+            let centroids = hashes[..count].to_vec();
+            for rounds in [1, 4] {
+                let k_means = HammingKMeans {
+                    bits,
+                    rounds,
+                    refills: &refills[..(rounds - 1) * count],
+                };
+                let [mut found, mut portable] = [(); 2].map(|()| vec![u32::MAX; positions]);
+                k_means.run(&hashes, centroids.clone(), &mut found);
+                run_portable(k_means, &hashes, centroids.clone(), &mut portable);
+                assert_eq!(found, portable, "{bits} bits");
+                if k_means.rounds == 1 {
+                    let nearest = |hash: &u64| {
+                        let apart = |cluster: &usize| (centroids[*cluster] ^ hash).count_ones();
+                        (0..count).min_by_key(apart).map(|cluster| cluster as u32)
+                    };
+                    let wanted: Vec<u32> = hashes.iter().filter_map(nearest).collect();
+                    assert_eq!(found, wanted, "{bits} bits");
+                }
+            }
+        }
+    }
+}

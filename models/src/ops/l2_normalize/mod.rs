@@ -1,0 +1,32 @@
+//! Vectors scaled to length 1: y = x / √(|x|² + 1e-24).
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::{D, Tensor};
+
+use super::check;
+use crate::Result;
+use crate::ops::supports;
+
+/// Runs of `width` numbers of x scaled to length 1; zeros stay zeros.
+///
+/// # Errors
+/// If the last dimension is not a multiple of `width`.
+pub fn l2_normalize(x: &Tensor, width: usize) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::l2_normalize(x, width)?);
+    }
+    let row = x.dims().last().copied().unwrap_or(1);
+    check(
+        width > 0 && row.is_multiple_of(width),
+        "l2_normalize",
+        || format!("runs of {width} in {:?}", x.shape()),
+    )?;
+    let vectors = x.reshape((x.elem_count() / width, width))?;
+    let squares = vectors.sqr()?.sum_keepdim(D::Minus1)?;
+    // A floor rather than a maximum: the gradient at zero must be finite.
+    let length = squares.affine(1.0, 1e-24)?.sqrt()?;
+    Ok(vectors.broadcast_div(&length)?.reshape(x.shape())?)
+}

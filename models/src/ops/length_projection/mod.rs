@@ -1,0 +1,39 @@
+//! A sequence shortened by a matrix along its length: y_k = Σ_l M_lk x_l, for each head.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Tensor;
+
+use super::{check, matmul};
+use crate::Result;
+use crate::ops::supports;
+
+/// x (B, L, H E) along the length by the first L rows of `matrix` (1 or H, N, K), to (B, K, H E).
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn project_length(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::project_length(x, matrix, heads)?);
+    }
+    let (batch, length, row) = x.dims3()?;
+    let (copies, longest, rank) = matrix.dims3()?;
+    let fits = (copies == 1 || copies == heads) && length <= longest && row.is_multiple_of(copies);
+    check(fits, "project_length", || {
+        let (x, matrix) = (x.shape(), matrix.shape());
+        format!("x {x:?} and matrix {matrix:?} do not fit {heads} heads")
+    })?;
+    let matrix = matrix.narrow(1, 0, length)?.t()?.contiguous()?; // (1 or H, K, L)
+    // The batch is moved beside the width: one product, and no copy of the matrix's gradient per example.
+    let width = row / copies;
+    let x = x
+        .reshape((batch, length, copies, width))?
+        .permute((2, 1, 0, 3))?;
+    let y = matmul(&matrix, &x.reshape((copies, length, batch * width))?)?;
+    let y = y
+        .reshape((copies, rank, batch, width))?
+        .permute((2, 1, 0, 3))?;
+    Ok(y.reshape((batch, rank, row))?)
+}

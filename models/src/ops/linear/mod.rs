@@ -1,0 +1,41 @@
+//! The linear map y = x Wᵀ + b over the last dimension.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Tensor;
+
+use super::{check, matmul};
+use crate::Result;
+use crate::ops::supports;
+
+/// x (.., K) times weight (N, K), as PyTorch keeps it, plus bias (N): (.., N).
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::linear(x, weight, bias)?);
+    }
+    let (outputs, inputs) = weight.dims2()?;
+    let mut dims = x.dims().to_vec();
+    check(dims.last() == Some(&inputs), "linear", || {
+        format!(
+            "x {:?} and weight {:?} do not fit",
+            x.shape(),
+            weight.shape()
+        )
+    })?;
+    let rows = x.elem_count() / inputs.max(1);
+    if let Some(last) = dims.last_mut() {
+        *last = outputs;
+    }
+    // One tall product instead of one per example: the weight's gradient is then one product too.
+    let y = matmul(&x.reshape((rows, inputs))?, &weight.t()?)?;
+    let y = match bias {
+        Some(bias) => y.broadcast_add(bias)?,
+        None => y,
+    };
+    Ok(y.reshape(dims)?)
+}

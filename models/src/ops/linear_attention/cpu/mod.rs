@@ -1,0 +1,275 @@
+//! Attention whose weights are products of features, in time linear in the length:
+//! y_i = φ(q_i) S / (φ(q_i)·z + guard) with S = Σ_j φ(k_j) v_jᵀ and z = Σ_j φ(k_j) per head (arXiv 2006.16236).
+//!
+//! Features exist only for 64 positions at a time. Of the forward pass, S and z are kept. Positions are split
+//! into parts by shape alone, and the sums of the parts are added in order.
+
+mod blocks;
+mod features;
+mod passes;
+mod problem;
+
+use candle_core::{Result, Shape, Tensor, bail};
+use lra_cpu::buffers::unspecified;
+use lra_cpu::tile::StridedRowsMut;
+
+use self::blocks::Sizes;
+use self::features::{Directions, Elementwise, Favor, Shift};
+use self::problem::{Part, Problem};
+use crate::autograd::read;
+use crate::autograd::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
+use crate::ops::activation::cpu::{EluPlusOne, Identity, Relu};
+
+const NAME: &str = "kernel attention";
+/// Features and columns of values from which on f32 is cut into parts.
+const SPLIT_WIDTH: usize = 32;
+
+/// The map φ from a query or key to features, all of which must come out non-negative.
+#[derive(Clone, Debug)]
+pub enum FeatureMap {
+    /// The operands are features already.
+    Given,
+    /// elu(x) + 1.
+    EluPlusOne,
+    /// max(x, 0) + floor.
+    Relu {
+        /// Added to every feature.
+        floor: f32,
+    },
+    /// exp(w_r·x - |x|² / (2 √E) - shift) + epsilon: FAVOR+ (arXiv 2009.14794). The shift is the largest w_r·x of a query, and of
+    /// all real keys of an example and head, but at least 0.
+    Favor {
+        /// w (M, E), times E^-¼; without gradient.
+        directions: Tensor,
+        /// Added to every feature.
+        epsilon: f32,
+    },
+}
+
+/// What kernel attention needs besides queries, keys and values.
+#[derive(Clone, Debug)]
+pub struct LinearAttentionOptions {
+    /// Number of heads H; head h owns columns h M to (h + 1) M of queries and keys (or as many as the map takes), h E to (h + 1) E
+    /// of values.
+    pub heads: usize,
+    /// From queries and keys to features.
+    pub map: FeatureMap,
+    /// Added to the denominator, so that an example without a real key yields zeros.
+    pub guard: f64,
+    /// (B, keys), 1 for a real key and 0 for padding.
+    pub mask: Option<Tensor>,
+}
+
+/// Kernel attention of queries (B, Lq, H M) on keys (B, Lk, H M) and values (B, Lk, H E); yields (B, Lq, H E).
+pub fn linear_attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    options: &LinearAttentionOptions,
+) -> Result<Tensor> {
+    let ((batch, _, features), (_, keys, values)) = (q.dims3()?, v.dims3()?);
+    if k.dims() != [batch, keys, features] || v.dim(0)? != batch {
+        bail!(
+            "{NAME}: queries {:?}, keys {:?}, values {:?}",
+            q.shape(),
+            k.shape(),
+            v.shape()
+        );
+    }
+    let op = LinearAttention::new(options, (batch, keys), (features, values), false)?;
+    apply(op, [q, k, v])
+}
+
+/// Kernel attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
+/// Blocks of 64 positions that are all padding yield zeros.
+pub fn linear_attention_packed(qkv: &Tensor, options: &LinearAttentionOptions) -> Result<Tensor> {
+    let (batch, length, width) = qkv.dims3()?;
+    if width % 3 != 0 {
+        bail!("{NAME}: width {width} is not three times that of the heads");
+    }
+    let op = LinearAttention::new(options, (batch, length), (width / 3, width / 3), true)?;
+    apply(op, Input::side_by_side(qkv))
+}
+
+/// A [`FeatureMap`], made ready.
+enum Map {
+    Given,
+    EluPlusOne,
+    Relu { floor: f32 },
+    Favor(Box<Directions>),
+}
+
+struct LinearAttention {
+    heads: usize,
+    map: Map,
+    guard: f32,
+    /// (B, Lk), not zero for a real key.
+    real: Option<Vec<f32>>,
+    /// Whether queries and keys are those of one sequence, so that `real` tells of both.
+    within: bool,
+}
+
+impl LinearAttention {
+    /// For rows of `features` elements of queries and keys and `values` of values.
+    fn new(
+        options: &LinearAttentionOptions,
+        (batch, keys): (usize, usize),
+        (features, values): (usize, usize),
+        within: bool,
+    ) -> Result<Self> {
+        let heads = options.heads;
+        if heads == 0 || features * values == 0 || features % heads + values % heads != 0 {
+            bail!("{NAME}: widths {features} and {values} cannot be split into {heads} heads");
+        }
+        let real = match &options.mask {
+            Some(mask) if mask.dims() != [batch, keys] => {
+                bail!(
+                    "{NAME}: mask {:?} for {batch} examples of {keys} keys",
+                    mask.shape()
+                )
+            }
+            Some(mask) => Some(read(NAME, &mask.contiguous()?)?.to_vec()),
+            None => None,
+        };
+        let map = match &options.map {
+            FeatureMap::Given => Map::Given,
+            FeatureMap::EluPlusOne => Map::EluPlusOne,
+            FeatureMap::Relu { floor } => Map::Relu { floor: *floor },
+            FeatureMap::Favor {
+                directions,
+                epsilon,
+            } => {
+                let (count, width) = directions.dims2()?;
+                if count == 0 || width * heads != features {
+                    bail!(
+                        "{NAME}: directions {:?} for {heads} heads of {features}",
+                        directions.shape()
+                    );
+                }
+                let w = directions.contiguous()?;
+                let w = Directions::new(&read(NAME, &w)?, (count, width), *epsilon);
+                Map::Favor(Box::new(w))
+            }
+        };
+        Ok(LinearAttention {
+            heads,
+            map,
+            guard: options.guard as f32,
+            real,
+            within,
+        })
+    }
+
+    fn problem<'a>(&'a self, operands: &[View<'a>; 3]) -> Result<Problem<'a>> {
+        let [q, k, v] = operands.each_ref().map(View::rows);
+        let (batch, queries_len, features) = operands[0].shape.dims3()?;
+        let (_, keys_len, values) = operands[2].shape.dims3()?;
+        let inputs = features / self.heads;
+        let sizes = Sizes {
+            features: match &self.map {
+                Map::Favor(directions) => directions.count(),
+                _ => inputs,
+            },
+            values: values / self.heads,
+        };
+        Ok(Problem {
+            inputs,
+            op: self,
+            batch,
+            queries_len,
+            keys_len,
+            sizes,
+            q,
+            k,
+            v,
+        })
+    }
+}
+
+impl CustomOp<3> for LinearAttention {
+    const NAME: &'static str = NAME;
+    /// S and z of each head, and the shift of its keys where the map has one.
+    type Saved = (Vec<f32>, Vec<f32>);
+    const READS_OUTPUT: bool = true;
+
+    fn forward(&self, operands: [View; 3], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
+        let problem = self.problem(&operands)?;
+        let (output, states, shifts) = match &self.map {
+            Map::Given => problem.forward_by(Elementwise(Identity)),
+            Map::EluPlusOne => problem.forward_by(Elementwise(EluPlusOne)),
+            Map::Relu { floor } => problem.forward_by(Elementwise(Relu { floor: *floor })),
+            Map::Favor(directions) => {
+                let shifts = problem.shifts(directions);
+                let key = |part| favor_key(directions, self.heads, &shifts, part);
+                let (output, states) = problem.forward(favor_query(directions), key);
+                (output, states, shifts)
+            }
+        };
+        let row = operands[2].shape.dims3()?.2;
+        let shape = (problem.batch, problem.queries_len, row).into();
+        Ok((output, shape, (states, shifts)))
+    }
+
+    fn backward(
+        &self,
+        operands: [View; 3],
+        pass: BackwardPass<Self::Saved, 3>,
+    ) -> Result<[Gradient; 3]> {
+        let problem = self.problem(&operands)?;
+        let mut gradients = GradientRows::new(&operands, unspecified);
+        gradients.write(|targets| self.write_gradients(&problem, &pass, targets));
+        Ok(gradients.into_gradients())
+    }
+}
+
+impl LinearAttention {
+    /// Writes the gradients of queries, keys and values.
+    fn write_gradients(
+        &self,
+        problem: &Problem,
+        pass: &BackwardPass<(Vec<f32>, Vec<f32>), 3>,
+        targets: [StridedRowsMut; 3],
+    ) {
+        let ((states, shifts), outputs) = (&pass.saved, [pass.y, pass.dy]);
+        match &self.map {
+            Map::Given => problem.backward_by(Elementwise(Identity), states, outputs, targets),
+            Map::EluPlusOne => {
+                problem.backward_by(Elementwise(EluPlusOne), states, outputs, targets)
+            }
+            Map::Relu { floor } => {
+                problem.backward_by(
+                    Elementwise(Relu { floor: *floor }),
+                    states,
+                    outputs,
+                    targets,
+                );
+            }
+            Map::Favor(directions) => {
+                let key = |part| favor_key(directions, self.heads, shifts, part);
+                problem.backward(favor_query(directions), key, states, outputs, targets);
+            }
+        }
+    }
+}
+
+fn favor_query(directions: &Directions) -> Favor<'_> {
+    Favor {
+        directions,
+        shift: Shift::Row,
+    }
+}
+
+fn favor_key<'a>(
+    directions: &'a Directions,
+    heads: usize,
+    shifts: &[f32],
+    part: Part,
+) -> Favor<'a> {
+    Favor {
+        directions,
+        shift: Shift::Given(shifts[part.example * heads + part.head]),
+    }
+}
+
+#[cfg(test)]
+mod tests;

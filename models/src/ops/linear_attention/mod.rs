@@ -1,0 +1,165 @@
+//! Attention by a kernel that is a product of features, in time linear in the length.
+//!     y_i = Σ_j φ(q_i)·φ(k_j) v_j / Σ_j φ(q_i)·φ(k_j) = φ(q_i) S / (φ(q_i)·z),  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j)
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::{D, Tensor};
+
+pub use self::cpu::FeatureMap;
+use super::{activation, exact_matmul, linear, matmul};
+use crate::ops::supports;
+use crate::{Mask, Result};
+
+/// A guard for denominators that have none in the paper: it changes nothing but 0 / 0, which becomes 0.
+/// Far from the ends of f32's range, so that gradients over it are finite.
+pub const LEAST: f64 = 1e-30;
+
+/// Queries (B, Lq, H, M) and keys (B, L, H, M), or of the width that `map` takes, and values (B, L, H, E) to (B, Lq, H, E); φ is `map`.
+///
+/// Features must not be negative. Padded keys are left out of both sums; their features must be finite.
+/// `guard` is added to the denominator, so that a sequence with no real key gives zeros.
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn attend(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    map: FeatureMap,
+    guard: f64,
+    mask: Option<&Mask>,
+) -> Result<Tensor> {
+    if supports(v) {
+        let options = cpu::LinearAttentionOptions {
+            heads: v.dim(2)?,
+            map,
+            guard,
+            mask: mask.map(|mask| mask.valid().clone()),
+        };
+        let (batch, queries, heads, width) = (q.dim(0)?, q.dim(1)?, v.dim(2)?, v.dim(3)?);
+        let [q, k, v] = [q, k, v].map(|x| x.flatten_from(2));
+        let y = cpu::linear_attention(&q?, &k?, &v?, &options)?;
+        return Ok(y.reshape((batch, queries, heads, width))?);
+    }
+    let heads = |x: &Tensor| x.transpose(1, 2)?.contiguous(); // (B, H, L, ..)
+    let [q, k] = features(&map, q, k, mask)?;
+    let (q, k, v) = (heads(&q)?, heads(&k)?, heads(v)?);
+    let (batch, heads, length, _) = v.dims4()?;
+    // Sums over positions are products with a row of ones, which is much faster than candle's reductions.
+    let (v, ones) = match mask {
+        Some(mask) => {
+            let real = mask.valid();
+            let column = real.reshape((batch, 1, length, 1))?;
+            let row = real.reshape((batch, 1, 1, length))?;
+            (v.broadcast_mul(&column)?, row)
+        }
+        None => {
+            let ones = Tensor::ones((1, 1, 1, length), v.dtype(), v.device())?;
+            (v, ones)
+        }
+    };
+    let ones = ones.broadcast_as((batch, heads, 1, length))?.contiguous()?;
+    let sums = matmul(&k.t()?, &v)?; // S (B, H, M, E)
+    let totals = exact_matmul(&ones, &k)?; // z (B, H, 1, M)
+    let weights = matmul(&q, &totals.t()?)?; // (B, H, L, 1)
+    let scale = weights.affine(1.0, guard)?.recip()?;
+    let y = matmul(&q, &sums)?.broadcast_mul(&scale)?; // (B, H, L, E)
+    Ok(y.transpose(1, 2)?.contiguous()?)
+}
+
+/// The same of a sequence on itself, of queries, keys and values side by side (B, L, 3 H E); (B, L, H E).
+///
+/// # Errors
+/// If a tensor operation fails.
+pub fn attend_packed(
+    qkv: &Tensor,
+    heads: usize,
+    map: FeatureMap,
+    guard: f64,
+    mask: Option<&Mask>,
+) -> Result<Tensor> {
+    // The kernel for packed projections leaves padded queries out.
+    let counted = mask.is_some_and(Mask::is_counted);
+    if supports(qkv) && !counted {
+        let options = cpu::LinearAttentionOptions {
+            heads,
+            map,
+            guard,
+            mask: mask.map(|mask| mask.valid().clone()),
+        };
+        return Ok(cpu::linear_attention_packed(qkv, &options)?);
+    }
+    let (batch, length, row) = qkv.dims3()?;
+    let part = |index: usize| -> Result<Tensor> {
+        let part = qkv.narrow(2, index * (row / 3), row / 3)?.contiguous()?;
+        Ok(part.reshape((batch, length, heads, ()))?)
+    };
+    let y = attend(&part(0)?, &part(1)?, &part(2)?, map, guard, mask)?;
+    Ok(y.flatten_from(2)?)
+}
+
+/// Features of queries and of keys, each (B, L, H, M).
+fn features(map: &FeatureMap, q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Result<[Tensor; 2]> {
+    Ok(match map {
+        FeatureMap::Given => [q.clone(), k.clone()],
+        FeatureMap::EluPlusOne => [activation::elu_plus_one(q)?, activation::elu_plus_one(k)?],
+        FeatureMap::Relu { floor } => [activation::relu(q, *floor)?, activation::relu(k, *floor)?],
+        FeatureMap::Favor {
+            directions,
+            epsilon,
+        } => {
+            let directions = directions.detach();
+            let project = |x: &Tensor| linear(x, &directions, None);
+            let (q_projected, mut k_projected) = (project(q)?, project(k)?);
+            let mut k = k.clone();
+            // Shifts are constants (they cancel but for ε), so no gradient has to pass through the maxima.
+            let q_shift = q_projected.detach().max_keepdim(D::Minus1)?; // (B, L, H, 1)
+            let k_largest = k_projected.detach().max_keepdim(D::Minus1)?; // (B, L, H, 1)
+            let k_shift = match mask {
+                Some(mask) => {
+                    let (batch, length, _, _) = k.dims4()?;
+                    let column = |x: &Tensor| x.reshape((batch, length, 1, 1));
+                    let real = column(mask.valid())?;
+                    let any = mask.has_valid().reshape((batch, 1, 1, 1))?;
+                    let shift = k_largest.broadcast_add(&column(mask.additive())?)?;
+                    let shift = shift.max_keepdim(1)?.broadcast_mul(&any)?; // (B, 1, H, 1)
+                    // A padded key is a zero that projects to the shift: whatever it was, its features are 1 + ε.
+                    k = k.broadcast_mul(&real)?;
+                    let padded = real.affine(-1.0, 1.0)?.broadcast_mul(&shift)?; // (B, L, H, 1)
+                    k_projected = k_projected.broadcast_mul(&real)?.broadcast_add(&padded)?;
+                    shift
+                }
+                None => k_largest.max_keepdim(1)?,
+            };
+            let epsilon = f64::from(*epsilon);
+            [
+                (exponential(&q_projected, q, &q_shift)? + epsilon)?,
+                (exponential(&k_projected, &k, &k_shift)? + epsilon)?,
+            ]
+        }
+    })
+}
+
+/// exp(w·x' - |x'|²/2 - shift) with x' = x / E^¼, (B, L, H, M).
+pub(crate) fn exponential(projected: &Tensor, x: &Tensor, shift: &Tensor) -> Result<Tensor> {
+    let scale = (x.dim(D::Minus1)? as f64).powf(-0.5) / 2.0;
+    let half = x.sqr()?.sum_keepdim(D::Minus1)?.affine(scale, 0.0)?; // (B, L, H, 1)
+    let exponent = projected.broadcast_sub(&half.broadcast_add(shift)?)?;
+    Ok(exponent.exp()?)
+}
+
+/// Operations of [`attend`] for one sequence, all heads together: `features` per head, values `width` wide.
+#[must_use]
+pub fn flops(length: usize, heads: usize, features: usize, width: usize) -> u64 {
+    let products = width + 1; // of S and z with features of queries
+    2 * (length * heads * features * products) as u64
+        + flops_of_keys(length, heads, features, width)
+}
+
+/// Those of `count` keys: what S and z are sums of.
+#[must_use]
+pub fn flops_of_keys(count: usize, heads: usize, features: usize, width: usize) -> u64 {
+    2 * (count * heads * features * (width + 1)) as u64
+}

@@ -1,0 +1,126 @@
+use candle_core::{DType, Device, Var};
+
+use super::*;
+use crate::testing::{check_gradient, normal};
+
+/// The shift shows where ε is large: with the largest w·k, though negative, as in the authors' code.
+#[test]
+fn keys_are_shifted_by_the_largest_projection_of_real_keys() {
+    let directions = [[0.5, 1.0], [2.0, 0.25], [1.0, 1.0f64]];
+    let rows = [[-1.0, -2.0], [-0.5, -1.5], [-3.0, -0.25], [4.0, 4.0]];
+    let epsilon = 0.25f64;
+    let dot = |a: &[f64; 2], b: &[f64; 2]| a[0] * b[0] + a[1] * b[1];
+    let half = |x: &[f64; 2]| dot(x, x) * 2f64.powf(-0.5) / 2.0;
+    let features = |x: &[f64; 2], shift: f64| -> Vec<f64> {
+        let feature = |w| (dot(w, x) - half(x) - shift).exp() + epsilon;
+        directions.iter().map(feature).collect()
+    };
+    let largest = |rows: &[[f64; 2]]| {
+        let all = rows
+            .iter()
+            .flat_map(|x| directions.iter().map(move |w| dot(w, x)));
+        all.fold(f64::NEG_INFINITY, f64::max)
+    };
+    for (count, masked) in [(3, false), (3, true)] {
+        let length = if masked { 4 } else { count };
+        let keys: Vec<Vec<f64>> = rows[..count]
+            .iter()
+            .map(|x| features(x, largest(&rows[..count])))
+            .collect();
+        let mut wanted = Vec::new();
+        for x in &rows[..count] {
+            let query = features(x, largest(&[*x]));
+            let weight = |key: &Vec<f64>| query.iter().zip(key).map(|(a, b)| a * b).sum();
+            let weights: Vec<f64> = keys.iter().map(weight).collect();
+            let total: f64 = weights.iter().sum();
+            let pairs = weights.iter().zip(&rows);
+            wanted.push(pairs.map(|(weight, v)| weight * v[0]).sum::<f64>() / total);
+        }
+        for dtype in [DType::F32, DType::F64] {
+            let tensor = |rows: &[[f64; 2]]| {
+                let shape = (rows.len(), 2);
+                let rows = Tensor::from_vec(rows.concat(), shape, &Device::Cpu).unwrap();
+                rows.to_dtype(dtype).unwrap()
+            };
+            let x = tensor(&rows[..length]).reshape((1, length, 1, 2)).unwrap();
+            let real: Vec<f32> = (0..length)
+                .map(|i| f32::from(u8::from(i < count)))
+                .collect();
+            let real = Tensor::from_vec(real, (1, length), &Device::Cpu).unwrap();
+            let mask = Mask::new(&real.to_dtype(dtype).unwrap()).unwrap();
+            let map = FeatureMap::Favor {
+                directions: tensor(&directions),
+                epsilon: epsilon as f32,
+            };
+            let mask = masked.then_some(&mask);
+            let y = attend(&x, &x, &x, map, LEAST, mask).unwrap();
+            let y = y
+                .to_dtype(DType::F64)
+                .unwrap()
+                .reshape((length, 2))
+                .unwrap();
+            let y: Vec<Vec<f64>> = y.to_vec2().unwrap();
+            for (found, wanted) in y.iter().zip(&wanted) {
+                assert!(
+                    (found[0] - wanted).abs() < 1e-5,
+                    "{dtype:?} {masked}: {found:?} {wanted}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_agree_with_differences() {
+    let real = [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0f64]];
+    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    for mask in [None, Some(&mask)] {
+        // (B, L, H, ..)
+        let shapes: [&[usize]; 3] = [&[2, 3, 2, 4], &[2, 3, 2, 4], &[2, 3, 2, 2]];
+        check_gradient("kernel attention", &shapes, |inputs| {
+            attend(
+                &inputs[0],
+                &inputs[1],
+                &inputs[2],
+                FeatureMap::EluPlusOne,
+                1e-6,
+                mask,
+            )
+        });
+    }
+}
+/// On the kernel's numbers, float32, and on those of the composed operations.
+#[test]
+fn a_sequence_without_a_real_key_gives_zeros_and_finite_gradients_under_the_least_guard() {
+    let mask = Tensor::new(&[[1.0, 0.0, 1.0], [0.0, 0.0, 0.0f64]], &Device::Cpu).unwrap();
+    for dtype in [DType::F32, DType::F64] {
+        let mask = Mask::new(&mask.to_dtype(dtype).unwrap()).unwrap();
+        let [q, k, v] = ["q", "k", "v"].map(|name| {
+            let x = normal(name, &[2, 3, 2, 4]).to_dtype(dtype).unwrap();
+            Var::from_tensor(&(x * 30.0).unwrap()).unwrap()
+        });
+        let map = FeatureMap::Relu { floor: 1e-3 };
+        let y = attend(&q, &k, &v, map, LEAST, Some(&mask)).unwrap();
+        let without = y.get(1).unwrap().abs().unwrap().sum_all().unwrap();
+        assert_eq!(
+            without
+                .to_dtype(DType::F64)
+                .unwrap()
+                .to_vec0::<f64>()
+                .unwrap(),
+            0.0
+        );
+        let gradients = (y * 1e3).unwrap().sum_all().unwrap().backward().unwrap();
+        for var in [&q, &k, &v] {
+            let gradient = gradients
+                .get(var)
+                .unwrap()
+                .sqr()
+                .unwrap()
+                .sum_all()
+                .unwrap();
+            let gradient = gradient.to_dtype(DType::F64).unwrap();
+            assert!(gradient.to_vec0::<f64>().unwrap().is_finite(), "{dtype:?}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Locality-sensitive hashing by random rotations: the bucket of x in a round is argmax `[x R ; -x R]` (Andoni et al., 2015,
+//! arXiv:1509.02897). Near vectors are likely to fall into one bucket.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::{DType, Device, Tensor};
+
+use crate::Result;
+
+/// Buckets (B, H, T, L), flattened, of the vectors of x (B, L, H E) for rotations R (E, T, n / 2): numbers below n.
+///
+/// Whoever asks sorts positions by bucket, in main memory, and there is no gradient: buckets are found there and in f32,
+/// wherever x is. There is one form of it, therefore.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn lsh(x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
+    let host = |x: &Tensor| x.detach().to_device(&Device::Cpu)?.to_dtype(DType::F32);
+    Ok(cpu::lsh(&host(x)?, &host(rotations)?)?)
+}

@@ -1,0 +1,42 @@
+//! LayerNorm. Ba et al., 2016, arXiv:1607.06450.
+//!     y = (x - mean) / sqrt(variance + epsilon) * gain + offset, over the last dimension, variance divided by D.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::{D, Tensor};
+
+use crate::Result;
+use crate::ops::supports;
+
+/// The parameters of a LayerNorm.
+#[derive(Clone, Copy)]
+pub struct Normalised<'a> {
+    /// (D).
+    pub gain: &'a Tensor,
+    /// (D).
+    pub offset: &'a Tensor,
+    /// Added to variances.
+    pub epsilon: f64,
+}
+
+/// LayerNorm of x (.., D) with gain and offset (D), with a gradient (candle's passes none).
+///
+/// # Errors
+/// If the last dimension is not D.
+pub fn layer_norm(x: &Tensor, norm: &Normalised) -> Result<Tensor> {
+    let Normalised {
+        gain,
+        offset,
+        epsilon,
+    } = *norm;
+    if supports(x) {
+        return Ok(cpu::layer_norm(x, gain, offset, epsilon)?);
+    }
+    let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
+    let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
+    let deviation = variance.affine(1.0, epsilon)?.sqrt()?;
+    let y = centred.broadcast_div(&deviation)?;
+    Ok(y.broadcast_mul(gain)?.broadcast_add(offset)?)
+}

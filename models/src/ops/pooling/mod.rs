@@ -1,0 +1,22 @@
+//! Weighted sums over the length.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Tensor;
+
+use super::exact_matmul;
+use crate::Result;
+use crate::ops::supports;
+
+/// (B, L, D) summed over L with constant weights (B, L).
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn weighted_sum(hidden: &Tensor, weights: &Tensor) -> Result<Tensor> {
+    if supports(hidden) {
+        return Ok(cpu::weighted_sum(hidden, weights)?);
+    }
+    Ok(exact_matmul(&weights.unsqueeze(1)?, hidden)?.squeeze(1)?)
+}

@@ -1,0 +1,25 @@
+use candle_core::DType;
+
+use super::*;
+use crate::ops::testing::{Sampler, agree};
+use crate::testing::normal;
+
+#[test]
+fn the_kernel_meets_its_composed_form() {
+    let mut sampler = Sampler::new(17);
+    for (batch, length, dim) in [(1, 1, 1), (3, 7, 5), (2, 1100, 33)] {
+        let x = [sampler.normal(&[batch, length, dim], 1.0)];
+        let weights = sampler.normal(&[batch, length], 1.0).relu().unwrap();
+        let f = |x: &[Tensor]| Ok(weighted_sum(&x[0], &weights.to_dtype(x[0].dtype())?)?);
+        agree("weighted sum", &x, f, f);
+    }
+}
+
+#[test]
+fn weights_of_another_shape_are_an_error() {
+    for dtype in [DType::F32, DType::F64] {
+        let [x, weights] = [&[2, 3, 4][..], &[2, 4]].map(|shape| normal("x", shape));
+        let [x, weights] = [x, weights].map(|x| x.to_dtype(dtype).unwrap());
+        assert!(weighted_sum(&x, &weights).is_err());
+    }
+}

@@ -1,0 +1,223 @@
+//! An iteration to the pseudo-inverse of square matrices, in f64 (Razavi et al., 2014; Nyströmformer, arXiv 2102.03902):
+//!     Z ← ¼ Z (13 I - Y (15 I - Y (7 I - Y))),  Y = A Z,  from Z = Aᵀ / (largest column sum of A)
+//!
+//! One matrix goes through all iterations in the nearest caches. Nothing is kept but A: the backward pass iterates again, and goes the same
+//! way back with what lies between.
+
+mod square;
+
+use candle_core::{Result, Shape, Tensor, bail};
+use lra_cpu::isa::Isa;
+use lra_cpu::simd::{Kernel, Lanes};
+use rayon::prelude::*;
+
+use self::square::{Left, Square, product};
+use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
+
+const NAME: &str = "pseudo_inverse";
+/// Z for each of the matrices A (.., M, M) of f64.
+///
+/// # Errors
+/// If matrices are not square, or not f64 in main memory.
+pub fn pseudo_inverse(a: &Tensor, iterations: usize) -> Result<Tensor> {
+    match a.dims() {
+        [.., rows, columns] if rows == columns && *rows > 0 => {}
+        dims => bail!("{NAME}: matrices {dims:?} are not square"),
+    }
+    apply(PseudoInverse { iterations }, [a])
+}
+
+struct PseudoInverse {
+    iterations: usize,
+}
+
+impl CustomOp<1, f64> for PseudoInverse {
+    const NAME: &'static str = NAME;
+    type Saved = ();
+
+    fn forward(&self, [a]: [View<f64>; 1], _: bool) -> Result<(Vec<f64>, Shape, ())> {
+        let side = side(&a.shape);
+        let mut z = vec![0.0; a.data.len()];
+        let isa = Isa::current();
+        let matrices = z.par_chunks_mut(side * side);
+        let matrices = matrices.zip(a.data.par_chunks(side * side));
+        matrices.for_each(|(z, a)| {
+            isa.run(Iterate {
+                iterations: self.iterations,
+                side,
+                a,
+                z,
+            });
+        });
+        Ok((z, a.shape, ()))
+    }
+
+    fn backward(
+        &self,
+        [a]: [View<f64>; 1],
+        pass: BackwardPass<(), 1, f64>,
+    ) -> Result<[Gradient<f64>; 1]> {
+        let side = side(&a.shape);
+        let mut da = vec![0.0; a.data.len()];
+        let isa = Isa::current();
+        let matrices = da.par_chunks_mut(side * side);
+        let matrices = matrices.zip(a.data.par_chunks(side * side));
+        let matrices = matrices.zip(pass.dy.par_chunks(side * side));
+        matrices.for_each(|((da, a), dz)| {
+            isa.run(Differentiate {
+                iterations: self.iterations,
+                side,
+                a,
+                dz,
+                da,
+            });
+        });
+        Ok([da.into()])
+    }
+}
+
+/// M.
+fn side(shape: &Shape) -> usize {
+    shape.dims().last().copied().unwrap_or(1)
+}
+
+/// What an iteration computes.
+struct Between {
+    z: Square,
+    /// A Z.
+    y: Square,
+    /// 7 I - Y, 15 I - Y P and 13 I - Y Q.
+    p: Square,
+    q: Square,
+    r: Square,
+}
+
+impl Between {
+    /// Where A's iteration begins.
+    fn first(a: &Square) -> Self {
+        let mut z = a.transposed();
+        let (_, largest) = a.largest_column();
+        z.numbers.iter_mut().for_each(|x| *x /= largest);
+        Between::of(z)
+    }
+
+    /// Of this Z, with what follows from it not computed.
+    fn of(z: Square) -> Self {
+        let [y, p, q, r] = [(); 4].map(|()| Square::zeros(z.side));
+        Between { z, y, p, q, r }
+    }
+
+    /// Everything that follows from Z.
+    #[inline(always)]
+    fn compute<S: Lanes>(&mut self, s: S, a: &Square) {
+        product::<S, false>(s, Left::of(a), &self.z, 1.0, &mut self.y);
+        self.p.set_less(7.0, &self.y);
+        product::<S, false>(s, Left::of(&self.y), &self.p, -1.0, &mut self.q);
+        self.q.add_identity(15.0);
+        product::<S, false>(s, Left::of(&self.y), &self.q, -1.0, &mut self.r);
+        self.r.add_identity(13.0);
+    }
+
+    /// The next Z.
+    #[inline(always)]
+    fn next<S: Lanes>(&self, s: S, z: &mut Square) {
+        product::<S, false>(s, Left::of(&self.z), &self.r, 0.25, z);
+    }
+}
+
+/// From A to Z.
+struct Iterate<'a> {
+    iterations: usize,
+    side: usize,
+    a: &'a [f64],
+    z: &'a mut [f64],
+}
+
+impl Kernel for Iterate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let a = Square::new(self.side, self.a);
+        let mut between = Between::first(&a);
+        let mut z = Square::zeros(self.side);
+        for _ in 0..self.iterations {
+            between.compute(s, &a);
+            between.next(s, &mut z);
+            std::mem::swap(&mut between.z, &mut z);
+        }
+        between.z.write(self.z);
+    }
+}
+
+/// From the gradient of Z to that of A.
+struct Differentiate<'a> {
+    iterations: usize,
+    side: usize,
+    a: &'a [f64],
+    dz: &'a [f64],
+    da: &'a mut [f64],
+}
+
+impl Kernel for Differentiate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let side = self.side;
+        let a = Square::new(side, self.a);
+        let mut all = Vec::with_capacity(self.iterations);
+        let mut between = Between::first(&a);
+        for _ in 0..self.iterations {
+            between.compute(s, &a);
+            let mut z = Square::zeros(side);
+            between.next(s, &mut z);
+            all.push(std::mem::replace(&mut between, Between::of(z)));
+        }
+        let mut da = Square::zeros(side);
+        let mut dz = Square::new(side, self.dz);
+        let [mut dy, mut before, mut dr, mut dq, mut dp, mut transposed] =
+            [(); 6].map(|()| Square::zeros(side));
+        for Between { z, y, p, q, r } in all.iter().rev() {
+            // Z' = ¼ Z R
+            transposed.set_transposed(r);
+            product::<S, false>(s, Left::of(&dz), &transposed, 0.25, &mut before);
+            product::<S, false>(s, Left::transposed(z), &dz, 0.25, &mut dr);
+            // R = 13 I - Y Q
+            transposed.set_transposed(q);
+            product::<S, false>(s, Left::of(&dr), &transposed, -1.0, &mut dy);
+            product::<S, false>(s, Left::transposed(y), &dr, -1.0, &mut dq);
+            // Q = 15 I - Y P
+            transposed.set_transposed(p);
+            product::<S, true>(s, Left::of(&dq), &transposed, -1.0, &mut dy);
+            product::<S, false>(s, Left::transposed(y), &dq, -1.0, &mut dp);
+            // P = 7 I - Y
+            for (dy, dp) in dy.numbers.iter_mut().zip(&dp.numbers) {
+                *dy -= dp;
+            }
+            // Y = A Z
+            transposed.set_transposed(z);
+            product::<S, true>(s, Left::of(&dy), &transposed, 1.0, &mut da);
+            product::<S, true>(s, Left::transposed(&a), &dy, 1.0, &mut before);
+            std::mem::swap(&mut dz, &mut before);
+        }
+        // Z = Aᵀ / c, with c the sum of a column.
+        let (column, sum) = a.largest_column();
+        transposed.set_transposed(&dz);
+        let mut dsum = 0.0;
+        for ((da, dz), a) in da
+            .numbers
+            .iter_mut()
+            .zip(&transposed.numbers)
+            .zip(&a.numbers)
+        {
+            *da += dz / sum;
+            dsum -= dz * a;
+        }
+        dsum /= sum * sum;
+        for row in da.numbers.chunks_mut(da.padded).take(side) {
+            row[column] += dsum;
+        }
+        da.write(self.da);
+    }
+}

@@ -1,0 +1,250 @@
+//! Square matrices of f64 in the nearest caches, and their products.
+
+use lra_cpu::simd::Lanes;
+
+/// Rows of a product that are computed together; sides are padded to a multiple of it, which is one of registers too.
+const PANEL: usize = 8;
+
+/// A square matrix, its rows and columns padded with zeros.
+pub(super) struct Square {
+    pub(super) numbers: Vec<f64>,
+    pub(super) side: usize,
+    pub(super) padded: usize,
+}
+
+impl Square {
+    pub(super) fn zeros(side: usize) -> Self {
+        let padded = side.next_multiple_of(PANEL);
+        Square {
+            numbers: vec![0.0; padded * padded],
+            side,
+            padded,
+        }
+    }
+
+    pub(super) fn new(side: usize, rows: &[f64]) -> Self {
+        let mut square = Square::zeros(side);
+        let padded = square.padded;
+        for (to, from) in square.numbers.chunks_mut(padded).zip(rows.chunks(side)) {
+            to[..side].copy_from_slice(from);
+        }
+        square
+    }
+
+    /// Writes the rows without padding.
+    pub(super) fn write(&self, rows: &mut [f64]) {
+        let own = self.numbers.chunks(self.padded);
+        for (to, from) in rows.chunks_mut(self.side).zip(own) {
+            to.copy_from_slice(&from[..self.side]);
+        }
+    }
+
+    pub(super) fn transposed(&self) -> Self {
+        let mut square = Square::zeros(self.side);
+        square.set_transposed(self);
+        square
+    }
+
+    #[inline(always)]
+    pub(super) fn set_transposed(&mut self, other: &Square) {
+        let padded = self.padded;
+        for first in (0..padded).step_by(PANEL) {
+            for (column, to) in self.numbers.chunks_mut(padded).enumerate() {
+                for (place, to) in to[first..first + PANEL].iter_mut().enumerate() {
+                    *to = other.numbers[(first + place) * padded + column];
+                }
+            }
+        }
+    }
+
+    /// `factor` I is added.
+    #[inline(always)]
+    pub(super) fn add_identity(&mut self, factor: f64) {
+        let step = self.padded + 1;
+        for x in self.numbers.iter_mut().step_by(step).take(self.side) {
+            *x += factor;
+        }
+    }
+
+    /// `factor` I - X.
+    #[inline(always)]
+    pub(super) fn set_less(&mut self, factor: f64, x: &Square) {
+        for (to, x) in self.numbers.iter_mut().zip(&x.numbers) {
+            *to = -x;
+        }
+        self.add_identity(factor);
+    }
+
+    /// The first of the columns of largest sum, and that sum.
+    pub(super) fn largest_column(&self) -> (usize, f64) {
+        let mut sums = vec![0.0; self.padded];
+        for row in self.numbers.chunks(self.padded) {
+            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+        }
+        let mut largest = (0, sums[0]);
+        for (column, &sum) in sums.iter().enumerate().take(self.side) {
+            if sum > largest.1 {
+                largest = (column, sum);
+            }
+        }
+        largest
+    }
+}
+
+/// A left operand: element (i, j) is at i `row` + j `column`.
+#[derive(Clone, Copy)]
+pub(super) struct Left<'a> {
+    numbers: &'a [f64],
+    row: usize,
+    column: usize,
+}
+
+impl<'a> Left<'a> {
+    #[inline(always)]
+    pub(super) fn of(square: &'a Square) -> Self {
+        Left {
+            numbers: &square.numbers,
+            row: square.padded,
+            column: 1,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn transposed(square: &'a Square) -> Self {
+        Left {
+            numbers: &square.numbers,
+            row: 1,
+            column: square.padded,
+        }
+    }
+}
+
+/// `out = factor a b`, or `out += factor a b` if `ADD`.
+#[inline(always)]
+pub(super) fn product<S: Lanes, const ADD: bool>(
+    s: S,
+    a: Left,
+    b: &Square,
+    factor: f64,
+    out: &mut Square,
+) {
+    let padded = b.padded;
+    let len = padded * padded;
+    assert!(
+        [a.numbers.len(), b.numbers.len(), out.numbers.len()] == [len; 3]
+            && padded.is_multiple_of(PANEL),
+        "matrices of one side"
+    );
+    let lanes = S::F64_LANES;
+    let operands = (a, b.numbers.as_slice());
+    for first in (0..padded).step_by(PANEL) {
+        let mut column = 0;
+        while column < padded {
+            let pair = padded - column >= 2 * lanes;
+            let out = &mut out.numbers[first * padded + column..];
+            let (half, other) = ((first, column), (first + PANEL / 2, column));
+            match (S::REGISTER_COUNT >= 32, pair) {
+                (true, true) => block::<S, PANEL, 2, ADD>(s, operands, half, padded, factor, out),
+                (true, false) => block::<S, PANEL, 1, ADD>(s, operands, half, padded, factor, out),
+                (false, true) => {
+                    block::<S, 4, 2, ADD>(s, operands, half, padded, factor, out);
+                    let out = &mut out[PANEL / 2 * padded..];
+                    block::<S, 4, 2, ADD>(s, operands, other, padded, factor, out);
+                }
+                (false, false) => {
+                    block::<S, 4, 1, ADD>(s, operands, half, padded, factor, out);
+                    let out = &mut out[PANEL / 2 * padded..];
+                    block::<S, 4, 1, ADD>(s, operands, other, padded, factor, out);
+                }
+            }
+            column += if pair { 2 * lanes } else { lanes };
+        }
+    }
+}
+
+/// M rows by N registers of a product, held in registers while all terms are added.
+#[inline(always)]
+fn block<S: Lanes, const M: usize, const N: usize, const ADD: bool>(
+    s: S,
+    (a, b): (Left, &[f64]),
+    (row, column): (usize, usize),
+    padded: usize,
+    factor: f64,
+    out: &mut [f64],
+) {
+    let lanes = S::F64_LANES;
+    let mut sums = [[s.splat_f64s(0.0); N]; M];
+    for k in 0..padded {
+        let (right, _) = S::as_simd_f64s(&b[k * padded + column..][..N * lanes]);
+        for (i, sums) in sums.iter_mut().enumerate() {
+            let left = s.splat_f64s(a.numbers[(row + i) * a.row + k * a.column]);
+            for (sum, right) in sums.iter_mut().zip(right) {
+                *sum = s.fma_f64s(left, *right, *sum);
+            }
+        }
+    }
+    let factor = s.splat_f64s(factor);
+    for (i, sums) in sums.iter().enumerate() {
+        let (out, _) = S::as_mut_simd_f64s(&mut out[i * padded..][..N * lanes]);
+        for (out, sum) in out.iter_mut().zip(sums) {
+            *out = match ADD {
+                true => s.fma_f64s(*sum, factor, *out),
+                false => s.mul_f64s(*sum, factor),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::Sampler;
+    use lra_cpu::isa::Isa;
+    use lra_cpu::simd::Kernel;
+
+    struct Both<'a>(&'a Square, &'a Square, [&'a mut Square; 2]);
+
+    impl Kernel for Both<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<S: Lanes>(self, s: S) {
+            let Both(a, b, [plain, added]) = self;
+            product::<S, false>(s, Left::of(a), b, 0.5, plain);
+            product::<S, true>(s, Left::transposed(a), b, -2.0, added);
+        }
+    }
+
+    #[test]
+    fn products_are_sums_of_products_on_every_instruction_set() {
+        let mut sampler = Sampler::new(41);
+        for side in [1, 3, 8, 9, 16, 24, 37] {
+            let mut random = || (0..side * side).map(|_| sampler.uniform() - 0.5).collect();
+            let [a, b, start]: [Vec<f64>; 3] = [random(), random(), random()];
+            let sum = |i, j, turned: bool| -> f64 {
+                let a = |i: usize, k: usize| a[if turned { k * side + i } else { i * side + k }];
+                (0..side).map(|k| a(i, k) * b[k * side + j]).sum()
+            };
+            for isa in Isa::all() {
+                let [left, right] = [&a, &b].map(|x| Square::new(side, x));
+                let (mut plain, mut added) = (Square::zeros(side), Square::new(side, &start));
+                isa.run(Both(&left, &right, [&mut plain, &mut added]));
+                for i in 0..side {
+                    for j in 0..side {
+                        let at = i * plain.padded + j;
+                        let errors = [
+                            plain.numbers[at] - 0.5 * sum(i, j, false),
+                            added.numbers[at] - start[i * side + j] + 2.0 * sum(i, j, true),
+                        ];
+                        assert!(
+                            errors.iter().all(|error| error.abs() < 1e-13),
+                            "{isa:?} {side}"
+                        );
+                    }
+                }
+                let beyond = plain.numbers.iter().filter(|x| **x != 0.0).count();
+                assert!(beyond <= side * side, "padding stays zero");
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The linear recurrence h_t = a_t h_{t-1} + x_t along a sequence, element by element.
+//!
+//! What linear recurrent units (LRU, arXiv 2303.06349), S5 (arXiv 2208.04933) and selective state spaces (Mamba,
+//! arXiv 2312.00752) have in common: states shared by all channels, or coefficients that depend on the token. For
+//! states of each channel's own, see [`super::state_space()`].
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Tensor;
+
+use super::{Complex, check};
+use crate::ops::supports;
+use crate::{Packing, Result};
+
+/// Which numbers [`scan`] runs on, and which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanOptions {
+    /// Elements are complex: of the last axis, the first half are real parts and the second half imaginary parts.
+    pub complex: bool,
+    /// From the last position to the first: h_t = a_t h_{t+1} + x_t.
+    pub reverse: bool,
+}
+
+/// All states h (B, L, W) of h_t = a_t h_{t-1} + x_t from h_0 = 0, for x (B, L, W) and a (W) or (B, L, W).
+///
+/// A (B, L, W) is a coefficient per token, (W) one that all share. Complex elements lie in W as [`ScanOptions`] says,
+/// so that one product with a matrix makes x, and another one reads h: y = Re(C h) = h \[Re C | -Im C\]ᵀ.
+///
+/// O(B L W) time in one pass on the CPU, h being all that is kept; elsewhere in ⌈log₂ L⌉ passes of doubling reach,
+/// which keep a tensor of that size each.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn scan(x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
+    scan_packed(x, a, options, None)
+}
+
+/// [`scan`] of packed sequences, x being (1, T, W), each from a state of its own; of padded ones without `packing`.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn scan_packed(
+    x: &Tensor,
+    a: &Tensor,
+    options: ScanOptions,
+    packing: Option<&Packing>,
+) -> Result<Tensor> {
+    let ScanOptions { complex, reverse } = options;
+    let (_, _, width) = x.dims3()?;
+    let fits = (a.dims() == x.dims() || a.dims() == [width]) && (!complex || width % 2 == 0);
+    check(fits, "scan", || {
+        let numbers = if complex { "complex" } else { "real" };
+        let (x, a) = (x.shape(), a.shape());
+        format!("x {x:?} and coefficients {a:?} do not fit ({numbers} numbers)")
+    })?;
+    if supports(x) {
+        let options = cpu::Scan {
+            complex,
+            reverse,
+            offsets: packing.map(|packing| packing.offsets().clone()),
+        };
+        return Ok(cpu::scan(x, a, options)?);
+    }
+    let Some(packing) = packing else {
+        return composed(x, a, options);
+    };
+    let coefficients = match a.rank() {
+        1 => a.clone(),
+        _ => packing.unpack(a)?,
+    };
+    packing.pack(&composed(&packing.unpack(x)?, &coefficients, options)?)
+}
+
+/// The same by doubling: after a pass with `reach` r, h_t is the sum over the last 2r positions (Hillis and Steele, 1986).
+pub(super) fn composed(x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
+    let product = |a: &Tensor, b: &Tensor| -> Result<Tensor> {
+        match options.complex {
+            true => Complex::from_planes(a)?
+                .mul(&Complex::from_planes(b)?)?
+                .planes(),
+            false => Ok(a.broadcast_mul(b)?),
+        }
+    };
+    let varies = a.rank() == 3;
+    let mut a = match varies {
+        true => a.clone(),
+        false => a.reshape((1, 1, a.elem_count()))?,
+    };
+    let (mut h, mut reach) = (x.clone(), 1);
+    // One pass at least, so that a has a gradient, zeros, even for a single position.
+    while reach < x.dim(1)?.max(2) {
+        h = (&h + product(&a, &shift(&h, reach, options.reverse)?)?)?;
+        a = match varies {
+            true => product(&a, &shift(&a, reach, options.reverse)?)?,
+            false => product(&a, &a)?,
+        };
+        reach *= 2;
+    }
+    Ok(h)
+}
+
+/// Each position's predecessor at distance `by` (its successor if `reverse`), zeros where there is none.
+pub(super) fn shift(x: &Tensor, by: usize, reverse: bool) -> Result<Tensor> {
+    let length = x.dim(1)?;
+    Ok(match reverse {
+        true => x.pad_with_zeros(1, 0, by)?.narrow(1, by, length)?,
+        false => x.pad_with_zeros(1, by, 0)?.narrow(1, 0, length)?,
+    })
+}

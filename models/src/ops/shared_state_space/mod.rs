@@ -1,0 +1,85 @@
+//! Diagonal state spaces whose states all channels share: S5 (arXiv 2208.04933) and linear recurrent units (arXiv 2303.06349).
+//!     h_t = λ ⊙ h_{t-1} + B x_t,  y_t = Re(C h_t) + d ⊙ x_t
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Tensor;
+
+use super::{Complex, ScanOptions, check, linear, scan_packed};
+use crate::ops::supports;
+use crate::{Packing, Result};
+
+/// The numbers of a state space with P states and D channels.
+pub struct SharedStates<'a> {
+    /// λ (P).
+    pub lambda: &'a Complex,
+    /// B (P, D).
+    pub b: &'a Complex,
+    /// C (D, P); (D, 2 P) with both directions, the second half reading states that run from the end of the sequence.
+    pub c: &'a Complex,
+    /// d (D).
+    pub d: &'a Tensor,
+}
+
+/// y (B, L, D) of x (B, L, D) by states that all channels share: h_t = λ h_{t-1} + B x_t, y_t = Re(C h_t) + d x_t.
+///
+/// With both directions a position sees itself both ways. Sequences may be packed, x being (1, T, D). Two products with matrices and a
+/// [`super::scan()`]: O(B L P D) time, O(B L P) memory.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn shared_state_space(
+    x: &Tensor,
+    with: &SharedStates,
+    packing: Option<&Packing>,
+) -> Result<Tensor> {
+    let SharedStates { lambda, b, c, d } = with;
+    let ((_, _, width), states) = (x.dims3()?, lambda.re.elem_count());
+    let directions =
+        c.re.dims()
+            .get(1)
+            .map_or(0, |columns| columns / states.max(1));
+    let fits = states > 0
+        && lambda.re.rank() == 1
+        && b.re.dims() == [states, width]
+        && c.re.dims() == [width, directions * states]
+        && (1..=2).contains(&directions)
+        && d.dims() == [width]
+        && [lambda, b, c].iter().all(|z| z.re.dims() == z.im.dims());
+    check(fits, "state space", || {
+        let (b, c, d) = (b.re.shape(), c.re.shape(), d.shape());
+        format!(
+            "x {:?}, B {b:?}, C {c:?} and d {d:?} do not fit {states} states",
+            x.shape()
+        )
+    })?;
+    let b = Tensor::cat(&[&b.re, &b.im], 0)?; // (2 P, D)
+    let lambda = lambda.planes()?;
+    let weight = |direction: usize| -> Result<Tensor> {
+        let part = |c: &Tensor| c.narrow(1, direction * states, states);
+        Ok(Tensor::cat(&[part(&c.re)?, part(&c.im)?.neg()?], 1)?) // (D, 2 P)
+    };
+    let weights = (0..directions).map(weight).collect::<Result<Vec<_>>>()?;
+    if supports(x) {
+        let forwards = super::scan::cpu::Scan {
+            complex: true,
+            reverse: false,
+            offsets: packing.map(|packing| packing.offsets().clone()),
+        };
+        let c = Tensor::cat(&weights, 0)?;
+        return Ok(cpu::shared_state_space(x, &b, &lambda, &c, d, forwards)?);
+    }
+    let entering = linear(x, &b, None)?; // (B, L, 2 P)
+    let mut y = x.broadcast_mul(d)?;
+    for (direction, weight) in weights.iter().enumerate() {
+        let options = ScanOptions {
+            complex: true,
+            reverse: direction == 1,
+        };
+        let h = scan_packed(&entering, &lambda, options, packing)?;
+        y = (y + linear(&h, weight, None)?)?;
+    }
+    Ok(y)
+}

@@ -1,0 +1,51 @@
+//! Axes 1 and 2 swapped; heads before positions, and back.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Tensor;
+
+use crate::Result;
+use crate::ops::supports;
+
+/// x (B, M, N, ..) as (B, N, M, ..), contiguous; NumPy's `swapaxes(1, 2)`. O(elements) time, nothing where one of them is
+/// 1, and nothing is kept.
+///
+/// # Errors
+/// If x has fewer than three axes.
+pub fn swap_axes(x: &Tensor) -> Result<Tensor> {
+    if let [batch, rows, columns, ref others @ ..] = *x.dims()
+        && (rows == 1 || columns == 1)
+    {
+        // The same elements in the same order.
+        return Ok(x.reshape([&[batch, columns, rows], others].concat())?);
+    }
+    if supports(x) && matches!(x.rank(), 3 | 4) {
+        return Ok(cpu::swap_axes(x)?);
+    }
+    Ok(x.transpose(1, 2)?.contiguous()?)
+}
+
+/// x (B, L, H E) as (B, H, L, E), contiguous. Reshaping first would be a pass over its gradient.
+///
+/// # Errors
+/// If x has not three axes, or columns of so many heads.
+pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::split_heads(x, heads)?);
+    }
+    let (batch, length, _) = x.dims3()?;
+    swap_axes(&x.reshape((batch, length, heads, ()))?)
+}
+
+/// x (B, H, L, E) as (B, L, H E), contiguous.
+///
+/// # Errors
+/// If x has not four axes.
+pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
+    if supports(x) {
+        return Ok(cpu::merge_heads(x)?);
+    }
+    Ok(swap_axes(x)?.flatten_from(2)?)
+}
