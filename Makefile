@@ -16,7 +16,7 @@ lint:
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --lib --quiet
 	cargo package --locked --workspace --no-verify --allow-dirty --quiet
 
-## Benchmarks of generators and kernels (criterion)
+## Benchmarks of generators and operations (criterion)
 bench:
 	cargo bench --locked --workspace
 
@@ -30,11 +30,11 @@ bench-peers:
 	-target/peers/bin/pip install --quiet --no-build-isolation --no-deps -r lra/benches/peers/requirements-built.txt
 	target/peers/bin/python lra/benches/peers/compare.py --out target/peers.md $(PEERS)
 
-## The kernels' own tests under valgrind, which sees any access beyond the heap's blocks. It has no AVX-512, so the AVX2 and
+## The tests of all operations under valgrind, which sees any access beyond the heap's blocks. It has no AVX-512, so the AVX2 and
 ## portable paths run
 sanitize:
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --quiet --error-exitcode=1 --leak-check=no --fair-sched=yes" \
-		sh -c 'cargo test --locked -p lra-cpu --lib && cargo test --locked -p lra-models --lib kernels::'
+		sh -c 'cargo test --locked -p lra-cpu --lib && cargo test --locked -p lra-models --lib -- ops:: autograd::'
 
 # Number of inputs per reader, and the reader (a folder of `lra/fuzz/corpus`); all of them by default.
 FUZZ_RUNS ?= 1000000

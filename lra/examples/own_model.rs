@@ -31,7 +31,7 @@ const NEIGHBOURS: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("own_model.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("reach", 1, 64)],
+    ranges: &[Range::int("reach", 1, 64)],
 };
 
 /// The keys under `model.`, with their defaults.
@@ -93,11 +93,11 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use lra::models::contract::PROMISES;
+    use lra::models::conformance::CHECKS;
 
     #[test]
     fn it_keeps_what_every_model_promises() {
-        for promise in PROMISES {
+        for promise in CHECKS {
             (promise.check)(&super::NEIGHBOURS);
         }
     }

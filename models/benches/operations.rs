@@ -10,9 +10,9 @@ use candle_core::{DType, Device, Tensor, Var};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lra_models::Result;
 use lra_models::ops::{
-    Complex, Lags, Modes, NOWHERE, Order, Padding, Rings, ScanOptions, StateSpaceOptions, Track,
-    add_rolled, conv1d, depthwise_conv1d, fft_conv, fft2_real, irfft, rfft, scan, segment_mean,
-    selective_scan, state_space, take, top_k,
+    Complex, IGNORE_INDEX, Lags, Modes, Order, Padding, Rings, ScanOptions, StateSpaceOptions,
+    Track, add_rolled, conv1d, depthwise_conv1d, fft_conv, fft2_real, irfft, rfft, scan,
+    segment_mean, selective_scan, state_space, take, top_k,
 };
 use lra_models::rng::{RngKey, StreamKey};
 
@@ -191,7 +191,7 @@ fn clusters(criterion: &mut Criterion) {
         if i % length < 900 {
             (i * 7 % 100) as u32
         } else {
-            NOWHERE
+            IGNORE_INDEX
         }
     };
     let clusters: Vec<u32> = (0..heads * length).map(cluster).collect();

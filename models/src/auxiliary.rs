@@ -18,6 +18,7 @@ use candle_nn::Init;
 
 use crate::{
     Encoded, Error, Options, Pass, Result, Shape, Tokens, VarBuilder,
+    backbone::Backbone,
     error::require,
     head::Head,
     layers::{Linear, Pool},
@@ -29,7 +30,6 @@ use crate::{
     pass::Supervision,
     prediction::{Decoder, Sequences},
     rng::StreamKey,
-    trunk::Trunk,
 };
 
 /// The weights of the auxiliary losses; 0 for one that there is not.
@@ -113,7 +113,7 @@ impl AuxiliaryHeads {
     /// The heads that `weights` ask for, if any.
     pub(crate) fn new(
         weights: &Auxiliary,
-        trunk: &Trunk,
+        backbone: &Backbone,
         shape: &Shape,
         options: &Options,
         vb: &VarBuilder,
@@ -121,7 +121,7 @@ impl AuxiliaryHeads {
         if *weights == Auxiliary::default() {
             return Ok(None);
         }
-        check(weights, trunk, options)?;
+        check(weights, backbone, options)?;
         let (block, classes, vocabulary) = (&options.block, shape.classes, shape.vocabulary);
         let mut heads = Self {
             layers: Vec::new(),
@@ -130,7 +130,7 @@ impl AuxiliaryHeads {
             masked: None,
         };
         if weights.layers > 0.0 {
-            for layer in 0..trunk.encoder.states_between() {
+            for layer in 0..backbone.encoder.states_between() {
                 let vb = vb.pp(LAYERS.name).pp(layer);
                 let pool = Pool::new(&vb.pp("pool"), options.head.pooling, block)?;
                 let head = Head::new(&vb.pp("head"), &options.head, shape, pool.width(block))?;
@@ -138,7 +138,7 @@ impl AuxiliaryHeads {
             }
         }
         if weights.positions > 0.0 {
-            for tower in 0..trunk.towers {
+            for tower in 0..backbone.towers {
                 let (vb, bias) = (vb.pp(POSITIONS.name).pp(tower), Some(Init::Const(0.0)));
                 let linear = Linear::new(&vb, block.dim, classes, LECUN_NORMAL, bias)?;
                 heads.positions.push(linear);
@@ -184,19 +184,19 @@ impl AuxiliaryHeads {
     /// Reads one tower's sequences, in its pass, which gets the losses of predicted tokens.
     pub(crate) fn read(
         &self,
-        trunk: &Trunk,
+        backbone: &Backbone,
         tokens: &Tokens,
         supervision: &Supervision,
         pass: &Pass,
     ) -> Result<Reading> {
         let wants_states = self.layers_at(supervision.progress).next().is_some();
         if self.next.is_empty() && self.masked.is_none() {
-            let (encoded, states) = trunk.encode(tokens, None, wants_states, pass)?;
+            let (encoded, states) = backbone.encode(tokens, None, wants_states, pass)?;
             return Ok(Reading { encoded, states });
         }
-        let real = trunk.embedding.real(&tokens.ids, tokens.mask.as_ref())?;
+        let real = backbone.embedding.real(&tokens.ids, tokens.mask.as_ref())?;
         let sequences = Sequences::read(&tokens.ids, real.as_ref())?;
-        let first = usize::from(trunk.cls);
+        let first = usize::from(backbone.cls);
         let (encoded, states) = match &self.masked {
             Some(masked) => {
                 let asked = sequences.some(HIDDEN, &pass.rng.per_example(masked.key));
@@ -204,12 +204,12 @@ impl AuxiliaryHeads {
                     ids: sequences.hiding(&asked, masked.id, &tokens.ids)?,
                     mask: tokens.mask.clone(),
                 };
-                let read = trunk.encode(&hiding, Some(&masked.token), wants_states, pass)?;
+                let read = backbone.encode(&hiding, Some(&masked.token), wants_states, pass)?;
                 let losses = masked.decoder.answer(&read.0.hidden, first, &asked)?.losses;
                 pass.add_loss(&MASKED, &losses)?;
                 read
             }
-            None => trunk.encode(tokens, None, wants_states, pass)?,
+            None => backbone.encode(tokens, None, wants_states, pass)?,
         };
         for (index, decoder) in self.next.iter().enumerate() {
             let asked = sequences.following(index + 1);
@@ -303,7 +303,7 @@ pub(crate) fn hidden_token(vb: &VarBuilder, dim: usize) -> Result<Tensor> {
 }
 
 /// Refuses what the model cannot have.
-fn check(weights: &Auxiliary, trunk: &Trunk, options: &Options) -> Result<()> {
+fn check(weights: &Auxiliary, backbone: &Backbone, options: &Options) -> Result<()> {
     let block = &options.block;
     let refuse = |holds: bool, loss: Loss, weight: f64, reason: &str| {
         let key = format!("train.aux.{}", loss.name);
@@ -314,18 +314,18 @@ fn check(weights: &Auxiliary, trunk: &Trunk, options: &Options) -> Result<()> {
         (_, 1) => "block.layers = 1, and the last layer's loss is the cross-entropy itself",
         _ => "this model is no plain stack of blocks",
     };
-    let there = trunk.encoder.states_between() > 0;
+    let there = backbone.encoder.states_between() > 0;
     refuse(there, LAYERS, weights.layers, reason)?;
     let counted = block.norm == NormKind::Power && block.norm_place == NormPlace::Pre;
     let reason = "the last norm's running statistics (block.norm = power) are of the last layer";
     refuse(!counted, LAYERS, weights.layers, reason)?;
-    let whole = trunk.encoder.keeps_length();
+    let whole = backbone.encoder.keeps_length();
     refuse(whole, POSITIONS, weights.positions, SHORTENED)?;
     refuse(whole, NEXT, weights.next, SHORTENED)?;
     let reason = format!("{NOT_CAUSAL}. train.aux.masked predicts hidden tokens instead");
-    refuse(trunk.is_causal(), NEXT, weights.next, &reason)?;
+    refuse(backbone.is_causal(), NEXT, weights.next, &reason)?;
     refuse(whole, MASKED, weights.masked, SHORTENED)?;
-    let takes_more = trunk.embedding.takes_more();
+    let takes_more = backbone.embedding.takes_more();
     refuse(takes_more, MASKED, weights.masked, NO_VECTOR)
 }
 

@@ -6,11 +6,11 @@ use crate::{
     Auxiliary, DenseLabels, Encoded, Inputs, Logits, Model, Options, Parameters, Pass, Result,
     Shape,
     auxiliary::{AUXILIARY, AuxiliaryHeads},
+    backbone::Backbone,
     error::require,
     head::{Head, PositionHead},
     layers::Pool,
     loss::Loss,
-    trunk::Trunk,
 };
 
 /// Where the parameters of the head for single positions are: at paths that begin with this and a
@@ -19,7 +19,7 @@ pub const DENSE: &str = "dense";
 
 /// A model with everything around it.
 pub struct Classifier {
-    trunk: Trunk,
+    backbone: Backbone,
     pool: Pool,
     head: Head,
     /// The class at single positions, where these have labels.
@@ -41,12 +41,12 @@ impl Classifier {
         options: &Options,
         parameters: &Parameters,
     ) -> Result<Self> {
-        let trunk = Trunk::new(model, shape, options, parameters)?;
+        let backbone = Backbone::new(model, shape, options, parameters)?;
         let vb = parameters.builder();
         let pool = Pool::new(&vb.pp("pool"), options.head.pooling, &options.block)?;
         let pooled = pool.width(&options.block);
         Ok(Self {
-            trunk,
+            backbone,
             head: Head::new(&vb.pp("head"), &options.head, shape, pooled)?,
             pool,
             dense: None,
@@ -66,7 +66,7 @@ impl Classifier {
         parameters: &Parameters,
     ) -> Result<Self> {
         let (key, reason) = ("data.dense", "false: an example has two sequences");
-        require(self.trunk.towers == 1, key, true, reason.to_owned())?;
+        require(self.backbone.towers == 1, key, true, reason.to_owned())?;
         let vb = parameters.builder().pp(DENSE);
         Ok(Self {
             dense: Some(PositionHead::new(&vb, options.block.dim, classes)?),
@@ -87,7 +87,7 @@ impl Classifier {
     ) -> Result<Self> {
         let vb = parameters.builder().pp(AUXILIARY);
         Ok(Self {
-            auxiliary: AuxiliaryHeads::new(auxiliary, &self.trunk, shape, options, &vb)?,
+            auxiliary: AuxiliaryHeads::new(auxiliary, &self.backbone, shape, options, &vb)?,
             ..self
         })
     }
@@ -98,7 +98,7 @@ impl Classifier {
         let auxiliary = self.auxiliary.as_ref();
         [
             &self.block_losses,
-            self.trunk.encoder.losses(),
+            self.backbone.encoder.losses(),
             &auxiliary.map_or_else(Vec::new, AuxiliaryHeads::losses),
         ]
         .concat()
@@ -126,7 +126,7 @@ impl Classifier {
         labels: &DenseLabels,
         pass: &Pass,
     ) -> Result<Logits> {
-        self.trunk.check(inputs)?;
+        self.backbone.check(inputs)?;
         let head = match (&self.dense, labels.is_empty()) {
             (Some(head), false) => Some(head),
             (None, false) => {
@@ -140,27 +140,27 @@ impl Classifier {
         let beside = self.auxiliary.as_ref().zip(supervision);
         let (mut pooled, mut readings) = (Vec::new(), Vec::new());
         for (tower, tokens) in inputs.towers.iter().enumerate() {
-            let pass = pass.of_tower(tower, self.trunk.towers);
+            let pass = pass.of_tower(tower, self.backbone.towers);
             let pool = |encoded: &Encoded| {
                 self.pool
                     .forward(&encoded.hidden, encoded.mask.as_ref(), &pass)
             };
             let mut at_positions = |encoded: &Encoded| -> Result<()> {
                 if let Some(head) = head {
-                    let states = self.trunk.states_at(tokens, encoded, labels, &pass)?;
+                    let states = self.backbone.states_at(tokens, encoded, labels, &pass)?;
                     positions = Some(head.forward(&states)?);
                 }
                 Ok(())
             };
             match beside {
                 Some((heads, supervision)) => {
-                    let reading = heads.read(&self.trunk, tokens, supervision, &pass)?;
+                    let reading = heads.read(&self.backbone, tokens, supervision, &pass)?;
                     pooled.push(pool(&reading.encoded)?);
                     at_positions(&reading.encoded)?;
                     readings.push(reading);
                 }
                 None => {
-                    let (encoded, _) = self.trunk.encode(tokens, None, false, &pass)?;
+                    let (encoded, _) = self.backbone.encode(tokens, None, false, &pass)?;
                     pooled.push(pool(&encoded)?);
                     at_positions(&encoded)?;
                 }
@@ -181,13 +181,13 @@ impl Classifier {
     /// three times as many. Auxiliary heads, which do not score, are not counted.
     #[must_use]
     pub fn flops(&self, batch: usize, length: usize) -> u64 {
-        let slots = length + usize::from(self.trunk.cls);
-        self.trunk
+        let slots = length + usize::from(self.backbone.cls);
+        self.backbone
             .encoder
             .flops(slots)
             .saturating_add(self.pool.flops(slots))
             .saturating_add(self.dense.as_ref().map_or(0, |head| head.flops(length)))
-            .saturating_mul(self.trunk.towers as u64)
+            .saturating_mul(self.backbone.towers as u64)
             .saturating_add(self.head.flops())
             .saturating_mul(batch as u64)
     }
@@ -196,12 +196,12 @@ impl Classifier {
     /// where gradients are those of what it computes.
     #[must_use]
     pub fn stops_gradients(&self) -> Option<&'static str> {
-        self.trunk.encoder.stops_gradients()
+        self.backbone.encoder.stops_gradients()
     }
 
     /// What the benchmark's rules forbid and this model does, in words; none where it keeps to them.
     #[must_use]
-    pub fn against_rules(&self) -> Option<&'static str> {
-        self.trunk.encoder.against_rules()
+    pub fn rule_violation(&self) -> Option<&'static str> {
+        self.backbone.encoder.rule_violation()
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     Result, VarBuilder,
     error::require,
     options::{self, BlockOptions, Layers, Range, Residual, to_json},
-    takes::Takes,
+    supports::Supports,
 };
 
 /// What the sequences of a task are, beside tokens in a row.
@@ -82,7 +82,7 @@ impl ModelContext<'_> {
     /// # Errors
     /// [`crate::Error::Option`] naming the axis.
     pub(crate) fn refuse_block_axes(&self, reason: &str) -> Result<()> {
-        Takes::nothing("no form of this model is defined with it").check(self.block)?;
+        Supports::none("no form of this model is defined with it").check(self.block)?;
         require(
             self.block.residual == Residual::Plain,
             "block.residual",

@@ -27,10 +27,11 @@
 mod autograd;
 pub mod auxiliary;
 pub mod axes;
+mod backbone;
 pub mod block;
 pub mod classifier;
+pub mod conformance;
 pub mod context;
-pub mod contract;
 pub mod encoder;
 mod error;
 mod family;
@@ -56,10 +57,9 @@ pub mod registry;
 pub mod rng;
 pub mod size;
 mod source;
-pub mod takes;
+pub mod supports;
 #[cfg(test)]
 mod testing;
-mod trunk;
 
 pub use auxiliary::Auxiliary;
 pub use axes::{AXES, Axis};

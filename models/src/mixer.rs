@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use crate::{Pass, Result, loss::Loss, takes::Takes};
+use crate::{Pass, Result, loss::Loss, supports::Supports};
 
 /// Lets the positions of a sequence exchange information: (B, L, D) -> (B, L, D).
 ///
@@ -16,17 +16,17 @@ pub trait Mixer: Send + Sync {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor>;
 
     /// Which of the axes about queries, keys and scores it computes; what it cannot is refused where it is asked for.
-    fn takes(&self) -> Takes {
-        Takes::nothing("no form of this mixer is defined with it")
+    fn supports(&self) -> Supports {
+        Supports::none("no form of this mixer is defined with it")
     }
 
     /// Whether it understands packed sequences ([`Pass::packing`]) as well as padded ones.
-    fn takes_packed(&self) -> bool {
+    fn supports_varlen(&self) -> bool {
         false
     }
 
     /// What this mixer is told that the benchmark's rules forbid, in words; none where it keeps to them. Scores then stand beside no others.
-    fn against_rules(&self) -> Option<&'static str> {
+    fn rule_violation(&self) -> Option<&'static str> {
         None
     }
 

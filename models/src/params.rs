@@ -32,7 +32,7 @@ pub struct Parameters {
     device: Device,
     dtype: DType,
     by_path: Arc<Mutex<BTreeMap<String, Slot>>>,
-    handing: Handing,
+    handing: ParameterMode,
 }
 
 /// How the optimizer treats a parameter.
@@ -109,13 +109,13 @@ enum Role {
 
 /// What a builder hands out.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Handing {
+enum ParameterMode {
     /// The variables: what is computed from them has gradients.
     Variables,
     /// The variables' storage without their history: it follows every update, and nothing is kept for gradients.
     Values,
     /// Zeros that take no memory, for asking a model about its size and cost.
-    Blanks,
+    Meta,
 }
 
 impl Parameters {
@@ -127,7 +127,7 @@ impl Parameters {
             device: device.clone(),
             dtype,
             by_path: Arc::default(),
-            handing: Handing::Variables,
+            handing: ParameterMode::Variables,
         }
     }
 
@@ -136,28 +136,28 @@ impl Parameters {
     #[must_use]
     pub fn detached(&self) -> Self {
         Self {
-            handing: Handing::Values,
+            handing: ParameterMode::Values,
             ..self.clone()
         }
     }
 
     /// Parameters for a model that is never run, only asked about itself: they are counted, but have no memory and no values.
     #[must_use]
-    pub fn blank(device: &Device, dtype: DType) -> Self {
+    pub fn meta(device: &Device, dtype: DType) -> Self {
         Self {
-            handing: Handing::Blanks,
+            handing: ParameterMode::Meta,
             ..Self::new(0, device, dtype)
         }
     }
 
     /// Whether these are of a model that is never run.
     pub(crate) fn is_blank(&self) -> bool {
-        self.handing == Handing::Blanks
+        self.handing == ParameterMode::Meta
     }
 
     fn hand_out(&self, slot: &Slot) -> Result<Tensor> {
         Ok(match (&slot.var, slot.role, self.handing) {
-            (Some(var), Role::Parameter(_), Handing::Variables) => var.as_tensor().clone(),
+            (Some(var), Role::Parameter(_), ParameterMode::Variables) => var.as_tensor().clone(),
             (Some(var), ..) => var.as_detached_tensor(),
             (None, ..) => Tensor::zeros((), self.dtype, &self.device)?.broadcast_as(&slot.shape)?,
         })
@@ -317,8 +317,8 @@ impl Parameters {
             return self.hand_out(slot);
         }
         let var = match self.handing {
-            Handing::Blanks => None,
-            Handing::Variables | Handing::Values => {
+            ParameterMode::Meta => None,
+            ParameterMode::Variables | ParameterMode::Values => {
                 let values = Tensor::from_vec(values(&shape), shape.clone(), &Device::Cpu)?;
                 let values = values.to_dtype(self.dtype)?.to_device(&self.device)?;
                 Some(Var::from_tensor(&values)?)
@@ -470,13 +470,13 @@ mod tests {
 
     #[test]
     fn blank_parameters_have_shapes_and_take_no_memory() {
-        let blank = Parameters::blank(&Device::Cpu, DType::F32);
-        let huge = blank
+        let meta = Parameters::meta(&Device::Cpu, DType::F32);
+        let huge = meta
             .builder()
             .get_with_hints((1 << 20, 1 << 20), "w", ZEROS)
             .unwrap();
         assert_eq!(huge.dims(), [1 << 20, 1 << 20]);
-        assert_eq!((blank.tensors(), blank.elements()), (1, 1 << 40));
-        assert!(blank.builder().get_with_hints(3, "w", ZEROS).is_err() && blank.all().is_empty());
+        assert_eq!((meta.tensors(), meta.elements()), (1, 1 << 40));
+        assert!(meta.builder().get_with_hints(3, "w", ZEROS).is_err() && meta.all().is_empty());
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Sequences {
 }
 
 /// What is asked of each sequence of a batch: positions, and the ids that are right there.
-pub(crate) struct Questions(Vec<Vec<(usize, u32)>>);
+pub(crate) struct Targets(Vec<Vec<(usize, u32)>>);
 
 impl Sequences {
     /// Of ids (B, L) and a mask (B, L), 1 for real tokens; waits for the device.
@@ -39,17 +39,17 @@ impl Sequences {
     }
 
     /// At each real position, what the real token `ahead` positions later is.
-    pub(crate) fn following(&self, ahead: usize) -> Questions {
+    pub(crate) fn following(&self, ahead: usize) -> Targets {
         let row = |(row, ids): (usize, &Vec<u32>)| {
             let both = |at: &usize| self.is_real(row, *at) && self.is_real(row, at + ahead);
             let positions = (0..ids.len().saturating_sub(ahead)).filter(both);
             positions.map(|at| (at, ids[at + ahead])).collect()
         };
-        Questions(self.ids.iter().enumerate().map(row).collect())
+        Targets(self.ids.iter().enumerate().map(row).collect())
     }
 
     /// About `share` of the real tokens, each drawn for itself, and one at least of every sequence that has any.
-    pub(crate) fn some(&self, share: f64, stream: &Stream) -> Questions {
+    pub(crate) fn some(&self, share: f64, stream: &Stream) -> Targets {
         let length = self.ids.first().map_or(0, Vec::len);
         let draws = stream.uniform(self.ids.len(), length);
         let row = |(row, ids): (usize, &Vec<u32>)| {
@@ -59,11 +59,11 @@ impl Sequences {
             let drawn = real().filter(|at| draws[*at] <= share.max(least));
             drawn.map(|at| (at, ids[at])).collect()
         };
-        Questions(self.ids.iter().enumerate().map(row).collect())
+        Targets(self.ids.iter().enumerate().map(row).collect())
     }
 
     /// The ids (B, L) with `id` wherever something is asked.
-    pub(crate) fn hiding(&self, asked: &Questions, id: u32, like: &Tensor) -> Result<Tensor> {
+    pub(crate) fn hiding(&self, asked: &Targets, id: u32, like: &Tensor) -> Result<Tensor> {
         let mut ids = self.ids.clone();
         for (ids, asked) in ids.iter_mut().zip(&asked.0) {
             asked.iter().for_each(|(at, _)| ids[*at] = id);
@@ -87,8 +87,8 @@ impl Decoder {
         &self,
         hidden: &Tensor,
         first: usize,
-        asked: &Questions,
-    ) -> Result<Answers> {
+        asked: &Targets,
+    ) -> Result<TokenLosses> {
         let (batch, slots, _) = hidden.dims3()?;
         let (mut places, mut rows, mut labels) = (Vec::new(), Vec::new(), Vec::new());
         for (row, asked) in asked.0.iter().enumerate() {
@@ -100,7 +100,7 @@ impl Decoder {
         }
         let nothing = Tensor::zeros(batch, hidden.dtype(), hidden.device())?;
         if places.is_empty() {
-            return Ok(Answers {
+            return Ok(TokenLosses {
                 losses: nothing.clone(),
                 right: nothing,
             });
@@ -114,7 +114,7 @@ impl Decoder {
             Ok(segment_mean(&x, &rows, batch)?.flatten_all()?)
         };
         let right = logits.detach().argmax(D::Minus1)?.eq(&labels)?;
-        Ok(Answers {
+        Ok(TokenLosses {
             losses: by_row(&cross_entropies(&logits, &labels)?)?,
             right: by_row(&right.to_dtype(hidden.dtype())?)?,
         })
@@ -131,7 +131,7 @@ pub(crate) fn pick(x: &Tensor, places: Vec<u32>) -> Result<Tensor> {
 }
 
 /// What became of the questions asked of each sequence, (B); zeros for one that was asked nothing.
-pub(crate) struct Answers {
+pub(crate) struct TokenLosses {
     /// Mean cross-entropy, in nats.
     pub(crate) losses: Tensor,
     /// Share that was right; no gradient.
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn hidden_tokens_are_replaced_and_nothing_else() {
         let like = Tensor::zeros((3, 4), DType::U32, &Device::Cpu).unwrap();
-        let asked = Questions(vec![vec![(1, 2), (3, 2)], vec![(0, 3)], vec![]]);
+        let asked = Targets(vec![vec![(1, 2), (3, 2)], vec![(0, 3)], vec![]]);
         let hidden = sequences().hiding(&asked, 9, &like).unwrap();
         let wanted = [[1, 9, 3, 9], [9, 1, 0, 0], [0; 4]];
         assert_eq!(hidden.to_vec2::<u32>().unwrap(), wanted);
@@ -208,7 +208,7 @@ mod tests {
         let decoder = Decoder::new(&parameters.builder(), 3, 4).unwrap();
         let hidden = crate::testing::normal("hidden", &[3, 5, 3]);
         let answers = |asked: &[(usize, u32)]| {
-            let asked = Questions(vec![asked.to_vec(), vec![(0, 3)], vec![]]);
+            let asked = Targets(vec![asked.to_vec(), vec![(0, 3)], vec![]]);
             let answers = decoder.answer(&hidden, 1, &asked).unwrap();
             (
                 answers.losses.to_vec1::<f64>().unwrap(),

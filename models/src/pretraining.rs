@@ -14,11 +14,11 @@ use candle_core::Tensor;
 use crate::{
     Model, Options, Parameters, Pass, Result,
     auxiliary::{NO_VECTOR, NOT_CAUSAL, SHORTENED, hidden_token},
+    backbone::Backbone,
     error::require,
     inputs::{Inputs, Shape, Tokens},
-    prediction::{Answers, Decoder, Sequences},
+    prediction::{Decoder, Sequences, TokenLosses},
     rng::StreamKey,
-    trunk::Trunk,
 };
 
 /// What is predicted.
@@ -38,7 +38,7 @@ pub const DECODER: &str = "pretrain";
 
 /// A model that predicts tokens.
 pub struct TokenModel {
-    trunk: Trunk,
+    backbone: Backbone,
     decoder: Decoder,
     hides: Option<Hides>,
 }
@@ -75,7 +75,7 @@ impl TokenModel {
         objective: Objective,
         parameters: &Parameters,
     ) -> Result<Self> {
-        let trunk = Trunk::new(model, shape, options, parameters)?;
+        let backbone = Backbone::new(model, shape, options, parameters)?;
         let kind = match objective {
             Objective::Masked { .. } => "masked",
             Objective::Next => "next",
@@ -84,11 +84,11 @@ impl TokenModel {
             let allowed = format!("none: {reason}");
             require(holds, "pretrain.kind", kind, allowed)
         };
-        refuse(trunk.encoder.keeps_length(), SHORTENED)?;
+        refuse(backbone.encoder.keeps_length(), SHORTENED)?;
         let (vb, dim) = (parameters.builder().pp(DECODER), options.block.dim);
         let hides = match objective {
             Objective::Masked { share } => {
-                refuse(trunk.embedding.takes_more(), NO_VECTOR)?;
+                refuse(backbone.embedding.takes_more(), NO_VECTOR)?;
                 Some(Hides {
                     share,
                     token: hidden_token(&vb, dim)?,
@@ -98,12 +98,12 @@ impl TokenModel {
                 })
             }
             Objective::Next => {
-                refuse(trunk.is_causal(), NOT_CAUSAL)?;
+                refuse(backbone.is_causal(), NOT_CAUSAL)?;
                 None
             }
         };
         Ok(Self {
-            trunk,
+            backbone,
             decoder: Decoder::new(&vb.pp("decoder"), dim, shape.vocabulary)?,
             hides,
         })
@@ -114,11 +114,12 @@ impl TokenModel {
     /// # Errors
     /// [`crate::Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor operation fails.
     pub fn forward(&self, inputs: &Inputs, pass: &Pass) -> Result<Predictions> {
-        self.trunk.check(inputs)?;
-        let towers = self.trunk.towers;
+        self.backbone.check(inputs)?;
+        let towers = self.backbone.towers;
         let mut sum: Option<[Tensor; 2]> = None;
         for (tower, tokens) in inputs.towers.iter().enumerate() {
-            let Answers { losses, right } = self.of_tower(tokens, &pass.of_tower(tower, towers))?;
+            let TokenLosses { losses, right } =
+                self.of_tower(tokens, &pass.of_tower(tower, towers))?;
             sum = Some(match sum {
                 Some([all, hits]) => [(all + losses)?, (hits + right)?],
                 None => [losses, right],
@@ -132,9 +133,9 @@ impl TokenModel {
     }
 
     /// What one tower's sequences are asked and answer.
-    fn of_tower(&self, tokens: &Tokens, pass: &Pass) -> Result<Answers> {
+    fn of_tower(&self, tokens: &Tokens, pass: &Pass) -> Result<TokenLosses> {
         let real = self
-            .trunk
+            .backbone
             .embedding
             .real(&tokens.ids, tokens.mask.as_ref())?;
         let sequences = Sequences::read(&tokens.ids, real.as_ref())?;
@@ -150,15 +151,15 @@ impl TokenModel {
                     mask: tokens.mask.clone(),
                 };
                 let more = Some(&hides.token);
-                let (encoded, _) = self.trunk.encode(&hiding, more, false, pass)?;
+                let (encoded, _) = self.backbone.encode(&hiding, more, false, pass)?;
                 (encoded, asked)
             }
             None => {
-                let (encoded, _) = self.trunk.encode(tokens, None, false, pass)?;
+                let (encoded, _) = self.backbone.encode(tokens, None, false, pass)?;
                 (encoded, sequences.following(1))
             }
         };
-        let first = usize::from(self.trunk.cls);
+        let first = usize::from(self.backbone.cls);
         self.decoder.answer(&encoded.hidden, first, &asked)
     }
 }

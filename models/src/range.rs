@@ -29,7 +29,7 @@ pub struct Range {
 impl Range {
     /// Whole numbers, both ends included.
     #[must_use]
-    pub const fn whole(key: &'static str, least: u64, most: u64) -> Self {
+    pub const fn int(key: &'static str, least: u64, most: u64) -> Self {
         Self {
             key,
             least: least as f64,
@@ -41,7 +41,7 @@ impl Range {
 
     /// A probability or a rate of decay: at least 0 and less than 1.
     #[must_use]
-    pub const fn share(key: &'static str) -> Self {
+    pub const fn probability(key: &'static str) -> Self {
         Self {
             key,
             least: 0.0,
@@ -150,11 +150,11 @@ mod tests {
                 .collect()
         };
         assert_eq!(
-            holds(Range::whole("n", 1, 3), &[0.0, 1.0, 3.0, 4.0, f64::NAN]),
+            holds(Range::int("n", 1, 3), &[0.0, 1.0, 3.0, 4.0, f64::NAN]),
             [false, true, true, false, false]
         );
         assert_eq!(
-            holds(Range::share("p"), &[-0.1, 0.0, 0.9, 1.0]),
+            holds(Range::probability("p"), &[-0.1, 0.0, 0.9, 1.0]),
             [false, true, true, false]
         );
         assert_eq!(
@@ -169,7 +169,7 @@ mod tests {
             [false, true, true, false]
         );
         assert_eq!(
-            Range::whole("n", 1, 3).to_string(),
+            Range::int("n", 1, 3).to_string(),
             "at least 1 and at most 3"
         );
         assert_eq!(Range::not_negative("r").to_string(), "at least 0");

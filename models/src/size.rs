@@ -62,7 +62,7 @@ impl Parser<'_> {
     }
 
     /// Passes over `symbol` if it comes next.
-    fn takes(&mut self, symbol: char) -> bool {
+    fn supports(&mut self, symbol: char) -> bool {
         self.spaces();
         let found = self.rest().starts_with(symbol);
         self.at += usize::from(found) * symbol.len_utf8();
@@ -80,9 +80,9 @@ impl Parser<'_> {
     fn sum(&mut self) -> Result<f64> {
         let mut value = self.product()?;
         loop {
-            if self.takes('+') {
+            if self.supports('+') {
                 value += self.product()?;
-            } else if self.takes('-') {
+            } else if self.supports('-') {
                 value -= self.product()?;
             } else {
                 return Ok(value);
@@ -93,9 +93,9 @@ impl Parser<'_> {
     fn product(&mut self) -> Result<f64> {
         let mut value = self.atom()?;
         loop {
-            if self.takes('*') {
+            if self.supports('*') {
                 value *= self.atom()?;
-            } else if self.takes('/') {
+            } else if self.supports('/') {
                 value /= self.atom()?;
             } else {
                 return Ok(value);
@@ -143,16 +143,16 @@ impl Parser<'_> {
 
     /// One value or more between parentheses.
     fn within_parentheses(&mut self) -> Result<Vec<f64>> {
-        if !self.takes('(') || self.depth == DEEPEST {
+        if !self.supports('(') || self.depth == DEEPEST {
             return Err(self.wrong("a number, L or one pair of parentheses"));
         }
         self.depth += 1;
         let mut values = vec![self.sum()?];
-        while self.takes(',') {
+        while self.supports(',') {
             values.push(self.sum()?);
         }
         self.depth -= 1;
-        match self.takes(')') {
+        match self.supports(')') {
             true => Ok(values),
             false => Err(self.wrong("a closing parenthesis")),
         }

@@ -133,7 +133,7 @@ fn check_variables(name: &str, variables: &[Var], function: impl Fn() -> Result<
 }
 
 /// Queries, keys and values with a mask, and the oracle's answer to them.
-pub(crate) struct Twin {
+pub(crate) struct DenseReference {
     inputs: [Var; 3],
     mask: Mask,
     weights: Tensor,
@@ -143,12 +143,12 @@ pub(crate) struct Twin {
 
 /// Root of the mean squared difference from the oracle.
 #[derive(Debug)]
-pub(crate) struct Apart {
+pub(crate) struct MaxError {
     pub(crate) output: f64,
     pub(crate) gradient: f64,
 }
 
-impl Twin {
+impl DenseReference {
     /// Three sequences of 5 positions: complete, padded, nothing but padding. Two heads, 3 wide; inputs N(0, spread²).
     pub(crate) fn new(kernel: impl Fn(&[f64], &[f64]) -> f64, spread: f64) -> Self {
         let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
@@ -194,7 +194,7 @@ impl Twin {
     pub(crate) fn compare(
         &self,
         attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
-    ) -> Apart {
+    ) -> MaxError {
         let [q, k, v] = &self.inputs;
         let y = attend(q, k, v, Some(&self.mask)).unwrap();
         let apart = (&y - &self.output).unwrap();
@@ -209,7 +209,7 @@ impl Twin {
             }
         }
         let output = apart.sqr().unwrap().mean_all().unwrap();
-        Apart {
+        MaxError {
             output: output.to_scalar::<f64>().unwrap().sqrt(),
             gradient: (sum / f64::from(count)).sqrt(),
         }
@@ -223,7 +223,7 @@ pub(crate) fn meets_reference(
     kernel: impl Fn(&[f64], &[f64]) -> f64,
     attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
 ) {
-    let apart = Twin::new(kernel, 1.0).compare(attend);
+    let apart = DenseReference::new(kernel, 1.0).compare(attend);
     assert!(
         apart.output < tolerance && apart.gradient < tolerance,
         "{name}: {apart:?}"

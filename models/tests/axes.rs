@@ -277,10 +277,10 @@ fn a_model_without_weights_refuses_what_one_with_weights_does() {
                     let built = Classifier::new(model, &shape(), &options, &parameters);
                     built.err().map(|error| error.to_string())
                 };
-                let blank = refused(Parameters::blank(&Device::Cpu, DType::F32));
+                let meta = refused(Parameters::meta(&Device::Cpu, DType::F32));
                 let drawn = refused(Parameters::new(17, &Device::Cpu, DType::F32));
                 let place = format!("{}, {} = {}", model.name, axis.key, choice.value);
-                assert_eq!(blank, drawn, "{place}");
+                assert_eq!(meta, drawn, "{place}");
             }
         }
     }

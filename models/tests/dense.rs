@@ -212,9 +212,9 @@ fn rows_of_a_batch_weigh_alike_whatever_their_labels() {
 fn models_of_two_sequences_and_labels_without_a_head_are_refused() {
     let model = lra_models::mixers::find("linear").unwrap();
     let options = Options::of(model);
-    let blank = Parameters::blank(&Device::Cpu, DType::F32);
-    let pairs = Classifier::new(model, &shape(2), &options, &blank).unwrap();
-    let error = pairs.with_dense(CLASSES, &options, &blank).err().unwrap();
+    let meta = Parameters::meta(&Device::Cpu, DType::F32);
+    let pairs = Classifier::new(model, &shape(2), &options, &meta).unwrap();
+    let error = pairs.with_dense(CLASSES, &options, &meta).err().unwrap();
     assert!(error.to_string().contains("data.dense"), "{error}");
     let parameters = Parameters::new(5, &Device::Cpu, DType::F32);
     let without = Classifier::new(model, &shape(1), &options, &parameters).unwrap();

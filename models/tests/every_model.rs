@@ -1,11 +1,11 @@
 //! One test per model and promise, such as `fnet::padding_changes_no_logit`, run in parallel like any others.
 
 use libtest_mimic::{Arguments, Trial};
-use lra_models::{MODELS, contract::PROMISES};
+use lra_models::{MODELS, conformance::CHECKS};
 
 fn main() {
     let trials = MODELS.iter().copied().flat_map(|model| {
-        PROMISES.iter().map(move |promise| {
+        CHECKS.iter().map(move |promise| {
             Trial::test(format!("{}::{}", model.name, promise.name), move || {
                 (promise.check)(model);
                 Ok(())

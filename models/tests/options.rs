@@ -21,7 +21,7 @@ fn build(name: &str, change: impl Fn(&mut Options)) -> Result<Classifier, Error>
         padding: true,
         grid: None,
     };
-    let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+    let parameters = Parameters::meta(&Device::Cpu, DType::F32);
     Classifier::new(model, &shape, &options, &parameters)
 }
 
@@ -155,7 +155,7 @@ fn sizes_at_the_end_of_their_ranges_are_counted_without_memory() {
             padding: true,
             grid: None,
         };
-        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        let parameters = Parameters::meta(&Device::Cpu, DType::F32);
         Classifier::new(model, &shape, &options, &parameters).unwrap();
         // One block that is repeated has the fewest, 64 GiB.
         assert!(parameters.elements() > 1 << 34, "{}", model.name);

@@ -324,7 +324,7 @@ fn options_out_of_range_are_named() {
     let refusal = |model: &str, changes: Value, heads: usize| {
         let mut options = options(model, &changes, Pooling::Mean);
         options.block.heads = heads;
-        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        let parameters = Parameters::meta(&Device::Cpu, DType::F32);
         match build(model, &options, &parameters) {
             Ok(_) => panic!("{model} {changes} was built"),
             Err(error) => error.to_string(),

@@ -14,7 +14,7 @@ use libtest_mimic::{Arguments, Trial};
 use lra_models::{
     Cost, Encoder, Family, LayerContext, Mixer, Model, ModelContext, Pass, Reference, Result,
     Variant,
-    contract::{self, Outcome},
+    conformance::{self, Outcome},
     encoder,
     layers::Linear,
     mask::zero_padding,
@@ -224,15 +224,15 @@ plant![
 ];
 
 /// What the promises find, each with what is wrong.
-fn found(model: &'static Model) -> Vec<(&'static contract::Promise, String)> {
-    let broken = |promise: &'static contract::Promise| {
+fn found(model: &'static Model) -> Vec<(&'static conformance::Check, String)> {
+    let broken = |promise: &'static conformance::Check| {
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| (promise.check)(model)));
         outcome.err().map(|said| match said.downcast::<String>() {
             Ok(said) => *said,
             Err(said) => (*said.downcast_ref::<&str>().unwrap_or(&"")).to_owned(),
         })
     };
-    let all = contract::ask(broken, |_, _| Ok::<_, ()>(())).unwrap();
+    let all = conformance::ask(broken, |_, _| Ok::<_, ()>(())).unwrap();
     let broken = all.into_iter().filter_map(|(promise, it)| match it {
         Outcome::Broken(said) => Some((promise, said)),
         Outcome::Kept | Outcome::NotTried(_) => None,

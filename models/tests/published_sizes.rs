@@ -54,7 +54,7 @@ fn options(model: &str, sizes: &Sizes, pooling: Pooling) -> Options {
 }
 
 fn count(model: &str, shape: &Shape, options: &Options) -> usize {
-    let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+    let parameters = Parameters::meta(&Device::Cpu, DType::F32);
     Classifier::new(mixers::find(model).unwrap(), shape, options, &parameters).unwrap();
     parameters.elements()
 }
@@ -191,7 +191,7 @@ fn refused(model: &Model) -> String {
 fn flops(model: &str, length: usize) -> u64 {
     let model = mixers::find(model).unwrap();
     let options = options(model.name, &sizes(2, 8, 2, 4, 16), Pooling::Mean);
-    let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+    let parameters = Parameters::meta(&Device::Cpu, DType::F32);
     // The longest sequence is the one at hand: some models choose their sizes by it.
     let classifier = Classifier::new(model, &shape(11, 5, length), &options, &parameters).unwrap();
     classifier.flops(3, length)

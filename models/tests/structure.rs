@@ -64,8 +64,11 @@ fn refuse(paths: impl Iterator<Item = PathBuf>, word: &str) {
 }
 
 #[test]
-fn only_operations_choose_kernels() {
-    only(&["ops"], "cpu");
+fn only_operations_choose_between_their_forms() {
+    // `rng.rs` takes a function of candle's module of this name.
+    only(&["ops", "rng.rs"], "cpu");
+    only(&["ops", "autograd", "rng.rs"], "lra_cpu");
+    only(&["ops", "autograd", "lib.rs"], "autograd");
 }
 
 #[test]
@@ -88,14 +91,14 @@ fn mixers_know_nothing_of_the_cases_that_check_them() {
 
 #[test]
 fn operations_know_no_layers() {
-    none(&["ops", "kernels"], "layers");
-    none(&["ops", "kernels"], "mixers");
+    none(&["ops", "autograd"], "layers");
+    none(&["ops", "autograd"], "mixers");
 }
 
 #[test]
 fn comments_and_longer_words_are_not_names() {
-    assert!(names("use crate::kernels::supports;", "kernels"));
-    assert!(names("    kernels::linear(x)", "kernels"));
-    assert!(!names("//! what crate::kernels computes", "kernels"));
-    assert!(!names("fn the_kernels_agree() {}", "kernels"));
+    assert!(names("use crate::ops::supports;", "ops"));
+    assert!(names("    ops::linear(x)", "ops"));
+    assert!(!names("//! what crate::ops computes", "ops"));
+    assert!(!names("fn the_ops_agree() {}", "ops"));
 }

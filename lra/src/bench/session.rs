@@ -383,7 +383,7 @@ fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Resu
 /// FLOPs of a step and parameters of the model, without building it.
 fn cost(resolved: &Resolved, length: usize) -> Result<(u64, u64)> {
     let shape = resolved.task.shape(&resolved.spec.data)?;
-    let blank = Parameters::blank(&Device::Cpu, DType::F32);
+    let blank = Parameters::meta(&Device::Cpu, DType::F32);
     let model_shape = resolved.model_shape(&shape);
     let classifier = Classifier::new(
         resolved.model,

@@ -3,7 +3,7 @@
 use std::process::{Command, ExitCode};
 
 use models::Model;
-use models::contract::{self, Outcome, Promise};
+use models::conformance::{self, Check, Outcome};
 use serde_json::{Value, json};
 
 use crate::cli::CheckModelArgs;
@@ -22,11 +22,11 @@ pub fn run(arguments: &CheckModelArgs) -> Result<ExitCode> {
     if std::env::var_os(TRACES).is_none() && std::env::var_os("RUST_BACKTRACE").is_none() {
         return again_with_traces();
     }
-    let told = |promise: &Promise, outcome: &Outcome| match arguments.json {
+    let told = |promise: &Check, outcome: &Outcome| match arguments.json {
         true => Ok(()),
         false => cmd::print(&line(model, promise, outcome)),
     };
-    let found = contract::ask(|promise| broken(model, promise), told)?;
+    let found = conformance::ask(|promise| broken(model, promise), told)?;
     let count = |which: fn(&Outcome) -> bool| found.iter().filter(|(_, it)| which(it)).count();
     let kept = count(|it| matches!(it, Outcome::Kept));
     let broken = count(|it| matches!(it, Outcome::Broken(_)));
@@ -64,7 +64,7 @@ fn again_with_traces() -> Result<ExitCode> {
 }
 
 /// Says what is wrong with a promise, if anything is.
-fn broken(model: &'static Model, promise: &Promise) -> Option<String> {
+fn broken(model: &'static Model, promise: &Check) -> Option<String> {
     let outcome = panics::caught(|| {
         (promise.check)(model);
         Ok(())
@@ -78,7 +78,7 @@ fn broken(model: &'static Model, promise: &Promise) -> Option<String> {
     Some(said.map_or_else(|| error.to_string(), |panic| panic.said().to_owned()))
 }
 
-fn line(model: &Model, promise: &Promise, outcome: &Outcome) -> String {
+fn line(model: &Model, promise: &Check, outcome: &Outcome) -> String {
     let words = promise.name.replace('_', " ");
     match outcome {
         Outcome::Kept => format!("ok      {words}"),
@@ -95,7 +95,7 @@ fn line(model: &Model, promise: &Promise, outcome: &Outcome) -> String {
     }
 }
 
-fn row(model: &Model, promise: &Promise, outcome: &Outcome) -> Value {
+fn row(model: &Model, promise: &Check, outcome: &Outcome) -> Value {
     let (wrong, cause) = match outcome {
         Outcome::Kept => (None, None),
         Outcome::Broken(wrong) => (Some(wrong.as_str()), None),

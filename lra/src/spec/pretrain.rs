@@ -39,9 +39,9 @@ pub struct PretrainOptions {
 impl PretrainOptions {
     /// The ranges of its numbers.
     pub const RANGES: &[Range] = &[
-        Range::share("share"),
-        Range::whole("steps", 0, MANY),
-        Range::whole("batch", 0, LARGEST_BATCH),
+        Range::probability("share"),
+        Range::int("steps", 0, MANY),
+        Range::int("batch", 0, LARGEST_BATCH),
         Range::not_negative("learning_rate"),
     ];
 

@@ -188,7 +188,7 @@ impl RunRequest<'_> {
         groups::check(&resolved.spec.train.groups, &parameters.paths())?;
         resolved.check_pretraining()?;
         let pretrained = (!resolved.spec.pretrain.is_off()).then_some(PRETRAINED);
-        resolved.against_rules = classifier.against_rules().or(pretrained);
+        resolved.against_rules = classifier.rule_violation().or(pretrained);
         keep_losses(&mut resolved.spec, &classifier.losses())?;
         Ok(resolved)
     }
@@ -328,7 +328,7 @@ impl Resolved {
                  2^40 numbers per layer (train.batch, train.micro_batch, block.dim, block.mlp_dim)"
             )));
         }
-        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        let parameters = Parameters::meta(&Device::Cpu, DType::F32);
         let classifier = self.classifier(&shape, &parameters).during(
             Class::Usage,
             "the model cannot be built with these settings",
@@ -391,7 +391,7 @@ impl Resolved {
             return Ok(());
         };
         let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
-        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        let parameters = Parameters::meta(&Device::Cpu, DType::F32);
         let model = self.token_model(objective, &shape, &parameters).map(drop);
         model.during(
             Class::Usage,

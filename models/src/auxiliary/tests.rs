@@ -47,8 +47,8 @@ fn build(
 }
 
 fn refusal(name: &str, wanted: &Auxiliary, options: &Options) -> String {
-    let blank = Parameters::blank(&Device::Cpu, DType::F32);
-    let error = build(name, wanted, 1, options, &blank).err().unwrap();
+    let meta = Parameters::meta(&Device::Cpu, DType::F32);
+    let error = build(name, wanted, 1, options, &meta).err().unwrap();
     error.to_string()
 }
 
@@ -115,7 +115,7 @@ fn layers_stop_one_after_the_other_and_half_of_training_is_without() {
     let parameters = parameters();
     let mut options = options("bag");
     options.block.layers = 4;
-    let trunk = Trunk::new(
+    let backbone = Backbone::new(
         mixers::find("bag").unwrap(),
         &shape(1),
         &options,
@@ -127,7 +127,7 @@ fn layers_stop_one_after_the_other_and_half_of_training_is_without() {
         layers: 0.3,
         ..Auxiliary::default()
     };
-    let heads = AuxiliaryHeads::new(&wanted, &trunk, &shape(1), &options, &vb);
+    let heads = AuxiliaryHeads::new(&wanted, &backbone, &shape(1), &options, &vb);
     let heads = heads.unwrap().unwrap();
     let at = |progress| heads.layers_at(progress).collect::<Vec<_>>();
     assert_eq!(at(0.0), [0, 1, 2]);
@@ -198,13 +198,13 @@ fn causal_states_do_not_see_what_follows() {
     ] {
         let parameters = parameters();
         let model = mixers::find(name).unwrap();
-        let trunk = Trunk::new(model, &shape(1), &options, &parameters).unwrap();
-        assert_eq!(trunk.is_causal(), wanted, "{name}");
+        let backbone = Backbone::new(model, &shape(1), &options, &parameters).unwrap();
+        assert_eq!(backbone.is_causal(), wanted, "{name}");
         let states = |last: u32| {
             let ids = Tensor::new(&[[1u32, 2, 3, 4, last]], &Device::Cpu).unwrap();
             let tokens = Tokens { ids, mask: None };
             let pass = Pass::new(false, RngKey::new(1, 5, 0));
-            let (encoded, _) = trunk.encode(&tokens, None, false, &pass).unwrap();
+            let (encoded, _) = backbone.encode(&tokens, None, false, &pass).unwrap();
             encoded.hidden.narrow(1, 0, 4).unwrap()
         };
         let apart = (states(1) - states(2)).unwrap().abs().unwrap();

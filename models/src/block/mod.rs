@@ -17,7 +17,7 @@ pub mod residual;
 
 use candle_core::Tensor;
 
-use self::{channel::Channel, norm::Norm, residual::Join};
+use self::{channel::Channel, norm::Norm, residual::SkipConnection};
 use crate::{
     Mixer, ModelContext, Pass, Result, VarBuilder,
     layers::{ConditionalPositions, Dropout, FeedForward, FusedSublayer},
@@ -39,7 +39,7 @@ struct Sublayer {
     norm: Norm,
     place: NormPlace,
     dropout: Dropout,
-    join: Join,
+    join: SkipConnection,
 }
 
 impl Block {
@@ -145,9 +145,9 @@ impl Block {
 
     /// Whether it computes the same of packed sequences ([`Pass::packing`]).
     #[must_use]
-    pub fn takes_packed(&self) -> bool {
-        self.mixer.takes_packed()
-            && self.mixing.norm.takes_packed()
+    pub fn supports_varlen(&self) -> bool {
+        self.mixer.supports_varlen()
+            && self.mixing.norm.supports_varlen()
             && self.channel.is_none()
             && self.positions.is_none()
     }
@@ -183,7 +183,7 @@ impl Sublayer {
             place: block.norm_place,
             dropout: Dropout::new(&vb.pp(format!("{name}_drop")), block.dropout)
                 .tied(block.dropout_tied),
-            join: Join::new(&vb.pp(format!("{name}_join")), vb, block)?,
+            join: SkipConnection::new(&vb.pp(format!("{name}_join")), vb, block)?,
         })
     }
 
@@ -214,10 +214,10 @@ impl Sublayer {
     /// [`Sublayer::forward`] around a feed-forward, which takes the usual surroundings into its own operation.
     fn feed(&self, x: &Tensor, feed: &FeedForward, pass: &Pass) -> Result<Tensor> {
         match (&self.norm, &self.join, self.place) {
-            (Norm::Layer(_), Join::Plain, NormPlace::Pre) => {
+            (Norm::Layer(_), SkipConnection::Plain, NormPlace::Pre) => {
                 feed.forward(x, self.around(true), pass)
             }
-            (norm, Join::Plain, NormPlace::Post) => {
+            (norm, SkipConnection::Plain, NormPlace::Post) => {
                 norm.forward(&feed.forward(x, self.around(true), pass)?, pass)
             }
             _ => self.forward((x, x), (pass, pass), |x| {

@@ -91,7 +91,7 @@ impl Norm {
 
     /// Whether y is the same of packed sequences: where nothing is counted that packing leaves out.
     #[must_use]
-    pub fn takes_packed(&self) -> bool {
+    pub fn supports_varlen(&self) -> bool {
         match self {
             Self::Batch(norm) => norm.is_masked(),
             Self::Power(_) => false,

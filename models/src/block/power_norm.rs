@@ -94,9 +94,9 @@ impl PowerNorm {
     }
 }
 
-/// Sums of `terms`, each (B, L, D), over the real positions (B, L, 1), and below them how many these are: (terms + 1, D).
-fn sums(terms: &[&Tensor], real: &Tensor) -> Result<Tensor> {
-    let rows = terms
+/// Sums of `score_mods`, each (B, L, D), over the real positions (B, L, 1), and below them how many these are: (terms + 1, D).
+fn sums(score_mods: &[&Tensor], real: &Tensor) -> Result<Tensor> {
+    let rows = score_mods
         .iter()
         .map(|term| Ok(term.broadcast_mul(real)?.sum((0, 1))?));
     let mut rows = rows.collect::<Result<Vec<_>>>()?;

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// One of the sums, with its parameters.
-pub enum Join {
+pub enum SkipConnection {
     /// x + y.
     Plain,
     /// GTrXL's gate.
@@ -54,7 +54,7 @@ pub struct Gru {
     bias: Tensor,
 }
 
-impl Join {
+impl SkipConnection {
     /// The sum that `block` asks for. `vb` is the sublayer's place, `block_vb` the block's.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ mod tests {
         testing::{check_layer, close, normal, parameters},
     };
 
-    fn join(residual: Residual) -> (crate::Parameters, Join, Dropout) {
+    fn join(residual: Residual) -> (crate::Parameters, SkipConnection, Dropout) {
         let block = BlockOptions {
             dim: 3,
             residual,
@@ -154,7 +154,7 @@ mod tests {
         };
         let parameters = parameters();
         let vb = parameters.builder();
-        let join = Join::new(&vb.pp("sublayer"), &vb, &block).unwrap();
+        let join = SkipConnection::new(&vb.pp("sublayer"), &vb, &block).unwrap();
         let dropout = Dropout::new(&vb.pp("drop"), 0.3);
         (parameters, join, dropout)
     }

@@ -53,7 +53,7 @@ pub trait Encoder: Send + Sync {
     }
 
     /// Whether [`Encoder::forward`] understands packed sequences ([`Pass::packing`]) as well as padded ones.
-    fn takes_packed(&self) -> bool {
+    fn supports_varlen(&self) -> bool {
         false
     }
 
@@ -71,9 +71,11 @@ pub trait Encoder: Send + Sync {
         Vec::new()
     }
 
-    /// What the benchmark's rules forbid and this encoder does, in words (see [`Mixer::against_rules`]).
-    fn against_rules(&self) -> Option<&'static str> {
-        self.mixers().iter().find_map(|mixer| mixer.against_rules())
+    /// What the benchmark's rules forbid and this encoder does, in words (see [`Mixer::rule_violation`]).
+    fn rule_violation(&self) -> Option<&'static str> {
+        self.mixers()
+            .iter()
+            .find_map(|mixer| mixer.rule_violation())
     }
 
     /// Names the values that this encoder holds constant in the backward pass on purpose, in words
@@ -133,7 +135,7 @@ pub fn residual_blocks(
                 layer,
             };
             let mixer = mixer(&at)?;
-            mixer.takes().check(block)?;
+            mixer.supports().check(block)?;
             let block = Block::new(&vb, block, layer, mixer)?;
             if context.conditional && layer == 0 {
                 return block.followed_by_positions(&vb, context);
@@ -274,11 +276,11 @@ impl Encoder for Blocks {
         Ok((self.encoded(x, &states, pass)?, between))
     }
 
-    fn takes_packed(&self) -> bool {
+    fn supports_varlen(&self) -> bool {
         self.positions.is_none()
             && self.residual != Residual::Reversible
-            && self.blocks.iter().all(Block::takes_packed)
-            && self.last_norm.as_ref().is_none_or(Norm::takes_packed)
+            && self.blocks.iter().all(Block::supports_varlen)
+            && self.last_norm.as_ref().is_none_or(Norm::supports_varlen)
     }
 
     fn states_between(&self) -> usize {

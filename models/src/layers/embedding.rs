@@ -69,7 +69,7 @@ impl Scalar {
 
 impl Embedding {
     /// Parameters `tokens` (V, D) N(0, `token_std`²) (or those of [`ComplexEmbedding`]), `cls` (1, D) zeros (if `cls`), `positions` (slots, D) N(0, `position_std`²) (if learned). `max_length` does not count the CLS slot.
-    /// Those of a `blank` model, which is never run, are zeros that take no memory in the place of
+    /// Those of a `meta` model, which is never run, are zeros that take no memory in the place of
     /// sines.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Embedding {
         dim: usize,
         max_length: usize,
         cls: bool,
-        blank: bool,
+        meta: bool,
     ) -> Result<Self> {
         let normal = |stdev| Init::Randn { mean: 0.0, stdev };
         let slots = max_length + usize::from(cls);
@@ -99,7 +99,7 @@ impl Embedding {
         };
         let positions = match options.positions {
             Positions::Learned => Some(table(slots, "positions", normal(options.position_std))?),
-            Positions::Sinusoid if blank => {
+            Positions::Sinusoid if meta => {
                 let zero = Tensor::zeros((1, 1), vb.dtype(), vb.device())?;
                 Some(zero.broadcast_as((slots, dim))?)
             }
@@ -124,7 +124,7 @@ impl Embedding {
 
     /// Whether the vector of a token depends on nothing but its id, so that sequences may be packed.
     #[must_use]
-    pub fn takes_packed(&self) -> bool {
+    pub fn supports_varlen(&self) -> bool {
         self.cls.is_none() && self.positions.is_none() && !matches!(self.tokens, Table::Complex(_))
     }
 

@@ -4,7 +4,7 @@ use candle_core::Tensor;
 
 use crate::{
     LayerContext, Mask, Pass, Result,
-    layers::{Dropout, Linear, Terms},
+    layers::{Dropout, Linear, ScoreMods},
     ops::{
         attention::{self, AttentionOptions, BlockMasks},
         linear_attention::{self, FeatureMap},
@@ -13,18 +13,18 @@ use crate::{
 };
 
 /// The four projections of multi-head attention, without biases, Xavier-uniform (the queries' times
-/// [`Terms::query_gain`]); and what its scores have beside products.
+/// [`ScoreMods::query_gain`]); and what its scores have beside products.
 pub struct Projections {
     query: Linear,
     key: Linear,
     value: Linear,
     output: Linear,
-    terms: Terms,
+    score_mods: ScoreMods,
     heads: usize,
 }
 
 impl Projections {
-    /// Parameters `query`, `key`, `value` (qkv_dim, D) and `output` (D, qkv_dim), and those of [`Terms`].
+    /// Parameters `query`, `key`, `value` (qkv_dim, D) and `output` (D, qkv_dim), and those of [`ScoreMods`].
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -32,14 +32,14 @@ impl Projections {
         let (vb, block) = (&at.vb, at.block);
         let init = xavier_uniform(block.dim, block.qkv_dim);
         let inward = |name| Linear::new(&vb.pp(name), block.dim, block.qkv_dim, init, None);
-        let gain = Terms::query_gain(block);
+        let gain = ScoreMods::query_gain(block);
         let of_queries = xavier_uniform_with_gain(block.dim, block.qkv_dim, gain);
         Ok(Self {
             query: Linear::new(&vb.pp("query"), block.dim, block.qkv_dim, of_queries, None)?,
             key: inward("key")?,
             value: inward("value")?,
             output: Linear::new(&vb.pp("output"), block.qkv_dim, block.dim, init, None)?,
-            terms: Terms::new(at)?,
+            score_mods: ScoreMods::new(at)?,
             heads: block.heads,
         })
     }
@@ -52,15 +52,15 @@ impl Projections {
             key: self.key.detached(),
             value: self.value.detached(),
             output: self.output.detached(),
-            terms: Terms::default(),
+            score_mods: ScoreMods::default(),
             heads: self.heads,
         }
     }
 
     /// What the scores have beside products.
     #[must_use]
-    pub fn terms(&self) -> &Terms {
-        &self.terms
+    pub fn score_mods(&self) -> &ScoreMods {
+        &self.score_mods
     }
 
     /// (B, L, D) to queries, keys and values, each (B, L, H, E); queries and keys rotated, where that is asked for.
@@ -85,7 +85,7 @@ impl Projections {
     /// If a tensor operation fails.
     pub fn qkv(&self, x: &Tensor) -> Result<[Tensor; 3]> {
         let [q, k, v] = self.unrotated(x)?;
-        let rotate = |x: Tensor| self.terms.rotate(&x, x.dim(2)?);
+        let rotate = |x: Tensor| self.score_mods.rotate(&x, x.dim(2)?);
         Ok([rotate(q)?, rotate(k)?, v])
     }
 
@@ -113,7 +113,7 @@ impl Projections {
     /// If a tensor operation fails.
     pub fn packed(&self, x: &Tensor) -> Result<Tensor> {
         let packed = Linear::stacked(&[&self.query, &self.key, &self.value])?.forward(x)?;
-        self.terms.rotate(&packed, packed.dim(2)? / 3 * 2)
+        self.score_mods.rotate(&packed, packed.dim(2)? / 3 * 2)
     }
 
     /// Softmax attention of a sequence on itself, (B, L, D) to (B, L, H E); `block_masks` say which keys each query sees, all if
@@ -133,11 +133,11 @@ impl Projections {
             block_masks,
             ..self.options(x, pass, dropout)?
         };
-        if let Some(options) = self.terms.without_contents(length, &options)? {
+        if let Some(options) = self.score_mods.content_independent(length, &options)? {
             return attention::attend_packed(&self.packed(x)?, &options);
         }
         let [q, k, v] = self.qkv(x)?;
-        self.terms.attend([&q, &k, &v], options, 0..length)
+        self.score_mods.attend([&q, &k, &v], options, 0..length)
     }
 
     /// Softmax attention of `queries` (B, Lq, D) on x (B, L, D), whose mask the pass has, to (B, Lq, H E). Scores are products alone.
@@ -186,12 +186,14 @@ impl Projections {
         guard: f64,
         mask: Option<&Mask>,
     ) -> Result<Tensor> {
-        if self.terms.slots() == 0 {
+        if self.score_mods.slots() == 0 {
             let packed = self.packed(x)?;
             return linear_attention::attend_packed(&packed, self.heads, map, guard, mask);
         }
         let [q, k, v] = self.qkv(x)?;
-        let (k, v, mask) = self.terms.remembered(&k, &v, mask.map(Mask::valid))?;
+        let (k, v, mask) = self
+            .score_mods
+            .append_memory(&k, &v, mask.map(Mask::valid))?;
         let mask = mask.as_ref().map(Mask::new).transpose()?;
         let [q, k, v] = [&q, &k, &v].map(|x| self.by_head(x));
         linear_attention::attend(&q?, &k?, &v?, map, guard, mask.as_ref())

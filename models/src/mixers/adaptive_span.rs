@@ -18,7 +18,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Linear, Projections, Takes},
+    layers::{Dropout, Linear, Projections, Supports},
     loss::Loss,
     mask::{PADDED, zero_padding},
     model::{Cost, Model, Reference, Variant},
@@ -51,7 +51,10 @@ pub const MODEL: Model = Model {
     settings: r#"{"block": {"norm_place": "post", "activation": "relu"}}"#,
     variants: &[Variant::paper(build, include_str!("adaptive_span.rs")).with_losses(&[SPAN])],
     options: || to_json(&Options::default()),
-    ranges: &[Range::positive("ramp", 65_537.0), Range::share("start")],
+    ranges: &[
+        Range::positive("ramp", 65_537.0),
+        Range::probability("start"),
+    ],
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,12 +249,12 @@ impl Mixer for AdaptiveSpan {
                 self.add_loss(&z, (batch, length), pass)?;
             }
         }
-        let terms = self.projections.terms();
-        let y = match terms.is_empty() {
+        let score_mods = self.projections.score_mods();
+        let y = match score_mods.is_empty() {
             true => attention::attend_packed(&self.projections.packed(x)?, &options)?,
             false => {
                 let [q, k, v] = self.projections.qkv(x)?;
-                terms.attend([&q, &k, &v], options, 0..length)?
+                score_mods.attend([&q, &k, &v], options, 0..length)?
             }
         };
         // A padded query may be further from every real key than it sees.
@@ -262,10 +265,10 @@ impl Mixer for AdaptiveSpan {
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes {
+    fn supports(&self) -> Supports {
+        Supports {
             bias: Err("spans are what its scores have by distance"),
-            ..Takes::ALL
+            ..Supports::ALL
         }
     }
 
@@ -293,9 +296,9 @@ impl Mixer for AdaptiveSpan {
             Spans::OfQueries(linear) => linear.flops(length),
             _ => 0,
         };
-        let terms = self.projections.terms().flops(length, pairs);
+        let score_mods = self.projections.score_mods().flops(length, pairs);
         let pairs = partial_softmax::flops(pairs, self.width);
-        self.projections.flops(length) + terms + pairs + spans
+        self.projections.flops(length) + score_mods + pairs + spans
     }
 }
 

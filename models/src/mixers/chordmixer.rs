@@ -60,8 +60,8 @@ pub const MODEL: Model = Model {
     ],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("layers", 0, 1000),
-        Range::whole("track", 0, WIDEST),
+        Range::int("layers", 0, 1000),
+        Range::int("track", 0, WIDEST),
     ],
 };
 
@@ -350,7 +350,7 @@ mod tests {
         ] {
             let dim = (layers + 1) * track;
             let count = |norm, norm_after| {
-                let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+                let parameters = Parameters::meta(&Device::Cpu, DType::F32);
                 let block = BlockOptions {
                     norm,
                     ..block(dim, hidden)

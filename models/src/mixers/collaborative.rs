@@ -34,7 +34,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("collaborative.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("shared", 0, WIDEST)],
+    ranges: &[Range::int("shared", 0, WIDEST)],
 };
 
 #[derive(Default, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use crate::{
     Encoder, Mask, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Dropout, Linear, Takes, Terms},
+    layers::{Dropout, Linear, ScoreMods, Supports},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{
@@ -42,8 +42,8 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("compressed.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("factor", 1, LONGEST),
-        Range::whole("local", 0, LONGEST),
+        Range::int("factor", 1, LONGEST),
+        Range::int("local", 0, LONGEST),
     ],
 };
 
@@ -84,7 +84,7 @@ struct Compressed {
     value: Linear,
     output: Linear,
     keys: Keys,
-    terms: Terms,
+    score_mods: ScoreMods,
     dropout: Dropout,
     heads: usize,
     width: usize,
@@ -112,7 +112,7 @@ impl Compressed {
         let init = xavier_uniform(block.dim, block.qkv_dim);
         let inward =
             |name, init| Linear::new(&at.vb.pp(name), block.dim, block.qkv_dim, init, None);
-        let gain = Terms::query_gain(block);
+        let gain = ScoreMods::query_gain(block);
         let of_queries = xavier_uniform_with_gain(block.dim, block.qkv_dim, gain);
         let compression = |channels: usize, of_group: usize| {
             let init = xavier_uniform(options.factor * of_group, of_group);
@@ -133,7 +133,7 @@ impl Compressed {
             value: inward("value", init)?,
             output: Linear::new(&at.vb.pp("output"), row, block.dim, init, None)?,
             keys,
-            terms: Terms::new(at)?,
+            score_mods: ScoreMods::new(at)?,
             dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
             heads: block.heads,
             width: block.head_dim(),
@@ -172,15 +172,15 @@ impl Mixer for Compressed {
         };
         let keys = k.dim(1)?;
         self.output
-            .forward(&self.terms.attend([&q, &k, &v], options, 0..keys)?)
+            .forward(&self.score_mods.attend([&q, &k, &v], options, 0..keys)?)
     }
 
-    fn takes(&self) -> Takes {
+    fn supports(&self) -> Supports {
         const REASON: &str = "a key is of several positions";
-        Takes {
+        Supports {
             bias: Err(REASON),
             rotary: Err(REASON),
-            ..Takes::ALL
+            ..Supports::ALL
         }
     }
 
@@ -197,7 +197,7 @@ impl Mixer for Compressed {
         };
         let inner = self.key.flops(inner) + self.value.flops(inner);
         let mixing = partial_softmax::flops(self.heads * pairs, self.width);
-        outer + inner + convolutions + mixing + self.terms.flops(length, self.heads * pairs)
+        outer + inner + convolutions + mixing + self.score_mods.flops(length, self.heads * pairs)
     }
 }
 

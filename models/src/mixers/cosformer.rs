@@ -18,7 +18,7 @@ use crate::{
     Encoder, Mask, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Projections, Takes},
+    layers::{Projections, Supports},
     model::{Cost, Model, Reference, Variant},
     ops::{
         activation::relu,
@@ -132,10 +132,10 @@ impl Mixer for Cosformer {
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes {
+    fn supports(&self) -> Supports {
+        Supports {
             rotary: Ok(()),
-            ..Takes::nothing("queries and keys meet as features of tokens and their positions")
+            ..Supports::none("queries and keys meet as features of tokens and their positions")
         }
     }
 

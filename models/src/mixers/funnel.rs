@@ -38,7 +38,7 @@ pub const MODEL: Model = Model {
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("funnel.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("stages", 1, 1000)],
+    ranges: &[Range::int("stages", 1, 1000)],
 };
 
 #[derive(Serialize, Deserialize)]

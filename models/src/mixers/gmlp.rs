@@ -43,8 +43,8 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("gmlp.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("hidden", 0, WIDEST),
-        Range::whole("attention", 0, WIDEST),
+        Range::int("hidden", 0, WIDEST),
+        Range::int("attention", 0, WIDEST),
     ],
 };
 

@@ -18,7 +18,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Projections, Takes},
+    layers::{Dropout, Projections, Supports},
     mask::{PADDED, zero_padding},
     model::{Cost, Model, Reference, Variant},
     ops::attention::{
@@ -42,7 +42,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("h_transformer_1d.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("block", 2, LONGEST)],
+    ranges: &[Range::int("block", 2, LONGEST)],
 };
 
 #[derive(Serialize, Deserialize)]
@@ -230,10 +230,10 @@ impl Mixer for Hierarchy {
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes {
+    fn supports(&self) -> Supports {
+        Supports {
             rotary: Ok(()),
-            ..Takes::nothing("distant tokens have the score of the parts that they are in")
+            ..Supports::none("distant tokens have the score of the parts that they are in")
         }
     }
 
@@ -254,7 +254,7 @@ mod tests {
         RngKey,
         options::BlockOptions,
         reference,
-        testing::{Twin, check_layer, close, normal, parameters},
+        testing::{DenseReference, check_layer, close, normal, parameters},
     };
 
     fn mixer(parameters: &crate::Parameters, block: usize, width: usize) -> Hierarchy {
@@ -288,7 +288,7 @@ mod tests {
     fn two_blocks_are_softmax_attention() {
         for block in [4, 6, 16] {
             let mixer = mixer(&parameters(), block, 3);
-            let twin = Twin::whole(reference::softmax);
+            let twin = DenseReference::whole(reference::softmax);
             let apart = twin.compare(|q, k, v, mask| attend(&mixer, [q, k, v], mask));
             assert!(apart.output < 1e-7 && apart.gradient < 1e-7, "{apart:?}");
         }

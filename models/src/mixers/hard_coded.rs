@@ -34,7 +34,7 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("hard_coded.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("offset", 0, 1000),
+        Range::int("offset", 0, 1000),
         Range::positive("deviation", 1000.0),
     ],
 };

@@ -39,9 +39,9 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("hierarchical.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("segment", 0, LONGEST),
-        Range::whole("lower", 0, 1000),
-        Range::whole("upper", 0, 1000),
+        Range::int("segment", 0, LONGEST),
+        Range::int("lower", 0, 1000),
+        Range::int("upper", 0, 1000),
     ],
 };
 
@@ -208,8 +208,8 @@ impl Encoder for Hierarchical {
         }
     }
 
-    fn against_rules(&self) -> Option<&'static str> {
-        self.lower.against_rules()
+    fn rule_violation(&self) -> Option<&'static str> {
+        self.lower.rule_violation()
     }
 
     fn keeps_length(&self) -> bool {

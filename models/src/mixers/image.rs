@@ -19,7 +19,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Projections, Takes},
+    layers::{Dropout, Projections, Supports},
     model::{Cost, Model, Reference, Variant},
     ops::attention::{BlockMask, BlockMasks, partial_softmax},
     options::{self, LONGEST, to_json},
@@ -40,13 +40,13 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("image.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        options::Range::whole("block", 1, LONGEST),
-        options::Range::whole("memory", 0, LONGEST),
-        options::Range::whole("block_height", 1, LONGEST),
-        options::Range::whole("block_width", 1, LONGEST),
-        options::Range::whole("memory_height", 0, LONGEST),
-        options::Range::whole("memory_width", 0, LONGEST),
-        options::Range::whole("width", 0, LONGEST),
+        options::Range::int("block", 1, LONGEST),
+        options::Range::int("memory", 0, LONGEST),
+        options::Range::int("block_height", 1, LONGEST),
+        options::Range::int("block_width", 1, LONGEST),
+        options::Range::int("memory_height", 0, LONGEST),
+        options::Range::int("memory_width", 0, LONGEST),
+        options::Range::int("width", 0, LONGEST),
     ],
 };
 
@@ -170,11 +170,11 @@ impl Mixer for Image {
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes::ALL
+    fn supports(&self) -> Supports {
+        Supports::ALL
     }
 
-    fn against_rules(&self) -> Option<&'static str> {
+    fn rule_violation(&self) -> Option<&'static str> {
         let tells = "attention knows rows and columns of the image, which the benchmark's rules forbid: comparable with no other score";
         self.pattern.width.map(|_| tells)
     }
@@ -183,7 +183,7 @@ impl Mixer for Image {
         let pairs = self.pattern.block_masks(length).pairs(self.heads);
         self.projections.flops(length)
             + partial_softmax::flops(pairs, self.width)
-            + self.projections.terms().flops(length, pairs)
+            + self.projections.score_mods().flops(length, pairs)
     }
 }
 

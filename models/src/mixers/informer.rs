@@ -16,10 +16,10 @@ use crate::{
     Encoder, Error, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Dropout, Projections, Takes},
+    layers::{Dropout, Projections, Supports},
     model::{Cost, Model, Reference, Variant},
     ops::{
-        NOWHERE, Order,
+        IGNORE_INDEX, Order,
         attention::{self, partial_softmax},
         cat,
         pooling::weighted_sum,
@@ -43,7 +43,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("informer.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("factor", 1, LONGEST)],
+    ranges: &[Range::int("factor", 1, LONGEST)],
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,7 +132,7 @@ impl Informer {
             let mean = (0..length * self.heads).map(|row| (chosen.len() + row % self.heads) as u32);
             places.extend(mean);
             for (place, row) in chosen.iter().enumerate() {
-                if *row != NOWHERE {
+                if *row != IGNORE_INDEX {
                     places[first + *row as usize] = place as u32;
                 }
             }
@@ -142,7 +142,7 @@ impl Informer {
     }
 
     /// The u queries of largest M of each row and head, largest first: (B, u H), numbers among the L H that there are, heads beside each other.
-    /// [`NOWHERE`] after them where a row has fewer than others.
+    /// [`IGNORE_INDEX`] after them where a row has fewer than others.
     ///
     /// Draws may be fixed: `samples` (L, U), in [0, 1), which become real keys in proportion.
     fn chosen(&self, q: &Tensor, k: &Tensor, pass: &Pass) -> Result<Vec<Vec<u32>>> {
@@ -187,7 +187,7 @@ impl Informer {
         });
         let measures = Tensor::from_vec(measures, (batch, self.heads, length), &Device::Cpu)?;
         let (_, order) = top_k(&measures, most, Order::Largest)?;
-        let mut chosen = vec![vec![NOWHERE; most * self.heads]; batch];
+        let mut chosen = vec![vec![IGNORE_INDEX; most * self.heads]; batch];
         for (index, order) in order.flatten(0, 1)?.to_vec2::<u32>()?.iter().enumerate() {
             let (example, head) = (index / self.heads, index % self.heads);
             for (rank, position) in order.iter().take(counts[example]).enumerate() {
@@ -232,10 +232,10 @@ impl Mixer for Informer {
         self.projections.merge(&self.attend([&q, &k, &v], pass)?)
     }
 
-    fn takes(&self) -> Takes {
-        Takes {
+    fn supports(&self) -> Supports {
+        Supports {
             rotary: Ok(()),
-            ..Takes::nothing("queries are chosen by their products with keys of tokens alone")
+            ..Supports::none("queries are chosen by their products with keys of tokens alone")
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
         params::Parameters,
         reference,
         rng::FixedDraws,
-        testing::{Twin, check_layer, close, normal, parameters},
+        testing::{DenseReference, check_layer, close, normal, parameters},
     };
 
     /// Two heads on sequences of up to 9.
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn with_all_queries_chosen_it_is_softmax_attention() {
         let mixer = mixer(&parameters(), 6, 5);
-        let twin = Twin::whole(reference::softmax);
+        let twin = DenseReference::whole(reference::softmax);
         let apart = twin.compare(|q, k, v, _| attend(&mixer, [q, k, v], &pass()));
         assert!(apart.output < 1e-7 && apart.gradient < 1e-7, "{apart:?}");
         // Of rows with padding, what comes out of real positions.

@@ -34,7 +34,7 @@ pub const MODEL: Model = Model {
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("lazyformer.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("reuse", 1, 1000)],
+    ranges: &[Range::int("reuse", 1, 1000)],
 };
 
 #[derive(Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Projections, Takes},
+    layers::{Projections, Supports},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::linear_attention::{self, FeatureMap},
@@ -75,15 +75,15 @@ impl Mixer for Linear {
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes::BY_FEATURES
+    fn supports(&self) -> Supports {
+        Supports::BY_FEATURES
     }
 
     fn flops(&self, length: usize) -> u64 {
         self.projections.flops(length)
             + linear_attention::flops(length, self.heads, self.width, self.width)
             + linear_attention::flops_of_keys(
-                self.projections.terms().slots(),
+                self.projections.score_mods().slots(),
                 self.heads,
                 self.width,
                 self.width,

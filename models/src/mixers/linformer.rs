@@ -15,7 +15,7 @@ use crate::{
     Encoder, Mixer, Pass, Result, VarBuilder,
     context::{LayerContext, ModelContext},
     encoder::blocks,
-    layers::{Dropout, Projections, Takes},
+    layers::{Dropout, Projections, Supports},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::{
@@ -42,7 +42,7 @@ pub const MODEL: Model = Model {
         tay2021::linformer::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("rank", 0, LONGEST)],
+    ranges: &[Range::int("rank", 0, LONGEST)],
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,7 +161,7 @@ impl Mixer for Linformer {
         };
         let [q, k, v] = self.projections.qkv(x)?; // (B, L, H E)
         let (k, v) = (slots(&k, &self.key)?, slots(&v, &self.value)?); // (B, K, H E)
-        let (k, v, _) = self.projections.terms().remembered(&k, &v, None)?;
+        let (k, v, _) = self.projections.score_mods().append_memory(&k, &v, None)?;
         let options = AttentionOptions {
             // Slots are of padded and real tokens alike.
             mask: None,
@@ -171,17 +171,17 @@ impl Mixer for Linformer {
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
+    fn supports(&self) -> Supports {
         const REASON: &str = "its keys are mixtures of all positions";
-        Takes {
+        Supports {
             memory: Ok(()),
-            ..Takes::nothing(REASON)
+            ..Supports::none(REASON)
         }
     }
 
     fn flops(&self, length: usize) -> u64 {
         let products = 4 * 2 * (length * self.rank * self.dim) as u64;
-        self.projections.flops(length) + products + self.projections.terms().flops(length, 0)
+        self.projections.flops(length) + products + self.projections.score_mods().flops(length, 0)
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use crate::{
         reference,
-        testing::{Twin, check_gradient},
+        testing::{DenseReference, check_gradient},
     };
 
     /// Queries (B, L, H, E) on slots that `matrix` makes of keys and values, to (B, L, H, E).
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn with_one_slot_per_position_and_no_mixing_it_is_softmax_attention() {
-        let twin = Twin::whole(reference::softmax);
+        let twin = DenseReference::whole(reference::softmax);
         for copies in [1, 2] {
             let identity = Tensor::eye(5, DType::F64, &Device::Cpu).unwrap();
             let identity = identity.broadcast_as((copies, 5, 5)).unwrap();

@@ -17,7 +17,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Linear, Projections, Takes},
+    layers::{Dropout, Linear, Projections, Supports},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{
@@ -47,8 +47,8 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("lite.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("kernel", 0, LONGEST),
-        Range::whole("groups", 0, LONGEST),
+        Range::int("kernel", 0, LONGEST),
+        Range::int("groups", 0, LONGEST),
     ],
 };
 
@@ -288,8 +288,8 @@ impl Mixer for Lite {
         cat(&[&self.attention.merge(&far)?, &near], 2)
     }
 
-    fn takes(&self) -> Takes {
-        Takes::ALL
+    fn supports(&self) -> Supports {
+        Supports::ALL
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -300,7 +300,7 @@ impl Mixer for Lite {
         };
         self.attention.flops(length)
             + partial_softmax::flops(pairs, self.width)
-            + self.attention.terms().flops(length, pairs)
+            + self.attention.score_mods().flops(length, pairs)
             + self.gate.flops(length)
             + self.output.flops(length)
             + weights

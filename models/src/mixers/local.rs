@@ -12,7 +12,7 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Dropout, Projections, Takes},
+    layers::{Dropout, Projections, Supports},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::attention::{BlockLists, BlockMasks, partial_softmax},
@@ -37,8 +37,8 @@ pub const MODEL: Model = Model {
     ],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("block", 0, LONGEST),
-        Range::whole("neighbours", 0, LONGEST),
+        Range::int("block", 0, LONGEST),
+        Range::int("neighbours", 0, LONGEST),
     ],
 };
 
@@ -108,15 +108,15 @@ impl Mixer for Local {
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes::ALL
+    fn supports(&self) -> Supports {
+        Supports::ALL
     }
 
     fn flops(&self, length: usize) -> u64 {
         let pairs = self.groups.block_masks(length).pairs(self.heads);
         self.projections.flops(length)
             + partial_softmax::flops(pairs, self.width)
-            + self.projections.terms().flops(length, pairs)
+            + self.projections.score_mods().flops(length, pairs)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Direction, LongFilter},
+    layers::{Direction, LongConv},
     model::{Cost, Model, Reference, Variant},
     ops::activation::relu,
     options::{Range, to_json},
@@ -37,7 +37,7 @@ pub const MODEL: Model = Model {
     options: || to_json(&Options::default()),
     ranges: &[
         Range::not_negative("squash"),
-        Range::share("kernel_dropout"),
+        Range::probability("kernel_dropout"),
     ],
 };
 
@@ -62,20 +62,22 @@ impl Default for Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(LongConv::new(at, &options)?)))
+    encoder::blocks(context, |at| {
+        Ok(Box::new(LongConvMixer::new(at, &options)?))
+    })
 }
 
-struct LongConv {
+struct LongConvMixer {
     /// w (H, directions · N).
     kernel: Tensor,
     squash: f64,
     dropout: f64,
     /// Of the dropout.
     key: StreamKey,
-    filter: LongFilter,
+    filter: LongConv,
 }
 
-impl LongConv {
+impl LongConvMixer {
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let directions = options.direction.count();
         let small = Init::Randn {
@@ -90,7 +92,7 @@ impl LongConv {
             squash: options.squash,
             dropout: options.kernel_dropout,
             key: StreamKey::new(&at.vb.pp("kernel_drop").prefix()),
-            filter: LongFilter::new(at, directions, true)?,
+            filter: LongConv::new(at, directions, true)?,
         })
     }
 
@@ -113,12 +115,12 @@ impl LongConv {
     }
 }
 
-impl Mixer for LongConv {
+impl Mixer for LongConvMixer {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.filter.forward(x, &self.taps(pass)?, pass)
     }
 
-    fn takes_packed(&self) -> bool {
+    fn supports_varlen(&self) -> bool {
         true
     }
 

@@ -42,8 +42,8 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("long_short.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("rank", 0, LONGEST),
-        Range::whole("window", 0, LONGEST),
+        Range::int("rank", 0, LONGEST),
+        Range::int("window", 0, LONGEST),
     ],
 };
 
@@ -217,12 +217,12 @@ mod tests {
         ops::attention::AttentionOptions,
         options::BlockOptions,
         reference,
-        testing::{Twin, check_layer, parameters},
+        testing::{DenseReference, check_layer, parameters},
     };
 
     #[test]
     fn a_window_as_wide_as_the_sequence_is_softmax_attention() {
-        let twin = Twin::new(reference::softmax, 1.0);
+        let twin = DenseReference::new(reference::softmax, 1.0);
         let apart = twin.compare(|q, k, v, mask| {
             let options = AttentionOptions {
                 heads: 2,

@@ -15,7 +15,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Linear, Projections, Takes, Terms},
+    layers::{Dropout, Linear, Projections, ScoreMods, Supports},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::attention::{
@@ -43,10 +43,10 @@ pub const MODEL: Model = Model {
     ],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("window", 2, 2 * LONGEST),
-        Range::whole("dilation", 1, LONGEST),
-        Range::whole("dilated_heads", 0, WIDEST),
-        Range::whole("global", 0, LONGEST),
+        Range::int("window", 2, 2 * LONGEST),
+        Range::int("dilation", 1, LONGEST),
+        Range::int("dilated_heads", 0, WIDEST),
+        Range::int("global", 0, LONGEST),
     ],
 };
 
@@ -154,15 +154,15 @@ impl Mixer for Longformer {
             .projections
             .attend(x, pass, &self.dropout, block_masks)?; // (B, L, H E)
         if let Some(global) = &self.global {
-            let first = global.forward(x, pass, self.projections.terms())?;
+            let first = global.forward(x, pass, self.projections.score_mods())?;
             let count = first.dim(1)?;
             y = Tensor::cat(&[first, y.narrow(1, count, length - count)?], 1)?;
         }
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes::ALL
+    fn supports(&self) -> Supports {
+        Supports::ALL
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -174,7 +174,7 @@ impl Mixer for Longformer {
         let pairs = block_masks.pairs(self.heads);
         self.projections.flops(length)
             + partial_softmax::flops(pairs, self.width)
-            + self.projections.terms().flops(length, pairs)
+            + self.projections.score_mods().flops(length, pairs)
             + global
     }
 }
@@ -229,7 +229,7 @@ impl Global {
             Linear::new(&vb.pp(name), dim, inner, init, None)
         };
         Ok(Self {
-            query: linear("query", Terms::query_gain(at.block))?,
+            query: linear("query", ScoreMods::query_gain(at.block))?,
             key: linear("key", 1.0)?,
             value: linear("value", 1.0)?,
             dropout: Dropout::new(&vb.pp("drop"), at.block.attention_dropout),
@@ -241,12 +241,12 @@ impl Global {
 
     /// What the first positions of x (B, L, D) get, (B, min(g, L), H E).
     /// By the terms of the window's attention.
-    fn forward(&self, x: &Tensor, pass: &Pass, terms: &Terms) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, pass: &Pass, score_mods: &ScoreMods) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
         let first = x.narrow(1, 0, self.count.min(length))?.contiguous()?;
         let q = self.query.forward(&first)?;
         let (k, v) = (self.key.forward(x)?, self.value.forward(x)?);
-        let rotate = |x: Tensor| terms.rotate(&x, x.dim(2)?);
+        let rotate = |x: Tensor| score_mods.rotate(&x, x.dim(2)?);
         let (q, k) = (rotate(q)?, rotate(k)?);
         let options = AttentionOptions {
             heads: self.heads,
@@ -254,7 +254,7 @@ impl Global {
             dropout: self.dropout.of_attention(batch, pass),
             ..AttentionOptions::default()
         };
-        terms.attend([&q, &k, &v], options, 0..length)
+        score_mods.attend([&q, &k, &v], options, 0..length)
     }
 
     fn flops(&self, length: usize) -> u64 {

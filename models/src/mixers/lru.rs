@@ -15,7 +15,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Direction, FilterOutput, OutputGate, OutputInit},
+    layers::{Direction, GluOutput, OutputGate, OutputInit},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{Complex, SharedStates, shared_state_space},
@@ -38,8 +38,8 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("lru.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("state", 1, 4096),
-        Range::share("r_min"),
+        Range::int("state", 1, 4096),
+        Range::probability("r_min"),
         Range::positive("r_max", 1.0),
         Range::positive("max_phase", 7.0),
     ],
@@ -92,7 +92,7 @@ struct Lru {
     c: Complex,
     /// D (H).
     d: Tensor,
-    output: FilterOutput,
+    output: GluOutput,
 }
 
 impl Lru {
@@ -130,7 +130,7 @@ impl Lru {
             b: Complex::new(b("b_re")?, b("b_im")?),
             c: Complex::new(c("c_re")?, c("c_im")?),
             d: vb.get_with_hints(dim, "d", normal(1.0))?,
-            output: FilterOutput::new(vb, at.block, OutputGate::Full, OutputInit::Flax)?,
+            output: GluOutput::new(vb, at.block, OutputGate::Full, OutputInit::Flax)?,
         })
     }
 }
@@ -152,7 +152,7 @@ impl Mixer for Lru {
         self.output.forward(&y, pass)
     }
 
-    fn takes_packed(&self) -> bool {
+    fn supports_varlen(&self) -> bool {
         true
     }
 

@@ -41,7 +41,7 @@ pub const MODEL: Model = Model {
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("luna.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("length", 1, LONGEST)],
+    ranges: &[Range::int("length", 1, LONGEST)],
 };
 
 #[derive(Clone, Copy, Serialize, Deserialize)]

@@ -49,10 +49,10 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("mamba.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("state", 1, 1024),
-        Range::whole("expand", 1, 64),
-        Range::whole("taps", 1, 1024),
-        Range::whole("rank", 0, WIDEST),
+        Range::int("state", 1, 1024),
+        Range::int("expand", 1, 64),
+        Range::int("taps", 1, 1024),
+        Range::int("rank", 0, WIDEST),
     ],
 };
 
@@ -263,7 +263,7 @@ mod tests {
     /// A layer as wide as that of the smallest published model, 768: 24 of them and an embedding of 50,280 ids are its 130 million.
     #[test]
     fn weights_are_as_many_as_in_the_published_model() {
-        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        let parameters = Parameters::meta(&Device::Cpu, DType::F32);
         mixer(&parameters, 768, &Options::default());
         let layer = parameters.elements() + 768;
         let all = 24 * layer + 50_280 * 768 + 768;

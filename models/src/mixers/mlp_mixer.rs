@@ -36,7 +36,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("mlp_mixer.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("hidden", 0, WIDEST)],
+    ranges: &[Range::int("hidden", 0, WIDEST)],
 };
 
 #[derive(Default, Serialize, Deserialize)]

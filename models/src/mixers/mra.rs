@@ -19,7 +19,7 @@ use crate::{
     Encoder, Mask, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Projections, Takes},
+    layers::{Projections, Supports},
     mask::{PADDED, zero_padding},
     model::{Cost, Model, Reference, Variant},
     ops::{
@@ -48,10 +48,10 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("mra.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("block", 1, 64),
-        Range::whole("blocks_per_row", 0, LONGEST),
-        Range::whole("first", 0, LONGEST),
-        Range::whole("diagonal", 0, LONGEST),
+        Range::int("block", 1, 64),
+        Range::int("blocks_per_row", 0, LONGEST),
+        Range::int("first", 0, LONGEST),
+        Range::int("diagonal", 0, LONGEST),
     ],
 };
 
@@ -309,10 +309,10 @@ impl Mixer for Mra {
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes {
+    fn supports(&self) -> Supports {
+        Supports {
             rotary: Ok(()),
-            ..Takes::nothing("pairs that are not chosen have the score of their blocks")
+            ..Supports::none("pairs that are not chosen have the score of their blocks")
         }
     }
 

@@ -18,11 +18,11 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Projections, Takes},
+    layers::{Projections, Supports},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{
-        self, NOWHERE, Padding,
+        self, IGNORE_INDEX, Padding,
         attention::{self, AttentionOptions},
         exact_matmul, merge_heads, pseudo_inverse, softmax, split_heads,
     },
@@ -49,9 +49,9 @@ pub const MODEL: Model = Model {
     ],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("landmarks", 1, LONGEST),
-        Range::whole("iterations", 0, 100),
-        Range::whole("conv", 0, LONGEST),
+        Range::int("landmarks", 1, LONGEST),
+        Range::int("iterations", 0, 100),
+        Range::int("conv", 0, LONGEST),
     ],
 };
 
@@ -200,10 +200,10 @@ impl Mixer for Nystromformer {
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes {
+    fn supports(&self) -> Supports {
+        Supports {
             rotary: Ok(()),
-            ..Takes::nothing("its queries and keys meet through landmarks, which are means")
+            ..Supports::none("its queries and keys meet through landmarks, which are means")
         }
     }
 
@@ -272,7 +272,7 @@ impl Segments {
                             before += 1;
                             ((before - 1) * *count / tokens) as u32
                         }
-                        false => NOWHERE,
+                        false => IGNORE_INDEX,
                     }));
                 }
             }

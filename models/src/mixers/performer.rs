@@ -20,10 +20,10 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Projections, Takes},
+    layers::{Projections, Supports},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
-    ops::linear_attention::{self, FeatureMap, LEAST},
+    ops::linear_attention::{self, EPS, FeatureMap},
     options::{Range, WIDEST, to_json},
     rng::StreamKey,
 };
@@ -46,9 +46,9 @@ pub const MODEL: Model = Model {
     ],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("features", 0, WIDEST),
-        Range::whole("redraw", 0, 1_000_000_000),
-        Range::share("epsilon"),
+        Range::int("features", 0, WIDEST),
+        Range::int("redraw", 0, 1_000_000_000),
+        Range::probability("epsilon"),
     ],
 };
 
@@ -149,8 +149,8 @@ impl Performer {
         mask: Option<&Mask>,
     ) -> Result<Tensor> {
         let [q, k, v] = self.projections.qkv(x)?;
-        let terms = self.projections.terms();
-        let (k, v, mask) = terms.remembered(&k, &v, mask.map(Mask::valid))?;
+        let score_mods = self.projections.score_mods();
+        let (k, v, mask) = score_mods.append_memory(&k, &v, mask.map(Mask::valid))?;
         let split = |x: &Tensor| x.reshape((x.dim(0)?, x.dim(1)?, self.heads, self.width));
         let [q, k, v] = [&q, &k, &v].map(split);
         let mask = mask.as_ref().map(Mask::new).transpose()?;
@@ -170,12 +170,12 @@ impl Mixer for Performer {
             Features::Relu => RELU,
         };
         let mask = pass.mask();
-        let y = self.projections.attend_by_features(x, map, LEAST, mask)?;
+        let y = self.projections.attend_by_features(x, map, EPS, mask)?;
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes::BY_FEATURES
+    fn supports(&self) -> Supports {
+        Supports::BY_FEATURES
     }
 
     fn stops_gradients(&self) -> Option<&'static str> {
@@ -184,7 +184,7 @@ impl Mixer for Performer {
     }
 
     fn flops(&self, length: usize) -> u64 {
-        let slots = self.projections.terms().slots();
+        let slots = self.projections.score_mods().slots();
         let (count, map) = match &self.features {
             Features::Favor(favor) => (favor.count, favor.flops(length) + favor.flops(slots) / 2),
             // Sines and cosines.
@@ -317,7 +317,7 @@ mod tests {
     use crate::{
         ops::linear_attention::exponential,
         reference,
-        testing::{Twin, meets_reference, normal},
+        testing::{DenseReference, meets_reference, normal},
     };
 
     fn favor(count: usize, width: usize, redraw: u64) -> Favor {
@@ -335,13 +335,13 @@ mod tests {
     #[test]
     fn the_relu_kernel_is_attention_with_the_kernel_of_its_features() {
         meets_reference("performer relu", 1e-9, reference::relu, |q, k, v, mask| {
-            linear_attention::attend(q, k, v, RELU, LEAST, mask)
+            linear_attention::attend(q, k, v, RELU, EPS, mask)
         });
     }
 
     /// Root of the mean squared difference from softmax attention, over outputs and over gradients.
     fn errors(count: usize) -> (f64, f64) {
-        let twin = Twin::new(reference::softmax, 0.5);
+        let twin = DenseReference::new(reference::softmax, 0.5);
         let (mut output, mut gradient, rng) = (0.0, 0.0, 16);
         for seed in 0..rng {
             let rng = RngKey::new(seed, 0, 0);
@@ -349,7 +349,7 @@ mod tests {
                 .matrix(&rng, DType::F64, &Device::Cpu)
                 .unwrap();
             let apart = twin.compare(|q, k, v, mask| {
-                linear_attention::attend(q, k, v, favor_map(&w, 1e-6)?, LEAST, mask)
+                linear_attention::attend(q, k, v, favor_map(&w, 1e-6)?, EPS, mask)
             });
             output += apart.output.powi(2);
             gradient += apart.gradient.powi(2);

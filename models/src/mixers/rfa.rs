@@ -42,8 +42,8 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("rfa.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("features", 1, WIDEST),
-        Range::whole("redraw", 0, 1_000_000_000),
+        Range::int("features", 1, WIDEST),
+        Range::int("redraw", 0, 1_000_000_000),
         Range::positive("epsilon", 1e3),
     ],
 };

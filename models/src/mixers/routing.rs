@@ -23,12 +23,12 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Projections, Takes},
+    layers::{Dropout, Projections, Supports},
     loss::Loss,
     mask::PADDED,
     model::{Cost, Model, Reference, Variant},
     ops::{
-        NOWHERE, Order,
+        IGNORE_INDEX, Order,
         attention::{
             self, AttentionDropout, AttentionOptions, BlockLists, partial_softmax,
             partial_softmax::by_head,
@@ -58,11 +58,11 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("routing.rs")).with_losses(&[COMMIT])],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("clusters", 0, LONGEST),
-        Range::whole("window", 0, LONGEST),
-        Range::whole("routed_heads", 0, WIDEST),
-        Range::whole("local_window", 0, LONGEST),
-        Range::share("decay"),
+        Range::int("clusters", 0, LONGEST),
+        Range::int("window", 0, LONGEST),
+        Range::int("routed_heads", 0, WIDEST),
+        Range::int("local_window", 0, LONGEST),
+        Range::probability("decay"),
     ],
 };
 
@@ -173,10 +173,10 @@ impl Mixer for Routing {
         self.projections.merge(&cat(&[&near, &far], 2)?)
     }
 
-    fn takes(&self) -> Takes {
-        Takes {
+    fn supports(&self) -> Supports {
+        Supports {
             rotary: Ok(()),
-            ..Takes::nothing("members of a cluster are not in the order of positions")
+            ..Supports::none("members of a cluster are not in the order of positions")
         }
     }
 
@@ -255,7 +255,7 @@ impl Clusters {
             // All lists of a row are as full.
             mask: match pass.mask() {
                 Some(_) => {
-                    let real = keys.narrow(1, 0, 1)?.squeeze(1)?.ne(NOWHERE)?;
+                    let real = keys.narrow(1, 0, 1)?.squeeze(1)?.ne(IGNORE_INDEX)?;
                     Some(real.to_dtype(q.dtype())?)
                 }
                 None => None,
@@ -364,7 +364,7 @@ fn of_real(indices: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
 }
 
 fn nowhere_unless(real: &Tensor, indices: &Tensor) -> Result<Tensor> {
-    let nowhere = Tensor::full(NOWHERE, indices.shape(), indices.device())?;
+    let nowhere = Tensor::full(IGNORE_INDEX, indices.shape(), indices.device())?;
     Ok(real.where_cond(indices, &nowhere)?)
 }
 

@@ -16,7 +16,7 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Direction, LongFilter},
+    layers::{Direction, LongConv},
     model::{Cost, Model, Reference, Variant},
     ops::{Complex, irfft, rfft, swap_axes},
     options::{Range, to_json},
@@ -37,7 +37,7 @@ pub const MODEL: Model = Model {
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
     variants: &[Variant::paper(build, include_str!("rtf.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("state", 1, 1 << 16)],
+    ranges: &[Range::int("state", 1, 1 << 16)],
 };
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ struct Rtf {
     h0: Tensor,
     /// Of the transforms.
     length: usize,
-    filter: LongFilter,
+    filter: LongConv,
 }
 
 impl Rtf {
@@ -95,7 +95,7 @@ impl Rtf {
                 Attributes::NO_DECAY,
             )?,
             length: at.max_length,
-            filter: LongFilter::new(at, directions, false)?,
+            filter: LongConv::new(at, directions, false)?,
         })
     }
 
@@ -123,7 +123,7 @@ impl Mixer for Rtf {
         self.filter.forward(x, &self.kernel()?, pass)
     }
 
-    fn takes_packed(&self) -> bool {
+    fn supports_varlen(&self) -> bool {
         true
     }
 

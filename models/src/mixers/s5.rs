@@ -18,7 +18,7 @@ use crate::{
     encoder,
     error::require,
     hippo,
-    layers::{Direction, FilterOutput, OutputGate, OutputInit},
+    layers::{Direction, GluOutput, OutputGate, OutputInit},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{Complex, SharedStates, shared_state_space},
@@ -41,8 +41,8 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("s5.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("state", 2, 4096),
-        Range::whole("blocks", 1, 2048),
+        Range::int("state", 2, 4096),
+        Range::int("blocks", 1, 2048),
         Range::positive("dt_min", 1e3),
         Range::positive("dt_max", 1e3),
     ],
@@ -137,7 +137,7 @@ struct S5 {
     d: Tensor,
     /// δ (P).
     log_step: Tensor,
-    output: FilterOutput,
+    output: GluOutput,
     clip: bool,
 }
 
@@ -233,7 +233,7 @@ impl S5 {
                     up: options.dt_max.ln(),
                 },
             )?,
-            output: FilterOutput::new(vb, at.block, options.gate, OutputInit::Flax)?,
+            output: GluOutput::new(vb, at.block, options.gate, OutputInit::Flax)?,
             clip: options.clip,
         })
     }
@@ -262,7 +262,7 @@ impl Mixer for S5 {
         self.output.forward(&y, pass)
     }
 
-    fn takes_packed(&self) -> bool {
+    fn supports_varlen(&self) -> bool {
         true
     }
 

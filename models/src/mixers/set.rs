@@ -36,7 +36,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("set.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("points", 1, LONGEST)],
+    ranges: &[Range::int("points", 1, LONGEST)],
 };
 
 #[derive(Serialize, Deserialize)]

@@ -18,7 +18,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Direction, LongFilter},
+    layers::{Direction, LongConv},
     model::{Cost, Model, Reference, Variant},
     ops::linear,
     options::{Range, to_json},
@@ -40,8 +40,8 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("sgconv.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("kernel", 1, 4096),
-        Range::whole("first_scale", 0, 20),
+        Range::int("kernel", 1, 4096),
+        Range::int("first_scale", 0, 20),
         Range::positive("decay_min", 1e3),
         Range::positive("decay_max", 1e3),
     ],
@@ -94,7 +94,7 @@ struct SgConv {
     /// Z (directions, H, 1); zeros before the first step.
     norm: Buffer,
     length: usize,
-    filter: LongFilter,
+    filter: LongConv,
 }
 
 /// Row t has the weights of the κ numbers in number t of `taps`, half-way between them linear and beyond the outer ones constant.
@@ -153,7 +153,7 @@ impl SgConv {
             scales: OnceLock::new(),
             norm: vb.buffer((directions, dim, 1), "norm", Init::Const(0.0), commit)?,
             length,
-            filter: LongFilter::new(at, directions, true)?,
+            filter: LongConv::new(at, directions, true)?,
         })
     }
 
@@ -211,7 +211,7 @@ impl Mixer for SgConv {
         self.filter.forward(x, &self.kernel(pass)?, pass)
     }
 
-    fn takes_packed(&self) -> bool {
+    fn supports_varlen(&self) -> bool {
         true
     }
 

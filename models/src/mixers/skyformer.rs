@@ -17,10 +17,10 @@ use crate::{
     Encoder, Error, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Projections, Takes},
+    layers::{Projections, Supports},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
-    ops::{NOWHERE, exact_matmul, matmul, merge_heads, pseudo_inverse, split_heads, take},
+    ops::{IGNORE_INDEX, exact_matmul, matmul, merge_heads, pseudo_inverse, split_heads, take},
     options::{LONGEST, Range, WIDEST, to_json},
     rng::StreamKey,
 };
@@ -40,9 +40,9 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("skyformer.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("landmarks", 2, LONGEST),
-        Range::whole("width", 0, WIDEST),
-        Range::whole("iterations", 0, 100),
+        Range::int("landmarks", 2, LONGEST),
+        Range::int("width", 0, WIDEST),
+        Range::int("iterations", 0, 100),
         Range::positive("ridge", 1e3),
     ],
 };
@@ -136,7 +136,7 @@ impl Skyformer {
         };
         let chosen = |draws: &[f64]| -> Result<Tensor> {
             let place = |tokens: &Vec<u32>, draw: f64| match tokens.len() {
-                0 => NOWHERE,
+                0 => IGNORE_INDEX,
                 count => tokens[((draw * count as f64) as usize).min(count - 1)],
             };
             let rows = tokens
@@ -189,10 +189,10 @@ impl Mixer for Skyformer {
         self.projections.merge(&self.attend([&q, &k, &v], pass)?)
     }
 
-    fn takes(&self) -> Takes {
-        Takes {
+    fn supports(&self) -> Supports {
+        Supports {
             rotary: Ok(()),
-            ..Takes::nothing("queries and keys meet through landmarks")
+            ..Supports::none("queries and keys meet through landmarks")
         }
     }
 

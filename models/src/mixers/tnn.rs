@@ -45,9 +45,9 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("tnn.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("expand", 1, 64),
-        Range::whole("rpe_dim", 2, WIDEST),
-        Range::whole("rpe_layers", 0, 100),
+        Range::int("expand", 1, 64),
+        Range::int("rpe_dim", 2, WIDEST),
+        Range::int("rpe_layers", 0, 100),
         Range::not_negative("gamma"),
     ],
 };

@@ -17,7 +17,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Projections, Takes},
+    layers::{Dropout, Projections, Supports},
     loss::Loss,
     model::{Cost, Model, Reference, Variant},
     ops::attention::{self, AttentionOptions, BlockLists, BlockMasks},
@@ -181,18 +181,18 @@ impl Mixer for Transformer {
             Attention::Materialised => {
                 let [q, k, v] = self.projections.qkv(x)?; // (B, L, H E)
                 let options = self.projections.options(x, pass, &self.dropout)?;
-                let (terms, length) = (self.projections.terms(), x.dim(1)?);
+                let (score_mods, length) = (self.projections.score_mods(), x.dim(1)?);
                 let attend = |q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions| {
                     self.materialised([q, k, v], options, pass)
                 };
-                terms.attend_by(&attend, [&q, &k, &v], options, 0..length)?
+                score_mods.attend_with(&attend, [&q, &k, &v], options, 0..length)?
             }
         };
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes::ALL
+    fn supports(&self) -> Supports {
+        Supports::ALL
     }
 
     fn is_causal(&self) -> bool {
@@ -213,8 +213,8 @@ impl Mixer for Transformer {
             _ => self.heads * length * length,
         };
         let products = 2 * 2 * (pairs / self.heads) as u64 * self.dim as u64;
-        let terms = self.projections.terms();
-        self.projections.flops(length) + products + terms.flops(length, pairs)
+        let score_mods = self.projections.score_mods();
+        self.projections.flops(length) + products + score_mods.flops(length, pairs)
     }
 }
 

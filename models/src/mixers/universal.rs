@@ -58,7 +58,7 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("universal.rs")).with_losses(&[PONDER])],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("steps", 0, 1000),
+        Range::int("steps", 0, 1000),
         Range::positive("threshold", 1.0),
     ],
 };

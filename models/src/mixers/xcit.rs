@@ -38,7 +38,7 @@ pub const MODEL: Model = Model {
     settings: r#"{"block": {"residual": "layerscale"}}"#,
     variants: &[Variant::paper(build, include_str!("xcit.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("local", 0, LONGEST)],
+    ranges: &[Range::int("local", 0, LONGEST)],
 };
 
 #[derive(Serialize, Deserialize)]

@@ -6,7 +6,8 @@ use candle_core::Tensor;
 
 use crate::Result;
 
-/// (B, H, L, E) to (B * stride, H, ⌈L / stride⌉, E), zeros where a sequence is one short.
+/// Returns every `stride`-th position as a sequence of its own: x (B, H, L, E) as (B * stride, H,
+/// ⌈L / stride⌉, E), with zeros where a sequence is one short.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -19,7 +20,7 @@ pub fn deinterleave(x: &Tensor, stride: usize) -> Result<Tensor> {
         .reshape((batch * stride, heads, places, width))?)
 }
 
-/// The inverse of [`deinterleave`] for a sequence of `length`.
+/// Returns the inverse of [`deinterleave`] for a sequence of `length`.
 ///
 /// # Errors
 /// If a tensor operation fails.

@@ -1,59 +1,64 @@
-//! Operations on tensors that candle lacks, or has without a gradient, or computes slowly, one family per file.
+//! Operations on tensors that candle lacks, has without a gradient, or computes slowly; one folder each.
 //!
-//! An operation says what it computes, and chooses where and how. No other folder names the
-//! kernels (`models/tests/structure.rs`). Each operation has a composed form, made of candle's own
-//! operations: it runs on any device and float type, and its gradient is exact. It hands f32
-//! tensors in main memory to a kernel ([`crate::kernels`]) where that pays. The tests of each file
-//! compare kernel and composed form on every instruction set, and the composed form with plain
-//! loops in f64 and with difference quotients.
+//! `mod.rs` of an operation documents it, has its form composed of candle's operations, and chooses between
+//! its forms; nothing outside this folder does (`models/tests/structure.rs`). The composed form runs on any
+//! device and float type, and its gradient is exact. `cpu.rs` is the fused form for f32 in main memory:
+//! forward and backward in one pass over memory each, keeping as little as possible in between.
+//! `tests.rs` compares both forms in outputs and gradients, and the composed form with difference quotients.
+//!
+//! Three rules hold for all fused forms. Where a split decides the order of a sum, it depends on shapes and
+//! never on the number of threads, and partial sums are added in index order, so a result has the same bits
+//! on any number of threads. The instruction set is chosen at run time ([`instruction_set`]). Code on registers is
+//! loops and `#[inline(always)]` functions: a closure there may be compiled for the least instruction set,
+//! and then every operation on a register is a call.
 //!
 //! # Errors
 //! Shapes that do not fit are errors ([`crate::Error::Input`]) that name the operation and what it was given.
 
 pub mod activation;
-mod adamw;
-mod add;
+pub mod adamw;
+pub mod add;
 pub mod attention;
-mod batch_norm;
-mod block_permutation;
-mod cat;
-mod channel_attention;
-mod channel_scale;
+pub mod batch_norm;
+pub mod block_permutation;
+pub mod cat;
+pub mod channel_attention;
+pub mod channel_scale;
 pub mod checkpoint;
-mod columns;
+pub mod columns;
 pub mod complex;
 pub mod conv;
-mod cross_entropy;
-mod dropout;
-mod embedding;
-mod feed_forward;
+pub mod cross_entropy;
+pub mod dropout;
+pub mod embedding;
+pub mod feed_forward;
 pub mod fft;
-mod gated_linear;
+pub mod gated_linear;
 pub mod gather;
-mod gradient_hook;
-mod hamming_k_means;
+pub mod gradient_hook;
+pub mod hamming_k_means;
 pub mod interleave;
-mod l2_normalize;
-mod length_projection;
-mod linear;
+pub mod l2_normalize;
+pub mod length_projection;
+pub mod linear;
 pub mod linear_attention;
-mod lsh;
-mod matmul;
-mod norm;
+pub mod lsh;
+pub mod matmul;
+pub mod norm;
 pub mod packing;
 pub mod pooling;
-mod pseudo_inverse;
-mod relative_queries;
+pub mod pseudo_inverse;
+pub mod relative_queries;
 pub mod roll;
 pub mod rotary;
 pub mod scan;
 pub mod selective_scan;
-mod shared_state_space;
-mod sinkhorn_normalize;
+pub mod shared_state_space;
+pub mod sinkhorn_normalize;
 pub mod softmax;
-mod squared_distance;
+pub mod squared_distance;
 pub mod state_space;
-mod swap_axes;
+pub mod swap_axes;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod top_k;
@@ -75,7 +80,7 @@ pub use feed_forward::{Affine, FeedForwardOptions, feed_forward};
 pub use fft::{Lags, fft_conv, fft2_real, irfft, rfft};
 pub use gated_linear::{GatedValue, gated_linear};
 pub(crate) use gather::move_rows;
-pub use gather::{NOWHERE, segment_mean, segment_sizes, segment_sum, take};
+pub use gather::{IGNORE_INDEX, segment_mean, segment_sizes, segment_sum, take};
 pub use gradient_hook::gradient_hook;
 pub(crate) use hamming_k_means::HammingKMeans;
 pub use l2_normalize::l2_normalize;

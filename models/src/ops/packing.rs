@@ -9,10 +9,10 @@ use candle_core::{DType, Tensor};
 
 use crate::{
     Mask, Result,
-    ops::{NOWHERE, move_rows},
+    ops::{IGNORE_INDEX, move_rows},
 };
 
-/// How the sequences of a batch lie.
+/// Layout of the sequences of a batch.
 #[derive(Clone, Copy)]
 pub enum Sequences<'a> {
     /// (B, L, D), every position of which is real.
@@ -23,7 +23,7 @@ pub enum Sequences<'a> {
     Packed(&'a Packing),
 }
 
-/// Where the sequences of a packed batch lie, and how they get there and back.
+/// Places of the sequences of a packed batch, with the way there and back.
 pub struct Packing {
     mask: Mask,
     /// (B + 1): where each sequence begins, and where the last one ends.
@@ -48,7 +48,7 @@ impl Packing {
         let valid: Vec<f32> = valid.to_vec1()?;
         let mut offsets = vec![0];
         let mut to_packed = Vec::with_capacity(valid.len());
-        let mut to_padded = vec![NOWHERE; valid.len()];
+        let mut to_padded = vec![IGNORE_INDEX; valid.len()];
         for (example, row) in valid.chunks_exact(length.max(1)).enumerate() {
             let real = row.iter().take_while(|valid| **valid != 0.0).count();
             if row[real..].iter().any(|valid| *valid != 0.0) {
@@ -74,7 +74,7 @@ impl Packing {
         }))
     }
 
-    /// The mask of the padded batch.
+    /// Returns the mask of the padded batch.
     #[must_use]
     pub fn mask(&self) -> &Mask {
         &self.mask
@@ -86,13 +86,13 @@ impl Packing {
         &self.offsets
     }
 
-    /// T.
+    /// Returns T, the number of valid positions.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.to_packed.len()
     }
 
-    /// Token ids (B, L) -> (1, T).
+    /// Packs token ids (B, L) to (1, T).
     ///
     /// # Errors
     /// If there are not as many.
@@ -101,7 +101,7 @@ impl Packing {
         Ok(ids.flatten_all()?.index_select(&places, 0)?.unsqueeze(0)?)
     }
 
-    /// (B, L, D) -> (1, T, D).
+    /// Packs x (B, L, D) to (1, T, D).
     ///
     /// # Errors
     /// If x is no batch of this shape.
@@ -111,7 +111,7 @@ impl Packing {
         move_rows(&rows, &self.to_packed, &self.to_padded)
     }
 
-    /// (1, T, D) -> (B, L, D), zeros where there is padding.
+    /// Unpacks x (1, T, D) to (B, L, D), with zeros where there is padding.
     ///
     /// # Errors
     /// If x is no batch packed like this.

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use super::{check, take};
 use crate::{Error, Result};
 
-/// Which end of the order [`top_k`] takes.
+/// The end of the order that [`top_k`] takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The largest elements, in descending order.
@@ -15,7 +15,8 @@ pub enum Order {
     Smallest,
 }
 
-/// The `k` first elements of x (..., N) in this order: values (..., k), and their indices (..., k) as u32.
+/// Returns the `k` first elements of x (..., N) in this order: values (..., k), and their indices
+/// (..., k) as u32.
 ///
 /// Equal elements come in order of their index, where candle's own sort leaves their order open, and NaN counts as larger
 /// than every number, as in PyTorch. The choice is made on the host, so that it is the same everywhere; a tensor on

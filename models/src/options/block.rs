@@ -225,22 +225,22 @@ pub struct BlockOptions {
 impl BlockOptions {
     /// The ranges of its numbers.
     pub const RANGES: &[Range] = &[
-        Range::whole("layers", 1, 1000),
-        Range::whole("dim", 1, WIDEST),
-        Range::whole("qkv_dim", 1, WIDEST),
-        Range::whole("heads", 1, WIDEST),
-        Range::whole("mlp_dim", 1, WIDEST),
+        Range::int("layers", 1, 1000),
+        Range::int("dim", 1, WIDEST),
+        Range::int("qkv_dim", 1, WIDEST),
+        Range::int("heads", 1, WIDEST),
+        Range::int("mlp_dim", 1, WIDEST),
         Range::positive("norm_epsilon", 1.0),
         Range::positive("norm_momentum", 1.0),
-        Range::whole("experts", 1, 256),
-        Range::whole("expert_period", 1, 1000),
+        Range::int("experts", 1, 256),
+        Range::int("expert_period", 1, 1000),
         Range::not_negative("expert_capacity"),
-        Range::whole("product_keys", 1, 4096),
-        Range::whole("product_top", 1, 4096),
-        Range::share("dropout"),
-        Range::share("attention_dropout"),
-        Range::whole("bias_distance", 1, LONGEST),
-        Range::whole("memory", 0, LONGEST),
+        Range::int("product_keys", 1, 4096),
+        Range::int("product_top", 1, 4096),
+        Range::probability("dropout"),
+        Range::probability("attention_dropout"),
+        Range::int("bias_distance", 1, LONGEST),
+        Range::int("memory", 0, LONGEST),
     ];
 }
 

@@ -82,7 +82,7 @@ pub struct EmbedOptions {
 impl EmbedOptions {
     /// The ranges of its numbers.
     pub const RANGES: &[Range] = &[
-        Range::share("dropout"),
+        Range::probability("dropout"),
         Range::not_negative("mean"),
         Range::positive("std", 1e3),
         Range::positive("token_std", 1e3),

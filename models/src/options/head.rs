@@ -66,7 +66,7 @@ fn last_layer() -> Layers {
 
 impl HeadOptions {
     /// The ranges of its numbers.
-    pub const RANGES: &[Range] = &[Range::whole("hidden", 0, WIDEST)];
+    pub const RANGES: &[Range] = &[Range::int("hidden", 0, WIDEST)];
 }
 
 impl Default for HeadOptions {

@@ -133,9 +133,9 @@ fn what_cannot_predict_is_refused() {
     let refusal = |name: &str, objective, change: fn(&mut Options)| {
         let mut options = options(name);
         change(&mut options);
-        let blank = Parameters::blank(&Device::Cpu, DType::F32);
+        let meta = Parameters::meta(&Device::Cpu, DType::F32);
         let model = mixers::find(name).unwrap();
-        let built = TokenModel::new(model, &shape(1), &options, objective, &blank);
+        let built = TokenModel::new(model, &shape(1), &options, objective, &meta);
         built.err().map(|error| error.to_string())
     };
     for (name, objective, change, why) in [

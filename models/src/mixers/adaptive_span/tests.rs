@@ -7,7 +7,7 @@ use crate::{
     ops::attention::AttentionOptions,
     options::BlockOptions,
     reference,
-    testing::{Twin, check_layer, close, normal, parameters},
+    testing::{DenseReference, check_layer, close, normal, parameters},
 };
 
 fn mixer(
@@ -57,7 +57,7 @@ fn attend(
 fn spans_beyond_the_sequence_are_softmax_attention() {
     let mixer = mixer(&parameters(), Kind::Adaptive, (2.0, 0.5, 10));
     let z = mixer.lengths(&normal("x", &[1, 1, 4])).unwrap().unwrap();
-    let apart = Twin::new(reference::softmax, 1.0).compare(|q, k, v, mask| {
+    let apart = DenseReference::new(reference::softmax, 1.0).compare(|q, k, v, mask| {
         let flat = [q, k, v].map(|x| x.flatten_from(2).unwrap());
         let mask = mask.map(|mask| mask.valid().clone());
         let y = attend(&mixer, &z, [&flat[0], &flat[1], &flat[2]], mask)?;

@@ -18,7 +18,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder::blocks,
     error::require,
-    layers::{Dropout, Projections, Takes},
+    layers::{Dropout, Projections, Supports},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::attention::{
@@ -47,9 +47,9 @@ pub const MODEL: Model = Model {
     ],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("block", 1, LONGEST),
-        Range::whole("random", 0, LONGEST),
-        Range::whole("global_extra", 0, LONGEST),
+        Range::int("block", 1, LONGEST),
+        Range::int("random", 0, LONGEST),
+        Range::int("global_extra", 0, LONGEST),
     ],
 };
 
@@ -188,10 +188,10 @@ impl Mixer for BigBird {
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
+    fn supports(&self) -> Supports {
         match self.pattern.tay2021 {
-            true => Takes::nothing("the 2021 code has zeros for keys, without positions"),
-            false => Takes::ALL,
+            true => Supports::none("the 2021 code has zeros for keys, without positions"),
+            false => Supports::ALL,
         }
     }
 
@@ -202,7 +202,7 @@ impl Mixer for BigBird {
         let pairs = block_masks.pairs(self.heads);
         self.projections.flops(length)
             + partial_softmax::flops(pairs, self.width)
-            + self.projections.terms().flops(length, pairs)
+            + self.projections.score_mods().flops(length, pairs)
     }
 }
 

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::{
     Error, Pass, Result, RngKey,
-    ops::{HammingKMeans, NOWHERE, linear},
+    ops::{HammingKMeans, IGNORE_INDEX, linear},
     rng::StreamKey,
 };
 
@@ -37,7 +37,7 @@ struct Draws {
 }
 
 impl Lloyd {
-    /// The cluster of each vector of x (B, H, L, E), (B, H, L) of u32: a number below `clusters`, or [`NOWHERE`] at padding.
+    /// The cluster of each vector of x (B, H, L, E), (B, H, L) of u32: a number below `clusters`, or [`IGNORE_INDEX`] at padding.
     ///
     /// Draws may be fixed: `planes` (bits, E + 1), `starts` (any number of positions) and `refills` (iterations - 1, clusters, bits), which are 1 or 0.
     pub(super) fn assign(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
@@ -49,7 +49,7 @@ impl Lloyd {
             Some(mask) => host(mask.valid())?.to_vec2::<f32>()?,
             None => vec![vec![1.0; length]; batch],
         };
-        let mut all = vec![NOWHERE; hashes.len()];
+        let mut all = vec![IGNORE_INDEX; hashes.len()];
         let k_means = HammingKMeans {
             bits: self.bits,
             rounds: self.iterations,
@@ -69,7 +69,7 @@ impl Lloyd {
                 return;
             }
             let hashes: Vec<u64> = positions.iter().map(|at| hashes[*at]).collect();
-            let mut found = vec![NOWHERE; positions.len()];
+            let mut found = vec![IGNORE_INDEX; positions.len()];
             k_means.run(&hashes, centroids, &mut found);
             for (at, cluster) in positions.into_iter().zip(found) {
                 clusters[at] = cluster;
@@ -224,9 +224,12 @@ mod tests {
     fn padding_is_in_no_cluster_and_starts_none() {
         let real = Some([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
         let clusters = assign(&lloyd(2, 3), real, [5.0, 3.0, 0.0]);
-        assert_eq!(clusters, [0, 0, 0, NOWHERE, NOWHERE, NOWHERE]);
+        assert_eq!(
+            clusters,
+            [0, 0, 0, IGNORE_INDEX, IGNORE_INDEX, IGNORE_INDEX]
+        );
         let nothing = assign(&lloyd(2, 3), Some([0.0; 6]), [5.0, 3.0, 0.0]);
-        assert_eq!(nothing, [NOWHERE; 6]);
+        assert_eq!(nothing, [IGNORE_INDEX; 6]);
     }
 
     #[test]

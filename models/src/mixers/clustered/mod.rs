@@ -19,10 +19,10 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Dropout, Projections, Takes},
+    layers::{Dropout, Projections, Supports},
     model::{Cost, Model, Reference, Variant},
     ops::{
-        NOWHERE, Order,
+        IGNORE_INDEX, Order,
         attention::{
             self, AttentionOptions, BlockMask, BlockMasks,
             partial_softmax::{self, by_head},
@@ -47,10 +47,10 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("clusters", 1, LONGEST),
-        Range::whole("bits", 1, 63),
-        Range::whole("iterations", 1, 1000),
-        Range::whole("topk", 1, LONGEST),
+        Range::int("clusters", 1, LONGEST),
+        Range::int("bits", 1, 63),
+        Range::int("iterations", 1, 1000),
+        Range::int("topk", 1, LONGEST),
     ],
 };
 
@@ -241,7 +241,11 @@ fn block_masks(clusters: &Tensor, count: usize, top: &Tensor) -> Result<BlockMas
     let block_mask = |head: usize| {
         let mut members = vec![Vec::new(); count];
         let of_head = &clusters[head * length..][..length];
-        for (position, &cluster) in of_head.iter().enumerate().filter(|(_, it)| **it != NOWHERE) {
+        for (position, &cluster) in of_head
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| **it != IGNORE_INDEX)
+        {
             members[cluster as usize].push(position as u32);
         }
         let mut block_mask = BlockMask::new(0.0);
@@ -270,8 +274,8 @@ impl Mixer for Clustered {
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes {
+    fn supports(&self) -> Supports {
+        Supports {
             bias: Err("a cluster of queries is at no position"),
             rotary: Ok(()),
             memory: Err("clusters look at tokens alone"),

@@ -9,7 +9,7 @@ use crate::{
     options::BlockOptions,
     params::Parameters,
     reference,
-    testing::{Twin, check_layer, normal, parameters},
+    testing::{DenseReference, check_layer, normal, parameters},
 };
 
 fn mixer(parameters: &Parameters, dim: usize, options: &Options) -> Clustered {
@@ -44,7 +44,7 @@ fn all_keys_or_as_many_clusters_as_queries_give_softmax_attention() {
         (8, None),
     ] {
         let mixer = mixer(&parameters(), 6, &options(clusters, topk));
-        let apart = Twin::whole(reference::softmax).compare(|q, k, v, mask| {
+        let apart = DenseReference::whole(reference::softmax).compare(|q, k, v, mask| {
             let pass = Pass::new(false, RngKey::new(1, 0, 0));
             mixer.attend([q, k, v].map(Clone::clone), &pass.with_mask(mask))
         });

@@ -29,7 +29,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Takes},
+    layers::{Dropout, Supports},
     loss::Loss,
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
@@ -55,10 +55,10 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("mod.rs")).with_losses(&[RECONSTRUCT])],
     options: || to_json(&Options::default()),
     ranges: &[
-        Allowed::whole("segment", 0, LONGEST),
-        Allowed::whole("memory", 0, LONGEST),
-        Allowed::whole("compressed", 0, LONGEST),
-        Allowed::whole("rate", 1, LONGEST),
+        Allowed::int("segment", 0, LONGEST),
+        Allowed::int("memory", 0, LONGEST),
+        Allowed::int("compressed", 0, LONGEST),
+        Allowed::int("rate", 1, LONGEST),
     ],
 };
 
@@ -212,7 +212,7 @@ impl Compressive {
             Some(mask) => mask.valid().clone(),
             None => Tensor::ones((batch, length), x.dtype(), x.device())?,
         };
-        let past = zero_padding(&self.recurrence.remembered(x), pass.mask())?;
+        let past = zero_padding(&self.recurrence.append_memory(x), pass.mask())?;
         if self.compression.kind() == Kind::MostUsed {
             if evictions.count == 1 {
                 return Ok(None);
@@ -298,7 +298,7 @@ impl Mixer for Compressive {
         self.recurrence.attend(x, pass, older.as_ref())
     }
 
-    fn takes(&self) -> Takes {
+    fn supports(&self) -> Supports {
         TAKES
     }
 

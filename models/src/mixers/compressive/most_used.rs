@@ -9,7 +9,7 @@ use crate::{
     Mask, Result,
     mask::PADDED,
     ops::{
-        NOWHERE,
+        IGNORE_INDEX,
         attention::{scores, with_columns},
         softmax, take,
     },
@@ -66,7 +66,7 @@ impl Compressive {
                 rows.truncate(size.div_ceil(self.rate));
                 rows.sort_unstable();
                 let missing = size.div_ceil(self.rate) - rows.len();
-                chosen.extend(std::iter::repeat_n(NOWHERE, missing));
+                chosen.extend(std::iter::repeat_n(IGNORE_INDEX, missing));
                 chosen.extend(rows.iter().map(|at| *at as u32));
             }
         }

@@ -47,10 +47,10 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("hidden", 0, WIDEST),
-        Range::whole("shared", 0, WIDEST),
-        Range::whole("chunk", 0, LONGEST),
-        Range::share("hidden_dropout"),
+        Range::int("hidden", 0, WIDEST),
+        Range::int("shared", 0, WIDEST),
+        Range::int("chunk", 0, LONGEST),
+        Range::probability("hidden_dropout"),
     ],
 };
 

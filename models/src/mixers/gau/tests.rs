@@ -100,7 +100,7 @@ fn weights_are_as_many_as_the_unit_has() {
         (6, 128, 384, 64, 1024),
     ] {
         let count = |model| {
-            let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+            let parameters = Parameters::meta(&Device::Cpu, DType::F32);
             let block = BlockOptions {
                 layers,
                 norm: crate::options::NormKind::None,

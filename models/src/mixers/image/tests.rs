@@ -30,7 +30,7 @@ fn two_dimensions_want_an_image_and_say_that_the_rules_forbid_them() {
         (Shape::Plane, 8, image, true),
     ] {
         let encoder = built(shape, width, grid).unwrap();
-        assert_eq!(encoder.against_rules().is_some(), forbidden);
+        assert_eq!(encoder.rule_violation().is_some(), forbidden);
     }
     for (width, grid, wanted) in [(0, None, "model.shape = 2d"), (5, image, "model.width = 5")] {
         let error = built(Shape::Plane, width, grid).err().unwrap().to_string();

@@ -61,12 +61,12 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("shared", 0, WIDEST),
-        Range::whole("values", 0, WIDEST),
-        Range::whole("modes", 1, 1024),
-        Range::whole("taps", 0, LONGEST),
-        Range::whole("chunk", 0, LONGEST),
-        Range::share("hidden_dropout"),
+        Range::int("shared", 0, WIDEST),
+        Range::int("values", 0, WIDEST),
+        Range::int("modes", 1, 1024),
+        Range::int("taps", 0, LONGEST),
+        Range::int("chunk", 0, LONGEST),
+        Range::probability("hidden_dropout"),
     ],
 };
 

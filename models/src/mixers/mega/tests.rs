@@ -136,7 +136,7 @@ fn weights_are_as_many_as_in_the_published_configurations() {
         (6, 128, 256, 64, 2, 2, NormPlace::Pre, 1.4),
         (4, 64, 128, 32, 2, 2, NormPlace::Pre, 0.25),
     ] {
-        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        let parameters = Parameters::meta(&Device::Cpu, DType::F32);
         let block = BlockOptions {
             layers,
             norm_place,

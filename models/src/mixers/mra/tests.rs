@@ -5,7 +5,7 @@ use crate::{
     RngKey,
     options::BlockOptions,
     reference,
-    testing::{Twin, check_layer, close, normal, parameters},
+    testing::{DenseReference, check_layer, close, normal, parameters},
 };
 
 /// Two heads on sequences of up to `longest`.
@@ -44,7 +44,7 @@ fn mask() -> Mask {
 /// With all pairs chosen in either mode, and with blocks of one token whatever is chosen. Padded queries are read by nobody.
 #[test]
 fn it_is_softmax_attention_in_the_limits() {
-    let twin = Twin::whole(reference::softmax);
+    let twin = DenseReference::whole(reference::softmax);
     let [q, k, v] = ["q", "k", "v"].map(|name| normal(name, &[3, 5, 2, 3]));
     let mask = mask();
     let real = Some(mask.valid());

@@ -5,7 +5,7 @@ use crate::{
     RngKey,
     options::BlockOptions,
     reference,
-    testing::{Twin, check_layer, parameters},
+    testing::{DenseReference, check_layer, parameters},
 };
 
 fn mixer(heads: usize, landmarks: usize, iterations: usize, segments: Segments) -> Nystromformer {
@@ -49,7 +49,7 @@ fn attend(
 
 #[test]
 fn with_a_landmark_per_token_it_is_softmax_attention() {
-    let twin = Twin::new(reference::softmax, 1.0);
+    let twin = DenseReference::new(reference::softmax, 1.0);
     let mixer = mixer(2, 5, 30, Segments::OfReal);
     let apart = twin.compare(|q, k, v, mask| attend(&mixer, q, k, v, mask));
     assert!(apart.output < 1e-7 && apart.gradient < 1e-6, "{apart:?}");
@@ -57,7 +57,7 @@ fn with_a_landmark_per_token_it_is_softmax_attention() {
 
 #[test]
 fn published_segments_of_one_position_are_softmax_attention() {
-    let twin = Twin::new(reference::softmax, 1.0);
+    let twin = DenseReference::new(reference::softmax, 1.0);
     let mixer = mixer(2, 5, 6, Segments::OfPositions(5));
     let apart = twin.compare(|q, k, v, mask| attend(&mixer, q, k, v, mask));
     assert!(apart.output < 1e-7 && apart.gradient < 1e-6, "{apart:?}");

@@ -61,7 +61,7 @@ mod tests {
     use crate::{
         reference,
         rng::{RngKey, StreamKey},
-        testing::{Twin, check_gradient, normal},
+        testing::{DenseReference, check_gradient, normal},
     };
 
     #[test]
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn outputs_approach_softmax_attention_as_features_grow() {
-        let twin = Twin::new(reference::softmax, 0.3);
+        let twin = DenseReference::new(reference::softmax, 0.3);
         let error = |count: usize| {
             let squares = (0..16).map(|seed| {
                 let stream = RngKey::new(seed, 0, 0).shared(StreamKey::new("w"));

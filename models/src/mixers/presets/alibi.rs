@@ -4,7 +4,7 @@
 //! Nothing is learned, and nothing else marks positions. Time O(L²·E) per head, memory O(L·E).
 //! LayerNorm's ε is 1e-6, in the authors' fairseq 1e-5. Departure: the paper's model reads from
 //! left to right; here distance counts the same both ways, as its authors advise for encoders.
-//! Equations and code: `models/src/layers/terms/distance.rs`.
+//! Equations and code: `models/src/layers/score_mods/distance.rs`.
 
 use crate::{
     mixers::transformer,

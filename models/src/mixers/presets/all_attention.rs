@@ -6,7 +6,7 @@
 //! persistent memory.
 //! Time O(L·(L + n)·E) per head, memory O((L + n)·E).
 //! The paper has n = 1024 for width 512, twice it; here 64 for the default width 64, to be set with it. Departures: no adaptive span and no
-//! relative positions, which the paper adds; one softmax over tokens and memory as there. Equations and code: `models/src/layers/terms/memory.rs`.
+//! relative positions, which the paper adds; one softmax over tokens and memory as there. Equations and code: `models/src/layers/score_mods/memory.rs`.
 
 use crate::{
     mixers::transformer,

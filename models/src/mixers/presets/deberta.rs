@@ -10,7 +10,7 @@
 //! Distances begin as N(0, 0.02²), as there. Departures: no absolute positions before the softmax
 //! of a masked language model, as there is none here; projections without biases, which begin as
 //! Xavier-uniform, there N(0, 0.02²); LayerNorm's ε is `block.norm_epsilon` = 1e-6, there 1e-7.
-//! Equations and code: `models/src/layers/terms/content.rs`.
+//! Equations and code: `models/src/layers/score_mods/content.rs`.
 
 use crate::{
     Encoder, Result,

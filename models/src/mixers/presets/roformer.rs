@@ -4,7 +4,7 @@
 //! and nothing else marks positions. Time O(L²·E) per head, memory O(L·E).
 //! Departure: pre-norm blocks with a LayerNorm whose ε is 1e-6, where the paper's are BERT's, with
 //! 1e-12. Around a mixer of features (`linear`, `performer`), `block.rotary` rotates before the
-//! features. Equations and code: `models/src/layers/terms/rotary.rs`.
+//! features. Equations and code: `models/src/layers/score_mods/rotary.rs`.
 
 use crate::{
     mixers::transformer,

@@ -7,7 +7,7 @@
 //! instead, b has D^-½ (`_init_weights` of `T5PreTrainedModel` in `transformers`). RMSNorm's ε is
 //! `block.norm_epsilon` = 1e-6, as in T5. Departures: feed-forward layers keep their biases;
 //! weights are uniform within the bounds of the same variance, T5's normal. Equations and code:
-//! `models/src/layers/terms/distance.rs`.
+//! `models/src/layers/score_mods/distance.rs`.
 
 use crate::{
     mixers::transformer,

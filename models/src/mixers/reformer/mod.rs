@@ -22,7 +22,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Linear, Takes, Terms},
+    layers::{Dropout, Linear, ScoreMods, Supports},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::{
@@ -51,10 +51,7 @@ pub const MODEL: Model = Model {
         tay2021::reformer::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::whole("chunk", 1, LONGEST),
-        Range::whole("rounds", 1, 64),
-    ],
+    ranges: &[Range::int("chunk", 1, LONGEST), Range::int("rounds", 1, 64)],
 };
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -98,7 +95,7 @@ struct Reformer {
     chunk: usize,
     across_buckets: bool,
     dropout: Dropout,
-    terms: Terms,
+    score_mods: ScoreMods,
     heads: usize,
 }
 
@@ -121,7 +118,7 @@ impl Reformer {
             chunk: options.chunk,
             across_buckets: options.across_buckets,
             dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
-            terms: Terms::new(at)?,
+            score_mods: ScoreMods::new(at)?,
             heads: block.heads,
         })
     }
@@ -156,18 +153,18 @@ impl Mixer for Reformer {
         };
         // Buckets are of contents; what is rotated afterwards keeps its length.
         let buckets = self.hash.buckets(&q, &rotations)?;
-        let q = self.terms.rotate(&q, q.dim(2)?)?;
+        let q = self.score_mods.rotate(&q, q.dim(2)?)?;
         let options = AttentionOptions {
             heads: self.heads,
             dropout: self.dropout.of_attention(x.dim(0)?, pass),
             ..AttentionOptions::default()
         };
-        let y = sorting.attend(&self.terms, [&q, &v], &buckets, pass.mask(), options)?;
+        let y = sorting.attend(&self.score_mods, [&q, &v], &buckets, pass.mask(), options)?;
         self.output.forward(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes::ALL
+    fn supports(&self) -> Supports {
+        Supports::ALL
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -181,7 +178,7 @@ impl Mixer for Reformer {
             .map(|linear| linear.flops(length))
             .sum::<u64>()
             + partial_softmax::flops(pairs, self.hash.width)
-            + self.terms.flops(length, pairs)
+            + self.score_mods.flops(length, pairs)
             + 2 * hashing as u64
     }
 }
@@ -233,7 +230,7 @@ impl Sorting {
     /// q, v (B, L, H E) and buckets (B, H, T, L) to (B, L, H E).
     fn attend(
         &self,
-        terms: &Terms,
+        score_mods: &ScoreMods,
         [q, v]: [&Tensor; 2],
         buckets: &[u32],
         mask: Option<&Mask>,
@@ -253,7 +250,7 @@ impl Sorting {
             )),
             ..options
         };
-        terms.attend([q, &l2_normalize(q, row / heads)?, v], options, 0..length)
+        score_mods.attend([q, &l2_normalize(q, row / heads)?, v], options, 0..length)
     }
 }
 

@@ -29,7 +29,7 @@ fn attend(
     };
     let flat = |x: &Tensor| by_head(x)?.flatten_from(2);
     let y = sorting.attend(
-        &Terms::default(),
+        &ScoreMods::default(),
         [&flat(q)?, &flat(v)?],
         buckets,
         mask,

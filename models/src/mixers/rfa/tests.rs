@@ -5,7 +5,7 @@ use crate::{
     Mask, Parameters,
     mask::zero_padding,
     options::BlockOptions,
-    testing::{Twin, check_layer, normal, parameters},
+    testing::{DenseReference, check_layer, normal, parameters},
 };
 
 fn mixer(parameters: &Parameters, heads: usize, options: &Options) -> Rfa {
@@ -35,7 +35,7 @@ fn gaussian(q: &[f64], k: &[f64]) -> f64 {
 
 /// Root of the mean squared difference from attention with the Gaussian kernel, over outputs and over gradients.
 fn errors(count: usize) -> (f64, f64) {
-    let twin = Twin::new(gaussian, 1.0);
+    let twin = DenseReference::new(gaussian, 1.0);
     let options = Options {
         features: count,
         ..Options::default()

@@ -7,7 +7,7 @@ use crate::{
     options::BlockOptions,
     params::Updates,
     reference,
-    testing::{Twin, check_layer, close, normal, parameters},
+    testing::{DenseReference, check_layer, close, normal, parameters},
 };
 
 fn pass() -> Pass<'static> {
@@ -40,7 +40,7 @@ fn one_cluster_that_takes_all_is_softmax_attention() {
     for (clusters, window) in [(1, 5), (1, 9), (3, 6)] {
         let clusters = mixer(&parameters(), &all_routed(clusters, window)).clusters;
         // Padded queries are in no cluster, so there are none.
-        let apart = Twin::whole(reference::softmax).compare(|q, k, v, mask| {
+        let apart = DenseReference::whole(reference::softmax).compare(|q, k, v, mask| {
             let flat = [q, k, v].map(|x| x.flatten_from(2).unwrap());
             let pass = pass();
             let pass = pass.with_mask(mask);

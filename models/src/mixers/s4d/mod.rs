@@ -27,7 +27,7 @@ use crate::{
     encoder,
     error::require,
     hippo,
-    layers::{Direction, FilterOutput, OutputGate, OutputInit, convolve},
+    layers::{Direction, GluOutput, OutputGate, OutputInit, convolve},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{Complex, Modes, StateSpaceOptions, state_space, state_space_sum},
@@ -50,12 +50,12 @@ pub const MODEL: Model = Model {
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("state", 1, 4096),
-        Range::whole("n_ssm", 0, 1 << 20),
+        Range::int("state", 1, 4096),
+        Range::int("n_ssm", 0, 1 << 20),
         Range::positive("dt_min", 1e3),
         Range::positive("dt_max", 1e3),
         Range::positive("frequency", 1e6),
-        Range::whole("taps", 0, LONGEST),
+        Range::int("taps", 0, LONGEST),
     ],
 };
 
@@ -168,7 +168,7 @@ struct S4d {
     c: (Tensor, Option<Tensor>),
     /// D (H).
     d: Tensor,
-    output: FilterOutput,
+    output: GluOutput,
     fft: bool,
     taps: usize,
 }
@@ -227,7 +227,7 @@ impl S4d {
                 false => (c("c_real", 0)?, Some(c("c_imag", 1)?)),
             },
             d: vb.get_with_hints(dim, "d", normal)?,
-            output: FilterOutput::new(vb, at.block, OutputGate::Full, OutputInit::Torch)?,
+            output: GluOutput::new(vb, at.block, OutputGate::Full, OutputInit::Torch)?,
             fft: match options.compute {
                 Compute::Auto => !scanned,
                 Compute::Scan => false,
@@ -316,7 +316,7 @@ impl Mixer for S4d {
         self.output.forward(&y, pass)
     }
 
-    fn takes_packed(&self) -> bool {
+    fn supports_varlen(&self) -> bool {
         true
     }
 

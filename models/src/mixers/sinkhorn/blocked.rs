@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use super::SMALLEST;
 use crate::{
     Mask, Result,
-    layers::Terms,
+    layers::ScoreMods,
     mask::PADDED,
     ops::{
         attention::{self, AttentionDropout, AttentionOptions, BlockLists, BlockMasks},
@@ -91,14 +91,14 @@ impl Blocked {
         Ok(in_use.reshape((batch, blocks))?)
     }
 
-    /// Attention on each block's own keys and on sorted ones, which have no position that `terms` could tell. `order` is P,
+    /// Attention on each block's own keys and on sorted ones, which have no position that `score_mods` could tell. `order` is P,
     /// (B, H, n, n); (B, L, H E).
     pub(super) fn attend(
         &self,
         order: &Tensor,
         sortcut: usize,
         dropout: Option<AttentionDropout>,
-        terms: &Terms,
+        score_mods: &ScoreMods,
     ) -> Result<Tensor> {
         let order = match sortcut {
             0 => order.clone(),
@@ -119,7 +119,7 @@ impl Blocked {
         if self.whole {
             let beside = |x| permute_blocks_beside(&order, x, self.block);
             let (keys, values) = (beside(&self.k)?, beside(&self.v)?);
-            return terms.attend([&self.q, &keys, &values], options, positions);
+            return score_mods.attend([&self.q, &keys, &values], options, positions);
         }
         let sort = |x: &Tensor| permute_blocks(&order, x, self.block);
         let (keys, values) = (sort(&self.k)?, sort(&self.v)?); // (B, rows S, H E)
@@ -160,7 +160,7 @@ impl Blocked {
             mask: Some(self.keys_in_use(rows)?),
             ..options
         };
-        terms.attend_by(&attend, [&self.q, &keys, &values], options, positions)
+        score_mods.attend_with(&attend, [&self.q, &keys, &values], options, positions)
     }
 
     /// How much of each sorted key is real, and the bias that this makes, each (B, rows S, H, 1).

@@ -22,7 +22,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Projections, Takes},
+    layers::{Dropout, Projections, Supports},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::{activation::relu, attention::partial_softmax, matmul, sinkhorn_normalize},
@@ -48,10 +48,10 @@ pub const MODEL: Model = Model {
     ],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("block", 0, LONGEST),
-        Range::whole("iterations", 1, 1000),
+        Range::int("block", 0, LONGEST),
+        Range::int("iterations", 1, 1000),
         Range::positive("temperature", 1e6),
-        Range::whole("sortcut", 0, LONGEST),
+        Range::int("sortcut", 0, LONGEST),
     ],
 };
 
@@ -175,12 +175,12 @@ impl Mixer for Sinkhorn {
         let in_use = blocked.in_use()?;
         let order = self.sorting.order(&sums, &in_use, noise.as_ref())?;
         let dropout = self.dropout.of_attention(x.dim(0)?, pass);
-        let y = blocked.attend(&order, self.sortcut, dropout, self.projections.terms())?;
+        let y = blocked.attend(&order, self.sortcut, dropout, self.projections.score_mods())?;
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes::ALL
+    fn supports(&self) -> Supports {
+        Supports::ALL
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -194,7 +194,7 @@ impl Mixer for Sinkhorn {
         let sorting = 2 * self.heads * blocks * blocks * (2 * width + 2 * block * width);
         self.projections.flops(length)
             + partial_softmax::flops(pairs, width)
-            + self.projections.terms().flops(length, pairs)
+            + self.projections.score_mods().flops(length, pairs)
             + sorting as u64
     }
 }

@@ -3,7 +3,7 @@ use candle_core::{DType, Var};
 use super::*;
 use crate::{
     Mask,
-    layers::Terms,
+    layers::ScoreMods,
     reference,
     testing::{agree, check_gradient, meets_reference, normal},
 };
@@ -42,7 +42,7 @@ fn attend(
     let sums = Tensor::cat(&[sums(q)?, sums(k)?], 3)?.transpose(1, 2)?;
     let order = sorting(weight, block).order(&sums, &blocked.in_use()?, None)?;
     Ok(blocked
-        .attend(&order, sortcut, None, &Terms::default())?
+        .attend(&order, sortcut, None, &ScoreMods::default())?
         .reshape(q.dims())?)
 }
 
@@ -87,7 +87,9 @@ fn a_sharp_order_moves_whole_blocks() {
     let mut reversal = vec![0.0; 16];
     (0..4).for_each(|row| reversal[row * 4 + 3 - row] = 1.0);
     let order = Tensor::from_vec(reversal, (1, 1, 4, 4), &Device::Cpu).unwrap();
-    let found = blocked.attend(&order, 0, None, &Terms::default()).unwrap();
+    let found = blocked
+        .attend(&order, 0, None, &ScoreMods::default())
+        .unwrap();
     let found: Vec<f64> = found.flatten_all().unwrap().to_vec1().unwrap();
     let rows = |x: &Tensor| x.reshape((4, 2)).unwrap().to_vec2::<f64>().unwrap();
     let (q, k, v) = (rows(&q), rows(&k), rows(&v));

@@ -18,7 +18,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Dropout, Projections, Takes},
+    layers::{Dropout, Projections, Supports},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::attention::partial_softmax,
@@ -43,8 +43,8 @@ pub const MODEL: Model = Model {
     ],
     options: || to_json(&Options::default()),
     ranges: &[
-        Range::whole("block", 0, LONGEST),
-        Range::whole("summary", 0, LONGEST),
+        Range::int("block", 0, LONGEST),
+        Range::int("summary", 0, LONGEST),
     ],
 };
 
@@ -147,8 +147,8 @@ impl Mixer for Sparse {
         self.projections.merge(&y)
     }
 
-    fn takes(&self) -> Takes {
-        Takes::ALL
+    fn supports(&self) -> Supports {
+        Supports::ALL
     }
 
     fn flops(&self, length: usize) -> u64 {
@@ -158,7 +158,7 @@ impl Mixer for Sparse {
             .pairs(self.heads);
         self.projections.flops(length)
             + partial_softmax::flops(pairs, self.width)
-            + self.projections.terms().flops(length, pairs)
+            + self.projections.score_mods().flops(length, pairs)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     Encoder, Mask, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder::blocks,
-    layers::{Dropout, Linear, Takes, terms::Rotary},
+    layers::{Dropout, Linear, Supports, score_mods::Rotary},
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::{
@@ -50,7 +50,7 @@ pub const MODEL: Model = Model {
         tay2021::synthesizer::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[Range::whole("rank", 0, LONGEST)],
+    ranges: &[Range::int("rank", 0, LONGEST)],
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -254,14 +254,14 @@ impl Mixer for Synthesizer {
         self.output.forward(&y.flatten_from(2)?)
     }
 
-    fn takes(&self) -> Takes {
+    fn supports(&self) -> Supports {
         let rotary = match self.dot_product {
             Some(_) => Ok(()),
             None => Err("without dot_product nothing is rotated: there are no queries and keys"),
         };
-        Takes {
+        Supports {
             rotary,
-            ..Takes::nothing("its scores are made for N positions, by pair, as they are")
+            ..Supports::none("its scores are made for N positions, by pair, as they are")
         }
     }
 

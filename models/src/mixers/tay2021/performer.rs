@@ -17,7 +17,7 @@ use crate::{
     model::Variant,
     ops::{
         linear,
-        linear_attention::{self, FeatureMap, LEAST, exponential},
+        linear_attention::{self, EPS, FeatureMap, exponential},
         matmul, swap_axes,
     },
 };
@@ -84,7 +84,7 @@ impl Mixer for Performer {
             }
             None => {
                 let map = FeatureMap::Relu { floor: 1e-3 };
-                self.projections.attend_by_features(x, map, LEAST, None)?
+                self.projections.attend_by_features(x, map, EPS, None)?
             }
         };
         self.projections.merge(&y)

@@ -22,7 +22,7 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::{Dropout, Projections, Takes, TransformerXl},
+    layers::{Dropout, Projections, Supports, TransformerXl},
     model::{Cost, Model, Reference, Variant},
     ops::{
         attention::{self, AttentionOptions, BlockMask, BlockMasks, QueryRange, partial_softmax},
@@ -53,8 +53,8 @@ pub(super) const SETTINGS: &str =
     r#"{"block": {"norm_place": "post"}, "embed": {"positions": "none"}}"#;
 
 pub(super) const RANGES: &[Allowed] = &[
-    Allowed::whole("segment", 0, LONGEST),
-    Allowed::whole("memory", 0, LONGEST),
+    Allowed::int("segment", 0, LONGEST),
+    Allowed::int("memory", 0, LONGEST),
 ];
 
 #[derive(Serialize, Deserialize)]
@@ -97,7 +97,7 @@ impl Mixer for Plain {
         self.0.attend(x, pass, None)
     }
 
-    fn takes(&self) -> Takes {
+    fn supports(&self) -> Supports {
         TAKES
     }
 
@@ -116,8 +116,8 @@ impl Mixer for Plain {
     }
 }
 
-pub(super) const TAKES: Takes =
-    Takes::nothing("scores and memory are what make this model, and are part of it already");
+pub(super) const TAKES: Supports =
+    Supports::none("scores and memory are what make this model, and are part of it already");
 
 /// Attention of segments on themselves and on what was before them.
 pub(super) struct Recurrence {
@@ -177,7 +177,7 @@ impl Recurrence {
     }
 
     /// x as memory has it.
-    pub(super) fn remembered(&self, x: &Tensor) -> Tensor {
+    pub(super) fn append_memory(&self, x: &Tensor) -> Tensor {
         match self.detach {
             true => x.detach(),
             false => x.clone(),
@@ -196,7 +196,7 @@ impl Recurrence {
             None => Tensor::ones((batch, length), x.dtype(), x.device())?,
         }];
         if keys.memory > 0 {
-            let [more_k, more_v] = self.projections.keys_and_values(&self.remembered(x))?;
+            let [more_k, more_v] = self.projections.keys_and_values(&self.append_memory(x))?;
             k.push(more_k);
             v.push(more_v);
             real.push(real[0].clone());

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::ops::supports;
 
-/// The feed-forward's non-linearity.
+/// Non-linearity of a feed-forward network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
@@ -31,7 +31,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// The same in fused operations, where they have it.
+    /// Returns the activation as fused operations name it, if they have it.
     pub(crate) fn fused(self) -> Option<cpu::Activation> {
         match self {
             Self::Gelu => Some(cpu::Activation::GeluTanh),
@@ -43,7 +43,7 @@ impl Activation {
     }
 }
 
-/// Applies `activation`.
+/// Returns `activation` of every element of x.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -59,7 +59,8 @@ pub fn apply(activation: Activation, x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// `1 / (1 + exp(-x))`, as `(1 + tanh(x / 2)) / 2`, which overflows nowhere.
+/// Returns `1 / (1 + exp(-x))` of every element, as `(1 + tanh(x / 2)) / 2`, which overflows
+/// nowhere.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -67,7 +68,7 @@ pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
     Ok(x.affine(0.5, 0.0)?.tanh()?.affine(0.5, 0.5)?)
 }
 
-/// `x / (1 + exp(-x))`, also called Swish.
+/// Returns `x / (1 + exp(-x))` of every element, also called Swish.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -78,7 +79,7 @@ pub fn silu(x: &Tensor) -> Result<Tensor> {
     Ok((x * sigmoid(x)?)?)
 }
 
-/// `ln(1 + exp(x))`, which is positive everywhere.
+/// Returns `ln(1 + exp(x))` of every element, which is positive everywhere.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -90,7 +91,8 @@ pub fn softplus(x: &Tensor) -> Result<Tensor> {
     Ok((x.relu()? + small.affine(1.0, 1.0)?.log()?)?)
 }
 
-/// `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))`, the tanh form of GELU. Hendrycks & Gimpel, 2016, arXiv:1606.08415.
+/// Returns `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))` of every element, the tanh form of GELU.
+/// Hendrycks & Gimpel, 2016, arXiv:1606.08415.
 ///
 /// candle's own `gelu` rounds the constants of its gradient to six digits.
 ///
@@ -105,7 +107,7 @@ pub fn gelu(x: &Tensor) -> Result<Tensor> {
     Ok((inner.tanh()?.affine(0.5, 0.5)? * x)?)
 }
 
-/// `x/2 (1 + erf(x / sqrt 2))`, the exact GELU.
+/// Returns `x/2 (1 + erf(x / sqrt 2))` of every element, the exact GELU.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -117,7 +119,7 @@ pub fn gelu_erf(x: &Tensor) -> Result<Tensor> {
     Ok((inner.erf()?.affine(0.5, 0.5)? * x)?)
 }
 
-/// `max(x, 0) + floor`.
+/// Returns `max(x, 0) + floor` of every element.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -128,7 +130,8 @@ pub fn relu(x: &Tensor, floor: f32) -> Result<Tensor> {
     Ok(x.relu()?.affine(1.0, f64::from(floor))?)
 }
 
-/// `elu(x) + 1`: `x + 1` above zero, `exp(x)` below. Positive everywhere.
+/// Returns `elu(x) + 1` of every element: `x + 1` above zero, `exp(x)` below. It is positive
+/// everywhere.
 ///
 /// Composed as `max(x, 0) + exp(min(x, 0))`: each part runs in parallel, which candle's `elu` does not.
 ///

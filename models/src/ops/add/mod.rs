@@ -9,7 +9,7 @@ use candle_core::Tensor;
 use crate::Result;
 use crate::ops::supports;
 
-/// `a + b`, of one shape.
+/// Returns `a + b`, two tensors of the same shape.
 ///
 /// # Errors
 /// If the shapes differ.

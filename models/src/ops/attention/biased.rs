@@ -9,7 +9,7 @@ use crate::{
     ops::{attention::partial_softmax::by_head, check, matmul},
 };
 
-/// Attention of a sequence on itself, of queries, keys and values side by side (B, L, 3 H E), with
+/// Returns self-attention (B, L, H E) of queries, keys and values side by side (B, L, 3 H E), with
 /// `factor`, a single number, times S (H, N, N), N at least L, among its scores; (B, L, H E). There are neither block masks nor scores by distance.
 ///
 /// # Errors

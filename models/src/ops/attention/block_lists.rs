@@ -3,7 +3,7 @@
 //! S block size, M blocks of queries, N blocks of keys, W list length. An entry of a list may be empty, and a rule may hide
 //! keys within listed blocks (the edges of a window), so that any fixed pattern can be covered by blocks.
 
-/// Which blocks of keys each block of queries sees.
+/// The blocks of keys that each block of queries sees.
 pub struct BlockLists {
     /// S.
     pub(super) size: usize,
@@ -18,7 +18,8 @@ pub struct BlockLists {
 }
 
 impl BlockLists {
-    /// Lists as given, `rows` in the order (head, block of queries), with `heads` 1 where all heads share them.
+    /// Returns the given lists, `rows` in the order (head, block of queries), with `heads` 1 where
+    /// all heads share them.
     #[must_use]
     pub fn new(size: usize, heads: usize, rows: &[Vec<usize>]) -> Self {
         let width = rows.iter().map(Vec::len).max().unwrap_or(0).max(1);
@@ -66,7 +67,7 @@ impl BlockLists {
         }
     }
 
-    /// A sliding window: query i sees keys i - `before` to i + `after`.
+    /// Returns a sliding window: query i sees keys i - `before` to i + `after`.
     #[must_use]
     pub fn window(length: usize, before: usize, after: usize) -> Self {
         // Blocks as long as the longer side reach one neighbour each way and compute the fewest hidden pairs per copied key.
@@ -77,7 +78,7 @@ impl BlockLists {
         })
     }
 
-    /// M.
+    /// Returns M, the number of blocks of queries.
     pub(super) fn rows(&self) -> usize {
         self.lists.len() / self.heads / self.width
     }

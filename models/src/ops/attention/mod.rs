@@ -32,7 +32,8 @@ use super::{matmul, softmax};
 use crate::ops::supports;
 use crate::{Mask, Result};
 
-/// Attention of queries on keys and values.
+/// Returns y (B, Lq, H Ev), attention of queries q (B, Lq, H E) on keys k (B, Lk, H E) and values v
+/// (B, Lk, H Ev).
 ///
 /// # Errors
 /// If shapes do not fit, or the block masks are for another number of heads or longer sequences.
@@ -43,7 +44,7 @@ pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) ->
     composed(q, k, v, options)
 }
 
-/// Attention of a sequence on itself, of queries, keys and values side by side (B, L, 3 H E).
+/// Returns self-attention (B, L, H E) of queries, keys and values side by side (B, L, 3 H E).
 ///
 /// # Errors
 /// Those of [`attend`].
@@ -56,7 +57,8 @@ pub fn attend_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor>
     composed(&q?, &k?, &v?, options)
 }
 
-/// The same by tensor operations, for any type and device. Without block masks all weights are in memory at once.
+/// Returns what [`attend`] does, composed of candle's operations, for any type and device. Without
+/// block masks all weights are in memory at once.
 ///
 /// # Errors
 /// Those of [`attend`].
@@ -89,7 +91,7 @@ pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) 
     Ok(by_head(&y)?.flatten_from(2)?)
 }
 
-/// Keys (B, Lk, H E) with `columns` (Lk, P) after those of each head, (B, Lk, H (E + P)).
+/// Returns keys (B, Lk, H E) with `columns` (Lk, P) after those of each head: (B, Lk, H (E + P)).
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -106,7 +108,8 @@ pub fn with_columns(k: &Tensor, heads: usize, columns: Option<&Tensor>) -> Resul
     Ok(k.reshape((batch, keys, heads * (width + wider)))?)
 }
 
-/// The same with all weights in memory until the backward pass is through, as published.
+/// Returns what [`attend`] does, and keeps all weights in memory until the backward pass is over,
+/// as the published code does.
 ///
 /// # Errors
 /// Those of [`attend`].
@@ -124,7 +127,7 @@ pub fn attend_materialised(
             key_columns: None,
             ..options.clone()
         };
-        return Ok(cpu::attention_kept(q, &k, v, &options)?);
+        return Ok(cpu::attention_materialized(q, &k, v, &options)?);
     }
     composed(q, k, v, options)
 }
@@ -149,7 +152,7 @@ pub fn weights(q: &Tensor, k: &Tensor, options: &AttentionOptions) -> Result<Ten
     softmax::masked(&scores, mask.as_ref())
 }
 
-/// Scores (B, H, Lq, Lk) of every query (B, H, Lq, E), scaled, on every key (B, H, Lk, E).
+/// Returns scores (B, H, Lq, Lk) of every query (B, H, Lq, E), scaled, on every key (B, H, Lk, E).
 fn all_scores(q: &Tensor, k: &Tensor, relative: Option<&RelativeScores>) -> Result<Tensor> {
     let scores = matmul(q, &k.t()?)?;
     match relative {
@@ -158,7 +161,8 @@ fn all_scores(q: &Tensor, k: &Tensor, relative: Option<&RelativeScores>) -> Resu
     }
 }
 
-/// Every query (B, H, Lq, E) on every key (B, H, Lk, E) with its value (B, H, Lk, Ev).
+/// Returns attention (B, H, Lq, Ev) of every query (B, H, Lq, E) on every key (B, H, Lk, E) with
+/// its value (B, H, Lk, Ev).
 fn dense(
     q: &Tensor,
     k: &Tensor,
@@ -169,7 +173,8 @@ fn dense(
     weigh(&all_scores(q, k, relative)?, v, mask, dropout)
 }
 
-/// q_i·k_j / √E of queries and keys (B, L, H, E), to (B, H, L, L): for mixers that do more with scores than take their softmax.
+/// Returns q_i·k_j / √E (B, H, L, L) of queries and keys (B, L, H, E), for mixers that do more with
+/// scores than take their softmax.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -178,7 +183,7 @@ pub fn scores(q: &Tensor, k: &Tensor) -> Result<Tensor> {
     matmul(&by_head(&q.affine(scale, 0.0)?)?, &by_head(k)?.t()?)
 }
 
-/// Values (B, H, Lk, Ev) by the softmax of scores (B, H, Lq, Lk), to (B, H, Lq, Ev).
+/// Returns values (B, H, Lk, Ev) weighed by the softmax of scores (B, H, Lq, Lk): (B, H, Lq, Ev).
 ///
 /// # Errors
 /// If shapes do not fit.

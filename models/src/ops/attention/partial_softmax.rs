@@ -12,7 +12,7 @@ use crate::{
     rng::Stream,
 };
 
-/// What queries take from one part of their keys.
+/// Softmax attention over one part of the keys, before it is divided by its sum.
 pub struct PartialSoftmax {
     /// n, (.., Q, V).
     weighted: Tensor,
@@ -23,7 +23,8 @@ pub struct PartialSoftmax {
 }
 
 impl PartialSoftmax {
-    /// From scores (.., Q, K), and a function that makes weighted values (.., Q, V) of weights (.., Q, K).
+    /// Computes a part from scores (.., Q, K) and a function that makes weighted values (.., Q, V)
+    /// of weights (.., Q, K).
     ///
     /// # Errors
     /// Those of `weigh`.
@@ -37,7 +38,7 @@ impl PartialSoftmax {
         })
     }
 
-    /// The part of a query that sees no key, (N, 1, V), of the type of `like`.
+    /// Returns the part of a query that sees no key, (N, 1, V), of the type of `like`.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -51,7 +52,7 @@ impl PartialSoftmax {
         })
     }
 
-    /// The queries of all of `parts` (N, Q, ..), one after the other.
+    /// Returns the queries of all of `parts` (N, Q, ..), one after the other.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -65,7 +66,7 @@ impl PartialSoftmax {
         })
     }
 
-    /// The same part in another arrangement of queries: `arrange` moves rows, never columns.
+    /// Returns the part with its queries in another order: `arrange` moves rows, never columns.
     ///
     /// # Errors
     /// Those of `arrange`.
@@ -77,7 +78,7 @@ impl PartialSoftmax {
         })
     }
 
-    /// One part of the keys of all of `parts`.
+    /// Merges `parts` into one part over all their keys.
     ///
     /// # Errors
     /// If there is no part, or their shapes differ.
@@ -105,7 +106,8 @@ impl PartialSoftmax {
         Ok(Self { weighted, sum, max })
     }
 
-    /// The softmax over the keys of this part, (.., Q, V); a query that sees none gets zeros.
+    /// Returns the softmax over the keys of this part, (.., Q, V). A query that sees none gets
+    /// zeros.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -125,13 +127,13 @@ pub struct WeightDropout {
 }
 
 impl WeightDropout {
-    /// Dropout for one part; parts that run in one forward pass need one stream each.
+    /// Returns dropout for one part. Parts of one forward pass need one stream each.
     #[must_use]
     pub fn new(dropout: Option<(Stream, f64)>, examples: usize) -> Self {
         Self { dropout, examples }
     }
 
-    /// The factors' product with weights (.., K).
+    /// Returns weights (.., K) with dropout.
     ///
     /// # Errors
     /// If the weights are not those of as many examples.
@@ -146,7 +148,8 @@ impl WeightDropout {
     }
 }
 
-/// Attention of every query (.., Q, E) on every key (.., K, E) with values (.., K, V), scaled by 1 / √E.
+/// Returns attention (.., Q, V) of every query (.., Q, E) on every key (.., K, E) with values (..,
+/// K, V), scaled by 1 / √E.
 ///
 /// `bias` is added to the scores (.., Q, K) and must broadcast to them; `-PADDED` hides a key.
 ///
@@ -179,7 +182,7 @@ pub fn attend(
     })
 }
 
-/// One softmax over the keys of all parts; a query that sees no key gets zeros.
+/// Returns one softmax over the keys of all parts. A query that sees no key gets zeros.
 ///
 /// # Errors
 /// If there is no part, or their shapes differ.
@@ -195,7 +198,8 @@ pub fn by_head(x: &Tensor) -> Result<Tensor> {
     swap_axes(x)
 }
 
-/// Operations of [`attend`] for `pairs` pairs of query and key, heads counted, of the given width.
+/// Returns the floating-point operations of [`attend`] for `pairs` pairs of query and key, heads
+/// counted, of the given width.
 #[must_use]
 pub fn flops(pairs: usize, width: usize) -> u64 {
     2 * 2 * pairs as u64 * width as u64

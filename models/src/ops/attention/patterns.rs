@@ -21,7 +21,7 @@ pub struct StridedPositions {
 }
 
 impl StridedPositions {
-    /// A whole sequence.
+    /// Returns all positions of a sequence.
     #[must_use]
     pub fn all(length: usize) -> Self {
         StridedPositions {
@@ -32,7 +32,7 @@ impl StridedPositions {
         }
     }
 
-    /// Every `step`-th position of a sequence, from `first` on.
+    /// Returns every `step`-th position of a sequence, from `first` on.
     #[must_use]
     pub fn every(step: usize, first: usize, length: usize) -> Self {
         StridedPositions {
@@ -43,7 +43,7 @@ impl StridedPositions {
         }
     }
 
-    /// The same with the first `hidden` positions of the sequence not among the keys.
+    /// Returns these positions without the first `hidden` positions of the sequence among the keys.
     #[must_use]
     pub fn without(self, hidden: usize) -> Self {
         StridedPositions { hidden, ..self }

@@ -6,7 +6,7 @@ use super::cpu::RelativeScores;
 use super::{gather::gather, sparse::Operands};
 use crate::Result;
 
-/// All `scores` (B, H, Lq, Lk) with what `relative` adds to them.
+/// Returns `scores` (B, H, Lq, Lk) plus what `relative` adds to each pair.
 pub(super) fn add(relative: &RelativeScores, scores: &Tensor) -> Result<Tensor> {
     let (batch, heads, queries, all_keys) = scores.dims4()?;
     let (first, keys) = (relative.keys.start, relative.keys.len());

@@ -24,7 +24,8 @@ use crate::{
     },
 };
 
-/// What attention is of: scaled queries (B, H, Lq, E), keys (B, H, Lk, E) and values (B, H, Lk, Ev).
+/// Operands of attention: scaled queries (B, H, Lq, E), keys (B, H, Lk, E) and values (B, H, Lk,
+/// Ev).
 pub(super) struct Operands<'a> {
     pub(super) q: &'a Tensor,
     pub(super) k: &'a Tensor,
@@ -42,7 +43,7 @@ impl Operands<'_> {
     }
 }
 
-/// Attention as `block_masks` say, (B, H, Lq, Ev); a query that sees no key gets zeros.
+/// Returns attention (B, H, Lq, Ev) under `block_masks`. A query that sees no key gets zeros.
 pub(super) fn attend(operands: &Operands, block_masks: &[BlockMask]) -> Result<Tensor> {
     let ((batch, heads, length, _), width) = (operands.q.dims4()?, operands.v.dim(3)?);
     let groups = Group::all(block_masks);

@@ -13,12 +13,12 @@ use super::{Normalised, check};
 use crate::Result;
 use crate::ops::supports;
 
-/// Means and variances of channels, (2, D), without gradient.
+/// Means and variances of channels, (2, D). They carry no gradient.
 #[derive(Clone)]
 pub struct Moments(Tensor);
 
 impl Moments {
-    /// Given ones, both (D).
+    /// Returns moments of fixed `mean` and `variance`, (D) each.
     ///
     /// # Errors
     /// If shapes differ.

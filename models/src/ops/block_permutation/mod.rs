@@ -11,7 +11,8 @@ use super::{check, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// Weights P (B, H, U, W) and x (B, W S, H E), W blocks of `block` = S positions, to (B, U S, H E).
+/// Returns blocks of x mixed by weights P (B, H, U, W): (B, U S, H E) of x (B, W S, H E), W blocks
+/// of `block` = S positions.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -35,7 +36,7 @@ pub fn permute_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tens
     Ok(y.reshape((batch, outputs * block, row))?)
 }
 
-/// The same, and behind it x itself: (B, (U + W) S, H E).
+/// Returns what [`permute_blocks`] does with x itself behind it: (B, (U + W) S, H E).
 ///
 /// # Errors
 /// If shapes do not fit.

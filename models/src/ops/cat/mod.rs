@@ -9,7 +9,7 @@ use candle_core::Tensor;
 use crate::Result;
 use crate::ops::supports;
 
-/// `parts`, whose shapes differ in `axis` alone, one after the other; contiguous.
+/// Returns `parts`, whose shapes differ in `axis` alone, one after the other; contiguous.
 ///
 /// # Errors
 /// If there is no part, or shapes do not fit.

@@ -10,7 +10,8 @@ use super::{check, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// Cosines (B, H, E, E) between the columns of q and those of k (B, L, H E) over the positions; those of zeros are zero.
+/// Returns cosines (B, H, E, E) between the columns of q and those of k, both (B, L, H E), over the
+/// positions. A column of zeros has cosine zero.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -27,7 +28,7 @@ pub fn channel_cosines(q: &Tensor, k: &Tensor, heads: usize) -> Result<Tensor> {
     matmul(&q.t()?, &k)
 }
 
-/// Channels mixed by weights (B, H, E, E): y_li = Σ_j A_ij v_lj, v and y (B, L, H E).
+/// Returns channels mixed by weights A (B, H, E, E): y_li = Σ_j A_ij v_lj, v and y (B, L, H E).
 ///
 /// # Errors
 /// If shapes do not fit.

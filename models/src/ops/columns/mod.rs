@@ -9,7 +9,7 @@ use candle_core::{D, Tensor};
 use crate::Result;
 use crate::ops::supports;
 
-/// Columns `first..first + count` of x (.., W), (.., count), contiguous.
+/// Returns columns `first..first + count` of x (.., W): (.., count), contiguous.
 ///
 /// # Errors
 /// If there are fewer columns, or none is asked for.

@@ -19,7 +19,7 @@ pub enum Padding {
     Same,
     /// W - 1 before it: an output sees its own position and those before.
     Causal,
-    /// As many as given; none at all is PyTorch's `valid`.
+    /// Given numbers of zeros; none at all is PyTorch's `valid`.
     Zeros {
         /// Before the first position.
         left: usize,
@@ -29,7 +29,7 @@ pub enum Padding {
 }
 
 /// How a kernel of `width` walks over a sequence.
-struct Walk {
+struct Taps {
     left: usize,
     right: usize,
     width: usize,
@@ -38,7 +38,7 @@ struct Walk {
     outputs: usize,
 }
 
-impl Walk {
+impl Taps {
     fn new(length: usize, width: usize, padding: Padding, stride: usize) -> Option<Self> {
         let (left, right) = match padding {
             Padding::Same => (width.checked_sub(1)? / 2, width / 2),
@@ -75,7 +75,8 @@ impl Walk {
     }
 }
 
-/// Each channel by a kernel of its own: `y_td = bias_d + Σ_j weight_dj x_{stride t + j - left, d}`.
+/// Returns the convolution of each channel with a kernel of its own: `y_td = bias_d + Σ_j weight_dj
+/// x_{stride t + j - left, d}`.
 ///
 /// x is (B, L, D), `weight` (D, W), `bias` (D), y (B, T, D) with T = ⌊(L + left + right - W) / stride⌋ + 1. PyTorch's
 /// `conv1d` with `groups = D`, channels last. O(B T D W) time; the fused form (stride 1) keeps nothing but x.
@@ -111,7 +112,7 @@ fn depthwise_composed(
     x: &Tensor,
     weight: &Tensor,
     bias: Option<&Tensor>,
-    walk: &Walk,
+    walk: &Taps,
 ) -> Result<Tensor> {
     let weight = weight.t()?;
     let mut sum = bias.cloned();
@@ -125,7 +126,8 @@ fn depthwise_composed(
     sum.ok_or_else(|| crate::Error::Input("depthwise convolution without taps".into()))
 }
 
-/// All channels by one kernel: `y_t = bias + Σ_j weight_{..j} x_{stride t + j - left}`.
+/// Returns the convolution over all channels: `y_t = bias + Σ_j weight_{..j} x_{stride t + j -
+/// left}`.
 ///
 /// x is (B, L, D), `weight` (O, D, W) as in PyTorch, `bias` (O), y (B, T, O) with T as in [`depthwise_conv1d`]. A product
 /// of the W D numbers under the kernel with the weight, so O(B T O D W) time. Where kernel and stride are the same, as
@@ -180,8 +182,8 @@ fn walk(
     width: usize,
     padding: Padding,
     stride: usize,
-) -> Result<Walk> {
-    let walk = Walk::new(length, width, padding, stride).filter(|_| fits && width > 0);
+) -> Result<Taps> {
+    let walk = Taps::new(length, width, padding, stride).filter(|_| fits && width > 0);
     walk.ok_or_else(|| {
         let (x, weight, bias) = (x.dims(), weight.dims(), bias.map(Tensor::dims));
         crate::Error::Input(format!(

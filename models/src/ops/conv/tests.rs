@@ -50,7 +50,7 @@ fn convolutions_are_what_the_definition_says() {
             let x = normal("x", &[2, length, 3]);
             let [weight, bias] = [normal("weight", &[2, 3, width]), normal("bias", &[2])];
             let place = format!("{length} {padding:?} {width} {stride}");
-            if Walk::new(length, width, padding, stride).is_none() {
+            if Taps::new(length, width, padding, stride).is_none() {
                 assert!(
                     conv1d(&x, &weight, None, padding, stride).is_err(),
                     "{place}"
@@ -87,7 +87,7 @@ fn kernels_meet_their_composed_form() {
         ([1, 9, 16], 12),
     ] {
         for padding in PADDINGS {
-            let Some(walk) = Walk::new(length, width, padding, 1) else {
+            let Some(walk) = Taps::new(length, width, padding, 1) else {
                 continue;
             };
             let inputs = [

@@ -9,7 +9,8 @@ use candle_core::{D, Tensor};
 use crate::Result;
 use crate::ops::supports;
 
-/// Mean over the batch of the softmax cross-entropy, in nats: `mean_b(log sum_c exp x_bc - x_b,label)`.
+/// Returns the mean over the batch of the softmax cross-entropy, in nats: `mean_b(log sum_c exp
+/// x_bc - x_b,label)`.
 ///
 /// `logits` is (B, C), `labels` (B) of type u32, each less than C. The result is a scalar.
 ///
@@ -24,7 +25,7 @@ pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     Ok(sum.affine(1.0 / batch as f64, 0.0)?)
 }
 
-/// [`cross_entropy`] of every row for itself, (B).
+/// Returns the [`cross_entropy`] of each row, (B).
 ///
 /// # Errors
 /// Those of [`cross_entropy`].

@@ -11,21 +11,22 @@ use candle_core::Tensor;
 use crate::ops::supports;
 use crate::{Packing, Result, rng::Stream};
 
-/// Which elements of x (B, ..) are dropped.
+/// The elements of x (B, ..) to drop, and at which rate.
 #[derive(Clone, Copy)]
 pub struct DropoutMask<'a> {
-    /// Where random numbers come from, a row for each example.
+    /// Stream of random numbers, one row for each example.
     pub stream: Stream,
     /// The probability, in [0, 1).
     pub rate: f64,
     /// Whether the positions of an example share one mask, x being (B, L, D) (Gal and Ghahramani, 2015, arXiv:1512.05287).
     pub tied: bool,
-    /// How the examples are packed, if they are, x being (1, T, D). Each drops what it drops in the padded batch.
+    /// Packing of the examples, if x is (1, T, D). Each example drops the elements that it drops in
+    /// the padded batch.
     pub packing: Option<&'a Packing>,
 }
 
 impl DropoutMask<'_> {
-    /// One number for each element of a batch that is not packed.
+    /// Returns the mask of a padded batch, with one random number for each element.
     #[must_use]
     pub fn new(stream: &Stream, rate: f64) -> Self {
         Self {
@@ -67,7 +68,7 @@ impl DropoutMask<'_> {
     }
 }
 
-/// x (B, ..) with elements zeroed as `mask` says, and the others scaled by 1 / (1 - rate).
+/// Returns x (B, ..) with the elements of `mask` zeroed and the others scaled by 1 / (1 - rate).
 ///
 /// # Errors
 /// If x is not packed as the mask says.
@@ -78,7 +79,7 @@ pub fn dropout(x: &Tensor, mask: &DropoutMask) -> Result<Tensor> {
     Ok(x.broadcast_mul(&mask.composed(x)?)?)
 }
 
-/// `residual` plus the dropped-out x, of the same shape.
+/// Returns `residual` plus [`dropout`] of x, of the same shape.
 ///
 /// # Errors
 /// If the shapes differ, or x is not packed as the mask says.

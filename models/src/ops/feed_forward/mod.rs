@@ -16,7 +16,7 @@ use crate::ops::supports;
 /// Weight and bias of an affine map.
 pub type Affine<'a> = (&'a Tensor, Option<&'a Tensor>);
 
-/// What surrounds the products.
+/// Everything around the two products, with the names of the formula above.
 pub struct FeedForwardOptions<'a> {
     /// n.
     pub norm: Option<Normalised<'a>>,
@@ -32,7 +32,8 @@ pub struct FeedForwardOptions<'a> {
     pub residual: bool,
 }
 
-/// y for x (B, .., D), from W₁ (F, D) and b₁ (F) to W₂ (D, F) and b₂ (D).
+/// Returns y (B, .., D) of x (B, .., D), with W₁ (F, D) and b₁ (F) in `inner`, W₂ (D, F) and b₂ (D)
+/// in `outer`.
 ///
 /// # Errors
 /// If shapes do not fit.

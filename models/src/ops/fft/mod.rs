@@ -16,7 +16,8 @@ use crate::Result;
 
 pub use self::cpu::Lags;
 
-/// The spectrum of real sequences: X_k = Σ_t x_t e^{-2πikt/n} for k = 0 ... n/2, (B, n/2 + 1, D), of x (B, L, D).
+/// Returns the spectrum (B, n/2 + 1, D) of real sequences x (B, L, D): X_k = Σ_t x_t e^{-2πikt/n}
+/// for k = 0 ... n/2.
 ///
 /// A sequence is cut to n positions or followed by zeros, as in NumPy's `rfft(x, n, axis=1)`; bins beyond n/2 are
 /// conjugates of these.
@@ -33,7 +34,8 @@ pub fn rfft(x: &Tensor, n: usize) -> Result<Complex> {
     Ok(Complex::new(planes.get(0)?, planes.get(1)?))
 }
 
-/// Real sequences (B, n, D) of their spectra (B, n/2 + 1, D); NumPy's `irfft(x, n, axis=1)`, the inverse of [`rfft`].
+/// Returns real sequences (B, n, D) of their spectra (B, n/2 + 1, D), as NumPy's `irfft(x, n,
+/// axis=1)`: the inverse of [`rfft`].
 ///
 /// The imaginary part of the first bin, and for an even n of the last, is left out; it has no gradient.
 ///
@@ -51,7 +53,8 @@ pub fn irfft(x: &Complex, n: usize) -> Result<Tensor> {
     }
 }
 
-/// The convolution of every channel with a kernel of its own: y (B, L, D) of x (B, L, D) and `kernel` (D, K).
+/// Returns the convolution of every channel with a kernel of its own: y (B, L, D) of x (B, L, D)
+/// and `kernel` (D, K).
 ///
 /// [`Lags`] says which positions the taps meet; what is not `Circular` is zero beyond the sequence. As a product of
 /// spectra: O(B D L log L) time, whatever K. Keeps nothing but its operands.
@@ -75,7 +78,8 @@ pub fn fft_conv(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
     }
 }
 
-/// The real part of the two-dimensional transform: y = s Re(DFT_L(DFT_D(x))) of x (B, L, D) and `scale` s.
+/// Returns the real part of the two-dimensional transform: y = s Re(DFT_L(DFT_D(x))) (B, L, D) of x
+/// (B, L, D) and `scale` s.
 ///
 /// How FNet mixes tokens (arXiv 2105.03824): NumPy's `s * fft2(x).real`. Values grow by s √(L D). O(B L D log(L D)) time,
 /// and its own backward pass.
@@ -90,7 +94,7 @@ pub fn fft2_real(x: &Tensor, scale: f64) -> Result<Tensor> {
     }
 }
 
-/// Whether there are fast transforms for this tensor.
+/// Returns whether there are fast transforms for this tensor.
 fn transforms(x: &Tensor) -> bool {
     x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64)
 }

@@ -19,10 +19,11 @@ use super::{
 use crate::Result;
 use crate::ops::supports;
 
-/// What is multiplied with the gate.
+/// The factor that is multiplied with the gate.
 pub use self::cpu::GatedValue;
 
-/// y for x (B, .., D), W and b of as many rows as `value` wants, by activation f and dropout mask m.
+/// Returns y for x (B, .., D), W and b of as many rows as `value` wants, by activation f and
+/// dropout mask m.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -18,16 +18,17 @@ use crate::ops::supports;
 
 /// An index that stands for no row: it reads as zeros, and what is added there is left out. For padded positions, and
 /// for clusters with fewer members than places.
-pub const NOWHERE: u32 = u32::MAX;
+pub const IGNORE_INDEX: u32 = u32::MAX;
 
-/// Rows of x (..., L, E) by their index along L: `y[..., m, :] = x[..., indices[..., m], :]`.
+/// Returns rows of x (..., L, E) by their index along L: `y[..., m, :] = x[..., indices[..., m],
+/// :]`.
 ///
-/// `indices` is (..., M), u32, with the leading axes of x; a row may be taken any number of times, and [`NOWHERE`]
+/// `indices` is (..., M), u32, with the leading axes of x; a row may be taken any number of times, and [`IGNORE_INDEX`]
 /// gives zeros. NumPy's `take_along_axis` with whole rows. The gradient of a row is the sum of what was taken from it, in
 /// order of m. Indices are read on the host, where they are checked. O(M E) time and memory for each sequence.
 ///
 /// # Errors
-/// If shapes do not fit, or an index is neither below L nor [`NOWHERE`].
+/// If shapes do not fit, or an index is neither below L nor [`IGNORE_INDEX`].
 pub fn take(x: &Tensor, indices: &Tensor) -> Result<Tensor> {
     let rows = Rows::new("take", x, indices, None)?;
     if supports(x) {
@@ -36,7 +37,7 @@ pub fn take(x: &Tensor, indices: &Tensor) -> Result<Tensor> {
     rows.shape(composed::take(x, &rows)?, rows.places)
 }
 
-/// Rows `from` (M) of x (1, R, E), zeros for [`NOWHERE`], as (1, M, E), each taken once at most: `back` (R) says where, so that the gradient
+/// Rows `from` (M) of x (1, R, E), zeros for [`IGNORE_INDEX`], as (1, M, E), each taken once at most: `back` (R) says where, so that the gradient
 /// is the same operation with the two exchanged.
 ///
 /// # Errors
@@ -52,13 +53,14 @@ pub(crate) fn move_rows(x: &Tensor, from: &Arc<[u32]>, back: &Arc<[u32]>) -> Res
     take(x, &Tensor::from_slice(from, (1, from.len()), x.device())?)
 }
 
-/// Sums of the rows of x (..., M, E) with the same segment: `y[..., c, :] = Σ x[..., m, :]` over `segments[..., m] = c`.
+/// Returns sums of the rows of x (..., M, E) with the same segment: `y[..., c, :] = Σ x[..., m, :]`
+/// over `segments[..., m] = c`.
 ///
 /// `segments` is (..., M), u32, and y is (..., `count`, E), zeros for a segment without rows. Rows with the segment
-/// [`NOWHERE`] are left out. JAX's `segment_sum`, for each sequence on its own. Summed in order of m; O(M E) time.
+/// [`IGNORE_INDEX`] are left out. JAX's `segment_sum`, for each sequence on its own. Summed in order of m; O(M E) time.
 ///
 /// # Errors
-/// If shapes do not fit, or a segment is neither below `count` nor [`NOWHERE`].
+/// If shapes do not fit, or a segment is neither below `count` nor [`IGNORE_INDEX`].
 pub fn segment_sum(x: &Tensor, segments: &Tensor, count: usize) -> Result<Tensor> {
     let rows = Rows::new("segment sum", x, segments, Some(count))?;
     if supports(x) {
@@ -67,7 +69,7 @@ pub fn segment_sum(x: &Tensor, segments: &Tensor, count: usize) -> Result<Tensor
     rows.shape(composed::segment_sum(x, &rows)?, count)
 }
 
-/// Means instead of the sums of [`segment_sum`]; zeros for a segment without rows.
+/// Returns means where [`segment_sum`] returns sums; zeros for a segment without rows.
 ///
 /// # Errors
 /// As [`segment_sum`].
@@ -79,10 +81,11 @@ pub fn segment_mean(x: &Tensor, segments: &Tensor, count: usize) -> Result<Tenso
     Ok(segment_sum(x, segments, count)?.broadcast_mul(&share.unsqueeze(D::Minus1)?)?)
 }
 
-/// How many of `segments` (..., M) are 0, 1, ...: (..., `count`), f32, on the segments' device. No gradient.
+/// Returns how many of `segments` (..., M) are 0, 1, ...: (..., `count`), f32, on the segments'
+/// device, without gradient.
 ///
 /// # Errors
-/// If `segments` is not u32, or one is neither below `count` nor [`NOWHERE`].
+/// If `segments` is not u32, or one is neither below `count` nor [`IGNORE_INDEX`].
 pub fn segment_sizes(segments: &Tensor, count: usize) -> Result<Tensor> {
     let ones = Tensor::ones(segments.shape(), DType::F32, segments.device())?;
     let sizes = segment_sum(&ones.unsqueeze(D::Minus1)?, segments, count)?;
@@ -116,7 +119,7 @@ impl Rows {
         })?;
         let bound = count.unwrap_or(x_dims[axes]);
         let host = indices.flatten_all()?.to_vec1::<u32>()?;
-        let stray = |i: &&u32| **i != NOWHERE && **i as usize >= bound;
+        let stray = |i: &&u32| **i != IGNORE_INDEX && **i as usize >= bound;
         let stray = host.iter().find(stray);
         check(stray.is_none(), operation, || {
             format!("index {} is not below {bound}", stray.unwrap_or(&0))
@@ -143,7 +146,7 @@ impl Rows {
 
 /// The same by candle's operations: all sequences as one with a row of zeros behind each, which NOWHERE names.
 mod composed {
-    use super::{NOWHERE, Result, Rows, Tensor};
+    use super::{IGNORE_INDEX, Result, Rows, Tensor};
 
     pub(super) fn take(x: &Tensor, rows: &Rows) -> Result<Tensor> {
         let (groups, length, width) = rows.of_x;
@@ -167,7 +170,7 @@ mod composed {
         let row = |(place, index): (usize, &u32)| {
             let group = place / rows.places;
             let row = match *index {
-                NOWHERE => rows.bound,
+                IGNORE_INDEX => rows.bound,
                 index => index as usize,
             };
             (group * (rows.bound + 1) + row) as i64

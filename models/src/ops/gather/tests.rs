@@ -8,7 +8,7 @@ use crate::testing::check_gradient;
 fn random(sampler: &mut Sampler, shape: &[usize], bound: usize) -> Tensor {
     let count = shape.iter().product();
     let one = |_| match sampler.bits() % 8 {
-        0 => NOWHERE,
+        0 => IGNORE_INDEX,
         _ => (sampler.bits() % bound as u64) as u32,
     };
     let all: Vec<u32> = (0..count).map(one).collect();
@@ -35,7 +35,7 @@ fn rows_taken_and_added_are_those_of_plain_loops() {
         for g in 0..6 {
             for (place, index) in indices[g].iter().enumerate() {
                 let wanted = match *index {
-                    NOWHERE => vec![0.0; width],
+                    IGNORE_INDEX => vec![0.0; width],
                     index => x[g][index as usize].clone(),
                 };
                 assert_eq!(taken[g][place], wanted);
@@ -85,7 +85,7 @@ fn gradients_are_difference_quotients() {
 #[test]
 fn strided_operands_are_read_in_order() {
     let x = Sampler::new(74).normal(&[3, 7, 2], 1.0);
-    let indices = Tensor::new(&[[6u32, 0], [1, 1], [NOWHERE, 3]], &Device::Cpu).unwrap();
+    let indices = Tensor::new(&[[6u32, 0], [1, 1], [IGNORE_INDEX, 3]], &Device::Cpu).unwrap();
     let strided = x.transpose(0, 1).unwrap().contiguous().unwrap();
     let strided = strided.transpose(0, 1).unwrap();
     let values = |x: &Tensor| take(x, &indices).unwrap().flatten_all().unwrap();

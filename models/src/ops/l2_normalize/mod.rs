@@ -10,7 +10,7 @@ use super::check;
 use crate::Result;
 use crate::ops::supports;
 
-/// Runs of `width` numbers of x scaled to length 1; zeros stay zeros.
+/// Returns x (.., n `width`) with each run of `width` numbers scaled to length 1. Zeros stay zeros.
 ///
 /// # Errors
 /// If the last dimension is not a multiple of `width`.

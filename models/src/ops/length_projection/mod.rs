@@ -10,7 +10,8 @@ use super::{check, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// x (B, L, H E) along the length by the first L rows of `matrix` (1 or H, N, K), to (B, K, H E).
+/// Returns x (B, L, H E) projected along the length by the first L rows of `matrix` (1 or H, N, K):
+/// (B, K, H E).
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -10,7 +10,8 @@ use super::{check, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// x (.., K) times weight (N, K), as PyTorch keeps it, plus bias (N): (.., N).
+/// Returns x (.., K) times the transposed weight (N, K), plus bias (N): (.., N). The weight lies as
+/// PyTorch keeps it.
 ///
 /// # Errors
 /// If shapes do not fit.

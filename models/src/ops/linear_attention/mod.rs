@@ -12,14 +12,14 @@ use super::{activation, exact_matmul, linear, matmul};
 use crate::ops::supports;
 use crate::{Mask, Result};
 
-/// A guard for denominators that have none in the paper: it changes nothing but 0 / 0, which becomes 0.
+/// Epsilon for denominators that have none in the paper: it only turns 0 / 0 into 0.
 /// Far from the ends of f32's range, so that gradients over it are finite.
-pub const LEAST: f64 = 1e-30;
+pub const EPS: f64 = 1e-30;
 
 /// Queries (B, Lq, H, M) and keys (B, L, H, M), or of the width that `map` takes, and values (B, L, H, E) to (B, Lq, H, E); φ is `map`.
 ///
 /// Features must not be negative. Padded keys are left out of both sums; their features must be finite.
-/// `guard` is added to the denominator, so that a sequence with no real key gives zeros.
+/// `eps` is added to the denominator, so that a sequence with no real key gives zeros.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -28,14 +28,14 @@ pub fn attend(
     k: &Tensor,
     v: &Tensor,
     map: FeatureMap,
-    guard: f64,
+    eps: f64,
     mask: Option<&Mask>,
 ) -> Result<Tensor> {
     if supports(v) {
         let options = cpu::LinearAttentionOptions {
             heads: v.dim(2)?,
             map,
-            guard,
+            eps,
             mask: mask.map(|mask| mask.valid().clone()),
         };
         let (batch, queries, heads, width) = (q.dim(0)?, q.dim(1)?, v.dim(2)?, v.dim(3)?);
@@ -64,12 +64,13 @@ pub fn attend(
     let sums = matmul(&k.t()?, &v)?; // S (B, H, M, E)
     let totals = exact_matmul(&ones, &k)?; // z (B, H, 1, M)
     let weights = matmul(&q, &totals.t()?)?; // (B, H, L, 1)
-    let scale = weights.affine(1.0, guard)?.recip()?;
+    let scale = weights.affine(1.0, eps)?.recip()?;
     let y = matmul(&q, &sums)?.broadcast_mul(&scale)?; // (B, H, L, E)
     Ok(y.transpose(1, 2)?.contiguous()?)
 }
 
-/// The same of a sequence on itself, of queries, keys and values side by side (B, L, 3 H E); (B, L, H E).
+/// Returns linear self-attention (B, L, H E) of queries, keys and values side by side (B, L, 3 H
+/// E).
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -77,7 +78,7 @@ pub fn attend_packed(
     qkv: &Tensor,
     heads: usize,
     map: FeatureMap,
-    guard: f64,
+    eps: f64,
     mask: Option<&Mask>,
 ) -> Result<Tensor> {
     // The kernel for packed projections leaves padded queries out.
@@ -86,7 +87,7 @@ pub fn attend_packed(
         let options = cpu::LinearAttentionOptions {
             heads,
             map,
-            guard,
+            eps,
             mask: mask.map(|mask| mask.valid().clone()),
         };
         return Ok(cpu::linear_attention_packed(qkv, &options)?);
@@ -96,11 +97,11 @@ pub fn attend_packed(
         let part = qkv.narrow(2, index * (row / 3), row / 3)?.contiguous()?;
         Ok(part.reshape((batch, length, heads, ()))?)
     };
-    let y = attend(&part(0)?, &part(1)?, &part(2)?, map, guard, mask)?;
+    let y = attend(&part(0)?, &part(1)?, &part(2)?, map, eps, mask)?;
     Ok(y.flatten_from(2)?)
 }
 
-/// Features of queries and of keys, each (B, L, H, M).
+/// Returns the features of queries and of keys, (B, L, H, M) each.
 fn features(map: &FeatureMap, q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Result<[Tensor; 2]> {
     Ok(match map {
         FeatureMap::Given => [q.clone(), k.clone()],
@@ -150,7 +151,8 @@ pub(crate) fn exponential(projected: &Tensor, x: &Tensor, shift: &Tensor) -> Res
     Ok(exponent.exp()?)
 }
 
-/// Operations of [`attend`] for one sequence, all heads together: `features` per head, values `width` wide.
+/// Returns the floating-point operations of [`attend`] for one sequence and all heads: `features`
+/// per head, values `width` wide.
 #[must_use]
 pub fn flops(length: usize, heads: usize, features: usize, width: usize) -> u64 {
     let products = width + 1; // of S and z with features of queries
@@ -158,7 +160,7 @@ pub fn flops(length: usize, heads: usize, features: usize, width: usize) -> u64 
         + flops_of_keys(length, heads, features, width)
 }
 
-/// Those of `count` keys: what S and z are sums of.
+/// Returns the floating-point operations for S and z over `count` keys.
 #[must_use]
 pub fn flops_of_keys(count: usize, heads: usize, features: usize, width: usize) -> u64 {
     2 * (count * heads * features * (width + 1)) as u64

@@ -53,7 +53,7 @@ fn keys_are_shifted_by_the_largest_projection_of_real_keys() {
                 epsilon: epsilon as f32,
             };
             let mask = masked.then_some(&mask);
-            let y = attend(&x, &x, &x, map, LEAST, mask).unwrap();
+            let y = attend(&x, &x, &x, map, EPS, mask).unwrap();
             let y = y
                 .to_dtype(DType::F64)
                 .unwrap()
@@ -100,7 +100,7 @@ fn a_sequence_without_a_real_key_gives_zeros_and_finite_gradients_under_the_leas
             Var::from_tensor(&(x * 30.0).unwrap()).unwrap()
         });
         let map = FeatureMap::Relu { floor: 1e-3 };
-        let y = attend(&q, &k, &v, map, LEAST, Some(&mask)).unwrap();
+        let y = attend(&q, &k, &v, map, EPS, Some(&mask)).unwrap();
         let without = y.get(1).unwrap().abs().unwrap().sum_all().unwrap();
         assert_eq!(
             without

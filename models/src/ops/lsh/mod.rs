@@ -9,7 +9,8 @@ use candle_core::{DType, Device, Tensor};
 
 use crate::Result;
 
-/// Buckets (B, H, T, L), flattened, of the vectors of x (B, L, H E) for rotations R (E, T, n / 2): numbers below n.
+/// Returns the buckets (B, H, T, L), flattened, of the vectors of x (B, L, H E) for rotations R (E,
+/// T, n / 2): numbers below n.
 ///
 /// Whoever asks sorts positions by bucket, in main memory, and there is no gradient: buckets are found there and in f32,
 /// wherever x is. There is one form of it, therefore.

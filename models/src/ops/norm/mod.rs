@@ -21,7 +21,7 @@ pub struct Normalised<'a> {
     pub epsilon: f64,
 }
 
-/// LayerNorm of x (.., D) with gain and offset (D), with a gradient (candle's passes none).
+/// Returns the LayerNorm of x (.., D), with a gradient (candle's passes none).
 ///
 /// # Errors
 /// If the last dimension is not D.

@@ -10,7 +10,7 @@ use super::exact_matmul;
 use crate::Result;
 use crate::ops::supports;
 
-/// (B, L, D) summed over L with constant weights (B, L).
+/// Returns the sum (B, D) of `hidden` (B, L, D) over L with constant weights (B, L).
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -31,7 +31,7 @@ pub fn rotary(x: &Tensor, start: usize, columns: usize, width: usize) -> Result<
     composed(x, columns, width, &turns(positions(start, length), width))
 }
 
-/// [`turns`] of `length` positions from `start` on, as kernels take them.
+/// Returns the [`turns`] of `length` positions from `start` on, as the fused form takes them.
 pub(super) fn rounded_turns(start: usize, length: usize, width: usize) -> Vec<[f32; 2]> {
     let turns = turns(positions(start, length), width);
     let rounded = turns.into_iter().map(|turn| turn.map(|x| x as f32));

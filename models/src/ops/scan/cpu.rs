@@ -80,12 +80,12 @@ impl Scan {
     }
 
     /// Runs `task` for every example and every group of columns.
-    fn tasks(&self, sizes: &Sizes, task: impl Fn(Walk) + Sync) {
+    fn tasks(&self, sizes: &Sizes, task: impl Fn(ScanOrder) + Sync) {
         let groups = sizes.columns.div_ceil(COLUMNS);
         let tasks = (0..sizes.sequences.len() * groups).into_par_iter();
         tasks.for_each(|index| {
             let first = index % groups * COLUMNS;
-            task(Walk {
+            task(ScanOrder {
                 sizes,
                 example: index / groups,
                 columns: first..(first + COLUMNS).min(sizes.columns),
@@ -99,15 +99,15 @@ impl Scan {
         let isa = Isa::current();
         let mut h = unspecified(x.len());
         let out = Shared::new(&mut h);
-        self.tasks(sizes, |walk| match self.complex {
+        self.tasks(sizes, |order| match self.complex {
             true => isa.run(Forward::<true> {
-                walk,
+                order,
                 x,
                 a,
                 h: &out,
             }),
             false => isa.run(Forward::<false> {
-                walk,
+                order,
                 x,
                 a,
                 h: &out,
@@ -132,11 +132,11 @@ impl Scan {
             false => vec![0.0; sizes.sequences.len() * sizes.width],
         };
         let (dx_out, da_out) = (Shared::new(&mut dx), Shared::new(&mut da));
-        self.tasks(sizes, |walk| {
+        self.tasks(sizes, |order| {
             let (dx, da) = (&dx_out, &da_out);
             match self.complex {
                 true => isa.run(Backward::<true> {
-                    walk,
+                    order,
                     a,
                     h,
                     dh,
@@ -144,7 +144,7 @@ impl Scan {
                     da,
                 }),
                 false => isa.run(Backward::<false> {
-                    walk,
+                    order,
                     a,
                     h,
                     dh,
@@ -180,14 +180,14 @@ impl CustomOp<2> for Scan {
 
 /// The way of one task through the rows of an example.
 #[derive(Clone)]
-struct Walk<'a> {
+struct ScanOrder<'a> {
     sizes: &'a Sizes,
     example: usize,
     columns: Range<usize>,
     reverse: bool,
 }
 
-impl Walk<'_> {
+impl ScanOrder<'_> {
     /// Groups of at most `lanes` columns: where they start, and how many they are.
     fn groups(&self, lanes: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let end = self.columns.end;
@@ -276,7 +276,7 @@ fn conjugate<S: Lanes, const COMPLEX: bool>(s: S, a: Pair<S>) -> Pair<S> {
 }
 
 struct Forward<'a, const COMPLEX: bool> {
-    walk: Walk<'a>,
+    order: ScanOrder<'a>,
     x: &'a [f32],
     a: &'a [f32],
     h: &'a Shared<'a>,
@@ -289,13 +289,13 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
     fn run<S: Lanes>(self, s: S) {
         let Sizes {
             columns, varies, ..
-        } = *self.walk.sizes;
-        let length = self.walk.length();
-        for (first, count) in self.walk.groups(S::F32_LANES) {
+        } = *self.order.sizes;
+        let length = self.order.length();
+        for (first, count) in self.order.groups(S::F32_LANES) {
             let mut h = [s.splat_f32s(0.0); 2];
             let constant = load::<S, COMPLEX>(s, self.a, first, columns, count);
             for step in 0..length {
-                let at = self.walk.row(step) + first;
+                let at = self.order.row(step) + first;
                 let a = match varies {
                     true => load::<S, COMPLEX>(s, self.a, at, columns, count),
                     false => constant,
@@ -309,7 +309,7 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
 }
 
 struct Backward<'a, const COMPLEX: bool> {
-    walk: Walk<'a>,
+    order: ScanOrder<'a>,
     a: &'a [f32],
     h: &'a [f32],
     dh: &'a [f32],
@@ -328,16 +328,16 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
             varies,
             width,
             ..
-        } = *self.walk.sizes;
-        let length = self.walk.length();
+        } = *self.order.sizes;
+        let length = self.order.length();
         let zero = [s.splat_f32s(0.0); 2];
-        for (first, count) in self.walk.groups(S::F32_LANES) {
+        for (first, count) in self.order.groups(S::F32_LANES) {
             let constant = load::<S, COMPLEX>(s, self.a, first, columns, count);
             // ā g of the row that comes later in the walk.
             let mut carried = zero;
             let mut sum = zero;
             for step in (0..length).rev() {
-                let at = self.walk.row(step) + first;
+                let at = self.order.row(step) + first;
                 let a = match varies {
                     true => load::<S, COMPLEX>(s, self.a, at, columns, count),
                     false => constant,
@@ -345,7 +345,7 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
                 let before = match step {
                     0 => zero,
                     _ => {
-                        let at = self.walk.row(step - 1) + first;
+                        let at = self.order.row(step - 1) + first;
                         load::<S, COMPLEX>(s, self.h, at, columns, count)
                     }
                 };
@@ -362,7 +362,7 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
                 carried = multiply_add::<S, COMPLEX>(s, conjugate::<S, COMPLEX>(s, a), g, zero);
             }
             if !varies {
-                let at = self.walk.example * width + first;
+                let at = self.order.example * width + first;
                 store::<S, COMPLEX>(s, self.da, at, columns, count, sum);
             }
         }

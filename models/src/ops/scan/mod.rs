@@ -14,7 +14,7 @@ use super::{Complex, check};
 use crate::ops::supports;
 use crate::{Packing, Result};
 
-/// Which numbers [`scan`] runs on, and which way.
+/// The numbers that [`scan`] runs on, and its direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanOptions {
     /// Elements are complex: of the last axis, the first half are real parts and the second half imaginary parts.
@@ -23,7 +23,8 @@ pub struct ScanOptions {
     pub reverse: bool,
 }
 
-/// All states h (B, L, W) of h_t = a_t h_{t-1} + x_t from h_0 = 0, for x (B, L, W) and a (W) or (B, L, W).
+/// Returns all states h (B, L, W) of h_t = a_t h_{t-1} + x_t from h_0 = 0, for x (B, L, W) and a
+/// (W) or (B, L, W).
 ///
 /// A (B, L, W) is a coefficient per token, (W) one that all share. Complex elements lie in W as [`ScanOptions`] says,
 /// so that one product with a matrix makes x, and another one reads h: y = Re(C h) = h \[Re C | -Im C\]ᵀ.
@@ -37,7 +38,8 @@ pub fn scan(x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
     scan_packed(x, a, options, None)
 }
 
-/// [`scan`] of packed sequences, x being (1, T, W), each from a state of its own; of padded ones without `packing`.
+/// Returns the [`scan`] of packed sequences x (1, T, W), each from a state of its own; of padded
+/// ones without `packing`.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -11,7 +11,7 @@ use super::scan::{ScanOptions, composed as scan};
 use crate::Result;
 use crate::ops::supports;
 
-/// Positions whose states are written down together where there is no kernel.
+/// Positions per chunk in the composed form, which keeps all states of a chunk.
 const CHUNK: usize = 64;
 
 /// y (B, L, D) of x and steps δ, both (B, L, D): for each channel d of its own
@@ -52,7 +52,7 @@ pub fn selective_scan(
     composed(x, delta, a, projections, skip)
 }
 
-/// The same with the states of a chunk written down.
+/// Returns what [`selective_scan`] does, by chunks with all their states in memory.
 fn composed(
     x: &Tensor,
     delta: &Tensor,

@@ -11,7 +11,7 @@ use super::{Complex, ScanOptions, check, linear, scan_packed};
 use crate::ops::supports;
 use crate::{Packing, Result};
 
-/// The numbers of a state space with P states and D channels.
+/// Coefficients of a state space with P states and D channels.
 pub struct SharedStates<'a> {
     /// λ (P).
     pub lambda: &'a Complex,
@@ -23,7 +23,8 @@ pub struct SharedStates<'a> {
     pub d: &'a Tensor,
 }
 
-/// y (B, L, D) of x (B, L, D) by states that all channels share: h_t = λ h_{t-1} + B x_t, y_t = Re(C h_t) + d x_t.
+/// Returns y (B, L, D) of x (B, L, D) by states that all channels share: h_t = λ h_{t-1} + B x_t,
+/// y_t = Re(C h_t) + d x_t.
 ///
 /// With both directions a position sees itself both ways. Sequences may be packed, x being (1, T, D). Two products with matrices and a
 /// [`super::scan()`]: O(B L P D) time, O(B L P) memory.

@@ -12,7 +12,8 @@ use super::check;
 use crate::ops::supports;
 use crate::{Result, mask::PADDED};
 
-/// Scores (B, H, N, N) to matrices whose rows and columns sum to about 1, after `iterations` divisions of rows and then columns.
+/// Returns matrices (B, H, N, N) whose rows and columns sum to about 1, from scores (B, H, N, N),
+/// after `iterations` divisions of rows and then columns.
 ///
 /// Only rows and columns that are not zero in `in_use` (B, N) take part; all other entries come out as zeros.
 ///

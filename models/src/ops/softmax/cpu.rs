@@ -17,7 +17,7 @@ const NAME: &str = "softmax";
 /// Chunks of rows.
 const CHUNKS: usize = 64;
 /// Numbers below which a chunk is not worth a task.
-const LEAST: usize = 4096;
+const EPS: usize = 4096;
 
 /// Softmax of x (.., K). With `real` (B, K), whose zeros are hidden keys, x is (B, .., K): hidden keys get 0, and rows of an
 /// example without a real key are zeros.
@@ -55,7 +55,7 @@ struct Softmax {
 
 impl Softmax {
     fn rows_per_chunk(&self, rows: usize) -> usize {
-        chunk_rows(rows, LEAST.div_ceil(self.keys), CHUNKS)
+        chunk_rows(rows, EPS.div_ceil(self.keys), CHUNKS)
     }
 }
 

@@ -10,7 +10,7 @@ use super::check;
 use crate::Result;
 use crate::ops::supports;
 
-/// x and y (.., E), row by row, to (..).
+/// Returns the squared distances (..) of the rows of x and y, both (.., E).
 ///
 /// # Errors
 /// If shapes differ.

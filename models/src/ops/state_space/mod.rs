@@ -32,7 +32,7 @@ pub enum Modes {
     },
 }
 
-/// Which way [`state_space`] runs, and what a position sees.
+/// The direction of [`state_space`], and whether a position sees itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateSpaceOptions {
     /// From the last position to the first.
@@ -41,7 +41,8 @@ pub struct StateSpaceOptions {
     pub exclusive: bool,
 }
 
-/// y (B, L, D) of x (B, L, D): `h_t = a h_{t-1} + x_t`, `y_t = Re Σ_n c_n h_t + skip x_t`, for each channel on its own.
+/// Returns y (B, L, D) of x (B, L, D): `h_t = a h_{t-1} + x_t`, `y_t = Re Σ_n c_n h_t + skip x_t`,
+/// for each channel on its own.
 ///
 /// The convolution of x with the kernel K_l = Re Σ_n c_n a_nˡ, never written down; applied to a unit impulse (1, L, D) it
 /// is that kernel. `skip` is (D). For two directions see [`state_space_sum`].
@@ -61,7 +62,8 @@ pub fn state_space(
     state_space_sum(x, &[(modes, options)], skip, Sequences::Full)
 }
 
-/// The sum over `walks` of what [`state_space`] computes, and `skip` x, in one operation: all real or all complex, with equally many modes.
+/// Returns the sum over `walks` of what [`state_space`] computes, plus `skip` x, in one operation:
+/// all real or all complex, with equally many modes.
 ///
 /// Padded positions count as zeros of x, whatever they hold: no other position sees them, and they
 /// get no gradient. Their outputs are those of any position of zeros, what the states before and
@@ -134,7 +136,7 @@ pub fn state_space_sum(
         Some(skip) => skip.unsqueeze(0)?,
         None => Tensor::zeros((1, width), x.dtype(), x.device())?,
     });
-    let walk = |(_, options): &(&Modes, StateSpaceOptions)| cpu::Walk {
+    let walk = |(_, options): &(&Modes, StateSpaceOptions)| cpu::ScanDirection {
         reverse: options.reverse,
         exclusive: options.exclusive,
     };
@@ -151,7 +153,7 @@ pub fn state_space_sum(
     cpu::state_space(x, &Tensor::cat(&rows, 0)?, options).map_err(Error::from)
 }
 
-/// The same with every state written down.
+/// Returns what [`state_space`] does, with every state in memory.
 fn composed(x: &Tensor, modes: &Modes, options: StateSpaceOptions) -> Result<Tensor> {
     let (batch, length, width) = x.dims3()?;
     // Every channel N times: (B, L, D N).

@@ -13,19 +13,19 @@ use lra_cpu::tile::{
 };
 use lra_cpu::zero_rows::are_zero_rows;
 
+use super::args::{AttentionArgs, Head, Widths};
 use super::bias::BiasGradient;
 use super::dropout::{Tile, kept_factors};
 use super::key_mask::KeyBlock;
-use super::problem::{Head, Problem, Widths};
+use super::packed_kv::{KeyTile, PackedKv};
 use super::relative::{Places, TableGradients};
-use super::slots::{KeyTile, Slots};
 
 /// Floats of one operand of the keys that are worked on together, so that they stay in the second-level cache.
 const GROUP_FLOATS: usize = 32 * 1024;
 
 /// All queries of one head against some of its keys.
 pub(super) struct BackwardTask<'a> {
-    pub(super) problem: &'a Problem<'a>,
+    pub(super) args: &'a AttentionArgs<'a>,
     pub(super) bias: Option<BiasGradient<'a>>,
     pub(super) tables: Option<&'a TableGradients<'a>>,
     /// Number of the part of the head's work.
@@ -58,39 +58,39 @@ impl Kernel for BackwardTask<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) -> f64 {
-        let problem = self.problem;
-        let widths = problem.widths;
+        let args = self.args;
+        let widths = args.widths;
         let (width, wide) = (widths.queries, padded(widths.queries));
-        let query_blocks = problem.queries_len.div_ceil(SIDE);
+        let query_blocks = args.queries_len.div_ceil(SIDE);
         let widest = wide.max(padded(widths.values));
         let per_group = (GROUP_FLOATS / (SIDE * widest)).clamp(1, self.blocks.len().max(1));
-        let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
+        let deltas = deltas(s, self.output, self.doutput, args.queries_len);
         let idle: Vec<bool> = (0..query_blocks)
             .map(|block| {
-                let (first, end) = (block * SIDE, problem.queries_len.min((block + 1) * SIDE));
-                problem.padding(self.head.example, first..end)
+                let (first, end) = (block * SIDE, args.queries_len.min((block + 1) * SIDE));
+                args.padding(self.head.example, first..end)
                     || are_zero_rows(self.doutput.from(first), end - first)
             })
             .collect();
         // Columns are queries, block by block.
         let mut dqueries = Scratch::zeros(query_blocks * SIDE * wide);
-        let mut queries = Queries::new(problem);
-        let mut slots = Slots::new(problem, (per_group, SIDE));
-        let mut tiles = Tiles::new(problem);
+        let mut queries = Queries::new(args);
+        let mut packed_kv = PackedKv::new(args, (per_group, SIDE));
+        let mut tiles = Tiles::new(args);
         let mut dfactor = 0.0;
         for blocks in self.blocks.chunks(per_group) {
-            let (keys, values) = (problem.keys(self.head), problem.values(self.head));
+            let (keys, values) = (args.keys(self.head), args.values(self.head));
             for (slot, block) in blocks.iter().enumerate() {
                 let rows = (keys.from(block.first), values.from(block.first));
-                slots.load(slot, rows, block.len());
+                packed_kv.load(slot, rows, block.len());
             }
-            slots.clear_gradients();
+            packed_kv.clear_gradients();
             let all = dqueries.chunks_exact_mut(SIDE * wide).enumerate();
             for (index, dqueries) in all.filter(|(index, _)| !idle[*index]) {
                 let first = index * SIDE;
-                let count = SIDE.min(problem.queries_len - first);
-                let rows = [problem.queries(self.head), self.doutput].map(|rows| rows.from(first));
-                queries.load(rows, count, problem.scale, |i| {
+                let count = SIDE.min(args.queries_len - first);
+                let rows = [args.queries(self.head), self.doutput].map(|rows| rows.from(first));
+                queries.load(rows, count, args.scale, |i| {
                     (self.sums[first + i], deltas[first + i])
                 });
                 for (slot, block) in blocks.iter().enumerate() {
@@ -99,7 +99,7 @@ impl Kernel for BackwardTask<'_> {
                         s,
                         &queries,
                         at,
-                        (slots.tile(slot, (block.len(), block.bits)), *block),
+                        (packed_kv.tile(slot, (block.len(), block.bits)), *block),
                         &mut tiles,
                         dqueries,
                     );
@@ -107,7 +107,7 @@ impl Kernel for BackwardTask<'_> {
             }
             for (slot, block) in blocks.iter().enumerate() {
                 let (first, count) = (block.first, block.len());
-                let [dkeys, dvalues] = slots.gradients(slot);
+                let [dkeys, dvalues] = packed_kv.gradients(slot);
                 // SAFETY: a task alone has its head's columns of its keys' rows.
                 unsafe {
                     self.dkeys.write(first, count, widths.keys, 1.0, dkeys);
@@ -119,12 +119,11 @@ impl Kernel for BackwardTask<'_> {
         let mut rows = Scratch::zeros(SIDE * wide);
         for (index, dqueries) in dqueries.chunks_exact(SIDE * wide).enumerate() {
             let first = index * SIDE;
-            let count = SIDE.min(problem.queries_len - first);
+            let count = SIDE.min(args.queries_len - first);
             columns_to_rows(dqueries, count, width, &mut rows);
             // SAFETY: each task has its own rows for the gradient of its head's queries.
             unsafe {
-                self.dqueries
-                    .write(first, count, width, problem.scale, &rows);
+                self.dqueries.write(first, count, width, args.scale, &rows);
             }
         }
         dfactor
@@ -139,22 +138,22 @@ pub(super) struct Tiles {
     /// After a step those of scores, if they are asked for.
     pub(super) gradients: Tile64,
     pub(super) returns_gradients: bool,
-    pub(super) kept: Tile64,
+    pub(super) keep_mask: Tile64,
     /// Where operands are written that are something else than numbers.
-    pub(super) spaces: [Scratch; 3],
+    pub(super) scratch: [Scratch; 3],
 }
 
 impl Tiles {
-    pub(super) fn new(problem: &Problem) -> Self {
+    pub(super) fn new(args: &AttentionArgs) -> Self {
         // Without dropout the factors stay one.
         Tiles {
-            format: problem.format,
-            widths: problem.widths,
+            format: args.format,
+            widths: args.widths,
             weights: Tile64::filled(0.0),
             gradients: Tile64::filled(0.0),
-            returns_gradients: problem.bias.is_some() || problem.relative.is_some(),
-            kept: Tile64::filled(1.0),
-            spaces: [(); 3].map(|()| Operand::A.scratch(problem.format, (SIDE, SIDE))),
+            returns_gradients: args.bias.is_some() || args.relative.is_some(),
+            keep_mask: Tile64::filled(1.0),
+            scratch: [(); 3].map(|()| Operand::A.scratch(args.format, (SIDE, SIDE))),
         }
     }
 }
@@ -171,9 +170,9 @@ impl BackwardTask<'_> {
         tiles: &mut Tiles,
         dqueries: &mut [f32],
     ) -> f64 {
-        let drawn = |dropout| self.problem.tile(dropout, self.head, first, block.first);
-        let drawn = self.problem.dropout.map(drawn);
-        if let Some(tables) = &self.problem.relative {
+        let drawn = |dropout| self.args.tile(dropout, self.head, first, block.first);
+        let drawn = self.args.dropout.map(drawn);
+        if let Some(tables) = &self.args.relative {
             let keys = block.first..block.first + block.len();
             let places = Places::new(tables, first..first + count, keys);
             let add = |scores: &mut _| tables.add(&places, self.head, scores);
@@ -237,7 +236,7 @@ impl Tiles {
         );
         let (queries_of, real) = ((queries, count), (keys.count, keys.bits));
         let operands = if let Some(tile) = drawn {
-            kept_factors(s, tile, &mut self.kept);
+            kept_factors(s, tile, &mut self.keep_mask);
             self.operands::<S, true>(s, queries_of, real)
         } else {
             self.operands::<S, false>(s, queries_of, real)
@@ -270,9 +269,9 @@ impl Tiles {
 }
 
 impl Queries {
-    pub(super) fn new(problem: &Problem) -> Self {
-        let widths = problem.widths;
-        let held = |size| PackedTiles::new(problem.format, Operand::B, 1, size);
+    pub(super) fn new(args: &AttentionArgs) -> Self {
+        let widths = args.widths;
+        let held = |size| PackedTiles::new(args.format, Operand::B, 1, size);
         Queries {
             rows: held((SIDE, padded(widths.queries))),
             columns: held((widths.queries, SIDE)),

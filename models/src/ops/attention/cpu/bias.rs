@@ -6,7 +6,7 @@ use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::Shared;
 use lra_cpu::tile::{PAD, Rows, SIDE, pack_columns};
 
-use super::problem::Problem;
+use super::args::AttentionArgs;
 use super::{Attention, AttentionOptions, NAME};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
 
@@ -26,7 +26,7 @@ pub fn attention_biased(
         let (qkv, bias, factor) = (qkv.shape(), bias.shape(), factor.shape());
         bail!("{NAME}: projections {qkv:?}, bias {bias:?} and factor {factor:?} do not fit");
     }
-    let op = Attention::new(options, batch, (length, length), [width / 3; 3])?.within();
+    let op = Attention::new(options, batch, (length, length), [width / 3; 3])?.self_attention();
     let [q, k, v] = Input::side_by_side(qkv);
     apply(Biased(op), [q, k, v, bias.into(), factor.into()])
 }
@@ -131,9 +131,9 @@ impl CustomOp<5> for Biased {
     const READS_OUTPUT: bool = true;
 
     fn forward(&self, operands: [View; 5], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
-        let (problem, _) = self.problem(&operands)?;
-        let (output, sums) = problem.forward();
-        Ok((output, problem.output_shape(), sums))
+        let (args, _) = self.args(&operands)?;
+        let (output, sums) = args.forward();
+        Ok((output, args.output_shape(), sums))
     }
 
     fn backward(
@@ -141,14 +141,14 @@ impl CustomOp<5> for Biased {
         operands: [View; 5],
         pass: BackwardPass<Self::Saved, 5>,
     ) -> Result<[Gradient; 5]> {
-        let (problem, bias) = self.problem(&operands)?;
+        let (args, bias) = self.args(&operands)?;
         let [q, k, v, ..] = operands;
         let mut gradients = GradientRows::new(&[q, k, v], |len| vec![0.0; len]);
         let mut dbias = vec![0.0; bias.data.len()];
         let to = Shared::new(&mut dbias);
         let dfactor = gradients.write(|targets| {
             let of_bias = Some(BiasGradient { bias, to: &to });
-            problem.dense_backward(&pass.saved, [pass.y, pass.dy], targets, (of_bias, None))
+            args.dense_backward(&pass.saved, [pass.y, pass.dy], targets, (of_bias, None))
         });
         let [dq, dk, dv] = gradients.into_gradients();
         Ok([dq, dk, dv, dbias.into(), vec![dfactor as f32].into()])
@@ -156,17 +156,17 @@ impl CustomOp<5> for Biased {
 }
 
 impl Biased {
-    fn problem<'a>(
+    fn args<'a>(
         &'a self,
         [q, k, v, bias, factor]: &[View<'a>; 5],
-    ) -> Result<(Problem<'a>, Bias<'a>)> {
+    ) -> Result<(AttentionArgs<'a>, Bias<'a>)> {
         let bias = Bias {
             data: bias.data,
             length: bias.shape.dims3()?.1,
             factor: factor.data[0],
         };
-        let mut problem = self.0.problem([q, k, v])?;
-        problem.bias = Some(bias);
-        Ok((problem, bias))
+        let mut args = self.0.args([q, k, v])?;
+        args.bias = Some(bias);
+        Ok((args, bias))
     }
 }

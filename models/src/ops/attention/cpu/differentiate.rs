@@ -34,7 +34,7 @@ impl Tiles {
                 1 => self.cut::<S, 1, DROP>(s, queries, bits, sizes),
                 _ => self.cut::<S, 3, DROP>(s, queries, bits, sizes),
             }
-            let [weights, gradients, right] = &self.spaces;
+            let [weights, gradients, right] = &self.scratch;
             return Operands {
                 weights: Lhs::strided(weights, SIDE, 1),
                 gradients: Lhs::strided(gradients, SIDE, 1),
@@ -44,7 +44,7 @@ impl Tiles {
         let columns = count.next_multiple_of(PAD);
         self.differentiate::<S, DROP>(s, queries, bits, (keys.next_multiple_of(PANEL), columns));
         let format = self.format;
-        let [weights, gradients, right] = &mut self.spaces;
+        let [weights, gradients, right] = &mut self.scratch;
         let (p, ds) = ((&self.weights[..], SIDE), (&self.gradients[..], SIDE));
         let left = Operand::A;
         Operands {
@@ -71,17 +71,17 @@ impl Tiles {
             let row = key * SIDE..key * SIDE + columns;
             let (weights, _) = S::as_mut_simd_f32s(&mut self.weights[row.clone()]);
             let (gradients, _) = S::as_mut_simd_f32s(&mut self.gradients[row.clone()]);
-            let (kept, _) = S::as_simd_f32s(&self.kept[row]);
+            let (keep_mask, _) = S::as_simd_f32s(&self.keep_mask[row]);
             if bits >> key & 1 == 0 {
                 weights.fill(zero);
                 gradients.fill(zero);
                 continue;
             }
-            let per_query = sums[..used].iter().zip(&deltas[..used]).zip(kept);
-            for ((weight, gradient), ((sum, delta), kept)) in
+            let per_query = sums[..used].iter().zip(&deltas[..used]).zip(keep_mask);
+            for ((weight, gradient), ((sum, delta), keep_mask)) in
                 weights.iter_mut().zip(gradients).zip(per_query)
             {
-                let tile = [*weight, *gradient, *kept];
+                let tile = [*weight, *gradient, *keep_mask];
                 (*weight, *gradient) = differentiate::<S, DROP>(s, tile, [*sum, *delta]);
             }
         }
@@ -108,7 +108,7 @@ impl Tiles {
             amx_packing::step(PARTS, keys),
             amx_packing::step(PARTS, count),
         );
-        let [weights, left, right] = &mut self.spaces;
+        let [weights, left, right] = &mut self.scratch;
         for space in [&*weights, left, right] {
             assert!(
                 space.len() >= amx_packing::words(PARTS, SIDE, SIDE),
@@ -120,7 +120,7 @@ impl Tiles {
         let (deltas, _) = S::as_simd_f32s(&queries.deltas);
         let (scores, _) = S::as_simd_f32s(&*self.weights);
         let (gradients, _) = S::as_mut_simd_f32s(&mut *self.gradients);
-        let (kept, _) = S::as_simd_f32s(&*self.kept);
+        let (keep_mask, _) = S::as_simd_f32s(&*self.keep_mask);
         let zero = s.splat_f32s(0.0);
         for key_tile in 0..amx_packing::steps(keys) {
             for line in 0..amx_packing::SIDE {
@@ -136,7 +136,7 @@ impl Tiles {
                         for group in 0..GROUPS {
                             let column = first + group;
                             let at = key * REGISTERS + column;
-                            let tile = [scores[at], gradients[at], kept[at]];
+                            let tile = [scores[at], gradients[at], keep_mask[at]];
                             let per_query = [sums[column], deltas[column]];
                             (p[half][group], ds[half][group]) =
                                 differentiate::<S, DROP>(s, tile, per_query);
@@ -181,12 +181,12 @@ impl Tiles {
 #[inline(always)]
 fn differentiate<S: Lanes, const DROP: bool>(
     s: S,
-    [score, gradient, kept]: [S::f32s; 3],
+    [score, gradient, keep_mask]: [S::f32s; 3],
     [sum, delta]: [S::f32s; 2],
 ) -> (S::f32s, S::f32s) {
     let p = exp2_bounded(s, s.sub_f32s(score, sum));
     let (weight, gradient) = match DROP {
-        true => (s.mul_f32s(p, kept), s.mul_f32s(gradient, kept)),
+        true => (s.mul_f32s(p, keep_mask), s.mul_f32s(gradient, keep_mask)),
         false => (p, gradient),
     };
     (weight, s.mul_f32s(p, s.sub_f32s(gradient, delta)))

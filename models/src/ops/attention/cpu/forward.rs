@@ -6,15 +6,15 @@ use lra_cpu::tile::{
     Operand, PAD, PackedTiles, SIDE, Tile64, pack_columns, pack_rows, padded, product,
 };
 
+use super::args::{AttentionArgs, Head};
 use super::dropout::{Tile, row_length};
 use super::key_mask::KeyBlock;
-use super::problem::{Head, Problem};
 use super::relative::Places;
-use super::weighted_sums::{WeightedSums, close};
+use super::weighted_sums::{WeightedSums, finalize};
 
 /// The queries `first..first + count` of one head (whole blocks, except at the end).
 pub(super) struct ForwardTask<'a> {
-    pub(super) problem: &'a Problem<'a>,
+    pub(super) args: &'a AttentionArgs<'a>,
     pub(super) head: Head,
     pub(super) first: usize,
     pub(super) count: usize,
@@ -30,18 +30,18 @@ impl Kernel for ForwardTask<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let ForwardTask {
-            problem,
+            args,
             head,
             first,
             count,
             output,
             sums,
         } = self;
-        let (width, value_width) = (problem.widths.queries, problem.widths.values);
+        let (width, value_width) = (args.widths.queries, args.widths.values);
         let (key_wide, wide) = (padded(width), padded(value_width));
-        let format = problem.format;
-        let (keys, values) = (problem.keys(head), problem.values(head));
-        let blocks: Vec<KeyBlock> = problem.real.blocks(head.example).collect();
+        let format = args.format;
+        let (keys, values) = (args.keys(head), args.values(head));
+        let blocks: Vec<KeyBlock> = args.real.blocks(head.example).collect();
         let held = |role, row| PackedTiles::new(format, role, blocks.len(), (SIDE, row));
         let mut key_blocks = held(Operand::A, key_wide);
         let mut value_blocks = held(Operand::ATransposed, wide);
@@ -56,19 +56,19 @@ impl Kernel for ForwardTask<'_> {
         }
 
         let mut queries = PackedTiles::new(format, Operand::B, 1, (width, SIDE));
-        let mut weighted = WeightedSums::new(problem);
+        let mut weighted = WeightedSums::new(args);
         let mut biases = Tile64::filled(0.0);
         for first in (first..first + count).step_by(SIDE) {
-            let count = SIDE.min(problem.queries_len - first);
+            let count = SIDE.min(args.queries_len - first);
             // Queries that see no key yield zeros.
-            let seen = match problem.padding(head.example, first..first + count) {
+            let seen = match args.padding(head.example, first..first + count) {
                 true => &[],
                 false => &*blocks,
             };
             let columns = count.next_multiple_of(PAD);
-            let scale = problem.scale * std::f32::consts::LOG2_E;
+            let scale = args.scale * std::f32::consts::LOG2_E;
             queries.pack(0, (width, SIDE), |columns| {
-                pack_columns(problem.queries(head).from(first), count, scale, columns);
+                pack_columns(args.queries(head).from(first), count, scale, columns);
             });
             weighted.clear();
             for (i, block) in seen.iter().enumerate() {
@@ -81,30 +81,30 @@ impl Kernel for ForwardTask<'_> {
                     (&mut **scores, SIDE),
                     (block.rows(), columns, width),
                 );
-                if let Some(bias) = problem.bias {
+                if let Some(bias) = args.bias {
                     let sizes = (count, block.len());
                     bias.load(head.number, (first, block.first), sizes, &mut biases);
                     bias.add(&biases, block.len(), scores);
                 }
-                if let Some(tables) = &problem.relative {
+                if let Some(tables) = &args.relative {
                     let keys = block.first..block.first + block.len();
                     let places = Places::new(tables, first..first + count, keys);
                     tables.add(&places, head, scores);
                 }
-                let drawn = problem
+                let drawn = args
                     .dropout
-                    .map(|dropout| problem.tile(dropout, head, first, block.first));
+                    .map(|dropout| args.tile(dropout, head, first, block.first));
                 let keys = (block.len(), block.bits);
                 weighted.add(s, keys, columns, value_blocks.left(i), drawn);
             }
             for (i, (top, sum, row)) in weighted.rows(count).enumerate() {
-                let (inverse, log) = close(top, sum);
+                let (inverse, log) = finalize(top, sum);
                 // SAFETY: this task alone writes its head's columns of its queries' rows, and their sums.
                 let (output, logs) = unsafe {
-                    let start = problem.output_start(head, first + i);
+                    let start = args.output_start(head, first + i);
                     (
                         output.slice(start, value_width),
-                        sums.slice(problem.sum_index(head, first + i), 1),
+                        sums.slice(args.sum_index(head, first + i), 1),
                     )
                 };
                 for (y, x) in output.iter_mut().zip(row) {
@@ -116,7 +116,7 @@ impl Kernel for ForwardTask<'_> {
     }
 }
 
-impl Problem<'_> {
+impl AttentionArgs<'_> {
     /// The place of a tile in the dropout stream.
     pub(super) fn tile<'a>(
         &self,

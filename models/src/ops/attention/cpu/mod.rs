@@ -7,16 +7,16 @@
 //! Work is shared out by heads, then by queries (forward) or keys (backward), in parts that depend on the shape
 //! alone. A query's sums run over key blocks in order in any case; its gradient is summed over the parts in order.
 
+mod args;
 mod backward;
 mod bias;
 mod differentiate;
 mod dropout;
 mod forward;
-mod kept;
 mod key_mask;
-mod problem;
+mod materialized;
+mod packed_kv;
 mod relative;
-mod slots;
 mod sparse;
 mod weighted_sums;
 
@@ -27,11 +27,11 @@ use lra_cpu::buffers::unspecified;
 use lra_cpu::isa::Isa;
 use lra_cpu::tile::{Rows, SIDE};
 
+use self::args::{AttentionArgs, Widths};
 pub use self::bias::attention_biased;
 pub use self::dropout::AttentionDropout;
-pub use self::kept::attention_kept;
 use self::key_mask::KeyMask;
-use self::problem::{Problem, Widths};
+pub use self::materialized::attention_materialized;
 pub use self::relative::RelativeScores;
 use self::relative::Tables;
 pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
@@ -118,7 +118,7 @@ impl AttentionOptions {
 /// Blocks of 64 queries that are all padding (blocks of a block mask, where there are block masks) yield zeros.
 pub fn attention_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let (batch, length, width) = qkv.dims3()?;
-    let op = Attention::new(options, batch, (length, length), [width / 3; 3])?.within();
+    let op = Attention::new(options, batch, (length, length), [width / 3; 3])?.self_attention();
     attend(op, Input::side_by_side(qkv), options)
 }
 
@@ -153,7 +153,7 @@ struct Attention {
     real: KeyMask,
     /// Whether queries and keys are those of one sequence, so that `real` tells of both and padded
     /// queries are left out.
-    within: bool,
+    self_attention: bool,
     /// As in [`AttentionOptions`].
     padded_queries: bool,
     dropout: Option<AttentionDropout>,
@@ -180,7 +180,7 @@ impl Attention {
                 .scale
                 .unwrap_or_else(|| ((rows[0] / heads) as f64).powf(-0.5)) as f32,
             real: KeyMask::new(batch, keys, options.mask.as_ref())?,
-            within: false,
+            self_attention: false,
             padded_queries: options.padded_queries,
             dropout: options.dropout.clone(),
             block_masks: options.block_masks.clone(),
@@ -196,15 +196,15 @@ impl Attention {
     }
 
     /// The same, of a sequence on itself.
-    fn within(self) -> Self {
+    fn self_attention(self) -> Self {
         Attention {
-            within: !self.padded_queries,
+            self_attention: !self.padded_queries,
             ..self
         }
     }
 
     /// This call on queries, keys and values, without what is added to the scores.
-    fn problem<'a>(&'a self, [q, k, v]: [&View<'a>; 3]) -> Result<Problem<'a>> {
+    fn args<'a>(&'a self, [q, k, v]: [&View<'a>; 3]) -> Result<AttentionArgs<'a>> {
         let (batch, queries_len, _) = q.shape.dims3()?;
         let width = |x: &View| Ok::<_, candle_core::Error>(x.shape.dims3()?.2 / self.heads);
         let widths = Widths {
@@ -217,7 +217,7 @@ impl Attention {
             Some(_) => MASKED_SPLIT_WIDTH,
         };
         let format = Isa::current().format();
-        Ok(Problem {
+        Ok(AttentionArgs {
             batch,
             heads: self.heads,
             queries_len,
@@ -233,7 +233,7 @@ impl Attention {
                 width: *width,
             }),
             real: &self.real,
-            within: self.within,
+            self_attention: self.self_attention,
             dropout: self.dropout.as_ref(),
             block_masks: self.block_masks.as_ref(),
             bias: None,
@@ -244,18 +244,18 @@ impl Attention {
     fn problem_with_tables<'a>(
         &'a self,
         [q, k, v, of_heads, of_queries, of_keys]: &[View<'a>; 6],
-    ) -> Result<Problem<'a>> {
-        let mut problem = self.problem([q, k, v])?;
-        problem.relative = self.distances.as_ref().map(|(reach, keys)| Tables {
+    ) -> Result<AttentionArgs<'a>> {
+        let mut args = self.args([q, k, v])?;
+        args.relative = self.distances.as_ref().map(|(reach, keys)| Tables {
             reach: *reach,
             keys: (keys.start, keys.len()),
-            queries: problem.queries_len,
+            queries: args.queries_len,
             heads: self.heads,
             of_heads: of_heads.given(),
             of_queries: of_queries.given(),
             of_keys: of_keys.given(),
         });
-        Ok(problem)
+        Ok(args)
     }
 
     /// What gradients of `len` elements are before they are written.
@@ -275,9 +275,9 @@ impl CustomOp<6> for Attention {
     const READS_OUTPUT: bool = true;
 
     fn forward(&self, operands: [View; 6], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
-        let problem = self.problem_with_tables(&operands)?;
-        let (output, sums) = problem.forward();
-        Ok((output, problem.output_shape(), sums))
+        let args = self.problem_with_tables(&operands)?;
+        let (output, sums) = args.forward();
+        Ok((output, args.output_shape(), sums))
     }
 
     fn backward(
@@ -285,18 +285,17 @@ impl CustomOp<6> for Attention {
         operands: [View; 6],
         pass: BackwardPass<Self::Saved, 6>,
     ) -> Result<[Gradient; 6]> {
-        let problem = self.problem_with_tables(&operands)?;
+        let args = self.problem_with_tables(&operands)?;
         let [q, k, v, tables @ ..] = operands;
         let mut gradients = GradientRows::new(&[q, k, v], |len| self.start(len));
         let [.., of_heads, of_queries, of_keys] = pass.wanted;
-        let mut of_tables =
-            relative::Buffers::new(&problem, [of_heads, of_queries, of_keys], &tables);
+        let mut of_tables = relative::Buffers::new(&args, [of_heads, of_queries, of_keys], &tables);
         gradients.write(|targets| {
             let outputs = [pass.y, pass.dy];
-            problem.backward(&pass.saved, outputs, targets, of_tables.targets().as_ref());
+            args.backward(&pass.saved, outputs, targets, of_tables.targets().as_ref());
         });
         let [dq, dk, dv] = gradients.into_gradients();
-        let [of_heads, of_queries, of_keys] = of_tables.into_gradients(&problem);
+        let [of_heads, of_queries, of_keys] = of_tables.into_gradients(&args);
         Ok([dq, dk, dv, of_heads, of_queries, of_keys])
     }
 }

@@ -11,8 +11,8 @@ use lra_cpu::scratch::Scratch;
 use lra_cpu::simd::Lanes;
 use lra_cpu::tile::{Lhs, Operand, PANEL, SIDE, Tile64, columns_to_rows, padded, product};
 
+use super::args::AttentionArgs;
 use super::dropout::{Tile, kept_factors};
-use super::problem::Problem;
 
 /// Below every score.
 const LOWEST: f32 = -1e30;
@@ -28,7 +28,7 @@ pub(super) struct WeightedSums {
     /// (keys, queries): what [`WeightedSums::add`] makes weights of.
     pub(super) scores: Tile64,
     /// Factors of dropout.
-    kept: Tile64,
+    keep_mask: Tile64,
     /// Where weights are written that are something else than numbers.
     space: Scratch,
     /// Columns are queries.
@@ -41,17 +41,17 @@ pub(super) struct WeightedSums {
 struct Running {
     top: [f32; SIDE],
     sum: [f32; SIDE],
-    shrink: [f32; SIDE],
+    rescale: [f32; SIDE],
 }
 
 impl WeightedSums {
-    pub(super) fn new(problem: &Problem) -> Self {
-        let (format, width) = (problem.format, problem.widths.values);
+    pub(super) fn new(args: &AttentionArgs) -> Self {
+        let (format, width) = (args.format, args.widths.values);
         WeightedSums {
             format,
             width,
             scores: Tile64::filled(0.0),
-            kept: Tile64::filled(0.0),
+            keep_mask: Tile64::filled(0.0),
             space: Operand::B.scratch(format, (SIDE, SIDE)),
             sums: Scratch::zeros(SIDE * padded(width)),
             rows: Scratch::zeros(SIDE * padded(width)),
@@ -79,7 +79,7 @@ impl WeightedSums {
             format,
             width,
             scores,
-            kept,
+            keep_mask,
             space,
             sums,
             running,
@@ -87,18 +87,18 @@ impl WeightedSums {
         } = self;
         let rows = keys.next_multiple_of(PANEL);
         hide_keys(bits, rows, columns, scores);
-        let kept = drawn.map(|tile| {
-            kept_factors(s, tile, kept);
-            &*kept
+        let keep_mask = drawn.map(|tile| {
+            kept_factors(s, tile, keep_mask);
+            &*keep_mask
         });
-        running.raise(s, (rows, columns), scores);
-        let weights = match running.cut(s, *format, (keys, columns), (scores, kept), space) {
+        running.update_max(s, (rows, columns), scores);
+        let weights = match running.cut(s, *format, (keys, columns), (scores, keep_mask), space) {
             true => (&**space, SIDE),
             false => {
-                running.absorb(s, (rows, columns), scores);
-                if let Some(kept) = kept {
-                    let pairs = scores.iter_mut().zip(kept.iter());
-                    pairs.for_each(|(weight, kept)| *weight *= kept);
+                running.exp_and_sum(s, (rows, columns), scores);
+                if let Some(keep_mask) = keep_mask {
+                    let pairs = scores.iter_mut().zip(keep_mask.iter());
+                    pairs.for_each(|(weight, keep_mask)| *weight *= keep_mask);
                 }
                 let weights = (&scores[..], SIDE);
                 Operand::B
@@ -106,7 +106,7 @@ impl WeightedSums {
                     .right()
             }
         };
-        running.shrink(columns, sums);
+        running.rescale(columns, sums);
         product::<S, true>(
             s,
             *format,
@@ -129,7 +129,7 @@ impl WeightedSums {
 /// The factor that makes a mean of a sum of weighted values, and the logarithm of the sum of weights.
 ///
 /// A query that saw no key gets zeros, and weights that vanish in the backward pass.
-pub(super) fn close(top: f32, sum: f32) -> (f32, f32) {
+pub(super) fn finalize(top: f32, sum: f32) -> (f32, f32) {
     if sum > 0.0 {
         (sum.recip(), top + sum.log2())
     } else if sum.is_nan() {
@@ -153,15 +153,15 @@ impl Running {
         Running {
             top: [LOWEST; SIDE],
             sum: [0.0; SIDE],
-            shrink: [0.0; SIDE],
+            rescale: [0.0; SIDE],
         }
     }
 
     /// Raises the maxima to those of a tile of scores.
     #[inline(always)]
-    fn raise<S: Lanes>(&mut self, s: S, (rows, columns): (usize, usize), tile: &Tile64) {
+    fn update_max<S: Lanes>(&mut self, s: S, (rows, columns): (usize, usize), tile: &Tile64) {
         let (top, _) = S::as_mut_simd_f32s(&mut self.top);
-        let (shrink, _) = S::as_mut_simd_f32s(&mut self.shrink);
+        let (rescale, _) = S::as_mut_simd_f32s(&mut self.rescale);
         let (tile, _) = S::as_simd_f32s(&**tile);
         let registers = SIDE / S::F32_LANES;
         for c in 0..columns / S::F32_LANES {
@@ -176,17 +176,17 @@ impl Running {
             for top in tops {
                 highest = s.max_f32s(highest, top);
             }
-            shrink[c] = exp2_bounded(s, s.sub_f32s(top[c], highest));
+            rescale[c] = exp2_bounded(s, s.sub_f32s(top[c], highest));
             top[c] = highest;
         }
     }
 
     /// Turns a tile of scores into weights relative to the maxima, and adds them to the sums.
     #[inline(always)]
-    fn absorb<S: Lanes>(&mut self, s: S, (rows, columns): (usize, usize), tile: &mut Tile64) {
+    fn exp_and_sum<S: Lanes>(&mut self, s: S, (rows, columns): (usize, usize), tile: &mut Tile64) {
         let (top, _) = S::as_simd_f32s(&self.top);
         let (sum, _) = S::as_mut_simd_f32s(&mut self.sum);
-        let (shrink, _) = S::as_simd_f32s(&self.shrink);
+        let (rescale, _) = S::as_simd_f32s(&self.rescale);
         let (tile, _) = S::as_mut_simd_f32s(&mut **tile);
         let registers = SIDE / S::F32_LANES;
         for c in 0..columns / S::F32_LANES {
@@ -196,7 +196,7 @@ impl Running {
                 *weight = exp2_bounded(s, s.sub_f32s(*weight, top[c]));
                 total = s.add_f32s(total, *weight);
             }
-            sum[c] = s.fma(sum[c], shrink[c], total);
+            sum[c] = s.fma(sum[c], rescale[c], total);
         }
     }
 
@@ -207,18 +207,18 @@ impl Running {
         s: S,
         format: Format,
         sizes: (usize, usize),
-        (scores, kept): (&Tile64, Option<&Tile64>),
+        (scores, keep_mask): (&Tile64, Option<&Tile64>),
         to: &mut [f32],
     ) -> bool {
         #[cfg(target_arch = "x86_64")]
         if let Some(parts) = format.split_terms() {
             match parts {
-                1 => self.cut_parts::<S, 1>(s, sizes, (scores, kept), to),
-                _ => self.cut_parts::<S, 3>(s, sizes, (scores, kept), to),
+                1 => self.cut_parts::<S, 1>(s, sizes, (scores, keep_mask), to),
+                _ => self.cut_parts::<S, 3>(s, sizes, (scores, keep_mask), to),
             }
             return true;
         }
-        let _ = (s, format, sizes, scores, kept, to);
+        let _ = (s, format, sizes, scores, keep_mask, to);
         false
     }
 
@@ -229,7 +229,7 @@ impl Running {
         &mut self,
         s: S,
         (keys, columns): (usize, usize),
-        (scores, kept): (&Tile64, Option<&Tile64>),
+        (scores, keep_mask): (&Tile64, Option<&Tile64>),
         to: &mut [f32],
     ) {
         const LINES: usize = amx_packing::SIDE;
@@ -240,7 +240,7 @@ impl Running {
         );
         let (top, _) = S::as_simd_f32s(&self.top);
         let (sum, _) = S::as_mut_simd_f32s(&mut self.sum);
-        let (shrink, _) = S::as_simd_f32s(&self.shrink);
+        let (rescale, _) = S::as_simd_f32s(&self.rescale);
         let (scores, _) = S::as_simd_f32s(&**scores);
         let registers = SIDE / LINES;
         let zero = s.splat_f32s(0.0);
@@ -258,8 +258,10 @@ impl Running {
                         let at = key * registers + c;
                         let weight = exp2_bounded(s, s.sub_f32s(scores[at], top[c]));
                         totals[half] = s.add_f32s(totals[half], weight);
-                        weights[half] = match kept {
-                            Some(kept) => s.mul_f32s(weight, S::as_simd_f32s(&**kept).0[at]),
+                        weights[half] = match keep_mask {
+                            Some(keep_mask) => {
+                                s.mul_f32s(weight, S::as_simd_f32s(&**keep_mask).0[at])
+                            }
                             None => weight,
                         };
                     }
@@ -274,21 +276,21 @@ impl Running {
                 tile = unsafe { tile.add(PARTS * TILE) };
             }
             let total = s.add_f32s(totals[0], totals[1]);
-            sum[c] = s.fma(sum[c], shrink[c], total);
+            sum[c] = s.fma(sum[c], rescale[c], total);
         }
     }
 
     /// Takes the weighted values that were summed before, whose columns are queries, down to the new maximum.
     #[inline(always)]
-    fn shrink(&self, columns: usize, sums: &mut [f32]) {
-        let shrink = &self.shrink[..columns];
-        if shrink.iter().all(|shrink| *shrink == 1.0) {
+    fn rescale(&self, columns: usize, sums: &mut [f32]) {
+        let rescale = &self.rescale[..columns];
+        if rescale.iter().all(|rescale| *rescale == 1.0) {
             return;
         }
         for row in sums.chunks_exact_mut(SIDE) {
             row.iter_mut()
-                .zip(shrink)
-                .for_each(|(x, shrink)| *x *= shrink);
+                .zip(rescale)
+                .for_each(|(x, rescale)| *x *= rescale);
         }
     }
 }

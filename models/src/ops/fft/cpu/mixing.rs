@@ -3,7 +3,6 @@
 //!
 //! Rows are real, so half of their spectra is enough: with Z the two-dimensional transform, Re Z_{l,d} = Re Z_{-l,-d}.
 
-
 use candle_core::{Result, Shape, Tensor};
 use lra_cpu::buffers::Shared;
 use lra_cpu::fft::Complex;

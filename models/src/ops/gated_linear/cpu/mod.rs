@@ -212,7 +212,7 @@ impl CustomOp<3> for GatedLinear {
                     gradients: match self.value {
                         GatedValue::Linear => Gradients::Together(dgate),
                         GatedValue::Activated | GatedValue::Input => {
-                            Gradients::Apart(dvalue, dgate)
+                            Gradients::MaxError(dvalue, dgate)
                         }
                     },
                 });

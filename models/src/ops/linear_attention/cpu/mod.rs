@@ -4,18 +4,18 @@
 //! Features exist only for 64 positions at a time. Of the forward pass, S and z are kept. Positions are split
 //! into parts by shape alone, and the sums of the parts are added in order.
 
+mod args;
 mod blocks;
 mod features;
 mod passes;
-mod problem;
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::unspecified;
 use lra_cpu::tile::StridedRowsMut;
 
+use self::args::{LinearAttentionArgs, Part};
 use self::blocks::Sizes;
 use self::features::{Directions, Elementwise, Favor, Shift};
-use self::problem::{Part, Problem};
 use crate::autograd::read;
 use crate::autograd::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
 use crate::ops::activation::cpu::{EluPlusOne, Identity, Relu};
@@ -55,7 +55,7 @@ pub struct LinearAttentionOptions {
     /// From queries and keys to features.
     pub map: FeatureMap,
     /// Added to the denominator, so that an example without a real key yields zeros.
-    pub guard: f64,
+    pub eps: f64,
     /// (B, keys), 1 for a real key and 0 for padding.
     pub mask: Option<Tensor>,
 }
@@ -102,7 +102,7 @@ enum Map {
 struct LinearAttention {
     heads: usize,
     map: Map,
-    guard: f32,
+    eps: f32,
     /// (B, Lk), not zero for a real key.
     real: Option<Vec<f32>>,
     /// Whether queries and keys are those of one sequence, so that `real` tells of both.
@@ -154,13 +154,13 @@ impl LinearAttention {
         Ok(LinearAttention {
             heads,
             map,
-            guard: options.guard as f32,
+            eps: options.eps as f32,
             real,
             within,
         })
     }
 
-    fn problem<'a>(&'a self, operands: &[View<'a>; 3]) -> Result<Problem<'a>> {
+    fn args<'a>(&'a self, operands: &[View<'a>; 3]) -> Result<LinearAttentionArgs<'a>> {
         let [q, k, v] = operands.each_ref().map(View::rows);
         let (batch, queries_len, features) = operands[0].shape.dims3()?;
         let (_, keys_len, values) = operands[2].shape.dims3()?;
@@ -172,7 +172,7 @@ impl LinearAttention {
             },
             values: values / self.heads,
         };
-        Ok(Problem {
+        Ok(LinearAttentionArgs {
             inputs,
             op: self,
             batch,
@@ -193,20 +193,20 @@ impl CustomOp<3> for LinearAttention {
     const READS_OUTPUT: bool = true;
 
     fn forward(&self, operands: [View; 3], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
-        let problem = self.problem(&operands)?;
+        let args = self.args(&operands)?;
         let (output, states, shifts) = match &self.map {
-            Map::Given => problem.forward_by(Elementwise(Identity)),
-            Map::EluPlusOne => problem.forward_by(Elementwise(EluPlusOne)),
-            Map::Relu { floor } => problem.forward_by(Elementwise(Relu { floor: *floor })),
+            Map::Given => args.forward_by(Elementwise(Identity)),
+            Map::EluPlusOne => args.forward_by(Elementwise(EluPlusOne)),
+            Map::Relu { floor } => args.forward_by(Elementwise(Relu { floor: *floor })),
             Map::Favor(directions) => {
-                let shifts = problem.shifts(directions);
+                let shifts = args.shifts(directions);
                 let key = |part| favor_key(directions, self.heads, &shifts, part);
-                let (output, states) = problem.forward(favor_query(directions), key);
+                let (output, states) = args.forward(favor_query(directions), key);
                 (output, states, shifts)
             }
         };
         let row = operands[2].shape.dims3()?.2;
-        let shape = (problem.batch, problem.queries_len, row).into();
+        let shape = (args.batch, args.queries_len, row).into();
         Ok((output, shape, (states, shifts)))
     }
 
@@ -215,9 +215,9 @@ impl CustomOp<3> for LinearAttention {
         operands: [View; 3],
         pass: BackwardPass<Self::Saved, 3>,
     ) -> Result<[Gradient; 3]> {
-        let problem = self.problem(&operands)?;
+        let args = self.args(&operands)?;
         let mut gradients = GradientRows::new(&operands, unspecified);
-        gradients.write(|targets| self.write_gradients(&problem, &pass, targets));
+        gradients.write(|targets| self.write_gradients(&args, &pass, targets));
         Ok(gradients.into_gradients())
     }
 }
@@ -226,18 +226,16 @@ impl LinearAttention {
     /// Writes the gradients of queries, keys and values.
     fn write_gradients(
         &self,
-        problem: &Problem,
+        args: &LinearAttentionArgs,
         pass: &BackwardPass<(Vec<f32>, Vec<f32>), 3>,
         targets: [StridedRowsMut; 3],
     ) {
         let ((states, shifts), outputs) = (&pass.saved, [pass.y, pass.dy]);
         match &self.map {
-            Map::Given => problem.backward_by(Elementwise(Identity), states, outputs, targets),
-            Map::EluPlusOne => {
-                problem.backward_by(Elementwise(EluPlusOne), states, outputs, targets)
-            }
+            Map::Given => args.backward_by(Elementwise(Identity), states, outputs, targets),
+            Map::EluPlusOne => args.backward_by(Elementwise(EluPlusOne), states, outputs, targets),
             Map::Relu { floor } => {
-                problem.backward_by(
+                args.backward_by(
                     Elementwise(Relu { floor: *floor }),
                     states,
                     outputs,
@@ -246,7 +244,7 @@ impl LinearAttention {
             }
             Map::Favor(directions) => {
                 let key = |part| favor_key(directions, self.heads, shifts, part);
-                problem.backward(favor_query(directions), key, states, outputs, targets);
+                args.backward(favor_query(directions), key, states, outputs, targets);
             }
         }
     }

@@ -82,7 +82,7 @@ pub(super) struct Attend<'a, F, O> {
     pub(super) map: F,
     pub(super) format: Format,
     pub(super) sizes: Sizes,
-    pub(super) guard: f32,
+    pub(super) eps: f32,
     pub(super) state: State<'a>,
     pub(super) queries: Positions<'a>,
     pub(super) range: (usize, usize),
@@ -118,7 +118,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for Attend<'_, F,
                 (count.next_multiple_of(PANEL), wide, m),
             );
             for (i, sums) in sums.chunks_exact(wide).take(count).enumerate() {
-                let inverse = (dot(s, features.row(i), self.state.total) + self.guard).recip();
+                let inverse = (dot(s, features.row(i), self.state.total) + self.eps).recip();
                 for (out, x) in (self.out)(first + i).iter_mut().zip(sums) {
                     *out = x * inverse;
                 }
@@ -132,7 +132,7 @@ pub(super) struct QueryGradient<'a, F, O> {
     pub(super) map: F,
     pub(super) format: Format,
     pub(super) sizes: Sizes,
-    pub(super) guard: f32,
+    pub(super) eps: f32,
     pub(super) state: State<'a>,
     pub(super) queries: Positions<'a>,
     pub(super) output: Rows<'a>,
@@ -170,7 +170,7 @@ impl<'a, F: Features, O: FnMut(usize) -> &'a mut [f32]> Kernel for QueryGradient
             self.map.fill(s, queries, first, count, &mut features);
             block.load(self.doutput, first, count);
             for (i, share) in shares[..count].iter_mut().enumerate() {
-                let inverse = (dot(s, features.row(i), self.state.total) + self.guard).recip();
+                let inverse = (dot(s, features.row(i), self.state.total) + self.eps).recip();
                 let row = &mut block.rows[i * wide..][..e];
                 let mut sum = 0.0;
                 for (x, y) in row.iter_mut().zip(self.output.row(first + i)) {

@@ -90,7 +90,7 @@ fn kernel_attention_meets_its_twin() {
                 let options = LinearAttentionOptions {
                     heads,
                     map: map.clone(),
-                    guard: 1e-6,
+                    eps: 1e-6,
                     mask: mask.clone(),
                 };
                 agree(
@@ -128,7 +128,7 @@ fn an_example_without_a_key_yields_zeros_and_shapes_that_do_not_fit_are_errors()
     let options = |heads, keys| LinearAttentionOptions {
         heads,
         map: FeatureMap::EluPlusOne,
-        guard: 1e-6,
+        eps: 1e-6,
         mask: Some(Tensor::zeros((1, keys), candle_core::DType::F32, &Device::Cpu).unwrap()),
     };
     let y = linear_attention(&x, &x, &x, &options(2, 6)).unwrap();

@@ -37,7 +37,7 @@ pub(crate) struct StateSpace {
     /// Whether a and c are complex.
     pub(crate) complex: bool,
     /// At least one.
-    pub(crate) walks: Vec<Walk>,
+    pub(crate) walks: Vec<ScanDirection>,
     /// Where the examples lie in x.
     pub(crate) rows: Rows,
 }
@@ -57,7 +57,7 @@ pub(crate) enum Rows {
 
 /// One walk along the sequence.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Walk {
+pub(crate) struct ScanDirection {
     /// From the last row to the first.
     pub(crate) reverse: bool,
     /// The output of a row does not see the row itself.

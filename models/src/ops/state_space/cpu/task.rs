@@ -2,13 +2,13 @@
 
 use lra_cpu::simd::Lanes;
 
-use super::{CHANNELS, Rows, Sizes, StateSpace, Walk};
+use super::{CHANNELS, Rows, ScanDirection, Sizes, StateSpace};
 
 /// One walk of a task: some channels of one example.
 #[derive(Clone, Copy)]
 pub(super) struct Task<'a> {
     pub(super) modes: usize,
-    pub(super) walk: Walk,
+    pub(super) walk: ScanDirection,
     /// Which of the walks it is.
     pub(super) index: usize,
     /// Number of walks.

@@ -12,7 +12,7 @@ use lra_cpu::buffers::Shared;
 
 pub(super) use self::tile::Places;
 use super::NAME;
-use super::problem::{Head, Problem, TASKS};
+use super::args::{AttentionArgs, Head, TASKS};
 use crate::autograd::{Gradient, View};
 
 /// What is added to scores by the distance of key from query. Queries are at 0, 1, .., keys too, from the first of `keys` on.
@@ -140,9 +140,9 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    pub(super) fn new(problem: &Problem, wanted: [bool; 3], tables: &[View; 3]) -> Self {
-        let columns = problem.relative.map_or(0, |tables| tables.columns());
-        let heads = problem.batch * problem.heads;
+    pub(super) fn new(args: &AttentionArgs, wanted: [bool; 3], tables: &[View; 3]) -> Self {
+        let columns = args.relative.map_or(0, |tables| tables.columns());
+        let heads = args.batch * args.heads;
         let parts = most_parts(heads);
         let [of_heads, of_queries, of_keys] = wanted;
         let row_gradients = |wanted: bool, table: &View| {
@@ -170,12 +170,12 @@ impl Buffers {
 
     /// The gradients, those of the heads' table summed over examples and parts in order, in f64: a column is a sum over up to L²
     /// scores.
-    pub(super) fn into_gradients(self, problem: &Problem) -> [Gradient; 3] {
+    pub(super) fn into_gradients(self, args: &AttentionArgs) -> [Gradient; 3] {
         let of_heads = self.of_heads.map(|partials| {
-            let mut totals = vec![0.0; problem.heads * self.columns];
+            let mut totals = vec![0.0; args.heads * self.columns];
             let rows = partials.chunks_exact(self.parts * self.columns);
             for (index, rows) in rows.enumerate() {
-                let total = &mut totals[index % problem.heads * self.columns..][..self.columns];
+                let total = &mut totals[index % args.heads * self.columns..][..self.columns];
                 for row in rows.chunks_exact(self.columns) {
                     total.iter_mut().zip(row).for_each(|(x, y)| *x += y);
                 }

@@ -2,7 +2,7 @@
 
 use lra_cpu::tile::SIDE;
 
-use super::super::problem::Head;
+use super::super::args::Head;
 use super::{TableGradients, Tables};
 
 /// No position.

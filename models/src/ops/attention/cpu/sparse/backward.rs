@@ -8,16 +8,16 @@ use lra_cpu::tile::StridedRowsMut;
 use lra_cpu::tile::{PAD, Rows, SIDE, columns_to_rows, padded};
 use lra_cpu::zero_rows::are_zero_rows;
 
+use super::super::args::{AttentionArgs, Head};
 use super::super::backward::{Queries, Tiles, deltas};
-use super::super::problem::{Head, Problem};
+use super::super::packed_kv::{KeyTile, PackedKv};
 use super::super::relative::{Places, TableGradients};
-use super::super::slots::{KeyTile, Slots};
 use super::block_mask::BlockMask;
 use super::{alter, drawn, indices};
 
 /// Some blocks of queries of one head.
 pub(super) struct BackwardTask<'a> {
-    pub(super) problem: &'a Problem<'a>,
+    pub(super) args: &'a AttentionArgs<'a>,
     pub(super) block_mask: &'a BlockMask,
     pub(super) tables: Option<&'a TableGradients<'a>>,
     /// Number of the part of the head's work.
@@ -42,24 +42,24 @@ impl Kernel for BackwardTask<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let (problem, block_mask, head) = (self.problem, self.block_mask, self.head);
-        let width = problem.widths.queries;
-        let deltas = deltas(s, self.output, self.doutput, problem.queries_len);
+        let (args, block_mask, head) = (self.args, self.block_mask, self.head);
+        let width = args.widths.queries;
+        let deltas = deltas(s, self.output, self.doutput, args.queries_len);
         let mut keys = Keys::new(&self);
-        let mut queries = Queries::new(problem);
+        let mut queries = Queries::new(args);
         // Columns are queries.
         let mut dqueries = Scratch::zeros(SIDE * padded(width));
         let mut dquery_rows = Scratch::zeros(SIDE * padded(width));
-        let mut tiles = Tiles::new(problem);
+        let mut tiles = Tiles::new(args);
         for block in &block_mask.query_blocks()[self.blocks.clone()] {
             let positions = block_mask.query_positions(block);
             let count = positions.len();
             let columns = count.next_multiple_of(PAD);
-            let rows = [problem.queries(head), self.doutput].map(|rows| rows.at(positions));
-            if problem.padding(head.example, indices(positions)) || are_zero_rows(rows[1], count) {
+            let rows = [args.queries(head), self.doutput].map(|rows| rows.at(positions));
+            if args.padding(head.example, indices(positions)) || are_zero_rows(rows[1], count) {
                 continue;
             }
-            queries.load(rows, count, problem.scale, |i| {
+            queries.load(rows, count, args.scale, |i| {
                 let position = positions[i] as usize;
                 (self.sums[position], deltas[position])
             });
@@ -70,10 +70,10 @@ impl Kernel for BackwardTask<'_> {
                 let Some(keys) = (unsafe { keys.load(tile.keys) }) else {
                     continue;
                 };
-                let drawn = problem
+                let drawn = args
                     .dropout
-                    .map(|dropout| drawn(problem, dropout, head, number));
-                let places = problem.relative.as_ref().map(|tables| {
+                    .map(|dropout| drawn(args, dropout, head, number));
+                let places = args.relative.as_ref().map(|tables| {
                     let keys = block_mask.key_positions(&block_mask.key_blocks()[tile.keys]);
                     let places = Places::new(tables, indices(positions), indices(keys));
                     (tables, places)
@@ -96,7 +96,7 @@ impl Kernel for BackwardTask<'_> {
             // SAFETY: this task alone has its head's columns of the rows of its queries.
             unsafe {
                 self.dqueries
-                    .add(positions, width, problem.scale, &dquery_rows);
+                    .add(positions, width, args.scale, &dquery_rows);
             }
         }
         // SAFETY: as above.
@@ -106,7 +106,7 @@ impl Kernel for BackwardTask<'_> {
 
 /// Blocks of keys and values of one head, packed when they are needed and not held, with the sums of their gradients.
 struct Keys<'a> {
-    problem: &'a Problem<'a>,
+    args: &'a AttentionArgs<'a>,
     block_mask: &'a BlockMask,
     head: Head,
     dtargets: [StridedRowsMut<'a>; 2],
@@ -114,21 +114,21 @@ struct Keys<'a> {
     target_rows: Option<&'a [u32]>,
     /// The block that each slot holds, and its real keys.
     held: Vec<Option<(usize, u64)>>,
-    slots: Slots,
+    packed_kv: PackedKv,
 }
 
 impl<'a> Keys<'a> {
     fn new(task: &BackwardTask<'a>) -> Self {
-        let (problem, block_mask) = (task.problem, task.block_mask);
-        let (slots, rows) = block_mask.slots();
+        let (args, block_mask) = (task.args, task.block_mask);
+        let (packed_kv, rows) = block_mask.packed_kv();
         Keys {
-            problem,
+            args,
             block_mask,
             head: task.head,
             dtargets: [task.dkeys, task.dvalues],
             target_rows: task.key_rows,
-            held: vec![None; slots],
-            slots: Slots::new(problem, (slots, rows)),
+            held: vec![None; packed_kv],
+            packed_kv: PackedKv::new(args, (packed_kv, rows)),
         }
     }
 
@@ -137,7 +137,7 @@ impl<'a> Keys<'a> {
     /// # Safety
     /// No other task may touch the rows of the targets.
     unsafe fn load(&mut self, block: usize) -> Option<KeyTile<'_>> {
-        let (problem, head) = (self.problem, self.head);
+        let (args, head) = (self.args, self.head);
         let key_block = &self.block_mask.key_blocks()[block];
         let (slot, positions) = (key_block.slot, self.block_mask.key_positions(key_block));
         let count = positions.len();
@@ -147,15 +147,15 @@ impl<'a> Keys<'a> {
             None => {
                 // SAFETY: by this function's contract.
                 unsafe { self.give(slot) };
-                let (keys, values) = (problem.keys(head), problem.values(head));
+                let (keys, values) = (args.keys(head), args.values(head));
                 let (keys, values) = (keys.at(positions), values.at(positions));
-                self.slots.load(slot, (keys, values), count);
-                let bits = problem.real.bits(head.example, indices(positions));
+                self.packed_kv.load(slot, (keys, values), count);
+                let bits = args.real.bits(head.example, indices(positions));
                 self.held[slot] = Some((block, bits));
                 bits
             }
         };
-        (bits != 0).then(|| self.slots.tile(slot, (count, bits)))
+        (bits != 0).then(|| self.packed_kv.tile(slot, (count, bits)))
     }
 
     /// Adds the gradients in a slot to those of the positions that its keys stand for, and starts new sums.
@@ -179,8 +179,8 @@ impl<'a> Keys<'a> {
             }
             None => positions,
         };
-        let widths = self.problem.widths;
-        let [dkeys, dvalues] = self.slots.gradients(slot);
+        let widths = self.args.widths;
+        let [dkeys, dvalues] = self.packed_kv.gradients(slot);
         // SAFETY: by this function's contract.
         unsafe {
             self.dtargets[0].add(positions, widths.keys, 1.0, dkeys);

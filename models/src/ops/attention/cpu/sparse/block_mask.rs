@@ -66,7 +66,7 @@ pub struct BlockMask {
     diagonal_bias: f32,
     repeats_queries: bool,
     /// Packed blocks of keys that are held at once.
-    slots: usize,
+    packed_kv: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ impl BlockMask {
             ranges: Vec::new(),
             diagonal_bias,
             repeats_queries: false,
-            slots: 0,
+            packed_kv: 0,
         }
     }
 
@@ -266,14 +266,14 @@ impl BlockMask {
         }
         let mut given = vec![false; self.keys.len()];
         let mut free = Vec::new();
-        self.slots = 0;
+        self.packed_kv = 0;
         for (number, block) in self.queries.iter().enumerate() {
             let tiles = &self.tiles[block.tiles.clone()];
             for tile in tiles {
                 if !std::mem::replace(&mut given[tile.keys], true) {
                     self.keys[tile.keys].slot = free.pop().unwrap_or_else(|| {
-                        self.slots += 1;
-                        self.slots - 1
+                        self.packed_kv += 1;
+                        self.packed_kv - 1
                     });
                 }
             }
@@ -368,9 +368,9 @@ impl BlockMask {
     }
 
     /// Number of slots, and rows that one needs: the largest block of keys in whole panels.
-    pub(super) fn slots(&self) -> (usize, usize) {
+    pub(super) fn packed_kv(&self) -> (usize, usize) {
         let longest = self.keys.iter().map(|block| block.positions.len()).max();
-        (self.slots, longest.unwrap_or(0).next_multiple_of(PANEL))
+        (self.packed_kv, longest.unwrap_or(0).next_multiple_of(PANEL))
     }
 
     /// Positions of queries and of keys that the block mask needs to exist.

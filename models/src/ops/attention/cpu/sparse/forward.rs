@@ -9,15 +9,15 @@ use lra_cpu::tile::{
     Lhs, Operand, PAD, PANEL, PackedTiles, SIDE, pack_columns, pack_rows, padded, product,
 };
 
-use super::super::problem::{Head, Problem};
+use super::super::args::{AttentionArgs, Head};
 use super::super::relative::Places;
-use super::super::weighted_sums::{WeightedSums, close};
+use super::super::weighted_sums::{WeightedSums, finalize};
 use super::block_mask::BlockMask;
 use super::{alter, drawn, indices};
 
 /// Some blocks of queries of one head.
 pub(in super::super) struct ForwardTask<'a> {
-    pub(super) problem: &'a Problem<'a>,
+    pub(super) args: &'a AttentionArgs<'a>,
     pub(super) block_mask: &'a BlockMask,
     pub(super) head: Head,
     pub(super) blocks: Range<usize>,
@@ -33,28 +33,26 @@ impl Kernel for ForwardTask<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let ForwardTask {
-            problem,
+            args,
             block_mask,
             head,
             ..
         } = self;
-        let (width, wide) = (problem.widths.queries, padded(problem.widths.values));
-        let format = problem.format;
-        let mut keys = Keys::new(problem, block_mask, head);
-        let mut revisited = block_mask
-            .repeats_queries()
-            .then(|| Revisited::new(problem));
+        let (width, wide) = (args.widths.queries, padded(args.widths.values));
+        let format = args.format;
+        let mut keys = Keys::new(args, block_mask, head);
+        let mut revisited = block_mask.repeats_queries().then(|| Revisited::new(args));
         let mut queries = PackedTiles::new(format, Operand::B, 1, (width, SIDE));
-        let mut weighted = WeightedSums::new(problem);
+        let mut weighted = WeightedSums::new(args);
         for block in &block_mask.query_blocks()[self.blocks.clone()] {
             let positions = block_mask.query_positions(block);
             let count = positions.len();
-            if problem.padding(head.example, indices(positions)) {
+            if args.padding(head.example, indices(positions)) {
                 continue;
             }
             let columns = count.next_multiple_of(PAD);
-            let scale = problem.scale * std::f32::consts::LOG2_E;
-            let rows = problem.queries(head).at(positions);
+            let scale = args.scale * std::f32::consts::LOG2_E;
+            let rows = args.queries(head).at(positions);
             queries.pack(0, (width, SIDE), |columns| {
                 pack_columns(rows, count, scale, columns);
             });
@@ -75,15 +73,15 @@ impl Kernel for ForwardTask<'_> {
                     (&mut **scores, SIDE),
                     (count_keys.next_multiple_of(PANEL), columns, width),
                 );
-                if let Some(tables) = &problem.relative {
+                if let Some(tables) = &args.relative {
                     let keys = block_mask.key_positions(&block_mask.key_blocks()[tile.keys]);
                     let places = Places::new(tables, indices(positions), indices(keys));
                     tables.add(&places, head, scores);
                 }
                 alter(s, block_mask, tile, columns, scores);
-                let drawn = problem
+                let drawn = args
                     .dropout
-                    .map(|dropout| drawn(problem, dropout, head, number));
+                    .map(|dropout| drawn(args, dropout, head, number));
                 weighted.add(s, (count_keys, bits), columns, of_values, drawn);
             }
             let rows = weighted.rows(count).zip(positions);
@@ -96,7 +94,7 @@ impl Kernel for ForwardTask<'_> {
             }
         }
         if let Some(revisited) = revisited {
-            for position in 0..problem.queries_len {
+            for position in 0..args.queries_len {
                 let (top, sum) = revisited.sums[position];
                 let row = &revisited.rows[position * wide..][..wide];
                 self.write(position, top, sum, row);
@@ -107,14 +105,14 @@ impl Kernel for ForwardTask<'_> {
 
 impl ForwardTask<'_> {
     fn write(&self, query: usize, top: f32, sum: f32, row: &[f32]) {
-        let (problem, head) = (self.problem, self.head);
-        let (inverse, log) = close(top, sum);
+        let (args, head) = (self.args, self.head);
+        let (inverse, log) = finalize(top, sum);
         // SAFETY: this task alone writes its head's columns of the rows of its queries, and their sums.
         let (output, logs) = unsafe {
             (
                 self.output
-                    .slice(problem.output_start(head, query), problem.widths.values),
-                self.sums.slice(problem.sum_index(head, query), 1),
+                    .slice(args.output_start(head, query), args.widths.values),
+                self.sums.slice(args.sum_index(head, query), 1),
             )
         };
         for (y, x) in output.iter_mut().zip(row) {
@@ -134,11 +132,11 @@ struct Revisited {
 }
 
 impl Revisited {
-    fn new(problem: &Problem) -> Self {
-        let wide = padded(problem.widths.values);
+    fn new(args: &AttentionArgs) -> Self {
+        let wide = padded(args.widths.values);
         Revisited {
-            sums: vec![(f32::NEG_INFINITY, 0.0); problem.queries_len],
-            rows: Scratch::zeros(problem.queries_len * wide),
+            sums: vec![(f32::NEG_INFINITY, 0.0); args.queries_len],
+            rows: Scratch::zeros(args.queries_len * wide),
             wide,
         }
     }
@@ -158,7 +156,7 @@ impl Revisited {
 
 /// Blocks of keys and values of one head, packed when they are needed and not held.
 struct Keys<'a> {
-    problem: &'a Problem<'a>,
+    args: &'a AttentionArgs<'a>,
     block_mask: &'a BlockMask,
     head: Head,
     /// The block that each slot holds, and its real keys.
@@ -168,16 +166,16 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    fn new(problem: &'a Problem<'a>, block_mask: &'a BlockMask, head: Head) -> Self {
-        let (slots, rows) = block_mask.slots();
-        let widths = problem.widths;
+    fn new(args: &'a AttentionArgs<'a>, block_mask: &'a BlockMask, head: Head) -> Self {
+        let (packed_kv, rows) = block_mask.packed_kv();
+        let widths = args.widths;
         let blocks =
-            |role, width| PackedTiles::new(problem.format, role, slots, (rows, padded(width)));
+            |role, width| PackedTiles::new(args.format, role, packed_kv, (rows, padded(width)));
         Keys {
-            problem,
+            args,
             block_mask,
             head,
-            held: vec![None; slots],
+            held: vec![None; packed_kv],
             key_blocks: blocks(Operand::A, widths.queries),
             value_blocks: blocks(Operand::ATransposed, widths.values),
         }
@@ -190,18 +188,18 @@ impl<'a> Keys<'a> {
         if let Some((_, bits)) = self.held[slot].filter(|(held, _)| *held == block) {
             return bits;
         }
-        let (problem, head) = (self.problem, self.head);
-        let widths = problem.widths;
+        let (args, head) = (self.args, self.head);
+        let widths = args.widths;
         let positions = self.block_mask.key_positions(key_block);
         let count = positions.len();
         self.key_blocks.pack(slot, (count, widths.queries), |rows| {
-            problem.keys(head).at(positions).pack_rows(count, rows);
+            args.keys(head).at(positions).pack_rows(count, rows);
         });
-        let values = problem.values(head).at(positions);
+        let values = args.values(head).at(positions);
         let size = (count, padded(widths.values));
         self.value_blocks
             .pack(slot, size, |rows| pack_rows(values, count, 1.0, rows));
-        let bits = problem.real.bits(head.example, indices(positions));
+        let bits = args.real.bits(head.example, indices(positions));
         self.held[slot] = Some((block, bits));
         bits
     }

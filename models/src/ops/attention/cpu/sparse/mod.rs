@@ -23,8 +23,8 @@ pub use self::block_mask::{BlockMask, QueryRange, QueryRanges};
 pub(crate) use self::block_mask::{BlockView, TileView};
 use self::forward::ForwardTask;
 use super::AttentionDropout;
+use super::args::{AttentionArgs, Head, TASKS};
 use super::dropout;
-use super::problem::{Head, Problem, TASKS};
 use super::relative::TableGradients;
 
 /// Blocks of queries below which a part of a head is not worth its own sums.
@@ -117,7 +117,7 @@ pub(crate) fn first_weight((head, heads): (usize, usize), (tile, query): (usize,
 
 /// The position of a tile in the dropout stream.
 fn drawn<'a>(
-    problem: &Problem,
+    args: &AttentionArgs,
     dropout: &'a AttentionDropout,
     head: Head,
     number: usize,
@@ -125,7 +125,7 @@ fn drawn<'a>(
     dropout::Tile {
         dropout,
         example: head.example,
-        first: first_weight((head.number, problem.heads), (number, 0)),
+        first: first_weight((head.number, args.heads), (number, 0)),
         row: SIDE,
     }
 }
@@ -159,8 +159,8 @@ fn alter<S: Lanes>(
             s.splat_f32s(seen.end as f32),
         );
         for (scores, number) in row.iter_mut().zip(numbers) {
-            let kept = s.select_f32s(s.less_than_f32s(*number, from), hidden, *scores);
-            *scores = s.select_f32s(s.less_than_f32s(*number, to), kept, hidden);
+            let visible = s.select_f32s(s.less_than_f32s(*number, from), hidden, *scores);
+            *scores = s.select_f32s(s.less_than_f32s(*number, to), visible, hidden);
         }
         if let Some(diagonal) = range.diagonal() {
             let diagonal = s.splat_f32s(diagonal as f32);
@@ -172,12 +172,12 @@ fn alter<S: Lanes>(
     }
 }
 
-/// Splits the blocks of queries of a head of `problem` into parts that are worked on apart.
-fn parts(problem: &Problem, block_mask: &BlockMask) -> Vec<Range<usize>> {
-    let heads = problem.batch * problem.heads;
+/// Splits the blocks of queries of a head of `args` into parts that are worked on apart.
+fn parts(args: &AttentionArgs, block_mask: &BlockMask) -> Vec<Range<usize>> {
+    let heads = args.batch * args.heads;
     let blocks = block_mask.query_blocks().len();
     // Queries that are in several blocks are summed up by one task.
-    let count = if block_mask.repeats_queries() || problem.undivided() {
+    let count = if block_mask.repeats_queries() || args.undivided() {
         1
     } else {
         TASKS
@@ -189,7 +189,7 @@ fn parts(problem: &Problem, block_mask: &BlockMask) -> Vec<Range<usize>> {
     (0..count).map(|part| edge(part)..edge(part + 1)).collect()
 }
 
-impl Problem<'_> {
+impl AttentionArgs<'_> {
     /// All tasks: heads, and parts of each, numbered.
     fn tasks<'p>(
         &self,
@@ -216,7 +216,7 @@ impl Problem<'_> {
         let tasks = self.tasks(block_masks).into_par_iter();
         tasks.for_each(|(head, block_mask, blocks, _)| {
             isa.run(ForwardTask {
-                problem: self,
+                args: self,
                 block_mask,
                 head,
                 blocks,
@@ -267,7 +267,7 @@ impl Problem<'_> {
                     None => self.of_head(&targets, which, *head),
                 };
                 isa.run(BackwardTask {
-                    problem: self,
+                    args: self,
                     block_mask,
                     tables,
                     part: *part,
@@ -327,10 +327,10 @@ impl Partial {
     }
 
     /// First element of the rows of keys (1) or values (2).
-    fn start(&self, problem: &Problem, which: usize) -> usize {
+    fn start(&self, args: &AttentionArgs, which: usize) -> usize {
         match which {
             1 => self.start,
-            _ => self.start + self.keys.len() * problem.widths.keys,
+            _ => self.start + self.keys.len() * args.widths.keys,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Causality, where it is claimed ([`crate::Mixer::is_causal`]), by other tokens behind a position.
 
 use super::*;
-use crate::trunk::Trunk;
+use crate::backbone::Backbone;
 
 /// Options of all variants, and the same with what makes a model causal, where it has such an
 /// option.
@@ -27,17 +27,17 @@ pub(super) fn no_position_sees_what_follows_where_that_is_claimed(model: &'stati
         options.head.pooling = Pooling::Mean;
         for dtype in [DType::F32, DType::F64] {
             let parameters = Parameters::new(SEED, &Device::Cpu, dtype);
-            let trunk = match Trunk::new(model, &shape(1), &options, &parameters) {
-                Ok(trunk) => trunk,
+            let backbone = match Backbone::new(model, &shape(1), &options, &parameters) {
+                Ok(backbone) => backbone,
                 // A variant need not have every form.
                 Err(Error::Option { .. }) => continue,
                 Err(error) => refuse(error),
             };
-            if !trunk.is_causal() {
+            if !backbone.is_causal() {
                 continue;
             }
             let states = |tokens: &Tokens, pass: &Pass| {
-                let (encoded, _) = trunk.encode(tokens, None, false, pass).kept();
+                let (encoded, _) = backbone.encode(tokens, None, false, pass).kept();
                 let hidden = encoded.hidden.to_dtype(DType::F64).kept();
                 hidden.flatten_from(1).kept().to_vec2::<f64>().kept()
             };

@@ -28,7 +28,7 @@ const BIASES: [PairBias; 8] = [
     PairBias::DebertaPaper,
 ];
 
-fn terms(parameters: &Parameters, bias: PairBias, memory: usize) -> Terms {
+fn score_mods(parameters: &Parameters, bias: PairBias, memory: usize) -> ScoreMods {
     let block = BlockOptions {
         dim: DIM,
         qkv_dim: HEADS * WIDTH,
@@ -42,7 +42,7 @@ fn terms(parameters: &Parameters, bias: PairBias, memory: usize) -> Terms {
         shared: parameters.builder(),
         ..LayerContext::new(parameters.builder().pp("mixer"), &block, LENGTH)
     };
-    Terms::new(&at).unwrap()
+    ScoreMods::new(&at).unwrap()
 }
 
 /// Parameters by path, each flat.
@@ -189,22 +189,22 @@ impl Loops {
 }
 
 /// Attention of x (B, L, 3 H E) on itself.
-fn attend(terms: &Terms, x: &Tensor, options: AttentionOptions) -> Result<Tensor> {
+fn attend(score_mods: &ScoreMods, x: &Tensor, options: AttentionOptions) -> Result<Tensor> {
     let width = x.dim(2)? / 3;
     let [q, k, v] = [0, 1, 2].map(|i: usize| x.narrow(2, i * width, width)?.contiguous());
-    terms.attend([&q?, &k?, &v?], options, 0..x.dim(1)?)
+    score_mods.attend([&q?, &k?, &v?], options, 0..x.dim(1)?)
 }
 
 /// The same parameters in f32.
-fn narrowed(parameters: &Parameters, bias: PairBias, memory: usize) -> Terms {
+fn narrowed(parameters: &Parameters, bias: PairBias, memory: usize) -> ScoreMods {
     let narrow = Parameters::new(3, &Device::Cpu, DType::F32);
-    let terms = terms(&narrow, bias, memory);
+    let score_mods = score_mods(&narrow, bias, memory);
     let values: HashMap<String, _> = parameters.all().into_iter().collect();
     for (path, var) in narrow.all() {
         var.set(&values[&path].to_dtype(DType::F32).unwrap())
             .unwrap();
     }
-    terms
+    score_mods
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn both_forms_are_the_equations() {
     let x = normal("x", &[2, LENGTH, 3 * HEADS * WIDTH]);
     for (bias, memory) in BIASES.iter().flat_map(|bias| [(*bias, 0), (*bias, 3)]) {
         let parameters = parameters();
-        let terms = terms(&parameters, bias, memory);
+        let score_mods = score_mods(&parameters, bias, memory);
         for (path, var) in parameters.all() {
             let shift = normal(&path, var.dims()).affine(0.5, 0.0).unwrap();
             var.set(&(var.as_detached_tensor() + shift).unwrap())
@@ -232,16 +232,17 @@ fn both_forms_are_the_equations() {
             });
             // What padded queries get nobody reads; in the window some see nothing.
             let read = |y: &Tensor| y.broadcast_mul(&mask.unsqueeze(2).unwrap()).unwrap();
-            for (dtype, terms, tolerance) in
-                [(DType::F64, &terms, 1e-10), (DType::F32, &narrow, 2e-5)]
-            {
+            for (dtype, score_mods, tolerance) in [
+                (DType::F64, &score_mods, 1e-10),
+                (DType::F32, &narrow, 2e-5),
+            ] {
                 let options = AttentionOptions {
                     heads: HEADS,
                     mask: Some(mask.to_dtype(dtype).unwrap()),
                     block_masks: block_masks.clone(),
                     ..AttentionOptions::default()
                 };
-                let y = attend(terms, &x.to_dtype(dtype).unwrap(), options.clone()).unwrap();
+                let y = attend(score_mods, &x.to_dtype(dtype).unwrap(), options.clone()).unwrap();
                 let place = format!("{bias}, {memory}, {}, {dtype:?}", block_masks.is_some());
                 let y = y.to_dtype(DType::F64).unwrap();
                 assert!(
@@ -254,7 +255,7 @@ fn both_forms_are_the_equations() {
                         .is_finite()
                 );
                 close(&read(&y), &read(&wanted), tolerance, &place);
-                let packed = terms.without_contents(LENGTH, &options).unwrap();
+                let packed = score_mods.content_independent(LENGTH, &options).unwrap();
                 if let Some(options) = packed.filter(|_| memory == 0) {
                     let y = attention::attend_packed(&x.to_dtype(dtype).unwrap(), &options);
                     let y = y.unwrap().to_dtype(DType::F64).unwrap();
@@ -270,7 +271,7 @@ fn gradients_agree_with_differences() {
     for bias in BIASES {
         for block_masks in [None, Some(BlockLists::window(5, 2, 1).block_masks(5))] {
             let parameters = parameters();
-            let terms = terms(&parameters, bias, 2);
+            let score_mods = score_mods(&parameters, bias, 2);
             check_layer(
                 &bias.to_string(),
                 &parameters,
@@ -281,7 +282,7 @@ fn gradients_agree_with_differences() {
                         block_masks: block_masks.clone(),
                         ..AttentionOptions::default()
                     };
-                    attend(&terms, x, options)
+                    attend(&score_mods, x, options)
                 },
             );
         }
@@ -291,7 +292,7 @@ fn gradients_agree_with_differences() {
 #[test]
 fn a_sequence_without_a_token_sees_the_memory_alone() {
     let parameters = parameters();
-    let terms = terms(&parameters, PairBias::None, 3);
+    let score_mods = score_mods(&parameters, PairBias::None, 3);
     let x = normal("x", &[1, LENGTH, 3 * HEADS * WIDTH]);
     let wanted = Loops::new(PairBias::None, &parameters).attend(&x, 3, &[0], |_, _| true);
     let options = AttentionOptions {
@@ -300,7 +301,7 @@ fn a_sequence_without_a_token_sees_the_memory_alone() {
         ..AttentionOptions::default()
     };
     close(
-        &attend(&terms, &x, options).unwrap(),
+        &attend(&score_mods, &x, options).unwrap(),
         &wanted,
         1e-10,
         "memory",

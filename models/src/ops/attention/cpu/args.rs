@@ -42,7 +42,7 @@ pub(super) struct Widths {
 }
 
 /// One call of attention, with its operands.
-pub(super) struct Problem<'a> {
+pub(super) struct AttentionArgs<'a> {
     pub(super) batch: usize,
     pub(super) heads: usize,
     pub(super) queries_len: usize,
@@ -56,7 +56,7 @@ pub(super) struct Problem<'a> {
     pub(super) key_columns: Option<Rows<'a>>,
     pub(super) real: &'a KeyMask,
     /// Whether queries and keys are those of one sequence.
-    pub(super) within: bool,
+    pub(super) self_attention: bool,
     pub(super) dropout: Option<&'a AttentionDropout>,
     /// What each query sees; everything if there are none.
     pub(super) block_masks: Option<&'a BlockMasks>,
@@ -66,7 +66,7 @@ pub(super) struct Problem<'a> {
     pub(super) relative: Option<Tables<'a>>,
 }
 
-impl<'a> Problem<'a> {
+impl<'a> AttentionArgs<'a> {
     /// Elements of a row of the output: all heads.
     pub(super) fn row(&self) -> usize {
         self.heads * self.widths.values
@@ -144,7 +144,7 @@ impl<'a> Problem<'a> {
 
     /// Whether at most [`SIDE`] queries are known to be padding.
     pub(super) fn padding(&self, example: usize, queries: impl Iterator<Item = usize>) -> bool {
-        self.within && self.real.bits(example, queries) == 0
+        self.self_attention && self.real.bits(example, queries) == 0
     }
 
     pub(super) fn sum_index(&self, head: Head, query: usize) -> usize {
@@ -197,7 +197,7 @@ impl<'a> Problem<'a> {
         (0..heads * parts).into_par_iter().for_each(|task| {
             let first = (task % parts * part).min(self.queries_len);
             isa.run(ForwardTask {
-                problem: self,
+                args: self,
                 head: self.head(task / parts),
                 first,
                 count: part.min(self.queries_len - first),
@@ -258,7 +258,7 @@ impl<'a> Problem<'a> {
             };
             let sums = &sums[self.sum_index(head, 0)..][..self.queries_len];
             isa.run(BackwardTask {
-                problem: self,
+                args: self,
                 bias,
                 tables,
                 part,

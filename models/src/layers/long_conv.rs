@@ -1,4 +1,4 @@
-//! A convolution with a kernel as long as the sequence, in place of attention, and what follows it (see [`FilterOutput`]).
+//! A convolution with a kernel as long as the sequence, in place of attention, and what follows it (see [`GluOutput`]).
 //!     y = k * x + D x,   y_t = Σ_{j≤t} k_{t-j} x_j + Σ_{j>t} k'_{j-t-1} x_j + D x_t
 //! The second kernel k' looks ahead and does not see the position itself, as in S4.
 
@@ -7,22 +7,22 @@ use candle_nn::Init;
 
 use crate::{
     LayerContext, Pass, Result,
-    layers::{FilterOutput, OutputGate, OutputInit},
+    layers::{GluOutput, OutputGate, OutputInit},
     mask::zero_padding,
     ops::{Lags, fft_conv},
 };
 
 /// The parts around the kernel, which a model makes anew for each pass.
-pub struct LongFilter {
+pub struct LongConv {
     /// D (H); none where the kernel has all.
     skip: Option<Tensor>,
     /// How many kernels, 1 or 2, lie one after the other.
     directions: usize,
-    output: FilterOutput,
+    output: GluOutput,
 }
 
-impl LongFilter {
-    /// Parameters `d` (H) N(0, 1), if it `skips`, and those of [`FilterOutput`] as PyTorch begins them.
+impl LongConv {
+    /// Parameters `d` (H) N(0, 1), if it `skips`, and those of [`GluOutput`] as PyTorch begins them.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -35,7 +35,7 @@ impl LongFilter {
         Ok(Self {
             skip: skips.then(d).transpose()?,
             directions,
-            output: FilterOutput::new(&at.vb, at.block, OutputGate::Full, OutputInit::Torch)?,
+            output: GluOutput::new(&at.vb, at.block, OutputGate::Full, OutputInit::Torch)?,
         })
     }
 

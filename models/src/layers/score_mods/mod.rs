@@ -1,5 +1,5 @@
 //! What attention takes into its scores beside the product of query and key, and keys that are of no token: axes of the
-//! block around every mixer that can take them ([`Takes`]).
+//! block around every mixer that can take them ([`Supports`]).
 //!
 //! ```text
 //! q, k ← rotated by position            block.rotary    RoFormer
@@ -25,7 +25,7 @@ use self::{
     memory::Memory,
 };
 pub use self::{rotary::Rotary, transformer_xl::TransformerXl};
-pub use crate::takes::Takes;
+pub use crate::supports::Supports;
 use crate::{
     LayerContext, Result,
     ops::attention::{self, AttentionOptions, RelativeScores},
@@ -37,7 +37,7 @@ pub type Attend<'a> = &'a dyn Fn(&Tensor, &Tensor, &Tensor, &AttentionOptions) -
 
 /// What the scores of one mixer's attention have beside products.
 #[derive(Default)]
-pub struct Terms {
+pub struct ScoreMods {
     bias: Option<Bias>,
     rotary: Option<Rotary>,
     memory: Option<Memory>,
@@ -83,7 +83,7 @@ impl Operands {
     }
 }
 
-impl Terms {
+impl ScoreMods {
     /// What the block's options ask for; parameters `bias.*` and `memory.*`, and where all layers have one, `bias` of the model.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Terms {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn without_contents(
+    pub fn content_independent(
         &self,
         length: usize,
         options: &AttentionOptions,
@@ -163,7 +163,7 @@ impl Terms {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn remembered(
+    pub fn append_memory(
         &self,
         k: &Tensor,
         v: &Tensor,
@@ -186,21 +186,21 @@ impl Terms {
         options: AttentionOptions,
         positions: Range<usize>,
     ) -> Result<Tensor> {
-        self.attend_by(&attention::attend, qkv, options, positions)
+        self.attend_with(&attention::attend, qkv, options, positions)
     }
 
     /// The same by one form of attention, which may be given columns of all keys, and more keys after those that there are.
     ///
     /// # Errors
     /// Those of `attend`.
-    pub fn attend_by(
+    pub fn attend_with(
         &self,
         attend: Attend<'_>,
         [q, k, v]: [&Tensor; 3],
         options: AttentionOptions,
         positions: Range<usize>,
     ) -> Result<Tensor> {
-        let (k, v, mask) = self.remembered(k, v, options.mask.as_ref())?;
+        let (k, v, mask) = self.append_memory(k, v, options.mask.as_ref())?;
         let block_masks = match (&options.block_masks, &self.memory) {
             (Some(block_masks), Some(memory)) => {
                 let first = k.dim(1)? - memory.slots();

@@ -1,4 +1,4 @@
-//! Checks that every model passes, whatever it computes: [`PROMISES`]. A check panics with what is
+//! Checks that every model passes, whatever it computes: [`CHECKS`]. A check panics with what is
 //! wrong.
 //!
 //! A test over the registry runs them for the models here, and `lra check-model` for a model of
@@ -57,7 +57,7 @@ use crate::{
 
 /// Something that is asked of every model.
 #[derive(Clone, Copy, Debug)]
-pub struct Promise {
+pub struct Check {
     /// The promise in words, such as `padding_changes_no_logit`.
     pub name: &'static str,
     /// Panics with what is wrong.
@@ -79,18 +79,18 @@ pub enum Outcome {
     NotTried(&'static str),
 }
 
-/// Asks for the [`PROMISES`] in their order, and tries none that rests on a broken one: one cause
+/// Asks for the [`CHECKS`] in their order, and tries none that rests on a broken one: one cause
 /// is told once. `broken` says what is wrong with one, if anything is; `told` hears of each as soon
 /// as it is known.
 ///
 /// # Errors
 /// Those of `told`.
 pub fn ask<E>(
-    mut broken: impl FnMut(&'static Promise) -> Option<String>,
-    mut told: impl FnMut(&'static Promise, &Outcome) -> Result<(), E>,
-) -> Result<Vec<(&'static Promise, Outcome)>, E> {
-    let mut all: Vec<(&'static Promise, Outcome)> = Vec::new();
-    for promise in PROMISES {
+    mut broken: impl FnMut(&'static Check) -> Option<String>,
+    mut told: impl FnMut(&'static Check, &Outcome) -> Result<(), E>,
+) -> Result<Vec<(&'static Check, Outcome)>, E> {
+    let mut all: Vec<(&'static Check, Outcome)> = Vec::new();
+    for promise in CHECKS {
         let cause = all.iter().find_map(|(before, outcome)| match outcome {
             _ if !promise.rests_on.contains(&before.name) => None,
             Outcome::Kept => None,
@@ -107,7 +107,7 @@ pub fn ask<E>(
     Ok(all)
 }
 
-impl Promise {
+impl Check {
     /// Returns the line of `model`'s source that a breach points at: where the parameter is made
     /// that `said` names, or what the promise is about.
     #[must_use]
@@ -129,7 +129,7 @@ impl Promise {
 
 macro_rules! promises {
     ($($name:ident: [$($before:ident),*], $words:expr;)*) => {
-        &[$(Promise {
+        &[$(Check {
             name: stringify!($name),
             check: $name,
             rests_on: &[$(stringify!($before)),*],
@@ -142,7 +142,7 @@ const FORWARD: &[&str] = &["fn forward"];
 const NEW: &[&str] = &["fn new", "fn build"];
 
 /// All of them, each behind those that it rests on.
-pub const PROMISES: &[Promise] = promises![
+pub const CHECKS: &[Check] = promises![
     it_is_built_and_trained: [], FORWARD;
     matrices_decay_and_biases_norms_and_embeddings_do_not: [it_is_built_and_trained], NEW;
     products_are_those_that_can_be_rounded: [it_is_built_and_trained], FORWARD;
@@ -207,7 +207,7 @@ impl Axis {
             padding: true,
             grid: None,
         };
-        let parameters = Parameters::blank(&Device::Cpu, DType::F32);
+        let parameters = Parameters::meta(&Device::Cpu, DType::F32);
         Classifier::new(model, &shape, &options, &parameters).map(drop)
     }
 }
@@ -218,8 +218,8 @@ mod tests {
 
     #[test]
     fn promises_stand_behind_those_that_they_rest_on() {
-        for (index, promise) in PROMISES.iter().enumerate() {
-            let before = &PROMISES[..index];
+        for (index, promise) in CHECKS.iter().enumerate() {
+            let before = &CHECKS[..index];
             for name in promise.rests_on {
                 assert!(before.iter().any(|it| it.name == *name), "{name}");
             }

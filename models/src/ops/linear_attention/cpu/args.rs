@@ -18,7 +18,7 @@ const TASKS: usize = 16;
 const LEAST_BLOCKS: usize = 4;
 
 /// One call, with its operands.
-pub(super) struct Problem<'a> {
+pub(super) struct LinearAttentionArgs<'a> {
     pub(super) op: &'a LinearAttention,
     pub(super) batch: usize,
     pub(super) queries_len: usize,
@@ -39,7 +39,7 @@ pub(super) struct Part {
     pub(super) range: (usize, usize),
 }
 
-impl Problem<'_> {
+impl LinearAttentionArgs<'_> {
     fn head_count(&self) -> usize {
         self.batch * self.op.heads
     }
@@ -113,13 +113,13 @@ impl Problem<'_> {
             .collect()
     }
 
-    /// [`Problem::forward`] with one map, and no shifts.
+    /// [`LinearAttentionArgs::forward`] with one map, and no shifts.
     pub(super) fn forward_by(&self, map: impl Features) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
         let (output, states) = self.forward(map, |_| map);
         (output, states, Vec::new())
     }
 
-    /// [`Problem::backward`] with one map.
+    /// [`LinearAttentionArgs::backward`] with one map.
     pub(super) fn backward_by(
         &self,
         map: impl Features,
@@ -170,7 +170,7 @@ impl Problem<'_> {
                     map: query,
                     format: self.format(isa),
                     sizes: self.sizes,
-                    guard: self.op.guard,
+                    eps: self.op.eps,
                     state: self.state(&states, part),
                     queries: self.queries(part),
                     range: part.range,
@@ -197,7 +197,7 @@ impl Problem<'_> {
                 map: query,
                 format: self.format(isa),
                 sizes: self.sizes,
-                guard: self.op.guard,
+                eps: self.op.eps,
                 state: self.state(states, part),
                 queries: self.queries(part),
                 output: self.rows(output, self.queries_len, values, part),

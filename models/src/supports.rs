@@ -8,7 +8,7 @@ use crate::{
 
 /// Which of the axes about queries, keys and scores a mixer can take; where it cannot, why.
 #[derive(Clone, Copy, Debug)]
-pub struct Takes {
+pub struct Supports {
     /// `block.bias`.
     pub bias: Result<(), &'static str>,
     /// `block.rotary`.
@@ -17,7 +17,7 @@ pub struct Takes {
     pub memory: Result<(), &'static str>,
 }
 
-impl Takes {
+impl Supports {
     /// Attention with a score for every pair that is computed.
     pub const ALL: Self = Self {
         bias: Ok(()),
@@ -27,7 +27,7 @@ impl Takes {
 
     /// None of them, for this reason.
     #[must_use]
-    pub const fn nothing(reason: &'static str) -> Self {
+    pub const fn none(reason: &'static str) -> Self {
         Self {
             bias: Err(reason),
             rotary: Err(reason),
@@ -46,13 +46,14 @@ impl Takes {
     /// # Errors
     /// [`crate::Error::Option`] with the reason.
     pub fn check(&self, block: &BlockOptions) -> Result<()> {
-        let refuse =
-            |asked: bool, takes: Result<(), &str>, key, value: String, usual: &str| match takes {
+        let refuse = |asked: bool, supports: Result<(), &str>, key, value: String, usual: &str| {
+            match supports {
                 Err(reason) if asked => {
                     require(false, key, value, format!("{usual}, because {reason}"))
                 }
                 _ => Ok(()),
-            };
+            }
+        };
         refuse(
             block.bias != PairBias::None,
             self.bias,

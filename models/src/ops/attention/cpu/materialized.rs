@@ -23,7 +23,7 @@ const ROWS: usize = 64;
 ///
 /// # Errors
 /// If shapes do not fit, an operand is not f32 in main memory, or the options have block masks, scores by distance or columns of all keys.
-pub fn attention_kept(
+pub fn attention_materialized(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
@@ -230,14 +230,14 @@ impl CustomOp<3> for Kept {
         }
         tasks
             .into_par_iter()
-            .for_each(|(example, first, count, y, kept)| {
+            .for_each(|(example, first, count, y, saved)| {
                 let mut scores = Scratch::zeros(count * keys);
                 let mut weights = Scratch::zeros(if keeps { 0 } else { count * keys });
                 for head in 0..heads {
                     let query = example * queries + first;
                     let scores = &mut scores[..];
                     let weights = match keeps {
-                        true => &mut kept[head * count * keys..][..count * keys],
+                        true => &mut saved[head * count * keys..][..count * keys],
                         false => &mut weights[..],
                     };
                     let of_keys = sizes.head_transposed(k.data, width, (example * keys, head));

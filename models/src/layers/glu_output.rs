@@ -42,14 +42,14 @@ pub enum OutputInit {
 }
 
 /// Activation, dropout and gated linear layer.
-pub struct FilterOutput {
+pub struct GluOutput {
     activation: Activation,
     dropout: Dropout,
     linear: Linear,
     gate: OutputGate,
 }
 
-impl FilterOutput {
+impl GluOutput {
     /// Parameters `output`: weights as `init` says, biases zeros or, with PyTorch's initial values, uniform within 1/√D like the weights.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ mod tests {
             };
             let parameters = parameters();
             let output =
-                FilterOutput::new(&parameters.builder(), &block, gate, OutputInit::Torch).unwrap();
+                GluOutput::new(&parameters.builder(), &block, gate, OutputInit::Torch).unwrap();
             let pass = Pass::new(true, RngKey::new(1, 0, 0));
             check_layer("filter output", &parameters, &[2, 3, 4], |x| {
                 output.forward(x, &pass)

@@ -6,10 +6,10 @@ use lra_cpu::format::Format;
 use lra_cpu::scratch::Scratch;
 use lra_cpu::tile::{Lhs, Operand, PackedTiles, Source, pack_rows, padded};
 
-use super::problem::{Keys, Problem, Widths};
+use super::args::{AttentionArgs, Keys, Widths};
 
 /// Places for blocks of keys and values in the layouts that the products want, and for the sums of their gradients.
-pub(super) struct Slots {
+pub(super) struct PackedKv {
     widths: Widths,
     /// Keys of a slot.
     rows: usize,
@@ -38,13 +38,13 @@ pub(super) struct KeyTile<'a> {
     pub(super) bits: u64,
 }
 
-impl Slots {
-    /// `slots` of `rows` keys each.
-    pub(super) fn new(problem: &Problem, (slots, rows): (usize, usize)) -> Self {
-        let (format, widths) = (problem.format, problem.widths);
-        let held = |role, width| PackedTiles::new(format, role, slots, (rows, padded(width)));
-        let zeros = |width| Scratch::zeros(slots * rows * padded(width));
-        Slots {
+impl PackedKv {
+    /// `packed_kv` of `rows` keys each.
+    pub(super) fn new(args: &AttentionArgs, (packed_kv, rows): (usize, usize)) -> Self {
+        let (format, widths) = (args.format, args.widths);
+        let held = |role, width| PackedTiles::new(format, role, packed_kv, (rows, padded(width)));
+        let zeros = |width| Scratch::zeros(packed_kv * rows * padded(width));
+        PackedKv {
             widths,
             rows,
             key_rows: (format != Format::F32).then(|| held(Operand::A, widths.queries)),

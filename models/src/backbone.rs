@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Embedding and encoder, with a CLS slot where the pooling wants one.
-pub(crate) struct Trunk {
+pub(crate) struct Backbone {
     pub(crate) embedding: Embedding,
     pub(crate) encoder: Box<dyn Encoder>,
     pub(crate) cls: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Trunk {
     causal_around: bool,
 }
 
-impl Trunk {
+impl Backbone {
     /// Builds them for `shape`; parameters go to `embed` and `encoder`.
     pub(crate) fn new(
         model: &Model,
@@ -152,7 +152,7 @@ impl Trunk {
 
     /// How to pack these sequences, where embedding and encoder understand it and there is padding.
     fn packing(&self, tokens: &Tokens) -> Result<Option<Packing>> {
-        if !self.embedding.takes_packed() || !self.encoder.takes_packed() {
+        if !self.embedding.supports_varlen() || !self.encoder.supports_varlen() {
             return Ok(None);
         }
         let real = self.embedding.real(&tokens.ids, tokens.mask.as_ref())?;
@@ -238,10 +238,10 @@ mod tests {
                     continue;
                 }
                 let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
-                let Ok(trunk) = Trunk::new(model, &shape(), &options, &parameters) else {
+                let Ok(backbone) = Backbone::new(model, &shape(), &options, &parameters) else {
                     continue;
                 };
-                if !trunk.encoder.takes_packed() {
+                if !backbone.encoder.supports_varlen() {
                     continue;
                 }
                 let pass = Pass::new(true, RngKey::new(17, 3, 5));
@@ -250,12 +250,12 @@ mod tests {
                         true => {
                             let x = packing.pack(&x).unwrap();
                             let pass = pass.with_packing(&packing);
-                            let encoded = trunk.encoder.forward(&x, &pass).unwrap();
+                            let encoded = backbone.encoder.forward(&x, &pass).unwrap();
                             packing.unpack(&encoded.hidden).unwrap()
                         }
                         false => {
                             let pass = pass.with_mask(Some(&mask));
-                            trunk.encoder.forward(&x, &pass).unwrap().hidden
+                            backbone.encoder.forward(&x, &pass).unwrap().hidden
                         }
                     };
                     let loss = (hidden * &seed).unwrap().sum_all().unwrap();
