@@ -65,8 +65,6 @@ fn refuse(paths: impl Iterator<Item = PathBuf>, word: &str) {
 
 #[test]
 fn only_operations_choose_between_their_forms() {
-    // `rng.rs` takes a function of candle's module of this name.
-    only(&["ops", "rng.rs"], "cpu");
     only(&["ops", "autograd", "rng.rs"], "lra_cpu");
     only(&["ops", "autograd", "lib.rs"], "autograd");
 }
@@ -77,9 +75,9 @@ fn only_registry_conformance_and_tests_ask_all_models() {
         "lib.rs",
         "mixers",
         "registry.rs",
-        "contract.rs",
+        "conformance.rs",
         "parity",
-        "trunk.rs",
+        "backbone.rs",
     ];
     only(&allowed, "MODELS");
 }

@@ -100,7 +100,7 @@ pub const READERS: &[Reader] = &[
         partial,
     ),
     with_options(
-        of_task("pictures-pickle", "image", "test_batch", Vec::new),
+        of_task("pictures-pickle", "image", "test_batch", pickles),
         partial,
     ),
     of_task(
@@ -168,11 +168,22 @@ fn table() -> Vec<(String, Vec<u8>)> {
 
 fn pictures() -> Vec<(String, Vec<u8>)> {
     let picture = include_bytes!("../../fuzz/corpus/pictures/whole.png");
+    // Its hash makes it one for validation.
+    let validates = include_bytes!("../../fuzz/corpus/pictures/validates.png");
     let files = ["train", "test"].map(|split| {
         let name = move |class| format!("{split}/{class}/1.png");
         (0..10).map(move |class| (name(class), picture.to_vec()))
     });
-    files.into_iter().flatten().collect()
+    let mut files: Vec<_> = files.into_iter().flatten().collect();
+    files.push(("train/0/2.png".into(), validates.to_vec()));
+    files
+}
+
+fn pickles() -> Vec<(String, Vec<u8>)> {
+    let batch = include_bytes!("../../fuzz/corpus/pictures-pickle/array");
+    (1..=5)
+        .map(|number| (format!("data_batch_{number}"), batch.to_vec()))
+        .collect()
 }
 
 fn batches() -> Vec<(String, Vec<u8>)> {
