@@ -201,7 +201,7 @@ def main():
         while sum(times) < arguments.seconds:
             times.append(step())
         peak = 1024 * (kilobytes("VmHWM") - base)
-        print(json.dumps({"seconds": times, "peak_bytes": peak}), flush=True)
+        print(json.dumps({"seconds": times, "resident_bytes": peak}), flush=True)
 
 
 if __name__ == "__main__":
