@@ -6,7 +6,7 @@ use results::record::Batching;
 
 use crate::spec::{PretrainKind, Resolved};
 
-/// The lines; `flops` are those of one example's forward pass.
+/// Returns the lines; `flops` are those of one example's forward pass.
 pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> Vec<String> {
     let (spec, rows) = (&resolved.spec, draft.task.rows);
     let (block, train) = (&spec.block, &spec.train);

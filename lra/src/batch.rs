@@ -1,5 +1,6 @@
-//! From rows of a split to tensors: the one place where bytes become tensors. Batches are a pure function of
-//! (seed, epoch), and are put together ahead of time on a thread of their own.
+//! Conversion of the rows of a split into tensors: the one place where bytes become tensors.
+//! Batches are a pure function of (seed, epoch), and are assembled ahead of time on a thread of
+//! their own.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,21 +12,22 @@ use datasets::{About, Split, Splits};
 use models::rng::Stream;
 use models::{DenseLabels, Inputs, Tokens};
 
-/// How rows become ids: the same for every batch of a run.
+/// Conversion of rows into ids, the same for every batch of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Sequences per example.
     pub towers: usize,
-    /// Every sequence is padded to this many tokens, or cut to them; see `bucket`.
+    /// Length in tokens that every sequence is padded or cut to; see `bucket`.
     pub max_length: usize,
-    /// Added to a stored byte to make its id. Where it is 1, id 0 is padding and masks exist.
+    /// Number added to a stored byte to make its id. If it is 1, id 0 is padding and masks exist.
     pub first_id: u32,
-    /// Batches whose rows are sorted by length before they are cut, each then padded to its own longest sequence; 0: no batch is sorted.
+    /// Number of batches whose rows are sorted by length before they are cut, each batch then
+    /// padded to its own longest sequence; 0 sorts none.
     pub bucket: usize,
 }
 
 impl Layout {
-    /// The layout of a task at a given length.
+    /// Returns the layout of a task at a given length.
     pub fn new(about: &About, max_length: usize) -> Self {
         Layout {
             towers: about.towers,
@@ -35,12 +37,12 @@ impl Layout {
         }
     }
 
-    /// The same with batches of so many sorted by length.
+    /// Returns this layout with rows sorted by length over `bucket` batches at a time.
     pub fn bucketed(self, bucket: usize) -> Self {
         Layout { bucket, ..self }
     }
 
-    /// The first `rows` rows of a split in the order in which they are scored.
+    /// Returns the first `rows` rows of a split in the order in which they are scored.
     pub fn scored(&self, split: &Split, rows: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..rows).collect();
         if self.bucket > 0 {
@@ -49,13 +51,13 @@ impl Layout {
         order
     }
 
-    /// Tokens of the longest sequence of a row.
+    /// Returns the number of tokens of the longest sequence of a row.
     fn length(&self, split: &Split, row: usize) -> usize {
         let towers = (0..self.towers).map(|tower| split.tokens(tower, row).len());
         towers.max().unwrap_or(0).clamp(1, self.max_length)
     }
 
-    /// Whether sequences can be shorter than `max_length`.
+    /// Returns whether sequences can be shorter than `max_length`.
     pub fn pads(&self) -> bool {
         self.first_id > 0
     }
@@ -67,14 +69,14 @@ pub struct HostBatch {
     ids: Vec<Vec<u32>>,
     masks: Vec<Vec<f32>>,
     labels: Vec<u32>,
-    /// Of single positions, where the data has any.
+    /// Labels of single positions, where the data has any.
     dense: Option<DenseLabels>,
     layout: Layout,
 }
 
 /// Part of a batch on the device.
 pub struct DeviceBatch {
-    /// What the model reads.
+    /// The model's inputs.
     pub inputs: Inputs,
     /// (B) class indices, u32.
     pub labels: Tensor,
@@ -83,7 +85,7 @@ pub struct DeviceBatch {
 }
 
 impl HostBatch {
-    /// Puts the given rows of a split together.
+    /// Assembles a batch of the given rows of a split.
     pub fn assemble(
         split: &Split,
         rows: impl ExactSizeIterator<Item = usize> + Clone,
@@ -143,8 +145,8 @@ impl HostBatch {
         batch
     }
 
-    /// Sequences of full length drawn from `symbols` symbols, with random labels: what a training step costs does not depend
-    /// on what is learned from it.
+    /// Returns sequences of full length drawn from `symbols` symbols, with random labels: the cost
+    /// of a training step does not depend on what is learned from it.
     pub fn random(
         layout: Layout,
         rows: usize,
@@ -177,7 +179,7 @@ impl HostBatch {
         }
     }
 
-    /// Number of examples.
+    /// Returns the number of examples.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
@@ -211,7 +213,8 @@ impl HostBatch {
     }
 }
 
-/// The labels at positions of some rows of a batch, which are counted from the first of them.
+/// Returns the labels at positions of some rows of a batch, with rows counted from the first of
+/// them.
 fn part(dense: &DenseLabels, rows: Range<usize>) -> DenseLabels {
     let begin = |row: usize| dense.rows.partition_point(|it| (*it as usize) < row);
     let labels = begin(rows.start)..begin(rows.end);
@@ -225,8 +228,9 @@ fn part(dense: &DenseLabels, rows: Range<usize>) -> DenseLabels {
     }
 }
 
-/// The rows of an epoch, in `order`, in batches of `batch`. Of every `bucket` batches, the shortest rows make one and the longest another; which comes
-/// when is drawn. A bucket of 0 or 1 leaves the batches as they are.
+/// Cuts the rows of an epoch, in `order`, into batches of `batch`. Of every `bucket` batches, the
+/// shortest rows make one and the longest another; their order is drawn at random. A bucket of 0 or
+/// 1 leaves the batches as they are.
 fn cut(
     mut order: Vec<usize>,
     length: impl Fn(usize) -> usize,
@@ -247,17 +251,19 @@ fn cut(
     batches
 }
 
-/// The training batches from a given step on, prepared ahead by a thread that ends when this is dropped.
+/// The training batches from a given step on, prepared ahead by a thread that ends when the feed is
+/// dropped.
 pub struct Feed {
     batches: Receiver<HostBatch>,
 }
 
-/// Batches kept ready.
+/// Number of batches kept ready.
 const AHEAD: usize = 2;
 
 impl Feed {
-    /// Starts with the batch of update `first_step` (counted from 0), in batches of `batch` examples. An epoch's last
-    /// batch may be smaller; the next epoch starts with the next batch.
+    /// Starts with the batch of update `first_step` (counted from 0), in batches of `batch`
+    /// examples. The last batch of an epoch may be smaller; the next epoch starts with the next
+    /// batch.
     pub fn start(
         splits: Arc<Splits>,
         layout: Layout,
@@ -294,7 +300,7 @@ impl Feed {
         Ok(Feed { batches })
     }
 
-    /// The next batch; `None` only if the thread was lost.
+    /// Returns the next batch; `None` only if the thread was lost.
     pub fn next(&self) -> Option<HostBatch> {
         self.batches.recv().ok()
     }

@@ -1,6 +1,7 @@
 //! One cell of the table: a model on a task with one seed, from frozen settings to a record.
 //!
-//! [`run`] goes: open the run folder and look at what it holds; open the data; build the model; fit it; write the record.
+//! [`run`] opens the run folder and inspects what it holds, opens the data, builds the model,
+//! trains it and writes the record.
 
 mod bits;
 pub mod changes;
@@ -27,52 +28,54 @@ use crate::step::Learner;
 use crate::train::{Ending, Fit};
 use crate::{banner, checkpoint, device, panics};
 
-/// What to do with a run folder that already holds a run.
+/// Treatment of a run folder that already holds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
-    /// Show a run that has ended, well or not; refuse to touch an unfinished one.
+    /// Shows a run that has ended, well or not; refuses to touch an unfinished one.
     Keep,
-    /// Go on with a run that is unfinished or failed, and say so where there is none; show one whose record is final.
+    /// Resumes a run that is unfinished or failed, and reports it if there is none; shows a run
+    /// whose record is final.
     Resume,
-    /// The same for who does not know whether a run was begun.
+    /// Does what `Resume` does, for callers that do not know whether a run was begun.
     Continue,
-    /// Start over, whatever is there.
+    /// Starts over, whatever the folder holds.
     Replace,
 }
 
-/// Where a run takes place, and how.
+/// Surroundings of a run: folders, device, limits and reporting.
 pub struct RunContext<'a> {
     /// Data directory.
     pub data: &'a Path,
     /// Folder that run folders are created in.
     pub out: &'a Path,
-    /// Where tensors live.
+    /// Device that holds the tensors.
     pub device: &'a Device,
-    /// What to do if the run folder holds a run.
+    /// Treatment of a run folder that already holds a run.
     pub if_exists: IfExists,
-    /// Whether a run of other data, another program or another machine counts as the one asked for.
+    /// True if a run with other data, another program or another machine counts as the one asked
+    /// for.
     pub accept_changes: bool,
-    /// Whether to write event files for TensorBoard too.
+    /// True to write event files for TensorBoard too.
     pub tensorboard: bool,
     /// Most live heap bytes; the default is 95 % of what the system allows.
     pub memory_limit: Option<usize>,
-    /// Progress on standard error.
+    /// Reporter of progress on standard error.
     pub reporter: &'a Reporter,
-    /// Whether to stop early.
+    /// Flag that asks the run to stop early.
     pub stop: &'a Stop,
 }
 
 /// A finished cell.
 pub struct Finished {
-    /// What is on file.
+    /// The record on file.
     pub record: Record,
     /// False if the record was on file before.
     pub fresh: bool,
-    /// For a record on file, what would differ if it were made now, in words.
+    /// Differences in words between a record on file and one that would be made now.
     pub changes: Vec<String>,
 }
 
-/// The id of a run, which is also the name of its folder.
+/// Returns the id of a run, which is also the name of its folder.
 pub fn run_id(resolved: &Resolved, shape: &Shape) -> String {
     let cell = &resolved.spec.cell;
     let plain = |c: char| c.is_ascii_alphanumeric() || "@.-_".contains(c);
@@ -87,10 +90,11 @@ pub fn run_id(resolved: &Resolved, shape: &Shape) -> String {
     )
 }
 
-/// Trains and scores a cell, or picks it up from where it was left.
+/// Trains and scores a cell, or resumes it from where it stopped.
 ///
 /// # Errors
-/// The settings, the folder or the data are at fault. A run that fails for its own reasons leaves a record of it.
+/// The settings, the folder or the data are at fault. A run that fails for its own reasons leaves a
+/// record of the failure.
 pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     device::set_precision(context.device, resolved.spec.train.precision)?;
     let shape = resolved.task.shape(&resolved.spec.data)?;
@@ -121,7 +125,7 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
         context,
         shape: &shape,
         folder: &folder,
-        // From here on: data may have to be built, and memory may run out over it.
+        // The guard is set from here on: data may have to be built, which can run out of memory.
         guard: OomGuard::record_oom_for(&folder, &draft, context.memory_limit)?,
         draft,
     };
@@ -145,21 +149,21 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     })
 }
 
-/// How a run begins.
+/// Starting point of a run.
 enum Start {
-    /// Not at all: its record is on file, with what would differ now.
+    /// The run does not start: its record is on file, with the differences to one made now.
     OnFile(Box<Record>, Vec<String>),
-    /// From what an earlier run left.
+    /// The run resumes from the state that an earlier one left.
     Resume(Before),
-    /// From nothing.
+    /// The run starts from nothing.
     Anew,
 }
 
-/// What is known of the run that goes on.
+/// Information about the run that is resumed.
 struct Before {
-    /// Its record as far as it is known; none where that is gone.
+    /// The record as far as it is known; `None` if it is lost.
     record: Option<Box<Record>>,
-    /// What has changed since it began and was accepted, in words.
+    /// Changes since the run began that were accepted, in words.
     accepted: Vec<String>,
 }
 
@@ -202,7 +206,7 @@ fn start(
     }
 }
 
-/// Decides how a run that was begun goes on.
+/// Decides how to resume a run that was begun.
 fn go_on(
     resolved: &Resolved,
     context: &RunContext<'_>,
@@ -252,7 +256,8 @@ fn cannot_go_on(folder: &RunFolder, changes: &[String]) -> Error {
     ))
 }
 
-/// Says that there is nothing to resume, and which runs of the same cell there are with other settings.
+/// Returns the message that there is nothing to resume, with the runs of the same cell that have
+/// other settings.
 fn nothing_to_resume(resolved: &Resolved, folder: &RunFolder) -> String {
     let place = folder.path().display();
     let mut text = format!("nothing to resume in {place}: training begins at step 1");
@@ -281,20 +286,21 @@ struct Attempt<'a> {
 
 /// The result of training.
 struct Trained {
-    /// That of pretraining, if there was one.
+    /// The result of pretraining, if there was one.
     pretraining: Option<State>,
     state: State,
     ending: Ending,
     /// Floating point operations of a forward pass of one example.
     flops: u64,
-    /// The loss of knowing the label shares alone.
+    /// Loss of a predictor that knows the label shares alone.
     prior_loss: Option<f64>,
     /// Scores of trivial predictors on labels at positions, by group.
     dense_baselines: Vec<DenseBaseline>,
 }
 
 impl Attempt<'_> {
-    /// Opens the data, builds the model, trains and scores it. What becomes known on the way goes into the draft.
+    /// Opens the data, builds the model, trains and scores it. Facts that become known on the way
+    /// are added to the draft.
     fn train(&mut self, resumes: bool, before: Option<&Record>) -> Result<Trained> {
         let (resolved, shape) = (self.resolved, self.shape);
         let splits = self.open_data()?;
@@ -318,7 +324,7 @@ impl Attempt<'_> {
         }
         self.folder.save_draft(&self.draft)?;
         if resumes && !self.draft.provenance.accepted_changes.is_empty() {
-            // From here on the draft says what the run is made with, whenever it ends.
+            // From here on the draft describes what the run is made with, whenever it ends.
             self.folder.remove_record()?;
         }
         let flops = blank.flops(1, shape.max_length);
@@ -368,7 +374,7 @@ impl Attempt<'_> {
         Ok(Arc::new(splits))
     }
 
-    /// Pretrains, where that is asked for; there is an ending if the run ends with it.
+    /// Pretrains if the settings ask for it. Returns an ending if the run ends with it.
     fn pretrain(
         &self,
         splits: &Arc<Splits>,
@@ -451,7 +457,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Sorts the error of a model that cannot be built: its settings are at fault, or the run is.
+/// Classifies the error of a model that cannot be built: its settings are at fault, or the run is.
 fn in_building(cause: models::Error) -> Error {
     let class = match cause {
         models::Error::Option { .. } | models::Error::Options { .. } => Class::Usage,
@@ -463,10 +469,10 @@ fn in_building(cause: models::Error) -> Error {
     }
 }
 
-/// The error of a run that fails in training.
+/// Returns the error of a run that fails in training.
 fn in_training(cause: anyhow::Error) -> Error {
     Error {
-        // What was damaged or removed says nothing of the run.
+        // A damaged or removed file says nothing about the run itself.
         class: match (cause.is::<Damaged>(), cause.is::<Missing>()) {
             (true, _) => Class::Data,
             (_, true) => Class::Usage,

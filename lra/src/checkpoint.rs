@@ -21,7 +21,7 @@ use crate::digest::sha256;
 use crate::optim::Updater;
 use crate::run_folder::Damaged;
 
-/// What the loop must know to go on as if it had never stopped.
+/// State that the training loop needs to resume as if it had never stopped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// Updates made.
@@ -36,7 +36,7 @@ pub struct State {
     pub examples: u64,
     /// Mean training loss of the last logged interval.
     pub train_loss: Option<f64>,
-    /// What was gathered since the last line of the metrics log.
+    /// Sums since the last line of the metrics log.
     pub interval: Interval,
     /// Length of the metrics log in bytes; later lines belong to steps that will be made again.
     pub metrics_bytes: u64,
@@ -49,25 +49,25 @@ pub struct State {
 pub struct Evaluation {
     /// Updates made before it.
     pub step: usize,
-    /// Share of examples classified rightly.
+    /// Share of examples classified correctly.
     #[serde(deserialize_with = "number")]
     pub accuracy: f64,
     /// Mean cross-entropy in nats.
     #[serde(deserialize_with = "number")]
     pub loss: f64,
-    /// The share of all labels that was right, where positions have labels too: see
+    /// Share of all labels that are predicted correctly, where positions have labels too: see
     /// [`results::record::Dense`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weighted_accuracy: Option<f64>,
 }
 
 impl Evaluation {
-    /// The accuracy by which weights are selected.
+    /// Returns the accuracy by which weights are selected.
     pub fn deciding_accuracy(&self) -> f64 {
         self.weighted_accuracy.unwrap_or(self.accuracy)
     }
 
-    /// Returns whether loss and accuracy are finite. Those of older versions need not be.
+    /// Returns whether loss and accuracy are finite. Those of older versions may not be.
     pub fn is_finite(&self) -> bool {
         self.loss.is_finite() && self.accuracy.is_finite()
     }
@@ -96,17 +96,17 @@ pub struct Interval {
     pub gradient_norm: f64,
 }
 
-/// Keys of the header. There is one of them at most: a map of several would be written in an order that changes from run to
-/// run. So the state of training has its checksum inside.
+/// Key of the header. There is at most one: a map of several keys would be written in an order that
+/// changes from run to run. So the state of training contains its checksum.
 const STATE: &str = "state";
 const CHECKSUM: &str = "sha256";
-/// What stands in the place of a checksum while it is computed.
+/// Placeholder for a checksum while it is computed.
 const UNKNOWN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 const PARAMETER: &str = "parameter/";
 const BUFFER: &str = "buffer/";
 
-/// What the header holds under [`STATE`].
+/// Entry of the header under [`STATE`].
 #[derive(Serialize)]
 struct Entry<'a> {
     sha256: &'a str,
@@ -114,7 +114,7 @@ struct Entry<'a> {
     state: &'a State,
 }
 
-/// Its checksum. Checkpoints of older versions have none.
+/// Checksum of the file. Checkpoints of older versions have none.
 #[derive(Deserialize)]
 struct Seal {
     sha256: Option<String>,
@@ -180,7 +180,8 @@ pub fn load(
     Ok(state)
 }
 
-/// What stays when training is over: all parameters but those of heads that only train, and the buffers.
+/// Returns the tensors that stay when training is over: all parameters but those of heads that are
+/// used in training only, and the buffers.
 fn staying(parameters: &Parameters) -> impl Iterator<Item = (String, Var)> {
     let all = parameters.all().into_iter().chain(parameters.buffers());
     all.filter(|(path, _)| {
@@ -220,7 +221,8 @@ pub fn load_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<(
     read_into(path, staying(parameters))
 }
 
-/// Reads what a pretraining wrote by [`save_parameters`] into `parameters`: the classifier's own, `pool` and `head`, keep their first values.
+/// Reads the weights that a pretraining wrote by [`save_parameters`] into `parameters`; the
+/// classifier's own, `pool` and `head`, keep their initial values.
 ///
 /// # Errors
 /// As [`load_parameters`].
@@ -242,7 +244,7 @@ fn read_into(path: &Path, wanted: impl Iterator<Item = (String, Var)>) -> anyhow
     Ok(())
 }
 
-/// Checks that parameters written by [`save_parameters`] are there and whole.
+/// Checks that parameters written by [`save_parameters`] are present and intact.
 ///
 /// # Errors
 /// As [`load_parameters`].
@@ -250,7 +252,8 @@ pub fn check_parameters(path: &Path) -> anyhow::Result<()> {
     Sealed::read(path).map(|_| ())
 }
 
-/// Writes tensors with one entry in the header that holds [`UNKNOWN`], which is replaced by the checksum.
+/// Writes tensors with one header entry that holds [`UNKNOWN`], which is then replaced by the
+/// checksum.
 fn write(
     path: &Path,
     tensors: &BTreeMap<String, Tensor>,
@@ -266,7 +269,7 @@ fn write(
     Ok(results::write(path, &bytes)?)
 }
 
-/// A file whose checksum is right, or that has none because an older version wrote it.
+/// A file whose checksum is correct, or that has none because an older version wrote it.
 struct Sealed<'a> {
     path: &'a Path,
     bytes: Vec<u8>,
@@ -340,7 +343,8 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Where a word stands in the header of a safetensors file, which begins with the header's length in eight bytes.
+/// Returns the position of a word in the header of a safetensors file, which begins with the
+/// header's length in eight bytes.
 fn within_header(bytes: &[u8], word: &str) -> Option<Range<usize>> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;

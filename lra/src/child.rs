@@ -1,4 +1,5 @@
-//! Child processes: another start of this program, or of another build of it, which this one feeds, watches and stops.
+//! Child processes: another start of this program, or of another build of it, which this process
+//! feeds, watches and stops.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -9,28 +10,28 @@ use std::time::{Duration, Instant};
 use crate::error::{Class, Classify, Result};
 use crate::signals::Stop;
 
-/// Time between two looks at a child that is waited for.
+/// Time between two polls of a child that is waited for.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
-/// This program, to be started again.
+/// Returns the path of this program, to start it again.
 pub fn this_program() -> Result<PathBuf> {
     std::env::current_exe().during(Class::Run, "finding this program")
 }
 
-/// A child at work.
+/// A running child process.
 pub struct Child {
     process: std::process::Child,
     stdin: Option<ChildStdin>,
     began: Instant,
 }
 
-/// How waiting for a child ended.
+/// Outcome of waiting for a child.
 pub enum Waited {
-    /// It exited.
+    /// The child exited.
     Exited(ExitStatus),
-    /// It took longer than allowed and was killed.
+    /// The child took longer than allowed and was killed.
     TimedOut,
-    /// This process was asked to stop, and killed it.
+    /// This process was asked to stop, and killed the child.
     Stopped,
 }
 
@@ -44,7 +45,7 @@ impl Child {
         stderr: impl Into<Stdio>,
     ) -> io::Result<Child> {
         let mut process = Command::new(program);
-        // Records have the name by which this program was called, not its place on this machine.
+        // Records contain the name by which this program was called, not its path on this machine.
         #[cfg(unix)]
         if let Some(name) = std::env::args_os().next() {
             std::os::unix::process::CommandExt::arg0(&mut process, name);
@@ -63,30 +64,32 @@ impl Child {
         })
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// How long it has been at work.
+    /// Returns the time since the child was started.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Writes all of its standard input and closes it. That it ends without reading it shows in its exit status.
+    /// Writes all of the child's standard input and closes it. A child that ends without reading it
+    /// shows this in its exit status.
     pub fn feed(&mut self, input: &[u8]) {
         if let Some(mut stdin) = self.stdin.take() {
             let _ = stdin.write_all(input);
         }
     }
 
-    /// Closes its standard input: a child that was started with `--stop-on-eof` saves its state and exits. The death of this
-    /// process has the same effect.
+    /// Closes the child's standard input: a child that was started with `--stop-on-eof` saves its
+    /// state and exits. The death of this process has the same effect.
     pub fn close_stdin(&mut self) {
         self.stdin = None;
     }
 
-    /// Reads its standard output and standard error to their ends, where they are pipes, on threads of their own.
+    /// Reads the child's standard output and standard error to their ends, where they are pipes, on
+    /// threads of their own.
     pub fn read(&mut self) -> [JoinHandle<String>; 2] {
         [
             drain(self.process.stdout.take()),
@@ -94,12 +97,13 @@ impl Child {
         ]
     }
 
-    /// Its exit status, once it has exited.
+    /// Returns the exit status once the child has exited.
     pub fn poll(&mut self) -> io::Result<Option<ExitStatus>> {
         self.process.try_wait()
     }
 
-    /// Waits for its exit, but kills it after `limit`, or when this process is asked to stop.
+    /// Waits for the child to exit, but kills it after `limit`, or when this process is asked to
+    /// stop.
     pub fn wait(&mut self, limit: Duration, stop: &Stop) -> io::Result<Waited> {
         loop {
             if let Some(status) = self.poll()? {
@@ -124,14 +128,15 @@ fn drain(stream: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
-            // What was read before an error is all there is.
+            // After an error, the bytes read so far are all there are.
             let _ = stream.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// The last line of a text that is not blank: of a child's log, how far it is or why it ended.
+/// Returns the last line of a text that is not blank: in a child's log, its progress or the reason
+/// why it ended.
 pub fn last_line(text: &str) -> Option<&str> {
     let last = text.lines().rev().find(|line| !line.trim().is_empty());
     last.map(str::trim)

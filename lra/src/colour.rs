@@ -1,7 +1,8 @@
-//! Colour on terminals: what failed is red, what to mind is yellow, what went well is green.
+//! Colour on terminals: red for failures, yellow for warnings, green for success.
 //!
-//! Text is laid out plain and painted where it leaves the program, so that no width counts a colour. A stream that is no
-//! terminal, `NO_COLOR` and `TERM=dumb` leave it plain; `CLICOLOR_FORCE` paints it anyway.
+//! Text is laid out plain and coloured where it leaves the program, so that widths do not count
+//! colour codes. It stays plain on a stream that is not a terminal, under `NO_COLOR` and under
+//! `TERM=dumb`; `CLICOLOR_FORCE` colours it anyway.
 
 use std::borrow::Cow;
 
@@ -13,7 +14,7 @@ const BAD: Style = AnsiColor::Red.on_default().bold();
 const MIND: Style = AnsiColor::Yellow.on_default().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
 
-/// Words of tables and signs of sweeps that stand out.
+/// Words of tables and signs of sweeps that are coloured.
 const WORDS: &[(&str, Style)] = &[
     ("FAIL", BAD),
     ("FAILED", BAD),
@@ -26,10 +27,10 @@ const WORDS: &[(&str, Style)] = &[
     ("passed", GOOD),
 ];
 
-/// Beginnings of lines that stand out.
+/// Beginnings of lines that are coloured.
 const HEADS: &[(&str, Style)] = &[("error:", BAD), ("failed:", BAD), ("warning:", MIND)];
 
-/// The text, painted if `stream` shows colours.
+/// Returns the text, coloured if `stream` shows colours.
 pub fn on<'a>(stream: &impl RawStream, text: &'a str) -> Cow<'a, str> {
     match AutoStream::choice(stream) {
         ColorChoice::Never => text.into(),

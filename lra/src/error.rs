@@ -19,7 +19,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The process exit code of this class.
+    /// Returns the process exit code of this class.
     pub fn code(self) -> u8 {
         match self {
             Class::Check => 1,
@@ -40,9 +40,9 @@ impl From<Class> for ExitCode {
 /// An error with its class.
 #[derive(Debug)]
 pub struct Error {
-    /// Decides the exit code.
+    /// Class, which decides the exit code.
     pub class: Class,
-    /// What happened, outermost context first.
+    /// Chain of causes, outermost context first.
     pub cause: anyhow::Error,
 }
 
@@ -50,7 +50,7 @@ pub struct Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of `class` from a message.
+    /// Returns an error of `class` from a message.
     pub fn new(class: Class, message: impl fmt::Display) -> Self {
         Error {
             class,
@@ -58,12 +58,12 @@ impl Error {
         }
     }
 
-    /// A mistake on the command line or in a setting.
+    /// Returns an error about a mistake on the command line or in a setting.
     pub fn usage(message: impl fmt::Display) -> Self {
         Error::new(Class::Usage, message)
     }
 
-    /// The same error with what was being done before it.
+    /// Returns this error with a description of the operation that failed in front.
     pub fn during(self, doing: impl fmt::Display) -> Self {
         Error {
             cause: self.cause.context(doing.to_string()),
@@ -73,14 +73,16 @@ impl Error {
 }
 
 impl fmt::Display for Error {
-    /// The chain of contexts joined with colons: one line for the user, as long as every message is one.
+    /// Writes the chain of contexts joined with colons: one line for the user, provided that every
+    /// message is one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let causes: Vec<String> = self.cause.chain().map(message).collect();
         f.write_str(&printable(&causes.join(": ")))
     }
 }
 
-/// What an error says. Those of candle append a backtrace, and set their contexts below each other.
+/// Returns the message of an error. Errors of candle append a backtrace, and put their contexts
+/// below each other.
 fn message(cause: &(dyn std::error::Error + 'static)) -> String {
     let text = cause.to_string();
     let first_call = |line: &&str| line.trim_start().starts_with("0: ");
@@ -91,7 +93,8 @@ fn message(cause: &(dyn std::error::Error + 'static)) -> String {
     }
 }
 
-/// Text for a terminal: line ends and tabs stay, and every other control character is spelt out, as it may come from a file.
+/// Returns text that is safe for a terminal: line ends and tabs stay, and every other control
+/// character is escaped, because the text may come from a file.
 pub fn printable(text: &str) -> String {
     let kept = text.split_inclusive(['\n', '\t']).map(|piece| {
         let end = piece.len() - usize::from(piece.ends_with(['\n', '\t']));
@@ -102,9 +105,9 @@ pub fn printable(text: &str) -> String {
 
 /// Gives a library's error its class, and optionally a context.
 pub trait Classify<T> {
-    /// Sorts the error under `class`.
+    /// Assigns the error to `class`.
     fn class(self, class: Class) -> Result<T>;
-    /// Sorts the error under `class` and says what was being done.
+    /// Assigns the error to `class` and adds the operation that failed.
     fn during(self, class: Class, doing: impl fmt::Display) -> Result<T>;
 }
 
@@ -129,7 +132,7 @@ impl From<datasets::Error> for Error {
     fn from(error: datasets::Error) -> Self {
         let class = match error.class() {
             datasets::Class::Usage => Class::Usage,
-            // A folder that cannot be written is a data problem to whoever asked for data.
+            // For a command that asked for data, a folder that cannot be written is a data problem.
             datasets::Class::Data | datasets::Class::System => Class::Data,
             datasets::Class::Interrupted => Class::Interrupted,
         };

@@ -16,12 +16,12 @@ use std::time::Duration;
 pub use self::workload::{FullTask, Workload, planned_rows};
 use crate::timing::{StepTime, Timings, human_duration};
 
-/// What training costs, in seconds.
+/// Cost of training in seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct StepCost {
-    /// Per update.
+    /// Seconds per update.
     pub update: f64,
-    /// Per example that is scored: a forward pass.
+    /// Seconds per scored example: a forward pass.
     pub scored: f64,
 }
 
@@ -36,8 +36,8 @@ pub struct RunEstimator {
 const TIMED_STEPS: usize = 3;
 
 impl RunEstimator {
-    /// Adds the time of the step that brought a run to `step` updates. Returns the lines to print once enough steps are
-    /// timed, and nothing before and after.
+    /// Adds the time of the step that brought a run to `step` updates. Returns the lines to print
+    /// once enough steps are timed; returns nothing before and after.
     pub fn add(
         &mut self,
         time: StepTime,

@@ -15,7 +15,8 @@ use crate::step::Learner;
 /// The score of a split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
-    /// Share of examples classified rightly; of a pretraining, the mean share of an example's predicted tokens.
+    /// Share of examples classified correctly; for a pretraining, the mean share of an example's
+    /// tokens that are predicted correctly.
     pub accuracy: f64,
     /// Mean cross-entropy in nats.
     pub loss: f64,
@@ -26,29 +27,31 @@ pub struct Score {
 }
 
 impl Score {
-    /// Returns whether loss and accuracy are finite: of weights that overflow the loss is not.
+    /// Returns whether loss and accuracy are finite: the loss is not if weights overflow.
     pub fn is_finite(&self) -> bool {
         let dense = self.dense.as_ref().is_none_or(Dense::is_finite);
         self.loss.is_finite() && self.accuracy.is_finite() && dense
     }
 
-    /// The accuracy by which weights are selected: of all labels, where positions have labels too.
+    /// Returns the accuracy by which weights are selected: over all labels, where positions have
+    /// labels too.
     pub fn deciding_accuracy(&self) -> f64 {
         let dense = self.dense.as_ref();
         dense.map_or(self.accuracy, |it| it.weighted_accuracy)
     }
 
-    /// The loss that is held against the prior's: of all labels, where positions have labels too.
+    /// Returns the loss that is compared with the prior's: over all labels, where positions have
+    /// labels too.
     pub fn deciding_loss(&self) -> f64 {
         self.dense.as_ref().map_or(self.loss, |it| it.weighted_loss)
     }
 }
 
-/// Scores split after split with the current weights.
+/// Scores one split after another with the current weights.
 pub struct Scorer<'a> {
     /// A model over the detached parameters, so that nothing is kept for a backward pass.
     pub learner: Learner<'a>,
-    /// How rows become tensors.
+    /// Conversion of rows into tensors.
     pub layout: Layout,
     /// Examples per forward pass.
     pub batch: usize,
@@ -56,14 +59,15 @@ pub struct Scorer<'a> {
     pub dense: Option<datasets::Dense>,
     /// The number of labelled positions that the label of a whole sequence counts as.
     pub sequence_weight: f64,
-    /// Where the model lives.
+    /// Device that holds the model.
     pub device: &'a Device,
 }
 
 impl Scorer<'_> {
-    /// Scores the first `limit` rows of a split (all of them for 0). `draws` are those of the training step just
-    /// made: random features are scored as they were trained. `each` is called with the number of rows done; it
-    /// returns false to give up, and then there is no score.
+    /// Scores the first `limit` rows of a split (all of them for 0). `draws` are the random draws
+    /// of the last training step: random features are scored as they were trained. `each` is called
+    /// with the number of rows done; if it returns false, scoring is abandoned and there is no
+    /// score.
     pub fn score(
         &self,
         split: &Split,
@@ -104,7 +108,7 @@ impl Scorer<'_> {
                     sums(&mean, &logits.argmax(D::Minus1)?.eq(&batch.labels)?)?
                 }
                 (Learner::Tokens(model), ..) => {
-                    // What is hidden is drawn for the row, not for its place in the batch.
+                    // The hidden tokens are drawn for the row, not for its position in the batch.
                     let rng = RngKey::new(rng.seed(), rng.step(), first as u64);
                     let found = model.forward(&batch.inputs, &Pass::new(false, rng))?;
                     sums(&found.losses.mean_all()?, &found.right)?

@@ -7,7 +7,8 @@ use sysinfo::System;
 
 use crate::limits;
 
-/// The machine this process runs on. What the system does not tell is left empty or zero.
+/// Describes the machine that this process runs on. Facts that the system does not report are left
+/// empty or zero.
 pub fn describe(device: &str) -> Host {
     let cpu = System::new().ok().and_then(|mut system| {
         system.refresh_cpu_all();
@@ -27,7 +28,7 @@ pub fn describe(device: &str) -> Host {
     }
 }
 
-/// Bytes of this process that are in memory now, as the system counts them.
+/// Returns the bytes of this process that are in memory now, as the system counts them.
 pub fn resident_bytes() -> Option<u64> {
     let pid = sysinfo::get_current_pid().ok()?;
     let mut system = System::new().ok()?;
@@ -38,11 +39,13 @@ pub fn resident_bytes() -> Option<u64> {
 /// Starts a new high-water mark of the resident size at its present level. Linux alone can do this;
 /// elsewhere nothing happens.
 pub fn reset_resident_peak() {
-    // 5 resets the mark (proc_pid_clear_refs(5)). Where that is refused, no mark is reported low.
+    // 5 resets the mark (proc_pid_clear_refs(5)). If that is refused, the old mark stays, and no
+    // peak is reported too low.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Returns the high-water mark of the resident size in bytes; `None` where the system does not tell.
+/// Returns the high-water mark of the resident size in bytes; `None` where the system does not
+/// report it.
 pub fn resident_peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
@@ -52,7 +55,8 @@ pub fn resident_peak_bytes() -> Option<u64> {
     Some(1024 * kibibytes)
 }
 
-/// Seconds that the processor has spent on this process, all threads together; `None` where the system does not tell.
+/// Returns the seconds that the processor has spent on this process, all threads together; `None`
+/// where the system does not report them.
 #[cfg(unix)]
 pub fn processor_seconds() -> Option<f64> {
     let mut time = libc::timespec {
@@ -64,18 +68,18 @@ pub fn processor_seconds() -> Option<f64> {
     (status == 0).then_some(time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9)
 }
 
-/// This system has no such clock.
+/// Returns `None`: this system has no such clock.
 #[cfg(not(unix))]
 pub fn processor_seconds() -> Option<f64> {
     None
 }
 
-/// The time now, RFC 3339 in UTC.
+/// Returns the present time, RFC 3339 in UTC.
 pub fn now() -> String {
     rfc3339(SystemTime::now())
 }
 
-/// A clock that stands before 1970 or after 9999 tells the nearest time that can be written.
+/// Formats a time; one before 1970 or after 9999 becomes the nearest time that can be written.
 fn rfc3339(time: SystemTime) -> String {
     const YEAR_9999: Duration = Duration::from_secs(253_402_300_799);
     let since = time

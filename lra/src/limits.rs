@@ -1,4 +1,5 @@
-//! How much memory the system lets this process use: the machine's, or less by a control group or by `ulimit`.
+//! Memory that the system lets this process use: the machine's, or less by a control group or by
+//! `ulimit`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ use sysinfo::System;
 
 use crate::error::{Error, Result};
 
-/// Bytes of memory that this process may use: the least of the machine's memory, the limits of its control group and of
-/// those above it, and the limits on its addresses and data.
+/// Returns the bytes of memory that this process may use: the least of the machine's memory, the
+/// limits of its control group and of those above it, and the limits on its addresses and data.
 pub fn total_memory() -> Option<u64> {
     let machine = memory_info().map(|system| system.total_memory());
     let groups = groups().into_iter().filter_map(|group| group.limit);
@@ -16,16 +17,18 @@ pub fn total_memory() -> Option<u64> {
     limits.min()
 }
 
-/// Bytes of memory that are free now, or could be freed, within the machine and the control groups.
+/// Returns the bytes of memory that are free now, or could be freed, within the machine and the
+/// control groups.
 pub fn free_memory() -> Option<u64> {
     let machine = memory_info().map(|system| system.available_memory());
     let groups = groups().into_iter().filter_map(|group| group.free());
     groups.chain(machine).chain(address_space()).min()
 }
 
-/// Returns the most bytes, what files back not counted, that this process may have in memory for
-/// its control group and those above it to stay within `share` of their limits, if the others in
-/// them stay as they are. It has `own` bytes; `None` without a limit.
+/// Returns the most bytes, file-backed memory not counted, that this process may have in memory for
+/// its control group and those above it to stay within `share` of their limits, if the other
+/// processes in them stay as they are. The process has `own` bytes now. Returns `None` if there is
+/// no limit.
 pub fn most_resident(own: u64, share: f64) -> Option<u64> {
     let most = |group: Group| group.most_of(own, share);
     groups().into_iter().filter_map(most).min()
@@ -37,7 +40,8 @@ fn memory_info() -> Option<System> {
     Some(system)
 }
 
-/// Bytes of addresses, or of data, that `ulimit -v` or `ulimit -d` leave this process; `None` if there is no such limit.
+/// Returns the bytes of addresses, or of data, that `ulimit -v` or `ulimit -d` allow this process;
+/// `None` if there is no such limit.
 #[cfg(unix)]
 pub fn address_space() -> Option<u64> {
     let limit = |resource| {
@@ -53,7 +57,7 @@ pub fn address_space() -> Option<u64> {
     limits.into_iter().flatten().min()
 }
 
-/// There is no such limit on this system.
+/// Returns `None`: this system has no such limit.
 #[cfg(not(unix))]
 pub fn address_space() -> Option<u64> {
     None
@@ -101,7 +105,7 @@ pub fn check(needs: Needs) -> Result<()> {
     Ok(())
 }
 
-/// Returns what this process has now; `None` where the system does not tell.
+/// Returns the memory that this process has now; `None` where the system does not report it.
 fn in_use() -> Option<Needs> {
     const PAGE: u64 = 4096;
     let sizes = fs::read_to_string("/proc/self/statm").ok()?;
@@ -114,12 +118,12 @@ fn in_use() -> Option<Needs> {
     })
 }
 
-/// What a control group says of memory.
+/// Memory limit and use of a control group.
 #[derive(Debug, PartialEq)]
 struct Group {
-    /// The most bytes that its processes may use together.
+    /// Most bytes that its processes may use together.
     limit: Option<u64>,
-    /// What they use, files in the cache that could be dropped not counted.
+    /// Bytes that its processes use, cached files that could be dropped not counted.
     used: u64,
 }
 
@@ -134,8 +138,8 @@ impl Group {
     }
 }
 
-/// The folder in which the system says which control groups this process is in. In debug builds the
-/// variable `LRA_PROC_SELF` names another one, for tests.
+/// Returns the folder in which the system lists the control groups of this process. In debug builds
+/// the variable `LRA_PROC_SELF` names another folder, for tests.
 fn own_process() -> PathBuf {
     #[cfg(debug_assertions)]
     if let Some(folder) = std::env::var_os("LRA_PROC_SELF") {
@@ -144,7 +148,8 @@ fn own_process() -> PathBuf {
     PathBuf::from("/proc/self")
 }
 
-/// This process's control group for memory and those above it; empty where the system has none.
+/// Returns this process's control group for memory and those above it; empty where the system has
+/// none.
 fn groups() -> Vec<Group> {
     let read = |name| fs::read_to_string(own_process().join(name)).unwrap_or_default();
     let memberships = read("cgroup");
@@ -163,7 +168,7 @@ fn groups() -> Vec<Group> {
 struct Version {
     limit: &'static str,
     used: &'static str,
-    /// The line of `memory.stat` that says how many bytes of files could be dropped.
+    /// Line of `memory.stat` with the bytes of cached files that could be dropped.
     cached: &'static str,
 }
 
@@ -178,8 +183,8 @@ const V2: Version = Version {
     cached: "inactive_file",
 };
 
-/// The folders of the process's own groups, each with the folder that the hierarchy is mounted at, from the texts of
-/// `/proc/self/cgroup` and `/proc/self/mountinfo`.
+/// Returns the folders of the process's own groups, each with the folder that the hierarchy is
+/// mounted at, from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn places(memberships: &str, mounts: &str) -> Vec<(PathBuf, PathBuf, Version)> {
     // `number:controllers:path`; version 2 has number 0 and no controllers.
     let membership = |line: &str| {
@@ -204,8 +209,8 @@ fn places(memberships: &str, mounts: &str) -> Vec<(PathBuf, PathBuf, Version)> {
     found.filter_map(place).collect()
 }
 
-/// The root and the mount point of a hierarchy that counts memory, from a line of `mountinfo`: `id parent device root
-/// point options [more]... - type source options`.
+/// Returns the root and the mount point of a hierarchy that counts memory, from a line of
+/// `mountinfo`: `id parent device root point options [more]... - type source options`.
 fn mounted(line: &str, version: &Version) -> Option<(PathBuf, PathBuf)> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(3);
@@ -270,7 +275,7 @@ mod tests {
         write("memory.current", "700\n");
         write("memory.stat", "anon 500\ninactive_file 200\n");
         assert_eq!(free(&V2), Some(500));
-        // Of the 500 in use, 300 are of another process.
+        // Another process uses 300 of the 500 bytes in use.
         let most = |own| group(folder.path(), &V2).most_of(own, 0.5);
         assert_eq!((most(200), most(500)), (Some(200), Some(500)));
         write("memory.limit_in_bytes", "90\n");

@@ -1,7 +1,7 @@
 //! Heap accounting: a global allocator that counts live bytes exactly and keeps their high-water
 //! mark. When an allocation would exceed a limit, or the system refuses it, the allocator calls a
-//! handler, which can write a record. It also guards the resident size, which is larger than the
-//! heap by what lies in pieces: beyond its limit the system kills without a word.
+//! handler, which can write a record. It also watches the resident size, which fragmentation makes
+//! larger than the heap: beyond its limit the system kills the process without a message.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -22,15 +22,15 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 static RESIDENT_LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Bytes that may be asked for before the resident size is looked at again: no more than half of
-/// what is left.
+/// Bytes that may be allocated before the resident size is checked again: at most half of what is
+/// left.
 static UNTIL_LOOK: AtomicIsize = AtomicIsize::new(0);
 static HANDLER: OnceLock<Box<dyn Fn(OutOfMemory) + Send + Sync>> = OnceLock::new();
 static STATE: AtomicUsize = AtomicUsize::new(DISARMED);
 /// Freed before the handler is called, so that it has memory to write a record with.
 static RESERVE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// The least of [`UNTIL_LOOK`].
+/// Least value of [`UNTIL_LOOK`].
 const LEAST_UNTIL_LOOK: usize = 256 << 10;
 
 /// Values of [`STATE`]: no handler is called; the handler is called at the next failure; it was called.
@@ -38,53 +38,54 @@ const DISARMED: usize = 0;
 const ARMED: usize = 1;
 const REPORTED: usize = 2;
 
-/// Enough to write a record with.
+/// Memory that is enough to write a record.
 const RESERVE_LAYOUT: Layout = match Layout::from_size_align(1 << 20, 16) {
     Ok(layout) => layout,
     Err(_) => unreachable!(),
 };
-/// How long other threads whose allocations fail wait for the handler, which ends the process.
+/// Time that other threads whose allocations fail wait for the handler, which ends the process.
 const REPORT_TIME: Duration = Duration::from_secs(60);
 
 thread_local! {
-    /// Whether this thread runs the handler.
+    /// True if this thread runs the handler.
     static IS_REPORTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How peaks of this module are described in records.
+/// Description in records of how peaks of this module are measured.
 pub const METHOD: &str = "live heap bytes since the start, counting allocator";
 
-/// Why a request for memory cannot be met.
+/// Reason why an allocation cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested: usize,
-    /// Bytes in use without them.
+    /// Bytes in use without the requested ones.
     pub live: usize,
-    /// The limit in bytes, if it would be exceeded; none if the system refused.
+    /// The limit in bytes, if it would be exceeded; `None` if the system refused.
     pub limit: Option<usize>,
-    /// The resident size, if it is that which would exceed the limit.
+    /// The resident size, if it is the one that would exceed the limit.
     pub resident: Option<usize>,
 }
 
-/// Bytes allocated at this moment.
+/// Returns the bytes allocated at this moment.
 pub fn live() -> usize {
     LIVE.load(Relaxed)
 }
 
-/// Makes what is live now the base that [`peak`] is counted from, and starts a new high-water mark.
+/// Makes the bytes that are live now the base that [`peak`] is counted from, and starts a new
+/// high-water mark.
 pub fn start() {
     let live = live();
     BASE.store(live, Relaxed);
     PEAK.store(live, Relaxed);
 }
 
-/// The bytes that were live at the last [`start`].
+/// Returns the bytes that were live at the last [`start`].
 pub fn base() -> usize {
     BASE.load(Relaxed)
 }
 
-/// The most bytes beyond [`base`] that were live at once since the last [`start`].
+/// Returns the most bytes beyond [`base`] that were live at once since the last [`start`].
 pub fn peak() -> usize {
     PEAK.load(Relaxed).saturating_sub(base())
 }
@@ -103,21 +104,21 @@ pub fn set_limit(limit: usize, handler: impl Fn(OutOfMemory) + Send + Sync + 'st
     STATE.store(ARMED, Ordering::Release);
 }
 
-/// Has an armed handler called, too, when an allocation would lift the resident size, what files
-/// back not counted, above `limit`.
+/// Makes an armed handler be called, too, when an allocation would lift the resident size,
+/// file-backed memory not counted, above `limit`.
 pub fn set_resident_limit(limit: usize) {
     UNTIL_LOOK.store(0, Relaxed);
     RESIDENT_LIMIT.store(limit, Relaxed);
 }
 
-/// Lifts the limits: a failed allocation is reported to its caller only.
+/// Lifts the limits: a failed allocation is then reported to its caller only.
 pub fn clear_limit() {
     LIMIT.store(usize::MAX, Relaxed);
     RESIDENT_LIMIT.store(usize::MAX, Relaxed);
     STATE.store(DISARMED, Ordering::Release);
 }
 
-/// Calls the handler, once. False if another thread does or did, or no handler is armed.
+/// Calls the handler, once. Returns false if another thread does or did, or no handler is armed.
 fn report(cause: OutOfMemory) -> bool {
     let first = STATE.compare_exchange(ARMED, REPORTED, Ordering::AcqRel, Relaxed);
     if first.is_err() {
@@ -128,7 +129,8 @@ fn report(cause: OutOfMemory) -> bool {
     RESIDENT_LIMIT.store(usize::MAX, Relaxed);
     let reserve = RESERVE.swap(null_mut(), Relaxed);
     if !reserve.is_null() {
-        // SAFETY: it came from this allocator with this layout, and nobody else has it any more.
+        // SAFETY: it came from this allocator with this layout, and no other pointer to it exists
+        // any more.
         unsafe { System.dealloc(reserve, RESERVE_LAYOUT) };
     }
     if let Some(handler) = HANDLER.get() {
@@ -157,7 +159,7 @@ fn limit_exceeded(requested: usize, live: usize) {
     });
 }
 
-/// Counts a block of `size` bytes towards the next look at the resident size, if that has a limit.
+/// Counts a block of `size` bytes towards the next check of the resident size, if that has a limit.
 fn guard_resident(block: *mut u8, size: usize) {
     if RESIDENT_LIMIT.load(Relaxed) == usize::MAX {
         return;
@@ -169,7 +171,7 @@ fn guard_resident(block: *mut u8, size: usize) {
     }
 }
 
-/// Looks at the resident size, with what it will be when the new block is written.
+/// Checks the resident size, including what the new block will add when it is written.
 #[cold]
 fn look(block: *mut u8, size: usize) {
     let limit = RESIDENT_LIMIT.load(Relaxed);
@@ -214,9 +216,10 @@ fn shrink(bytes: usize) {
     LIVE.fetch_sub(bytes, Relaxed);
 }
 
-/// The layout that a request is served with: blocks that hold numbers start where a cache line does, so that no register's load
-/// takes two. Small blocks would waste too much, and of very large ones, which other things slow down, untouched zeros
-/// would have to be written.
+/// Returns the layout that a request is served with: blocks that hold numbers start at a cache
+/// line, so that no register's load takes two lines. Small blocks would waste too much, and for
+/// very large ones, whose speed is bounded by other things, untouched zeros would have to be
+/// written.
 fn served(layout: Layout) -> Layout {
     const LINE: usize = 64;
     const SIZES: std::ops::RangeInclusive<usize> = 4 << 10..=64 << 20;
@@ -226,8 +229,8 @@ fn served(layout: Layout) -> Layout {
     }
 }
 
-// SAFETY: every call is forwarded to the system's allocator with a layout that depends on the asked one alone and asks for no
-// less; counting and advice on pages do not touch the memory.
+// SAFETY: every call is forwarded to the system's allocator with a layout that depends on the
+// requested one alone and asks for no less; counting and advice on pages do not touch the memory.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());
@@ -255,8 +258,8 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // Old and new block may coexist while bytes are copied; counting the difference keeps the figure exact
-        // in requested bytes, which is what can be compared between machines.
+        // Old and new block may coexist while bytes are copied; counting the difference keeps the
+        // figure exact in requested bytes, which can be compared between machines.
         let more = new_size.saturating_sub(layout.size());
         grow(more);
         // SAFETY: as above; a block that could not be resized is still there.
@@ -272,10 +275,10 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 }
 
-/// Resizes a block, or moves it where the new size is served with another alignment.
+/// Resizes a block, or moves it if the new size is served with another alignment.
 ///
 /// # Safety
-/// That of [`GlobalAlloc::realloc`].
+/// As for [`GlobalAlloc::realloc`].
 unsafe fn resize(pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
     // SAFETY: the caller promises that the new size with this alignment is a layout.
     let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
@@ -283,7 +286,7 @@ unsafe fn resize(pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: the block was served with this layout.
         return unsafe { System.realloc(pointer, served(layout), new_size) };
     }
-    // SAFETY: both blocks have the bytes that are copied, and are two.
+    // SAFETY: both blocks have the bytes that are copied, and they are distinct.
     unsafe {
         let moved = System.alloc(served(new));
         if !moved.is_null() {
@@ -294,8 +297,8 @@ unsafe fn resize(pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
     }
 }
 
-/// Asks for pages of 2 MiB where a large block lies, which a processor finds with fewer steps than those of 4 KiB. Systems usually
-/// give them to programs that ask, and to no others.
+/// Requests pages of 2 MiB for a large block, which a processor finds in fewer steps than those of
+/// 4 KiB. Systems usually give them to programs that ask, and to no others.
 #[cfg(target_os = "linux")]
 fn prefer_huge_pages(block: *mut u8, size: usize) {
     const LARGE: usize = 1 << 20;
@@ -303,11 +306,11 @@ fn prefer_huge_pages(block: *mut u8, size: usize) {
     if size < LARGE || block.is_null() {
         return;
     }
-    // Whole pages, and so some of the neighbours' memory.
+    // Whole pages, and thus some memory of the neighbouring blocks.
     let before = block.addr() % HUGE;
     let pages = (before + size).next_multiple_of(HUGE);
-    // SAFETY: the call changes how memory is backed, not what it holds; where nothing is mapped, or the system has no such pages, it
-    // fails, and nothing happens.
+    // SAFETY: the call changes how memory is backed, not what it holds; where nothing is mapped, or
+    // the system has no such pages, it fails without effect.
     unsafe {
         libc::madvise(
             block.wrapping_sub(before).cast(),
@@ -320,7 +323,8 @@ fn prefer_huge_pages(block: *mut u8, size: usize) {
 #[cfg(not(target_os = "linux"))]
 fn prefer_huge_pages(_: *mut u8, _: usize) {}
 
-/// Calls `allocate`; reports and retries on failure, and takes `counted` bytes off the live ones if that fails, too.
+/// Calls `allocate`; reports and retries on failure, and subtracts `counted` bytes from the live
+/// ones if the retry fails, too.
 fn or_refused(allocate: impl Fn() -> *mut u8, requested: usize, counted: usize) -> *mut u8 {
     let mut pointer = allocate();
     if pointer.is_null() {
@@ -338,7 +342,7 @@ mod tests {
 
     use super::*;
 
-    /// One test: the counters are the whole process's.
+    /// A single test: the counters belong to the whole process.
     #[test]
     fn what_is_counted() {
         what_the_system_refuses_is_not();
@@ -348,7 +352,8 @@ mod tests {
     fn what_the_system_refuses_is_not() {
         const BYTES: usize = 1 << 60;
         let layout = Layout::from_size_align(BYTES, 1).unwrap();
-        // SAFETY: the layout has a size; no block comes of it. A block that nobody looks at would be optimised away.
+        // SAFETY: the layout has a size; the allocation fails. A block that is never read would be
+        // optimised away.
         let refused = black_box(unsafe { CountingAllocator.alloc(black_box(layout)) });
         assert!(refused.is_null());
         assert!(live() < BYTES);
@@ -359,9 +364,9 @@ mod tests {
 
     fn peaks_are_counted_from_what_was_held_at_the_start() {
         const BYTES: usize = 1 << 30;
-        // Far more than what the other tests of this process hold meanwhile.
+        // Far more than the other tests of this process hold meanwhile.
         const OTHERS: usize = 512 << 20;
-        // Zeros that nobody touches are counted, but take no memory.
+        // Zeros that are never touched are counted, but take no memory.
         let zeros = || black_box(vec![0u8; black_box(BYTES)]);
         let held = zeros();
         start();

@@ -11,25 +11,27 @@ use crate::memory::{self, OutOfMemory};
 use crate::run_folder::RunFolder;
 use crate::{host, limits, resident, stderr};
 
-/// The run that is at work: where its record goes, and what is known of it.
+/// The current run: the path of its record, and the record as far as it is known.
 static CURRENT_RUN: Mutex<Option<(PathBuf, Record)>> = Mutex::new(None);
 
 /// Fewest bytes that a limit must leave beyond those held before a run begins.
 const LEAST_HEADROOM: usize = 1 << 20;
 const MIB: usize = 1 << 20;
-/// The share of what the system allows that is used: the rest is for the kernel, and for what grows
-/// unseen.
+/// Share of what the system allows that is used: the rest is for the kernel, and for growth that is
+/// not counted.
 const SHARE: f64 = 0.95;
 
-/// While it lives, an allocation that fails ends the process with an out-of-memory record of the current run.
+/// Guard of a run: while it lives, an allocation that fails ends the process with an out-of-memory
+/// record of the run.
 pub struct OomGuard {
     path: PathBuf,
 }
 
 impl OomGuard {
-    /// From here on, running out of memory writes `draft` with the outcome `out_of_memory` into `folder`. `limit` is the
-    /// most live bytes of the process, those held already included. The default is 95 % of what the
-    /// system allows, less what the process holds beside its heap: code, stacks, fragments.
+    /// Returns a guard from which on running out of memory writes `draft` with the outcome
+    /// `out_of_memory` into `folder`. `limit` is the most live bytes of the process, those already
+    /// held included. The default is 95 % of what the system allows, less what the process holds
+    /// beside its heap: code, stacks, fragments.
     ///
     /// # Errors
     /// The limit leaves no room for any run.
@@ -57,7 +59,7 @@ impl OomGuard {
         Ok(guard)
     }
 
-    /// Replaces what is known of the run.
+    /// Replaces the draft of the record.
     pub fn update(&self, draft: &Record) {
         // Cloned before the lock is taken: if the clone runs out of memory, the handler needs the lock.
         let run = Some((self.path.clone(), draft.clone()));
@@ -96,18 +98,18 @@ fn exit_with_record(reason: String) {
 /// Checks that `limit` live bytes leave room for a run.
 ///
 /// # Errors
-/// They do not; the message says how many would.
+/// The limit is too small; the message says how large it must be.
 pub fn check(limit: usize) -> Result<()> {
     leaves_room(limit, memory::live())
 }
 
-/// Whether `limit` leaves room for a run beside the bytes that are `held` now.
+/// Checks that `limit` leaves room for a run beside the bytes that are `held` now.
 fn leaves_room(limit: usize, held: usize) -> Result<()> {
     if limit >= held + LEAST_HEADROOM {
         return Ok(());
     }
     let mib = |bytes: usize| bytes as f64 / MIB as f64;
-    // What is held differs by some bytes from process to process.
+    // The bytes held differ a little from process to process.
     let least = (held + LEAST_HEADROOM + LEAST_HEADROOM / 16).div_ceil(MIB);
     Err(Error::usage(format!(
         "a memory limit of {:.2} MiB is too low: with --threads {} the program holds {:.2} MiB before a run begins, mostly \
@@ -189,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_limit_below_what_is_held_is_refused_with_one_that_is_not() {
-        // A number of its own: what is held in truth changes with what other tests do meanwhile.
+        // A fixed number: the bytes really held change with the other tests that run meanwhile.
         let held = 20 << 20;
         let error = leaves_room(held, held).unwrap_err();
         assert_eq!(error.class, Class::Usage);

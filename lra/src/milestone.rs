@@ -1,20 +1,22 @@
-//! Accuracies that a published run had on the way, to learn early of a run that goes otherwise.
+//! Accuracies that a published run had during training, which reveal early that a run goes
+//! otherwise.
 
 use results::published;
 
-/// One of them.
+/// Accuracy of a published run at one point of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Milestone {
-    /// Updates by then.
+    /// Updates made by then.
     pub step: usize,
-    /// As a fraction.
+    /// Accuracy as a fraction.
     pub accuracy: f64,
-    /// Whose, and when: `s4, epoch 10`.
+    /// Published run and time: `s4, epoch 10`.
     pub whose: String,
 }
 
 impl Milestone {
-    /// Those of a recipe's sources on a task, for a training split of `rows` in batches of `batch`.
+    /// Returns the milestones of a recipe's sources on a task, for a training split of `rows` in
+    /// batches of `batch`.
     pub fn of(recipe: &str, task: &str, rows: usize, batch: usize) -> Vec<Milestone> {
         let printed = published::milestones(recipe, task).into_iter();
         printed
@@ -26,7 +28,8 @@ impl Milestone {
             .collect()
     }
 
-    /// What is said of it when the best validation accuracy so far is `best`.
+    /// Returns the line that compares the milestone with `best`, the best validation accuracy so
+    /// far.
     pub fn verdict(&self, best: f64) -> String {
         let word = if best >= self.accuracy {
             "reached"

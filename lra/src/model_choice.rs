@@ -1,4 +1,4 @@
-//! Which models a benchmark or a sweep measures: registry entries, each with settings of its own.
+//! Models that a benchmark or a sweep measures: registry entries, each with settings of its own.
 
 use std::fmt;
 
@@ -12,15 +12,17 @@ use crate::suggest;
 pub struct ModelChoice {
     /// Registry name.
     pub model: &'static str,
-    /// Options of the model, such as `attention=materialised`, and settings with their section, such as `block.norm=rms`.
+    /// Options of the model, such as `attention=materialised`, and settings with their section,
+    /// such as `block.norm=rms`.
     pub options: Vec<String>,
 }
 
-/// The option that says whether attention weights are kept in memory, and its value for the published way.
+/// The option that says whether attention weights are kept in memory, and its value for the
+/// published computation.
 const MATERIALISED: (&str, &str) = ("attention", "materialised");
 
 impl ModelChoice {
-    /// Parses `model` or `model:key=value`, with as many options as are wanted.
+    /// Parses `model` or `model:key=value`, with any number of options.
     pub fn parse(text: &str) -> Result<ModelChoice> {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
@@ -37,7 +39,7 @@ impl ModelChoice {
         })
     }
 
-    /// Every registered model.
+    /// Returns every registered model.
     pub fn registered() -> Vec<ModelChoice> {
         let plain = |model: &&'static models::Model| ModelChoice {
             model: model.name,
@@ -46,7 +48,8 @@ impl ModelChoice {
         models::registry().iter().map(plain).collect()
     }
 
-    /// This model with each value of each axis, one at a time, that it can take, the defaults aside.
+    /// Returns this model with each value of each axis that it can take, one at a time, except for
+    /// the defaults.
     pub fn with_each_axis(&self) -> Vec<ModelChoice> {
         let mut choices = Vec::new();
         let model = models::mixers::find(self.model);
@@ -68,13 +71,15 @@ impl ModelChoice {
         choices
     }
 
-    /// Every registered model; one that can keep its attention weights in memory comes both ways.
+    /// Returns every registered model; one that can keep its attention weights in memory comes in
+    /// both forms.
     pub fn both_ways() -> Vec<ModelChoice> {
         let mut choices = Vec::new();
         let (key, value) = MATERIALISED;
         for (model, choice) in models::registry().iter().zip(ModelChoice::registered()) {
             choices.push(choice.clone());
-            // What a Transformer with other axes materialises is the Transformer's.
+            // A Transformer with other axes would only repeat the materialised form of the
+            // Transformer.
             let own = model.settings.is_empty();
             if own && model.defaults().get(key).is_some_and(Value::is_string) {
                 choices.push(ModelChoice {
@@ -86,7 +91,7 @@ impl ModelChoice {
         choices
     }
 
-    /// The options as assignments to settings.
+    /// Returns the options as assignments to settings.
     pub fn assignments(&self) -> impl Iterator<Item = String> + '_ {
         self.options.iter().map(|option| {
             let key = option.split('=').next().unwrap_or_default();

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 use crate::suggest;
 
-/// Replaces the values of `base` by those of `over`, section by section; `origin` says where `over` comes from, for messages.
+/// Replaces the values of `base` by those of `over`, section by section; `origin` names the origin
+/// of `over` in messages.
 ///
 /// # Errors
 /// A key that `base` lacks, or a value of another kind than the one it replaces.
@@ -17,7 +18,7 @@ pub fn merge(base: &mut Value, over: &Value, origin: &str) -> Result<()> {
     })
 }
 
-/// Why a value cannot be set.
+/// Reason why a value cannot be set.
 enum Refused {
     /// There is no setting at this path.
     Unknown(String),
@@ -52,7 +53,8 @@ fn merge_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<
     }
 }
 
-/// The path of the setting that `value`, at `path`, holds, as far as it holds one alone.
+/// Returns the path of the setting that `value`, at `path`, holds, as deep as it holds a single
+/// one.
 fn leaf(path: String, value: &Value) -> String {
     let section = value.as_object().filter(|section| section.len() == 1);
     match section.and_then(|section| section.iter().next()) {
@@ -68,7 +70,7 @@ fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// Those of `assignments` whose settings have the same values before and after all of them.
+/// Returns the `assignments` whose settings have the same values before and after all of them.
 pub fn repeated(assignments: &[String], before: &Value, after: &Value) -> Result<Vec<String>> {
     let mut repeated = Vec::new();
     for assignment in assignments {
@@ -78,7 +80,7 @@ pub fn repeated(assignments: &[String], before: &Value, after: &Value) -> Result
     Ok(repeated)
 }
 
-/// Whether two trees of settings have the same values wherever `over` has one.
+/// Returns whether two trees of settings have the same values wherever `over` has one.
 fn matches(over: &Value, before: &Value, after: &Value) -> bool {
     match over.as_object() {
         Some(section) => section
@@ -88,10 +90,11 @@ fn matches(over: &Value, before: &Value, after: &Value) -> bool {
     }
 }
 
-/// Settings have a section and a name, and some room to grow.
+/// Deepest nesting of a setting: a section and a name, and some room to grow.
 const MAX_DEPTH: usize = 8;
 
-/// Parses `key=value` as given to `--set`; the value is read as TOML, and as plain text where it is none.
+/// Parses `key=value` as given to `--set`; the value is read as TOML, and as plain text if it is
+/// not TOML.
 pub fn parse_assignment(text: &str) -> Result<Value> {
     let (key, value) = text
         .split_once('=')
@@ -113,7 +116,7 @@ pub fn parse_assignment(text: &str) -> Result<Value> {
         .filter(|table| table.len() == 1)
         .and_then(|mut table| table.remove("value"))
         .unwrap_or_else(|| Value::String(value.to_owned()));
-    // JSON has no word for these numbers, TOML none for JSON's null.
+    // JSON has no notation for these numbers, and TOML none for JSON's null.
     if parsed.is_null() {
         return Err(Error::usage(format!(
             "--set {text}: a setting is a finite number"
@@ -147,7 +150,7 @@ fn paths(settings: &Value, path: &str, found: &mut Vec<String>) {
 
 fn same_kind(slot: &Value, value: &Value) -> bool {
     match (slot, value) {
-        // A whole number may stand for a real one, not the other way round.
+        // An integer may stand for a real number, not the other way round.
         (Value::Number(slot), Value::Number(value)) => slot.is_f64() || !value.is_f64(),
         (Value::Bool(_), Value::Bool(_))
         | (Value::String(_), Value::String(_))
@@ -157,7 +160,8 @@ fn same_kind(slot: &Value, value: &Value) -> bool {
     }
 }
 
-/// Whether a model's whole number is given as a function of the length, such as `L/4`, to be evaluated when the length is known.
+/// Returns whether a model's integer is given as a function of the length, such as `L/4`, to be
+/// evaluated when the length is known.
 fn is_size(slot: &Value, value: &Value, path: &str) -> bool {
     let is_size = |value: &Value| {
         let expression = value.as_str().is_some_and(models::size::is_expression);

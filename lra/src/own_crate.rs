@@ -1,22 +1,22 @@
-//! The crate that a program with models of its own is built from, for records to name.
+//! The crate that a program with custom models is built from, for records to name.
 
 use std::sync::OnceLock;
 
-/// A crate: what [`this_crate!`](crate::this_crate) says of the one it stands in.
+/// A crate, as [`this_crate!`](crate::this_crate) describes the one that calls it.
 #[derive(Clone, Copy, Debug)]
 pub struct Crate {
     /// Its name.
     pub name: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// Its git commit; `None` outside git, or where its build script does not tell it.
+    /// Its git commit; `None` outside git, or if its build script does not report it.
     pub commit: Option<&'static str>,
     /// True if files differed from that commit.
     pub dirty: bool,
 }
 
-/// Describes the crate that it stands in as a [`Crate`]. The commit is what its build script sets
-/// as `LRA_COMMIT` and `LRA_DIRTY`; the one of `lra new model` does.
+/// Describes the crate that calls it as a [`Crate`]. The commit is taken from `LRA_COMMIT` and
+/// `LRA_DIRTY`, which the build script sets; the one of `lra new model` does.
 #[macro_export]
 macro_rules! this_crate {
     () => {
@@ -31,12 +31,12 @@ macro_rules! this_crate {
 
 static BUILT_FROM: OnceLock<Crate> = OnceLock::new();
 
-/// Sets the crate of this program; the first one stays.
+/// Sets the crate of this program; later calls have no effect.
 pub(crate) fn set(built_from: Crate) {
     BUILT_FROM.get_or_init(|| built_from);
 }
 
-/// Returns the crate of this program; `None` where it was not told.
+/// Returns the crate of this program; `None` if it was not set.
 pub(crate) fn built_from() -> Option<&'static Crate> {
     BUILT_FROM.get()
 }

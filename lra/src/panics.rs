@@ -1,4 +1,5 @@
-//! Panics as errors: a mistake in this program, or in a library, costs one run and leaves a record of it.
+//! Panics as errors: a bug in this program, or in a library, costs one run and leaves a record of
+//! it.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
@@ -7,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Class, Error, Result};
 
-/// A panic, with where it happened.
+/// A panic, with its location.
 #[derive(Debug)]
 pub struct Panic {
     /// Its message.
@@ -29,12 +30,12 @@ impl fmt::Display for Panic {
 impl std::error::Error for Panic {}
 
 impl Panic {
-    /// Returns what the panic said.
+    /// Returns the message of the panic.
     pub fn said(&self) -> &str {
         &self.said
     }
 
-    /// Returns the source file that it was in, as the compiler was told of it.
+    /// Returns the source file of the panic, as it was named to the compiler.
     pub fn file(&self) -> Option<&str> {
         self.place.as_ref().map(|(file, _)| file.as_str())
     }
@@ -43,12 +44,13 @@ impl Panic {
 /// The first panic since [`caught`] began, on any thread.
 static FIRST: Mutex<Option<Panic>> = Mutex::new(None);
 
-/// Runs `work`. If it panics, that is its error; if it fails and another thread has panicked, the panic is told as the cause.
+/// Runs `work`. If it panics, the panic is its error; if it fails and another thread has panicked,
+/// the panic is reported as the cause.
 pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     take();
     let usual = panic::take_hook();
     panic::set_hook(Box::new(keep));
-    // What `work` leaves half done is not looked at again: the run is over.
+    // State that `work` leaves half done is not used again: the run is over.
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));
     panic::set_hook(usual);
     let class = Class::Run;
@@ -66,7 +68,8 @@ pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     }
 }
 
-/// All that is known of an error: the chain of causes, and the calls that led to it where `RUST_BACKTRACE` asks for them.
+/// Returns the full text of an error: the chain of causes, and the backtrace if `RUST_BACKTRACE`
+/// asks for it.
 pub fn in_full(error: &Error) -> String {
     let mut text = format!("{:?}\n", error.cause);
     if let Some(panic) = error.cause.downcast_ref::<Panic>()

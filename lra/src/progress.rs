@@ -1,4 +1,4 @@
-//! Progress on standard error: bars on a terminal, a line now and then elsewhere.
+//! Progress on standard error: bars on a terminal, occasional lines elsewhere.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use crate::signals::Stop;
 use crate::stderr;
 use crate::timing::human_duration;
 
-/// Shows the course of long work.
+/// Shows the progress of long work.
 pub struct Reporter {
     bar: Mutex<ProgressBar>,
     /// Steps of the bar that were done before it started.
@@ -21,11 +21,11 @@ pub struct Reporter {
     stop: Option<Stop>,
 }
 
-/// Without a terminal, at most one line of progress in this time.
+/// Least time between two lines of progress without a terminal.
 const SILENCE: Duration = Duration::from_secs(15);
 
 impl Reporter {
-    /// A reporter for standard error; `quiet` drops everything but errors.
+    /// Returns a reporter for standard error; `quiet` drops everything but errors and notes.
     pub fn new(quiet: bool) -> Self {
         Reporter {
             bar: Mutex::new(ProgressBar::hidden()),
@@ -37,7 +37,8 @@ impl Reporter {
         }
     }
 
-    /// The same for work that ends on request: [`datasets::Progress::stopped`] tells it so.
+    /// Returns this reporter for work that ends on request: [`datasets::Progress::stopped`] tells
+    /// it so.
     pub fn with_stop(self, stop: &Stop) -> Self {
         Reporter {
             stop: Some(stop.clone()),
@@ -53,18 +54,18 @@ impl Reporter {
         self.bar().suspend(|| stderr::line(line));
     }
 
-    /// Prints a line about what a figure is, quiet or not.
+    /// Prints a line about the meaning of a figure, quiet or not.
     pub fn note(&self, line: &str) {
         self.bar().suspend(|| stderr::line(line));
     }
 
-    /// Prints what went wrong, quiet or not.
+    /// Prints an error, quiet or not.
     pub fn error(&self, line: &str) {
         self.bar()
             .suspend(|| stderr::line(&format!("error: {line}")));
     }
 
-    /// Starts a bar of `total` steps at `done`; `what` stands before it.
+    /// Starts a bar of `total` steps at `done`; `what` is shown in front of it.
     pub fn start(&self, what: &str, done: u64, total: Option<u64>) {
         let bar = match (self.interactive, total) {
             (false, total) => ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden()),
@@ -72,7 +73,7 @@ impl Reporter {
                 let found = self.found.clone();
                 let tell = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
                     let done = (found.load(Relaxed), state.pos());
-                    // Nothing is drawn if this fails, and nothing else could be done.
+                    // If this fails nothing is drawn, and nothing else could be done.
                     let _ = out.write_str(&left(state.elapsed(), done, state.len()));
                 };
                 let style = style("{prefix} {bar:24} {pos}/{len} {msg} {left}");
@@ -100,7 +101,7 @@ impl Reporter {
         self.speak_if_silent();
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn stop(&self) {
         self.bar().finish_and_clear();
     }
@@ -111,7 +112,7 @@ impl Reporter {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Where no bar is drawn, says where the work stands every now and then.
+    /// Prints the progress every now and then if no bar is drawn.
     fn speak_if_silent(&self) {
         if self.interactive || self.quiet {
             return;
@@ -142,8 +143,9 @@ impl Reporter {
     }
 }
 
-/// The time left at the mean speed since the bar was started, for a bar that stood at `found` then and stands at `at` now.
-/// The mean of it all takes evaluations, and pauses, for what they are; a window would not.
+/// Returns the time left at the mean speed since the bar was started, for a bar that was at `found`
+/// then and is at `at` now. The mean over the whole time gives evaluations and pauses their due
+/// share; a moving window would not.
 fn left(elapsed: Duration, (found, at): (u64, u64), total: Option<u64>) -> String {
     match total {
         Some(total) if at > found && at < total => {

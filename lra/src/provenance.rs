@@ -13,8 +13,8 @@ use crate::own_crate::{self, Crate};
 use crate::spec::Precision;
 use crate::{child, device, host, runtime, this_crate};
 
-/// Returns where figures that this process makes on `device` come from; the settings that they follow
-/// are for the caller to add.
+/// Returns the provenance of figures that this process makes on `device`; the caller adds the
+/// settings that they follow.
 pub fn of_process(device: &Device, threads: usize) -> Provenance {
     let name = device::describe(device);
     Provenance {
@@ -33,10 +33,11 @@ pub fn of_process(device: &Device, threads: usize) -> Provenance {
     }
 }
 
-/// The environment variable by which a sweep tells each run how many go at a time.
+/// Environment variable by which a sweep tells each run the number of simultaneous runs.
 pub const JOBS: &str = "LRA_JOBS";
 
-/// Returns how many runs of the sweep that started this process go at a time; 1 outside a sweep.
+/// Returns the number of simultaneous runs of the sweep that started this process; 1 outside a
+/// sweep.
 fn jobs() -> usize {
     let told = std::env::var(JOBS).ok();
     let told = told.and_then(|jobs| jobs.parse().ok());
@@ -53,10 +54,10 @@ pub fn versions() -> Versions {
     }
 }
 
-/// Returns where a model of one's own comes from; `None` for a model of the registry.
+/// Returns the origin of a custom model; `None` for a model of the registry.
 ///
 /// # Errors
-/// The file of this program cannot be read.
+/// The executable of this program cannot be read.
 pub fn own_model(model: &'static Model) -> Result<Option<OwnModel>> {
     if models::MODELS
         .iter()
@@ -86,7 +87,7 @@ pub fn own_model(model: &'static Model) -> Result<Option<OwnModel>> {
     Ok(Some(own))
 }
 
-/// Returns the lines of `model`'s source whose products `precision` is to round and does not.
+/// Returns the lines of `model`'s source whose products `precision` should round but does not.
 pub fn unrounded(model: &Model, precision: Precision) -> Vec<String> {
     match precision {
         Precision::Bf16 => {
@@ -97,7 +98,7 @@ pub fn unrounded(model: &Model, precision: Precision) -> Vec<String> {
     }
 }
 
-/// Returns the SHA-256 of the file of this program, which is read once.
+/// Returns the SHA-256 of the executable of this program, which is read once.
 fn program_digest(path: &Path) -> Result<String> {
     static DIGEST: OnceLock<String> = OnceLock::new();
     if let Some(digest) = DIGEST.get() {

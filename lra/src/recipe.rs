@@ -1,4 +1,4 @@
-//! Recipes: named sets of settings, each saying where it comes from. Built-in ones live in `recipes/*.toml`.
+//! Recipes: named sets of settings, each with its source. Built-in ones live in `recipes/*.toml`.
 
 #[cfg(test)]
 mod sources;
@@ -15,7 +15,7 @@ use crate::digest::sha256;
 use crate::error::{Class, Classify, Error, Result};
 use crate::suggest;
 
-/// The built-in recipes: name and text. The first one is the default.
+/// Built-in recipes: name and text. The first one is the default.
 pub static RECIPES: &[(&str, &str)] = &[
     ("laptop", include_str!("../recipes/laptop.toml")),
     ("smoke", include_str!("../recipes/smoke.toml")),
@@ -44,13 +44,13 @@ pub static RECIPES: &[(&str, &str)] = &[
     ),
 ];
 
-/// A recipe, parsed.
+/// A parsed recipe.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    /// Its name. A file's is `file:STEM@DIGEST`, the first digits of the SHA-256 of what it holds: who edits a file has
-    /// another recipe.
+    /// Name. For a file it is `file:STEM@DIGEST`, with the first digits of the SHA-256 of its
+    /// contents: an edited file is another recipe.
     pub name: String,
-    /// What it says of itself.
+    /// Contents.
     pub body: Body,
 }
 
@@ -62,71 +62,74 @@ pub struct Body {
     pub about: String,
     /// The paper, configuration or measurement that the numbers follow.
     pub source: String,
-    /// Whether it trains a task as published, so that its scores may stand beside published ones. Only a built-in recipe does.
+    /// True if it trains a task as published, so that its scores may stand beside published ones.
+    /// Only a built-in recipe can be.
     #[serde(default)]
     pub published: bool,
     /// For a reduced recipe, the one that trains the full task.
     #[serde(default)]
     pub full: Option<String>,
-    /// The models that it was made for; none are all. It trains any other too, but nobody published that.
+    /// Models that it was made for; empty for all. It trains any other model too, but no such
+    /// result is published.
     #[serde(default)]
     pub made_for: Vec<String>,
-    /// What training takes, where it was measured.
+    /// Measured duration of training, if it was measured.
     #[serde(default)]
     pub measured: Option<Measured>,
-    /// Trained parameters that every model's width is solved for; where it is absent, tasks give the width.
+    /// Trained parameters that every model's width is solved for; if absent, tasks give the width.
     #[serde(default)]
     pub parameters: Option<usize>,
     /// Settings per task.
     pub tasks: BTreeMap<String, Value>,
-    /// Settings per family of blocks, whatever the task; those of a task for the family go over them.
+    /// Settings per family of blocks, whatever the task; those of a task for the family override
+    /// them.
     #[serde(default)]
     pub families: BTreeMap<String, Value>,
-    /// Settings per model, whatever the task; those of a task for the model go over them.
+    /// Settings per model, whatever the task; those of a task for the model override them.
     #[serde(default)]
     pub models: BTreeMap<String, Value>,
-    /// How `lra sweep --probe` looks for rates.
+    /// Search for learning rates by `lra sweep --probe`.
     #[serde(default)]
     pub probe: Option<Probe>,
-    /// Rates that were found so, in place of those of the settings.
+    /// Learning rates found by that search, which replace those of the settings.
     #[serde(default)]
     pub rates: Vec<Rate>,
-    /// Where following the recipe is not what its source did.
+    /// Differences between following the recipe and what its source did.
     #[serde(default)]
     pub departures: Vec<Departure>,
 }
 
-/// A search for the rate of a model on a task.
+/// A search for the learning rate of a model on a task.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
-    /// What is tried.
+    /// Learning rates to try.
     pub learning_rates: Vec<f64>,
-    /// The share of the steps, and of the warm-up, that each is tried for.
+    /// Share of the steps, and of the warm-up, that each rate is tried for.
     pub share: f64,
 }
 
-/// A rate that was found.
+/// A learning rate that a search found.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
-    /// On which task.
+    /// Task that it was found on.
     pub task: String,
-    /// Of which model.
+    /// Model that it was found for.
     pub model: String,
-    /// In the block of which family.
+    /// Family in whose block it was found.
     pub family: String,
-    /// The rate.
+    /// The learning rate.
     pub learning_rate: f64,
 }
 
-/// What training by a recipe took.
+/// Measured duration of training by a recipe.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// The model, and the machine.
+    /// Model and machine of the measurement.
     pub on: String,
-    /// Wall time of a run per task, in minutes, its data being at hand.
+    /// Wall time of a run per task, in minutes, without preparing the data.
     pub minutes: BTreeMap<String, f64>,
 }
 
@@ -134,15 +137,15 @@ pub struct Measured {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Departure {
-    /// What is different, in words.
+    /// Description of the difference.
     pub what: String,
-    /// The tasks that it concerns; none are all.
+    /// Tasks that it concerns; empty for all.
     #[serde(default)]
     pub tasks: Vec<String>,
-    /// The models that it concerns; none are all.
+    /// Models that it concerns; empty for all.
     #[serde(default)]
     pub models: Vec<String>,
-    /// The split rules that it concerns; none are all.
+    /// Split rules that it concerns; `None` for all.
     #[serde(default)]
     pub protocol: Option<Protocol>,
 }
@@ -152,13 +155,13 @@ const PER_MODEL: &str = "models";
 /// Key under a task's settings that holds overlays per family of blocks.
 const PER_FAMILY: &str = "families";
 
-/// A recipe's settings for a task and a model, later ones over earlier ones.
+/// Settings of a recipe for a task and a model; later layers override earlier ones.
 pub struct Layers {
-    /// For all models.
+    /// Settings for all models.
     pub common: Value,
-    /// For a family of blocks, whatever the task, then on this one.
+    /// Settings for a family of blocks: first those for every task, then those for this one.
     pub family: Vec<Value>,
-    /// For the model, whatever the task, then on this one.
+    /// Settings for the model: first those for every task, then those for this one.
     pub model: Vec<Value>,
 }
 
@@ -172,7 +175,8 @@ impl Recipe {
         Recipe::parse((*name).to_owned(), text)
     }
 
-    /// Whatever a file says of itself, nobody else knows it: its scores stand beside no published ones.
+    /// Loads a recipe from a file. Whatever the file says about itself, it is not published: its
+    /// scores stand beside no published ones.
     fn of_file(path: &Path) -> Result<Self> {
         let reading = || format!("reading the recipe {}", path.display());
         let text = disk::read_to_string(path).during(Class::Usage, reading())?;
@@ -210,13 +214,14 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// Whether it was made for this model.
+    /// Returns whether the recipe was made for this model.
     pub fn is_for(&self, model: &str) -> bool {
         let made_for = &self.body.made_for;
         made_for.is_empty() || made_for.iter().any(|name| name == model)
     }
 
-    /// What departs from the recipe's source where `model` learns `task` by the split rules of `protocol`.
+    /// Returns the differences from the recipe's source when `model` learns `task` by the split
+    /// rules of `protocol`.
     pub fn departures(&self, task: &str, model: &str, protocol: Protocol) -> Vec<String> {
         let concerns = |names: &[String], name| names.is_empty() || names.iter().any(|n| n == name);
         let departures = self.body.departures.iter();
@@ -227,7 +232,8 @@ impl Recipe {
             .collect()
     }
 
-    /// The family whose block the model is to have: the `asked` one, else its own; none where the recipe has no families.
+    /// Returns the family whose block the model is to have: the `asked` one, else its own; `None`
+    /// if the recipe has no families.
     ///
     /// # Errors
     /// There is no such family, or the recipe has none.
@@ -253,7 +259,7 @@ impl Recipe {
         })
     }
 
-    /// The settings for a task, a model and a family of blocks.
+    /// Returns the settings for a task, a model and a family of blocks.
     pub fn layers(&self, task: &str, model: &str, family: Option<Family>) -> Result<Layers> {
         let mut common = self.settings(task)?.clone();
         let mut own = |key: &str, name: &str| {
@@ -279,7 +285,7 @@ impl Recipe {
         })
     }
 
-    /// The data settings for a task, under their section's name.
+    /// Returns the data settings for a task, under their section's name.
     pub fn data(&self, task: &str) -> Result<Value> {
         let data = self.settings(task)?.get("data").cloned();
         Ok(data.map_or_else(|| json!({}), |data| json!({ "data": data })))
@@ -367,7 +373,7 @@ mod tests {
         request.resolve().unwrap()
     }
 
-    /// Every built-in recipe with every task that it has settings for and every model.
+    /// Returns every built-in recipe with every task that it has settings for and every model.
     fn cells() -> Vec<Resolved> {
         let mut cells = Vec::new();
         for (name, _) in RECIPES {
@@ -460,7 +466,8 @@ mod tests {
         assert_eq!(other.spec.embed.positions, Positions::Learned);
         assert_eq!(other.family, Some(Family::Xformer));
         assert_eq!(other.overrides, ["block.family=xformer"]);
-        // What makes a model what it is stands above the block of its own family, and a width of one's own above the solved one.
+        // A model's defining settings override the block of its own family, and an explicit width
+        // overrides the solved one.
         let luna = request("mini", "luna", &["block.dim=48"]).unwrap();
         assert_eq!(luna.spec.block.norm_place, NormPlace::Post);
         assert_eq!(luna.spec.block.dim, 48);
@@ -506,7 +513,7 @@ mod tests {
             let error = load(text).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
-        // No width gives a model so few.
+        // No width gives a model so few parameters.
         let path = load("parameters = 3\n[tasks.toy]\n").unwrap();
         let cell = resolved(&path, "toy", "linear");
         assert_eq!(cell.spec.block.dim, 64);
@@ -556,7 +563,8 @@ mod tests {
         );
     }
 
-    /// The loaders of these sources descend from S4's: `]` is a token, parentheses are none, and an end of sequence follows.
+    /// The loaders of these sources descend from S4's: `]` is a token, parentheses are not, and an
+    /// end of sequence follows.
     #[test]
     fn departures_are_those_of_the_loaders() {
         let departures = |recipe: &str, task: &str, protocol| {
@@ -660,7 +668,7 @@ mod tests {
                 });
                 assert_eq!(cell.spec.model, wanted);
             }
-            // What makes a model what it is stands above a recipe.
+            // A model's defining settings override a recipe.
             if cell.model.settings().unwrap()["block"]["activation"].is_null() {
                 assert_eq!(cell.spec.block.activation, Activation::GeluErf);
             }

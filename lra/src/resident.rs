@@ -1,8 +1,8 @@
-//! Memory of this process that the system has to find room for, as the kernel counts it: read
-//! within the allocator, so nothing here allocates.
+//! Memory of this process that the system has to provide, as the kernel counts it: read within the
+//! allocator, so nothing here allocates.
 
-/// Returns the bytes that are in memory and that no file backs, which the system can drop by
-/// itself; `None` where it does not tell.
+/// Returns the bytes in memory that no file backs, so that the system cannot drop them by itself;
+/// `None` where it does not report them.
 #[cfg(target_os = "linux")]
 pub fn bytes() -> Option<usize> {
     use std::fs::File;
@@ -15,13 +15,13 @@ pub fn bytes() -> Option<usize> {
     let file = SIZES.get_or_init(open).as_ref()?;
     let count = file.read_at(&mut text, 0).ok()?;
     let text = std::str::from_utf8(text.get(..count)?).ok()?;
-    // Pages: all addresses, in memory, of those backed by files.
+    // Fields, in pages: all addresses, those in memory, those of the latter that files back.
     let mut pages = text.split(' ').skip(1).map_while(|it| it.parse().ok());
     let (resident, of_files): (usize, usize) = (pages.next()?, pages.next()?);
     Some(page() * resident.saturating_sub(of_files))
 }
 
-/// Returns none: the system does not tell.
+/// Returns `None`: the system does not report it.
 #[cfg(not(target_os = "linux"))]
 pub fn bytes() -> Option<usize> {
     None
@@ -38,11 +38,12 @@ fn page() -> usize {
     *BYTES.get_or_init(|| ask().ok().filter(|bytes| *bytes > 0).unwrap_or(4096))
 }
 
-/// Blocks from here on are asked which of their pages are in memory; smaller ones are taken to be
-/// new.
+/// Blocks of at least this size are checked for pages that are in memory; smaller ones are assumed
+/// to be new.
 const LARGE: usize = 128 << 10;
 
-/// Returns how many bytes of a new block are not in memory yet, and will be once it is written.
+/// Returns the number of bytes of a new block that are not in memory yet, and will be once it is
+/// written.
 #[cfg(target_os = "linux")]
 pub fn missing(block: *mut u8, size: usize) -> usize {
     const AT_ONCE: usize = 1024;
@@ -69,7 +70,7 @@ pub fn missing(block: *mut u8, size: usize) -> usize {
     missing * page
 }
 
-/// Returns all of them: the system does not tell.
+/// Returns the whole size: the system does not report which pages are in memory.
 #[cfg(not(target_os = "linux"))]
 pub fn missing(_block: *mut u8, size: usize) -> usize {
     size

@@ -36,25 +36,26 @@ pub struct RunFolder {
     _lock: File,
 }
 
-/// What a folder holds when it is opened.
+/// Contents of a folder when it is opened.
 #[derive(Debug)]
 pub enum Found {
     /// No trace of a run.
     Nothing,
     /// A run that was started, and stopped or killed.
     Unfinished,
-    /// A run that failed, but may do better when it goes on: the disk was full, the memory did not suffice.
+    /// A run that failed, but may succeed when it is resumed: the disk was full, or the memory did
+    /// not suffice.
     Failed(Box<Record>),
     /// A run whose record is final: it would end in the same way again.
     Finished(Box<Record>),
 }
 
-/// A file that a run cannot go on from.
+/// Error about a file that a run cannot resume from.
 #[derive(Debug)]
 pub struct Damaged {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Description of the damage.
     pub problem: String,
 }
 
@@ -68,7 +69,8 @@ impl fmt::Display for Damaged {
 impl std::error::Error for Damaged {}
 
 impl RunFolder {
-    /// Creates or opens the folder `<out>/<id>`, takes its lock, and removes the half-written files of whoever was killed.
+    /// Creates or opens the folder `<out>/<id>`, takes its lock, and removes the half-written files
+    /// of killed processes.
     pub fn open(out: &Path, id: &str) -> Result<Self> {
         let path = out.join(id);
         fs::create_dir_all(&path).during(
@@ -95,17 +97,17 @@ impl RunFolder {
         }
     }
 
-    /// Where it lies.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path of one of its files.
+    /// Returns the path of one of its files.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// What is in it.
+    /// Returns the contents of the folder.
     ///
     /// # Errors
     /// One of its files is a symbolic link; the record is damaged.
@@ -119,7 +121,7 @@ impl RunFolder {
         if self.record().exists() {
             let remedy = "start over with --force";
             let record = results::store::read(&self.record()).map_err(|error| {
-                // Not as a context: what is wrong comes first.
+                // Not added as a context: the problem comes first.
                 Error::new(Class::Data, format!("{error}; {remedy}"))
             })?;
             let record = Box::new(record);
@@ -135,10 +137,11 @@ impl RunFolder {
         })
     }
 
-    /// Returns the record of the run in the folder at `path` as far as it is known: the last one written, else the draft.
+    /// Returns the record of the run in the folder at `path` as far as it is known: the last one
+    /// written, else the draft.
     ///
     /// # Errors
-    /// It is damaged.
+    /// The record is damaged.
     pub fn begun(path: &Path) -> Result<Option<Record>> {
         let files = [results::store::FILE, DRAFT].map(|name| path.join(name));
         let Some(path) = files.iter().find(|path| path.exists()) else {
@@ -161,7 +164,7 @@ impl RunFolder {
         results::store::write(&self.draft(), draft).class(Class::Run)
     }
 
-    /// Removes what an earlier run left.
+    /// Removes the files that an earlier run left.
     pub fn clear(&self) -> Result<()> {
         for name in [
             results::store::FILE,
@@ -186,7 +189,8 @@ impl RunFolder {
         remove(&self.file(name))
     }
 
-    /// Keeps an error in full, for whoever looks for its cause; none removes that of an earlier attempt.
+    /// Keeps the full text of an error, to find its cause later; `None` removes that of an earlier
+    /// attempt.
     pub fn keep_error(&self, error: Option<&str>) -> Result<()> {
         match error {
             Some(text) => results::write(&self.file(ERROR), text.as_bytes()).class(Class::Run),
@@ -200,10 +204,10 @@ impl RunFolder {
         results::write(&path, spec.to_toml()?.as_bytes()).class(Class::Run)
     }
 
-    /// Whether there are settings on file: a run may fail before it has any.
+    /// Returns whether there are settings on file: a run may fail before it has any.
     ///
     /// # Errors
-    /// They are damaged, or other ones than `spec`.
+    /// The settings on file are damaged, or they differ from `spec`.
     pub fn holds(&self, spec: &Spec) -> Result<bool> {
         let path = self.file(SPEC);
         let damaged = |problem: String| Damaged {
@@ -244,22 +248,22 @@ impl RunFolder {
         folders.into_iter().filter_map(read).collect()
     }
 
-    /// The path of the draft of the record.
+    /// Returns the path of the draft of the record.
     pub fn draft(&self) -> PathBuf {
         self.file(DRAFT)
     }
 
-    /// The path of the record.
+    /// Returns the path of the record.
     pub fn record(&self) -> PathBuf {
         self.file(results::store::FILE)
     }
 
-    /// The files of training.
+    /// Returns the files of training.
     pub fn training(&self) -> PhaseFiles {
         self.phase("")
     }
 
-    /// The files of a pretraining.
+    /// Returns the files of a pretraining.
     pub fn pretraining(&self) -> PhaseFiles {
         self.phase(PRETRAIN)
     }
@@ -286,17 +290,18 @@ pub struct PhaseFiles {
     pub metrics: PathBuf,
     /// The log of times.
     pub timings: PathBuf,
-    /// Everything needed to go on.
+    /// Everything needed to resume.
     pub checkpoint: PathBuf,
     /// The best weights.
     pub best: PathBuf,
 }
 
-/// Locks a file of a folder of the program's own, creating it; nothing if another process holds the
-/// lock.
+/// Locks a file of a folder of the program's own, creating it. Returns `None` if another process
+/// holds the lock.
 ///
 /// # Errors
-/// The file cannot be opened, is a symbolic link or no regular file; or there are no locks.
+/// The file cannot be opened, is a symbolic link or is not a regular file; or the file system has
+/// no locks.
 pub fn lock(path: &Path) -> Result<Option<File>> {
     let doing = || format!("locking {}", path.display());
     let mut options = File::options();
@@ -317,7 +322,7 @@ pub fn lock(path: &Path) -> Result<Option<File>> {
     }
 }
 
-/// Removes a file or a folder, whichever it is, if it is there.
+/// Removes a file or a folder, if it exists.
 fn remove(path: &Path) -> Result<()> {
     match disk::remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -327,7 +332,7 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Name of the lock that a process at work in a run folder holds.
+/// Name of the lock that a running process holds in a run folder.
 pub const LOCK: &str = "run.lock";
 /// Name of the file with the error of a failed run.
 pub const ERROR: &str = "error.log";
@@ -338,7 +343,7 @@ const CHECKPOINT: &str = "checkpoint.safetensors";
 const BEST: &str = "best.safetensors";
 const PRETRAIN: &str = "pretrain-";
 
-/// A log of JSON lines that can be cut back to where a checkpoint stood.
+/// A log of JSON lines that can be truncated to its length at a checkpoint.
 pub struct Log {
     file: File,
     path: PathBuf,
@@ -362,13 +367,13 @@ impl Log {
         Ok(Log { file, path, bytes })
     }
 
-    /// Appends one line, or nothing where the disk is full.
+    /// Appends one line, or nothing if the disk is full.
     pub fn line(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         use anyhow::Context;
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');
         if let Err(error) = self.file.append(&line) {
-            // Half a line would make the log unreadable. The error that counts is the first one.
+            // Half a line would make the log unreadable. The first error is the one to report.
             let _ = self.file.set_len(self.bytes);
             return Err(error).with_context(|| format!("writing {}", self.path.display()));
         }
@@ -376,13 +381,13 @@ impl Log {
         Ok(())
     }
 
-    /// Makes sure that all lines are on disk, and returns the length in bytes.
+    /// Syncs all lines to disk, and returns the length in bytes.
     pub fn sync(&mut self) -> io::Result<u64> {
         disk::sync(&self.file)?;
         Ok(self.bytes)
     }
 
-    /// Where it lies.
+    /// Returns the path of the log.
     pub fn path(&self) -> &Path {
         &self.path
     }

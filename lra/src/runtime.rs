@@ -8,13 +8,13 @@ use crate::error::{Error, Result};
 use crate::limits::{self, Needs};
 use crate::shell;
 
-/// Applies the settings. Must be called first thing in `main`; `threads` as in [`threads`].
+/// Applies the settings. It must be the first call in `main`; `threads` as in [`threads`].
 pub fn set_up(threads: usize) -> Result<()> {
     let threads = self::threads(threads);
     limits::check(needs(threads as u64))?;
     keep_freed_pages();
-    // candle keeps a second pool for element-wise operations. It must have the same size, and must not spin between
-    // operations while the first pool wants the cores.
+    // candle keeps a second pool for element-wise operations. It must have the same size, and must
+    // not spin between operations while the first pool needs the cores.
     for (name, value) in [
         ("CANDLE_NUM_THREADS", threads.to_string()),
         ("CANDLE_BARRIER_POOL_SPIN_LIMIT", "0".to_owned()),
@@ -37,9 +37,9 @@ pub fn set_up(threads: usize) -> Result<()> {
 /// Stack of a worker, which walks whole graphs of operations: as large as that of a main thread.
 const STACK: usize = 8 << 20;
 
-/// Returns the memory that the program takes before a run begins, beyond its code: of each worker the
-/// stack, the stack of candle's thread beside it, and the buffers; of the process the padding of its
-/// heap, some further threads and what they work with.
+/// Returns the memory that the program takes before a run begins, beyond its code: for each worker
+/// the stack, the stack of candle's thread beside it, and the buffers; for the process the padding
+/// of its heap, and some further threads with their working memory.
 fn needs(threads: u64) -> Needs {
     const MIB: u64 = 1 << 20;
     const BUFFERS: u64 = 4 * MIB;
@@ -53,11 +53,12 @@ fn needs(threads: u64) -> Needs {
     }
 }
 
-/// Bytes that glibc fetches at the end of its heap beyond those asked for.
+/// Bytes that glibc fetches at the end of its heap beyond those requested.
 const TOP_PAD: i32 = 64 << 20;
 
-/// Does work that consists of many parallel operations: on the CPU as a worker, so that none of them wakes a worker up and waits
-/// for it. The work must not wait for anything else that needs workers.
+/// Runs work that consists of many parallel operations: on the CPU as a worker, so that none of the
+/// operations wakes a worker up and waits for it. The work must not wait for anything else that
+/// needs workers.
 pub fn among_workers<T: Send>(device: &Device, work: impl FnOnce() -> T + Send) -> T {
     match device {
         Device::Cpu => rayon::scope(|_| work()),
@@ -65,9 +66,9 @@ pub fn among_workers<T: Send>(device: &Device, work: impl FnOnce() -> T + Send) 
     }
 }
 
-/// Has every worker and this thread fetch the buffers that they keep for kernels and for candle's products of matrices,
-/// the latter as large as the second-level cache. Fetched later, peaks of memory would depend on which thread took which
-/// piece of the work.
+/// Makes every worker and this thread fetch the buffers that they keep for kernels and for candle's
+/// matrix products, the latter as large as the second-level cache. If they were fetched later,
+/// peaks of memory would depend on which thread took which piece of the work.
 fn fetch_buffers() {
     let fetch = || -> candle_core::Result<()> {
         models::ops::fetch_buffers();
@@ -75,18 +76,19 @@ fn fetch_buffers() {
         matrix.matmul(&matrix)?;
         Ok(())
     };
-    // The product is of no use, nor is its error: one that matters would meet it again.
+    // The product is discarded, and so is its error: an error that matters would occur again.
     rayon::broadcast(|_| drop(fetch()));
     drop(fetch());
 }
 
-/// An option that programs give to the runs they start, and nobody types.
+/// An option that programs pass to the runs they start; users do not type it.
 pub const STOP_ON_EOF: &str = "--stop-on-eof";
 
-/// Returns the command line as records keep it, in the words of a shell: as it was typed, without what only programs say.
+/// Returns the command line as records keep it, quoted for a shell: as it was typed, without
+/// options that only programs pass.
 ///
-/// A program given by its absolute path stands under its name alone. A word that is not Unicode has `\u{fffd}` for what cannot be
-/// written.
+/// A program given by its absolute path is recorded by its name alone. In a word that is not
+/// Unicode, `\u{fffd}` replaces what cannot be written.
 pub fn command_line() -> String {
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     as_typed(words.collect())
@@ -105,7 +107,7 @@ fn as_typed(mut words: Vec<String>) -> String {
 }
 
 /// Returns the most worker threads: four for each core, and 64 on small machines. Each holds
-/// buffers and a stack, so that many more of them take the memory before they do any work, and wait
+/// buffers and a stack, so that many more would use up the memory before they do any work, and wait
 /// for each other.
 pub fn most_threads() -> usize {
     (4 * cores()).max(64)
@@ -115,7 +117,8 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// How many threads `--threads` asks for: 0 means `RAYON_NUM_THREADS`, else all cores.
+/// Returns the number of threads that `--threads` asks for: 0 means `RAYON_NUM_THREADS`, else all
+/// cores.
 pub fn threads(asked: usize) -> usize {
     match asked {
         0 => threads_from_environment(),
@@ -131,12 +134,14 @@ fn threads_from_environment() -> usize {
     asked.unwrap_or_else(cores)
 }
 
-/// By default glibc gives every large block back to the system and faults it in again, page by page, at the next
-/// step: most of an untuned training step goes there. Raised thresholds keep freed memory in the process, also where a step
-/// takes many gigabytes. All threads share one heap: one of their own ends at 64 MiB, and larger blocks would come from the system again.
+/// Keeps freed memory in the process. By default glibc gives every large block back to the system
+/// and faults it in again, page by page, at the next step: most of an untuned training step is
+/// spent there. Raised thresholds prevent this, also if a step takes many gigabytes. All threads
+/// share one heap: a heap per thread ends at 64 MiB, and larger blocks would come from the system
+/// again.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn keep_freed_pages() {
-    /// Of the end of the heap nothing is ever given back.
+    /// Threshold that prevents the end of the heap from being given back.
     const NEVER: i32 = -1;
     for (parameter, value) in [
         (libc::M_MMAP_THRESHOLD, i32::MAX),

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How the learning rate moves over a run. `s` counts the updates already made, `w` is the warm-up, `n` the length that the
-/// schedule is planned for: the run's, unless `train.schedule_steps` says otherwise.
+/// Course of the learning rate over a run. `s` counts the updates already made, `w` is the warm-up,
+/// `n` the length that the schedule is planned for: the run's, unless `train.schedule_steps` says
+/// otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
@@ -14,7 +15,8 @@ pub enum Schedule {
     /// `min(1, s/w) · ½(1 + cos(π (s-w)/(n-w)))`: zero at `n`. Past `n` it rises to the full rate at `2n - w`, and falls to zero
     /// again at `3n - 2w`, as in Hugging Face's `get_cosine_schedule_with_warmup`.
     Cosine,
-    /// `min(1, s/w) · ½(1 + cos(π frac((s-w)/n)))`: the 2021 image tasks, whose cycle is the whole run, so that it never quite ends.
+    /// `min(1, s/w) · ½(1 + cos(π frac((s-w)/n)))`: the 2021 image tasks, whose cycle is the whole
+    /// run, so that it never quite ends.
     CosineCycle,
     /// `min(1, s/w) · (n-s)/(n-w)`: straight down to zero, where it stays.
     Linear,
@@ -23,7 +25,7 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// Whether the rate depends on the length that the schedule is planned for.
+    /// Returns whether the rate depends on the length that the schedule is planned for.
     pub fn has_length(self) -> bool {
         !matches!(self, Schedule::Constant | Schedule::Rsqrt)
     }

@@ -1,4 +1,4 @@
-//! Words as shells read them.
+//! Quoting of words for shells.
 
 /// Returns a word as a POSIX shell reads it back: in single quotes, unless it is plain.
 pub fn quoted(word: &str) -> String {

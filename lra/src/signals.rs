@@ -11,7 +11,7 @@ use signal_hook::low_level;
 
 use crate::error::Class;
 
-/// Whether somebody asked this process to stop.
+/// Flag that is set when this process is asked to stop.
 #[derive(Clone)]
 pub struct Stop(Arc<Flag>);
 
@@ -24,20 +24,21 @@ struct Flag {
 
 const NEVER: u64 = u64::MAX;
 
-/// Signals within this time are one request. Whoever stops a whole job (a batch system, a terminal) signals every process
-/// of it, some of which pass the signal on.
+/// Time within which signals count as one request. A batch system or a terminal that stops a whole
+/// job signals every process of it, and some of these pass the signal on.
 const ONE_REQUEST: Duration = Duration::from_secs(2);
 
-/// What asks for an end: an interrupt from the keyboard, a batch system's or a shell's request, and, on Unix, a batch
-/// system's warning before its time limit.
+/// Signals that request a stop: an interrupt from the keyboard, a batch system's or a shell's
+/// request, and, on Unix, a batch system's warning before its time limit.
 #[cfg(unix)]
 const REQUESTS: [i32; 3] = [consts::SIGINT, consts::SIGTERM, consts::SIGUSR1];
 #[cfg(not(unix))]
 const REQUESTS: [i32; 2] = [consts::SIGINT, consts::SIGTERM];
 
 impl Stop {
-    /// Installs the handlers: the first signal sets the flag, one that comes after [`ONE_REQUEST`] ends the process at once.
-    /// On Unix a terminal that closes is a request too, unless this process was told to ignore that, as by `nohup`.
+    /// Installs the handlers: the first signal sets the flag, one that comes after [`ONE_REQUEST`]
+    /// ends the process at once. On Unix a terminal that closes is a request too, unless this
+    /// process was told to ignore that, as by `nohup`.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Stop(Arc::new(Flag {
             requested: AtomicBool::new(false),
@@ -54,8 +55,8 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Takes the end of standard input for a request as well: a parent that holds the other end of the pipe closes it to
-    /// stop this process, and cannot die without doing so, on any system.
+    /// Treats the end of standard input as a request as well: a parent that holds the other end of
+    /// the pipe closes it to stop this process, and cannot die without doing so, on any system.
     pub fn on_end_of_input(&self) -> io::Result<()> {
         let (stop, mut input) = (self.clone(), io::stdin());
         let wait = move || {
@@ -74,7 +75,7 @@ impl Stop {
         Ok(())
     }
 
-    /// True once somebody asked.
+    /// Returns whether a stop has been requested.
     pub fn requested(&self) -> bool {
         self.0.requested.load(SeqCst)
     }
@@ -100,7 +101,8 @@ impl Flag {
     }
 }
 
-/// Whether a signal at `now` is another request than the one at `first`, both in milliseconds.
+/// Returns whether a signal at `now` is another request than the one at `first`, both in
+/// milliseconds.
 fn is_repeated(first: u64, now: u64) -> bool {
     now.saturating_sub(first) > ONE_REQUEST.as_millis() as u64
 }
@@ -124,7 +126,7 @@ mod tests {
         for (first, now, another) in [(0, 0, false), (70, 2_070, false), (70, 2_071, true)] {
             assert_eq!(is_repeated(first, now), another, "{first} and {now}");
         }
-        // Threads may see their clocks a little apart.
+        // Threads may see slightly different times.
         assert!(!is_repeated(71, 70));
     }
 }

@@ -21,11 +21,11 @@ pub use self::train::{Decay, OptimizerKind, Precision, Select, TrainOptions};
 use crate::digest::sha256;
 use crate::error::{Class, Classify, Result};
 
-/// Everything that decides the outcome of a run, timings apart.
+/// Everything that decides the outcome of a run, except for timings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// Which cell of the table this is.
+    /// The cell of the table.
     pub cell: Cell,
     /// The task's data options.
     pub data: Value,
@@ -37,7 +37,7 @@ pub struct Spec {
     pub head: HeadOptions,
     /// The mixer's own options.
     pub model: Value,
-    /// What is learned before; absent where nothing is.
+    /// Pretraining; absent if there is none.
     #[serde(default, skip_serializing_if = "PretrainOptions::is_off")]
     pub pretrain: PretrainOptions,
     /// Optimisation and evaluation.
@@ -54,21 +54,23 @@ pub struct Cell {
     pub task_version: u32,
     /// Name in the model registry.
     pub model: String,
-    /// Recipe the settings started from.
+    /// Recipe that the settings started from.
     pub recipe: String,
-    /// Where the data comes from.
+    /// Source of the data.
     pub source: Source,
-    /// Which split rules apply.
+    /// Split rules.
     pub protocol: Protocol,
     /// Seed of initialisation, batch order and every random draw of the model.
     pub seed: u64,
 }
 
-/// Version of the specification, a part of every digest. It is raised when a default changes or a setting takes another
-/// meaning, so that no later run takes the name of an earlier one. A new setting leaves it as it is.
+/// Version of the specification, a part of every digest. It is raised when a default changes or a
+/// setting changes its meaning, so that no later run takes the name of an earlier one. A new
+/// setting leaves it as it is.
 const VERSION: u32 = 1;
 
-/// Removes from `settings` each value that `defaults` holds at the same place, and the sections that are left empty.
+/// Removes from `settings` each value that `defaults` holds at the same place, and the sections
+/// that are left empty.
 fn remove_defaults(settings: &mut Value, defaults: &Value) {
     let (Some(settings), Some(defaults)) = (settings.as_object_mut(), defaults.as_object()) else {
         return;
@@ -116,19 +118,20 @@ impl Spec {
         sha256(settings.as_bytes())
     }
 
-    /// Returns the settings that `other` has otherwise, as `train.steps = 80, not 40`: the value of `other` first.
+    /// Returns the settings in which `other` differs, as `train.steps = 80, not 40`: the value of
+    /// `other` first.
     pub fn differences(&self, other: &Spec) -> Vec<String> {
         let mut found = Vec::new();
         collect_differences("", &json!(self), &json!(other), &mut found);
         found
     }
 
-    /// The settings as TOML, as saved beside the record.
+    /// Returns the settings as TOML, as saved beside the record.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string_pretty(self).during(Class::Run, "writing the settings as TOML")
     }
 
-    /// The key of the data this spec trains on.
+    /// Returns the key of the data that this spec trains on.
     pub fn data_key(&self) -> datasets::Key {
         datasets::Key {
             source: self.cell.source,
@@ -171,7 +174,7 @@ mod tests {
         assert!(error.contains("out of range"), "{error}");
     }
 
-    /// Millions of weights as their authors' code counts them.
+    /// Checks the sizes in millions of weights, as the authors' code counts them.
     #[test]
     fn recipes_of_state_spaces_have_the_published_sizes() {
         for (recipe, model, task, millions) in [
@@ -230,7 +233,8 @@ mod tests {
         resolve("toy", model, assignments).unwrap().spec.digest()
     }
 
-    /// The length that a schedule is planned for is a recipe's as long as the number of updates is.
+    /// The length that a schedule is planned for is the recipe's as long as the number of updates
+    /// is.
     #[test]
     fn a_run_of_another_length_has_a_schedule_of_its_own() {
         let resolve = |recipe: &str, assignments: &[&str]| {
@@ -272,7 +276,7 @@ mod tests {
         assert_eq!(spec.pretrain.training(&spec.train).schedule_steps, 0);
     }
 
-    /// Where a model is told rows and columns of an image, its record says so.
+    /// If a model is given the rows and columns of an image, its record says so.
     #[test]
     fn what_the_rules_forbid_is_known_before_the_run() {
         let resolve = |task: &str, assignments: &[&str]| {
@@ -343,7 +347,7 @@ mod tests {
         }
     }
 
-    /// A weight of 0 makes no head, and changes nothing.
+    /// A weight of 0 creates no head and changes nothing.
     #[test]
     fn auxiliary_heads_are_there_where_their_weights_are() {
         let resolve = |assignments: &[&str]| resolve("toy", "linear", assignments);
@@ -369,7 +373,7 @@ mod tests {
         }
     }
 
-    /// A change of any of these renames all runs on file: see [`VERSION`].
+    /// A change of any of these digests renames all runs on file: see [`VERSION`].
     #[test]
     fn digests_stay_what_they_are() {
         let settings = ["train.steps=7", "block.layers=3", "data.train=64"];
@@ -438,7 +442,7 @@ mod tests {
         }
     }
 
-    /// A key that is added takes its default in every earlier run, and must not change the names of these.
+    /// A new key takes its default in every earlier run, and must not change the names of these.
     #[test]
     fn a_setting_at_its_default_is_no_part_of_the_digest() {
         for (model, default, other) in [

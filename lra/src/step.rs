@@ -1,4 +1,5 @@
-//! One training step: a batch to the device, forward, loss, backward, update. `lra run` repeats it, `lra bench` measures it.
+//! One training step: a batch to the device, forward, loss, backward, update. `lra run` repeats it,
+//! `lra bench` measures it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,12 +18,12 @@ use crate::runtime;
 use crate::spec::TrainOptions;
 use crate::timing::{Phase, StepClock, StepTime};
 
-/// What learns.
+/// A model that learns, by its objective.
 #[derive(Clone, Copy)]
 pub enum Learner<'a> {
-    /// To classify.
+    /// Learns to classify.
     Classes(&'a Classifier),
-    /// To predict tokens, before that.
+    /// Learns to predict tokens, in pretraining.
     Tokens(&'a TokenModel),
 }
 
@@ -34,19 +35,19 @@ pub struct Trainer<'a> {
     pub parameters: &'a Parameters,
     /// The weights with their moments.
     pub optimizer: Updater,
-    /// How to update.
+    /// Training options.
     pub options: &'a TrainOptions,
     /// Seed of every random draw.
     pub seed: u64,
-    /// Where it all lives.
+    /// Device that holds everything.
     pub device: &'a Device,
 }
 
-/// A step whose results may still be under way on the device.
+/// A step whose results may not be finished on the device yet.
 pub struct PendingStep {
     /// Examples in its batch.
     pub rows: usize,
-    /// Whether its time is left out of the speed figures.
+    /// True if its time is left out of the speed figures.
     pub warms_up: bool,
     /// The losses of each micro-batch.
     losses: Vec<Losses>,
@@ -55,11 +56,11 @@ pub struct PendingStep {
     time: StepTime,
 }
 
-/// Some rows of a batch, which a pass takes at once.
+/// Rows of a batch that one pass processes together.
 struct Part<'a> {
     host: &'a HostBatch,
     rows: Range<usize>,
-    /// The share of training that is over.
+    /// Share of training that is over.
     progress: f64,
 }
 
@@ -78,9 +79,10 @@ struct Losses {
 pub struct Step {
     /// Examples in its batch.
     pub rows: usize,
-    /// Whether its time is left out of the speed figures.
+    /// True if its time is left out of the speed figures.
     pub warms_up: bool,
-    /// Sum of the cross-entropies of its examples, in nats; of a pretraining, of the means over their predicted tokens.
+    /// Sum of the cross-entropies of its examples, in nats; for a pretraining, of the means over
+    /// their predicted tokens.
     pub loss: f64,
     /// Sum over its examples of the loss of all labels, where positions have labels too.
     pub weighted_loss: Option<f64>,
@@ -88,12 +90,13 @@ pub struct Step {
     pub aux: BTreeMap<&'static str, f64>,
     /// Global L2 norm of the gradient, before clipping.
     pub gradient_norm: f64,
-    /// How long it took.
+    /// Duration of the step.
     pub time: StepTime,
 }
 
 impl Trainer<'_> {
-    /// Makes update number `step`, counted from 0. The time that `next` takes to hand over the batch belongs to it.
+    /// Makes update number `step`, counted from 0. The time that `next` takes to return the batch
+    /// is part of the step.
     pub fn step(
         &mut self,
         step: usize,
@@ -115,7 +118,8 @@ impl Trainer<'_> {
         })
     }
 
-    /// Makes update number `step` with a batch. Losses of its micro-batches, and the norm of their gradient.
+    /// Makes update number `step` with a batch. Returns the losses of its micro-batches, and the
+    /// norm of their gradient.
     fn update(
         &mut self,
         step: usize,
@@ -167,7 +171,8 @@ impl Trainer<'_> {
             sums.push((loss, weighted, aux, step.gradient_norm.read()?));
         }
         self.device.synchronize()?;
-        // Steps that ran while the next ones were handed over have no times of their own, only an equal share.
+        // Steps that ran while the next ones were queued have no times of their own, only an equal
+        // share.
         let shared = pending.first().filter(|_| !self.device.is_cpu());
         let share = shared.map(|first| first.began.elapsed().as_secs_f64() / pending.len() as f64);
         let steps = pending.iter().zip(sums);
@@ -252,7 +257,7 @@ impl Trainer<'_> {
         Ok(losses)
     }
 
-    /// The loss that is minimised.
+    /// Returns the loss that is minimised.
     fn weighted_sum(
         &self,
         mut loss: Tensor,

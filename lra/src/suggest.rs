@@ -1,7 +1,8 @@
-//! Looks names up in a registry, and leads from an unknown name to those that may be meant.
+//! Lookup of names in a registry, with suggestions for an unknown name.
 //!
-//! A name is one exact word, so that records and scripts call a thing alike. What differs in case, dashes or underscores, what
-//! public code calls otherwise ([`aliases`]), what is a task's label ([`label`]) and what is misspelt is an error that names it.
+//! A name is one exact word, so that records and scripts always use the same one. A name that
+//! differs in case, dashes or underscores, one that public code uses ([`aliases`]), a task's label
+//! ([`label`]) and a misspelling are errors that name the right one.
 
 mod aliases;
 mod label;
@@ -15,10 +16,10 @@ use results::published;
 use self::aliases::{Alias, COMMANDS, MODELS, RECIPES, SETTINGS, TASKS};
 use crate::error::{Error, Result};
 
-/// The most names that are offered for one that is unknown.
+/// Most names that are suggested for an unknown one.
 const MOST_GUESSES: usize = 3;
 
-/// Finds the entry called `name`, or says which name was probably meant.
+/// Finds the entry called `name`; the error suggests the name that was probably meant.
 pub fn find<'a, T>(
     kind: &str,
     name: &str,
@@ -31,7 +32,7 @@ pub fn find<'a, T>(
         .ok_or_else(|| Error::usage(unknown(kind, name, entries.iter().map(&name_of))))
 }
 
-/// The message for a name that is not among `known`.
+/// Returns the message for a name that is not among `known`.
 pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let told = match kind {
@@ -59,7 +60,8 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
     guess.message(kind, name, &listing)
 }
 
-/// The message for a setting at `path`, such as `train.stpes`, that is not among `known`, all paths there are.
+/// Returns the message for a setting at `path`, such as `train.stpes`, that is not among `known`,
+/// the paths of all settings.
 pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
     let (section, leaf) = path.rsplit_once('.').unwrap_or(("", path));
     let mut guess = Guess::default();
@@ -107,7 +109,8 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
     guess.message("setting", path, &listing)
 }
 
-/// What a flag that does not exist stands for elsewhere: the flag here, or the setting; and a remark.
+/// Returns the meaning of a flag of other programs that does not exist here: the flag here, or the
+/// setting; and a remark.
 pub fn flag(word: &str) -> Option<(String, &'static str)> {
     let alias = aliases_of(word, SETTINGS).next()?;
     let to = alias.to[0];
@@ -118,7 +121,7 @@ pub fn flag(word: &str) -> Option<(String, &'static str)> {
     Some((to, alias.note))
 }
 
-/// The command that another program calls `word`, and a remark.
+/// Returns the command here that another program calls `word`, and a remark.
 pub fn command(word: &str) -> Option<(&'static str, &'static str)> {
     let alias = aliases_of(word, COMMANDS).next()?;
     Some((alias.to[0], alias.note))
@@ -132,17 +135,17 @@ fn leaf_of(path: &str) -> &str {
     path.rsplit_once('.').map_or(path, |(_, leaf)| leaf)
 }
 
-/// What may be meant.
+/// A guess at the name that was meant.
 #[derive(Default)]
 struct Guess {
-    /// The names, the likeliest first.
+    /// Suggested names, the likeliest first.
     names: Vec<String>,
-    /// What must be known of it.
+    /// Remark on the suggestion.
     note: String,
 }
 
 impl Guess {
-    /// What public code calls `name`, as far as it is among `known`.
+    /// Returns the names here for what public code calls `name`, as far as they are among `known`.
     fn of_alias(name: &str, aliases: &'static [Alias], known: &[&str]) -> Option<Guess> {
         let spelt = known.iter().find(|known| fold(known) == fold(name));
         if let Some(known) = spelt {
@@ -159,7 +162,7 @@ impl Guess {
         })
     }
 
-    /// The recipes that follow the published source `name`, where a recipe is asked for.
+    /// Returns the recipes that follow the published source `name`, if a recipe is wanted.
     fn of_source(kind: &str, name: &str) -> Option<Guess> {
         let source = published::source(name).ok().filter(|_| kind == "recipe")?;
         let names: Vec<String> = source.recipes.iter().map(|it| (*it).to_owned()).collect();
@@ -199,13 +202,13 @@ impl Guess {
     }
 }
 
-/// Letters and digits alone, in lower case.
+/// Returns the letters and digits of a name, in lower case.
 fn fold(name: &str) -> String {
     let letters = name.chars().filter(|c| c.is_alphanumeric());
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// What stands before and behind names in public code, and says nothing.
+/// Prefixes of names in public code that carry no meaning.
 const PREFIXES: [&str; 3] = ["longrangearena", "lrarelease", "lra"];
 const SUFFIXES: [&str; 5] = [
     "classification",
@@ -215,7 +218,8 @@ const SUFFIXES: [&str; 5] = [
     "transformer",
 ];
 
-/// The aliases that `name` is one of: as it stands, without what says nothing, without a number at its end (`nystrom-64`).
+/// Returns the aliases that contain `name`: as it is, without meaningless affixes, or without a
+/// number at its end (`nystrom-64`).
 fn aliases_of<'a>(name: &str, aliases: &'a [Alias]) -> impl Iterator<Item = &'a Alias> {
     let mut forms = vec![fold(name)];
     for prefix in PREFIXES {
@@ -230,7 +234,7 @@ fn aliases_of<'a>(name: &str, aliases: &'a [Alias]) -> impl Iterator<Item = &'a 
     let numbered: Vec<String> = forms
         .iter()
         .map(|form| form.trim_end_matches(|c: char| c.is_ascii_digit()))
-        // A name such as `s4` is its number.
+        // In a name such as `s4` the number is essential.
         .filter(|form| form.len() > 2)
         .map(str::to_owned)
         .collect();
@@ -243,7 +247,7 @@ fn aliases_of<'a>(name: &str, aliases: &'a [Alias]) -> impl Iterator<Item = &'a 
     })
 }
 
-/// The known names most like `name`, the likeliest first; none if none is like it.
+/// Returns the known names most similar to `name`, the likeliest first; empty if none is similar.
 fn nearest(name: &str, known: &[&str]) -> Vec<String> {
     let mut near: Vec<(f64, &str)> = known
         .iter()
@@ -254,8 +258,9 @@ fn nearest(name: &str, known: &[&str]) -> Vec<String> {
     near.into_iter().map(|(_, name)| name.to_owned()).collect()
 }
 
-/// How like two names are, from 0 to 1, if one can be a misspelling of the other: at most one letter in three is
-/// exchanged, left out, added or swapped with the next, and most begin alike.
+/// Returns the similarity of two names, from 0 to 1, if one can be a misspelling of the other: at
+/// most one letter in three is replaced, left out, added or swapped with the next, and most begin
+/// alike.
 fn similar(name: &str, known: &str) -> Option<f64> {
     const LEAST: f64 = 0.85;
     let (name, known) = (fold(name), fold(known));
@@ -267,13 +272,13 @@ fn similar(name: &str, known: &str) -> Option<f64> {
     ((3 * edits <= longest && likeness >= LEAST) || begins).then_some(likeness)
 }
 
-/// Every command that an alias leads to.
+/// Returns every command that an alias leads to.
 #[cfg(test)]
 pub fn commands() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().flat_map(|alias| alias.to).copied()
 }
 
-/// Every flag that an alias leads to.
+/// Returns every flag that an alias leads to.
 #[cfg(test)]
 pub fn flags() -> impl Iterator<Item = &'static str> {
     let all = SETTINGS.iter().flat_map(|alias| alias.to).copied();

@@ -1,4 +1,4 @@
-//! Which task a command is about, and where its data comes from.
+//! Choice of a task and of the source of its data.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,12 +12,13 @@ use crate::error::{Error, Result};
 pub struct TaskChoice {
     /// Registry name.
     pub name: String,
-    /// Another source than the task's own.
+    /// A source other than the task's own.
     pub source: Option<Source>,
 }
 
 impl TaskChoice {
-    /// The same with the source that `--source` names. Two that contradict each other are a mistake.
+    /// Returns this choice with the source that `--source` names. Two sources that contradict each
+    /// other are an error.
     pub fn with_source(&self, source: Option<Source>) -> Result<TaskChoice> {
         match (self.source, source) {
             (Some(own), Some(other)) if own != other => Err(Error::usage(format!(

@@ -22,8 +22,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// Starts a new event file in `folder`. What earlier files there say of steps after `step` is taken back: the run
-    /// goes on from there.
+    /// Starts a new event file in `folder`. Events of earlier files about steps after `step` are
+    /// withdrawn: the run resumes from there.
     pub fn create(folder: &Path, step: usize) -> anyhow::Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let now = now();
@@ -70,7 +70,7 @@ impl Events {
     }
 }
 
-/// The values of a line by tag. Tags with the same first part stand in one group.
+/// Returns the values of a line by tag. Tags with the same first part are shown in one group.
 fn scalars(line: &Line) -> (usize, Vec<(String, f64)>) {
     let named = |(tag, value): (&str, f64)| (tag.to_owned(), value);
     match line {
@@ -164,7 +164,7 @@ impl Message {
     }
 }
 
-/// A content in its frame.
+/// Returns a content in its frame.
 fn frame(content: &[u8]) -> Vec<u8> {
     let length = (content.len() as u64).to_le_bytes();
     let mut frame = length.to_vec();
@@ -174,8 +174,8 @@ fn frame(content: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The checksum of a frame's part: CRC-32C, turned by 15 bits and moved by a constant, so that checksums of
-/// data with checksums in it stay apart.
+/// Returns the checksum of a frame's part: CRC-32C, rotated by 15 bits and offset by a constant, so
+/// that checksums of data with checksums in it stay distinct.
 fn masked(bytes: &[u8]) -> [u8; 4] {
     let sum = crc32c::crc32c(bytes).rotate_right(15);
     sum.wrapping_add(0xa282_ead8).to_le_bytes()
@@ -202,7 +202,8 @@ mod tests {
         assert_eq!(message.0, expected.concat());
     }
 
-    /// The frame of the file version as TensorFlow's own writer begins every file with (wall time 0).
+    /// Checks the frame of the file version that begins every file of TensorFlow's own writer (wall
+    /// time 0).
     #[test]
     fn frames_carry_the_checksums_that_readers_expect() {
         // RFC 3720, B.4: CRC-32C of 32 zero bytes.

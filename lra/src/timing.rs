@@ -38,7 +38,7 @@ impl<'a> StepClock<'a> {
         }
     }
 
-    /// Runs `work` as part of a phase. A GPU is not waited for, so what it does there belongs to no phase.
+    /// Runs `work` as part of a phase. A GPU is not waited for, so its work belongs to no phase.
     pub fn phase<T, E>(
         &mut self,
         phase: Phase,
@@ -68,12 +68,12 @@ impl<'a> StepClock<'a> {
     }
 }
 
-/// The time one step took.
+/// Duration of one step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepTime {
-    /// From the first to the last instruction of the step.
+    /// Seconds from the first to the last instruction of the step.
     pub seconds: f64,
-    /// Of which in each phase.
+    /// Seconds in each phase.
     pub phases: Phases,
 }
 
@@ -84,7 +84,7 @@ pub struct Timings {
     pub step: usize,
     /// Seconds since the line before, evaluation and checkpoints included.
     pub wall: f64,
-    /// Seconds of steps that only warmed up.
+    /// Seconds of warm-up steps.
     pub warmup: Vec<f64>,
     /// Seconds of each timed step.
     pub steps: Vec<f64>,
@@ -94,13 +94,13 @@ pub struct Timings {
     pub resident_bytes: u64,
     /// High-water mark of the process that wrote the line, on its device, beyond what it held at the start.
     pub peak_bytes: u64,
-    /// What it held at the start.
+    /// Bytes that the process held at the start.
     #[serde(default)]
     pub base_bytes: u64,
-    /// Largest number of bytes in use by what the device's driver says.
+    /// Largest number of bytes in use according to the device's driver.
     #[serde(default)]
     pub driver_bytes: Option<u64>,
-    /// Whether a checkpoint of this step was written.
+    /// True if a checkpoint of this step was written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub saved: bool,
 }
@@ -116,7 +116,7 @@ impl Timings {
         add(&mut self.phases, &time.phases);
     }
 
-    /// Reads a whole log and sums it up.
+    /// Reads a whole log and returns its totals.
     pub fn read(path: &Path) -> anyhow::Result<Timings> {
         let text =
             disk::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
@@ -138,7 +138,8 @@ impl Timings {
         Ok(sum)
     }
 
-    /// Steps per second: the median over the timed steps, with the 10th and 90th percentile.
+    /// Returns the steps per second: the median over the timed steps, with the 10th and 90th
+    /// percentile.
     pub fn steps_per_second(&self) -> Option<Spread> {
         let mut rates: Vec<f64> = self.steps.iter().map(|seconds| 1.0 / seconds).collect();
         rates.sort_by(f64::total_cmp);
@@ -150,7 +151,8 @@ impl Timings {
         })
     }
 
-    /// The share of the timed steps that went neither into transfer nor forward, backward or optimizer.
+    /// Returns the share of the time of the steps that was spent neither in transfer nor in
+    /// forward, backward or optimizer.
     pub fn overhead_share(&self) -> f64 {
         let total: f64 = self.steps.iter().sum();
         let Phases {
@@ -160,7 +162,7 @@ impl Timings {
             optimizer,
         } = self.phases;
         match transfer + forward + backward + optimizer {
-            // No phase was timed: nobody knows.
+            // No phase was timed, so the share is unknown.
             0.0 => f64::NAN,
             phases => ((total - phases) / total).max(0.0),
         }
@@ -174,7 +176,7 @@ fn add(sum: &mut Phases, more: &Phases) {
     sum.optimizer += more.optimizer;
 }
 
-/// A duration for people: "48 s", "3 min 20 s", "5 h 10 min", "3.2 days".
+/// Formats a duration for people: "48 s", "3 min 20 s", "5 h 10 min", "3.2 days".
 pub fn human_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

@@ -23,60 +23,60 @@ use crate::signals::Stop;
 use crate::spec::{Select, TrainOptions};
 use crate::step::{Learner, PendingStep, Trainer};
 
-/// What a run, or its pretraining, works with.
+/// Inputs of the training of a run, or of its pretraining.
 pub struct Fit<'a> {
-    /// How to train.
+    /// Training options.
     pub options: &'a TrainOptions,
     /// The seed of the run.
     pub seed: u64,
     /// The data.
     pub splits: Arc<Splits>,
-    /// How rows become tensors.
+    /// Conversion of rows into tensors.
     pub layout: Layout,
     /// The weights.
     pub parameters: &'a Parameters,
     /// The model over the weights.
     pub learner: Learner<'a>,
-    /// The same model over the same weights, detached: for scoring.
+    /// The same model over the same weights, detached for scoring.
     pub scoring: Learner<'a>,
-    /// Where it all lives.
+    /// Device that holds everything.
     pub device: &'a Device,
     /// The run's folder.
     pub folder: &'a RunFolder,
-    /// Where in it logs and checkpoints go.
+    /// Paths of logs and checkpoints within the folder.
     pub files: PhaseFiles,
-    /// Progress on standard error.
+    /// Reporter of progress on standard error.
     pub reporter: &'a Reporter,
-    /// Whether to stop early.
+    /// Flag that asks the run to stop early.
     pub stop: &'a Stop,
     /// Steps and scored examples of the whole run, from which its duration is estimated.
     pub workload: Workload,
-    /// Whether to write event files for TensorBoard too.
+    /// True to write event files for TensorBoard too.
     pub tensorboard: bool,
-    /// For a reduced recipe, how much more the full one does.
+    /// For a reduced recipe, the full task and its relative amount of work.
     pub full: Option<FullTask>,
-    /// What published runs had on the way.
+    /// Accuracies that published runs had during training.
     pub milestones: Vec<Milestone>,
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ending {
     /// All steps were made and the selected weights were scored.
     Scored {
-        /// On the whole validation split, or on the part that evaluations use.
+        /// Score on the whole validation split, or on the part that evaluations use.
         val: Score,
-        /// On the test split; scored this once.
+        /// Score on the test split, which is scored only this once.
         test: Score,
     },
     /// A loss, the gradient, a score or a weight stopped being finite.
     Diverged {
-        /// The step at which it did.
+        /// Step at which it happened.
         step: usize,
-        /// What was not finite.
+        /// Name of the value that was not finite.
         reason: String,
     },
-    /// Somebody asked the run to stop; its state is saved.
+    /// The run was asked to stop; its state is saved.
     Interrupted,
 }
 
@@ -92,7 +92,8 @@ impl Fit<'_> {
         Ok((session.state, ending))
     }
 
-    /// Likewise before training: it ends with the best weights on file, and scores nothing. There is an ending if it was not reached.
+    /// Pretrains likewise: it ends with the best weights on file, and scores nothing. Returns an
+    /// ending if the end was not reached.
     pub fn pretrain(&self, resume: bool) -> anyhow::Result<(State, Option<Ending>)> {
         let mut session = self.session(resume)?;
         let ending = session.train()?;
@@ -110,7 +111,8 @@ impl Fit<'_> {
                 return Err(Missing(vec![self.files.best.clone()]).into());
             }
             if state.best.is_some() && self.takes_best() {
-                // Needed at the end only, when it would be late to learn that it is damaged.
+                // The best weights are needed at the end only, when it would be late to learn that
+                // they are damaged.
                 checkpoint::check_parameters(&self.files.best)?;
             }
             let (step, phase) = (state.step, self.phase());
@@ -151,7 +153,7 @@ impl Fit<'_> {
         }
     }
 
-    /// Whether the best weights are needed at the end.
+    /// Returns whether the best weights are needed at the end.
     fn takes_best(&self) -> bool {
         match self.learner {
             Learner::Classes(_) => self.options.select == Select::Best,
@@ -159,8 +161,8 @@ impl Fit<'_> {
         }
     }
 
-    /// Whether one score is better than another: in accuracy where classes are learned, of all
-    /// labels together; in loss where tokens are.
+    /// Returns whether one score is better than another: in accuracy over all labels together if
+    /// classes are learned, in loss if tokens are.
     fn is_better(&self, score: &Score, best: &Evaluation) -> bool {
         match self.learner {
             Learner::Classes(_) => score.deciding_accuracy() > best.deciding_accuracy(),
@@ -168,7 +170,7 @@ impl Fit<'_> {
         }
     }
 
-    /// Ends the phase at `step`, since `what` is not finite.
+    /// Ends the phase at `step`, because `what` is not finite.
     fn diverged(&self, step: usize, what: &str) -> Ending {
         self.reporter.stop();
         let place = match self.learner {
@@ -201,7 +203,7 @@ impl Fit<'_> {
     }
 }
 
-/// One process's share of a run.
+/// The part of a run that one process carries out.
 struct Session<'a> {
     fit: &'a Fit<'a>,
     trainer: Trainer<'a>,
@@ -213,11 +215,11 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// The training loop; an ending if not all steps were made.
+    /// Runs the training loop; returns an ending if not all steps were made.
     fn train(&mut self) -> anyhow::Result<Option<Ending>> {
         let fit = self.fit;
         let options = fit.options();
-        // Checkpoints of older versions may have such a score.
+        // Checkpoints of older versions may contain a score that is not finite.
         let scores = [self.state.best, self.state.last];
         if let Some(found) = scores.into_iter().flatten().find(|it| !it.is_finite()) {
             return Ok(Some(fit.diverged(found.step, "validation loss")));
@@ -255,8 +257,8 @@ impl Session<'_> {
             }
             self.step(&feed, step - first < options.speed_warmup)?;
             let step = self.state.step;
-            // On the CPU a step is over when it returns. A GPU works asynchronously and is waited for only where the results
-            // of its steps are used.
+            // On the CPU a step is over when it returns. A GPU works asynchronously and is waited
+            // for only when the results of its steps are used.
             if (fit.device.is_cpu() || self.results_due(first))
                 && let Some(diverged) = self.collect()?
             {
@@ -269,8 +271,9 @@ impl Session<'_> {
         Ok(None)
     }
 
-    /// Whether the results of the steps made so far are used before the next one: by the log, an evaluation, a checkpoint or
-    /// the end; or the timed steps begin, after `speed_warmup` ones from `first` on.
+    /// Returns whether the results of the steps made so far are used before the next one: by the
+    /// log, an evaluation, a checkpoint or the end; or because the timed steps begin, after
+    /// `speed_warmup` steps from `first` on.
     fn results_due(&self, first: usize) -> bool {
         let (options, step) = (self.fit.options(), self.state.step);
         let periods = [
@@ -283,7 +286,7 @@ impl Session<'_> {
             || step - first == options.speed_warmup
     }
 
-    /// One update.
+    /// Makes one update.
     fn step(&mut self, feed: &Feed, warms_up: bool) -> anyhow::Result<()> {
         let step = self.trainer.step(self.state.step, warms_up, || {
             feed.next()
@@ -384,15 +387,15 @@ impl Session<'_> {
         format!("{loss}{accuracy}{speed}")
     }
 
-    /// Whether the weights as they are must be scored before training goes on.
+    /// Returns whether the present weights must be scored before training goes on.
     fn evaluation_due(&self) -> bool {
         let (options, step) = (self.fit.options(), self.state.step);
         let scored = self.state.last.is_some_and(|last| last.step == step);
         step > 0 && !scored && (step.is_multiple_of(options.eval_period()) || step == options.steps)
     }
 
-    /// Scores the validation split and keeps the weights if they are the best so far. There is an
-    /// ending if it was asked to stop meanwhile, or if the score or a weight is not finite.
+    /// Scores the validation split and keeps the weights if they are the best so far. Returns an
+    /// ending if the run was asked to stop meanwhile, or if the score or a weight is not finite.
     fn evaluate(&mut self) -> anyhow::Result<Option<Ending>> {
         let fit = self.fit;
         let limit = fit.options().eval_examples;
@@ -405,7 +408,7 @@ impl Session<'_> {
         if !score.is_finite() {
             return Ok(Some(fit.diverged(self.state.step, "validation loss")));
         }
-        // One that no scored example asks for shows in no loss.
+        // A weight that no scored example uses shows in no loss.
         if let Some(weight) = checkpoint::not_finite(fit.parameters)? {
             let what = format!("weight {weight}");
             return Ok(Some(fit.diverged(self.state.step, &what)));
@@ -448,7 +451,7 @@ impl Session<'_> {
         Ok(None)
     }
 
-    /// Saves everything needed to go on from here.
+    /// Saves everything needed to resume from here.
     fn save(&mut self) -> anyhow::Result<()> {
         self.journal.write_timings(self.state.step)?;
         (self.state.metrics_bytes, self.state.timings_bytes) = self.journal.sync()?;

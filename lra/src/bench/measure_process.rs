@@ -1,4 +1,5 @@
-//! Measurements in a fresh process: starts `lra measure`, hands it a [`Request`], returns its [`Reply`] or how it ended.
+//! Measurements in a fresh process: starts `lra measure`, sends it a [`Request`] and returns its
+//! [`Reply`] or the way in which it ended.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -9,27 +10,27 @@ use crate::child::{self, Child, Waited};
 use crate::error::{Class, Classify, Result};
 use crate::signals::Stop;
 
-/// The hidden command that answers.
+/// The hidden command that answers requests.
 const COMMAND: &str = "measure";
 
-/// How a request ended.
+/// Outcome of a request.
 pub enum Answer {
-    /// The process answered.
+    /// The process replied.
     Reply(Reply),
-    /// It took longer than allowed and was killed.
+    /// The process took longer than allowed and was killed.
     TimedOut,
-    /// This process was asked to stop; the other one was killed.
+    /// This process was asked to stop and killed the other one.
     Stopped,
-    /// It ended without an answer.
+    /// The process ended without a reply.
     Crashed(String),
 }
 
-/// Starts this program again, to answer `request` within `limit`.
+/// Starts this program again to answer `request` within `limit`.
 pub fn request(request: &Request, limit: Duration, stop: &Stop) -> Result<Answer> {
     request_from(&child::this_program()?, request, limit, stop)
 }
 
-/// Starts a build of this program, to answer `request` within `limit`.
+/// Starts a build of this program to answer `request` within `limit`.
 pub fn request_from(
     program: &Path,
     request: &Request,
@@ -60,7 +61,7 @@ pub fn request_from(
     })
 }
 
-/// What the standard library prints when an allocation fails and it aborts.
+/// Text that the standard library prints when an allocation fails and it aborts.
 const NO_MEMORY: &str = "memory allocation of";
 
 fn crash(status: ExitStatus, errors: &str) -> Answer {

@@ -1,4 +1,5 @@
-//! Extrapolates time and memory of a step from shorter lengths, to skip what cannot fit.
+//! Extrapolation of the time and memory of a step from shorter lengths, to skip lengths that cannot
+//! fit.
 
 use results::bench::Outcome;
 
@@ -35,11 +36,12 @@ impl Sample {
     }
 }
 
-/// Why a step of `flops` at `length` tokens cannot fit, if that is foreseeable. `samples` are shorter lengths, shortest first;
-/// `peak` is the most FLOPs per second that this machine reaches.
+/// Returns the reason why a step of `flops` at `length` tokens cannot fit, if that is foreseeable.
+/// `samples` are measurements at shorter lengths, shortest first; `peak` is the most FLOPs per
+/// second that this machine reaches.
 ///
-/// Whatever is skipped would not have fitted: no step is faster than its FLOPs at the peak; and between the two longest
-/// lengths seen, fixed costs hide a part of the growth.
+/// A length that is skipped would not have fitted: no step is faster than its FLOPs at the peak,
+/// and between the two longest lengths measured, fixed costs hide a part of the growth.
 pub fn predict_skip(
     samples: &[Sample],
     length: usize,

@@ -29,31 +29,31 @@ const PRODUCT: usize = 1024;
 /// Seconds of products per round.
 const PRODUCT_SECONDS: f64 = 0.5;
 
-/// What to measure, and how thoroughly.
+/// Measurements to make, and their thoroughness.
 pub struct Plan {
-    /// Another build of this program, to be held against it.
+    /// Another build of this program to compare with.
     pub base: Option<PathBuf>,
     /// Models, each with options.
     pub models: Vec<ModelChoice>,
     /// Lengths in tokens, shortest first.
     pub lengths: Vec<usize>,
-    /// Recipe that sizes are taken from.
+    /// Recipe that the sizes are taken from.
     pub recipe: String,
-    /// Settings over the recipe's.
+    /// Assignments that override the recipe's settings.
     pub assignments: Vec<String>,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Steps of each process that are not timed.
+    /// Untimed steps of each process.
     pub warmup: usize,
-    /// Seconds that each process times steps for.
+    /// Seconds for which each process times steps.
     pub seconds: f64,
-    /// What each process may use.
+    /// Limits of each process.
     pub limits: Limits,
     /// Device.
     pub device: String,
-    /// Where the figures come from, but for the settings.
+    /// Provenance of the figures, without the settings.
     pub provenance: Provenance,
-    /// How peaks of memory are measured there.
+    /// Method by which peaks of memory are measured on the device.
     pub memory_method: &'static str,
     /// Most live heap bytes of each process.
     pub heap_limit: usize,
@@ -61,23 +61,24 @@ pub struct Plan {
     pub threads: usize,
 }
 
-/// The fewest steps that a process times.
+/// Fewest steps that a process times.
 pub const LEAST: usize = 2;
-/// The most.
+/// Most steps that a process times.
 const MOST: usize = 200;
 
-/// A session at work.
+/// A session in progress.
 pub struct Session<'a> {
     plan: &'a Plan,
     path: PathBuf,
     reporter: &'a Reporter,
     stop: &'a Stop,
-    /// Per model, per length.
+    /// Cells by model, then by length.
     cells: Vec<Vec<(Steps, Bench)>>,
 }
 
 impl<'a> Session<'a> {
-    /// Resolves every cell, so that a wrong setting is found before anything is measured. `path` is the file to write.
+    /// Resolves every cell, so that a wrong setting is found before anything is measured. `path` is
+    /// the file to write.
     pub fn new(
         plan: &'a Plan,
         id: &str,
@@ -113,7 +114,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Measures everything. False: stopped before the end.
+    /// Measures everything. Returns false if it was stopped before the end.
     pub fn run(&mut self) -> Result<bool> {
         let (rounds, lengths, models) = (
             self.plan.rounds,
@@ -129,7 +130,8 @@ impl<'a> Session<'a> {
             }
             for length in 0..lengths {
                 for place in 0..models {
-                    // Every other round backwards: a machine that warms up or cools down favours nobody.
+                    // Every other round runs backwards, so that a machine that warms up or cools
+                    // down favours no model.
                     let model = if round % 2 == 0 {
                         place
                     } else {
@@ -155,7 +157,7 @@ impl<'a> Session<'a> {
         Ok(whole)
     }
 
-    /// The cells that have been tried.
+    /// Returns the cells that have been tried.
     pub fn tried(&self) -> Vec<Bench> {
         let cells = self.cells.iter().flatten().map(|(_, bench)| bench);
         cells
@@ -173,7 +175,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// How fast matrix products are on this machine now. False: asked to stop.
+    /// Measures the speed of matrix products on this machine now. Returns false if asked to stop.
     fn matrix_products(&mut self) -> Result<bool> {
         let products = Measurement::Products {
             size: PRODUCT,
@@ -198,7 +200,7 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    /// Measures one cell once more, unless it has ended. False: asked to stop.
+    /// Measures one cell once more, unless it has ended. Returns false if asked to stop.
     fn measure(
         &mut self,
         round: usize,
@@ -252,7 +254,7 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    /// What is known of the shorter lengths of a model.
+    /// Returns the samples of the shorter lengths of a model.
     fn shorter(&self, model: usize, length: usize) -> Vec<Sample> {
         let shorter = self.cells[model][..length].iter();
         shorter
@@ -285,7 +287,8 @@ enum Build {
 }
 
 impl Build {
-    /// Who measures a cell in a round. The two change places from round to round: going first is no advantage.
+    /// Returns the builds that measure a cell in a round, in order. The two swap places from round
+    /// to round, so that going first is no advantage.
     fn turns(both: bool, round: usize) -> &'static [Build] {
         match (both, round % 2) {
             (false, _) => &[Build::Own],
@@ -295,7 +298,7 @@ impl Build {
     }
 }
 
-/// What was measured, or how the measurement ended otherwise; nothing if this process is to stop.
+/// Returns the measurement, or the outcome that took its place; `None` if this process is to stop.
 fn ended(answer: Answer, limit: Duration) -> Option<std::result::Result<Measured, Outcome>> {
     Some(Err(match answer {
         Answer::Stopped => return None,
@@ -322,7 +325,7 @@ fn as_round(round: usize, measured: Measured) -> Round {
         resident_bytes,
         // Rounds are compared by wall time.
         processor_seconds: _,
-        // Rounds tell live heap bytes, which other programs do not disturb.
+        // Rounds report live heap bytes, which other programs do not disturb.
         resident_base_bytes: _,
         resident_peak_bytes: _,
     } = measured;
@@ -336,7 +339,7 @@ fn as_round(round: usize, measured: Measured) -> Round {
     }
 }
 
-/// A cell before its first measurement.
+/// Returns a cell before its first measurement.
 fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Result<(Steps, Bench)> {
     let mut assignments = plan.assignments.clone();
     assignments.push(format!("data.max_length={length}"));
@@ -380,7 +383,7 @@ fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Resu
     Ok((steps, bench))
 }
 
-/// FLOPs of a step and parameters of the model, without building it.
+/// Returns the FLOPs of a step and the number of parameters of the model, without building it.
 fn cost(resolved: &Resolved, length: usize) -> Result<(u64, u64)> {
     let shape = resolved.task.shape(&resolved.spec.data)?;
     let blank = Parameters::meta(&Device::Cpu, DType::F32);
@@ -398,7 +401,7 @@ fn cost(resolved: &Resolved, length: usize) -> Result<(u64, u64)> {
             resolved.model.name
         ),
     )?;
-    // Forward, and twice that backward.
+    // One forward pass, and a backward pass of twice its cost.
     let flops = 3 * classifier.flops(resolved.spec.train.batch, length);
     Ok((flops, blank.elements() as u64))
 }

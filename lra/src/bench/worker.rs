@@ -19,7 +19,7 @@ use crate::step::{Learner, Trainer};
 use crate::timing::Timings;
 use crate::{device, host, memory_limit, output, runtime};
 
-/// What to measure, where.
+/// A measurement to make, with its device and limits.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// Device, as `--device` takes it.
@@ -28,22 +28,23 @@ pub struct Request {
     pub threads: usize,
     /// Most live heap bytes, those at the start included.
     pub memory_limit: usize,
-    /// What. On the wire `work`: a request may go to an older build.
+    /// The measurement. It is called `work` in the JSON, because a request may go to an older
+    /// build.
     #[serde(rename = "work")]
     pub measurement: Measurement,
 }
 
-/// What a process measures.
+/// Kind of measurement that a process makes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Measurement {
     /// Training steps.
     Steps(Box<Steps>),
-    /// How many floating point operations per second products of square matrices reach.
+    /// Floating point operations per second that products of square matrices reach.
     Products {
         /// Rows and columns.
         size: usize,
-        /// Seconds to go on for.
+        /// Seconds to keep measuring.
         seconds: f64,
     },
 }
@@ -51,7 +52,7 @@ pub enum Measurement {
 /// Training steps of one cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Steps {
-    /// Task, for its shape.
+    /// Task that gives the shape.
     pub task: String,
     /// Source of the data that would be trained on.
     pub source: Source,
@@ -65,14 +66,14 @@ pub struct Steps {
     pub warmup: usize,
     /// Fewest steps to time.
     pub least: usize,
-    /// Seconds to go on timing steps for, once the fewest are made.
+    /// Seconds to keep timing steps once the fewest are made.
     pub seconds: f64,
     /// Most steps to time.
     pub most: usize,
 }
 
 impl Steps {
-    /// The settings that these steps follow.
+    /// Resolves the settings that these steps follow.
     pub fn resolve(&self) -> Result<Resolved> {
         let request = RunRequest {
             task: &self.task,
@@ -95,40 +96,43 @@ pub enum Reply {
     Steps(Measured),
     /// Products were timed.
     Products {
-        /// At their fastest.
+        /// Highest rate reached.
         flops_per_second: f64,
     },
     /// The memory limit was reached.
     OutOfMemory {
-        /// What could not be allocated.
+        /// The allocation that failed.
         reason: String,
     },
-    /// An error.
+    /// An error occurred.
     Failed {
-        /// The error.
+        /// The error message.
         reason: String,
     },
 }
 
-/// Times and memory of some steps. Another build of the program may answer: fields that it does not know are empty.
+/// Times and memory of some steps. Another build of the program may reply: fields that it does not
+/// know are empty.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measured {
     /// Seconds of each timed step.
     pub seconds: Vec<f64>,
-    /// Seconds that the processor spent on each, all threads together; empty on a GPU, and where the system does not tell.
+    /// Processor seconds of each timed step, all threads together; empty on a GPU, and where the
+    /// system does not report them.
     pub processor_seconds: Vec<f64>,
-    /// Where their time went.
+    /// Time of the steps by phase.
     pub phases: Phases,
     /// High-water mark of memory in bytes, beyond what was held at the start.
     pub peak_bytes: u64,
-    /// Bytes that were held at the start.
+    /// Bytes held at the start.
     pub base_bytes: u64,
     /// Resident size at the end, in bytes.
     pub resident_bytes: u64,
-    /// Resident size before the model was built, in bytes; 0 where the system does not tell.
+    /// Resident size before the model was built, in bytes; 0 where the system does not report it.
     pub resident_base_bytes: u64,
-    /// High-water mark of the resident size from then on, in bytes; 0 where the system does not tell.
+    /// High-water mark of the resident size from then on, in bytes; 0 where the system does not
+    /// report it.
     pub resident_peak_bytes: u64,
 }
 
@@ -152,7 +156,7 @@ pub fn run() -> Result<()> {
 fn answer(request: &Request) -> Result<Reply> {
     memory_limit::check(request.memory_limit)?;
     memory_limit::set(request.memory_limit, |reason| {
-        // The process ends here; a parent that is gone needs no answer.
+        // The process ends here; if the parent is gone, no reply is needed.
         let _ = output::print_json(&Reply::OutOfMemory { reason });
         std::process::exit(i32::from(Class::Run.code()));
     });
@@ -164,9 +168,9 @@ fn answer(request: &Request) -> Result<Reply> {
     }
 }
 
-/// Steps that a GPU is given before it is waited for.
+/// Steps queued on a GPU before it is waited for.
 const GROUP: usize = 5;
-/// Batches that take turns.
+/// Number of batches that are used in turn.
 const BATCHES: u64 = 2;
 
 /// Makes the steps and times them.
@@ -198,7 +202,8 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
         seed: resolved.spec.cell.seed,
         device,
     };
-    // A GPU works on while the next steps are handed to it, so it is waited for after a group of them.
+    // A GPU keeps working while the next steps are queued, so it is waited for after a group of
+    // steps.
     let group = if device.is_cpu() { 1 } else { GROUP };
     let mut timings = Timings::default();
     let mut processor_seconds = Vec::new();
@@ -244,7 +249,8 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
     })
 }
 
-/// The most floating point operations per second over products of two square matrices, one after the other.
+/// Returns the most floating point operations per second over products of two square matrices, one
+/// after the other.
 fn products(size: usize, seconds: f64, device: &Device) -> Result<f64> {
     let matrix = |key: &str| {
         let numbers = RngKey::new(0, 0, 0)

@@ -1,11 +1,11 @@
-//! How much of the prior's loss a run saved, over the whole of its training.
+//! Share of the prior's loss that a run saved, over the whole of its training.
 
 use results::metrics::Line;
 
 /// Returns the share of the `prior` loss that predictions saved, from 0 to 1: the mean over all
 /// evaluations in the log and the loss on the test split at the end. Where positions have labels,
-/// these are weighted losses. A prediction that is worse than the prior's saves nothing. None where
-/// the prior has no loss.
+/// these are weighted losses. A prediction that is worse than the prior's saves nothing. Returns
+/// `None` if the prior has no loss.
 pub(super) fn gained(prior: f64, log: &[Line], test_loss: f64) -> Option<f64> {
     let on_the_way = log.iter().filter_map(|line| match line {
         Line::Validation { loss, dense, .. } => {

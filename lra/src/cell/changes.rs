@@ -1,6 +1,8 @@
-//! Comparison of what a run was made with and what it would be made with here: data, program, model of one's own, instructions.
+//! Comparison of what a run was made with and what it would be made with here: data, program,
+//! custom model, instruction set.
 //!
-//! The settings are in the digest that names a run. All else that decides its bits is in its record, and is compared at every start.
+//! The settings are in the digest that names a run. Everything else that decides its bits is in its
+//! record, and is compared at every start.
 
 use std::path::Path;
 
@@ -11,10 +13,10 @@ use crate::error::Result;
 use crate::provenance;
 use crate::spec::Resolved;
 
-/// Returns the digest of the stored data of a run; none where they are not stored.
+/// Returns the digest of the stored data of a run; `None` if they are not stored.
 ///
 /// # Errors
-/// What is stored is damaged, or cannot be read.
+/// The stored data are damaged or cannot be read.
 pub fn stored_digest(resolved: &Resolved, data: &Path) -> Result<Option<String>> {
     let store = datasets::Store::new(data);
     match store.open(resolved.task, &resolved.spec.data_key()) {
@@ -24,8 +26,8 @@ pub fn stored_digest(resolved: &Resolved, data: &Path) -> Result<Option<String>>
     }
 }
 
-/// Returns the difference between the data of `record` and those with the digest `stored`, in words; none where they are the same,
-/// or where one of the two is not known.
+/// Returns the difference between the data of `record` and those with the digest `stored`, in
+/// words; `None` if they are the same, or if one of the two is not known.
 pub fn of_data(record: &Record, stored: &str) -> Option<String> {
     let recorded = &record.task.data_digest;
     (!recorded.is_empty() && recorded != stored).then(|| {
@@ -37,8 +39,9 @@ pub fn of_data(record: &Record, stored: &str) -> Option<String> {
     })
 }
 
-/// Returns the differences in words between what made `record` and what this process would make it with, data aside. `device` is where it
-/// would run, as [`crate::device::describe`] names it; none where that is not known.
+/// Returns the differences in words between what made `record` and what this process would make it
+/// with, except for the data. `device` is the device of the run, as [`crate::device::describe`]
+/// names it; `None` if it is not known.
 pub fn of_program(
     record: &Record,
     resolved: &Resolved,
@@ -107,7 +110,7 @@ fn name(versions: &Versions) -> String {
     }
 }
 
-/// The first digits of a digest.
+/// Returns the first digits of a digest.
 fn short(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }

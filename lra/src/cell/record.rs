@@ -13,10 +13,10 @@ use crate::timing::Timings;
 use crate::train::Ending;
 use crate::{device, host, panics, provenance};
 
-/// The record as far as it is known before the data are open and the model is built.
+/// Returns the record as far as it is known before the data are open and the model is built.
 ///
 /// # Errors
-/// The file of the program, which a model of one's own comes from, cannot be read.
+/// The executable, which contains a custom model, cannot be read.
 pub(super) fn draft(
     resolved: &Resolved,
     context: &RunContext<'_>,
@@ -69,7 +69,7 @@ pub(super) fn draft(
     })
 }
 
-/// Fills in digest, rows and marks of the data.
+/// Fills in the digest, rows and flags of the data.
 pub(super) fn describe(task: &mut record::Task, splits: &Splits) {
     task.data_digest = splits.manifest.digest.clone();
     task.rows = record::Rows {
@@ -81,7 +81,7 @@ pub(super) fn describe(task: &mut record::Task, splits: &Splits) {
     task.altered = splits.manifest.altered.clone();
 }
 
-/// Test accuracies of the task's trivial predictors.
+/// Returns the test accuracies of the task's trivial predictors.
 pub(super) fn baselines(resolved: &Resolved, splits: &Splits) -> Vec<record::Baseline> {
     let scored = resolved.task.baselines(splits).into_iter();
     scored
@@ -92,7 +92,7 @@ pub(super) fn baselines(resolved: &Resolved, splits: &Splits) -> Vec<record::Bas
         .collect()
 }
 
-/// Fills in scores, speed and memory of a run that ended in order, and writes the record.
+/// Fills in scores, speed and memory of a run that ended normally, and writes the record.
 pub(super) fn complete(
     draft: Record,
     resolved: &Resolved,
@@ -170,8 +170,8 @@ pub(super) fn complete(
     Ok(record)
 }
 
-/// The scores of labels at positions, each group with what always answering its most frequent class
-/// gets right.
+/// Returns the scores of labels at positions, each group with the accuracy of always predicting its
+/// most frequent class.
 fn beside_majority(mut dense: record::Dense, baselines: &[DenseBaseline]) -> record::Dense {
     for group in &mut dense.groups {
         let baseline = baselines.iter().find(|it| it.group == group.name);
@@ -180,7 +180,7 @@ fn beside_majority(mut dense: record::Dense, baselines: &[DenseBaseline]) -> rec
     dense
 }
 
-/// What a pretraining came to.
+/// Returns the outcome of a pretraining for the record.
 fn pretraining(options: &PretrainOptions, state: &State, timings: &Timings) -> record::Pretraining {
     record::Pretraining {
         kind: match options.kind {
@@ -201,7 +201,8 @@ fn pretraining(options: &PretrainOptions, state: &State, timings: &Timings) -> r
     }
 }
 
-/// The speed of the timed steps; `tokens` are those of one example. The run began `seconds_before` training did.
+/// Returns the speed of the timed steps; `tokens` are those of one example. The run began
+/// `seconds_before` seconds before training did.
 fn speed(
     timings: &Timings,
     trained: &Trained,
@@ -211,7 +212,7 @@ fn speed(
     let Trained { state, flops, .. } = trained;
     // Examples per step on average: the last batch of an epoch may be smaller, and no batch exceeds the data.
     let examples = state.examples as f64 / state.step.max(1) as f64;
-    // Forward, and twice that backward.
+    // One forward pass, and a backward pass of twice its cost.
     let step_flops = 3.0 * *flops as f64 * examples;
     let speed = timings.steps_per_second().map(|rate| record::Speed {
         steps_per_second: rate,
@@ -229,7 +230,8 @@ fn speed(
     speed.filter(record::Speed::is_finite)
 }
 
-/// Writes the record of a failed run: it has the first line of the error, a file beside it the rest.
+/// Writes the record of a failed run: the record has the first line of the error, and a file beside
+/// it has the full error.
 pub(super) fn fail(draft: Record, folder: &RunFolder, error: Error) -> Result<Record> {
     let (message, full) = (error.to_string(), panics::in_full(&error));
     let reason = message.lines().next().unwrap_or_default().to_owned();
@@ -242,7 +244,7 @@ pub(super) fn fail(draft: Record, folder: &RunFolder, error: Error) -> Result<Re
         provenance: now(draft.provenance),
         ..draft
     };
-    // The failure may be the disk's: then the error itself is all there is to show.
+    // The disk may be the cause of the failure: then the error itself is all there is to show.
     write(folder, &record).map_err(|_| error)?;
     if full.lines().count() > 1 {
         folder.keep_error(Some(&full))?;

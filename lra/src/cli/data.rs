@@ -1,4 +1,4 @@
-//! `lra data`, and where data lies.
+//! `lra data`, and the location of the data.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub struct DataPlace {
 }
 
 impl DataPlace {
-    /// The data directory.
+    /// Returns the data directory.
     pub fn path(&self) -> PathBuf {
         let from_environment = || std::env::var_os("LRA_DATA").map(PathBuf::from);
         let from_platform = || dirs::cache_dir().map(|cache| cache.join("lra"));

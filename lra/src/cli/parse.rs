@@ -1,4 +1,4 @@
-//! Values of flags.
+//! Parsers for the values of flags.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use results::tables::{self, TABLES, TableKind};
 
 use crate::runtime::most_threads;
 
-/// The largest seed: settings are kept as TOML, whose whole numbers end here.
+/// The largest seed: settings are kept as TOML, and this is the largest integer of TOML.
 const LARGEST_SEED: u64 = i64::MAX as u64;
-/// The most seeds of one command.
+/// Most seeds of one command.
 const MOST_SEEDS: u64 = 10_000;
 
-/// A seed.
+/// Parses a seed.
 pub fn seed(text: &str) -> Result<u64, String> {
     let seed = text.parse().ok().filter(|seed| *seed <= LARGEST_SEED);
     seed.ok_or_else(|| format!("'{text}' is not a seed from 0 to {LARGEST_SEED}"))
@@ -30,7 +30,7 @@ impl fmt::Display for Seeds {
     }
 }
 
-/// `0..5`, 5 not included, or `0,1,4`.
+/// Parses `0..5`, 5 not included, or `0,1,4`.
 pub fn seeds(text: &str) -> Result<Seeds, String> {
     let expected = || format!("'{text}' are not seeds such as 0..5 or 0,1,4");
     let number = |text: &str| seed(text).map_err(|_| expected());
@@ -56,7 +56,7 @@ pub fn seeds(text: &str) -> Result<Seeds, String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Devices(pub Vec<String>);
 
-/// `cuda:0..4`, 4 not included, or `cuda:0,cuda:2`.
+/// Parses `cuda:0..4`, 4 not included, or `cuda:0,cuda:2`.
 pub fn devices(text: &str) -> Result<Devices, String> {
     let expected = || format!("'{text}' are not devices such as cuda:0..4 or cuda:0,cuda:2");
     let Some((kind, numbers)) = text.split_once(':').filter(|_| text.contains("..")) else {
@@ -71,7 +71,7 @@ pub fn devices(text: &str) -> Result<Devices, String> {
     Ok(Devices(named.collect()))
 }
 
-/// The name of a table; help and error messages list them all.
+/// Returns the parser of the name of a table; help and error messages list them all.
 pub fn table() -> impl TypedValueParser<Value = &'static TableKind> {
     let names = TABLES
         .iter()
@@ -79,7 +79,7 @@ pub fn table() -> impl TypedValueParser<Value = &'static TableKind> {
     PossibleValuesParser::new(names).try_map(|name| tables::find(&name))
 }
 
-/// Worker threads; 0 stands for all cores.
+/// Parses a number of worker threads; 0 stands for all cores.
 pub fn threads(text: &str) -> Result<usize, String> {
     let most = most_threads();
     let threads = text.parse().ok().filter(|threads| *threads <= most);
@@ -88,13 +88,13 @@ pub fn threads(text: &str) -> Result<usize, String> {
     })
 }
 
-/// A number from 0 to 1, 1 not included.
+/// Parses a number from 0 to 1, 1 not included.
 pub fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
     share.ok_or_else(|| format!("'{text}' is not a share from 0 to 1"))
 }
 
-/// `8G`, `1.5 MiB`: at least one byte.
+/// Parses `8G` or `1.5 MiB` into at least one byte.
 pub fn bytes(text: &str) -> Result<usize, String> {
     let expected = || format!("'{text}' is not a size such as 8G or 512M");
     let (digits, unit) = text.split_at(
@@ -123,7 +123,7 @@ pub fn bytes(text: &str) -> Result<usize, String> {
     }
 }
 
-/// `30s`, `2h`: not zero.
+/// Parses `30s` or `2h`; zero is refused.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let expected = || format!("'{text}' is not a duration such as 30s, 5m or 2h");
     let duration = humantime::parse_duration(text).map_err(|_| expected())?;

@@ -143,13 +143,13 @@ pub struct SweepArgs {
 }
 
 impl SweepArgs {
-    /// The devices that runs are shared out over, at least one.
+    /// Returns the devices that runs are distributed over, at least one.
     pub fn devices(&self) -> Vec<String> {
         let several = self.devices.as_ref();
         several.map_or_else(|| vec![self.device.clone()], |it| it.0.clone())
     }
 
-    /// Runs at a time.
+    /// Returns the number of runs at a time.
     pub fn jobs(&self) -> usize {
         self.jobs.map_or_else(|| self.devices().len(), usize::from)
     }

@@ -1,10 +1,11 @@
-//! Commands and flags that other programs have: an error that leads to the one here.
+//! Commands and flags that other programs have: the error names the equivalent here.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::suggest;
 
-/// Returns the message to an unknown command or flag that other programs have, one line; none to any other error.
+/// Returns the one-line message for an unknown command or flag that other programs have; `None` for
+/// any other error.
 pub fn explained(error: &clap::Error) -> Option<String> {
     let word = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.as_str()),

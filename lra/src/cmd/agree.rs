@@ -1,4 +1,4 @@
-//! `lra agree`: how far runs rank models as published tables do.
+//! `lra agree`: agreement between the ranking of models by runs and by published tables.
 
 use std::process::ExitCode;
 

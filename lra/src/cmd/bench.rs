@@ -18,7 +18,7 @@ use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::{device, host, limits, provenance, runtime};
 
-/// What a session costs where the command line leaves it open.
+/// Effort of a session where the command line leaves it open.
 struct Effort {
     rounds: usize,
     per_round: Duration,
@@ -77,12 +77,13 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
     })
 }
 
-/// Rounds against another build: of ten, an interval for the median leaves out the least and the largest ratio.
+/// Rounds against another build: with ten rounds, an interval for the median leaves out the least
+/// and the largest ratio.
 const BASE_ROUNDS: usize = 10;
-/// Fewer have no interval at 95 %.
+/// Least number of rounds against another build: fewer have no interval at 95 %.
 const LEAST_BASE_ROUNDS: usize = 6;
 
-/// The answer to a request for a measurement: the hidden command.
+/// Answers a request for a measurement: the hidden command.
 pub fn measure() -> Result<ExitCode> {
     worker::run()?;
     Ok(ExitCode::SUCCESS)
@@ -112,7 +113,7 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
         Error::usage("the system does not tell how much memory is free; give --memory-limit")
     })?;
     let device = device::select(&arguments.device)?;
-    // Heap bytes say nothing of a GPU's memory, which reports on its own when it is full.
+    // Heap bytes say nothing about the memory of a GPU, which reports by itself when it is full.
     let foreseen = match (device.is_cpu(), arguments.memory_limit) {
         (true, _) => memory,
         (false, limit) => limit.unwrap_or(usize::MAX),

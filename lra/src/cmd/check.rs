@@ -1,4 +1,4 @@
-//! `lra check`: the runs of a folder held against a baseline.
+//! `lra check`: comparison of the runs of a folder with a baseline.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `lra check-model`: what every model promises, tried on one.
+//! `lra check-model`: checks of one model against the guarantees of every model.
 
 use std::process::{Command, ExitCode};
 
@@ -11,11 +11,11 @@ use crate::error::{Class, Classify, Result};
 use crate::panics::{self, Panic};
 use crate::{child, cmd, suggest};
 
-/// The variable that has libraries keep the calls that led to an error, among which the model's own
-/// line is found.
+/// Environment variable that makes libraries keep the backtrace of an error, in which the model's
+/// own line is found.
 const TRACES: &str = "RUST_LIB_BACKTRACE";
 
-/// Runs the command: exit code 1 if a promise is not kept.
+/// Runs the command: exit code 1 if a check fails.
 pub fn run(arguments: &CheckModelArgs) -> Result<ExitCode> {
     let registry = models::registry();
     let model = *suggest::find("model", &arguments.model, registry, |model| model.name)?;
@@ -49,8 +49,8 @@ pub fn run(arguments: &CheckModelArgs) -> Result<ExitCode> {
     })
 }
 
-/// Starts this command again, so that errors of tensor operations know where they come from: the
-/// variable counts from a program's start.
+/// Starts this command again with the variable set, so that errors of tensor operations know their
+/// origin: the variable is read when a program starts.
 fn again_with_traces() -> Result<ExitCode> {
     let mut command = Command::new(child::this_program()?);
     command.args(std::env::args_os().skip(1)).env(TRACES, "1");
@@ -63,14 +63,14 @@ fn again_with_traces() -> Result<ExitCode> {
     })
 }
 
-/// Says what is wrong with a promise, if anything is.
+/// Returns the failure of a check, if it fails.
 fn broken(model: &'static Model, promise: &Check) -> Option<String> {
     let outcome = panics::caught(|| {
         (promise.check)(model);
         Ok(())
     });
     let error = outcome.err()?;
-    // What a check says itself needs no place in the check.
+    // For a message of the check itself, the place within the check is left out.
     let said = error.cause.downcast_ref::<Panic>().filter(|panic| {
         let file = panic.file().unwrap_or_default();
         file.contains("models/src/contract")

@@ -55,7 +55,7 @@ fn show(table: &Table, as_json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything that one entry says of itself.
+/// Returns the full documentation of one entry.
 fn documentation(what: Registry, name: &str) -> Result<String> {
     Ok(match what {
         Registry::Models => {
@@ -113,7 +113,8 @@ fn norm(model: &Model) -> String {
     format!("Norm, unless the recipe has another:{lines}")
 }
 
-/// What the variants of a model say of themselves, each after whether padding is masked; once where several say the same.
+/// Returns the descriptions of the variants of a model, each after whether padding is masked;
+/// identical descriptions appear once.
 fn about(model: &Model) -> String {
     let mut texts: Vec<(Vec<String>, String)> = Vec::new();
     for variant in model.variants {
@@ -130,7 +131,8 @@ fn about(model: &Model) -> String {
     texts.into_iter().map(text).collect()
 }
 
-/// The losses that a model can have beside the cross-entropy, by the settings that hold their weights; empty if there are none.
+/// Returns the losses that a model can have beside the cross-entropy, by the settings that hold
+/// their weights; empty if there are none.
 fn losses(model: &Model) -> String {
     let of_variants = model.variants.iter().flat_map(|variant| variant.losses);
     let lines: BTreeSet<String> = of_variants
@@ -164,7 +166,8 @@ fn devices() -> Table {
     table
 }
 
-/// The same with lines that a terminal holds. A sentence or an item that goes on in the next line is joined; what is indented stays so.
+/// Folds `text` into lines that fit a terminal. A sentence or an item that continues in the next
+/// line is joined; indented text stays indented.
 fn folded(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -215,7 +218,7 @@ fn tasks() -> Table {
     listing("tasks", "Tasks", &columns, rows.collect())
 }
 
-/// One line per model, with its size at a recipe.
+/// Returns one line per model, with its size at a recipe.
 fn models(recipe: &str, task: &str) -> Result<Table> {
     let mut rows = Vec::new();
     let mut label = String::new();
@@ -234,7 +237,7 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
         let parameters = resolved.blank()?.1.elements();
         let masks = resolved.variant.masks_padding;
         let masked = if masks { "yes" } else { "no" };
-        // Every model has its paper's form; a star marks those that do not mask.
+        // Every model has the variant of its paper; a star marks variants that do not mask.
         let other = model.variants.iter().filter(|it| it.name != "paper");
         let other: Vec<String> = other
             .map(|it| format!("{}{}", it.name, if it.masks_padding { "" } else { "*" }))
@@ -276,7 +279,7 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
     Ok(table)
 }
 
-/// One line per value of an axis, with the models that it does not combine with.
+/// Returns one line per value of an axis, with the models that it does not combine with.
 fn axes() -> Result<Table> {
     let mut rows = Vec::new();
     let mut reasons = BTreeMap::new();
@@ -361,7 +364,7 @@ fn listing(name: &str, title: &str, columns: &[&str], rows: Vec<Row>) -> Table {
     }
 }
 
-/// One JSON object per row.
+/// Returns one JSON object per row.
 pub fn objects(table: &Table) -> Value {
     json!(table.objects())
 }

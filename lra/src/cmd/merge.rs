@@ -1,4 +1,4 @@
-//! `lra merge`: records of folders and files as one file.
+//! `lra merge`: combines the records of folders and files into one file.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -50,14 +50,14 @@ pub fn run(arguments: &MergeArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names the files that hold no record.
+/// Warns of the files that hold no record, by name.
 pub fn warn(merged: &Merged) {
     for (path, reason) in &merged.skipped {
         stderr::line(&format!("warning: {} left out: {reason}", path.display()));
     }
 }
 
-/// Whether two paths lead to the same file.
+/// Returns whether two paths lead to the same file.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (one.canonicalize(), other.canonicalize()) {
         (Ok(one), Ok(other)) => one == other,

@@ -81,10 +81,10 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
     })
 }
 
-/// A task that is left out, and why.
+/// A task that is left out, and the reason.
 type LeftOut = (String, String);
 
-/// Returns the tasks of the recipe whose data are here or can be drawn, and those that are left
+/// Returns the tasks of the recipe whose data are here or can be generated, and those that are left
 /// out.
 fn tasks(arguments: &MiniArgs, reporter: &Reporter) -> Result<(Vec<TaskChoice>, Vec<LeftOut>)> {
     let recipe = Recipe::load(RECIPE)?;
@@ -93,7 +93,7 @@ fn tasks(arguments: &MiniArgs, reporter: &Reporter) -> Result<(Vec<TaskChoice>, 
     for name in recipe.body.tasks.keys() {
         let task: TaskChoice = name.parse().map_err(Error::usage)?;
         let task = task.with_source(None)?;
-        // The settings of the data are those of any model.
+        // The settings of the data are the same for every model.
         let matrix = Matrix {
             tasks: vec![task.clone()],
             models: plan::models(&["bag".to_owned()])?,
@@ -121,7 +121,7 @@ fn tasks(arguments: &MiniArgs, reporter: &Reporter) -> Result<(Vec<TaskChoice>, 
     Ok((tasks, left_out))
 }
 
-/// Runs of the protocol, and what is on file of them.
+/// Runs of the protocol, and the records of them that are on file.
 struct Runs<'a> {
     arguments: &'a MiniArgs,
     stop: &'a Stop,
@@ -167,7 +167,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// Returns the cells of a model on all tasks and seeds, at these rates where there are any.
+    /// Returns the cells of a model on all tasks and seeds, at these learning rates where given.
     fn cells(&self, model: &ModelChoice, tasks: &[TaskChoice], rates: &Rates) -> Result<Vec<Cell>> {
         let mut cells = Vec::new();
         for task in tasks {
@@ -179,7 +179,7 @@ impl<'a> Runs<'a> {
         Ok(cells)
     }
 
-    /// Finds the rates of a model on the tasks for which the recipe has none on file.
+    /// Finds the learning rates of a model on the tasks for which the recipe has none on file.
     fn rates(&mut self, model: &ModelChoice, tasks: &[TaskChoice]) -> Result<Rates> {
         let recipe = Recipe::load(RECIPE)?;
         let on_file: HashSet<&str> = recipe
@@ -242,7 +242,7 @@ impl<'a> Runs<'a> {
         self.run(&cells)
     }
 
-    /// Runs what is not on file. Returns all records, those that were on file included.
+    /// Runs the cells that are not on file. Returns all records, those that were on file included.
     fn run(&mut self, cells: &[Cell]) -> Result<Vec<Record>> {
         if cells.is_empty() || self.stop.requested() {
             return Ok(Vec::new());

@@ -25,10 +25,10 @@ use crate::error::{Class, Classify, Error, Result};
 pub use crate::output::{print, print_json};
 use crate::stderr;
 
-/// The setting that `--allow-partial` stands for.
+/// Returns the setting that `--allow-partial` stands for.
 ///
 /// # Errors
-/// The task has no such setting; the message names those that have.
+/// The task has no such setting; the message names the tasks that have.
 pub fn allow_partial(task: &str) -> Result<&'static str> {
     let has = |task: &&dyn Task| task.defaults().get("allow_partial").is_some();
     let having: Vec<_> = datasets::TASKS.iter().copied().filter(has).collect();

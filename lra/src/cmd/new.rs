@@ -1,4 +1,4 @@
-//! `lra new model`: a crate with a model of one's own, made from the example that the tests build.
+//! `lra new model`: a crate with a custom model, made from the example that the tests build.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,14 +8,14 @@ use crate::cli::NewVerb;
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
 
-/// The example, and what of it is the model's name.
+/// The example, and the parts of it that are the model's name.
 const EXAMPLE: &str = include_str!("../../examples/own_model.rs");
 const NAME: &str = "neighbours";
 /// The build script.
 const BUILD: &str = include_str!("../../templates/build.rs");
-/// Where this program's own crate lay when it was built.
+/// Folder of this program's own crate when it was built.
 const BUILT_IN: &str = env!("CARGO_MANIFEST_DIR");
-/// Versions of what the example uses beside `lra`.
+/// Versions of the example's dependencies other than `lra`.
 const DEPENDENCIES: &str = "\
 candle-core = \"=0.11.1\"
 candle-nn = \"=0.11.1\"
@@ -59,7 +59,8 @@ pub fn run(verb: &NewVerb) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a folder of these files, whole or not at all: in a folder beside it, which is gone afterwards, and renamed.
+/// Makes a folder of these files, whole or not at all: they are written to a temporary folder
+/// beside it, which is then renamed.
 fn write(folder: &Path, files: &[(&str, String)]) -> Result<()> {
     let parent = match folder.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -70,7 +71,7 @@ fn write(folder: &Path, files: &[(&str, String)]) -> Result<()> {
     let beside = tempfile::Builder::new()
         .prefix(".lra-new-")
         .tempdir_in(parent)
-        // The error of `tempfile` also names its folder, which nobody asked about.
+        // The error of `tempfile` also names its temporary folder, which means nothing to the user.
         .map_err(|error| io::Error::from(error.kind()))
         .during(Class::Data, making())?;
     let unfinished = beside.path().join("crate");
@@ -104,7 +105,7 @@ fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// Words of the language, also reserved ones, in lower case.
+/// Keywords of Rust, reserved ones included, in lower case.
 const KEYWORDS: &str = "abstract as async await become box break const continue crate do dyn else enum extern false final fn for gen if \
     impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true try type typeof \
     unsafe unsized use virtual where while yield";
@@ -112,7 +113,7 @@ const KEYWORDS: &str = "abstract as async await become box break const continue 
 /// Crates that every program has, and folders that cargo makes.
 const RESERVED: &str = "alloc build core deps examples incremental proc_macro std test";
 
-/// Returns what already has the name of a model to be: the language, a crate, or a word of the
+/// Returns what already has the name of a new model: the language, a crate, or a word of the
 /// example in one of the forms that the name takes there.
 fn taken(name: &str) -> Option<&'static str> {
     if KEYWORDS.split_whitespace().any(|word| word == name) {
@@ -138,7 +139,7 @@ fn taken(name: &str) -> Option<&'static str> {
     met.then_some("something that the program uses")
 }
 
-/// `my_mixer` as a type: `MyMixer`.
+/// Converts `my_mixer` into a type name: `MyMixer`.
 fn camel_case(name: &str) -> String {
     let mut words = String::new();
     for part in name.split('_') {
@@ -197,7 +198,7 @@ mod tests {
         );
     }
 
-    /// What is written there is what the workspace has.
+    /// The dependencies written there equal those of the workspace.
     #[test]
     fn dependencies_are_those_of_the_workspace() {
         let workspace = fs::read_to_string(Path::new(BUILT_IN).join("../Cargo.toml")).unwrap();
@@ -217,7 +218,7 @@ mod tests {
         for wrong in ["", "2x", "My", "a-b", "a/b", "performer"] {
             assert!(check_name(wrong).is_err(), "{wrong}");
         }
-        // What cargo or the compiler refuses: keywords, crates, names of the example.
+        // Names that cargo or the compiler refuses: keywords, crates, names of the example.
         for wrong in [
             "type",
             "async",

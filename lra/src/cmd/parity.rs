@@ -16,7 +16,7 @@ use crate::optim::Updater;
 use crate::spec::{Decay, TrainOptions};
 use crate::{cmd, stderr};
 
-/// Runs the command: exit code 1 if any tensor misses.
+/// Runs the command: exit code 1 if any tensor differs by more than its tolerance.
 pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
     let mut rows = Vec::new();
     let mut all_ok = true;
@@ -55,7 +55,8 @@ pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
     })
 }
 
-/// The files that are cases: of a whole folder (`lra parity cases/*`), not the scripts beside them, which a line names.
+/// Returns the case files: of a whole folder (`lra parity cases/*`), not the scripts beside them,
+/// which a line names.
 fn cases(files: &[PathBuf]) -> Vec<&Path> {
     let is_case = |file: &&PathBuf| file.extension().is_some_and(|it| it == "safetensors");
     let (cases, others): (Vec<_>, Vec<_>) = files.iter().partition(is_case);

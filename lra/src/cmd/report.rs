@@ -61,7 +61,8 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Replaces the tables that a file has markers for. Without any, the missing marker is named.
+/// Replaces the tables that a file has markers for. If it has none, the error names the missing
+/// marker.
 fn splice_into(
     file: &Path,
     arguments: &ReportArgs,
@@ -85,12 +86,13 @@ fn splice_into(
     Ok(())
 }
 
-/// The session of `lra bench` to show: the one named, else the latest under the folder of runs, else none.
+/// Returns the session of `lra bench` to show: the one named, else the latest under the folder of
+/// runs, else none.
 fn benchmark(arguments: &ReportArgs) -> Result<Vec<Bench>> {
     let latest = || {
         let entries = std::fs::read_dir(arguments.dir.join("bench")).ok()?;
         let files = entries.flatten().map(|entry| entry.path());
-        // A session's name begins with its date.
+        // The name of a session begins with its date.
         files
             .filter(|file| file.extension().is_some_and(|ending| ending == "jsonl"))
             .max()
@@ -109,7 +111,7 @@ fn bench_tables(bench: &[Bench], against: &str) -> Result<Vec<Table>> {
     Ok(results::bench::tables(bench, Some(source)))
 }
 
-/// All charts that the records and a benchmark make.
+/// Returns all charts that the records and a benchmark make.
 fn charts(loaded: &Loaded, bench: &[Bench]) -> Vec<Chart> {
     let mut charts = chart::bubbles(&loaded.records);
     charts.extend(chart::curves(loaded));
@@ -130,7 +132,7 @@ fn draw(charts: &[Chart], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The wanted tables, beside the published figures of `against`.
+/// Makes the wanted tables, beside the published figures of `against`.
 pub fn make(
     wanted: impl Fn(&TableKind) -> bool,
     records: &[Record],

@@ -1,4 +1,4 @@
-//! `lra repro`: a published cell, trained as its source did and held against the printed figure.
+//! `lra repro`: a published cell, trained as its source did and compared with the printed figure.
 
 mod list;
 
@@ -63,14 +63,14 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
     Ok(exit_code(&records))
 }
 
-/// What is asked for.
+/// Cells that the command line asks for.
 enum Wanted {
     One(PublishedCell),
-    /// Cheapest first, as many as a budget buys.
+    /// The cheapest first, as many as a budget buys.
     Several(Vec<PublishedCell>, Duration),
 }
 
-/// What is asked for; none if it is a list.
+/// Returns the cells that are asked for; `None` if a list is.
 fn wanted(arguments: &ReproArgs, stop: &Stop) -> Result<Option<Wanted>> {
     if arguments.list {
         return Ok(None);
@@ -107,7 +107,7 @@ fn wanted(arguments: &ReproArgs, stop: &Stop) -> Result<Option<Wanted>> {
     }
 }
 
-/// What reproducing needs, whatever the cell.
+/// Context of a reproduction, the same for every cell.
 struct Reproduction<'a> {
     arguments: &'a ReproArgs,
     data: &'a Path,
@@ -116,7 +116,8 @@ struct Reproduction<'a> {
 }
 
 impl Reproduction<'_> {
-    /// A cell with the seeds that are asked for, or as many as a budget buys: what is printed as JSON, and the records.
+    /// Reproduces a cell with the seeds that are asked for, or as many as a budget buys. Returns
+    /// the JSON to print, and the records.
     fn one(&self, cell: PublishedCell, budget: Option<Duration>) -> Result<(Value, Vec<Record>)> {
         let estimate = self.estimate(&cell)?;
         let seeds = match budget {
@@ -126,7 +127,8 @@ impl Reproduction<'_> {
         self.carry_out(cell, estimate, seeds)
     }
 
-    /// The first seed of one cell after the other, until the next would take longer than what is left of the budget.
+    /// Reproduces the first seed of one cell after the other, until the next would take longer than
+    /// the rest of the budget.
     fn cheapest(
         &self,
         cells: Vec<PublishedCell>,
@@ -172,7 +174,8 @@ impl Reproduction<'_> {
         Ok((documents.into(), all))
     }
 
-    /// Shows the plan of a cell, and unless that is all that is wanted, trains it and gives the verdict.
+    /// Shows the plan of a cell, then trains it and gives the verdict unless only the plan is
+    /// wanted.
     fn carry_out(
         &self,
         cell: PublishedCell,
@@ -223,7 +226,7 @@ impl Reproduction<'_> {
         Ok((document, records))
     }
 
-    /// Time and memory of one seed here, or why they are not known.
+    /// Returns the time and memory of one seed here, or the reason why they are not known.
     fn estimate(&self, cell: &PublishedCell) -> Result<Result<Estimate, String>> {
         let arguments = self.arguments;
         let matrix = Matrix {
@@ -244,10 +247,10 @@ impl Reproduction<'_> {
     }
 }
 
-/// The most seeds that a budget buys.
+/// Most seeds that a budget buys.
 const MOST_SEEDS: u64 = 10;
 
-/// As many seeds as fit into a time.
+/// Returns as many seeds as fit into a time.
 fn within(budget: Duration, estimate: &Result<Estimate, String>) -> Result<Seeds> {
     let time = match estimate {
         Ok(estimate) => estimate.time,
@@ -267,7 +270,8 @@ fn within(budget: Duration, estimate: &Result<Estimate, String>) -> Result<Seeds
     }
 }
 
-/// The cells of the source that is asked for, or all, with the time of a seed, cheapest first.
+/// Returns the cells of the source that is asked for, or of all sources, with the time of a seed,
+/// cheapest first.
 fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCell, CellTime)>> {
     let data = arguments.place.path();
     let only = source(arguments)?;
@@ -301,7 +305,7 @@ fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCe
     Ok(cells)
 }
 
-/// The source that is asked for.
+/// Returns the source that is asked for.
 fn source(arguments: &ReproArgs) -> Result<Option<&'static published::Source>> {
     let only = arguments.source.as_deref().map(published::source);
     only.transpose().class(Class::Usage)
@@ -320,7 +324,7 @@ fn job_options(arguments: &ReproArgs) -> JobOptions {
     }
 }
 
-/// The settings that the command line changes.
+/// Returns the settings that the command line changes.
 fn assignments(arguments: &ReproArgs) -> Vec<String> {
     let micro_batch = arguments.micro_batch.iter();
     micro_batch

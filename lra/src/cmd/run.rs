@@ -14,7 +14,7 @@ use crate::signals::Stop;
 use crate::spec::RunRequest;
 use crate::{cmd, device, run_folder, runtime};
 
-/// The published figures that a finished cell is set beside.
+/// Published figures that a finished cell is compared with.
 const PUBLISHED: &str = "tay2021";
 
 /// Runs the command.
@@ -98,7 +98,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     Ok(exit_code(&records))
 }
 
-/// Runs a cell for one seed after the other, and tells of each; the last one may be interrupted.
+/// Runs a cell for one seed after the other, and reports each; the last one may be interrupted.
 pub fn each_seed(
     request: &RunRequest<'_>,
     seeds: &[u64],
@@ -123,7 +123,7 @@ pub fn each_seed(
                 true => "`lra run --force` runs it again",
                 false => "`lra run --resume` goes on from its last checkpoint, --force starts over",
             };
-            // Whoever wants no progress still wants to know that a figure is an old one.
+            // Printed even without progress: the reader must know that a figure is an old one.
             reporter.note(&format!("{id} is on file since {since}; {remedy}"));
             for change in changes {
                 reporter.note(&format!("{id}: {change}"));
@@ -146,7 +146,7 @@ pub fn each_seed(
     Ok(records)
 }
 
-/// That of the worst outcome.
+/// Returns the exit code of the worst outcome.
 pub fn exit_code(records: &[Record]) -> ExitCode {
     let any = |wanted: fn(&Outcome) -> bool| records.iter().any(|record| wanted(&record.outcome));
     if any(|outcome| matches!(outcome, Outcome::Interrupted { .. })) {

@@ -1,4 +1,4 @@
-//! `lra completions` and `lra man`: what a shell and `man` know of the command line.
+//! `lra completions` and `lra man`: shell completions and manual pages of the command line.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub fn man(folder: &Path) -> Result<ExitCode> {
     let place = folder.display();
     let writing = || format!("writing manual pages into {place}");
     fs::create_dir_all(folder).during(Class::Data, format!("making {place}"))?;
-    // Made elsewhere: the library writes through links.
+    // The pages are made in another folder, because the library writes through links.
     let made = tempfile::tempdir().during(Class::Data, writing())?;
     clap_mangen::generate_to(Cli::command(), made.path()).during(Class::Data, writing())?;
     for page in fs::read_dir(made.path()).during(Class::Data, writing())? {

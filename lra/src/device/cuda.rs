@@ -24,7 +24,7 @@ pub(super) fn open(ordinal: usize) -> anyhow::Result<Device> {
     Ok(device)
 }
 
-/// How many GPUs there are; an error in one line where there is no driver.
+/// Returns the number of GPUs; an error in one line if there is no driver.
 fn count() -> anyhow::Result<usize> {
     let count = CudaContext::device_count()
         .map_err(|error| anyhow::anyhow!("no NVIDIA driver answers ({:?})", error.0))?;
@@ -32,7 +32,7 @@ fn count() -> anyhow::Result<usize> {
     Ok(count as usize)
 }
 
-/// Every GPU there is.
+/// Returns every GPU of the machine.
 pub(super) fn list() -> anyhow::Result<Vec<Found>> {
     let found = (0..count()?).map(|ordinal| {
         let context = CudaContext::new(ordinal)?;
@@ -47,7 +47,7 @@ pub(super) fn list() -> anyhow::Result<Vec<Found>> {
     found.collect()
 }
 
-/// `cuda:0 NVIDIA H100`.
+/// Returns a description such as `cuda:0 NVIDIA H100`.
 pub(super) fn describe(device: &Device) -> String {
     let Ok(cuda) = device.as_cuda_device() else {
         return format!("{:?}", device.location());
@@ -60,7 +60,7 @@ pub(super) fn describe(device: &Device) -> String {
         .to_owned()
 }
 
-/// The newest CUDA version that the driver knows, such as `CUDA 13.0`.
+/// Returns the newest CUDA version that the driver supports, such as `CUDA 13.0`.
 pub(super) fn driver() -> String {
     let mut version = 0;
     // SAFETY: the call writes one integer.
@@ -73,7 +73,8 @@ pub(super) fn driver() -> String {
 
 pub(super) fn reset_peak(device: &Device) {
     if let Ok(cuda) = device.as_cuda_device() {
-        // A pool that cannot be asked leaves its mark where it was; the peak is then an upper bound.
+        // If the pool cannot be reset, its mark stays where it was; the peak is then an upper
+        // bound.
         let _ = device.synchronize();
         let _ = set(cuda, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0);
     }

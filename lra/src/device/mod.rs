@@ -1,4 +1,4 @@
-//! Where tensors live, and how much memory they take there.
+//! Devices that hold tensors, and the memory that tensors take there.
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -12,30 +12,32 @@ use crate::error::{Error, Result};
 use crate::spec::Precision;
 use crate::{host, memory};
 
-/// A device that runs can be given.
+/// A device that runs can use.
 #[derive(Debug, serde::Serialize)]
 pub struct Found {
-    /// What `--device` calls it: `cpu`, `cuda:0`.
+    /// Name for `--device`: `cpu`, `cuda:0`.
     pub name: String,
-    /// The maker's name for it.
+    /// Product name.
     pub title: String,
-    /// Its memory.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Newest CUDA version that the driver knows, empty on CPU.
+    /// Newest CUDA version that the driver supports, empty on CPU.
     pub driver: String,
 }
 
-/// The most memory that a run held.
+/// Most memory that a run held.
 pub struct Peak {
-    /// The figure of the tables.
+    /// Peak in bytes, as the tables show it.
     pub bytes: u64,
-    /// What was held before the run, and does not count.
+    /// Bytes held before the run, which do not count.
     pub base_bytes: u64,
-    /// What the driver says is in use on the whole device, other programs included; on CUDA only.
+    /// Bytes in use on the whole device according to the driver, other programs included; on CUDA
+    /// only.
     pub driver_bytes: Option<u64>,
 }
 
-/// The device called `name`: `auto` (the first GPU, else the CPU), `cpu`, `cuda` or `cuda:N`.
+/// Returns the device called `name`: `auto` (the first GPU, else the CPU), `cpu`, `cuda` or
+/// `cuda:N`.
 pub fn select(name: &str) -> Result<Device> {
     let unknown = || {
         Error::usage(format!(
@@ -55,7 +57,7 @@ fn open(ordinal: usize) -> Result<Device> {
     cuda::open(ordinal).map_err(|error| Error::usage(format!("device cuda:{ordinal}: {error}")))
 }
 
-/// Makes the device multiply matrices as a run asks for.
+/// Sets the precision of the device's matrix products to the one that a run asks for.
 pub fn set_precision(device: &Device, precision: Precision) -> Result<()> {
     if device.is_cpu() && precision == Precision::Tf32 {
         return Err(Error::usage(format!(
@@ -67,7 +69,7 @@ pub fn set_precision(device: &Device, precision: Precision) -> Result<()> {
     Ok(())
 }
 
-/// Every device there is, and in words why there is no GPU among them.
+/// Returns every device of the machine, and the reason in words if there is no GPU among them.
 pub fn list() -> (Vec<Found>, Option<String>) {
     let processor = host::describe("cpu");
     let mut found = vec![Found {
@@ -85,7 +87,7 @@ pub fn list() -> (Vec<Found>, Option<String>) {
     }
 }
 
-/// What a record calls the device: `cpu`, `cuda:0 NVIDIA H100`.
+/// Returns the name of the device in records: `cpu`, `cuda:0 NVIDIA H100`.
 pub fn describe(device: &Device) -> String {
     match device {
         Device::Cpu => "cpu".to_owned(),
@@ -93,7 +95,7 @@ pub fn describe(device: &Device) -> String {
     }
 }
 
-/// Version of the device's driver, empty on CPU.
+/// Returns the version of the device's driver, empty on CPU.
 pub fn driver(device: &Device) -> String {
     match device {
         Device::Cpu => String::new(),
@@ -109,7 +111,7 @@ pub fn reset_peak(device: &Device) {
     }
 }
 
-/// The high-water mark since [`reset_peak`].
+/// Returns the high-water mark since [`reset_peak`].
 pub fn peak(device: &Device) -> Peak {
     match device {
         Device::Cpu => Peak {
@@ -121,7 +123,7 @@ pub fn peak(device: &Device) -> Peak {
     }
 }
 
-/// How [`peak`] is measured, for records.
+/// Returns the method by which [`peak`] is measured, for records.
 pub fn method(device: &Device) -> &'static str {
     match device {
         Device::Cpu => memory::METHOD,
@@ -129,8 +131,8 @@ pub fn method(device: &Device) -> &'static str {
     }
 }
 
-/// Whether something failed because a GPU had no memory left, or the system no addresses to map a file to. (A lack of heap
-/// is reported by the allocator itself.)
+/// Returns whether an error means that a GPU had no memory left, or the system no addresses to map
+/// a file to. (A lack of heap is reported by the allocator itself.)
 pub fn is_out_of_memory(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let system = cause.downcast_ref::<std::io::Error>();
@@ -150,7 +152,7 @@ mod tests {
             let error = select(wrong).unwrap_err().to_string();
             assert!(error.contains(wrong) && error.contains("auto"), "{error}");
         }
-        // Far more GPUs than any machine has: an error on every build, and `auto` never is one.
+        // No machine has so many GPUs: an error on every build, and `auto` never is one.
         let error = select("cuda:4096").unwrap_err().to_string();
         assert!(error.starts_with("device cuda:4096: "), "{error}");
         assert!(select("auto").is_ok());

@@ -1,4 +1,4 @@
-//! The same calls as `cuda`, in a program that was built for the CPU only.
+//! Counterparts of the functions in `cuda`, for a program that was built for the CPU only.
 
 use candle_core::Device;
 

@@ -1,16 +1,17 @@
 //! Curves through two measured points.
 
-/// A measured point: a size, and what was measured there.
+/// A measured point: a size, and the value measured at it.
 pub type Point = (f64, f64);
 
-/// The line through two points, at `size`. What shrank is taken to stay: measurements are noisy, costs do not fall.
+/// Returns the value at `size` of the line through two points. A falling line is taken as constant:
+/// measurements are noisy, and costs do not fall.
 pub fn line(first: Point, second: Point, size: f64) -> f64 {
     let slope = (second.1 - first.1) / (second.0 - first.0);
     first.1 + slope.max(0.0) * (size - first.0)
 }
 
-/// The power law through two points, at `size`, from the second one on. Its exponent is at most 2, that of the costliest
-/// model, and at least 0.
+/// Returns the value at `size`, beyond the second point, of the power law through two points. Its
+/// exponent is at most 2, that of the costliest model, and at least 0.
 pub fn power_law(first: Point, second: Point, size: f64) -> f64 {
     let exponent = (second.1 / first.1).ln() / (second.0 / first.0).ln();
     second.1 * (size / second.0).powf(exponent.clamp(0.0, 2.0))

@@ -1,4 +1,4 @@
-//! How much work a run is, and how much the full task of a reduced one.
+//! Amount of work of a run, and of the full task behind a reduced one.
 
 use std::path::Path;
 
@@ -27,14 +27,14 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The work of a run over splits of these sizes.
+    /// Returns the work of a run over splits of these sizes.
     pub fn new(options: &TrainOptions, rows: Rows) -> Self {
         let val = match options.eval_examples {
             0 => rows.val,
             most => most.min(rows.val),
         };
         let evaluations = options.steps.div_ceil(options.eval_period());
-        // The selected weights are scored on the validation split once more, and on the test split.
+        // The selected weights are scored once more on the validation split, and on the test split.
         let scored = (evaluations + 1) * val + rows.test;
         let batches = rows.train.div_ceil(options.batch).max(1);
         Workload {
@@ -46,17 +46,17 @@ impl Workload {
         }
     }
 
-    /// The work of a pretraining over splits of these sizes.
+    /// Returns the work of a pretraining over splits of these sizes.
     pub fn of_pretraining(options: &TrainOptions, rows: Rows) -> Self {
         let work = Workload::new(options, rows);
-        // Nothing is scored at its end.
+        // Nothing is scored at the end of a pretraining.
         Workload {
             scored: work.scored - work.val - rows.test,
             ..work
         }
     }
 
-    /// The work of a run by these settings.
+    /// Returns the work of a run with these settings.
     pub fn of_run(spec: &Spec, rows: Rows) -> Self {
         let training = Workload::new(&spec.train, rows);
         if spec.pretrain.is_off() {
@@ -66,7 +66,8 @@ impl Workload {
         training.and(Workload::of_pretraining(&before, rows))
     }
 
-    /// This and other work, whose updates are counted in those of this one.
+    /// Returns the sum of this and other work, with the updates of the other counted in updates of
+    /// this one.
     pub fn and(self, other: Self) -> Self {
         let updates = other.steps as f64 * other.batch / self.batch;
         Workload {
@@ -76,7 +77,7 @@ impl Workload {
         }
     }
 
-    /// What is left after `step` updates.
+    /// Returns the work that is left after `step` updates.
     pub(super) fn after(self, step: usize) -> Self {
         Workload {
             steps: self.steps - step,
@@ -85,18 +86,19 @@ impl Workload {
         }
     }
 
-    /// Seconds that the work takes at these times per update and per scored example.
+    /// Returns the seconds that the work takes at these times per update and per scored example.
     pub fn seconds(self, cost: StepCost) -> f64 {
         self.steps as f64 * cost.update + self.scored as f64 * cost.scored
     }
 
-    /// Examples that pass through the model, a training example counting three times: forward and twice that backward.
+    /// Returns the number of forward passes of an example that the work amounts to. A training
+    /// example counts three times: one forward pass, and a backward pass of twice its cost.
     pub fn passes(self) -> f64 {
         3.0 * self.steps as f64 * self.batch + self.scored as f64
     }
 }
 
-/// The full task beside a reduced one.
+/// The full task behind a reduced one.
 pub struct FullTask {
     /// The recipe that trains it.
     pub recipe: String,
@@ -107,8 +109,9 @@ pub struct FullTask {
 }
 
 impl FullTask {
-    /// Compares the FLOPs of the full recipe with `flops`, those of the run by a reduced recipe. `None` if the recipe is not a
-    /// reduced one, the full one has no settings for the task, or the data is a stand-in.
+    /// Compares the FLOPs of the full recipe with `flops`, those of the run by a reduced recipe.
+    /// Returns `None` if the recipe is not a reduced one, the full one has no settings for the
+    /// task, or the data is a stand-in.
     pub fn of(resolved: &Resolved, splits: &Splits, flops: f64) -> Result<Option<FullTask>> {
         let Some(recipe) = &resolved.recipe.body.full else {
             return Ok(None);
@@ -129,7 +132,8 @@ impl FullTask {
         }
         let full = request.resolve()?;
         let shape = full.task.shape(&full.spec.data)?;
-        // Drawn splits are as large as the recipe says; published ones are as large here as there.
+        // Generated splits are as large as the recipe says; published ones have the same size in
+        // both recipes.
         let drawn = cell.source == Source::Generated;
         let rows = |name: &str, here: usize| {
             let said = full.spec.data.get(name).filter(|_| drawn);
@@ -151,8 +155,9 @@ impl FullTask {
     }
 }
 
-/// Rows of the splits, and whether they are known: from the data if it is there, else from the settings if they say. Of
-/// unknown data, evaluation is left out, and batches are taken to be whole.
+/// Returns the rows of the splits, and whether they are known: from the data if it is present, else
+/// from the settings if they give them. For unknown data, evaluation is left out, and batches are
+/// assumed to be full.
 pub fn planned_rows(resolved: &Resolved, data: &Path) -> (Rows, bool) {
     let spec = &resolved.spec;
     if let Ok(splits) = Store::new(data).open(resolved.task, &spec.data_key()) {

@@ -30,7 +30,7 @@ impl Sums {
     }
 }
 
-/// What each label of a batch came to: its loss in nats, and 1 if it was right.
+/// Results for each label of a batch: its loss in nats, and 1 if the prediction was correct.
 struct Answers(Vec<(f64, f64)>);
 
 impl Answers {
@@ -43,7 +43,7 @@ impl Answers {
 }
 
 impl DenseTally {
-    /// No sums yet, of labels of this kind.
+    /// Returns empty sums for labels of this kind.
     pub(super) fn new(kind: Kind, weight: f64) -> Self {
         DenseTally {
             weight,
@@ -53,8 +53,8 @@ impl DenseTally {
         }
     }
 
-    /// Adds a batch, the given `rows` of `split`. Returns the sums of the cross-entropies of whole
-    /// sequences and of those that were right.
+    /// Adds a batch, the given `rows` of `split`. Returns the sum of the cross-entropies of whole
+    /// sequences and the number of them that were correct.
     pub(super) fn add(
         &mut self,
         split: &Split,
@@ -94,7 +94,7 @@ impl DenseTally {
         Ok((loss, right))
     }
 
-    /// The scores of all that was added.
+    /// Returns the scores of everything that was added.
     pub(super) fn finish(self) -> Dense {
         let sum = |number: fn(&Sums) -> f64| self.groups.iter().map(number).sum::<f64>();
         let labels = self.groups.iter().map(|sums| sums.count).sum::<u64>();

@@ -1,4 +1,4 @@
-//! One file from one address, over as many connections as it takes.
+//! One file from one address, over as many connections as necessary.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -16,7 +16,7 @@ use super::roots::roots;
 use super::{Fetched, Limits, beside, described, hash, locked, wrong};
 use crate::error::Result;
 
-/// One file to be fetched.
+/// A file to download.
 pub(super) struct Download<'a> {
     pub(super) url: &'a str,
     /// Its published size.
@@ -28,15 +28,16 @@ pub(super) struct Download<'a> {
     pub(super) progress: &'a dyn Progress,
 }
 
-/// How one connection ended.
+/// Outcome of one connection.
 enum End {
     Complete,
-    /// It may be tried again; the reason, for the person who waits in vain.
+    /// The connection broke and may be tried again; the reason is for the user in case it never
+    /// succeeds.
     Broken(String),
 }
 
 impl Download<'_> {
-    /// Fetches it, whatever it takes within the limits.
+    /// Downloads the file within the limits.
     pub(super) fn run(&self) -> Result<Fetched> {
         let path = beside(self.target, ".part");
         let origin = beside(self.target, ".part.from");
@@ -62,7 +63,8 @@ impl Download<'_> {
             match self.sha256 {
                 Some(known) if known != sha256 => {
                     part.restart()?;
-                    // What was left of an earlier attempt may have been damaged: once more from the beginning.
+                    // The part left by an earlier attempt may have been damaged: start once more
+                    // from the beginning.
                     if resumed {
                         continue;
                     }
@@ -103,7 +105,7 @@ impl Download<'_> {
         }
     }
 
-    /// One connection: asks for what is missing and takes what comes.
+    /// Makes one connection: requests the missing part and stores what arrives.
     fn connect(&self, part: &mut Part) -> Result<End> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -116,7 +118,7 @@ impl Download<'_> {
             .build();
         let agent = Agent::with_parts(config, Connections::default(), DefaultResolver::default());
         if part.version.is_empty() && self.sha256.is_none() {
-            // Nothing would tell whether the rest is of the same file.
+            // Without a version, nothing shows whether the rest is of the same file.
             part.restart()?;
         }
         let mut request = agent.get(self.url);
@@ -128,7 +130,7 @@ impl Download<'_> {
         }
         let mut response = match request.call() {
             Ok(response) => response,
-            // What another attempt would meet again.
+            // Errors that another attempt would meet again.
             Err(
                 error @ (ureq::Error::BadUri(_)
                 | ureq::Error::TooManyRedirects
@@ -140,7 +142,7 @@ impl Download<'_> {
         match status {
             StatusCode::OK => part.restart()?,
             StatusCode::PARTIAL_CONTENT if part.goes_on(&response) => {}
-            // The server's file is another one than the one begun, or shorter.
+            // The server's file is not the one that was begun, or it is shorter.
             StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
                 part.restart()?;
                 return Ok(End::Broken(format!("the server answers {status}")));
@@ -161,7 +163,7 @@ impl Download<'_> {
         self.receive(&mut response, total, part)
     }
 
-    /// Refuses what cannot be the file before any of it is taken.
+    /// Refuses a response that cannot be the file before any of it is stored.
     fn check_offer(&self, response: &Response<Body>, total: Option<u64>) -> Result<()> {
         match (total, self.bytes) {
             (Some(total), Some(bytes)) if total != bytes => Err(wrong(format!(
@@ -230,7 +232,7 @@ fn length(response: &Response<Body>) -> Option<u64> {
     text(response, header::CONTENT_LENGTH).parse().ok()
 }
 
-/// A header's value; empty where there is none.
+/// Returns the value of a header; empty if there is none.
 pub(super) fn text(response: &Response<Body>, name: header::HeaderName) -> &str {
     let value = response.headers().get(name);
     value

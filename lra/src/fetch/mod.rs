@@ -23,12 +23,12 @@ use disk::Append;
 use crate::error::{Class, Error, Result};
 use download::Download;
 
-/// What a download may take.
+/// Limits of a download.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections in a row that bring nothing new before it is given up.
+    /// Connections in a row that bring nothing new before the download is abandoned.
     pub attempts: u32,
-    /// Wait after the first of them; doubled after each further one.
+    /// Wait after the first such connection; doubled after each further one.
     pub pause: Duration,
     /// Longest silence of a server.
     pub silence: Duration,
@@ -50,7 +50,7 @@ impl Default for Limits {
     }
 }
 
-/// Where files come from.
+/// Origin of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin<'a> {
     /// Their published addresses.
@@ -61,27 +61,28 @@ pub enum Origin<'a> {
     From(&'a str),
 }
 
-/// A published file that is there now.
+/// A published file that is now in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
-    /// Where it lies.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its SHA-256.
+    /// SHA-256 of the file.
     pub sha256: String,
-    /// Whether that is the published one; nothing where none is published.
+    /// True if the SHA-256 is the published one; `None` if none is published.
     pub published: Option<bool>,
-    /// It was there already.
+    /// True if the file was present already.
     pub kept: bool,
 }
 
-/// Brings the published files of `task` into the folder `raw`.
+/// Downloads the published files of `task` into the folder `raw`.
 ///
 /// # Errors
-/// No address is known, the server does not have it, the connection breaks too often, what arrives is not what was
-/// published (from a published address or a mirror; a copy from elsewhere is kept and [`Fetched::published`] says so), it
-/// is larger than it may be, another process is fetching it, or the disk is full. What else helps is said.
+/// No address is known, the server does not have the file, the connection breaks too often, the
+/// content is not what was published (from a published address or a mirror; a copy from elsewhere
+/// is kept and [`Fetched::published`] says so), it is larger than allowed, another process is
+/// downloading it, or the disk is full. The message names alternatives.
 pub fn fetch(
     task: &dyn Task,
     raw: &Path,
@@ -118,7 +119,7 @@ pub fn fetch(
     fetched.map_err(|error| with_help(error, task))
 }
 
-/// What else there is to do, for somebody whom the network failed.
+/// Adds the alternatives to a download to an error of the network.
 fn with_help(error: Error, task: &dyn Task) -> Error {
     if error.class != Class::Data {
         return error;
@@ -138,7 +139,7 @@ fn with_help(error: Error, task: &dyn Task) -> Error {
     Error::new(error.class, message)
 }
 
-/// Brings one file from somewhere, under the name that readers look for.
+/// Brings one file from its origin into place, under the name that readers look for.
 fn one_file(
     task: &dyn Task,
     raw: &Path,
@@ -198,7 +199,7 @@ fn published_file(
     let target = raw.join(remote.file);
     let same_size = |file: fs::Metadata| remote.bytes.is_none_or(|bytes| bytes == file.len());
     let whole = fs::metadata(&target).is_ok_and(same_size);
-    // What an earlier download left under this name may be a web page.
+    // The file that an earlier download left under this name may be a web page.
     if whole && datasets::unlike_archive(&target)?.is_none() {
         let sha256 = hash(&target, progress)?;
         if remote.sha256.is_none_or(|known| known == sha256) {
@@ -224,10 +225,10 @@ fn published_file(
     })
 }
 
-/// What the names of unfinished copies end with.
+/// Ending of the names of unfinished copies.
 const COPY: &str = ".copy";
 
-/// Removes the copies that killed processes left unfinished: those that nobody has locked.
+/// Removes the copies that killed processes left unfinished: those that no process has locked.
 fn clear_copies(raw: &Path) {
     for item in fs::read_dir(raw).into_iter().flatten().flatten() {
         let path = item.path();
@@ -236,13 +237,14 @@ fn clear_copies(raw: &Path) {
         if let Some(Ok(file)) = file
             && disk::try_lock_strictly(&file).is_ok()
         {
-            // Only costs space if it stays.
+            // If it stays, it only takes up space.
             let _ = fs::remove_file(&path);
         }
     }
 }
 
-/// Opens or creates the unfinished file at `path`, which is to become `target`, for this process alone.
+/// Opens or creates the unfinished file at `path`, which is to become `target`, locked for this
+/// process.
 fn locked(path: &Path, target: &Path) -> Result<File> {
     let mut options = File::options();
     options.create(true).truncate(false).read(true).write(true);
@@ -263,7 +265,7 @@ fn locked(path: &Path, target: &Path) -> Result<File> {
 /// Copies a file of this machine.
 fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> {
     let unreadable = |error| wrong(format!("cannot read {}: {error}", from.display()));
-    // Asked before it is opened: opening a pipe waits for somebody to write to it.
+    // Checked before it is opened: opening a pipe waits until a process writes to it.
     let size = fs::metadata(from).map_err(unreadable)?;
     if !size.is_file() {
         return Err(wrong(format!(
@@ -324,7 +326,7 @@ fn is_address(from: &str) -> bool {
     start.starts_with("http://") || start.starts_with("https://")
 }
 
-/// The file name at the end of an address or path.
+/// Returns the file name at the end of an address or path.
 fn last_part(from: &str) -> Result<String> {
     let path = from.split(['?', '#']).next().unwrap_or_default();
     match path.rsplit(['/', '\\']).next().unwrap_or_default() {

@@ -11,21 +11,22 @@ use super::download::text;
 use super::wrong;
 use crate::error::{Error, Result};
 
-/// A file that is not complete.
+/// An incomplete file.
 pub(super) struct Part {
     pub(super) file: File,
     pub(super) path: PathBuf,
     pub(super) origin: PathBuf,
     url: String,
-    /// The server's word for the version of the file: its ETag, or when it was changed last. May be empty.
+    /// The server's identifier for the version of the file: its ETag, or the date of its last
+    /// change. May be empty.
     pub(super) version: String,
-    /// The size of the whole file, where the server said it.
+    /// Size of the whole file, if the server reported it.
     total: Option<u64>,
     pub(super) bytes: u64,
 }
 
 impl Part {
-    /// Goes on with a part of the same file; of any other, empties it.
+    /// Opens the part. A part of the same file is continued; a part of any other is emptied.
     pub(super) fn open(file: File, path: PathBuf, origin: PathBuf, url: &str) -> Result<Part> {
         let said = disk::read_to_string(&origin).unwrap_or_default();
         let mut part = Part {
@@ -39,7 +40,7 @@ impl Part {
         };
         let mut lines = said.lines().map(str::trim);
         match (lines.next(), lines.next()) {
-            // Without a version nothing tells whether the rest would be of the same file.
+            // Without a version, nothing shows whether the rest would be of the same file.
             (Some(from), Some(version)) if from == url && !version.is_empty() => {
                 part.version = version.to_owned();
                 part.total = lines.next().and_then(|total| total.parse().ok());
@@ -51,12 +52,13 @@ impl Part {
         Ok(part)
     }
 
-    /// Empties it.
+    /// Empties the file.
     pub(super) fn restart(&mut self) -> Result<()> {
         self.version.clear();
         self.total = None;
         self.bytes = 0;
-        // Its word for the version goes first: it must not be taken for that of what comes next.
+        // The stored version is removed first: it must not be taken for the version of the bytes to
+        // come.
         match fs::remove_file(&self.origin) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(self.unwritable(&error));
@@ -69,8 +71,8 @@ impl Part {
             .map_err(|error| self.unwritable(&error))
     }
 
-    /// Whether a partial answer goes on where this ends, with the same version of the file: a server may have another one
-    /// by now, and not every server knows `If-Range`.
+    /// Returns whether a partial response continues this part with the same version of the file: a
+    /// server may have another version by now, and not every server knows `If-Range`.
     pub(super) fn goes_on(&self, response: &Response<Body>) -> bool {
         let range = text(response, header::CONTENT_RANGE);
         let Some((first, total)) = range
@@ -80,7 +82,8 @@ impl Part {
             return false;
         };
         let version = version_of(response);
-        // Nothing said is nothing contradicted: the sum of the whole tells, where one is published.
+        // A missing version or size contradicts nothing: the checksum of the whole file decides, if
+        // one is published.
         let same_version = version.is_empty() || version == self.version;
         let same_total = match (total.trim().parse::<u64>(), self.total) {
             (Ok(total), Some(known)) => total == known,
@@ -89,7 +92,7 @@ impl Part {
         first.starts_with(&format!("{}-", self.bytes)) && same_version && same_total
     }
 
-    /// Keeps the server's word for the version of what it sends, and for its size.
+    /// Stores the server's identifier for the version of what it sends, and the size.
     pub(super) fn note_version(
         &mut self,
         response: &Response<Body>,
@@ -109,7 +112,7 @@ impl Part {
         Ok(())
     }
 
-    /// Adds what has arrived.
+    /// Appends bytes that have arrived.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.file
             .write_all(bytes)
@@ -118,23 +121,24 @@ impl Part {
         Ok(())
     }
 
-    /// Takes it away.
+    /// Removes the part and its notes.
     pub(super) fn remove(&self) {
-        // What cannot be removed is emptied by the next attempt.
+        // A file that cannot be removed is emptied by the next attempt.
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_file(&self.origin);
     }
 
-    /// An error about writing it.
+    /// Returns an error about writing the part.
     pub(super) fn unwritable(&self, error: &std::io::Error) -> Error {
         wrong(format!("cannot write {}: {error}", self.path.display()))
     }
 }
 
-/// The server's word for the version of what it sends: its ETag, else when it was changed last; may be empty.
+/// Returns the server's identifier for the version of what it sends: its ETag, else the date of its
+/// last change; may be empty.
 fn version_of(response: &Response<Body>) -> &str {
     let tag = text(response, header::ETAG);
-    // A weak tag promises the same meaning, not the same bytes.
+    // A weak tag guarantees the same meaning, not the same bytes.
     match tag.starts_with('"') {
         true => tag,
         false => text(response, header::LAST_MODIFIED),

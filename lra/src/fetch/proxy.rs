@@ -1,7 +1,9 @@
-//! Plain HTTP through a proxy, in the form that every proxy takes: `GET http://host/path` on a connection to the proxy.
+//! Plain HTTP through a proxy, in the form that every proxy accepts: `GET http://host/path` on a
+//! connection to the proxy.
 //!
-//! ureq tunnels through a proxy always (`CONNECT host:80`), which many proxies refuse for anything but HTTPS. Where an
-//! address is plain, the connection here goes to the proxy, and the head of each request is rewritten on its way out.
+//! ureq always tunnels through a proxy (`CONNECT host:80`), which many proxies refuse for anything
+//! but HTTPS. For a plain address, the connection here goes to the proxy, and the head of each
+//! request is rewritten on its way out.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -40,9 +42,9 @@ impl Connector for Connections {
 #[derive(Debug)]
 struct Forwarded {
     proxy: Box<dyn Transport>,
-    /// Goes before the path: `http://host`.
+    /// Prefix of the path: `http://host`.
     site: String,
-    /// Goes behind the request line; empty, or a whole header.
+    /// Header that follows the request line; empty, or a whole header.
     authorization: String,
 }
 
@@ -83,7 +85,8 @@ impl Forwarded {
         })
     }
 
-    /// The head of a request with this proxy's additions. Requests here have no body, so this is all of one.
+    /// Returns the head of a request with this proxy's additions. Requests here have no body, so
+    /// the head is the whole request.
     fn rewritten(&self, head: &[u8]) -> Option<Vec<u8>> {
         let path = head.iter().position(|&byte| byte == b' ')? + 1;
         let rest = head.iter().position(|&byte| byte == b'\n')? + 1;

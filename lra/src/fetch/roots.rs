@@ -1,5 +1,6 @@
-//! Root certificates of TLS connections: the certificates of the system, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, as
-//! other programs do; where there are none, those of Mozilla that are built in.
+//! Root certificates of TLS connections: the certificates of the system, or those that
+//! `SSL_CERT_FILE` and `SSL_CERT_DIR` name, as in other programs; if there are none, the built-in
+//! ones of Mozilla.
 
 use std::env;
 use std::sync::OnceLock;
@@ -12,7 +13,7 @@ use crate::error::Result;
 /// Variables that name certificates.
 const NAMES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// The certificates, read once in a process.
+/// Returns the certificates, which are read once in a process.
 ///
 /// # Errors
 /// Certificates were named, but none can be read.

@@ -21,7 +21,7 @@ pub(super) struct AdamW {
 }
 
 impl AdamW {
-    /// Takes the settings of a training.
+    /// Creates the rule from the settings of a training.
     pub(super) fn new(options: &TrainOptions) -> Self {
         let &TrainOptions {
             beta1,
@@ -36,7 +36,7 @@ impl AdamW {
         }
     }
 
-    /// Updates by candle's own operations: any device, any type.
+    /// Updates by candle's own operations, which work on any device and type.
     fn composed(
         &self,
         parameter: &Var,

@@ -21,7 +21,7 @@ pub(super) struct Lion {
 }
 
 impl Lion {
-    /// Takes the settings of a training.
+    /// Creates the rule from the settings of a training.
     pub(super) fn new(options: &TrainOptions) -> Self {
         Lion {
             beta1: options.beta1,

@@ -1,5 +1,6 @@
-//! Updates of parameters: an optimizer's rule, clipping by the global norm, and what each parameter
-//! asks for ([`Attributes`]): decay or none, a rate of its own, a range that it is kept in.
+//! Updates of parameters: an optimizer's rule, clipping by the global norm, and the attributes of
+//! each parameter ([`Attributes`]): decay or none, a learning rate of its own, a range that it is
+//! kept in.
 //!
 //! An [`Optimizer`] is the rule for one parameter, in a file of its own. The [`Updater`] applies it
 //! to all of them.
@@ -18,15 +19,15 @@ use crate::spec::{Decay, OptimizerKind, TrainOptions};
 
 /// A rule that moves a parameter by its gradient.
 pub trait Optimizer: Send + Sync {
-    /// Returns the names of the tensors that the rule keeps of a parameter, each of its shape.
-    /// Checkpoints store them by these.
+    /// Returns the names of the tensors that the rule keeps for a parameter, each of its shape.
+    /// Checkpoints store them by these names.
     fn moments(&self) -> &'static [&'static str];
 
-    /// Moves a parameter, and its moments in the order of their names. No gradient counts as a zero
-    /// one.
+    /// Moves a parameter, and its moments in the order of their names. A missing gradient counts as
+    /// zero.
     ///
     /// # Errors
-    /// If the device refuses an operation.
+    /// The device refuses an operation.
     fn update(
         &self,
         parameter: &Var,
@@ -40,7 +41,7 @@ pub trait Optimizer: Send + Sync {
 pub struct Step {
     /// Learning rate.
     pub rate: f64,
-    /// Share of the parameter that is taken away: rate times weight decay.
+    /// Share of the parameter that is subtracted: learning rate times weight decay.
     pub decay: f64,
     /// Factor on the gradient, from clipping.
     pub scale: Scale,
@@ -48,7 +49,7 @@ pub struct Step {
     pub update: usize,
 }
 
-/// A factor on gradients, where it was computed.
+/// A factor on gradients, kept on the device that computed it.
 #[derive(Clone)]
 pub enum Scale {
     /// A number.
@@ -68,7 +69,7 @@ impl Scale {
     }
 }
 
-/// Returns the rule that a training asks for.
+/// Returns the rule that the settings of a training ask for.
 fn make(options: &TrainOptions) -> Box<dyn Optimizer> {
     match options.optimizer {
         OptimizerKind::Adamw => Box::new(AdamW::new(options)),
@@ -82,7 +83,7 @@ pub struct Slot {
     pub path: String,
     /// The parameter.
     pub parameter: Var,
-    /// The tensors that the optimizer keeps of it, in the order of [`Updater::moments`].
+    /// Tensors that the optimizer keeps for it, in the order of [`Updater::moments`].
     pub moments: Vec<Tensor>,
     weight_decay: f64,
     rate_factor: f64,
@@ -100,7 +101,7 @@ pub struct Updater {
 /// Gradients of all parameters in path order, summed over micro-batches.
 pub struct Gradients(Vec<Option<Tensor>>);
 
-/// A norm, where it was computed. One on a GPU is waited for only when it is read.
+/// A norm, kept on the device that computed it. One on a GPU is waited for only when it is read.
 pub enum Norm {
     /// A number.
     Host(f64),
@@ -119,7 +120,7 @@ impl Norm {
 }
 
 impl Updater {
-    /// Starts from zero moments for every parameter.
+    /// Creates an updater with zero moments for every parameter.
     pub fn new(parameters: &Parameters, options: &TrainOptions) -> Result<Self> {
         let optimizer = make(options);
         let slots = parameters
@@ -161,7 +162,7 @@ impl Updater {
         self.optimizer.moments()
     }
 
-    /// Returns gradients that hold nothing yet.
+    /// Returns empty gradients.
     pub fn no_gradients(&self) -> Gradients {
         Gradients(vec![None; self.slots.len()])
     }
@@ -213,7 +214,7 @@ impl Updater {
     }
 }
 
-/// Returns the root of the sum of all squares: on the host where every gradient is one of the fused
+/// Returns the root of the sum of all squares: on the host if every gradient is one of the fused
 /// kernels', else on the device.
 fn global_norm(gradients: &Gradients) -> Result<Norm> {
     let all = || gradients.0.iter().flatten();
@@ -311,7 +312,7 @@ mod tests {
             adamw.update(gradients(&[-1.0]), 0.1, 1).unwrap();
             adamw.slots[0].parameter.to_vec1::<f64>().unwrap()[0]
         };
-        // The first update moves by the rate, whatever the gradient's size.
+        // The first update moves by the learning rate, whatever the gradient's size.
         assert!((update(|_| ()) - 1.1).abs() < 1e-6);
         assert!((update(|slot| slot.rate_factor = 0.1) - 1.01).abs() < 1e-6);
         let clamped = update(|slot| {

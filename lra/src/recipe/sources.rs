@@ -1,4 +1,5 @@
-//! Holds the recipes of published sources against the figures of the public files that they follow.
+//! Comparison of the recipes of published sources with the figures of the public files that they
+//! follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +16,14 @@ struct Figure {
     recipe: String,
     /// A task, or `*` for all of the recipe.
     task: String,
-    /// Models, separated by spaces; none are those that the recipe was made for.
+    /// Models, separated by spaces; empty for those that the recipe was made for.
     model: String,
     /// The setting's section and name; `train.groups/PARAMETERS/KEY` for one of a group of parameters.
     setting: String,
     figure: String,
     /// `OWNER/REPOSITORY@COMMIT:PATH`.
     source: String,
-    /// The place in the file, and how the figure follows from it.
+    /// Place in the file, and derivation of the figure from it.
     #[serde(rename = "where")]
     place: String,
 }
@@ -63,7 +64,7 @@ fn settings(recipe: &str, task: &str, model: &str) -> Value {
     json!(request.resolve().unwrap().spec)
 }
 
-/// Returns what a run by these settings has for `setting`.
+/// Returns the value of `setting` in a run by these settings.
 fn found(settings: &Value, setting: &str) -> Value {
     if let Some(group) = setting.strip_prefix("train.groups/") {
         let (parameters, key) = group.rsplit_once('/').unwrap();
@@ -118,8 +119,8 @@ fn recipes_have_the_figures_of_the_public_files() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Settings that say how this program computes and watches a run, or that the models of a recipe do not read: nobody
-/// publishes a figure for them.
+/// Settings that control how this program computes and monitors a run, or that the models of a
+/// recipe do not read: no source publishes a figure for them.
 const WITHOUT_FIGURE: &[&str] = &[
     "block.attention_dropout",
     "block.heads",

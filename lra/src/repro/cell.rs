@@ -1,4 +1,5 @@
-//! A published cell that can be trained here: the printed figure, and the task, the model and the recipe that are held against it.
+//! A published cell that can be trained here: the printed figure, and the task, the model and the
+//! recipe that are compared with it.
 
 use datasets::{Protocol, TASKS};
 use results::published::{self, ACCURACY, Figure, Source};
@@ -11,17 +12,18 @@ use crate::spec::{Resolved, RunRequest};
 /// A printed accuracy, and the recipe of ours that follows its source.
 #[derive(Clone, Debug)]
 pub struct PublishedCell {
-    /// Who printed it.
+    /// Source that printed it.
     pub source: &'static Source,
-    /// What was printed; its task and its entry are names of ours.
+    /// The printed figure; its task and its entry are named as in this program.
     pub figure: &'static Figure,
     /// The recipe.
     pub recipe: &'static str,
 }
 
 impl PublishedCell {
-    /// The cell that a source has for a model on a task, by `recipe` or by the first of the source's that has the task.
-    /// Where the source prints no such figure, one that shares a recipe with it may.
+    /// Finds the cell of a source for a model on a task, by `recipe` or by the first recipe of the
+    /// source that has the task. If the source prints no such figure, another source that shares a
+    /// recipe with it may.
     pub fn find(source: &str, task: &str, model: &str, recipe: Option<&str>) -> Result<Self> {
         let named = published::source(source).class(Class::Usage)?;
         if let Some(wrong) = recipe.filter(|name| !named.recipes.contains(name)) {
@@ -57,13 +59,13 @@ impl PublishedCell {
         )))
     }
 
-    /// What it is called in messages.
+    /// Returns the name of the cell in messages.
     pub fn title(&self) -> String {
         let (task, model) = (&self.figure.task, &self.figure.entry);
         format!("{} {task} {model}", self.source.alias)
     }
 
-    /// What its first seed asks for.
+    /// Returns the request for its first seed.
     pub fn request<'a>(&'a self, protocol: Protocol, assignments: &'a [String]) -> RunRequest<'a> {
         RunRequest {
             task: &self.figure.task,
@@ -76,13 +78,13 @@ impl PublishedCell {
         }
     }
 
-    /// The settings of a run, with `assignments` over those of the recipe.
+    /// Returns the settings of a run, with `assignments` over those of the recipe.
     pub fn resolve(&self, protocol: Protocol, assignments: &[String]) -> Result<Resolved> {
         self.request(protocol, assignments).resolve()
     }
 
-    /// Floating point operations of a run, all sequences as long as the task allows, and whether the sizes of the splits were
-    /// known; if not, evaluation is left out.
+    /// Returns the floating point operations of a run with all sequences as long as the task
+    /// allows, and whether the sizes of the splits were known; if not, evaluation is left out.
     pub fn flops(&self, protocol: Protocol, data: &std::path::Path) -> Result<(f64, bool)> {
         let resolved = self.resolve(protocol, &[])?;
         let (rows, complete) = planned_rows(&resolved, data);
@@ -93,7 +95,7 @@ impl PublishedCell {
     }
 }
 
-/// All cells of all sources, each by the first recipe that has it.
+/// Returns all cells of all sources, each by the first recipe that has it.
 pub fn all() -> Result<Vec<PublishedCell>> {
     let mut cells: Vec<PublishedCell> = Vec::new();
     for source in published::sources() {
@@ -107,7 +109,7 @@ pub fn all() -> Result<Vec<PublishedCell>> {
     Ok(cells)
 }
 
-/// The cells of a source, by each recipe in turn.
+/// Returns the cells of a source, by each recipe in turn.
 fn cells_of(source: &'static Source) -> Result<Vec<PublishedCell>> {
     let mut cells = Vec::new();
     for recipe in &source.recipes {
@@ -116,7 +118,7 @@ fn cells_of(source: &'static Source) -> Result<Vec<PublishedCell>> {
             let ours = models::registry().iter().any(|it| it.name == figure.entry);
             let task = TASKS.iter().any(|task| task.about().name == figure.task);
             let trained = settings.body.tasks.contains_key(&figure.task);
-            // Of two versions of a number the first counts.
+            // If a source prints two versions of a number, the first counts.
             let first = source.cell(&figure.entry, &figure.task, ACCURACY);
             let first = first.is_some_and(|first| std::ptr::eq(first, *figure));
             if first && ours && task && trained && settings.is_for(&figure.entry) {

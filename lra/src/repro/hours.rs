@@ -1,8 +1,9 @@
-//! What cells take on this machine, judged by small steps of their models.
+//! Durations of cells on this machine, estimated from small steps of their models.
 //!
-//! A step of every cell would take longer than a list may. So each model makes one small step, and a cell takes its
-//! floating point operations over those per second of that step. A model that cannot make it, or not in time, is taken to be
-//! as fast as the Transformer. `lra repro SOURCE TASK MODEL --dry-run` measures the cell's own.
+//! Measuring a step of every cell would take longer than a list may. So each model makes one small
+//! step, and the duration of a cell is its floating point operations divided by the operations per
+//! second of that step. A model that cannot make it, or not in time, is assumed to be as fast as
+//! the Transformer. `lra repro SOURCE TASK MODEL --dry-run` measures the cell itself.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,13 +17,13 @@ use crate::error::Result;
 use crate::repro::cell::PublishedCell;
 use crate::sweep::estimator::Estimator;
 
-/// The sequences of the small steps, in tokens.
+/// Sequence length of the small steps, in tokens.
 const LENGTH: usize = 256;
-/// The model that stands for one which cannot make the small step.
+/// Model that stands in for one that cannot make the small step.
 const STAND_IN: &str = "transformer";
-/// The longest that one small step may take.
+/// Longest time that one small step may take.
 const STEP_LIMIT: Duration = Duration::from_secs(10);
-/// The longest that models are measured for one list.
+/// Longest time for which models are measured for one list.
 const LIST_LIMIT: Duration = Duration::from_secs(15);
 /// Settings of the small steps: one block as wide as those of small published models.
 const WIDTH: &[&str] = &[
@@ -33,16 +34,17 @@ const WIDTH: &[&str] = &[
     "block.layers=1",
 ];
 
-/// The time of one seed of a cell.
+/// Time of one seed of a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct CellTime {
     /// Floating point operations, every sequence at its full length.
     pub flops: f64,
-    /// Seconds; absent where no model could be measured.
+    /// Seconds; absent if no model could be measured.
     pub seconds: Option<f64>,
-    /// Whether the model's own step was measured; if not, it is taken to be as fast as the Transformer.
+    /// True if the model's own step was measured; if not, it is assumed to be as fast as the
+    /// Transformer.
     pub own: bool,
-    /// Whether the sizes of the splits were known; if not, evaluation is left out.
+    /// True if the sizes of the splits were known; if not, evaluation is left out.
     pub complete: bool,
 }
 
@@ -54,7 +56,7 @@ pub struct Speeds<'a> {
 }
 
 impl<'a> Speeds<'a> {
-    /// No model is measured yet.
+    /// Creates speeds with no model measured yet.
     pub fn new(estimator: &'a Estimator<'a>) -> Self {
         Speeds {
             estimator,
@@ -63,7 +65,7 @@ impl<'a> Speeds<'a> {
         }
     }
 
-    /// The time of a cell, whose model is measured where it was not before.
+    /// Returns the time of a cell; its model is measured if it was not before.
     pub fn time(
         &mut self,
         cell: &PublishedCell,
@@ -91,7 +93,7 @@ impl<'a> Speeds<'a> {
         Ok(speed)
     }
 
-    /// The operations per second of one small step; none if the model cannot make it.
+    /// Returns the operations per second of one small step; `None` if the model cannot make it.
     fn measure(&self, model: &str) -> Result<Option<f64>> {
         if self.began.elapsed() > LIST_LIMIT {
             return Ok(None);
@@ -100,7 +102,7 @@ impl<'a> Speeds<'a> {
         let Ok(resolved) = steps.resolve() else {
             return Ok(None);
         };
-        // Forward, and twice that backward.
+        // One forward pass, and a backward pass of twice its cost.
         let flops = 3 * resolved.blank()?.0.flops(1, LENGTH);
         let measured = self.estimator.time(steps, STEP_LIMIT)?.ok();
         let seconds = measured.and_then(|it| quantile(&it.seconds, 0.5));
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
     use crate::repro::cell;
 
-    /// A model that cannot make the small step would be judged by another's.
+    /// A model that cannot make the small step would be judged by another model's.
     #[test]
     fn models_of_offered_cells_make_the_small_step() {
         for cell in cell::all().unwrap() {

@@ -1,4 +1,4 @@
-//! What it takes to reproduce a published cell, and what is known of it before.
+//! Requirements of reproducing a published cell, and what is known of it beforehand.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::spec::Resolved;
 use crate::sweep::estimator::Estimate;
 use crate::timing::human_duration;
 
-/// What would be done, and what is known of it.
+/// Plan of a reproduction, with what is known of it.
 pub struct Plan {
     /// The cell.
     pub cell: PublishedCell,
     /// The settings of a run.
     pub resolved: Resolved,
-    /// Time and memory of one seed here, or why they are not known.
+    /// Time and memory of one seed here, or the reason why they are not known.
     pub estimate: Result<Estimate, String>,
     /// The seeds.
     pub seeds: Seeds,
@@ -30,7 +30,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Every known difference between what is printed and what is run here.
+    /// Returns every known difference between what is printed and what is run here.
     pub fn differences(&self) -> Vec<String> {
         let mut all = self.resolved.departures();
         let variant = self.resolved.variant.name;
@@ -49,7 +49,7 @@ impl Plan {
         }
     }
 
-    /// Where the data comes from: what there is, or how to get it.
+    /// Returns the origin of the data: the stored data, or the way to get them.
     fn data(&self) -> String {
         let store = Store::new(&self.data);
         let (task, key) = (self.resolved.task, self.resolved.spec.data_key());
@@ -67,7 +67,7 @@ impl Plan {
         }
     }
 
-    /// For people.
+    /// Returns the plan as text for people.
     pub fn text(&self) -> String {
         let PublishedCell {
             source,
@@ -143,13 +143,14 @@ impl Plan {
         }
     }
 
-    /// Bytes of a run folder, logs aside: weights, two moments of each, the best weights.
+    /// Returns the bytes of a run folder without logs: weights, two moments of each, the best
+    /// weights.
     fn disk(&self) -> u64 {
         let blank = self.resolved.blank();
         blank.map_or(0, |(_, sizes)| 16 * sizes.elements() as u64)
     }
 
-    /// For machines.
+    /// Returns the plan as JSON for machines.
     pub fn json(&self) -> Value {
         let PublishedCell {
             source,
@@ -186,14 +187,14 @@ fn mib(bytes: u64) -> String {
     format!("{:.0} MiB", (bytes as f64 / (1u64 << 20) as f64).ceil())
 }
 
-/// Lines of a name and words, folded.
+/// Folded lines, each with a name and words.
 #[derive(Default)]
 struct Lines {
     text: String,
 }
 
 impl Lines {
-    /// Adds as many as `words` has, under one name.
+    /// Adds as many lines as `words` needs, under one name.
     fn add(&mut self, name: &str, words: &str) {
         const INDENT: usize = 11;
         for (nth, line) in words.lines().enumerate() {
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
     use crate::repro::cell;
 
-    /// What `--dry-run` says of it, but for the measurement.
+    /// Checks the output of `--dry-run`, without the measurement.
     #[test]
     fn every_published_cell_has_a_plan() {
         for cell in cell::all().unwrap() {

@@ -1,4 +1,4 @@
-//! Printed accuracies of models that are here, which no recipe leads to, and why not.
+//! Printed accuracies of models that exist here but that no recipe reproduces, with the reasons.
 
 use std::fmt;
 
@@ -11,33 +11,34 @@ use crate::repro::cell::{self, PublishedCell};
 
 /// A printed accuracy that cannot be reproduced by name.
 pub struct Unoffered {
-    /// Who printed it.
+    /// Source that printed it.
     pub source: &'static Source,
-    /// What was printed; its entry is a model here.
+    /// The printed figure; its entry is a model of this program.
     pub figure: &'static Figure,
-    /// Why it is not offered.
+    /// Reason why it is not offered.
     pub reason: Reason,
-    /// Short names of the sources whose figure of the same model on the same task is offered.
+    /// Short names of the sources whose figure for the same model on the same task is offered.
     pub elsewhere: Vec<&'static str>,
 }
 
-/// Why a figure is not offered.
+/// Reason why a figure is not offered.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// No recipe follows the source.
     NoRecipe,
-    /// The source's recipes are made for other models: the figure is one that it reprints, or of a variant.
+    /// The source's recipes are made for other models: the figure is a reprint, or belongs to a
+    /// variant.
     OtherModels(Vec<&'static str>),
     /// The source's recipes have no settings for the task.
     NoSettings(Vec<&'static str>),
-    /// The data is no task here.
+    /// The data is not a task of this program.
     OtherData(&'static str),
-    /// The source prints the number twice, and the other one counts.
+    /// The source prints the number twice, and the other version counts.
     OtherVersion,
 }
 
 impl Reason {
-    /// The reason without names, by which cells are counted.
+    /// Returns the reason without names, by which cells are counted.
     pub fn kind(&self) -> &'static str {
         match self {
             Reason::NoRecipe => "no recipe follows their source",
@@ -69,7 +70,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Those of all sources, in the order of the published figures.
+/// Returns the unoffered figures of all sources, in the order of the published figures.
 pub fn all() -> Result<Vec<Unoffered>> {
     let offered = cell::all()?;
     let mut all = Vec::new();
@@ -79,12 +80,13 @@ pub fn all() -> Result<Vec<Unoffered>> {
     Ok(all)
 }
 
-/// Those of a source.
+/// Returns the unoffered figures of a source.
 pub fn of(source: &'static Source) -> Result<Vec<Unoffered>> {
     among(source, &cell::all()?)
 }
 
-/// Why the figure that a source prints for a model on a task is not offered; none if it prints none, or if it is offered.
+/// Returns the reason why the figure that a source prints for a model on a task is not offered;
+/// `None` if it prints none, or if it is offered.
 pub fn reason_of(source: &str, task: &str, model: &str) -> Option<Reason> {
     let source = published::source(source).ok()?;
     let mut left = of(source).ok()?.into_iter();
@@ -92,7 +94,7 @@ pub fn reason_of(source: &str, task: &str, model: &str) -> Option<Reason> {
         .map(|it| it.reason)
 }
 
-/// The accuracies of a source that are not `offered`. Averages over tasks are no cells.
+/// Returns the accuracies of a source that are not `offered`. Averages over tasks are not cells.
 fn among(source: &'static Source, offered: &[PublishedCell]) -> Result<Vec<Unoffered>> {
     let mut found = Vec::new();
     let figures = source.figures.iter().copied();

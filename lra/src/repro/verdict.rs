@@ -1,4 +1,4 @@
-//! What came of reproducing a cell.
+//! Outcome of reproducing a cell.
 
 use results::table::Table;
 use results::{Format, Outcome, Record, markdown, tables};
@@ -7,22 +7,22 @@ use crate::error::{Class, Classify, Result};
 use crate::repro::cell::PublishedCell;
 use crate::repro::plan::Plan;
 
-/// What came of it.
+/// A plan and the records of its runs.
 pub struct Verdict<'a> {
-    /// What was to be done.
+    /// The plan.
     pub plan: &'a Plan,
-    /// What was done.
+    /// Records of the runs.
     pub records: &'a [Record],
 }
 
 impl Verdict<'_> {
-    /// The comparison with interval and verdict.
+    /// Returns the comparison with interval and verdict.
     pub fn comparison(&self) -> Result<Table> {
         let kind = tables::find("comparison").class(Class::Run)?;
         Ok(kind.make(self.records, Some(self.plan.cell.source)))
     }
 
-    /// The comparison as text, and a block to paste.
+    /// Returns the comparison as text, and a block to paste.
     pub fn text(&self) -> Result<String> {
         let table = self.comparison()?;
         let shown = Format::Text.render(std::slice::from_ref(&table));

@@ -1,4 +1,4 @@
-//! The files that a run has left, and whether it can go on from them.
+//! Files that a run has left, and whether it can resume from them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::{DRAFT, PhaseFiles, RunFolder, SPEC};
 use crate::error::{Class, Classify, Error, Result};
 use crate::timing::Timings;
 
-/// Files of a run that must be there for it to go on, and are not.
+/// Error about missing files that a run needs to resume.
 #[derive(Debug)]
 pub struct Missing(pub Vec<PathBuf>);
 
@@ -40,7 +40,8 @@ impl RunFolder {
         files.any(|file| file.exists())
     }
 
-    /// Returns whether a run with this record, if it has one, can go on: false where nothing was saved, so that it begins again.
+    /// Returns whether a run with this record, if it has one, can resume: false if nothing was
+    /// saved, so that it starts again.
     ///
     /// # Errors
     /// [`Missing`], if something was trained and files of it are gone.
@@ -53,7 +54,7 @@ impl RunFolder {
         };
         let mut wanted: Vec<&PathBuf> = Vec::new();
         let in_training = begun(&training) || interrupted_at > 0;
-        // Training began when pretraining had ended.
+        // Training began after pretraining had ended.
         if pretrains && in_training {
             wanted.extend(before.all());
         }
@@ -87,7 +88,7 @@ impl RunFolder {
     }
 }
 
-/// Returns whether a log has lines. One that cannot be asked is taken to have some.
+/// Returns whether a log has lines. One whose length cannot be read is assumed to have some.
 fn has_lines(log: &Path) -> bool {
     log.exists() && log.metadata().map_or(true, |metadata| metadata.len() > 0)
 }
@@ -115,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// A line of times.
+    /// Returns a line of the log of times.
     fn times(saved: bool) -> String {
         let line = Timings {
             saved,

@@ -1,4 +1,5 @@
-//! Random values, sensible or not, for every setting: each is refused by an error that names it, or makes a run that works.
+//! Random values, sensible or not, for every setting: each is refused by an error that names it, or
+//! leads to a run that works.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,14 +12,14 @@ use super::{PretrainOptions, Resolved, RunRequest, Spec};
 use crate::bench::worker::{Steps, measure};
 use crate::error::{Class, Result};
 
-/// At least this many values are tried.
+/// Least number of values that are tried.
 const CASES: usize = 4000;
-/// One of so many accepted small settings is trained with, for a step.
+/// One in this many accepted small settings is trained for one step.
 const TRAINED: usize = 12;
-/// A small step has no more floating point operations.
+/// Most floating point operations of a small step.
 const SMALL: u64 = 50_000_000;
 
-/// Spellings that have been trouble somewhere.
+/// Spellings that have caused trouble elsewhere.
 const SPELLINGS: &[&str] = &[
     "",
     " ",
@@ -80,7 +81,7 @@ const SPELLINGS: &[&str] = &[
     "-",
 ];
 
-/// SplitMix64.
+/// SplitMix64 random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -105,7 +106,7 @@ impl Dice {
             }
             3 => format!("-{}", self.roll() >> self.below(64)),
             4 => f64::from_bits(self.roll()).to_string(),
-            // Near what works.
+            // Values near those that work.
             _ => match default.as_u64() {
                 Some(number) => (number * self.below(4) as u64 + self.below(3) as u64).to_string(),
                 None => format!("{}", self.below(1000) as f64 / 500.0),
@@ -114,7 +115,7 @@ impl Dice {
     }
 }
 
-/// What a value came to; the error's class and words.
+/// Returns the outcome of a value; on failure the class and message of the error.
 fn outcome(request: &RunRequest<'_>, trains: bool) -> Result<Option<bool>> {
     let resolved = request.resolve()?;
     let text = resolved.spec.to_toml()?;
@@ -140,7 +141,7 @@ fn outcome(request: &RunRequest<'_>, trains: bool) -> Result<Option<bool>> {
     };
     match measure(&steps, &Device::Cpu) {
         Ok(measured) => Ok(Some(measured.seconds.len() == 1)),
-        // A rate of 1e300 is anybody's right.
+        // A learning rate of 1e300 is allowed, and diverges.
         Err(error) if error.to_string().contains("not finite") => Ok(Some(true)),
         Err(error) => panic!("{error}"),
     }
@@ -172,7 +173,7 @@ fn every_setting_takes_any_value_or_refuses_it_by_name() {
                 assignments: &[],
             };
             let mut settings = json!(request.resolve().unwrap().spec);
-            // Off, it is not there.
+            // A setting that is off is left out of the specification.
             settings["pretrain"] = json!(PretrainOptions::default());
             for (section, keys) in settings
                 .as_object()

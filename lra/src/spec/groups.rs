@@ -1,25 +1,25 @@
-//! Parameters with a rate or a decay of their own (`train.groups`).
+//! Parameters with a learning rate or a weight decay of their own (`train.groups`).
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// Parameters that are trained in their own way.
+/// A group of parameters with their own training settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParameterGroup {
-    /// Their paths, with `*` for any characters: `*.log_dt`.
+    /// Paths of the parameters, with `*` for any characters: `*.log_dt`.
     pub parameters: String,
-    /// In place of `train.learning_rate`; the schedule is the same.
+    /// Learning rate in place of `train.learning_rate`; the schedule is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learning_rate: Option<f64>,
-    /// In place of `train.weight_decay`, whatever `train.decay` says.
+    /// Weight decay in place of `train.weight_decay`, whatever `train.decay` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_decay: Option<f64>,
 }
 
 impl ParameterGroup {
-    /// Whether the parameter at `path` is one of them.
+    /// Returns whether the parameter at `path` belongs to the group.
     pub fn has(&self, path: &str) -> bool {
         let mut parts = self.parameters.split('*');
         let Some(mut rest) = parts.next().and_then(|start| path.strip_prefix(start)) else {
@@ -42,7 +42,7 @@ impl ParameterGroup {
     }
 }
 
-/// A group without a parameter is a mistake: of spelling, or of the model.
+/// Refuses a group without parameters: the pattern or the model is wrong.
 pub fn check(groups: &[ParameterGroup], paths: &[String]) -> Result<()> {
     for group in groups {
         if !paths.iter().any(|path| group.has(path)) {
@@ -56,7 +56,7 @@ pub fn check(groups: &[ParameterGroup], paths: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The last parts of all paths, each once, as patterns.
+/// Returns the last parts of all paths, each once, as patterns.
 fn names(paths: &[String]) -> String {
     let mut names: Vec<&str> = paths
         .iter()

@@ -1,4 +1,4 @@
-//! What is learned before training, from the same inputs.
+//! Self-pretraining on the same inputs, before training.
 
 use models::Objective;
 use models::options::Range;
@@ -7,26 +7,27 @@ use serde::{Deserialize, Serialize};
 use super::TrainOptions;
 use super::train::{LARGEST_BATCH, MANY};
 
-/// What a self-pretraining predicts.
+/// Objective of a self-pretraining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PretrainKind {
-    /// Nothing: there is none.
+    /// No pretraining.
     #[default]
     None,
-    /// Tokens that are hidden.
+    /// Prediction of masked tokens.
     Masked,
-    /// The token after each; for causal models.
+    /// Prediction of the next token; for causal models.
     Next,
 }
 
-/// Self-pretraining, with an optimizer and a run through the schedule of its own. What is not here is as in the section `train`.
+/// Self-pretraining, with an optimizer and a run through the schedule of its own. Settings that are
+/// not here are as in the section `train`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PretrainOptions {
-    /// What is predicted.
+    /// Objective.
     pub kind: PretrainKind,
-    /// The share of tokens that `masked` hides; 0 means what was published for the task.
+    /// Share of tokens that `masked` hides; 0 means the share published for the task.
     pub share: f64,
     /// Updates; 0 means `train.steps`.
     pub steps: usize,
@@ -37,7 +38,7 @@ pub struct PretrainOptions {
 }
 
 impl PretrainOptions {
-    /// The ranges of its numbers.
+    /// Ranges of the numbers.
     pub const RANGES: &[Range] = &[
         Range::probability("share"),
         Range::int("steps", 0, MANY),
@@ -45,12 +46,13 @@ impl PretrainOptions {
         Range::not_negative("learning_rate"),
     ];
 
-    /// Whether there is none.
+    /// Returns whether there is no pretraining.
     pub fn is_off(&self) -> bool {
         self.kind == PretrainKind::None
     }
 
-    /// The same with numbers for what is derived; nothing but the default where there is none.
+    /// Returns these options with derived values filled in; the default options if there is no
+    /// pretraining.
     pub(super) fn settled(self, train: &TrainOptions, hidden_share: f64) -> Self {
         if self.is_off() {
             return Self::default();
@@ -77,7 +79,7 @@ impl PretrainOptions {
         }
     }
 
-    /// What the model is to predict; none where there is no pretraining.
+    /// Returns the objective of the model; `None` if there is no pretraining.
     pub fn objective(&self) -> Option<Objective> {
         match self.kind {
             PretrainKind::None => None,
@@ -86,7 +88,7 @@ impl PretrainOptions {
         }
     }
 
-    /// How its updates are made, beside those of `train`.
+    /// Returns the options of its updates, derived from those of `train`.
     pub fn training(&self, train: &TrainOptions) -> TrainOptions {
         TrainOptions {
             steps: self.steps,

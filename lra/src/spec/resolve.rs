@@ -1,4 +1,4 @@
-//! From names and assignments to frozen settings.
+//! Resolution of names and assignments into frozen settings.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::milestone::Milestone;
 use crate::recipe::Recipe;
 use crate::{overlay, suggest};
 
-/// What the command line asks for, before it is resolved.
+/// A run as the command line asks for it, before it is resolved.
 #[derive(Clone, Debug)]
 pub struct RunRequest<'a> {
     /// Task name.
@@ -30,17 +30,17 @@ pub struct RunRequest<'a> {
     pub model: &'a str,
     /// Recipe name, or the path of a recipe file.
     pub recipe: &'a str,
-    /// Source, or the task's default.
+    /// Source; `None` for the task's default.
     pub source: Option<Source>,
     /// Split rules.
     pub protocol: Protocol,
     /// Seed of the run.
     pub seed: u64,
-    /// Assignments `key=value`, later ones winning.
+    /// Assignments `key=value`; later ones override earlier ones.
     pub assignments: &'a [String],
 }
 
-/// A spec together with the registry entries it names.
+/// A spec together with the registry entries that it names.
 pub struct Resolved {
     /// The frozen settings.
     pub spec: Spec,
@@ -48,19 +48,20 @@ pub struct Resolved {
     pub task: &'static dyn Task,
     /// The model's entry.
     pub model: &'static Model,
-    /// Which computation of it.
+    /// Variant of the model's computation.
     pub variant: &'static Variant,
-    /// The recipe, with where it comes from.
+    /// The recipe, with its source.
     pub recipe: Recipe,
     /// Assignments over the recipe's settings.
     pub overrides: Vec<String>,
-    /// Those of `overrides` that set what the recipe sets anyway.
+    /// The `overrides` that set what the recipe sets anyway.
     pub repeated: Vec<String>,
-    /// What the benchmark's rules forbid and the model does with these settings, in words.
+    /// Violation of the benchmark's rules by the model with these settings, in words.
     pub against_rules: Option<&'static str>,
-    /// The family whose block the model has, where the recipe has settings for each.
+    /// Family whose block the model has, if the recipe has settings for families.
     pub family: Option<Family>,
-    /// Why the model has not the number of parameters that the recipe solves its width for; nothing where it has.
+    /// Reason why the model does not have the number of parameters that the recipe solves its width
+    /// for; `None` if it has.
     pub width: Option<String>,
 }
 
@@ -91,8 +92,9 @@ impl RunRequest<'_> {
         let layers = recipe.layers(self.task, self.model, family)?;
         let origin = format!("recipe {}", recipe.name);
         overlay::merge(&mut settings, &layers.common, &origin)?;
-        // What makes the model what it is stands above a recipe's settings for all models or a family, below those for this one.
-        // A family that is not its own stands above that, too: it is what the model is tried in.
+        // A model's defining settings override a recipe's settings for all models or a family, and
+        // are overridden by those for this model. A family that is not the model's own overrides
+        // even those: the model is tried in its block.
         let own = model.settings().class(Class::Usage)?;
         let own = [(own, format!("model {}", self.model))];
         let of_family = layers.family.into_iter().map(|it| (it, origin.clone()));
@@ -114,13 +116,14 @@ impl RunRequest<'_> {
         for assignment in &given {
             overlay::merge(&mut settings, assignment, "--set")?;
         }
-        // A run of another length than the recipe's is not planned for the recipe's.
+        // A run of another length than the recipe's does not follow the recipe's planned length.
         let sets = |key: &str| given.iter().any(|it| !it["train"][key].is_null());
         if sets("steps") && !sets("schedule_steps") {
             settings["train"]["schedule_steps"] = json!(0);
         }
         let mut repeated = overlay::repeated(self.assignments, &by_recipe, &settings)?;
-        // The recipe's own number of steps, under another plan of the rate, is not what the recipe sets.
+        // The recipe's own number of steps, under another plan of the schedule, is not what the
+        // recipe sets.
         let planned = |settings: &Value| settings["train"]["schedule_steps"].clone();
         if planned(&by_recipe) != planned(&settings) {
             repeated.retain(|it| !it.starts_with("train.steps"));
@@ -183,7 +186,7 @@ impl RunRequest<'_> {
         {
             resolved.width = width::solve(&mut resolved, wanted);
         }
-        // What no model can be built with shows here, before anything is made or left behind.
+        // Settings that no model can be built with are detected here, before anything is created.
         let (classifier, parameters) = resolved.blank()?;
         groups::check(&resolved.spec.train.groups, &parameters.paths())?;
         resolved.check_pretraining()?;
@@ -213,7 +216,7 @@ fn general_defaults() -> Value {
     });
     let losses = models::registry::losses();
     let losses: BTreeMap<_, _> = losses.iter().map(|loss| (loss.name, loss.weight)).collect();
-    // What is not written down while it is off.
+    // Settings that are left out of the specification while they are off.
     defaults["train"]["aux"] = json!(losses);
     defaults["train"]["groups"] = json!([]);
     defaults["train"]["bucket"] = json!(0);
@@ -223,8 +226,8 @@ fn general_defaults() -> Value {
     defaults
 }
 
-/// Returns the defaults of the settings of `spec`, sizes evaluated at its length. A task or a model that this program does not
-/// have has no defaults.
+/// Returns the defaults of the settings of `spec`, with sizes evaluated at its length. A task or a
+/// model that this program does not have has no defaults.
 pub(super) fn defaults_of(spec: &Spec) -> Value {
     let mut all = general_defaults();
     let task = datasets::TASKS.iter();
@@ -259,7 +262,7 @@ fn evaluate_sizes(model: &mut Value, length: usize) -> Result<()> {
     Ok(())
 }
 
-/// All settings, and their defaults.
+/// All settings of a section, and their defaults.
 struct Section<'a>(&'a Value, &'a Value);
 
 impl Section<'_> {
@@ -268,14 +271,15 @@ impl Section<'_> {
     }
 }
 
-/// The most numbers of one kind, weights or the activations of one layer: 4 TiB. Beyond them no machine is meant, and sums of
-/// products of sizes would leave the range of integers.
+/// Most numbers of one kind, weights or the activations of one layer: 4 TiB. No machine holds more,
+/// and sums of products of sizes would leave the range of integers.
 const MOST_NUMBERS: u64 = 1 << 40;
 
-/// Why a pretrained model's scores stand beside no others.
+/// Reason why the scores of a pretrained model are not comparable with others.
 const PRETRAINED: &str = "the model is pretrained, which the benchmark's rules forbid: comparable with no score of a model that is not";
 
-/// Keeps the weights of the losses `has` that the model has; one for another loss, unless it is the default, is a mistake.
+/// Keeps the weights of the losses `has` that the model has; a weight for another loss is an error,
+/// unless it is the default.
 fn keep_losses(spec: &mut Spec, has: &[Loss]) -> Result<()> {
     for loss in models::registry::losses() {
         if has.contains(&loss) {
@@ -311,7 +315,8 @@ impl From<&Spec> for models::Options {
 }
 
 impl Resolved {
-    /// The classifier without weights, to be asked about its size and cost, and its weightless parameters.
+    /// Returns the classifier without weights, from which size and cost are known, and its
+    /// weightless parameters.
     pub fn blank(&self) -> Result<(Classifier, Parameters)> {
         let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
         let (block, head) = (&self.spec.block, &self.spec.head);
@@ -342,7 +347,7 @@ impl Resolved {
         Ok((classifier, parameters))
     }
 
-    /// The classifier that is trained, with the heads of its auxiliary losses.
+    /// Returns the classifier that is trained, with the heads of its auxiliary losses.
     pub fn classifier(
         &self,
         shape: &models::Shape,
@@ -354,7 +359,7 @@ impl Resolved {
             .with_auxiliary(&wanted, shape, &options, parameters)
     }
 
-    /// Builds the classifier without these heads.
+    /// Builds the classifier without the heads of auxiliary losses.
     pub fn scorer(
         &self,
         shape: &models::Shape,
@@ -368,13 +373,13 @@ impl Resolved {
         }
     }
 
-    /// The labels that single positions have, if any.
+    /// Returns the kind of labels that single positions have, if any.
     pub fn dense(&self) -> Option<datasets::Dense> {
         // Settings that the task refuses were refused when they were resolved.
         self.task.shape(&self.spec.data).ok()?.dense
     }
 
-    /// The model that is pretrained to reach `objective`.
+    /// Returns the model that is pretrained on `objective`.
     pub fn token_model(
         &self,
         objective: Objective,
@@ -385,7 +390,7 @@ impl Resolved {
         TokenModel::new(self.model, shape, &options, objective, parameters)
     }
 
-    /// Refuses a pretraining that the model cannot have.
+    /// Refuses a pretraining that the model does not support.
     fn check_pretraining(&self) -> Result<()> {
         let Some(objective) = self.spec.pretrain.objective() else {
             return Ok(());
@@ -399,7 +404,7 @@ impl Resolved {
         )
     }
 
-    /// Where the recipe, on this task and model, departs from its source.
+    /// Returns the differences between the recipe, on this task and model, and its source.
     pub fn departures(&self) -> Vec<String> {
         let cell = &self.spec.cell;
         let recipe = self
@@ -408,7 +413,7 @@ impl Resolved {
         recipe.into_iter().chain(self.width.clone()).collect()
     }
 
-    /// How the batches of updates pass through the model.
+    /// Returns the way in which the batches of updates pass through the model.
     pub fn batching(&self) -> Batching {
         let train = &self.spec.train;
         Batching {
@@ -418,7 +423,8 @@ impl Resolved {
         }
     }
 
-    /// Whether a norm of the blocks or of the mixer takes statistics over the examples of a batch.
+    /// Returns whether a norm of the blocks or of the mixer takes statistics over the examples of a
+    /// batch.
     fn has_batch_norm(&self) -> bool {
         let batch_norm = |norm| matches!(norm, NormKind::Batch | NormKind::BatchMasked);
         let of_mixer = self.spec.model.as_object().into_iter().flatten();
@@ -426,7 +432,8 @@ impl Resolved {
         batch_norm(self.spec.block.norm) || of_mixer.any(batch_norm)
     }
 
-    /// What the sources of a published recipe had on the way with a training split of `rows`; nothing if anything was set otherwise.
+    /// Returns the accuracies that the sources of a published recipe had during training, with a
+    /// training split of `rows`; empty if any setting was changed.
     pub fn milestones(&self, rows: usize) -> Vec<Milestone> {
         let recipe = results::record::Recipe {
             overrides: self.overrides.clone(),
@@ -445,7 +452,7 @@ impl Resolved {
         }
     }
 
-    /// What the task asks of the model.
+    /// Returns the shape that the task requires of the model.
     pub fn model_shape(&self, shape: &datasets::Shape) -> models::Shape {
         let about = self.task.about();
         models::Shape {
@@ -458,7 +465,7 @@ impl Resolved {
         }
     }
 
-    /// The settings of the model and of everything around it.
+    /// Returns the settings of the model and of everything around it.
     pub fn model_options(&self) -> models::Options {
         models::Options::from(&self.spec)
     }

@@ -10,26 +10,28 @@ use super::ParameterGroup;
 use crate::error::{Error, Result};
 use crate::schedule::Schedule;
 
-/// Which weights are scored on the test split.
+/// Choice of the weights that are scored on the test split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Select {
-    /// Those of the evaluation with the best validation accuracy (the earliest of equals).
+    /// Weights of the evaluation with the best validation accuracy (the earliest if several are
+    /// equal).
     Best,
-    /// Those of the last step, as the 2021 trainers did.
+    /// Weights of the last step, as in the 2021 trainers.
     Last,
 }
 
-/// How matrices are multiplied. Everything else is computed in 32-bit floating point.
+/// Precision of matrix products. Everything else is computed in 32-bit floating point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// In 32-bit floating point.
+    /// 32-bit floating point.
     F32,
-    /// By NVIDIA's tensor cores: products of numbers rounded to 10 bits behind the point, summed in 32-bit.
+    /// NVIDIA's tensor cores: products of numbers rounded to 10 fraction bits, summed in 32-bit.
     Tf32,
-    /// Products of numbers rounded to bfloat16, with 7 bits behind the point, summed in 32-bit; on the CPU by AMX or
-    /// AVX512-BF16 where they are there. Weights and their moments stay 32-bit, and so does all that lies between products.
+    /// Products of numbers rounded to bfloat16, with 7 fraction bits, summed in 32-bit; on the CPU
+    /// by AMX or AVX512-BF16 if present. Weights and their moments stay 32-bit, and so does
+    /// everything between products.
     Bf16,
 }
 
@@ -43,14 +45,14 @@ impl fmt::Display for Precision {
     }
 }
 
-/// The rule of an update.
+/// Optimizer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizerKind {
     /// Adam with decoupled weight decay.
     #[default]
     Adamw,
-    /// The sign of a momentum, with decoupled weight decay.
+    /// Sign of a momentum, with decoupled weight decay.
     Lion,
 }
 
@@ -65,13 +67,13 @@ impl OptimizerKind {
     }
 }
 
-/// Which parameters weight decay applies to.
+/// Parameters that weight decay applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decay {
     /// Every parameter, as in the 2021 code.
     All,
-    /// Matrices only: neither biases and norms nor embeddings, positions and the CLS vector.
+    /// Matrices only: not biases and norms, embeddings, positions and the CLS vector.
     Matrices,
 }
 
@@ -85,34 +87,38 @@ pub struct TrainOptions {
     pub batch: usize,
     /// Examples per forward pass; the gradients of a batch are accumulated. 0 means the whole batch at once.
     pub micro_batch: usize,
-    /// Batches whose examples are sorted by length before they are cut, so that little is padded: each batch is as long as its longest
-    /// sequence. 1: batches as they are drawn, each as long as its longest sequence, which is what BatchNorm wants: batches of like
-    /// length have statistics of their own. 0: every sequence is padded to the task's longest, as the 2021 code does.
+    /// Batches whose examples are sorted by length before they are cut, so that there is little
+    /// padding: each batch is as long as its longest sequence. 1: batches as they are drawn, each
+    /// as long as its longest sequence, which suits BatchNorm, because batches of similar length
+    /// have statistics of their own. 0: every sequence is padded to the task's longest, as in the
+    /// 2021 code.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bucket: usize,
     /// Base learning rate, scaled by the schedule. Some saved settings call it `rate`.
     #[serde(alias = "rate")]
     pub learning_rate: f64,
-    /// How the rate moves.
+    /// Schedule of the learning rate.
     pub schedule: Schedule,
-    /// Updates that the schedule is planned for, warm-up included. 0: those of the run, which is also what a run gets whose
-    /// number of updates is set and this is not. A cosine rises again past them.
+    /// Updates that the schedule is planned for, warm-up included. 0 means those of the run, which
+    /// is also the value if the number of updates is set and this is not. A cosine rises again past
+    /// them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schedule_steps: usize,
-    /// The rule of an update.
+    /// Optimizer.
     #[serde(default, skip_serializing_if = "OptimizerKind::is_default")]
     pub optimizer: OptimizerKind,
     /// Updates of linear warm-up.
     pub warmup: usize,
     /// Decoupled weight decay, multiplied by the scheduled rate.
     pub weight_decay: f64,
-    /// What decays.
+    /// Parameters that decay.
     pub decay: Decay,
-    /// Decay of the first moment; of Lion, the share of the momentum in the direction of an update.
+    /// Decay of the first moment; for Lion, the share of the momentum in the direction of an
+    /// update.
     pub beta1: f64,
-    /// Decay of the second moment; of Lion, of the momentum.
+    /// Decay of the second moment; for Lion, of the momentum.
     pub beta2: f64,
-    /// Added to the square root of the second moment; Lion has none.
+    /// Number added to the square root of the second moment; Lion has none.
     pub epsilon: f64,
     /// Largest global L2 norm of the gradient; 0 means no clipping.
     pub clip: f64,
@@ -120,9 +126,9 @@ pub struct TrainOptions {
     pub eval_every: usize,
     /// Validation examples scored at each evaluation; 0 means all of them.
     pub eval_examples: usize,
-    /// Which weights the test split is scored with.
+    /// Choice of the weights that the test split is scored with.
     pub select: Select,
-    /// How matrices are multiplied; the same as `--precision`.
+    /// Precision of matrix products, as `--precision` sets it.
     pub precision: Precision,
     /// Updates between checkpoints; 0 means at each evaluation.
     pub checkpoint_every: usize,
@@ -130,23 +136,24 @@ pub struct TrainOptions {
     pub log_every: usize,
     /// Updates whose times are left out of the speed figures.
     pub speed_warmup: usize,
-    /// Weights of the losses that the model adds to the cross-entropy, by name; 0 leaves one out of training. Only names
-    /// that the model has.
+    /// Weights of the losses that the model adds to the cross-entropy, by name; 0 leaves one out of
+    /// training. Only names that the model has are accepted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub aux: BTreeMap<String, f64>,
-    /// The number of labelled positions that the label of a whole sequence counts as, where single
+    /// Number of labelled positions that the label of a whole sequence counts as, if single
     /// positions have labels too (`data.dense`).
     #[serde(
         default = "sequence_weight",
         skip_serializing_if = "is_sequence_weight"
     )]
     pub sequence_weight: f64,
-    /// Parameters with a rate or decay of their own; of several groups that have a parameter the first one counts.
+    /// Parameters with a learning rate or weight decay of their own; if several groups have a
+    /// parameter, the first one counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParameterGroup>,
 }
 
-/// Whether a setting is off.
+/// Returns whether a setting is off.
 #[allow(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde hands over references"
@@ -155,7 +162,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// The usual weight of a sequence's own label.
+/// Returns the usual weight of a sequence's own label.
 pub(super) fn sequence_weight() -> f64 {
     4.0
 }
@@ -200,13 +207,13 @@ impl Default for TrainOptions {
     }
 }
 
-/// The most updates, examples of a split and the like.
+/// Upper bound for updates, examples of a split and similar counts.
 pub(super) const MANY: u64 = 1_000_000_000;
-/// The most examples of a batch.
+/// Most examples of a batch.
 pub(super) const LARGEST_BATCH: u64 = 1 << 20;
 
 impl TrainOptions {
-    /// The ranges of its numbers.
+    /// Ranges of the numbers.
     pub const RANGES: &[Range] = &[
         Range::int("steps", 1, MANY),
         Range::int("batch", 1, LARGEST_BATCH),
@@ -280,7 +287,7 @@ impl TrainOptions {
             .rate(self.learning_rate, done, self.warmup, planned)
     }
 
-    /// Examples per forward pass.
+    /// Returns the number of examples per forward pass.
     pub fn forward_examples(&self) -> usize {
         if self.micro_batch == 0 {
             self.batch
@@ -289,7 +296,7 @@ impl TrainOptions {
         }
     }
 
-    /// Updates between evaluations; the last update is always followed by one.
+    /// Returns the updates between evaluations; the last update is always followed by one.
     pub fn eval_period(&self) -> usize {
         if self.eval_every == 0 {
             self.steps
@@ -298,7 +305,7 @@ impl TrainOptions {
         }
     }
 
-    /// Updates between checkpoints.
+    /// Returns the updates between checkpoints.
     pub fn checkpoint_period(&self) -> usize {
         if self.checkpoint_every == 0 {
             self.eval_period()

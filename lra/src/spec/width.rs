@@ -2,25 +2,26 @@
 
 use super::Resolved;
 
-/// Settings that fix a width. Who gives one of them is not solved for.
+/// Settings that fix a width. If one of them is given, the width is not solved for.
 pub(super) const FIXED_BY: [&str; 4] =
     ["block.dim", "block.qkv_dim", "block.mlp_dim", "head.hidden"];
 
-/// How far from the wanted number of parameters a model may be, as a share of it.
+/// Largest allowed distance from the wanted number of parameters, as a share of it.
 const TOLERANCE: f64 = 0.2;
 
-/// Widths are multiples of this where that comes near enough: what kernels take at a time.
+/// Preferred divisor of widths, the number of elements that kernels take at a time; used if it
+/// comes near enough.
 const COARSE: usize = 8;
-/// Else of this: two heads of equal width.
+/// Divisor of widths otherwise: two heads of equal width.
 const FINE: usize = 2;
-/// The widest.
+/// Largest width.
 const WIDEST: usize = 512;
 
-/// Gives the model the width at which it has nearly `wanted` parameters. All widths of the block and the head keep their
-/// ratio to `block.dim`.
+/// Gives the model the width at which it has nearly `wanted` parameters. All widths of the block
+/// and the head keep their ratio to `block.dim`.
 ///
-/// Where no width comes within a fifth of it, as with weights for every pair of positions, the model keeps the recipe's width.
-/// Returns that in words.
+/// If no width comes within a fifth of it, as with weights for every pair of positions, the model
+/// keeps the recipe's width, and the message about this is returned.
 pub(super) fn solve(resolved: &mut Resolved, wanted: usize) -> Option<String> {
     let mut search = Search {
         start: resolved.spec.clone(),
@@ -54,7 +55,7 @@ pub(super) fn solve(resolved: &mut Resolved, wanted: usize) -> Option<String> {
     }
 }
 
-/// A width, and the parameters that it makes.
+/// A width, and the number of parameters at it.
 #[derive(Clone, Copy)]
 struct Found {
     width: usize,
@@ -80,7 +81,7 @@ impl Search<'_> {
         spec.block.dim = width;
     }
 
-    /// The number of parameters at a width; none where the model cannot have it.
+    /// Returns the number of parameters at a width; `None` if the model cannot have it.
     fn at(&mut self, width: usize) -> Option<Found> {
         self.set(width);
         let (_, parameters) = self.resolved.blank().ok()?;
@@ -102,8 +103,8 @@ impl Search<'_> {
         })
     }
 
-    /// Looks among multiples of [`COARSE`] for the nearest, parameters growing with the width; gives up at a width that the
-    /// model cannot have.
+    /// Searches the multiples of [`COARSE`] for the nearest one, as the number of parameters grows
+    /// with the width; gives up at a width that the model cannot have.
     fn bisect(&mut self) -> Option<Found> {
         let (mut low, mut high) = (0, WIDEST / COARSE + 1);
         let mut best = None;

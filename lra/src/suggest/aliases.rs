@@ -1,8 +1,9 @@
-//! Names that public code bases and papers have for what is here under another name.
+//! Names in public code bases and papers for what has another name here.
 //!
-//! Tasks, models and settings are called as in the configurations of google-research/long-range-arena, state-spaces/s4,
-//! mlpen/Nystromformer, facebookresearch/mega, lindermanlab/S5 and HazyResearch/safari, in `lra_release`, and in fairseq, Hugging Face
-//! and PyTorch. Letters are compared without case, and dashes, underscores and blanks not at all.
+//! Tasks, models and settings are named as in the configurations of
+//! google-research/long-range-arena, state-spaces/s4, mlpen/Nystromformer, facebookresearch/mega,
+//! lindermanlab/S5 and HazyResearch/safari, in `lra_release`, and in fairseq, Hugging Face and
+//! PyTorch. Case, dashes, underscores and blanks are ignored in comparisons.
 
 mod commands;
 mod models;
@@ -16,13 +17,13 @@ pub(super) use self::recipes::RECIPES;
 pub(super) use self::settings::SETTINGS;
 pub(super) use self::tasks::TASKS;
 
-/// A name here, and other names of it.
+/// A name here, with other names for it.
 pub(super) struct Alias {
-    /// The name here; several where the first may be absent.
+    /// The name here; several if the first may be absent.
     pub(super) to: &'static [&'static str],
     /// The other names.
     pub(super) names: &'static [&'static str],
-    /// A sentence on what is different, without its full stop; empty where nothing is.
+    /// A sentence on the difference, without its full stop; empty if there is none.
     pub(super) note: &'static str,
 }
 

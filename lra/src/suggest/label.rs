@@ -1,4 +1,4 @@
-//! Labels of reduced tasks, such as `text@512`, that are given for a task.
+//! Labels of reduced tasks, such as `text@512`, given in place of a task.
 
 use datasets::Task;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::Guess;
 use super::aliases::TASKS;
 
-/// What a label stands for: its task and the settings that make it; none if `name` is no label.
+/// Returns the task of a label and the settings that make it; `None` if `name` is not a label.
 pub(super) fn explained(name: &str) -> Option<Guess> {
     let (head, tail) = name.split_once('@')?;
     let known: Vec<&str> = datasets::TASKS.iter().map(|it| it.about().name).collect();
@@ -29,7 +29,8 @@ pub(super) fn explained(name: &str) -> Option<Guess> {
     })
 }
 
-/// The assignments that give a task the label `tail`, as words for the command line; none if no setting does.
+/// Returns the assignments that give a task the label `tail`, as words for the command line; `None`
+/// if no setting does.
 fn settings(task: &dyn Task, tail: &str) -> Option<String> {
     let defaults = task.defaults();
     let keys = defaults.as_object()?;
@@ -39,7 +40,7 @@ fn settings(task: &dyn Task, tail: &str) -> Option<String> {
         let (key, value) = option(keys, part)?;
         options[key] = value.clone();
         words.push(format!("--set data.{key}={}", plain(&value)));
-        // Sequences that are drawn have a shortest length too, which leaves no room under a small longest one.
+        // Generated sequences have a shortest length too, which must fit under a small longest one.
         if key == "max_length" && keys.contains_key("min_length") {
             let shortest = value.as_u64()? / 4;
             options["min_length"] = json!(shortest);
@@ -50,7 +51,7 @@ fn settings(task: &dyn Task, tail: &str) -> Option<String> {
     (label == format!("{}@{tail}", task.about().name)).then(|| words.join(" "))
 }
 
-/// The option that a part of a label tells of.
+/// Returns the option that a part of a label describes.
 fn option(keys: &Map<String, Value>, part: &str) -> Option<(&'static str, Value)> {
     let has = |key: &&str| keys.contains_key(*key);
     let number = |digits: &str| digits.parse::<u64>().ok();

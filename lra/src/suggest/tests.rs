@@ -1,4 +1,4 @@
-//! Names of public code, misspellings and labels, and where they lead.
+//! Suggestions for names of public code, misspellings and labels.
 
 use std::collections::BTreeSet;
 
@@ -218,7 +218,7 @@ fn every_alias_leads_to_one_name_that_there_is() {
     for model in &models {
         settings.extend(settings_of("listops", model));
     }
-    // What a specification leaves out where it is off.
+    // Settings that a specification leaves out while they are off.
     settings.extend(["train.groups", "train.bucket"].map(str::to_owned));
     settings.extend(["steps", "batch", "learning_rate"].map(|it| format!("pretrain.{it}")));
     settings.extend(flags().map(str::to_owned));

@@ -1,4 +1,4 @@
-//! Of a search, the settings with the best validation accuracy.
+//! Settings with the best validation accuracy of a search.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use results::{Outcome, Record};
 
 use crate::sweep::plan::Cell;
 
-/// One row for each task, recipe and model: the point of the search whose mean validation accuracy over the seeds is highest. The
-/// last `searched` options of a cell's model are its point.
+/// Returns one row for each task, recipe and model: the point of the search with the highest mean
+/// validation accuracy over the seeds. The last `searched` options of a cell's model are its point.
 pub fn table(cells: &[Cell], records: &HashMap<String, Record>, searched: usize) -> Table {
     let mut groups: Vec<Group> = Vec::new();
     for cell in cells {
@@ -40,7 +40,7 @@ pub fn table(cells: &[Cell], records: &HashMap<String, Record>, searched: usize)
                 &mut groups[last]
             }
         };
-        // What a run scored before it diverged or failed is no score of these settings.
+        // The score that a run had before it diverged or failed is not a score of these settings.
         let scored = |record: &&Record| record.outcome == Outcome::Scored;
         let record = records.get(&cell.digest).filter(scored);
         let scores = record.and_then(|record| record.scores.as_ref());
@@ -59,7 +59,7 @@ pub fn table(cells: &[Cell], records: &HashMap<String, Record>, searched: usize)
         keys.push(&group.key);
         let rivals = groups.iter().filter(|it| it.key == group.key);
         let scored = rivals.clone().filter_map(|it| Some((it, mean(&it.val)?)));
-        // The first of equals: the order is that of the command line.
+        // The first of equals wins: the order is that of the command line.
         let best = scored.reduce(|best, it| if it.1 > best.1 { it } else { best });
         let tried = rivals.count();
         let [task, recipe, model] = group.key.clone();

@@ -6,20 +6,22 @@ use std::path::Path;
 use crate::error::{Class, Classify, Result};
 use crate::run_folder;
 
-/// Held while a sweep works on a cell; released when dropped, or when the process ends, however it does.
+/// Lock held while a sweep works on a cell; released when dropped, or when the process ends in any
+/// way.
 pub struct CellLock(#[expect(dead_code, reason = "the lock lives as long as the file")] File);
 
 /// Name of the lock file. The run itself holds another one, so that a cell whose sweep was killed is not run twice.
 const FILE: &str = "sweep.lock";
 
 impl CellLock {
-    /// Locks the cell in `folder`, creating the folder. `None`: another process is at work there.
+    /// Locks the cell in `folder`, creating the folder. Returns `None` if another process is
+    /// working there.
     pub fn try_acquire(folder: &Path) -> Result<Option<CellLock>> {
         fs::create_dir_all(folder).during(Class::Usage, format!("locking {}", folder.display()))?;
         let Some(cell) = run_folder::lock(&folder.join(FILE))? else {
             return Ok(None);
         };
-        // Taken only to see that nobody holds it; the run will take it again.
+        // Taken only to check that no process holds it; the run will take it again.
         let running = run_folder::lock(&folder.join(run_folder::LOCK))?;
         Ok(running.map(|_| CellLock(cell)))
     }

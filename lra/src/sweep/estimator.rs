@@ -1,5 +1,5 @@
-//! Estimates a cell's time and memory: from a finished run with another seed, else by a line through the measured steps of
-//! batches of one and of two examples.
+//! Estimates of a cell's time and memory: from a finished run with another seed, else by a line
+//! through the measured steps of batches of one and of two examples.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,30 +19,30 @@ use crate::sweep::job::JobOptions;
 use crate::sweep::plan::Cell;
 use crate::timing::human_duration;
 
-/// The time and the memory of a run.
+/// Estimated time and memory of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// From its start to its record.
+    /// Time from its start to its record.
     pub time: Duration,
-    /// Peak of memory in bytes, what a process holds from its start included.
+    /// Peak of memory in bytes, including what a process holds from its start.
     pub peak_bytes: u64,
-    /// How this is known, and what it leaves out.
+    /// Basis of the estimate, and what it leaves out.
     pub basis: String,
 }
 
 /// Time limit of one measurement.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// Estimates cells; those that differ in the seed alone are measured once.
+/// Estimates cells; those that differ only in the seed are measured once.
 pub struct Estimator<'a> {
     options: &'a JobOptions,
     stop: &'a Stop,
-    /// By settings without the seed.
+    /// Estimates by the settings without the seed.
     known: HashMap<String, Result<Estimate, String>>,
 }
 
 impl<'a> Estimator<'a> {
-    /// An estimator that knows the finished runs on file among the cells of a sweep.
+    /// Creates an estimator that knows the finished runs on file among the cells of a sweep.
     pub fn new(
         options: &'a JobOptions,
         stop: &'a Stop,
@@ -62,7 +62,7 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// The estimate for a cell, or why there is none.
+    /// Returns the estimate for a cell, or the reason why there is none.
     pub fn estimate(&mut self, cell: &Cell) -> Result<Result<Estimate, String>> {
         let digest = seedless_digest(cell);
         if let Some(known) = self.known.get(&digest) {
@@ -90,7 +90,7 @@ impl<'a> Estimator<'a> {
         let per_example = middle(&two) / 2.0;
         let cost = StepCost {
             update: per_example * workload.batch,
-            // A training example passes through the model three times as often as one that is scored.
+            // A training example costs as much as three scored ones.
             scored: per_example / 3.0,
         };
         let seconds = workload.seconds(cost);
@@ -133,7 +133,8 @@ impl<'a> Estimator<'a> {
         self.time(steps, TIME_LIMIT)
     }
 
-    /// Measures steps in a process of their own, which may take so long; or why they cannot be measured.
+    /// Measures steps in a process of their own within `limit`. Returns the reason if they cannot
+    /// be measured.
     pub fn time(&self, steps: Steps, limit: Duration) -> Result<Result<Measured, String>> {
         let wanted = Request {
             device: self.options.device.clone(),
@@ -165,7 +166,7 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// Digest of the settings but for the seed.
+/// Returns the digest of the settings without the seed.
 fn seedless_digest(cell: &Cell) -> String {
     let spec = &cell.resolved.spec;
     let mut seedless: Spec = spec.clone();

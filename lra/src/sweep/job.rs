@@ -1,4 +1,4 @@
-//! One run of a sweep: the process of `lra run`, its log, and how it ended.
+//! One run of a sweep: the process of `lra run`, its log and its outcome.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -25,7 +25,7 @@ pub const LOG: &str = "log.txt";
 pub struct JobOptions {
     /// Data directory.
     pub data: PathBuf,
-    /// The data directory as it was typed; none for the default, which runs find for themselves.
+    /// Data directory as it was typed; `None` for the default, which runs find for themselves.
     pub data_option: Option<PathBuf>,
     /// Folder of run folders.
     pub out: PathBuf,
@@ -37,42 +37,42 @@ pub struct JobOptions {
     pub jobs: usize,
     /// Most live heap bytes of each process.
     pub memory_limit: Option<usize>,
-    /// Whether runs of other data, another program or another machine count as those asked for.
+    /// True if runs with other data, another program or another machine count as those asked for.
     pub accept_changes: bool,
 }
 
 impl JobOptions {
-    /// The run folder of a cell.
+    /// Returns the run folder of a cell.
     pub fn folder(&self, cell: &Cell) -> PathBuf {
         self.out.join(&cell.id)
     }
 }
 
-/// A run at work.
+/// A running process of a cell.
 pub struct Job {
     /// Index of its cell.
     pub cell: usize,
-    /// Where it runs.
+    /// Device that it runs on.
     pub device: String,
     child: Child,
-    /// The record that its folder held when it began.
+    /// Record that its folder held when it began.
     previous: Option<Record>,
     folder: PathBuf,
     _lock: CellLock,
 }
 
-/// How a run ended.
+/// Outcome of a run.
 pub enum Ended {
     /// The test split was scored.
     Scored(Box<Record>),
-    /// A record says why not, or the process ended without one.
+    /// The run failed, by its record or because the process ended without one; the reason.
     Failed(String),
-    /// It stopped and can go on.
+    /// The run stopped and can be resumed.
     Interrupted,
 }
 
 impl Ended {
-    /// What a record says.
+    /// Returns the outcome that a record describes.
     pub fn of(record: Record) -> Ended {
         match &record.outcome {
             Outcome::Scored => Ended::Scored(Box::new(record)),
@@ -83,7 +83,8 @@ impl Ended {
 }
 
 impl Job {
-    /// Starts `lra run` for a cell, going on where an earlier run stopped, or over again with `force`.
+    /// Starts `lra run` for a cell, resuming where an earlier run stopped, or starting over with
+    /// `force`.
     pub fn start(
         index: usize,
         cell: &Cell,
@@ -120,29 +121,29 @@ impl Job {
         })
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// How long it has been at work.
+    /// Returns the time since the run was started.
     pub fn elapsed(&self) -> Duration {
         self.child.elapsed()
     }
 
-    /// Asks it to save its state and end.
+    /// Asks the run to save its state and end.
     pub fn interrupt(&mut self) {
         self.child.close_stdin();
     }
 
-    /// How it ended, once it has.
+    /// Returns the outcome once the run has ended.
     pub fn poll(&mut self) -> Result<Option<Ended>> {
         let doing = || format!("waiting for {}", self.folder.display());
         let status = self.child.poll().during(Class::Run, doing())?;
         Ok(status.map(|status| ended(&self.folder, status, self.previous.as_ref())))
     }
 
-    /// The last line of its log: how far it is.
+    /// Returns the last line of its log, which shows its progress.
     pub fn progress(&self) -> String {
         last_line(&self.folder.join(LOG))
     }
@@ -173,7 +174,7 @@ fn arguments(cell: &Cell, options: &JobOptions, device: &str) -> Vec<String> {
     words
 }
 
-/// Opens the log at its end and writes down what is started.
+/// Opens the log at its end and writes the command that is started.
 fn open_log(folder: &Path, words: &[String]) -> io::Result<File> {
     fs::create_dir_all(folder)?;
     let path = folder.join(LOG);
@@ -188,9 +189,11 @@ fn record(folder: &Path) -> Option<Record> {
     results::store::read(&folder.join(results::store::FILE)).ok()
 }
 
-/// How the run ended, by its exit status, its record and its log; `previous` is the record from before it began.
+/// Returns the outcome of the run, by its exit status, its record and its log; `previous` is the
+/// record from before it began.
 fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended {
-    // A run that ends before it can write a record leaves an older one, which says nothing of this end.
+    // A run that ends before it can write a record leaves an older one, which says nothing about
+    // this end.
     let record = record(folder).filter(|record| status.success() || previous != Some(record));
     let interrupted = i32::from(Class::Interrupted.code());
     match (status.code(), record) {
@@ -204,14 +207,14 @@ fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended 
     }
 }
 
-/// The last line of a log that is not blank; empty if there is none.
+/// Returns the last line of a log that is not blank; empty if there is none.
 fn last_line(path: &Path) -> String {
     let text = tail(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     child::last_line(&text).unwrap_or_default().to_owned()
 }
 
-/// The end of a file.
+/// Returns the end of a file.
 fn tail(path: &Path) -> io::Result<Vec<u8>> {
     const BYTES: u64 = 4096;
     let mut file = disk::open(path)?;

@@ -32,9 +32,9 @@ pub struct Matrix {
 /// One of `n` parts of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which, counted from 1.
+    /// Number of the shard, from 1.
     pub index: usize,
-    /// Of how many.
+    /// Number of shards.
     pub count: usize,
 }
 
@@ -56,30 +56,31 @@ impl FromStr for Shard {
     }
 }
 
-/// One cell.
+/// One cell of a sweep.
 pub struct Cell {
     /// Its settings, frozen.
     pub resolved: Resolved,
     /// The model with its options.
     pub model: ModelChoice,
-    /// What `--recipe` said: the name of a recipe, or the path of a file.
+    /// Value of `--recipe`: the name of a recipe, or the path of a file.
     pub recipe: String,
     /// The task's label.
     pub label: String,
-    /// The run's id, and the name of its folder.
+    /// Id of the run, and the name of its folder.
     pub id: String,
     /// Digest of the settings.
     pub digest: String,
 }
 
 impl Cell {
-    /// What tables call it: `listops@256 performer, seed 2`.
+    /// Returns the name of the cell in tables: `listops@256 performer, seed 2`.
     pub fn title(&self) -> String {
         let cell = &self.resolved.spec.cell;
         format!("{} {}, seed {}", self.column(), self.model, cell.seed)
     }
 
-    /// Returns what differs between a record of this cell and what would be made here with the data in the folder `data`, in words.
+    /// Returns the differences, in words, between a record of this cell and what would be made here
+    /// with the data in the folder `data`.
     pub fn changes(&self, record: &Record, data: &Path) -> Result<Vec<String>> {
         let mut found = changes::of_program(record, &self.resolved, None)?;
         match changes::stored_digest(&self.resolved, data) {
@@ -89,7 +90,7 @@ impl Cell {
         Ok(found)
     }
 
-    /// Task and source, for the head of a column.
+    /// Returns task and source, for the head of a column.
     pub fn column(&self) -> String {
         match self.resolved.spec.cell.source {
             Source::Synthetic => format!("{}:synthetic", self.label),
@@ -99,7 +100,7 @@ impl Cell {
 }
 
 impl Matrix {
-    /// Every cell once: recipes over tasks over models over seeds.
+    /// Returns every cell once: recipes over tasks over models over seeds.
     pub fn cells(&self) -> Result<Vec<Cell>> {
         let mut cells = Vec::new();
         let mut known = HashSet::new();
@@ -149,7 +150,7 @@ impl Matrix {
     }
 }
 
-/// The cells of a shard: every `count`-th one, so that long tasks are shared out evenly.
+/// Returns the cells of a shard: every `count`-th one, so that long tasks are distributed evenly.
 pub fn part(cells: Vec<Cell>, shard: Shard) -> Vec<Cell> {
     let numbered = cells.into_iter().enumerate();
     numbered
@@ -158,7 +159,8 @@ pub fn part(cells: Vec<Cell>, shard: Shard) -> Vec<Cell> {
         .collect()
 }
 
-/// What is on file of runs that have ended, well or not, by the digest of their settings.
+/// Returns the records on file of runs that have ended, well or not, by the digest of their
+/// settings.
 pub fn on_file(records: Vec<Record>) -> HashMap<String, Record> {
     let finished = records
         .into_iter()

@@ -1,4 +1,5 @@
-//! `lra sweep --probe`: short runs at each of a recipe's rates, and the rate with the least validation loss.
+//! `lra sweep --probe`: short runs at each of a recipe's learning rates, and the rate with the
+//! least validation loss.
 
 use std::collections::HashMap;
 
@@ -11,14 +12,14 @@ use crate::model_choice::ModelChoice;
 use crate::recipe::Recipe;
 use crate::sweep::plan::{Cell, Matrix};
 
-/// Settings that a probe adds to a model's options; the rate is the last.
+/// Number of settings that a probe adds to a model's options; the learning rate is the last.
 const ADDED: usize = 4;
 
-/// Returns the short runs: every model of a matrix on every task at every rate of its recipe, in
-/// this order.
+/// Returns the short runs: every model of a matrix on every task at every learning rate of its
+/// recipe, in this order.
 ///
 /// # Errors
-/// A recipe names no rates, or a cell cannot be.
+/// A recipe names no rates, or a cell is not possible.
 pub fn cells(matrix: &Matrix) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for name in &matrix.recipes {
@@ -58,8 +59,8 @@ pub fn cells(matrix: &Matrix) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// Returns the best rate of each task, by its name, from the short runs of one model. A task of
-/// which no run ended has none.
+/// Returns the best learning rate of each task, by its name, from the short runs of one model. A
+/// task on which no run ended has none.
 pub fn best(cells: &[Cell], records: &HashMap<String, Record>) -> HashMap<String, f64> {
     let probed = probed(cells, records);
     let best = probed.iter().filter_map(|it| {
@@ -69,17 +70,18 @@ pub fn best(cells: &[Cell], records: &HashMap<String, Record>) -> HashMap<String
     best.collect()
 }
 
-/// What the short runs of one model on one task reached.
+/// Results of the short runs of one model on one task.
 struct Probed<'a> {
     cell: &'a Cell,
-    /// The model with the user's own options, as it was named.
+    /// The model with the user's own options, as the user named it.
     model: String,
-    /// Rates with the validation losses of their seeds.
+    /// Learning rates with the validation losses of their seeds.
     rates: Vec<(f64, Vec<f64>)>,
 }
 
 impl Probed<'_> {
-    /// The rate with the least mean loss, the smaller one of equals, with that loss.
+    /// Returns the learning rate with the least mean loss, the smaller one of equals, with that
+    /// loss.
     fn best(&self) -> Option<(f64, f64)> {
         let means = self
             .rates
@@ -89,7 +91,7 @@ impl Probed<'_> {
     }
 }
 
-/// Gathers the runs of each model and task.
+/// Groups the runs by model and task.
 fn probed<'a>(cells: &'a [Cell], records: &HashMap<String, Record>) -> Vec<Probed<'a>> {
     let mut all: Vec<Probed> = Vec::new();
     for cell in cells {
@@ -125,7 +127,7 @@ fn probed<'a>(cells: &'a [Cell], records: &HashMap<String, Record>) -> Vec<Probe
     all
 }
 
-/// The rates that were found, as a table and as lines of a recipe.
+/// Returns the learning rates that were found, as a table and as lines of a recipe.
 pub fn report(cells: &[Cell], records: &HashMap<String, Record>) -> (Table, String) {
     let all = probed(cells, records);
     let mut rows = Vec::new();

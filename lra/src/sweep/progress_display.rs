@@ -1,5 +1,5 @@
-//! Progress of a sweep on standard error: on a terminal a live table of states, elsewhere a line when a cell starts or
-//! ends.
+//! Progress of a sweep on standard error: a live table of states on a terminal, elsewhere a line
+//! when a cell starts or ends.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::sweep::scheduler::State;
 use crate::timing::human_duration;
 use crate::{colour, stderr};
 
-/// Shows the course of a sweep.
+/// Shows the progress of a sweep.
 pub struct ProgressDisplay {
     live: Option<ProgressBar>,
     quiet: bool,
     drawn: Option<Instant>,
     began: Instant,
     announced: Vec<usize>,
-    /// Cells that ran in this sweep, and how long they took together.
+    /// Number of cells that ran in this sweep, and their total time.
     finished: (u32, Duration),
 }
 
@@ -26,7 +26,7 @@ pub struct ProgressDisplay {
 const PERIOD: Duration = Duration::from_millis(500);
 
 impl ProgressDisplay {
-    /// A display; `quiet` shows nothing but failures.
+    /// Creates a display; `quiet` shows failures only.
     pub fn new(quiet: bool) -> ProgressDisplay {
         let live = stderr::is_interactive() && !quiet;
         let style = || {
@@ -42,14 +42,14 @@ impl ProgressDisplay {
         }
     }
 
-    /// The sweep begins.
+    /// Reports that the sweep begins.
     pub fn begin(&mut self, cells: &[Cell], states: &[State]) {
         self.began = Instant::now();
         let over = states.iter().filter(|state| state.is_over()).count();
         self.say(&format!("cells: {}, on file: {over}", cells.len()));
     }
 
-    /// A cell has ended; `took` if it ran here.
+    /// Reports that a cell has ended; `took` is given if it ran here.
     pub fn ended(
         &mut self,
         cells: &[Cell],
@@ -84,14 +84,14 @@ impl ProgressDisplay {
         }
     }
 
-    /// Jobs are being asked to stop.
+    /// Reports that jobs are being asked to stop.
     pub fn stopping(&mut self, jobs: usize) {
         self.say(&format!(
             "stopping, once running cells have saved their state: {jobs}"
         ));
     }
 
-    /// Draws the table of states, every now and then; without a terminal, says what has started.
+    /// Draws the table of states from time to time; without a terminal, prints what has started.
     pub fn show(&mut self, cells: &[Cell], states: &[State], running: &[Job]) {
         let Some(bar) = &self.live else {
             for job in running {
@@ -123,7 +123,7 @@ impl ProgressDisplay {
         bar.tick();
     }
 
-    /// The sweep is over.
+    /// Reports that the sweep is over.
     pub fn end(&mut self) {
         if let Some(bar) = &self.live {
             bar.finish_and_clear();
@@ -151,7 +151,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Says it, quiet or not.
+    /// Prints a failure, quiet or not.
     fn alert(&self, line: &str) {
         let line = format!("failed: {line}");
         match &self.live {
@@ -161,7 +161,7 @@ impl ProgressDisplay {
     }
 }
 
-/// One character for a state.
+/// Returns the character for a state.
 fn sign(state: &State) -> char {
     match state {
         State::Scored { fresh: true, .. } => '✓',
@@ -175,10 +175,10 @@ fn sign(state: &State) -> char {
     }
 }
 
-/// What the signs mean.
+/// Legend of the signs.
 pub const LEGEND: &str = "✓ scored  = was on file  ≠ changed since  ✗ failed  ‖ interrupted  ▸ running  ○ at work elsewhere  · not begun";
 
-/// The states as a table: models by tasks, a sign per seed.
+/// Returns the states as a table: models by tasks, a sign per seed.
 pub fn grid(cells: &[Cell], states: &[State]) -> Vec<String> {
     let several = cells.iter().any(|cell| cell.recipe != cells[0].recipe);
     let column = |cell: &Cell| match several {

@@ -1,4 +1,5 @@
-//! Starts the runs of a sweep, as many at a time as there are jobs, reaps them, and stops them on request.
+//! Scheduler of the runs of a sweep: starts as many at a time as there are jobs, reaps them, and
+//! stops them on request.
 
 use std::collections::{HashMap, VecDeque};
 use std::thread;
@@ -14,14 +15,14 @@ use crate::sweep::job::{Ended, Job, JobOptions};
 use crate::sweep::plan::Cell;
 use crate::sweep::progress_display::ProgressDisplay;
 
-/// Where a cell stands.
+/// State of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// Nobody has begun.
+    /// No process has begun it.
     Pending,
-    /// At work here.
+    /// Running here.
     Running,
-    /// At work in another process.
+    /// Running in another process.
     Elsewhere,
     /// Scored, in this sweep or before.
     Scored {
@@ -30,16 +31,16 @@ pub enum State {
         /// False if the record was on file before.
         fresh: bool,
     },
-    /// Not scored, and why.
+    /// Not scored, with the reason.
     Failed(String),
-    /// On file, but not as it would be made here, and what differs.
+    /// On file, but different from what would be made here; the differences.
     Changed(String),
-    /// Stopped; it can go on.
+    /// Stopped; it can be resumed.
     Interrupted,
 }
 
 impl State {
-    /// The state of a cell with this record on file; none if the run can go on.
+    /// Returns the state of a cell with this record on file; `None` if the run can be resumed.
     fn of(record: Record, fresh: bool) -> Option<State> {
         match Ended::of(record) {
             Ended::Scored(record) => Some(State::Scored {
@@ -51,7 +52,7 @@ impl State {
         }
     }
 
-    /// Whether nothing is left to do.
+    /// Returns whether nothing is left to do.
     pub fn is_over(&self) -> bool {
         matches!(
             self,
@@ -60,33 +61,33 @@ impl State {
     }
 }
 
-/// A sweep at work.
+/// A sweep in progress.
 pub struct Scheduler<'a> {
     /// The cells.
     pub cells: &'a [Cell],
-    /// What every run is given.
+    /// Options of every run.
     pub options: &'a JobOptions,
     /// Runs at a time.
     pub jobs: usize,
-    /// Where they run, at least one.
+    /// Devices of the runs, at least one.
     pub devices: &'a [String],
-    /// Whether failures on file are taken up again, from their last checkpoints.
+    /// True if failures on file are resumed from their last checkpoints.
     pub retry: bool,
-    /// Whether cells that would be made otherwise now are run again.
+    /// True if cells that would be made differently now are run again.
     pub redo_changed: bool,
-    /// Whether to stop.
+    /// Flag that asks the sweep to stop.
     pub stop: &'a Stop,
-    /// Progress on standard error.
+    /// Display of progress on standard error.
     pub display: &'a mut ProgressDisplay,
 }
 
-/// Time between two looks at the running jobs.
+/// Time between two polls of the running jobs.
 const POLL_PERIOD: Duration = Duration::from_millis(50);
 /// Time between two attempts at cells that other processes work on.
 const RETRY_PERIOD: Duration = Duration::from_secs(1);
 
 impl Scheduler<'_> {
-    /// Runs every cell that is not on file. Returns where each one stands in the end.
+    /// Runs every cell that is not on file. Returns the final state of each.
     pub fn run(&mut self, on_file: HashMap<String, Record>) -> Result<Vec<State>> {
         let mut states: Vec<State> = Vec::new();
         for cell in self.cells {
@@ -141,7 +142,7 @@ impl Scheduler<'_> {
         Ok(states)
     }
 
-    /// The device with the fewest runs, the first of equals.
+    /// Returns the device with the fewest runs, the first of equals.
     fn free_device(&self, running: &[Job]) -> &str {
         let runs = |device: &String| running.iter().filter(|job| job.device == *device).count();
         let free = self.devices.iter().min_by_key(|device| runs(device));
@@ -154,7 +155,7 @@ impl Scheduler<'_> {
         let Some(lock) = CellLock::try_acquire(&folder)? else {
             return Ok(Start::Taken);
         };
-        // Since the sweep began, another one may have finished it.
+        // Another sweep may have finished it since this one began.
         let standing = match RunFolder::begun(&folder) {
             Ok(Some(record)) => self.standing(cell, record)?,
             Ok(None) => Standing::ToRun { force: false },
@@ -170,7 +171,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Decides what a record of a cell is to this sweep.
+    /// Decides the standing of a record of a cell in this sweep.
     fn standing(&self, cell: &Cell, record: Record) -> Result<Standing> {
         let changes = match self.options.accept_changes {
             true => Vec::new(),
@@ -226,11 +227,11 @@ impl Scheduler<'_> {
     }
 }
 
-/// What a record on file is to a sweep.
+/// Standing of a record on file in a sweep.
 enum Standing {
-    /// The end of the cell.
+    /// The cell is over.
     Over(State),
-    /// A run that goes on, or that starts over where `force` says so.
+    /// The run is resumed, or starts over if `force` says so.
     ToRun { force: bool },
 }
 

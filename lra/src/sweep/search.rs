@@ -1,6 +1,7 @@
-//! Settings that are searched over: all points of a grid, or random draws from it.
+//! Search over settings: all points of a grid, or random draws from it.
 //!
-//! A point is a list of assignments, and a model with these among its options a model choice like any other.
+//! A point is a list of assignments; a model with these among its options is a model choice like
+//! any other.
 
 use std::str::FromStr;
 
@@ -10,7 +11,8 @@ use models::rng::StreamKey;
 use crate::error::{Error, Result};
 use crate::model_choice::ModelChoice;
 
-/// One setting with what is tried of it: `train.learning_rate=1e-3,3e-4`, or `train.learning_rate=1e-4..1e-2`.
+/// One setting with the values to try: `train.learning_rate=1e-3,3e-4`, or
+/// `train.learning_rate=1e-4..1e-2`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dimension {
     key: String,
@@ -20,11 +22,11 @@ pub struct Dimension {
 #[derive(Clone, Debug, PartialEq)]
 enum Values {
     List(Vec<String>),
-    /// From the first to the second, both more than 0: what is drawn is uniform in its logarithm.
+    /// From the first to the second, both more than 0: draws are uniform in the logarithm.
     Range(f64, f64),
 }
 
-/// The most points of a search.
+/// Most points of a search.
 const MOST_POINTS: usize = 10_000;
 
 impl FromStr for Dimension {
@@ -69,7 +71,7 @@ impl Dimension {
         format!("{}={value}", self.key)
     }
 
-    /// What trial number `trial` takes of it: the same however many there are.
+    /// Returns the value for trial number `trial`, which does not depend on the number of trials.
     fn draw(&self, trial: usize) -> String {
         let rng = RngKey::new(0, trial as u64, 0);
         let uniform = rng.shared(StreamKey::new(&self.key)).uniform(1, 1)[0];
@@ -86,7 +88,7 @@ impl Dimension {
     }
 }
 
-/// All points of a grid, or `trials` draws from it, each point once.
+/// Returns all points of a grid, or `trials` draws from it, each point once.
 pub fn points(dimensions: &[Dimension], trials: Option<usize>) -> Result<Vec<Vec<String>>> {
     if let Some(trials) = trials {
         let mut points: Vec<Vec<String>> = Vec::new();
@@ -124,7 +126,7 @@ pub fn points(dimensions: &[Dimension], trials: Option<usize>) -> Result<Vec<Vec
     Ok(points)
 }
 
-/// Every model at every point.
+/// Returns every model at every point.
 pub fn at_each(models: &[ModelChoice], points: &[Vec<String>]) -> Vec<ModelChoice> {
     let at = |model: &ModelChoice, point: &Vec<String>| ModelChoice {
         model: model.model,

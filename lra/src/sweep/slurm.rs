@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::shell;
 
-/// What the script must know.
+/// Contents of the job script.
 pub struct Array<'a> {
     /// Elements of the array.
     pub elements: usize,
@@ -18,18 +18,18 @@ pub struct Array<'a> {
     pub time: Option<Duration>,
     /// GPUs of each element.
     pub gpus: usize,
-    /// What else `sbatch` is told, such as `--partition=short`.
+    /// Further options for `sbatch`, such as `--partition=short`.
     pub directives: &'a [String],
-    /// This program.
+    /// Path of this program.
     pub program: &'a Path,
-    /// Words after its name that make the sweep, without those that made the script.
+    /// Arguments of the sweep, without those that asked for the script.
     pub arguments: &'a [String],
 }
 
-/// The job script.
+/// Returns the job script.
 ///
 /// # Errors
-/// An argument that cannot stand in a script.
+/// An argument cannot be written in a script.
 pub fn script(array: &Array<'_>) -> Result<String> {
     let words = array.arguments.iter().map(|word| quoted(word));
     let words: Vec<String> = words.collect::<Result<_>>()?;
@@ -76,7 +76,7 @@ exec \"$lra\" {} --shard \"$SLURM_ARRAY_TASK_ID/{elements}\"
     ))
 }
 
-/// Returns a word as the shell of a script reads it back.
+/// Quotes a word for the shell of a script.
 fn quoted(word: &str) -> Result<String> {
     if word.contains(['\n', '\0']) {
         return Err(Error::usage(

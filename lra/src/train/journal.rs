@@ -1,4 +1,4 @@
-//! The logs of a run: metrics, the same for TensorBoard, and timings.
+//! Logs of a run: metrics, the same metrics for TensorBoard, and timings.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::tensorboard::{self, Events};
 use crate::timing::{StepTime, Timings};
 use crate::{device, host};
 
-/// The logs of one process's share of a run.
+/// Logs of the part of a run that one process carries out.
 pub(super) struct Journal<'a> {
     metrics: Log,
     events: Option<Events>,
@@ -25,7 +25,7 @@ pub(super) struct Journal<'a> {
 }
 
 impl<'a> Journal<'a> {
-    /// Opens the logs of a run at `state`; what they hold about later steps is dropped.
+    /// Opens the logs of a run at `state`; their lines about later steps are dropped.
     pub(super) fn open(fit: &Fit<'a>, state: &State) -> anyhow::Result<Self> {
         let events = fit.folder.file(tensorboard::FOLDER);
         Ok(Journal {
@@ -55,12 +55,13 @@ impl<'a> Journal<'a> {
         self.pending.add(time, warms_up);
     }
 
-    /// Seconds of the last step that is not in the log yet, if it is not left out of the speed figures.
+    /// Returns the seconds of the last step that is not in the log yet, if it counts for the speed
+    /// figures.
     pub(super) fn last_step(&self) -> Option<f64> {
         self.pending.steps.last().copied()
     }
 
-    /// Writes a line about what it took to get to `step`.
+    /// Writes a line about the time needed to reach `step`.
     pub(super) fn write_timings(&mut self, step: usize) -> anyhow::Result<()> {
         let mut line = std::mem::take(&mut self.pending);
         line.step = step;
@@ -73,7 +74,8 @@ impl<'a> Journal<'a> {
         self.timings.line(&line)
     }
 
-    /// Notes that there is a checkpoint of `step`: should it be gone later, the run was not at its beginning.
+    /// Notes that there is a checkpoint of `step`: if the checkpoint is lost later, the log shows
+    /// that the run was not at its beginning.
     pub(super) fn note_saved(&mut self, step: usize) -> anyhow::Result<()> {
         self.timings.line(&Timings {
             step,
@@ -82,7 +84,7 @@ impl<'a> Journal<'a> {
         })
     }
 
-    /// Makes sure that all lines are on disk; returns the lengths in bytes of the logs of metrics and of timings.
+    /// Syncs all lines to disk; returns the lengths in bytes of the logs of metrics and of timings.
     pub(super) fn sync(&mut self) -> anyhow::Result<(u64, u64)> {
         let sync = |log: &mut Log| {
             let synced = log.sync();

@@ -87,7 +87,7 @@ fn line(manifest: &Manifest, entry: &Entry, width: usize) -> String {
     )
 }
 
-/// What the reader of a line must not miss.
+/// Returns the remarks that a reader of a line must not miss.
 fn marks(manifest: &Manifest) -> String {
     let marks = [
         (manifest.partial, "  partial"),
@@ -108,7 +108,7 @@ fn as_value(entry: &Entry) -> Value {
     }
 }
 
-/// The entries of a task that say what they are.
+/// Returns the entries of a task whose manifest can be read.
 fn of_task<'a>(
     task: &dyn Task,
     entries: &'a [Entry],
@@ -120,7 +120,7 @@ fn of_task<'a>(
         .filter(move |(manifest, _)| manifest.task == name)
 }
 
-/// A source of a task of which there is no data.
+/// A source of a task that has no data here.
 struct Missing {
     task: &'static str,
     source: Source,

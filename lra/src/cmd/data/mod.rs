@@ -1,4 +1,4 @@
-//! `lra data`: build, prove, list and look at data.
+//! `lra data`: builds, verifies, lists and shows data.
 
 mod list;
 
@@ -55,7 +55,7 @@ pub fn run(verb: &DataVerb) -> Result<ExitCode> {
     }
 }
 
-/// The mirror for those who do not name one.
+/// Environment variable with the mirror to use if the command line names none.
 const MIRROR: &str = "LRA_MIRROR";
 
 fn fetch_files(
@@ -142,7 +142,8 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// `from` is where raw files are read from; only published files are read at all.
+    /// Resolves a choice of data. `from` is the path that raw files are read from; only published
+    /// files are read at all.
     fn resolve(choice: &DataChoice, from: Option<&Path>, allow_partial: bool) -> Result<Self> {
         let TaskChoice { name, source } = choice.task.with_source(choice.source)?;
         let task = *suggest::find("task", &name, datasets::TASKS, |task| task.about().name)?;
@@ -248,10 +249,10 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
     Ok(ExitCode::SUCCESS)
 }
 
-/// Labels of one example that are listed.
+/// Number of labels of one example that are listed.
 const LISTED: usize = 12;
 
-/// The labels at the positions of an example, counted from 0: position, class, and group in
+/// Returns the labels at the positions of an example, counted from 0: position, class, and group in
 /// brackets.
 fn labels_at_positions(kind: &datasets::Dense, rows: &Split, row: usize) -> String {
     let labels = rows.dense(row).into_iter().flat_map(|labels| labels.iter());
@@ -269,10 +270,10 @@ fn labels_at_positions(kind: &datasets::Dense, rows: &Split, row: usize) -> Stri
     format!("labels at positions: {shown}{more}\n")
 }
 
-/// Pictures on a contact sheet, and how many of them in a row.
+/// Number of pictures on a contact sheet, and number in a row.
 const SHEET: (usize, usize) = (40, 8);
 
-/// The examples from `first` on as pictures with their labels.
+/// Returns the examples from `first` on as pictures with their labels.
 fn contact_sheet(task: &dyn Task, rows: &Split, first: usize) -> Result<Vec<u8>> {
     let about = task.about();
     // Bytes that are ids themselves are pixels; everything else has a padding id.

@@ -1,4 +1,4 @@
-//! One entry of a registry for machines: all that its documentation says, in named values.
+//! One entry of a registry for machines: its full documentation in named values.
 
 use models::{Model, Variant};
 use results::published;
@@ -9,7 +9,7 @@ use crate::error::{Class, Classify, Error, Result};
 use crate::recipe::RECIPES;
 use crate::suggest;
 
-/// The entry as a JSON object; of a published source, a list of its figures.
+/// Returns the entry as a JSON object; for a published source, a list of its figures.
 pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
     Ok(match what {
         Registry::Models => model(suggest::find("model", name, models::registry(), |model| {
@@ -46,7 +46,7 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
     })
 }
 
-/// The error for a registry whose entries are a line each.
+/// Returns the error for a registry whose entries are one line each.
 pub(super) fn none_of(what: Registry) -> Error {
     let what = match what {
         Registry::Devices => "devices",

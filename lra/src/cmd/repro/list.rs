@@ -15,7 +15,7 @@ use crate::repro::plan::Plan;
 use crate::repro::unoffered::{self, Unoffered};
 use crate::signals::Stop;
 
-/// The plan of every cell, cheapest first, and why the others are not offered.
+/// Prints the plan of every cell, cheapest first, and the reasons why the others are not offered.
 pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
     let cells = cheapest_first(arguments, stop)?;
     let mut rows = Vec::new();
@@ -95,7 +95,8 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
     show(arguments, table)
 }
 
-/// A sentence with the number of cells that are not offered, by reason; none if there are none.
+/// Returns a sentence with the number of cells that are not offered, by reason; `None` if there are
+/// none.
 fn counted(arguments: &ReproArgs) -> Result<Option<String>> {
     let left = left_out(arguments)?;
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -119,7 +120,7 @@ fn counted(arguments: &ReproArgs) -> Result<Option<String>> {
     }))
 }
 
-/// The printed accuracies that are not offered, of the source that is asked for, or all.
+/// Returns the printed accuracies that are not offered, of the source that is asked for, or of all.
 fn left_out(arguments: &ReproArgs) -> Result<Vec<Unoffered>> {
     match source(arguments)? {
         Some(source) => unoffered::of(source),
@@ -127,7 +128,7 @@ fn left_out(arguments: &ReproArgs) -> Result<Vec<Unoffered>> {
     }
 }
 
-/// Every printed accuracy that is not offered, and why not.
+/// Prints every printed accuracy that is not offered, with the reason.
 pub(super) fn unoffered(arguments: &ReproArgs) -> Result<()> {
     let left = left_out(arguments)?;
     let rows = left.iter().map(|it| {
@@ -172,7 +173,7 @@ fn show(arguments: &ReproArgs, table: Table) -> Result<()> {
     }
 }
 
-/// Hours to two digits, at least.
+/// Formats hours with at least two digits.
 fn in_hours(hours: f64) -> String {
     match hours {
         hours if hours < 0.1 => format!("{hours:.2}"),

@@ -131,7 +131,8 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
     })
 }
 
-/// Finished runs in the sweep's folder and in the files it was given; where both have a cell, the folder's counts.
+/// Returns the finished runs in the sweep's folder and in the files it was given; if both have a
+/// cell, the folder's counts.
 fn known(
     arguments: &SweepArgs,
     options: &JobOptions,
@@ -144,7 +145,7 @@ fn known(
     Ok(known)
 }
 
-/// Finished runs in the sweep's folder. Whatever is damaged there is named and left out.
+/// Returns the finished runs in the sweep's folder. Damaged records are named and left out.
 pub fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<String, Record>> {
     if !options.out.exists() {
         return Ok(HashMap::new());
@@ -156,7 +157,7 @@ pub fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<Stri
     Ok(plan::on_file(loaded.records))
 }
 
-/// The states, and where to read on.
+/// Returns the states of the cells, and where to read more.
 fn outcome(cells: &[Cell], states: &[State], options: &JobOptions) -> String {
     let mut lines = grid(cells, states);
     lines.extend([String::new(), LEGEND.to_owned()]);
@@ -237,7 +238,7 @@ fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
     })
 }
 
-/// Shows what would be done.
+/// Shows the cells that would be run.
 fn dry_run(
     arguments: &SweepArgs,
     cells: &[Cell],

@@ -8,14 +8,17 @@ use crate::sweep::estimator::Estimator;
 use crate::sweep::plan::Cell;
 use crate::sweep::slurm;
 
-/// Memory that a process holds beside what its allocator counts: freed blocks it keeps, code, stacks.
+/// Ratio of a process's memory to what its allocator counts: freed blocks that it keeps, code,
+/// stacks.
 const BESIDE_HEAP: f64 = 1.25;
-/// The most elements of an array where nothing is said: what clusters usually allow, and one less.
+/// Most elements of an array by default: the usual limit of clusters, less one.
 const MOST_ELEMENTS: usize = 1000;
-/// Time that is asked for beside the estimate: for loading data, and for nodes that are slower than this machine.
+/// Reserve of time on top of the estimate: for loading data, and for nodes that are slower than
+/// this machine.
 const RESERVE: (f64, Duration) = (1.5, Duration::from_secs(600));
 
-/// The same sweep as a job script: this command line without the words that asked for the script.
+/// Returns this sweep as a job script: this command line without the words that asked for the
+/// script.
 pub(super) fn script(
     arguments: &SweepArgs,
     cells: &[Cell],
@@ -66,7 +69,8 @@ pub(super) fn script(
     })
 }
 
-/// The time of the longest element, with a reserve. Cells are dealt out to the elements in turn.
+/// Returns the time of the longest element, with a reserve. Cells are dealt out to the elements in
+/// turn.
 fn time_limit(
     cells: &[Cell],
     elements: usize,

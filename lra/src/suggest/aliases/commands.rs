@@ -2,7 +2,7 @@
 
 use super::{Alias, near, same};
 
-/// Commands, and what to type instead.
+/// Commands, each with the one to type instead.
 pub(in crate::suggest) const COMMANDS: &[Alias] = &[
     same(
         &["run"],

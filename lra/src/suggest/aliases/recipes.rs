@@ -1,4 +1,4 @@
-//! Recipes, by what they follow and what they are for.
+//! Recipes, by their source and their purpose.
 
 use super::{Alias, near, same};
 
