@@ -1,7 +1,7 @@
-//! How fast examples reach a model: opening a store, and batches a second from the thread that prepares them, of every
-//! task at its published length. `cargo bench -p lra --bench loader`.
+//! Speed of loading examples: opening a store, and batches per second from the thread that prepares
+//! them, of every task at its published length. `cargo bench -p lra --bench loader`.
 //!
-//! Training waits for data only where its steps are shorter than a batch here.
+//! Training waits for data only if its steps are shorter than a batch here.
 #![allow(missing_docs, clippy::unwrap_used, dead_code)]
 
 #[path = "../src/batch.rs"]
@@ -16,10 +16,10 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use datasets::{Key, Source, Store};
 use serde_json::json;
 
-/// Examples of a batch.
+/// Examples per batch.
 const BATCH: usize = 32;
 
-/// Examples of train: few, since drawing the largest takes a thirtieth of a second each.
+/// Examples of train: few, because drawing the largest takes a thirtieth of a second each.
 const ROWS: usize = 4 * BATCH;
 
 fn loader(criterion: &mut Criterion) {

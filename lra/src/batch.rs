@@ -196,7 +196,7 @@ impl HostBatch {
                     true => &self.masks[tower][cells.clone()],
                     false => &[],
                 };
-                // Where nothing is padded a mask changes nothing, but costs some models time.
+                // Without padding a mask changes nothing, but costs some models time.
                 let padded = mask.contains(&0.0);
                 let mask = padded.then(|| Tensor::from_slice(mask, (count, length), device));
                 let mask = mask.transpose()?;

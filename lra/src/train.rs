@@ -37,7 +37,7 @@ pub struct Fit<'a> {
     pub parameters: &'a Parameters,
     /// The model over the weights.
     pub learner: Learner<'a>,
-    /// The same model over the same weights, detached for scoring.
+    /// Learner of the same model over the same weights, detached for scoring.
     pub scoring: Learner<'a>,
     /// Device that holds everything.
     pub device: &'a Device,

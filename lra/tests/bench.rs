@@ -118,7 +118,7 @@ fn a_killed_process_is_a_cell() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The first child measures matrix products, the second one the cell; neither lives long.
+    // The first child measures matrix products, the second one the cell; both are short-lived.
     while bench.try_wait().unwrap().is_none() {
         if let Some(child) = child_of(bench.id()) {
             kill(child, libc::SIGKILL);
@@ -133,7 +133,7 @@ fn a_killed_process_is_a_cell() {
     assert!(reason.contains("signal: 9"), "{reason}");
 }
 
-/// A build of the program that says that every step took it this many seconds.
+/// Returns the path of a build of the program that reports that every step took this many seconds.
 #[cfg(unix)]
 fn build_that_takes(place: &Place, seconds: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
@@ -157,7 +157,7 @@ fn another_build_takes_turns_and_a_slower_one_fails() {
              --models bag --out {base}-bench --base {base}"
         )
     };
-    // Nothing is as fast as this: the present build has lost nearly all of its speed.
+    // No build is as fast as this: the present one has lost nearly all of its speed.
     let fast = build_that_takes(&place, "1e-9");
     let output = place.lra(&words(&fast));
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
@@ -169,13 +169,13 @@ fn another_build_takes_turns_and_a_slower_one_fails() {
     let slow = build_that_takes(&place, "1e3");
     let text = place.ok(&words(&slow));
     assert!(text.contains("passed") && text.contains("faster"), "{text}");
-    // What was measured is on file, and judged again from there.
+    // The measurements are on file, and are judged again from there.
     let file = fs::read_dir(format!("{slow}-bench")).unwrap().next();
     let file = file.unwrap().unwrap().path();
     let shown = place.ok(&format!("bench --show {}", file.display()));
     assert!(shown.contains("faster"), "{shown}");
 
-    // The program itself, with room for whatever else the machine does.
+    // The program itself, with tolerance for other load on the machine.
     let own = env!("CARGO_BIN_EXE_lra");
     let text = place.ok(&format!(
         "bench --recipe smoke --batch 1 --rounds 6 --per-round 1ms --memory-limit 2G --lengths 64 \

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Models of the matrix; the first is the reference for speeds.
 const MODELS: [&str; 2] = ["transformer", "linear"];
 
-/// A recipe in which a fault can be planted.
+/// Returns a recipe in which a fault can be planted.
 fn recipe(batch: usize, rate: &str) -> String {
     format!(
         "about = 'test'\nsource = 'own'\npublished = false\n\n[tasks.toy]\n\
@@ -46,14 +46,15 @@ fn checked(place: &Place, out: &str, linear: &str) -> (Option<i32>, String) {
     (output.status.code(), text)
 }
 
-/// A recipe with a fault has another name. The record of one that has none is what a fault in the program would leave.
+/// Sets the recipe's name in a record to `planted`, because a recipe with a fault has another name.
+/// The record is then like that of a fault in the program.
 fn disguise(place: &Place, out: &str, mut record: Value) {
     let folder = place.path().join(out).join(record["id"].as_str().unwrap());
     record["recipe"]["name"] = "planted".into();
     fs::write(folder.join("record.json"), record.to_string()).unwrap();
 }
 
-/// The row of `linear`, whose last word is the verdict.
+/// Returns the row of `linear`, whose last word is the verdict.
 fn linear(table: &str) -> &str {
     table.lines().find(|line| line.contains("linear")).unwrap()
 }
@@ -66,7 +67,7 @@ fn a_wrong_update_and_more_memory_are_caught() {
     let (code, table) = checked(&place, "again", &recipe(8, "1e-3"));
     assert_eq!(code, Some(0), "the same code must pass: {table}");
 
-    // Losses, at the same speed and with the same memory.
+    // Losses differ, at the same speed and with the same memory.
     let (code, table) = checked(&place, "wrong", &recipe(8, "1.001e-3"));
     assert_eq!(code, Some(1), "{table}");
     assert!(
@@ -78,7 +79,8 @@ fn a_wrong_update_and_more_memory_are_caught() {
         "{table}"
     );
 
-    // Eight times the rows in a step: hungrier, and another trace. (Slower too, but how sure that is hangs on the machine.)
+    // Eight times the rows in a step: more memory, and another trace. (Slower too, but the
+    // certainty of that depends on the machine.)
     let (code, table) = checked(&place, "large", &recipe(64, "1e-3"));
     assert_eq!(code, Some(1), "{table}");
     assert!(linear(&table).matches(" ! ").count() >= 2, "{table}");
@@ -89,7 +91,7 @@ fn a_wrong_update_and_more_memory_are_caught() {
     );
 }
 
-/// What a job on a server does: the table in a file, the verdict in the exit code.
+/// Behaviour needed by a job on a server: the table in a file, the verdict in the exit code.
 #[test]
 fn a_table_in_a_file_leaves_the_verdict_to_the_exit_code() {
     let place = Place::new();

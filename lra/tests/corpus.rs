@@ -23,11 +23,11 @@ fn every_reader_accepts_or_refuses_its_inputs_on_file() {
         assert!(!inputs.is_empty(), "{}", reader.name);
         let mut accepted = 0;
         for input in inputs {
-            // Shown where the test fails.
+            // Shown if the test fails.
             println!("{}", input.display());
             accepted += usize::from(prepared.read(&fs::read(input).unwrap()));
         }
-        // Otherwise a search stays at the reader's door.
+        // Otherwise a search would not get past the reader's first checks.
         assert!(accepted > 0, "{} accepts none of its inputs", reader.name);
         known.insert(reader.name.to_owned());
     }

@@ -1,4 +1,4 @@
-//! `lra data`, as a person types it.
+//! `lra data`, as a user types it.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::Place;
 use serde_json::Value;
 
-/// Twelve reviews, in the published layout.
+/// Writes twelve reviews in the published layout.
 fn reviews(place: &Place) {
     for split in ["train", "test"] {
         for (class, rating) in [("neg", 2), ("pos", 9)] {
@@ -63,7 +63,7 @@ fn the_list_says_what_there_is_and_how_to_get_the_rest() {
             .iter()
             .any(|missing| missing["task"] == "image")
     );
-    // Every command that is offered is one that the program has.
+    // Every suggested command is one that the program has.
     for missing in json["missing"].as_array().unwrap() {
         let command = missing["command"].as_str().unwrap();
         let verb = command.split(' ').nth(2).unwrap();
@@ -104,7 +104,7 @@ fn raw_files_are_official_data_and_are_verified_where_they_lie() {
 fn data_that_contradict_what_was_published_say_so_everywhere() {
     let place = Place::new();
     reviews(&place);
-    // More of one class than there are.
+    // More reviews of one class than there should be.
     let folder = place.path().join("reviews/aclImdb/train/pos");
     for number in 30..12_501 {
         fs::write(
@@ -181,7 +181,7 @@ fn control_characters_of_files_do_not_reach_the_terminal() {
     let refused = place.fails(3, "data make text --from reviews");
     assert!(refused.contains("\\u{1b}[31mred\\u{7}.txt"), "{refused}");
     assert!(!refused.contains('\u{1b}') && !refused.contains('\u{7}'));
-    // A place of one's own choice is listed without them as well.
+    // A place of the user's choice is listed without them as well.
     let listed = place.ok(&format!("data list --data {name}"));
     assert!(
         listed.starts_with("data in \\u{1b}[31mred\\u{7}\n"),

@@ -34,7 +34,7 @@ fn a_run_scores_positions_by_group_beside_whole_sequences() {
         assert_eq!(groups[0]["name"], "depth 1");
         let counts = groups.iter().map(|it| it["labels"].as_u64().unwrap());
         assert_eq!(counts.sum::<u64>(), dense["labels"].as_u64().unwrap());
-        // One list of depth 1 in each expression.
+        // Each expression has one list of depth 1.
         assert_eq!(groups[0]["labels"], 40);
         let parts = groups
             .iter()
@@ -46,7 +46,7 @@ fn a_run_scores_positions_by_group_beside_whole_sequences() {
     let groups = scores["test_dense"]["groups"].as_array().unwrap();
     assert!(groups.iter().all(|it| it["majority"].is_f64()));
     assert!(scores["val_dense"]["groups"][0]["majority"].is_null());
-    // The prior of all labels together, near ln 10; bits are gained over it.
+    // The prior of all labels together, near ln 10; bits gained are relative to it.
     assert!((1.8..2.8).contains(&number(&scores["prior_loss"])));
     assert!((0.0..1.0).contains(&number(&scores["bits_gained"])));
     let log = fs::read_to_string(place.run_folder("runs").join("metrics.jsonl")).unwrap();
@@ -64,7 +64,7 @@ fn a_run_scores_positions_by_group_beside_whole_sequences() {
     for row in ["whole sequences", "all positions", "depth 1", "depth 2"] {
         assert!(table.contains(row), "{table}");
     }
-    // Read again, resumed or not, it is the same record.
+    // Read again, it is the same record.
     let again = place.ok(&format!("{DENSE} --out runs --json"));
     let again: Value = serde_json::from_str(&again).unwrap();
     assert_eq!(again["scores"], record["scores"]);
@@ -80,7 +80,7 @@ fn threads_and_micro_batches_and_a_resumed_run_agree() {
     }
     let folder = |out: &str| place.run_folder(out);
     assert_same(&folder("threads1"), &folder("threads3"));
-    // Killed behind its first checkpoint, and gone on with.
+    // Killed after its first checkpoint, and resumed.
     let mut command = place.command(&format!("{DENSE} --out cut"));
     let output = command.env("LRA_FAULTS", "rename:5:die").output().unwrap();
     assert!(!output.status.success() && saved(&place, "cut"));

@@ -1,4 +1,5 @@
-//! Losses and weights that are not finite: the run diverged, and nothing of it is ever a score.
+//! Losses and weights that are not finite: the run diverged, and none of its results is ever a
+//! score.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,11 +11,11 @@ use std::path::Path;
 use common::{Place, TINY, err, header_length};
 use serde_json::Value;
 
-/// A run of one step whose weights are beyond all numbers afterwards, which only scoring shows.
+/// A run of one step whose weights overflow, which only scoring shows.
 const OVERFLOWING: &str = "run --task listops --recipe smoke --quiet --set data.train=64 --set data.val=16 --set data.test=16 \
     --steps 1 --set train.warmup=0 --set train.schedule=constant --set train.learning_rate=1e38";
 
-/// Every file of a run but weights, as text.
+/// Returns every file of a run except the weights, as text.
 fn texts(folder: &Path) -> String {
     let files = fs::read_dir(folder)
         .unwrap()
@@ -28,8 +29,8 @@ fn texts(folder: &Path) -> String {
         .collect()
 }
 
-/// The runs of a folder make a baseline, hold against it, and are taken up again without a word of
-/// damage.
+/// Asserts that the runs of a folder make a baseline, pass a check against it, and are resumed
+/// without a message of damage.
 fn is_judged(place: &Place, words: &str, out: &str) {
     place.ok(&format!("check {out} --baseline {out}.csv --update"));
     place.ok(&format!(
@@ -81,7 +82,7 @@ fn a_pretraining_that_overflows_ends_the_run() {
     is_judged(&place, &words, "runs");
 }
 
-/// What was scored before a run diverged does not make its settings the best of a search.
+/// The score from before a run diverged does not make its settings the best of a search.
 #[test]
 fn a_search_passes_over_settings_that_diverge() {
     let place = Place::new();
@@ -116,7 +117,7 @@ fn rewrite_state(file: &Path, change: impl Fn(&mut Value)) {
     fs::write(file, old).unwrap();
 }
 
-/// Older versions called such runs scored and wrote `null` for what was not finite.
+/// Older versions called such runs scored and wrote `null` for values that were not finite.
 #[test]
 fn nulls_of_older_versions_are_read_as_divergence() {
     let place = Place::new();
@@ -156,7 +157,7 @@ fn nulls_of_older_versions_are_read_as_divergence() {
     assert_eq!(place.record("runs")["outcome"]["status"], "diverged");
 }
 
-/// A damaged log is the fault of its own cell, and no baseline is made of it.
+/// A damaged log is the fault of its own cell only, and no baseline is made from it.
 #[test]
 fn a_check_judges_the_rest_where_one_log_is_cut_or_empty() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! The pages of the documentation: their links lead somewhere, and the book has all of them.
+//! Pages of the documentation: every link has a target, and the book contains every page.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ fn read(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// All pages for readers, as paths from the root.
+/// Returns all pages for readers, as paths from the root.
 fn pages() -> BTreeSet<String> {
     let within = |folder: &str| {
         let files = fs::read_dir(root().join(folder)).unwrap();
@@ -29,7 +29,7 @@ fn pages() -> BTreeSet<String> {
     within("").into_iter().chain(within("docs/")).collect()
 }
 
-/// The lines that are not within a block of code.
+/// Returns the lines that are not within a block of code.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut code = false;
     text.lines().filter(move |line| {
@@ -39,7 +39,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the links of a page lead, but for other sites.
+/// Returns the targets of the links of a page, except for other sites.
 fn links(text: &str) -> Vec<String> {
     let plain = |line: &str| line.split('`').step_by(2).collect::<Vec<_>>().join("");
     let targets = |line: String| {
@@ -51,7 +51,7 @@ fn links(text: &str) -> Vec<String> {
     all.filter(|to| !to.contains("://")).collect()
 }
 
-/// The name that GitHub and mdBook give to a heading.
+/// Returns the anchor that GitHub and mdBook give to a heading.
 fn anchor(heading: &str) -> String {
     let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
     let title = heading.trim_start_matches('#').trim().to_lowercase();
@@ -62,7 +62,7 @@ fn anchor(heading: &str) -> String {
         .replace(' ', "-")
 }
 
-/// Whether a page's link leads to a file, and to a heading of it if it names one.
+/// Returns whether a page's link leads to a file, and to a heading of it if it names one.
 fn leads_somewhere(page: &str, to: &str) -> bool {
     let (file, heading) = to.split_once('#').unwrap_or((to, ""));
     let path = match file {

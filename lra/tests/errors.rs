@@ -1,4 +1,4 @@
-//! Wrong words, damaged files, impossible places: what the user is told, and the exit code.
+//! Wrong words, damaged files, impossible places: the message to the user and the exit code.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
@@ -132,7 +132,7 @@ fn impossible_settings_are_usage_errors() {
     }
 }
 
-/// Also those that only the model itself refuses: no run is begun, and none is on record.
+/// Includes settings that only the model itself refuses: no run is begun, and none is on record.
 #[test]
 fn settings_that_a_model_cannot_take_are_usage_errors() {
     let place = Place::new();
@@ -197,7 +197,7 @@ fn numbers_out_of_range_are_named_with_their_range() {
         !place.path().join("runs").exists(),
         "nothing is left behind"
     );
-    // The largest seed there is makes a run, which can be gone on with.
+    // The largest possible seed makes a run, which can be resumed.
     let words = format!("{TINY} --model bag --seed 9223372036854775807");
     place.ok(&words);
     place.ok(&format!("{words} --resume"));
@@ -369,7 +369,7 @@ fn an_error_names_the_place_and_the_reason_once() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error_and_leaves_nothing_half_written() {
-    // Only root may mount; elsewhere the test has nothing to stand on.
+    // Only root may mount; without that the test cannot run.
     let place = Place::new();
     let small = place.path().join("small");
     fs::create_dir(&small).unwrap();

@@ -1,8 +1,9 @@
-//! Faults of the file system: whatever operation fails once, or the process dies in, or the power
-//! with it, what is left is whole, the error is told, and going on leads to the same bits.
+//! Faults of the file system: if any operation fails once, or the process dies during it, or the
+//! power fails, the files left are whole, the error is reported, and resuming leads to the same
+//! bits.
 //!
 //! A schedule is a number. `LRA_SCHEDULE=17 cargo test --locked --workspace --test faults -- runs`
-//! tries one again, `LRA_SCHEDULES=5000` so many of each kind.
+//! repeats one, `LRA_SCHEDULES=5000` tries that many of each kind.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 #![cfg(unix)]
@@ -17,13 +18,13 @@ use std::thread;
 use common::{Place, assert_same, err};
 use serde_json::Value;
 
-/// How many schedules of each kind are tried where `LRA_SCHEDULES` says nothing.
+/// Schedules of each kind that are tried unless `LRA_SCHEDULES` is set.
 const RUNS: u64 = 64;
 const SWEEPS: u64 = 4;
 const BUILDS: u64 = 24;
 const CHECKS: u64 = 9;
 
-/// SplitMix64.
+/// SplitMix64 random number generator.
 struct Random(u64);
 
 impl Random {
@@ -39,12 +40,12 @@ impl Random {
 /// A command, and the operations of the file system that it makes.
 struct Work {
     words: String,
-    /// Each with its number among those of its kind within its process.
+    /// Operations, each with its number among those of its kind within its process.
     operations: Vec<(String, usize)>,
 }
 
 impl Work {
-    /// Runs a command undisturbed, which must succeed, and notes what it does.
+    /// Runs a command undisturbed, which must succeed, and notes its operations.
     fn noted(place: &Place, words: &str) -> Work {
         let log = place.path().join("operations");
         let mut command = place.command(words);
@@ -67,7 +68,7 @@ impl Work {
     }
 }
 
-/// One fault in one command. When its test fails, it says how to try it again.
+/// One fault in one command. If its test fails, the message says how to repeat it.
 struct Schedule {
     seed: u64,
     kind: &'static str,
@@ -86,17 +87,17 @@ impl Drop for Schedule {
     }
 }
 
-/// What is left of a struck command.
+/// Result of a command that a fault struck.
 struct Struck {
-    /// `None` if it was killed.
+    /// Exit code; `None` if the command was killed.
     code: Option<i32>,
     told: String,
     printed: String,
 }
 
 impl Schedule {
-    /// The schedule of a seed: what fails of the works that it may choose from, and how. Returns
-    /// the number of the work, too.
+    /// Returns the schedule of a seed, which chooses a work, an operation of it that fails, and the
+    /// kind of failure. Returns the number of the work, too.
     fn of(seed: u64, kind: &'static str, works: &[Work]) -> (usize, Schedule) {
         let mut random = Random(seed);
         let chosen = random.below(works.len());
@@ -121,8 +122,8 @@ impl Schedule {
         (chosen, schedule)
     }
 
-    /// Runs the command under the fault. It ends with a documented exit code and says what was
-    /// wrong, or is killed where the schedule says so.
+    /// Runs the command under the fault. It ends with a documented exit code and reports the
+    /// problem, or is killed if the schedule says so.
     fn strike(&self, place: &Place) -> Struck {
         let mut command = place.command(&self.words);
         let output = command.env("LRA_FAULTS", &self.plan).output().unwrap();
@@ -146,8 +147,8 @@ impl Schedule {
     }
 }
 
-/// The seeds of a test: `count`, or as many as `LRA_SCHEDULES` says, or the one that `LRA_SCHEDULE`
-/// names.
+/// Returns the seeds of a test: `count` of them, or as many as `LRA_SCHEDULES` says, or the one
+/// that `LRA_SCHEDULE` names.
 fn seeds(count: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     match number("LRA_SCHEDULE") {
@@ -160,7 +161,7 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 const SMALL: &str = "--recipe smoke --threads 1 --quiet --steps 2 --set data.train=16 --set data.val=8 --set data.test=8 \
     --set train.batch=4 --set train.eval_every=1 --set train.checkpoint_every=1 --set train.log_every=1";
 
-/// Puts a copy of a folder and all within it in the place of another.
+/// Replaces a folder by a copy of another folder and its contents.
 fn copy(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     fs::create_dir_all(to).unwrap();
@@ -173,7 +174,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// All files below a folder, by their paths within it.
+/// Returns all files below a folder, by their paths within it.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     fn collect(top: &Path, folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
         for entry in fs::read_dir(folder).into_iter().flatten() {
@@ -192,8 +193,8 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Asserts that no file below a folder is half-written: documents are whole, logs end with a line,
-/// or in one that a killed process left.
+/// Asserts that no file below a folder is half-written: documents are whole, and logs end with a
+/// complete line unless the process was `killed`.
 fn assert_whole(folder: &Path, killed: bool) {
     for (name, bytes) in files(folder) {
         let hidden = name.iter().any(|part| part.as_encoded_bytes()[0] == b'.');
@@ -201,7 +202,7 @@ fn assert_whole(folder: &Path, killed: bool) {
         let ending = name.extension().unwrap_or_default().to_string_lossy();
         match &*ending {
             _ if hidden => {}
-            // Written without a flush: where it is lost, it is made again.
+            // Written without a flush: if it is lost, it is made again.
             _ if name.ends_with("checked.json") => {}
             "json" => drop(
                 serde_json::from_str::<Value>(text()).unwrap_or_else(|error| {
@@ -218,7 +219,7 @@ fn assert_whole(folder: &Path, killed: bool) {
     }
 }
 
-/// What a record says of the outcome, the same for equal runs.
+/// Returns the parts of a record about the outcome that are the same for equal runs.
 fn outcome(folder: &Path) -> [Value; 5] {
     let text = fs::read_to_string(folder.join("record.json")).unwrap();
     let record: Value = serde_json::from_str(&text).unwrap();
@@ -246,7 +247,7 @@ fn assert_same_runs(one: &Path, other: &Path) {
     }
 }
 
-/// Fresh runs, runs that go on, runs that start over, and runs with a pretraining.
+/// Fresh runs, resumed runs, runs that start over, and runs with a pretraining.
 #[test]
 fn runs() {
     let place = Place::in_memory();
@@ -255,11 +256,11 @@ fn runs() {
     let pretrained = format!(
         "run --task toy --model linear {SMALL} --set pretrain.kind=masked --set pretrain.steps=2"
     );
-    // Once without a note of what they do: their data are not built by the others.
+    // Run once without noting operations, so that their data are not built by the others.
     for (words, out) in [(&plain, "whole"), (&pretrained, "whole-pretrained")] {
         place.ok(&format!("{words} --out {out}"));
     }
-    // Killed in the middle: where the last checkpoint is renamed.
+    // Killed in the middle: when the last checkpoint is renamed.
     for (words, out) in [(&plain, "left"), (&pretrained, "left-pretrained")] {
         let work = Work::noted(&place, &format!("{words} --out noted"));
         let renames = work.operations.iter().filter(|(it, _)| it == "rename");
@@ -269,7 +270,7 @@ fn runs() {
         assert_eq!(output.status.code(), None, "{}", err(&output));
         fs::remove_dir_all(at("noted")).unwrap();
     }
-    // What lies there before, the command, and what it leads to.
+    // State of the folder before, the command, and the expected result.
     let kinds = [
         (None, format!("{plain} --out struck"), "whole"),
         (
@@ -343,7 +344,7 @@ fn sweeps() {
     }
 }
 
-/// Data that are drawn and data that are read, made for the first time and again.
+/// Generated data and data that are read, built for the first time and again.
 #[test]
 fn builds() {
     let place = Place::in_memory();
@@ -374,8 +375,8 @@ fn builds() {
             Work::noted(&place, words)
         })
         .collect();
-    // The rows of all entries, and that nothing else is there but locks and what an entry has
-    // beside them.
+    // The rows of all entries, with a check that nothing else is present but locks and the files
+    // beside an entry.
     let stored = || {
         let mut found = files(&at("data/store"));
         found.retain(|name, _| {
@@ -397,7 +398,7 @@ fn builds() {
         copy(&at(before), &at("data"));
         let struck = schedule.strike(&place);
         assert_whole(&at("data/store"), struck.code.is_none());
-        // What is there opens, and what is not is made.
+        // Entries that are present open, and missing ones are made.
         place.ok(&words.replace(" --force", ""));
         let found = stored();
         assert!(!found.is_empty());
@@ -408,7 +409,7 @@ fn builds() {
     }
 }
 
-/// Checks, tables and merged records: an output is the old one or the new one.
+/// Checks, tables and merged records: an output is either the old one or the new one.
 #[test]
 fn checks() {
     let place = Place::in_memory();
@@ -426,7 +427,7 @@ fn checks() {
     for name in ["base.csv", "page.md"] {
         fs::rename(at(name), at("before").join(name)).unwrap();
     }
-    // Each with the output that it writes.
+    // Each command with the output that it writes.
     let works: Vec<(Work, &str, Vec<u8>, String)> = [
         ("check runs --baseline out/new.csv --update", "new.csv"),
         ("check runs --baseline out/base.csv --update", "base.csv"),

@@ -1,6 +1,6 @@
-//! Downloads from a server that misbehaves in every way that one can from the standard library.
+//! Downloads from a server that misbehaves in every way that is possible with the standard library.
 //!
-//! The binary has no library to link with, so what is under test is taken in as modules.
+//! The binary has no library to link with, so the code under test is included as modules.
 #![allow(missing_docs, clippy::unwrap_used, dead_code)]
 
 #[path = "../src/error.rs"]
@@ -22,7 +22,8 @@ use fetch::{Fetched, Limits, Origin, fetch};
 use serde_json::{Value, json};
 use server::{Server, answer, serve};
 
-/// 300,000 bytes without a pattern that a mistake in an offset could survive, behind the first ones of a packed archive.
+/// Returns 300,000 bytes without a pattern that could hide an error in an offset, after the first
+/// bytes of a packed archive.
 fn content() -> Vec<u8> {
     let mut state = 1_u32;
     let random = |_| {
@@ -87,7 +88,7 @@ impl Task for Published {
     }
 }
 
-/// Published at this address, with the sum of these bytes.
+/// Returns a task published at this address, with the SHA-256 of these bytes.
 fn published(url: &str, bytes: &[u8]) -> Published {
     Published([Remote {
         url: Box::leak(url.to_owned().into_boxed_str()),
@@ -129,7 +130,7 @@ fn arrives_whole_and_is_not_fetched_again() {
     assert_eq!(names(&raw), ["data.tar.gz"]);
     assert!(get(&server, &raw).unwrap()[0].kept);
     assert_eq!(server.ranges().len(), 1);
-    // A file that was edited is fetched again.
+    // An edited file is fetched again.
     let mut edited = content();
     edited[1000] ^= 1;
     fs::write(&fetched[0].path, edited).unwrap();
@@ -192,11 +193,12 @@ fn goes_on_in_another_process_but_never_with_another_version() {
     }
 }
 
-/// A server that goes on with whatever it has by now, as servers do that do not know `If-Range`.
+/// Tests a server that continues with the version it has by now, as servers do that do not know
+/// `If-Range`.
 #[test]
 fn a_part_is_never_spliced_with_another_version() {
     let mut other = content();
-    // All but the first bytes, which say that it is an archive.
+    // All but the first bytes, which identify an archive.
     other[8..].reverse();
     let longer = [other.clone(), vec![7; 500]].concat();
     let date = |day: u8| format!("Last-Modified: Sun, {day:02} Nov 2026 10:00:00 GMT");
@@ -207,7 +209,7 @@ fn a_part_is_never_spliced_with_another_version() {
             other.clone(),
         ),
         (date(1), date(2), other),
-        // The same word, but another size.
+        // The same version, but another size.
         (date(1), date(1), longer),
     ] {
         let root = tempfile::tempdir().unwrap();
@@ -226,7 +228,7 @@ fn a_part_is_never_spliced_with_another_version() {
             let end = if asked.number == 0 { 70_000 } else { all };
             answer(stream, &head, &content[from..end])
         });
-        // From an address without a published sum: only the server's word tells.
+        // From an address without a published SHA-256, only the server's version can tell.
         let from = format!("{}/data.tar.gz", server.address);
         let task = published("http://unused", &[]);
         let fetched = fetch(&task, root.path(), Origin::From(&from), &limits(), &()).unwrap();
@@ -269,7 +271,7 @@ fn a_mirror_has_the_files_under_their_names_and_is_held_to_their_sums() {
     )
     .unwrap_err();
     assert_eq!(error.class, Class::Usage);
-    // The same from the environment.
+    // The same origin from the environment.
     let output = Command::new(env!("CARGO_BIN_EXE_lra"))
         .args(["data", "fetch", "text", "--data"])
         .arg(root.path())
@@ -434,7 +436,8 @@ fn refusals_are_final_and_failures_are_not() {
     }
 }
 
-/// A sign-in page or a message of the server under the name of the file, whatever the server says that it is.
+/// Tests a sign-in page or a message of the server under the name of the file, whatever type the
+/// server declares.
 #[test]
 fn what_is_no_archive_is_not_kept() {
     for (body, told) in [
@@ -469,7 +472,7 @@ fn what_is_no_archive_is_not_kept() {
         };
         let file = root.path().join("file.tar.gz");
         fs::write(&file, body).unwrap();
-        // What an earlier version kept is no archive either.
+        // A file that an earlier version kept is not an archive either.
         fs::create_dir(&raw).unwrap();
         let poisoned = raw.join("data.tar.gz");
         fs::write(&poisoned, b"<html>old page</html>").unwrap();
@@ -526,7 +529,7 @@ fn a_silent_server_is_left() {
     assert_eq!(server.ranges(), ["", "bytes=1000-"]);
 }
 
-/// The same before the first byte of an answer.
+/// Tests silence before the first byte of a response.
 #[test]
 fn a_server_that_never_answers_is_left() {
     let root = tempfile::tempdir().unwrap();
@@ -680,7 +683,7 @@ fn copies_that_a_killed_process_left_are_removed_and_those_at_work_are_not() {
     assert!(error.contains("another process is fetching"), "{error}");
 }
 
-/// Adds up what it hears.
+/// Records the progress reported to it.
 #[derive(Default)]
 struct Sum(Mutex<(Option<u64>, u64)>);
 
@@ -704,11 +707,12 @@ fn progress_counts_what_is_there_already() {
     let sum = Sum::default();
     let task = published(&format!("{}/data.tar.gz", server.address), &content());
     fetch(&task, root.path(), Origin::Published, &limits(), &sum).unwrap();
-    // The file, and then the same bytes once more for its sum.
+    // The file, and then the same bytes once more for its SHA-256.
     assert_eq!(*sum.0.lock().unwrap(), (Some(300_000), 600_000));
 }
 
-/// Runs the program behind a proxy: variables are a process's own.
+/// Runs the program behind a proxy, in a process of its own, because environment variables are per
+/// process.
 fn behind(proxy: &str, from: &str, data: &Path) -> std::process::Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lra"));
     for name in ["ALL_PROXY", "HTTPS_PROXY", "NO_PROXY"] {

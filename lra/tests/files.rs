@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use common::{Place, TINY, err, stored};
 
-/// Moves a file out of its folder and leaves a link to it. Returns where it is.
+/// Moves a file out of its folder and leaves a link to it. Returns its new path.
 fn linked(place: &Place, file: &Path) -> PathBuf {
     let foreign = place.path().join("foreign");
     let _ = fs::remove_dir_all(&foreign);
@@ -66,7 +66,7 @@ fn a_run_follows_no_link_within_its_folder() {
             fs::rename(&foreign, folder.join(name)).unwrap();
         }
     }
-    // Starting over replaces links, and leaves what they lead to.
+    // Starting over replaces links, and leaves their targets alone.
     let foreign = linked(&place, &folder.join("metrics.jsonl"));
     let before = fs::read(&foreign).unwrap();
     place.ok(&format!("{words} --force"));
@@ -106,7 +106,7 @@ fn sweeps_tables_and_data_follow_no_link_either() {
         "a file of somebody else\n"
     );
 
-    // The lock of stored data, whose name is known beforehand.
+    // The lock of stored data, whose name can be predicted.
     let entry = stored(&place, "");
     let name = entry.file_name().unwrap().to_string_lossy().into_owned();
     fs::remove_dir_all(&entry).unwrap();
@@ -122,7 +122,7 @@ fn sweeps_tables_and_data_follow_no_link_either() {
     );
 }
 
-/// Opening a pipe waits for its other end, for ever.
+/// Opening a pipe waits forever for its other end.
 #[test]
 fn pipes_and_devices_are_refused_wherever_a_file_is_read() {
     let place = Place::new();
@@ -246,7 +246,7 @@ fn a_full_standard_output_is_a_failure_of_every_verb() {
     }
 }
 
-/// Number of the error that a file system without locks answers with.
+/// Error numbers that a file system without locks returns.
 const NO_LOCKS: [i32; 3] = [libc::ENOLCK, libc::ENOTSUP, libc::ENOSYS];
 
 #[test]
@@ -284,7 +284,7 @@ fn a_file_system_without_locks_has_a_way_out() {
     }
 }
 
-/// A process that was killed while it replaced data left the old ones.
+/// A process that was killed while it replaced data left the old data.
 #[test]
 fn replaced_data_that_a_killed_process_left_are_removed() {
     let place = Place::new();

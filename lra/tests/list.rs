@@ -88,7 +88,8 @@ fn read(place: &Place, words: &str) -> Value {
     serde_json::from_str(&place.ok(words)).unwrap()
 }
 
-/// The names of all fields of a listing, or of one entry; options and settings have names of their own.
+/// Returns the names of all fields of a listing, or of one entry; options and settings have names
+/// of their own.
 fn names(value: &Value) -> BTreeSet<String> {
     match value {
         Value::Array(all) => all.iter().flat_map(names).collect(),
@@ -156,7 +157,7 @@ fn no_figure_of_a_source_is_lost_to_machines() {
     }
 }
 
-/// An entry has the same in both forms.
+/// An entry has the same content in both forms.
 #[test]
 fn an_entry_is_json_where_json_is_asked_for() {
     let place = Place::new();

@@ -7,14 +7,14 @@ mod common;
 use common::Place;
 use serde_json::Value;
 
-/// Sets that make every generated task tiny.
+/// Assignments that make every generated task tiny.
 const TINY: &str = "--set train.steps=2 --set train.warmup=1 --set train.eval_every=1 --set train.eval_examples=20 \
                     --set data.train=64 --set data.val=20 --set data.test=20";
 
 #[test]
 fn a_card_ranks_a_model_among_those_of_a_table() {
     let place = Place::new();
-    // Nothing of these data is in the table that the program brings.
+    // The built-in table contains no results on these data.
     let text = place.ok(&format!("mini bag --glance --seeds 0,1 --quiet {TINY}"));
     assert!(text.contains("bag: no rank"), "{text}");
     assert!(
@@ -42,7 +42,7 @@ fn a_card_ranks_a_model_among_those_of_a_table() {
     let left_out = card["left_out"].as_array().unwrap();
     assert!(left_out.iter().any(|it| it["task"] == "text"), "{card}");
 
-    // What is on file is not run again.
+    // Runs on file are not repeated.
     let again = place.ok(&format!(
         "mini linear --glance --seeds 0 --table table.csv {TINY}"
     ));

@@ -1,7 +1,7 @@
-//! Reads the module graph of all crates from their sources, and finds loops in it.
+//! Reads the module graph of all crates from their sources, and finds cycles in it.
 //!
-//! A node is a module of a crate's root, with everything below it. An edge is a path in code that is
-//! not for tests alone: `crate::b::Name` in module `a` is a -> b. Names that the root hands on
+//! A node is a module of a crate's root, with everything below it. An edge is a path in code that
+//! is not for tests alone: `crate::b::Name` in module `a` is a -> b. Names that the root re-exports
 //! (`pub use b::Name`) count as names of `b`.
 
 #![allow(clippy::unwrap_used)]
@@ -62,7 +62,7 @@ fn expand(tree: &UseTree, path: &mut Vec<String>, paths: &mut Vec<Vec<String>>) 
     }
 }
 
-/// Collects the paths in code, those within macros' arguments included.
+/// Collects the paths in code, including those in the arguments of macros.
 #[derive(Default)]
 struct Paths(Vec<Vec<String>>);
 
@@ -112,7 +112,7 @@ impl Paths {
 struct Crate {
     /// Modules of the root.
     modules: BTreeSet<String>,
-    /// Names that the root hands on, with the module that each comes from.
+    /// Names that the root re-exports, with the module that each comes from.
     handed_on: BTreeMap<String, String>,
     graph: Graph,
 }
@@ -148,7 +148,7 @@ impl Crate {
         read
     }
 
-    /// Reads the file of the module at `path`, which lies in `folder`, and those below it.
+    /// Reads the file of the module at `path`, which is in `folder`, and those below it.
     fn module(&mut self, path: &[String], folder: &Path) {
         let name = path.last().unwrap();
         let below = folder.join(name);
@@ -179,7 +179,7 @@ impl Crate {
         }
     }
 
-    /// Adds what the path `used` says, where it stands in the module at `path`.
+    /// Adds the edge of the path `used`, if it is one, from the module at `path`.
     fn edge(&mut self, path: &[String], used: &[String], file: &Path) {
         let ups = used.iter().take_while(|part| *part == "super").count();
         let absolute = match used.first().map(String::as_str) {
@@ -214,7 +214,7 @@ fn reachable(graph: &Graph, from: &str) -> BTreeSet<String> {
     seen
 }
 
-/// Returns the edges that are part of a loop, with the places that make them.
+/// Returns the edges that are part of a cycle, with the places that make them.
 fn loops(graph: &Graph) -> Vec<String> {
     let mut found = Vec::new();
     for (from, edges) in graph {

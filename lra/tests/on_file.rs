@@ -1,4 +1,4 @@
-//! What is on file is shown, or gone on with, only while it is what would be computed here.
+//! Results on file are shown, or resumed, only while they are what would be computed here.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
     fs::write(path, value.to_string()).unwrap();
 }
 
-/// The run and the sweep are refused for a reason, and both ways out work.
+/// Asserts that the run and the sweep are refused for a reason, and that both remedies work.
 fn is_refused(place: &Place, run: &str, sweep: &str, reason: &str) {
     let message = place.fails(2, run);
     assert!(message.contains(reason), "{message}");
@@ -201,7 +201,7 @@ fn where_there_is_nothing_to_resume_it_is_said() {
     let told = resumed(8);
     assert!(told.contains("nothing to resume"), "{told}");
     assert!(told.contains("train.steps = 8, not 4"), "{told}");
-    // Of a sweep's cells nobody knows whether they were begun.
+    // For the cells of a sweep it is not known whether they were begun.
     place.ok(&format!("{SWEEP} --out swept"));
     let log = fs::read_to_string(place.run_folder("swept").join("log.txt")).unwrap();
     assert!(!log.contains("nothing to resume"), "{log}");
@@ -216,7 +216,7 @@ fn an_old_score_is_called_so_however_quiet_the_run() {
     assert!(err(&again).contains("is on file since"), "{}", err(&again));
 }
 
-/// A shell runs the command of a record where it was typed.
+/// A shell runs the command of a record in the folder where it was typed.
 #[test]
 fn the_command_in_a_record_runs_as_pasted() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! A program with a model of its own, `examples/own_model.rs`: every verb knows the model.
+//! A program with a custom model, `examples/own_model.rs`: every verb knows the model.
 
 #![allow(clippy::unwrap_used)]
 
@@ -121,7 +121,7 @@ fn a_new_crate_is_made_once() {
     assert!(message.contains("--lra"), "{message}");
 }
 
-/// The first file fits into what is left of this disk, the second does not.
+/// The first file fits into the space left on this disk, the second does not.
 #[cfg(unix)]
 #[test]
 fn a_new_crate_is_there_as_a_whole_or_not_at_all() {

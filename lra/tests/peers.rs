@@ -1,4 +1,4 @@
-//! The models that are set beside PyTorch.
+//! Models that are compared with PyTorch.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ const PEERS: &str = concat!(
 );
 const REASONS: &str = include_str!("../benches/peers/compare.py");
 
-/// Names of models that have a peer, without options.
+/// Returns the names of models that have a peer, without options.
 fn peers() -> Vec<&'static str> {
     let marks = PEERS
         .lines()
@@ -22,7 +22,7 @@ fn peers() -> Vec<&'static str> {
         .collect()
 }
 
-/// Names of models that have none, with a reason.
+/// Returns the names of models that have no peer, with a reason.
 fn without() -> Vec<&'static str> {
     let (_, rest) = REASONS.split_once("\nWITHOUT = {").unwrap();
     let (entries, _) = rest.split_once('}').unwrap();

@@ -1,4 +1,4 @@
-//! Self-pretraining: the same bits whatever interrupts it, and weights that training begins with.
+//! Self-pretraining: the same bits after any interruption, and weights that training begins with.
 
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]
@@ -25,7 +25,7 @@ fn begun(place: &Place, words: &str) -> Child {
     command.spawn().unwrap()
 }
 
-/// What both phases leave does not differ.
+/// Asserts that the files of both phases do not differ.
 fn assert_same_phases(left: &Path, right: &Path) {
     assert_same(left, right);
     for name in ["pretrain-metrics.jsonl", "pretrain-best.safetensors"] {
@@ -34,7 +34,7 @@ fn assert_same_phases(left: &Path, right: &Path) {
     }
 }
 
-/// Of a record, what equal runs have in common.
+/// Returns the parts of a record that equal runs have in common.
 fn results(place: &Place, out: &str) -> [Value; 2] {
     let mut record = place.record(out);
     for measured in ["wall_seconds", "peak_bytes"] {
@@ -147,7 +147,7 @@ fn training_begins_with_what_was_learned_and_the_decoder_is_gone() {
             .iter()
             .all(|(name, _)| !name.starts_with("pretrain."))
     );
-    // At a rate of 0 nothing moves.
+    // At a learning rate of 0 no weight moves.
     for tensor in &learned {
         assert!(trained.contains(tensor), "{}", tensor.0);
     }

@@ -1,4 +1,4 @@
-//! What a failed run leaves, and how it goes on: from its last checkpoint, to the same bits.
+//! Files that a failed run leaves, and its resumption: from its last checkpoint, to the same bits.
 
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]
@@ -15,7 +15,8 @@ use common::{
 };
 use serde_json::Value;
 
-/// Overwrites a stored split from `offset` on while runs have it mapped, as a failing disk would. Returns what was there.
+/// Overwrites a stored split from `offset` on while runs have it mapped, as a failing disk would.
+/// Returns the old contents.
 fn spoil(file: &Path, offset: usize, byte: u8) -> Vec<u8> {
     let whole = fs::read(file).unwrap();
     let file = fs::File::options().write(true).open(file).unwrap();
@@ -29,13 +30,13 @@ fn text(output: &Output) -> String {
     format!("{stdout}{}", err(output))
 }
 
-/// Whether a text has a frame of a backtrace.
+/// Returns whether a text has a frame of a backtrace.
 fn has_backtrace(text: &str) -> bool {
     text.lines()
         .any(|line| line.trim_start().starts_with("0: "))
 }
 
-/// Tables in every form, of the runs in a folder.
+/// Returns the tables of the runs in a folder, in every format.
 fn tables(place: &Place, out: &str) -> String {
     let forms = ["text", "markdown", "csv", "json", "latex", "html"];
     let tables = forms.map(|form| place.ok(&format!("report {out} --format {form}")));
@@ -69,7 +70,7 @@ fn a_failed_run_goes_on_from_its_checkpoint_to_the_same_bits() {
     assert!(log.contains(reason) && has_backtrace(&log), "{log}");
     assert!(!has_backtrace(&tables(&place, "broken")));
 
-    // Shown, with the way out, but not repeated.
+    // Shown with the remedy, but not repeated.
     let shown = place.lra(&format!("{run} --out broken"));
     assert_eq!(shown.status.code(), Some(4));
     assert!(text(&shown).contains("--resume"), "{}", text(&shown));
@@ -87,7 +88,8 @@ fn a_failed_run_goes_on_from_its_checkpoint_to_the_same_bits() {
     assert_same_records(&place.record("whole"), &place.record("broken"));
 }
 
-/// Two records are of the same run: all but times, memory and how it was started.
+/// Asserts that two records are of the same run: equal in all but times, memory and the command
+/// that started it.
 fn assert_same_records(left: &Value, right: &Value) {
     for (key, value) in left.as_object().unwrap() {
         if !["created", "command", "speed", "memory"].contains(&key.as_str()) {
@@ -99,7 +101,8 @@ fn assert_same_records(left: &Value, right: &Value) {
 #[test]
 fn a_full_disk_cuts_no_line_in_half_and_the_run_goes_on_without_it() {
     let place = Place::new();
-    // Every step is logged, nothing is saved before the end: it is a log that outgrows the limit on files below.
+    // Every step is logged and nothing is saved before the end, so that it is a log that exceeds
+    // the limit on files below.
     let words = "run --task listops --model bag --recipe smoke --quiet --set data.train=200 --set data.val=40 \
         --set data.test=40 --set train.steps=300 --set train.log_every=1 --set train.eval_every=0 \
         --set train.checkpoint_every=1000";
@@ -151,7 +154,7 @@ fn a_panic_is_a_failed_run_with_a_record() {
     command.env("RUST_BACKTRACE", "1");
     let run = start(command);
     until("a checkpoint is written", || saved(&place, "runs"));
-    // Rows that end beyond the file: the next evaluation reads past it.
+    // Rows that end beyond the file: the next evaluation reads past its end.
     let val = stored(&place, "val.safetensors");
     let header = 8 + header_length(&fs::read(&val).unwrap());
     let whole = spoil(&val, header, 255);
@@ -191,7 +194,7 @@ fn a_closed_or_full_standard_error_stops_no_run() {
         }
     }
     assert_eq!(place.record("run")["outcome"]["status"], "scored");
-    // A wrong word is told to nobody, but the exit code says it.
+    // The error for a wrong word has no reader, but the exit code reports it.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let status = place
@@ -199,7 +202,7 @@ fn a_closed_or_full_standard_error_stops_no_run() {
         .stderr(writer)
         .status();
     assert_eq!(status.unwrap().code(), Some(2));
-    // Nobody listens to the results either, as in `lra list models | head -1`.
+    // Results have no reader either, as in `lra list models | head -1`.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let status = place.command("list models").stdout(writer).status();
@@ -227,7 +230,7 @@ fn force_starts_over_whatever_the_folder_holds() {
     }
     place.ok(&format!("{words} --force"));
     assert!(!folder.join(".writing-left").exists());
-    // Folders in the place of files, and a file in the place of a folder.
+    // Folders in place of files, and a file in place of a folder.
     for name in [
         "record.json",
         "spec.toml",
@@ -261,7 +264,7 @@ fn damaged_weights_are_found_before_the_run_goes_on() {
     place.ok(&words);
     let folder = place.run_folder("runs");
     for name in &PRODUCTS[1..] {
-        // Without a record the run is unfinished, and goes on from its last checkpoint.
+        // Without a record the run is unfinished, and resumes from its last checkpoint.
         let file = folder.join(name);
         let whole = fs::read(&file).unwrap();
         let header = header_length(&whole);
@@ -284,7 +287,7 @@ fn damaged_weights_are_found_before_the_run_goes_on() {
         assert!(place.fails(2, &format!("{words} --resume")).contains(name));
         fs::write(&file, whole).unwrap();
     }
-    // A wrong number among the state of training.
+    // A wrong number in the state of training.
     let file = folder.join("checkpoint.safetensors");
     let whole = fs::read(&file).unwrap();
     let mut spoilt = whole.clone();

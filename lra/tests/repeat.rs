@@ -1,4 +1,4 @@
-//! Equal settings give equal bits: whatever the number of threads, and however often the run was killed.
+//! Equal settings give equal bits, with any number of threads and any number of kills.
 
 #![allow(clippy::unwrap_used)]
 
@@ -85,7 +85,7 @@ fn micro_batches_under_batch_norm_are_told_and_elsewhere_no_reason_not_to_compar
     assert_eq!(batching["forward"], 2);
 }
 
-/// A run of some seconds with a checkpoint every other step.
+/// Returns a run of some seconds with a checkpoint every other step.
 fn longer() -> String {
     format!("run --task listops --model performer --set train.bucket=3 {LONGER}")
 }
@@ -106,7 +106,7 @@ fn killed_ten_times_and_resumed_it_ends_with_the_same_weights() {
     let began = Instant::now();
     place.ok(&format!("{words} --out whole"));
     let whole = began.elapsed();
-    // Different moments in each life, from "hardly started" to "nearly through".
+    // A different moment in each life, from "hardly started" to "nearly through".
     for life in 0..10u32 {
         let mut child = start(&place, &format!("{words} --out killed --resume"));
         sleep(whole.mul_f64(0.15 + 0.05 * f64::from(life * 7 % 10)));

@@ -1,4 +1,4 @@
-//! `lra repro`: published cells and what it takes to reproduce them.
+//! `lra repro`: published cells and the requirements for reproducing them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -117,7 +117,7 @@ fn what_cannot_be_reproduced_is_said() {
     assert!(message.contains("more than the budget"), "{message}");
     let message = place.fails(2, "repro nystromformer --budget 1s --dry-run --threads 2");
     assert!(message.contains("no cell fits into 1 s"), "{message}");
-    // Files that nobody has brought: the same error as that of a run.
+    // Missing files: the same error as that of a run.
     let message = place.fails(3, "repro s4 text s4d");
     assert!(message.contains("lra data"), "{message}");
 }

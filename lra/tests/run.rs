@@ -131,7 +131,7 @@ fn speed_counts_the_examples_that_there_are() {
     let steps = record["speed"]["steps_per_second"]["median"]
         .as_f64()
         .unwrap();
-    // 200 rows of up to 64 tokens, whatever a batch asks for.
+    // 200 rows of up to 64 tokens, whatever the batch size.
     let examples = speed("examples_per_second") / steps;
     assert!(
         (examples - 200.0).abs() < 1e-6,
@@ -212,7 +212,8 @@ fn without_a_terminal_there_are_no_bars_and_no_colours() {
 #[test]
 fn running_out_of_memory_is_a_record_wherever_it_happens() {
     let place = Place::new();
-    // 20 MiB of weights, 40 MiB of their moments, then gradients: the limits are met at each of them.
+    // 20 MiB of weights, 40 MiB of their moments, then gradients: the limits are reached at each of
+    // them.
     let words = format!(
         "{TINY} --force --model transformer --threads 2 --set block.dim=512 --set block.qkv_dim=512 \
          --set block.mlp_dim=4096"
@@ -266,7 +267,7 @@ fn peaks_hang_neither_on_the_buffers_of_threads_nor_on_who_works_when() {
     };
     assert!(apart(one, again) < 0.01, "{memory:?}");
     assert!(apart(one, many) < 0.1, "{memory:?}");
-    // Three quarters of the base are for each thread.
+    // Three quarters of the base are per thread.
     assert!(wide > 2.0 * base, "{memory:?}");
 }
 
@@ -297,7 +298,7 @@ fn within_addresses(place: &Place, kib: u64, words: &str) -> std::process::Outpu
     shell.output().unwrap()
 }
 
-/// The most addresses, in KiB, that a command was seen to have.
+/// Returns the most addresses, in KiB, that a command was observed to have.
 #[cfg(target_os = "linux")]
 fn addresses(place: &Place, words: &str) -> u64 {
     let mut child = place
@@ -323,7 +324,7 @@ fn a_limit_on_addresses_that_leaves_no_room_is_a_usage_error() {
     let place = Place::new();
     let run = "run --task toy --model bag --recipe smoke --threads 2 --quiet --force";
     let mut refused = 0;
-    // Below some limit the system cannot load the program, whatever it is asked.
+    // Below some limit the system cannot load the program, whatever its arguments.
     let loads = |kib: &u64| within_addresses(&place, *kib, "--version").status.success();
     for kib in (50_000..350_000).step_by(20_000).filter(loads) {
         let output = within_addresses(&place, kib, run);
@@ -343,8 +344,8 @@ fn a_limit_on_addresses_that_leaves_no_room_is_a_usage_error() {
 #[test]
 fn a_system_without_more_memory_is_a_record() {
     let place = Place::new();
-    // A small run tells what addresses code, threads and the allocator's reserves take on this machine. A quarter of a
-    // gigabyte more does not hold half a gigabyte of weights.
+    // A small run shows the addresses that code, threads and the allocator's reserves take on this
+    // machine. A quarter of a gigabyte more does not hold half a gigabyte of weights.
     let small = "run --task toy --model bag --recipe smoke --threads 2 --quiet";
     let limit = addresses(&place, &format!("{small} --out first")) + (256 << 10);
     let output = within_addresses(&place, limit, &format!("{small} --out small"));
@@ -352,7 +353,8 @@ fn a_system_without_more_memory_is_a_record() {
 
     let large = "run --task toy --model transformer --recipe smoke --threads 2 --quiet --set block.dim=4096 \
                  --set block.qkv_dim=4096";
-    // Without a limit of our own in the way, and with the one that follows from that of the addresses.
+    // Once with a limit of our own that is never reached, once with the one derived from the limit
+    // on addresses.
     for own in ["--memory-limit 1T", ""] {
         let output = within_addresses(&place, limit, &format!("{large} {own} --force"));
         let message = common::err(&output);
@@ -368,7 +370,8 @@ fn a_system_without_more_memory_is_a_record() {
     }
 }
 
-/// A control group kills without a word what goes beyond its limit, and counts more than the heap.
+/// A control group kills a process that exceeds its limit without a message, and counts more than
+/// the heap.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_that_comes_near_the_limit_of_its_control_group_is_a_record() {
@@ -394,7 +397,7 @@ fn a_run_that_comes_near_the_limit_of_its_control_group_is_a_record() {
     let small = "run --task toy --model bag --recipe smoke --threads 2 --quiet --memory-limit 1T";
     let output = within(&format!("{small} --out small"));
     assert!(output.status.success(), "{}", common::err(&output));
-    // A limit of our own on the heap is not in the way: it is the resident size that is met.
+    // A limit of our own on the heap is not reached: the limit on the resident size is.
     let large = "run --task toy --model transformer --recipe smoke --threads 2 --quiet --memory-limit 1T \
                  --set block.dim=2048 --set block.qkv_dim=2048 --set block.mlp_dim=2048";
     let output = within(large);

@@ -1,4 +1,5 @@
-//! Being asked to stop: by any signal, once or as a whole job, while data are built, or by the death of a sweep.
+//! Requests to stop: by any signal, once or to a whole job, while data are built, or by the death
+//! of a sweep.
 
 #![allow(clippy::unwrap_used)]
 #![cfg(target_os = "linux")]
@@ -11,13 +12,13 @@ use std::process::{Child, Command};
 
 use common::{Place, child_of, err, kill, saved, start, until};
 
-/// Takes long, and saves its state often.
+/// Settings of a long run that saves its state often.
 const LONG: &str = "--recipe smoke --steps 2000000 --set train.checkpoint_every=50 --set train.log_every=1000 \
     --set train.eval_every=0";
 
 /// Starts a run and waits for its first checkpoint.
 fn begun(place: &Place, mut command: Command, out: &str) -> Child {
-    // Whoever runs the tests may ignore it.
+    // The process that runs the tests may ignore SIGHUP.
     // SAFETY: `signal` may be called between fork and exec.
     unsafe {
         command.pre_exec(|| {
@@ -30,7 +31,7 @@ fn begun(place: &Place, mut command: Command, out: &str) -> Child {
     child
 }
 
-/// The only run under `out` was stopped and can go on.
+/// Asserts that the only run under `out` was stopped and can be resumed.
 fn assert_interrupted(place: &Place, out: &str) {
     let outcome = place.record(out)["outcome"].clone();
     assert_eq!(outcome["status"], "interrupted", "{outcome}");
@@ -103,12 +104,12 @@ fn a_sweep_that_is_killed_takes_its_runs_along_in_order() {
     let record = place.run_folder("runs").join("record.json");
     until("the run has noticed", || record.exists());
     assert_interrupted(&place, "runs");
-    // Nobody is at work there any more, so that the next sweep can go on.
+    // No process is at work there any more, so the next sweep can go on.
     let lock = fs::File::open(place.run_folder("runs").join("run.lock")).unwrap();
     until("the run has ended", || lock.try_lock().is_ok());
 }
 
-/// A process that is not left behind by a test that fails.
+/// A process that a failing test does not leave behind.
 struct EndedOnFailure(u32);
 
 impl Drop for EndedOnFailure {

@@ -1,4 +1,4 @@
-//! The matrix: complete, shared out, interrupted, resumed.
+//! The matrix: complete, distributed, interrupted, resumed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const TINY: &str = "sweep --tasks toy --models bag,linear --recipe smoke --steps 4 --set data.train=64 \
                     --set data.val=16 --set data.test=16";
-/// One cell that takes long, and saves its state after every step.
+/// A sweep of one cell that takes long and saves its state often.
 const LONG: &str = "sweep --tasks toy --models bag --recipe smoke --steps 200000 --set train.checkpoint_every=50 \
                     --set train.log_every=1000 --set train.eval_every=0";
 
@@ -31,7 +31,7 @@ fn states(cells: &[Value]) -> Vec<&str> {
     states.collect()
 }
 
-/// The run folders of a sweep with their records.
+/// Returns the records of the run folders of a sweep.
 fn records(place: &Place) -> Vec<Value> {
     let folders = fs::read_dir(place.path().join("runs")).unwrap();
     let records = folders.filter_map(|folder| {
@@ -45,7 +45,7 @@ fn records(place: &Place) -> Vec<Value> {
 fn cells_are_run_once_and_a_failed_one_stops_nothing() {
     let place = Place::new();
     let words = format!("{TINY} --seeds 0..2 --jobs 2 --json");
-    // The other model divides by next to nothing, which shows when it is trained.
+    // The other model divides by almost zero, which shows when it is trained.
     let words = words.replace("linear", "sinkhorn:temperature=1e-300");
     let output = place.lra(&words);
     assert_eq!(output.status.code(), Some(4), "{}", err(&output));
@@ -195,7 +195,8 @@ fn the_job_script_is_this_sweep_in_shards() {
     let script = place.ok(&format!(
         "{TINY} --seeds 0..3 --emit slurm --array 2 --memory-limit 1G --estimate --sbatch=--partition=short"
     ));
-    // The estimate of so little is small beside the reserve of ten minutes, however fast the machine.
+    // The estimate for so little work is small beside the reserve of ten minutes, however fast the
+    // machine.
     for line in [
         "--array=1-2\n",
         "--time=1",
@@ -299,7 +300,7 @@ fn cells_of_a_file_are_done_and_two_files_become_one() {
             .join(ids(&every).first().unwrap())
             .exists()
     );
-    // Tables of the file are those of the folders.
+    // Tables of the file equal those of the folders.
     let of = |path: &str| place.ok(&format!("report {path} --table accuracy --format csv"));
     let table = of("first.csv");
     assert!(

@@ -1,4 +1,4 @@
-//! Whom a download trusts: a server whose certificate is from an authority of this folder's own.
+//! Trust of downloads: a server whose certificate is from an authority in this folder.
 //!
 //! The private key beside it is for this test alone and protects nothing.
 #![allow(missing_docs, clippy::unwrap_used)]
@@ -18,7 +18,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/certificates");
 
-/// A server that offers nine bytes to everybody; its address.
+/// Starts a server that offers nine bytes to every client; returns its address.
 fn serve() -> String {
     let file = |name: &str| std::fs::read(format!("{FOLDER}/{name}")).unwrap();
     let certificate = CertificateDer::from_pem_slice(&file("server.pem")).unwrap();

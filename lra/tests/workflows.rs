@@ -1,4 +1,4 @@
-//! The workflows of the repository: a step that fails must turn its job red.
+//! Workflows of the repository: a step that fails must fail its job.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Running the real binary in a folder of its own.
+//! Runs the real binary in a folder of its own.
 
 // Each test file is a crate and uses its share of this module.
 #![allow(dead_code)]
@@ -25,7 +25,7 @@ impl Place {
         }
     }
 
-    /// Returns a place in memory, where there is such a folder: nothing waits for a disk.
+    /// Returns a place in memory, if there is such a folder: nothing waits for a disk.
     pub fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         let folder = match memory.is_dir() {
@@ -38,11 +38,11 @@ impl Place {
         }
     }
 
-    /// The same for an example of this crate in place of the binary.
+    /// Returns a place for an example of this crate instead of the binary.
     pub fn of_example(name: &str) -> Self {
         let built = Path::new(env!("CARGO_BIN_EXE_lra")).parent().unwrap();
         let program = built.join("examples").join(name);
-        // All tests together build it, a single one does not.
+        // A run of all tests builds it, a run of a single test does not.
         assert!(
             program.exists(),
             "run `cargo build --locked --workspace --example {name}` first"
@@ -57,7 +57,8 @@ impl Place {
         self.folder.path()
     }
 
-    /// The binary with these words as arguments; data and runs go into this place.
+    /// Returns the command of the binary with these words as arguments; data and runs go into this
+    /// place.
     pub fn command(&self, words: &str) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -94,8 +95,8 @@ impl Place {
         err(&output)
     }
 
-    /// The least memory limit, in MiB, that a run on two threads takes. What it holds from its start depends on the
-    /// processor, so limits are given as this and some more.
+    /// Returns the least memory limit, in MiB, that a run on two threads accepts. The memory that
+    /// it holds from its start depends on the processor, so limits are given relative to this.
     pub fn least_limit(&self) -> u64 {
         let words = "run --task toy --model bag --threads 2 --memory-limit 1 --out refused";
         let message = self.fails(2, words);
@@ -104,7 +105,7 @@ impl Place {
         least.parse().unwrap()
     }
 
-    /// The only run folder under `out`.
+    /// Returns the only run folder under `out`.
     pub fn run_folder(&self, out: &str) -> PathBuf {
         let folders: Vec<_> = fs::read_dir(self.path().join(out))
             .unwrap()
@@ -114,7 +115,7 @@ impl Place {
         folders[0].clone()
     }
 
-    /// The record of the only run under `out`.
+    /// Returns the record of the only run under `out`.
     pub fn record(&self, out: &str) -> Value {
         let text = fs::read_to_string(self.run_folder(out).join("record.json")).unwrap();
         serde_json::from_str(&text).unwrap()
@@ -125,10 +126,11 @@ pub fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A whole run in a second or two: small, but with dropout, evaluations and checkpoints on the way.
+/// A whole run that takes a second or two: small, but with dropout, evaluations and checkpoints on
+/// the way.
 pub const TINY: &str = "run --task listops --recipe smoke --quiet --set data.train=200 --set data.val=40 --set data.test=40";
 
-/// A child of a process that has not ended, if there is one.
+/// Returns a child of a process that has not ended, if there is one.
 pub fn child_of(parent: u32) -> Option<u32> {
     let listed = fs::read_dir("/proc").unwrap().flatten();
     let mut ids = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -141,13 +143,13 @@ pub fn child_of(parent: u32) -> Option<u32> {
     })
 }
 
-/// Sends a signal to a process that the test started; one that has just ended does not hear it.
+/// Sends a signal to a process that the test started; one that has just ended does not receive it.
 pub fn kill(id: u32, signal: i32) {
     // SAFETY: kill only sends a signal.
     unsafe { libc::kill(id as libc::pid_t, signal) };
 }
 
-/// Waits until something is there.
+/// Waits until a condition holds.
 pub fn until(what: &str, mut there: impl FnMut() -> bool) {
     let began = Instant::now();
     while !there() {
@@ -166,14 +168,14 @@ pub fn start(mut command: Command) -> Child {
 pub const LONGER: &str = "--recipe smoke --quiet --set data.train=400 --set data.val=40 --set data.test=40 \
     --set train.steps=400 --set train.eval_every=10 --set train.checkpoint_every=2 --set model.redraw=7";
 
-/// Whether the only run under `out` has saved its state.
+/// Returns whether the only run under `out` has saved its state.
 pub fn saved(place: &Place, out: &str) -> bool {
     let mut folders = fs::read_dir(place.path().join(out)).into_iter().flatten();
     let folder = folders.next().and_then(Result::ok);
     folder.is_some_and(|folder| folder.path().join("checkpoint.safetensors").exists())
 }
 
-/// A file of the only stored data set.
+/// Returns the path of a file of the only stored data set.
 pub fn stored(place: &Place, name: &str) -> PathBuf {
     let store = fs::read_dir(place.path().join("data/store")).unwrap();
     let folders: Vec<_> = store
@@ -184,7 +186,7 @@ pub fn stored(place: &Place, name: &str) -> PathBuf {
     folders[0].join(name)
 }
 
-/// What must not differ between equal runs.
+/// Files that must not differ between equal runs.
 pub const PRODUCTS: [&str; 3] = [
     "metrics.jsonl",
     "checkpoint.safetensors",
@@ -204,7 +206,8 @@ pub fn assert_same(left: &Path, right: &Path) {
         .zip(products(left).into_iter().zip(products(right)))
     {
         if *name == "checkpoint.safetensors" {
-            // Its header counts the bytes of timings.jsonl, which holds clock times: compare what it stores.
+            // Its header counts the bytes of timings.jsonl, which holds clock times: only the
+            // tensors are compared.
             assert!(tensors(&left) == tensors(&right), "{name} differs");
         } else {
             assert!(left == right, "{name} differs");
@@ -216,7 +219,8 @@ fn tensors(file: &[u8]) -> &[u8] {
     &file[8 + header_length(file)..]
 }
 
-/// The length of a safetensors file's header, which follows the eight bytes that say it.
+/// Returns the length of a safetensors file's header, which follows the eight bytes that hold the
+/// length.
 pub fn header_length(file: &[u8]) -> usize {
     u64::from_le_bytes(file[..8].try_into().unwrap()) as usize
 }

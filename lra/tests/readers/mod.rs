@@ -1,7 +1,7 @@
 //! Readers of files from outside, each as a function of bytes.
 //!
-//! `lra/fuzz` searches for bytes that make one fail, and `corpus.rs` reads the inputs on file. Any bytes
-//! either give an error of class data or valid data: no panic, no hang, no unbounded memory.
+//! `lra/fuzz` searches for bytes that make one fail, and `corpus.rs` reads the inputs on file. Any
+//! bytes either give an error of class data or valid data: no panic, no hang, no unbounded memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ fn partial() -> Value {
     json!({ "allow_partial": true })
 }
 
-/// Every reader.
+/// All readers.
 pub const READERS: &[Reader] = &[
     of_task("expressions", "listops", "basic_val.tsv", expressions),
     of_task("pairs", "retrieval", "new_aan_pairs.eval.tsv", pairs),
@@ -168,7 +168,7 @@ fn table() -> Vec<(String, Vec<u8>)> {
 
 fn pictures() -> Vec<(String, Vec<u8>)> {
     let picture = include_bytes!("../../fuzz/corpus/pictures/whole.png");
-    // Its hash makes it one for validation.
+    // Its hash puts it into the validation split.
     let validates = include_bytes!("../../fuzz/corpus/pictures/validates.png");
     let files = ["train", "test"].map(|split| {
         let name = move |class| format!("{split}/{class}/1.png");
@@ -214,7 +214,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Makes the folder and writes the files around.
+    /// Creates the folder and writes the files around the one under attack.
     pub fn new(reader: &'static Reader) -> Prepared {
         let memory = Path::new("/dev/shm");
         let folder = match memory.is_dir() {
@@ -269,7 +269,8 @@ impl Prepared {
         }
     }
 
-    /// Builds a task's data from raw files, and verifies what is accepted. Returns whether it was.
+    /// Builds a task's data from raw files, and verifies accepted data. Returns whether they were
+    /// accepted.
     fn build(&self, task: &str, options: Value, raw: &Path) -> bool {
         let task = tasks::find(task).unwrap();
         let mut key = Key {

@@ -1,26 +1,26 @@
-//! A server on this machine that answers as a test says, from the standard library alone.
+//! A server on this machine that answers as a test says, built on the standard library alone.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// A server that hands every request to `answer`, one after the other.
+/// A server that passes every request to `answer`, one after the other.
 pub struct Server {
     pub address: String,
     seen: Arc<Mutex<Vec<Asked>>>,
 }
 
-/// A request.
+/// A request to the server.
 #[derive(Clone)]
 pub struct Asked {
-    /// How many came before it.
+    /// Number of requests before it.
     pub number: usize,
     pub path: String,
     headers: Vec<(String, String)>,
 }
 
 impl Asked {
-    /// A header's value; empty where there is none.
+    /// Returns the value of a header; empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         let found = self
             .headers
@@ -29,7 +29,7 @@ impl Asked {
         found.map_or("", |(_, value)| value)
     }
 
-    /// First byte asked for.
+    /// Returns the first byte requested.
     pub fn from(&self) -> usize {
         let range = self.header("range");
         let first = range.trim_start_matches("bytes=").trim_end_matches('-');
@@ -69,12 +69,12 @@ impl Server {
         Server { address, seen }
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn seen(&self) -> Vec<Asked> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Their `Range` headers.
+    /// Returns the `Range` headers of all requests.
     pub fn ranges(&self) -> Vec<String> {
         self.seen()
             .iter()
@@ -83,7 +83,7 @@ impl Server {
     }
 }
 
-/// Answers with the part asked for and this version, but stops after `bytes`.
+/// Answers with the requested part and this version, but stops after `bytes`.
 pub fn serve(
     asked: &Asked,
     stream: &mut TcpStream,
