@@ -1,4 +1,4 @@
-//! Stamps the binary with what it was built from, so that every record can say it.
+//! Embeds the origin of the binary (sources and versions) in it, so that every record can state it.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,8 @@ use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
-/// Sources of this program: folders and files, from this crate's folder. Those of the other crates lie beside it within the repository.
+/// Sources of this program: folders and files, relative to this crate's folder. Those of the other
+/// crates are beside it in the repository.
 const SOURCES: [&str; 9] = [
     "build.rs",
     "src",
@@ -93,7 +94,7 @@ fn output(program: &str, arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The version of `package` in the workspace's lock file.
+/// Returns the version of `package` in the workspace's lock file.
 fn locked_version(package: &str) -> Option<String> {
     let lock = fs::read_to_string("../Cargo.lock").ok()?;
     let entry = lock

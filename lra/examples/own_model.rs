@@ -17,7 +17,7 @@ use lra::models::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What the command line knows of it.
+/// Registry entry of the model.
 const NEIGHBOURS: Model = Model {
     name: "neighbours",
     title: "Neighbours",

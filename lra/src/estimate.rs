@@ -6,7 +6,8 @@
 //! lra bench    bench/preflight.rs: steps at two shorter lengths and the power law through them
 //! ```
 //!
-//! The amount of work is a [`Workload`], what it costs a [`StepCost`] times it; lines and power laws are in [`extrapolate`].
+//! The amount of work is a [`Workload`], and its cost is the product with a [`StepCost`]; lines and
+//! power laws are in [`extrapolate`].
 
 pub mod extrapolate;
 mod workload;

@@ -1,12 +1,14 @@
 //! `lra`: the Long Range Arena benchmark harness, as a library with a program.
 //!
-//! The only crate that knows tasks, models and results together. [`main_with`] parses, dispatches, and words errors; each
-//! verb is a file in `cmd/`.
+//! The only crate that knows tasks, models and results together. [`main_with`] parses, dispatches,
+//! and formats errors; each verb is a file in `cmd/`.
 //!
-//! # A model of one's own
-//! A program of a few lines is `lra` with one model more: every verb knows it, `lra sweep` and `lra bench` included. This is
-//! `examples/own_model.rs`, a card ([`models::Model`]), options and a mixer ([`models::Mixer`]); `lra new model NAME` writes a crate
-//! that begins with it. Train it by `cargo run --release --example own_model -- run --task listops --model neighbours`.
+//! # A custom model
+//! A program of a few lines is `lra` with one additional model: every verb knows it, including
+//! `lra sweep` and `lra bench`. This is `examples/own_model.rs`, a card ([`models::Model`]),
+//! options and a mixer ([`models::Mixer`]); `lra new model NAME` writes a crate that begins with
+//! it. Train it by
+//! `cargo run --release --example own_model -- run --task listops --model neighbours`.
 //!
 //! ```ignore
 #![doc = include_str!("../examples/own_model.rs")]
@@ -73,21 +75,22 @@ use crate::cli::{Cli, Verb};
 #[global_allocator]
 static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
 
-/// The program, with the models of the registry.
+/// Runs the program with the models of the registry.
 #[must_use]
 pub fn main() -> ExitCode {
     main_with(&[])
 }
 
-/// Runs the program with models of one's own, as [`main_with`] does, for a crate that records then
-/// name: `this_crate!()`.
+/// Runs the program with custom models, as [`main_with`] does, for a crate that records then name:
+/// `this_crate!()`.
 #[must_use]
 pub fn main_of(built_from: Crate, own: &[&'static models::Model]) -> ExitCode {
     own_crate::set(built_from);
     main_with(own)
 }
 
-/// The program with models of one's own beside those of the registry. Called once, from `main`.
+/// Runs the program with custom models beside those of the registry. It must be called once, from
+/// `main`.
 #[must_use]
 pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
     if let Err(error) = models::register(own) {
@@ -127,8 +130,8 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
     })
 }
 
-/// Prints what the parser of the command line answers: help and version as results, errors as such. Names of other programs lead
-/// to those here.
+/// Prints the result of the command-line parser: help and version as results, errors as errors.
+/// Names from other programs are answered with those of this one.
 fn answer(said: &clap::Error) -> ExitCode {
     if let Some(message) = cli::unknown::explained(said) {
         stderr::line(&format!("error: {message}"));

@@ -4,14 +4,14 @@
 //! <out>/<run id>/spec.toml                the frozen settings
 //!                metrics.jsonl            losses and scores: equal byte for byte for equal settings
 //!                timings.jsonl            seconds per step and phase
-//!                checkpoint.safetensors   everything needed to go on
+//!                checkpoint.safetensors   everything needed to resume
 //!                best.safetensors         the weights with the best validation score
-//!                pretrain-*               of a pretraining, likewise: metrics, timings, checkpoint and best weights
-//!                tensorboard/             the same for TensorBoard, where asked for
+//!                pretrain-*               the previous four files, for a pretraining
+//!                tensorboard/             the metrics for TensorBoard, if asked for
 //!                draft.json               the record as far as it was known when training began: data, program, machine
 //!                record.json              the outcome, written last
-//!                error.log                the error of a failed run in full, where it has more than a line
-//!                run.lock                 held while a process works here
+//!                error.log                the full error of a failed run, if longer than a line
+//!                run.lock                 held while a process works in the folder
 //! ```
 
 mod inventory;

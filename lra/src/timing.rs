@@ -151,7 +151,7 @@ impl Timings {
         })
     }
 
-    /// Returns the share of the time of the steps that was spent neither in transfer nor in
+    /// Returns the share of the time of the timed steps that was spent neither in transfer nor in
     /// forward, backward or optimizer.
     pub fn overhead_share(&self) -> f64 {
         let total: f64 = self.steps.iter().sum();

@@ -104,7 +104,7 @@ fn a_sweep_that_is_killed_takes_its_runs_along_in_order() {
     let record = place.run_folder("runs").join("record.json");
     until("the run has noticed", || record.exists());
     assert_interrupted(&place, "runs");
-    // No process is at work there any more, so the next sweep can go on.
+    // No process works there any more, so the next sweep can continue.
     let lock = fs::File::open(place.run_folder("runs").join("run.lock")).unwrap();
     until("the run has ended", || lock.try_lock().is_ok());
 }

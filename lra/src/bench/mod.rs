@@ -4,7 +4,7 @@
 //! ```text
 //! lra bench ──► session: rounds over lengths over models
 //!                 preflight:       skips lengths that cannot fit, judged by shorter ones
-//!                 measure_process: a Request to a fresh process, its Reply or how it ended
+//!                 measure_process: a Request to a fresh process, its Reply or its other outcome
 //!                                    └─► lra measure: worker, the same training step as `lra run`
 //! ```
 

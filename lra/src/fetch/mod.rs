@@ -1,10 +1,13 @@
-//! Downloads published files: whole or not at all, resumed where a connection broke, checked against published digests.
+//! Downloads of published files: whole or not at all, resumed where a connection broke, checked
+//! against published digests.
 //!
-//! A download grows in `<file>.part`, with its address and the server's word for this version of the file beside it
-//! (`<file>.part.from`), so that only the same file is ever continued. It gets its name when it is complete, begins as an
-//! archive does, and its SHA-256 is the published one, as far as there is one. Nothing is unpacked: the readers in `datasets` read archives.
-//! Proxies are those of `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`, in this order, except for the hosts of `NO_PROXY`; trusted
-//! are the certificates of the system, or those of `SSL_CERT_FILE` ([`roots`]).
+//! A download grows in `<file>.part`, with its address and the server's identifier for this
+//! version of the file beside it (`<file>.part.from`), so that only the same file is ever
+//! continued. It gets its name when it is complete, begins as an archive does, and its SHA-256 is
+//! the published one, if one is published. Nothing is unpacked: the readers in `datasets` read
+//! archives. Proxies are taken from `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`, in this order, except
+//! for the hosts of `NO_PROXY`. The trusted certificates are those of the system, or those
+//! of `SSL_CERT_FILE` ([`roots`]).
 
 mod download;
 mod part;

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! cell       a printed figure, our model, a recipe that follows the figure's source
-//! unoffered  a printed figure of one of our models, and why no recipe leads to it
-//! hours      what a cell takes on this machine, judged by small steps of its model
-//! plan       every known difference, the cost here
+//! unoffered  a printed figure of one of our models that no recipe reproduces, and the reason
+//! hours      the duration of a cell on this machine, estimated from small steps of its model
+//! plan       every known difference, and the cost here
 //! verdict    the comparison over the seeds, and a block to paste
 //! ```
 

@@ -271,8 +271,8 @@ impl Section<'_> {
     }
 }
 
-/// Most numbers of one kind, weights or the activations of one layer: 4 TiB. No machine holds more,
-/// and sums of products of sizes would leave the range of integers.
+/// Most numbers of one kind, weights or the activations of one layer: 4 TiB. Larger sizes are not
+/// meant for any machine, and sums of products of sizes would leave the range of integers.
 const MOST_NUMBERS: u64 = 1 << 40;
 
 /// Reason why the scores of a pretrained model are not comparable with others.

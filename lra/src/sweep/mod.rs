@@ -5,12 +5,12 @@
 //! search            the points of a grid, or draws from it
 //! estimator         a cell's time and memory: from a run with another seed on file, else measured in two small steps
 //! probe             short runs at each of a recipe's learning rates
-//! best              of a search, the settings with the best validation accuracy
+//! best              the settings with the best validation accuracy of a search
 //! cell_lock         one sweep per cell at a time, by lock files
-//! job               the process of a cell, its log, how it ended
+//! job               the process of a cell, its log and its outcome
 //! scheduler         starts jobs, reaps them, stops them
 //! progress_display  the table of states on a terminal, lines elsewhere
-//! slurm             the same as an array job
+//! slurm             the sweep as an array job
 //! ```
 
 pub mod best;
