@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lra run      RunEstimator: its own first timed steps, for the work that is left
-//! lra sweep    sweep/estimator.rs: a record of another seed, else steps of one and of two examples and the line through them
+//! lra sweep    sweep/estimator.rs: a record of another seed, else steps of one and two examples
 //! lra bench    bench/preflight.rs: steps at two shorter lengths and the power law through them
 //! ```
 //!

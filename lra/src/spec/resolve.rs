@@ -433,7 +433,7 @@ impl Resolved {
     }
 
     /// Returns the accuracies that the sources of a published recipe had during training, with a
-    /// training split of `rows`; empty if any setting was changed.
+    /// training split of `rows`; empty if an override can change a score.
     pub fn milestones(&self, rows: usize) -> Vec<Milestone> {
         let recipe = results::record::Recipe {
             overrides: self.overrides.clone(),

@@ -1,5 +1,6 @@
-//! Estimates of a cell's time and memory: from a finished run with another seed, else by a line
-//! through the measured steps of batches of one and of two examples.
+//! Estimates of a cell's time and memory: from a finished run with another seed, else from measured
+//! steps of batches of one and of two examples. The time is proportional to the step of two; the
+//! memory follows the line through both.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -73,7 +74,8 @@ impl<'a> Estimator<'a> {
         Ok(estimate)
     }
 
-    /// Measures steps of one and of two examples, and extends the line through them.
+    /// Measures steps of one and of two examples. Scales the time of the step of two to a batch,
+    /// and extends the line through both peaks of memory.
     fn measure(&self, cell: &Cell) -> Result<Result<Estimate, String>> {
         let resolved = &cell.resolved;
         let one = match self.steps(cell, 1)? {
