@@ -1,6 +1,7 @@
-//! Checkpoints: one safetensors file holding parameters, buffers and moments, with the state of the loop as JSON in its
-//! header. One file, written beside the old one and renamed over it, is either the old state or the new one.
-//! The header also has the SHA-256 of the whole file, taken with zeros in its own place.
+//! Checkpoints: one safetensors file holding parameters, buffers and moments, with the state of the
+//! loop as JSON in its header. One file, written beside the old one and renamed over it, is either
+//! the old state or the new one. The header also has the SHA-256 of the whole file, taken with
+//! zeros in its own place.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;

@@ -1,4 +1,5 @@
-//! Errors by class; the class is the exit code. Libraries return errors, and this program prints them here.
+//! Errors by class; the class is the exit code. Libraries return errors, and this program prints
+//! them here.
 
 use std::fmt;
 use std::process::ExitCode;

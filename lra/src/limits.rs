@@ -72,9 +72,9 @@ pub struct Needs {
     pub resident: u64,
 }
 
-/// Checks that limits on addresses and memory leave room for what the process `needs` beyond what it
-/// has. Without the check, a thread that cannot fetch its buffers aborts the process, and a control
-/// group kills it, both without a record.
+/// Checks that limits on addresses and memory leave room for what the process `needs` beyond what
+/// it has. Without the check, a thread that cannot fetch its buffers aborts the process, and a
+/// control group kills it, both without a record.
 ///
 /// # Errors
 /// A limit leaves less; the message names the limit and the remedy.

@@ -33,7 +33,8 @@ static RESERVE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// Least value of [`UNTIL_LOOK`].
 const LEAST_UNTIL_LOOK: usize = 256 << 10;
 
-/// Values of [`STATE`]: no handler is called; the handler is called at the next failure; it was called.
+/// Values of [`STATE`]: no handler is called; the handler is called at the next failure; it was
+/// called.
 const DISARMED: usize = 0;
 const ARMED: usize = 1;
 const REPORTED: usize = 2;
@@ -90,9 +91,10 @@ pub fn peak() -> usize {
     PEAK.load(Relaxed).saturating_sub(base())
 }
 
-/// Calls `handler` when an allocation would lift the live bytes above `limit`, and when the system refuses one. The
-/// handler is expected to record the failure and end the process; before it is called, the limit is lifted and a reserve
-/// freed, so that it can allocate. A later call changes the limit and keeps the first handler.
+/// Calls `handler` when an allocation would lift the live bytes above `limit`, and when the system
+/// refuses one. The handler is expected to record the failure and end the process; before it is
+/// called, the limit is lifted and a reserve freed, so that it can allocate. A later call changes
+/// the limit and keeps the first handler.
 pub fn set_limit(limit: usize, handler: impl Fn(OutOfMemory) + Send + Sync + 'static) {
     HANDLER.get_or_init(|| Box::new(handler));
     if RESERVE.load(Relaxed).is_null() {
@@ -195,8 +197,9 @@ fn look(block: *mut u8, size: usize) {
     }
 }
 
-/// Reports an allocation of `requested` bytes that the system refused, `counted` of which are among the live ones, and
-/// retries it: the handler ends the process, so it returns only where none is armed.
+/// Reports an allocation of `requested` bytes that the system refused, `counted` of which are among
+/// the live ones, and retries it: the handler ends the process, so it returns only where none is
+/// armed.
 #[cold]
 fn refused(requested: usize, counted: usize, retry: impl Fn() -> *mut u8) -> *mut u8 {
     let cause = OutOfMemory {

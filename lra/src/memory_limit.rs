@@ -1,5 +1,5 @@
-//! Writes an out-of-memory record for the current run, and exits with the code of a failed run, when an allocation
-//! exceeds the memory limit or the system refuses one.
+//! Writes an out-of-memory record for the current run, and exits with the code of a failed run,
+//! when an allocation exceeds the memory limit or the system refuses one.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -61,7 +61,8 @@ impl OomGuard {
 
     /// Replaces the draft of the record.
     pub fn update(&self, draft: &Record) {
-        // Cloned before the lock is taken: if the clone runs out of memory, the handler needs the lock.
+        // Cloned before the lock is taken: if the clone runs out of memory, the handler needs the
+        // lock.
         let run = Some((self.path.clone(), draft.clone()));
         set_current_run(run);
     }

@@ -1,5 +1,5 @@
-//! Merging settings into defaults. The defaults hold every key that exists, so an unknown key, or a value of another
-//! kind, is an error that names the nearest known key.
+//! Merging settings into defaults. The defaults hold every key that exists, so an unknown key, or a
+//! value of another kind, is an error that names the nearest known key.
 
 use serde_json::{Map, Value};
 
@@ -40,7 +40,8 @@ fn merge_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<
         }
         (slot, value) if same_kind(slot, value) || is_size(slot, value, path) => {
             *slot = match (slot.is_f64(), value.as_f64()) {
-                // 0, 0.0 and -0.0 are one setting, and runs are named by the text of their settings.
+                // 0, 0.0 and -0.0 are one setting, and runs are named by the text of their
+                // settings.
                 (true, Some(number)) => Value::from(number + 0.0),
                 _ => value.clone(),
             };

@@ -1,4 +1,5 @@
-//! The folder of one run: its settings, logs, checkpoints and record, held by one process at a time.
+//! The folder of one run: its settings, logs, checkpoints and record, held by one process at a
+//! time.
 //!
 //! ```text
 //! <out>/<run id>/spec.toml                the frozen settings
@@ -232,7 +233,8 @@ impl RunFolder {
         )))
     }
 
-    /// Returns the run folders beside this one, each with its settings; those without readable settings are left out.
+    /// Returns the run folders beside this one, each with its settings; those without readable
+    /// settings are left out.
     pub fn siblings(&self) -> Vec<(PathBuf, Spec)> {
         let beside = self.path.parent().map(fs::read_dir);
         let entries = beside.into_iter().flatten().flatten().flatten();

@@ -1,4 +1,5 @@
-//! Process-wide settings: the allocator's thresholds, the size of the thread pools, the command line.
+//! Process-wide settings: the allocator's thresholds, the size of the thread pools, the command
+//! line.
 
 use std::path::Path;
 

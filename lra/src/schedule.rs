@@ -12,15 +12,17 @@ pub enum Schedule {
     Constant,
     /// `min(1, s/w) / √max(s, w)`: the 2021 text tasks. The peak is `rate / √w`, not `rate`.
     Rsqrt,
-    /// `min(1, s/w) · ½(1 + cos(π (s-w)/(n-w)))`: zero at `n`. Past `n` it rises to the full rate at `2n - w`, and falls to zero
-    /// again at `3n - 2w`, as in Hugging Face's `get_cosine_schedule_with_warmup`.
+    /// `min(1, s/w) · ½(1 + cos(π (s-w)/(n-w)))`: zero at `n`. Past `n` it rises to the full rate
+    /// at `2n - w`, and falls to zero again at `3n - 2w`, as in Hugging Face's
+    /// `get_cosine_schedule_with_warmup`.
     Cosine,
     /// `min(1, s/w) · ½(1 + cos(π frac((s-w)/n)))`: the 2021 image tasks, whose cycle is the whole
     /// run, so that it never quite ends.
     CosineCycle,
     /// `min(1, s/w) · (n-s)/(n-w)`: straight down to zero, where it stays.
     Linear,
-    /// One cycle with straight sides: from 1/25 up to 1 at `w`, then down to 1/250,000 at the last update.
+    /// One cycle with straight sides: from 1/25 up to 1 at `w`, then down to 1/250,000 at the last
+    /// update.
     OneCycle,
 }
 
@@ -30,7 +32,8 @@ impl Schedule {
         !matches!(self, Schedule::Constant | Schedule::Rsqrt)
     }
 
-    /// Returns the rate of the update made after `done` others, for a base rate of `rate`. `steps` is the planned length.
+    /// Returns the rate of the update made after `done` others, for a base rate of `rate`. `steps`
+    /// is the planned length.
     pub fn rate(self, rate: f64, done: usize, warmup: usize, steps: usize) -> f64 {
         let (s, w, n) = (done as f64, warmup as f64, steps as f64);
         let warm = if warmup == 0 { 1.0 } else { (s / w).min(1.0) };

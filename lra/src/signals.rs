@@ -82,8 +82,8 @@ impl Stop {
 
     fn register(&self, signal: i32) -> io::Result<()> {
         let flag = Arc::clone(&self.0);
-        // SAFETY: the handler reads a clock, changes atomics or leaves the process: all of it may be done at any point of the
-        // program, and nothing in it allocates, locks or panics.
+        // SAFETY: the handler reads a clock, changes atomics or leaves the process: all of it may
+        // be done at any point of the program, and nothing in it allocates, locks or panics.
         unsafe { low_level::register(signal, move || flag.signalled()) }?;
         Ok(())
     }
@@ -109,7 +109,8 @@ fn is_repeated(first: u64, now: u64) -> bool {
 
 #[cfg(unix)]
 fn ignored(signal: i32) -> bool {
-    // SAFETY: without a new action `sigaction` only fills in the old one, for which all zeros are a valid value.
+    // SAFETY: without a new action `sigaction` only fills in the old one, for which all zeros are a
+    // valid value.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut action) == 0

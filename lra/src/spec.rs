@@ -1,5 +1,5 @@
-//! A `Spec` holds every number that a run depends on: the task's options, overlaid by a recipe, overlaid by `--set`.
-//! It is frozen before anything runs, digested, and saved beside the record.
+//! A `Spec` holds every number that a run depends on: the task's options, overlaid by a recipe,
+//! overlaid by `--set`. It is frozen before anything runs, digested, and saved beside the record.
 
 #[cfg(test)]
 mod fuzz;
@@ -108,8 +108,9 @@ fn collect_differences(path: &str, one: &Value, other: &Value, found: &mut Vec<S
 }
 
 impl Spec {
-    /// Returns the SHA-256, in hexadecimal, over [`VERSION`], the cell and the settings that differ from their defaults. Equal
-    /// digests mean runs that agree bit for bit on one machine with one program and the same data.
+    /// Returns the SHA-256, in hexadecimal, over [`VERSION`], the cell and the settings that differ
+    /// from their defaults. Equal digests mean runs that agree bit for bit on one machine with one
+    /// program and the same data.
     pub fn digest(&self) -> String {
         let mut settings = json!(self);
         remove_defaults(&mut settings, &resolve::defaults_of(self));

@@ -1,4 +1,5 @@
-//! Lines on standard error: progress, warnings, errors. Results go to standard output ([`crate::output::print`]).
+//! Lines on standard error: progress, warnings, errors. Results go to standard output
+//! ([`crate::output::print`]).
 
 use std::io::{IsTerminal, Write, stderr};
 

@@ -1,8 +1,8 @@
 //! Event files for TensorBoard: the lines of a run's log as scalars.
 //!
 //! A file is a chain of frames, each the length of its content, a checksum of that length, the
-//! content and a checksum of it. A content is an `Event` message of TensorBoard's protocol. Three of
-//! its fields are written here: `wall_time` (1), `step` (2), and one of `file_version` (3),
+//! content and a checksum of it. A content is an `Event` message of TensorBoard's protocol. Three
+//! of its fields are written here: `wall_time` (1), `step` (2), and one of `file_version` (3),
 //! `summary` (5) and `session_log` (7).
 
 use std::fs::{self, File};

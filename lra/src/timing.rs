@@ -8,7 +8,8 @@ use candle_core::Device;
 use results::record::{Phases, Spread};
 use serde::{Deserialize, Serialize};
 
-/// Measures the phases of one step. The time of a step that belongs to no phase is the harness's own.
+/// Measures the phases of one step. The time of a step that belongs to no phase is the harness's
+/// own.
 pub struct StepClock<'a> {
     device: &'a Device,
     began: Instant,
@@ -92,7 +93,8 @@ pub struct Timings {
     pub phases: Phases,
     /// Largest number of resident bytes seen.
     pub resident_bytes: u64,
-    /// High-water mark of the process that wrote the line, on its device, beyond what it held at the start.
+    /// High-water mark of the process that wrote the line, on its device, beyond what it held at
+    /// the start.
     pub peak_bytes: u64,
     /// Bytes that the process held at the start.
     #[serde(default)]

@@ -81,7 +81,8 @@ pub enum Ending {
 }
 
 impl Fit<'_> {
-    /// Trains from the last checkpoint, or from the start, to the end, and scores the test split once.
+    /// Trains from the last checkpoint, or from the start, to the end, and scores the test split
+    /// once.
     pub fn run(&self, resume: bool) -> anyhow::Result<(State, Ending)> {
         let mut session = self.session(resume)?;
         let ending = match session.train()? {
@@ -298,8 +299,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Copies loss and gradient norm of the pending steps to the host, waiting for the device, and adds them to the log's
-    /// interval. Returns an ending if one of them diverged.
+    /// Copies loss and gradient norm of the pending steps to the host, waiting for the device, and
+    /// adds them to the log's interval. Returns an ending if one of them diverged.
     fn collect(&mut self) -> anyhow::Result<Option<Ending>> {
         let fit = self.fit;
         let pending = std::mem::take(&mut self.pending);

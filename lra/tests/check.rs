@@ -22,7 +22,8 @@ fn recipe(batch: usize, rate: &str) -> String {
     )
 }
 
-/// Runs the matrix, `linear` with its own recipe text, and returns the exit code and table of a check.
+/// Runs the matrix, `linear` with its own recipe text, and returns the exit code and table of a
+/// check.
 fn checked(place: &Place, out: &str, linear: &str) -> (Option<i32>, String) {
     for model in MODELS {
         let text = if model == "linear" {

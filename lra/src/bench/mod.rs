@@ -1,5 +1,5 @@
-//! Measures training steps without data, each measurement in a process of its own: a crash, an out-of-memory error or a
-//! time-out then ends one cell of the table, not the session.
+//! Measures training steps without data, each measurement in a process of its own: a crash, an
+//! out-of-memory error or a time-out then ends one cell of the table, not the session.
 //!
 //! ```text
 //! lra bench ──► session: rounds over lengths over models

@@ -1,5 +1,5 @@
-//! The measuring process: reads a [`Request`] from standard input, makes training steps on random tokens of the task's
-//! shape, and prints a [`Reply`].
+//! The measuring process: reads a [`Request`] from standard input, makes training steps on random
+//! tokens of the task's shape, and prints a [`Reply`].
 
 use std::io::{Read, stdin};
 use std::time::Instant;

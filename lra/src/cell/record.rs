@@ -1,4 +1,5 @@
-//! The record of a run: drafted before it begins, filled in as things become known, written at its end.
+//! The record of a run: drafted before it begins, filled in as things become known, written at its
+//! end.
 
 use candle_core::Device;
 use datasets::{DenseBaseline, Shape, Splits};
@@ -210,7 +211,8 @@ fn speed(
     seconds_before: f64,
 ) -> Option<record::Speed> {
     let Trained { state, flops, .. } = trained;
-    // Examples per step on average: the last batch of an epoch may be smaller, and no batch exceeds the data.
+    // Examples per step on average: the last batch of an epoch may be smaller, and no batch exceeds
+    // the data.
     let examples = state.examples as f64 / state.step.max(1) as f64;
     // One forward pass, and a backward pass of twice its cost.
     let step_flops = 3.0 * *flops as f64 * examples;

@@ -1,7 +1,7 @@
 //! NVIDIA GPUs through candle's CUDA backend.
 //!
-//! One stream of our own: candle's default one is per thread, with no order between threads. Freed memory stays in the
-//! device's pool instead of going back to the driver at every synchronisation.
+//! One stream of our own: candle's default one is per thread, with no order between threads. Freed
+//! memory stays in the device's pool instead of going back to the driver at every synchronisation.
 
 use candle_core::cuda_backend::cudarc::driver::{CudaContext, result, sys};
 use candle_core::{CudaDevice, Device};

@@ -167,8 +167,8 @@ impl Updater {
         Gradients(vec![None; self.slots.len()])
     }
 
-    /// Adds the gradients of one backward pass. They are detached: candle's gradients of variables hold on to the
-    /// graph, and with it to every activation.
+    /// Adds the gradients of one backward pass. They are detached: candle's gradients of variables
+    /// hold on to the graph, and with it to every activation.
     pub fn accumulate(&self, gradients: &mut Gradients, mut from: GradStore) -> Result<()> {
         for (slot, sum) in self.slots.iter().zip(&mut gradients.0) {
             if let Some(gradient) = from.remove(slot.parameter.as_tensor()) {
@@ -182,7 +182,8 @@ impl Updater {
         Ok(())
     }
 
-    /// Makes update number `update` (counted from 1) and returns the global L2 norm of the gradient before clipping.
+    /// Makes update number `update` (counted from 1) and returns the global L2 norm of the gradient
+    /// before clipping.
     pub fn update(&mut self, gradients: Gradients, rate: f64, update: usize) -> Result<Norm> {
         let norm = global_norm(&gradients)?;
         let mut scale = Scale::Host(1.0);

@@ -18,7 +18,8 @@ struct Figure {
     task: String,
     /// Models, separated by spaces; empty for those that the recipe was made for.
     model: String,
-    /// The setting's section and name; `train.groups/PARAMETERS/KEY` for one of a group of parameters.
+    /// The setting's section and name; `train.groups/PARAMETERS/KEY` for one of a group of
+    /// parameters.
     setting: String,
     figure: String,
     /// `OWNER/REPOSITORY@COMMIT:PATH`.

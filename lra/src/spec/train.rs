@@ -85,7 +85,8 @@ pub struct TrainOptions {
     pub steps: usize,
     /// Examples per update.
     pub batch: usize,
-    /// Examples per forward pass; the gradients of a batch are accumulated. 0 means the whole batch at once.
+    /// Examples per forward pass; the gradients of a batch are accumulated. 0 means the whole batch
+    /// at once.
     pub micro_batch: usize,
     /// Batches whose examples are sorted by length before they are cut, so that there is little
     /// padding: each batch is as long as its longest sequence. 1: batches as they are drawn, each
@@ -277,7 +278,8 @@ impl TrainOptions {
         Ok(())
     }
 
-    /// Returns the rate of the update made after `done` others, for parameters without a rate of their own.
+    /// Returns the rate of the update made after `done` others, for parameters without a rate of
+    /// their own.
     pub fn rate(&self, done: usize) -> f64 {
         let planned = match self.schedule_steps {
             0 => self.steps,

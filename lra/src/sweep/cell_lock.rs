@@ -10,7 +10,8 @@ use crate::run_folder;
 /// way.
 pub struct CellLock(#[expect(dead_code, reason = "the lock lives as long as the file")] File);
 
-/// Name of the lock file. The run itself holds another one, so that a cell whose sweep was killed is not run twice.
+/// Name of the lock file. The run itself holds another one, so that a cell whose sweep was killed
+/// is not run twice.
 const FILE: &str = "sweep.lock";
 
 impl CellLock {

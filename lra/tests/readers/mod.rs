@@ -206,8 +206,8 @@ fn contours() -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-/// A reader with a folder of its own, in shared memory where possible, which holds the files around the
-/// one under attack.
+/// A reader with a folder of its own, in shared memory where possible, which holds the files around
+/// the one under attack.
 pub struct Prepared {
     reader: &'static Reader,
     folder: tempfile::TempDir,

@@ -1,4 +1,5 @@
-//! Lists of published cells: those that can be reproduced, with their plans, and those that cannot, with the reasons.
+//! Lists of published cells: those that can be reproduced, with their plans, and those that cannot,
+//! with the reasons.
 
 use std::collections::BTreeMap;
 
