@@ -21,8 +21,8 @@ pub enum Schedule {
     CosineCycle,
     /// `min(1, s/w) · (n-s)/(n-w)`: straight down to zero, where it stays.
     Linear,
-    /// One cycle with straight sides: from 1/25 up to 1 at `w`, then down to 1/250,000 at the last
-    /// update.
+    /// One cycle with straight sides: from 1/25 up to 1 at `s = w - 1`, then down to 1/250,000 at
+    /// the last update.
     OneCycle,
 }
 
