@@ -1,9 +1,11 @@
-//! Raw files, whether they lie in a folder, in a tar archive (plain, gzip or zstd) or in a zip archive, one after the other.
+//! Raw files, read one after the other from a folder, a tar archive (plain, gzip or zstd) or a zip
+//! archive.
 //!
-//! Nothing is ever unpacked to disk: an archive is read once from front to back, and what a task wants of it goes
-//! straight to its reader. So no member can land outside of a folder; one whose name would is refused all the same,
-//! because an archive that has it is not what it says. What an archive may cost is bounded: extended headers by
-//! [`LONGEST_NAME`], members by whoever reads them ([`Member::bytes`]), the whole by [`packing::MOST_GROWTH`].
+//! Nothing is ever unpacked to disk: an archive is read once from front to back, and the members
+//! that a task needs go straight to its reader. So no member can land outside of a folder. A member
+//! whose name would lead outside is refused all the same, because such an archive is not what it
+//! claims to be. The cost of reading an archive is bounded: extended headers by [`LONGEST_NAME`],
+//! members by their reader ([`Member::bytes`]), the whole archive by [`packing::MOST_GROWTH`].
 
 mod contents;
 pub(crate) mod folder;
@@ -48,7 +50,8 @@ pub(crate) enum Raw {
 }
 
 impl Raw {
-    /// What lies at `path`, judged by its first bytes and not by its name; nothing where nothing is.
+    /// Returns the kind of input at `path`, judged by its first bytes and not by its name; `None`
+    /// if the path does not exist.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -72,13 +75,13 @@ impl Raw {
             Packing::None => Raw::Archive(owned),
             _ => match packing::beginning(path)? {
                 Some(start) if !tar::begins(&start) => Raw::Packed(owned),
-                // Of an empty or a damaged one, reading tells.
+                // An empty or damaged archive fails when it is read.
                 _ => Raw::Archive(owned),
             },
         }))
     }
 
-    /// The path that it was found at.
+    /// Returns the path at which the input was found.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Raw::Folder(path)
@@ -89,14 +92,15 @@ impl Raw {
         }
     }
 
-    /// Gives every file that `wanted` says yes to (by its name: slashes forward, relative to the folder or archive) to
-    /// `visit`; from a folder in the order of names, from an archive in its own order. A file that is packed by itself
-    /// (`.gz`, `.zst`) is asked for and given as what it unpacks to. Progress counts bytes on disk.
+    /// Passes every file whose name `wanted` accepts (relative to the folder or archive, with
+    /// forward slashes) to `visit`: from a folder in the order of names, from an archive in its own
+    /// order. A file that is packed by itself (`.gz`, `.zst`) is offered and passed as the file
+    /// that it unpacks to. Progress counts bytes on disk.
     ///
-    /// Returns what there is.
+    /// Returns the contents found.
     ///
     /// # Errors
-    /// The folder or archive cannot be read or is not what it should be; and those of `visit`.
+    /// The folder or archive cannot be read or is invalid, or `visit` fails.
     pub(crate) fn members(
         &self,
         doing: &str,
@@ -108,7 +112,7 @@ impl Raw {
         self.each(doing, progress, wanted, &mut visit)
     }
 
-    /// Whether a file is there that `wanted` says yes to.
+    /// Returns whether there is a file that `wanted` accepts.
     ///
     /// # Errors
     /// The folder or archive cannot be read up to that file.
@@ -178,25 +182,25 @@ impl Raw {
     }
 }
 
-/// Takes a member, and says whether the next one is wanted.
+/// Function that takes a member and decides whether reading goes on.
 type Visit<'a> = dyn FnMut(Member<'_>) -> Result<ControlFlow<()>> + 'a;
 
 /// One file of a folder or archive.
 pub(crate) struct Member<'a> {
-    /// Its name, relative, with forward slashes.
+    /// Name relative to the folder or archive, with forward slashes.
     pub(crate) name: &'a str,
-    /// Its size, as the file system or the archive says; unknown where it is packed by itself.
+    /// Size according to the file system or the archive; `None` where the file is packed by itself.
     pub(crate) size: Option<u64>,
-    /// For messages: its path, or the archive's path with its name below.
+    /// Path for messages: the file's own, or the archive's path followed by the member's name.
     pub(crate) path: PathBuf,
     pub(crate) content: &'a mut dyn Read,
 }
 
 impl Member<'_> {
-    /// All of it, at most `limit` bytes, behind what `buffer` has already. Gives the number of bytes.
+    /// Appends the whole content, at most `limit` bytes, to `buffer`. Returns the number of bytes.
     ///
     /// # Errors
-    /// It is larger, ends early, or cannot be read.
+    /// The content is larger, ends early, or cannot be read.
     pub(crate) fn bytes(&mut self, limit: u64, buffer: &mut Vec<u8>) -> Result<usize> {
         let start = buffer.len();
         let count = (&mut self.content)
@@ -214,7 +218,7 @@ impl Member<'_> {
         Ok(count)
     }
 
-    /// An error about the file as a whole.
+    /// Returns an error about the file as a whole.
     pub(crate) fn wrong(&self, problem: impl Into<String>) -> Error {
         Error::File {
             file: self.path.clone(),
@@ -223,7 +227,7 @@ impl Member<'_> {
     }
 }
 
-/// What a read error means: of a packed file mostly that the file is damaged, which no retry mends.
+/// Returns the error for a failed read: a packed file is mostly damaged then, and no retry helps.
 pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |error| {
         use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
@@ -237,7 +241,8 @@ pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Error {
     }
 }
 
-/// The first of what an unpacker says, which may quote the damaged bytes, as one line that is safe to print.
+/// Returns the first 100 characters of an unpacker's message, which may quote damaged bytes, as one
+/// line that is safe to print.
 fn brief(words: &str) -> String {
     let shown: String = words.escape_debug().take(100).collect();
     match words.escape_debug().count() {
@@ -246,19 +251,20 @@ fn brief(words: &str) -> String {
     }
 }
 
-/// The forms of an archive, in words.
+/// Accepted forms of an archive, in words.
 pub(crate) const ARCHIVES: &str = "an archive (.tar, .tar.gz, .tar.zst, .zip)";
 
-/// How names of archives end, in small letters.
+/// File name endings of archives, in lower case.
 const ENDS: [&str; 5] = [".tar", ".gz", ".tgz", ".zst", ".zip"];
 
-/// Whether a file has the name of an archive.
+/// Returns whether a file is named like an archive.
 pub(crate) fn has_archive_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// The name that a packed file has once it is unpacked: `basic_train.tsv` of `basic_train.tsv.gz`.
+/// Returns the name of a packed file once it is unpacked: `basic_train.tsv` of
+/// `basic_train.tsv.gz`.
 pub(crate) fn unpacked_name(name: &str) -> Option<&str> {
     let (stem, end) = name.rsplit_once('.')?;
     let packed = ["gz", "zst"]
@@ -267,12 +273,13 @@ pub(crate) fn unpacked_name(name: &str) -> Option<&str> {
     packed.then_some(stem)
 }
 
-/// The name with slashes forward and `.` parts left out; nothing where it is absolute, empty, or leads upwards.
+/// Returns the name with forward slashes and without `.` parts; `None` where it is absolute, empty,
+/// or leads upwards.
 fn safe_name(name: &str) -> Option<String> {
     if name.starts_with(['/', '\\']) || name.get(1..3) == Some(":\\") {
         return None;
     }
-    // Some writers on Windows separate folders as they do there.
+    // Some writers on Windows separate folders by backslashes.
     let parts: Vec<&str> = name
         .split(['/', '\\'])
         .filter(|part| !matches!(*part, "" | "."))

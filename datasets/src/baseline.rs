@@ -1,4 +1,5 @@
-//! Scores that need no model: what a table cell has to beat. Each is fitted on train and measured on test.
+//! Scores that need no model and that a table cell has to beat. Each is fitted on train and
+//! measured on test.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -6,25 +7,25 @@ use serde::Serialize;
 use crate::logistic::Logistic;
 use crate::{About, Split, Splits};
 
-/// Steps of the logistic fit; more change no third decimal of its accuracy.
+/// Steps of the logistic fit; more steps do not change the third decimal of its accuracy.
 const STEPS: usize = 40;
 
-/// Largest feature table: rows beyond this many numbers are left out evenly.
+/// Maximum size of the feature table, in numbers: beyond it, rows are left out evenly.
 const TABLE: usize = 1 << 22;
 
-/// The name of the baseline that always answers with the most frequent label of train.
+/// Name of the baseline that always answers with the most frequent label of train.
 pub const MAJORITY: &str = "majority";
 
-/// The score of a trivial classifier.
+/// Score of a trivial classifier.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Baseline {
-    /// What it looks at.
+    /// Name of the features that it sees.
     pub name: String,
-    /// Share of test examples that it gets right, 0 to 1.
+    /// Share of test examples answered correctly, 0 to 1.
     pub accuracy: f64,
 }
 
-/// Always answers the most frequent label of train.
+/// Scores always answering the most frequent label of train.
 pub fn majority(splits: &Splits, about: &About) -> Baseline {
     let mut counts = vec![0; about.classes];
     for &label in splits.train.labels() {
@@ -34,7 +35,8 @@ pub fn majority(splits: &Splits, about: &About) -> Baseline {
     score(MAJORITY, &splits.test, |_| answer)
 }
 
-/// Answers the most frequent label of train among examples with the same first token (of the first tower).
+/// Scores answering the most frequent label of train among examples with the same first token (of
+/// the first tower).
 pub fn first_token(splits: &Splits, about: &About) -> Baseline {
     let first = |split: &Split, row: usize| {
         split
@@ -52,8 +54,9 @@ pub fn first_token(splits: &Splits, about: &About) -> Baseline {
     })
 }
 
-/// Multinomial logistic regression on ln(1 + count) of each token (per tower), which sees everything but the order.
-/// Fitted on as many evenly chosen training rows as make a table of four million numbers.
+/// Scores multinomial logistic regression on ln(1 + count) of each token (per tower), which sees
+/// everything but the order. It is fitted on as many evenly chosen training rows as make a table of
+/// four million numbers.
 pub fn bag_of_tokens(splits: &Splits, about: &About) -> Baseline {
     let tokens = about.vocabulary - about.first_id as usize;
     let features = 1 + tokens * about.towers;
@@ -62,8 +65,8 @@ pub fn bag_of_tokens(splits: &Splits, about: &About) -> Baseline {
     })
 }
 
-/// The same on how far apart the two towers are in each ln(1 + count): whether what they contain is
-/// alike, whatever it is.
+/// Scores multinomial logistic regression on the distance between the two towers in each ln(1 +
+/// count): it sees whether their contents are alike, whatever they are.
 pub fn compared_bags(splits: &Splits, about: &About) -> Baseline {
     let tokens = about.vocabulary - about.first_id as usize;
     regression("compared bags", splits, about, 1 + tokens, |split, row| {
@@ -77,7 +80,7 @@ pub fn compared_bags(splits: &Splits, about: &About) -> Baseline {
     })
 }
 
-/// Fits a multinomial logistic regression on so many features of each row of train.
+/// Fits a multinomial logistic regression on the given number of features of each row of train.
 fn regression(
     name: &str,
     splits: &Splits,
@@ -99,7 +102,7 @@ fn regression(
     })
 }
 
-/// A constant, then ln(1 + count) of each token of each tower.
+/// Returns a constant, then ln(1 + count) of each token of each tower.
 fn counts(split: &Split, row: usize, tokens: usize) -> Vec<f64> {
     let mut features = vec![1.0];
     for tower in 0..split.towers() {
@@ -116,7 +119,7 @@ fn counts(split: &Split, row: usize, tokens: usize) -> Vec<f64> {
     features
 }
 
-/// The first of the largest.
+/// Returns the index of the largest count; the first of equals.
 fn most_frequent(counts: &[u64]) -> usize {
     (1..counts.len()).fold(0, |best, class| {
         if counts[class] > counts[best] {
@@ -138,23 +141,23 @@ fn score(name: &str, test: &Split, answer: impl Fn(usize) -> usize + Sync) -> Ba
     }
 }
 
-/// The labels of one group, and what a trivial predictor scores on them.
+/// Labels of one group, and the score of a trivial predictor on them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DenseBaseline {
     /// Name of the group.
     pub group: String,
-    /// Labels of the training split with each class.
+    /// Number of labels of the training split with each class.
     pub train: Vec<u64>,
-    /// Labels of the test split.
+    /// Number of labels of the test split.
     pub labels: u64,
-    /// Share of them, 0 to 1, that always answering the group's most frequent class of train gets
+    /// Share of the test labels, 0 to 1, for which the group's most frequent class of train is
     /// right.
     pub majority: f64,
 }
 
 impl Splits {
-    /// The groups of labels at positions that the test split has any of; nothing where the data has
-    /// no such labels.
+    /// Returns the baselines of the groups that have labels at positions in the test split; `None`
+    /// where the data has no such labels.
     pub fn dense_baselines(&self) -> Option<Vec<DenseBaseline>> {
         let dense = self.manifest.dense.as_ref()?;
         let train = self.train.all_dense()?.counts(dense);
@@ -162,7 +165,7 @@ impl Splits {
         let groups = dense.groups.iter().zip(train.iter().zip(&test));
         let baseline = |(name, (train, test)): (&String, (&Vec<u64>, &Vec<u64>))| {
             let labels: u64 = test.iter().sum();
-            // The first of the largest.
+            // The first of equals.
             let best = (0..dense.classes).rev().max_by_key(|&class| train[class])?;
             (labels > 0).then(|| DenseBaseline {
                 group: name.clone(),

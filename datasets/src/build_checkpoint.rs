@@ -1,4 +1,5 @@
-//! Checkpoint of a long build: finished chunks on disk, so that an interrupted build resumes where it stopped.
+//! Checkpoint of a long build: finished chunks on disk, so that an interrupted build resumes where
+//! it stopped.
 //!
 //! A build that generates its data splits the work into numbered chunks, each a pure function of its number and the
 //! entry's key. A chunk is compressed and written as soon as it is made, in a hidden folder beside the entry; the next
@@ -21,24 +22,25 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Result, io};
 use crate::files;
 
-/// Bytes of a SHA-256.
+/// Size of a SHA-256 in bytes.
 const HASH: usize = 32;
-/// Chunks in memory at a time, per thread.
+/// Maximum number of chunks in memory at a time, per thread.
 const CHUNKS_PER_THREAD: usize = 4;
 
-/// The finished chunks of one entry.
+/// Finished chunks of one entry.
 #[derive(Debug)]
 pub struct BuildCheckpoint {
     folder: PathBuf,
 }
 
 impl BuildCheckpoint {
-    /// The checkpoint in `folder`, which is named after the entry; it is created when the first chunk is finished.
+    /// Returns the checkpoint in `folder`, which is named after the entry; it is created when the
+    /// first chunk is finished.
     pub(crate) fn new(folder: PathBuf) -> BuildCheckpoint {
         BuildCheckpoint { folder }
     }
 
-    /// Whether an earlier build of the entry was interrupted and left chunks.
+    /// Returns whether an earlier build of the entry was interrupted and left chunks.
     pub fn exists(&self) -> bool {
         self.folder.is_dir()
     }
@@ -82,18 +84,18 @@ impl BuildCheckpoint {
         Ok(())
     }
 
-    /// An unnamed temporary file on the same disk; the system removes it when it is closed.
+    /// Returns an unnamed temporary file on the same disk; the system removes it when it is closed.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The file cannot be created.
     pub fn scratch(&self) -> Result<File> {
         fs::create_dir_all(&self.folder).map_err(io("create", &self.folder))?;
         tempfile::tempfile_in(&self.folder).map_err(io("create a file in", &self.folder))
     }
 
-    /// Removes all chunks: the entry is complete.
+    /// Removes all chunks, once the entry is complete.
     pub(crate) fn discard(self) {
-        // Only costs space if it stays.
+        // A leftover folder only costs space.
         let _ = fs::remove_dir_all(&self.folder);
     }
 
@@ -126,7 +128,8 @@ impl BuildCheckpoint {
         self.folder.join(format!("{number:06}.part"))
     }
 
-    /// Over the entry's name, the number and the content, so that a file of another entry or number is rejected.
+    /// Returns the SHA-256 over the entry's name, the number and the content, so that a file of
+    /// another entry or number is rejected.
     fn hash(&self, number: usize, packed: &[u8]) -> [u8; HASH] {
         let name = self
             .folder
@@ -164,7 +167,8 @@ mod tests {
             Ok(())
         };
         let checkpoint = BuildCheckpoint::new(folder.to_owned());
-        // On a machine with one processor, too: how many chunks are made at once hangs on the threads.
+        // Also on a machine with one processor: the number of chunks made at once depends on the
+        // threads.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2);
         let pool = pool.build().unwrap();
         let result = pool.install(|| checkpoint.in_order(5, make, |_| (), take));

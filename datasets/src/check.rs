@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 
-/// One question asked of an entry, and its answer.
+/// Result of one check of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was asked.
+    /// Name of the check.
     pub name: String,
-    /// Whether it holds.
+    /// True if the check holds.
     pub ok: bool,
-    /// What was found.
+    /// Observed value or reason.
     pub detail: String,
 }
 
 impl Check {
-    /// A check with this outcome.
+    /// Returns a check with this outcome.
     pub fn new(name: impl Into<String>, ok: bool, detail: impl Into<String>) -> Check {
         Check {
             name: name.into(),

@@ -8,17 +8,17 @@ use image::{ExtendedColorType, ImageEncoder};
 /// One picture of a sheet.
 #[derive(Debug, Clone, Copy)]
 pub struct Picture<'a> {
-    /// Grey values row by row; a last row that is not full is left out.
+    /// Grey values row by row; an incomplete last row is left out.
     pub pixels: &'a [u8],
     /// Pixels per row.
     pub width: usize,
-    /// Written below: letters, digits and `- . : / # = +`; anything else is a gap.
+    /// Text below the picture: letters, digits and `- . : / # = +`; any other character is a gap.
     pub caption: &'a str,
-    /// Chooses the colour of border and caption, out of eight.
+    /// Index of the colour of border and caption, out of eight.
     pub label: u8,
 }
 
-/// Smaller pictures are enlarged by a whole factor to about this width.
+/// Approximate width to which smaller pictures are enlarged, by a whole factor.
 const WIDTH: usize = 128;
 const BORDER: usize = 3;
 const GAP: usize = 6;
@@ -55,7 +55,7 @@ const GLYPHS: &[(char, u16)] = &[
     ('#', 0o57575), ('=', 0o07070), ('+', 0o02720),
 ];
 
-/// A sheet of pictures in rows of `columns`, as the bytes of a PNG file.
+/// Returns a sheet of pictures in rows of `columns`, as the bytes of a PNG file.
 ///
 /// # Errors
 /// The sheet would be too large for a PNG.

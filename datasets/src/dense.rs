@@ -1,25 +1,25 @@
-//! Dense labels: what a task says of single positions of a sequence, beside the label of the whole.
+//! Dense labels: labels of single positions of a sequence, beside the label of the whole.
 //!
 //! A task whose [`Shape`](crate::Shape) has a [`Dense`] stores two bytes for each token of its one
-//! sequence: the class that is right there, and the group that scores are told by. Both are
-//! [`UNLABELLED`] where nothing is asked.
+//! sequence: the correct class at that position, and the group under which scores are reported.
+//! Both are [`UNLABELLED`] at positions without a label.
 
 use serde::{Deserialize, Serialize};
 
-/// The byte of a position without a label.
+/// Byte of a position without a label.
 pub const UNLABELLED: u8 = u8::MAX;
 
-/// The kind of labels at positions.
+/// Kind of labels at positions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dense {
     /// Number of classes, counted from 0; fewer than [`UNLABELLED`].
     pub classes: usize,
-    /// Names of the groups that scores are told by.
+    /// Names of the groups under which scores are reported.
     pub groups: Vec<String>,
 }
 
 impl Dense {
-    /// Labels of `classes` classes in groups of these names.
+    /// Returns the kind with `classes` classes in groups of these names.
     pub fn new(classes: usize, groups: &[&str]) -> Dense {
         Dense {
             classes,
@@ -27,13 +27,14 @@ impl Dense {
         }
     }
 
-    /// Returns whether the stored bytes can hold them.
+    /// Returns whether the stored bytes can hold the classes and groups.
     pub(crate) fn fits_bytes(&self) -> bool {
         let bytes = 1..usize::from(UNLABELLED);
         bytes.contains(&self.classes) && bytes.contains(&self.groups.len())
     }
 
-    /// Names the first position of a sequence whose bytes are no label of this kind, in words.
+    /// Returns a description of the first position of a sequence whose bytes are no label of this
+    /// kind, if there is one.
     pub(crate) fn problem(&self, labels: DenseLabels<'_>) -> Option<String> {
         let pairs = labels.targets.iter().zip(labels.groups).enumerate();
         let wrong = |(target, group): (u8, u8)| match (target, group) {
@@ -53,17 +54,17 @@ impl Dense {
     }
 }
 
-/// The labels at the positions of one sequence, to be stored.
+/// Labels at the positions of one sequence, to be stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DenseRow {
-    /// The class at each position.
+    /// Class at each position.
     pub targets: Vec<u8>,
-    /// The group of each position.
+    /// Group of each position.
     pub groups: Vec<u8>,
 }
 
 impl DenseRow {
-    /// A sequence of `length` tokens without any label.
+    /// Returns labels for a sequence of `length` tokens, all positions unlabelled.
     pub fn unlabelled(length: usize) -> DenseRow {
         DenseRow {
             targets: vec![UNLABELLED; length],
@@ -71,7 +72,7 @@ impl DenseRow {
         }
     }
 
-    /// Labels a position.
+    /// Sets the label of a position.
     ///
     /// # Panics
     /// When `position` does not exist, like indexing a slice.
@@ -79,7 +80,7 @@ impl DenseRow {
         (self.targets[position], self.groups[position]) = (target, group);
     }
 
-    /// The labels, borrowed.
+    /// Returns a borrowed view of the labels.
     pub fn labels(&self) -> DenseLabels<'_> {
         DenseLabels {
             targets: &self.targets,
@@ -88,17 +89,17 @@ impl DenseRow {
     }
 }
 
-/// The labels at the positions of one or more stored sequences, a byte of each kind for each token.
+/// Labels at the positions of one or more stored sequences, a byte of each kind for each token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DenseLabels<'a> {
-    /// The class at each position.
+    /// Class at each position.
     pub targets: &'a [u8],
-    /// The group of each position.
+    /// Group of each position.
     pub groups: &'a [u8],
 }
 
 impl<'a> DenseLabels<'a> {
-    /// Position, class and group of every label, in the order of positions.
+    /// Iterates over position, class and group of every label, in the order of positions.
     pub fn iter(self) -> impl Iterator<Item = (usize, u8, u8)> + 'a {
         let pairs = self.targets.iter().zip(self.groups).enumerate();
         pairs
@@ -106,7 +107,7 @@ impl<'a> DenseLabels<'a> {
             .map(|(position, (target, group))| (position, *target, *group))
     }
 
-    /// The number of labels with each class, by group.
+    /// Returns the number of labels with each class, by group.
     pub fn counts(self, dense: &Dense) -> Vec<Vec<u64>> {
         let mut counts = vec![vec![0; dense.classes]; dense.groups.len()];
         for (_, target, group) in self.iter() {

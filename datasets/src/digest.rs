@@ -9,29 +9,30 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Result, io};
 use crate::files;
 
-/// A running SHA-256.
+/// Running SHA-256.
 #[derive(Default)]
 pub struct Digest(Sha256);
 
 impl Digest {
-    /// Takes in more bytes.
+    /// Adds bytes to the hash.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The 64 hexadecimal digits.
+    /// Returns the 64 hexadecimal digits.
     pub fn hex(self) -> String {
         hexadecimal(&self.0.finalize())
     }
 
-    /// Of bytes in memory.
+    /// Returns the digest of bytes in memory.
     pub fn of(bytes: &[u8]) -> String {
         let mut digest = Digest::default();
         digest.update(bytes);
         digest.hex()
     }
 
-    /// Of a file, read once from end to end; `read` hears the number of bytes of each piece.
+    /// Returns the digest of a file, read once from end to end; `read` is called with the number of
+    /// bytes of each piece.
     ///
     /// # Errors
     /// The file cannot be opened or read.
@@ -53,7 +54,7 @@ impl Digest {
     }
 }
 
-/// Two lower-case hexadecimal digits for each byte.
+/// Returns two lower-case hexadecimal digits for each byte.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
@@ -63,7 +64,8 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     text
 }
 
-/// Whether an example with this hash is held out for validation: one in ten, decided by its content alone.
+/// Returns whether an example with this hash is held out for validation: one in ten, decided by its
+/// content alone.
 pub(crate) fn is_held_out(hash: &[u8; 32]) -> bool {
     hash[..8] < (u64::MAX / 10).to_be_bytes()[..]
 }

@@ -9,7 +9,7 @@ use crate::SplitName;
 /// Half of a SHA-256: among 10^8 different rows two share it with a probability of 10^-23.
 pub(crate) type RowHash = [u8; 16];
 
-/// The hash of the token sequences of one row.
+/// Returns the hash of the token sequences of one row.
 pub(crate) fn row_hash<'a>(towers: impl IntoIterator<Item = &'a [u8]>) -> RowHash {
     let mut digest = Sha256::new();
     for tokens in towers {
@@ -21,18 +21,18 @@ pub(crate) fn row_hash<'a>(towers: impl IntoIterator<Item = &'a [u8]>) -> RowHas
     half
 }
 
-/// Counts the duplicate rows of an entry.
+/// Counter of the duplicate rows of an entry.
 #[derive(Debug, Default)]
 pub(crate) struct Duplicates {
     first_seen: HashMap<RowHash, SplitName>,
-    /// Rows that occurred before in the same split.
+    /// Number of rows that occurred before in the same split.
     pub within: u64,
-    /// Rows that occurred first in another split.
+    /// Number of rows that occurred first in another split.
     pub between: u64,
 }
 
 impl Duplicates {
-    /// Takes in the next row.
+    /// Adds the next row.
     pub(crate) fn add(&mut self, split: SplitName, hash: RowHash) {
         match self.first_seen.get(&hash) {
             Some(&first) if first == split => self.within += 1,
@@ -43,7 +43,7 @@ impl Duplicates {
         }
     }
 
-    /// Both counts in words.
+    /// Returns both counts in words.
     pub(crate) fn text(&self) -> String {
         format!(
             "{} rows repeated within a split, {} in more than one split",

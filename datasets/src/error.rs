@@ -1,12 +1,12 @@
-//! What can go wrong, worded for the person at the keyboard: the file, the line, the remedy.
+//! Errors of this crate, worded for the user: the file, the line, the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Result of this crate.
+/// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that this crate reports. [`Error::class`] groups the cases for an exit code.
+/// Error of this crate. [`Error::class`] groups the cases for an exit code.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,9 +21,9 @@ pub enum Error {
         task: &'static str,
         /// Key of the option.
         key: String,
-        /// The value given.
+        /// Given value.
         value: String,
-        /// What would be accepted.
+        /// Accepted values.
         allowed: String,
     },
     /// The task has no option of this name.
@@ -31,9 +31,9 @@ pub enum Error {
     UnknownOption {
         /// Name of the task.
         task: &'static str,
-        /// The key given.
+        /// Given key.
         key: String,
-        /// Its options, separated by commas.
+        /// Options of the task, separated by commas.
         known: String,
     },
     /// The task does not have this source.
@@ -41,9 +41,9 @@ pub enum Error {
     Source {
         /// Name of the task.
         task: &'static str,
-        /// The source asked for.
+        /// Requested source.
         wanted: String,
-        /// Its sources, separated by commas.
+        /// Sources of the task, separated by commas.
         known: String,
     },
     /// The options are each allowed, but no data set satisfies them together.
@@ -51,21 +51,21 @@ pub enum Error {
     Infeasible {
         /// Name of the task.
         task: &'static str,
-        /// Why, and what to change.
+        /// Reason, and the remedy.
         reason: String,
     },
-    /// Data that has to be made or fetched first.
+    /// Data is missing and has to be made or fetched first.
     #[error("missing: {what}; looked for {}{}\n  to get it: {command}{}", shown(path),
         there.as_ref().map(|there| format!("\n  what is there: {}", plain(there))).unwrap_or_default(),
         stand_in.as_ref().map(|flag| format!("\n  or use the stand-in: {flag}")).unwrap_or_default())]
     Missing {
-        /// What is missing, in words.
+        /// Missing data, in words.
         what: String,
-        /// The file or folder looked for.
+        /// Path of the file or folder looked for.
         path: PathBuf,
-        /// What lies in its place instead, where that was looked at.
+        /// Contents found in its place, where that was inspected.
         there: Option<String>,
-        /// The command that provides it.
+        /// Command that provides the data.
         command: String,
         /// The flag that selects another source, where there is one.
         stand_in: Option<String>,
@@ -77,7 +77,7 @@ pub enum Error {
         file: PathBuf,
         /// Line (or record) number, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
     /// A raw file as a whole is wrong.
@@ -85,18 +85,18 @@ pub enum Error {
     File {
         /// The raw file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
     /// The published files at hand cannot be used.
     #[error("{problem}\n  {remedy}")]
     Unusable {
-        /// What is wrong with them: a [`File`](Self::File) or a [`Row`](Self::Row).
+        /// Description of the problem: a [`File`](Self::File) or a [`Row`](Self::Row).
         problem: Box<Error>,
-        /// Where to get others.
+        /// Place from which to get others.
         remedy: String,
     },
-    /// An entry is there, but it was built from other files than those named now.
+    /// An entry exists, but it was built from other files than those given now.
     #[error(
         "{} was made from other files than {}: {}\n  to replace it: {remedy}\n  \
         to keep both: another data directory (--data)",
@@ -105,13 +105,13 @@ pub enum Error {
         plain(difference)
     )]
     OtherFiles {
-        /// The entry's folder.
+        /// Folder of the entry.
         folder: PathBuf,
-        /// The files named now.
+        /// Files given now.
         raw: PathBuf,
-        /// In what they differ.
+        /// Difference between the files.
         difference: String,
-        /// The command that replaces the entry.
+        /// Command that replaces the entry.
         remedy: String,
     },
     /// A stored file is truncated, edited or unreadable.
@@ -121,24 +121,25 @@ pub enum Error {
         plain(problem)
     )]
     Corrupt {
-        /// The stored file.
+        /// Stored file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
-        /// The command that makes it again.
+        /// Command that makes the file again.
         remedy: String,
     },
-    /// The operating system refused.
+    /// The operating system refused an operation.
     #[error("cannot {action} {}: {cause}{}", shown(path), hint(cause))]
     Io {
-        /// What was tried: "write", "read", "create".
+        /// Attempted action: "write", "read", "create".
         action: &'static str,
-        /// The file or folder.
+        /// File or folder.
         path: PathBuf,
-        /// The reason given by the system. The message holds it: as a source it would be printed again with the chain.
+        /// Reason given by the system. The message holds it: as a source it would be printed again
+        /// with the chain.
         cause: io::Error,
     },
-    /// Somebody asked for an end: see [`Progress::stopped`](crate::Progress::stopped).
+    /// The user asked to stop: see [`Progress::stopped`](crate::Progress::stopped).
     #[error("interrupted before the data were built; the same command goes on")]
     Interrupted,
     /// A task's builder broke the task's own description: a bug in this program, not in the data.
@@ -146,12 +147,12 @@ pub enum Error {
     Builder {
         /// Name of the task.
         task: &'static str,
-        /// What was wrong.
+        /// Description of the problem.
         problem: String,
     },
 }
 
-/// Kinds of error, for exit codes.
+/// Kind of error, for exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// The request is wrong: an option, a source, an impossible combination.
@@ -160,12 +161,12 @@ pub enum Class {
     Data,
     /// The system failed: full disk, no permission.
     System,
-    /// The user asked for an end.
+    /// The user asked to stop.
     Interrupted,
 }
 
 impl Error {
-    /// The kind of this error.
+    /// Returns the kind of this error.
     pub fn class(&self) -> Class {
         match self {
             Error::Option { .. }
@@ -184,7 +185,7 @@ impl Error {
     }
 }
 
-/// Wraps an I/O error: `map_err(io("read", path))`.
+/// Returns a function that wraps an I/O error: `map_err(io("read", path))`.
 pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |cause| Error::Io {
         action,
@@ -193,8 +194,8 @@ pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
     }
 }
 
-/// Text with its control characters spelt out, as they may come from files: a terminal would obey them. Signs that turn
-/// the direction of writing are spelt out too.
+/// Returns text with its control characters escaped: text from files may hold some, and a terminal
+/// would obey them. Characters that change the direction of writing are escaped too.
 pub fn plain(text: &str) -> String {
     let mut spelt = String::with_capacity(text.len());
     for symbol in text.chars() {
@@ -209,7 +210,7 @@ pub fn plain(text: &str) -> String {
     spelt
 }
 
-/// A path, as [`plain`] text.
+/// Returns a path as [`plain`] text.
 fn shown(path: &Path) -> String {
     plain(&path.to_string_lossy())
 }

@@ -8,14 +8,14 @@ use disk::Output;
 
 use crate::error::{Error, Result, io as io_error};
 
-/// The reason why something is not opened that might never end, or has no content.
+/// Reason for refusing a file that might never end or has no content.
 const NOT_REGULAR: &str =
     "not a regular file but a pipe, a socket or a device; copy its content to a file first";
 
-/// Opens a regular file for reading, since a pipe or a device might never end.
+/// Opens a regular file for reading; a pipe or a device, which might never end, is refused.
 ///
 /// # Errors
-/// It is none, is a link to nothing, or cannot be opened.
+/// The file is not a regular file, is a dangling link, or cannot be opened.
 pub(crate) fn open(path: &Path) -> Result<File> {
     let refused = |problem: &str| Error::File {
         file: path.to_owned(),
@@ -35,7 +35,7 @@ pub(crate) fn open(path: &Path) -> Result<File> {
 /// Reads all of a regular file.
 ///
 /// # Errors
-/// As [`open`], and it cannot be read.
+/// Those of [`open`]; or the file cannot be read.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut file = open(path)?;
@@ -44,35 +44,37 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Creates a file or empties it. No link is followed, and no pipe waited for.
+/// Creates a file or empties it. It follows no link and waits for no pipe.
 ///
 /// # Errors
-/// It is a symbolic link, a folder, a pipe or a device, or cannot be created.
+/// There is a symbolic link, a folder, a pipe or a device at `path`, or the file cannot be created.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     disk::own(path, options.create(true).truncate(true).write(true))
 }
 
-/// Likewise for a file that is written piece by piece.
+/// Creates a file like [`create`], to be written piece by piece.
 ///
 /// # Errors
-/// As [`create`].
+/// Those of [`create`].
 pub(crate) fn output(path: &Path) -> Result<Output> {
     create(path)
         .map(Output::new)
         .map_err(io_error("create", path))
 }
 
-/// Writes a file as a whole: other processes see the old content or the new one, never a part. The bytes go to a file
-/// beside it, which is then renamed; it is not synced, so a power failure may lose them.
+/// Writes a file as a whole: other processes see the old content or the new one, never a part. The
+/// bytes go to a temporary file beside it, which is then renamed. It is not synced, so a power
+/// failure may lose the bytes.
 ///
 /// # Errors
-/// The file beside it cannot be written or renamed; the one at `path` is unchanged then.
+/// The temporary file cannot be written or renamed; the file at `path` is unchanged then.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     disk::write_unsynced(path, bytes)
 }
 
-/// The path of a file in `folder`, relative to it and with forward slashes; all of it where it lies elsewhere.
+/// Returns the path of a file relative to `folder`, with forward slashes; the whole path where the
+/// file lies elsewhere.
 pub(crate) fn relative_name(folder: &Path, path: &Path) -> String {
     let below = path.strip_prefix(folder).unwrap_or(path);
     let names: Vec<_> = below.iter().map(|name| name.to_string_lossy()).collect();

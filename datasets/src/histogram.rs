@@ -1,4 +1,4 @@
-//! How long the sequences of a split are.
+//! Distribution of the sequence lengths of a split.
 
 use serde::Serialize;
 
@@ -7,9 +7,9 @@ use crate::Split;
 /// Number of sequences with a length from `from` to `to`, both included.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bin {
-    /// Shortest length counted here.
+    /// Minimum length of the bin.
     pub from: usize,
-    /// Longest length counted here.
+    /// Maximum length of the bin.
     pub to: usize,
     /// Number of sequences.
     pub count: u64,
@@ -18,19 +18,19 @@ pub struct Bin {
 /// Lengths in tokens, over all sequences of a split (two per example where a task has two towers).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Lengths {
-    /// Shortest.
+    /// Minimum length.
     pub min: usize,
-    /// 5 in 100 are at most this long.
+    /// 5th percentile.
     pub p5: usize,
-    /// 25 in 100 are at most this long.
+    /// 25th percentile.
     pub p25: usize,
-    /// Half are at most this long.
+    /// Median length.
     pub median: usize,
-    /// 75 in 100 are at most this long.
+    /// 75th percentile.
     pub p75: usize,
-    /// 95 in 100 are at most this long.
+    /// 95th percentile.
     pub p95: usize,
-    /// Longest.
+    /// Maximum length.
     pub max: usize,
     /// Arithmetic mean.
     pub mean: f64,
@@ -39,7 +39,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Of all sequences of `split`.
+    /// Returns the length statistics over all sequences of `split`.
     pub fn of(split: &Split) -> Lengths {
         let towers = 0..split.towers();
         let lengths = towers
@@ -88,7 +88,8 @@ fn bins(sorted: &[usize]) -> Vec<Bin> {
     bins
 }
 
-/// The smallest of 1, 2, 5, 10, 20, 50 ... of which 19 cover `span` (alignment may add a twentieth).
+/// Returns the smallest width among 1, 2, 5, 10, 20, 50 ... of which 19 bins cover `span`
+/// (alignment may add a twentieth).
 fn round_width(span: usize) -> usize {
     let mut unit = 1;
     loop {

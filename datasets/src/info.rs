@@ -1,5 +1,5 @@
-//! The description of a task that needs no code: its names and sizes, where its data comes from, how
-//! it is split, and the shape that options give it.
+//! Description of a task that needs no code: its names and sizes, the sources of its data, its
+//! splits, and the shape that options give it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,18 +9,19 @@ use serde::{Deserialize, Serialize};
 use crate::Dense;
 use crate::error::Result;
 
-/// What a task is, independent of any option.
+/// Description of a task, independent of any option.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct About {
     /// Name on the command line and in records.
     pub name: &'static str,
     /// Name in tables.
     pub title: &'static str,
-    /// One sentence for people.
+    /// Summary in one sentence.
     pub summary: &'static str,
-    /// Where the task was published.
+    /// Publication that introduced the task.
     pub paper: &'static str,
-    /// Raised whenever the same options would give other bytes; part of the key of a stored entry.
+    /// Version, raised whenever the same options would give other bytes; part of the key of a
+    /// stored entry.
     pub version: u32,
     /// Number of model ids, padding included.
     pub vocabulary: usize,
@@ -30,13 +31,13 @@ pub struct About {
     pub classes: usize,
     /// Sequences per example: 1, or 2 for retrieval.
     pub towers: usize,
-    /// The share of tokens that self-pretraining hides, as published for the task (arXiv:2310.02980).
+    /// Share of tokens that self-pretraining masks, as published for the task (arXiv:2310.02980).
     pub hidden_share: f64,
-    /// Where its data can come from; the first is the default.
+    /// Possible sources of its data; the first is the default.
     pub sources: &'static [Source],
 }
 
-/// Where data comes from.
+/// Source of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -44,18 +45,18 @@ pub enum Source {
     Generated,
     /// The published files.
     Official,
-    /// A stand-in of the task's shape; its scores never stand beside published ones.
+    /// A stand-in of the task's shape; its scores are never compared with published ones.
     Synthetic,
 }
 
-/// How the splits are cut.
+/// Protocol by which the splits are cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// Validation is always cut from train; the test split is never validated on.
     #[default]
     Clean,
-    /// As in the 2021 code.
+    /// Splits as in the 2021 code.
     Tay2021,
 }
 
@@ -63,7 +64,7 @@ impl Source {
     /// All sources.
     pub const ALL: [Source; 3] = [Source::Generated, Source::Official, Source::Synthetic];
 
-    /// The name used on the command line and in folder names.
+    /// Returns the name used on the command line and in folder names.
     pub fn name(self) -> &'static str {
         match self {
             Source::Generated => "generated",
@@ -77,7 +78,7 @@ impl Protocol {
     /// All protocols.
     pub const ALL: [Protocol; 2] = [Protocol::Clean, Protocol::Tay2021];
 
-    /// The name used on the command line and in records.
+    /// Returns the name used on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Clean => "clean",
@@ -122,26 +123,28 @@ impl FromStr for Protocol {
     }
 }
 
-/// What the options make of a task.
+/// Properties of a task's data that depend on its options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shape {
-    /// Longest sequence, in tokens; the length that batches are padded to.
+    /// Maximum sequence length, in tokens; batches are padded to it.
     pub max_length: usize,
-    /// The task's name for its published parameters (whatever the seed), otherwise a name that cannot be
-    /// mistaken for it, such as `listops@256`.
+    /// Label of the data: the task's name for its published parameters (whatever the seed),
+    /// otherwise a name that cannot be mistaken for it, such as `listops@256`.
     pub label: String,
-    /// Height and width of the image whose pixels a sequence is, row by row; none where it is no image.
+    /// Height and width of the image whose pixels form a sequence, row by row; `None` where it is
+    /// no image.
     #[serde(skip)]
     pub grid: Option<[usize; 2]>,
-    /// The kind of labels that single positions have beside the whole sequence; none where they
-    /// have none.
+    /// Kind of labels at single positions, beside the label of the whole sequence; `None` where
+    /// there are none.
     #[serde(skip)]
     pub dense: Option<Dense>,
 }
 
 impl Shape {
-    /// The shape of a task's data that differs from the published by `departures`, such as `["256", "decoded"]`: labelled
-    /// with the task's name where there are none, else `name@256-decoded`.
+    /// Returns the shape of a task's data that differs from the published data by `departures`,
+    /// such as `["256", "decoded"]`. Its label is the task's name where there are none, else
+    /// `name@256-decoded`.
     pub(crate) fn new<const N: usize>(
         about: &About,
         max_length: usize,
@@ -160,7 +163,7 @@ impl Shape {
         }
     }
 
-    /// The same for sequences that are images of `height` by `width` pixels.
+    /// Returns this shape for sequences that are images of `height` by `width` pixels.
     pub(crate) fn of_image(self, height: usize, width: usize) -> Shape {
         Shape {
             grid: Some([height, width]),

@@ -1,23 +1,23 @@
-//! The identity of stored data.
+//! Identity of stored data.
 
 use serde_json::{Map, Value, json};
 
 use crate::{Digest, Protocol, Source};
 
-/// What, beside the task and its version, decides the bytes of a stored entry.
+/// Everything, beside the task and its version, that decides the bytes of a stored entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
-    /// Where the data comes from.
+    /// Source of the data.
     pub source: Source,
-    /// How the splits are cut.
+    /// Protocol by which the splits are cut.
     pub protocol: Protocol,
     /// The task's options, complete.
     pub options: Value,
 }
 
 impl Key {
-    /// The folder name: `<task>-<source>-<16 hexadecimal digits>`. Give it the task's
-    /// [`identity`](crate::Task::identity) of a key, as the store does.
+    /// Returns the folder name: `<task>-<source>-<16 hexadecimal digits>`. The key must be the
+    /// task's [`identity`](crate::Task::identity) of a key, as in the store.
     pub fn folder_name(&self, task: &str, version: u32) -> String {
         let identity = json!({
             "task": task,
@@ -31,8 +31,8 @@ impl Key {
     }
 }
 
-/// Options that came later than stored entries did, each at the value at which it changes no byte.
-/// There they are left out of the name, so that earlier entries keep theirs.
+/// Returns the options without those that are younger than some stored entries and have the value
+/// that changes no byte. They are left out of the name, so that earlier entries keep their names.
 fn without_later(options: &Value) -> Value {
     let later = [
         ("dense", json!(false)),
@@ -47,8 +47,9 @@ fn without_later(options: &Value) -> Value {
     options
 }
 
-/// The one JSON text of a value: keys sorted, no spaces. A number is written as it is stored, so a setting must be stored as
-/// a whole number or as a real one, whatever way it was spelt.
+/// Returns the canonical JSON text of a value: keys sorted, no spaces. A number is written as it is
+/// stored, so a setting must always be stored as a whole number or always as a real one, however it
+/// was written.
 pub fn canonical_json(value: &Value) -> String {
     canonical(value).to_string()
 }

@@ -5,9 +5,10 @@
 //! options), so that data is made once, opens in milliseconds, and is shared between processes.
 //! [`Summary`] and [`Verification`] look at a stored entry for people.
 //!
-//! What a task promises: the same options give the same bytes on every machine and with any number of
-//! threads; byte `s` of a row stands for model id `s + first_id`; rows are not padded here.
-//! No tensor, no network and no printing in this crate: progress goes through [`Progress`], text comes back as `String`.
+//! Guarantees of a task: the same options give the same bytes on every machine and with any number
+//! of threads; byte `s` of a row stands for model id `s + first_id`; rows are not padded here. This
+//! crate has no tensors, no network and no printing: progress goes through [`Progress`], text comes
+//! back as `String`.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod archive;

@@ -1,4 +1,5 @@
-//! Lines of a raw text file, numbered, with a bound on their length: a damaged file cannot fill the memory.
+//! Numbered lines of a raw text file, with a bound on their length: a damaged file cannot fill the
+//! memory.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -6,30 +7,30 @@ use std::path::PathBuf;
 use crate::archive::unreadable;
 use crate::error::{Error, Result};
 
-/// What some editors and spreadsheets put before a text in UTF-8.
+/// Byte order mark that some editors and spreadsheets put before a text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A text without the byte order mark that it may begin with.
+/// Returns a text without the byte order mark that it may begin with.
 pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
 
-/// What is said of text in UTF-16.
+/// Error message for text in UTF-16.
 pub(crate) const WIDE: &str = "text in UTF-16: save it as UTF-8";
 
-/// Whether a text begins with the byte order mark of UTF-16.
+/// Returns whether a text begins with the byte order mark of UTF-16.
 pub(crate) fn is_wide(text: &[u8]) -> bool {
     text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff")
 }
 
-/// The whole number that a text spells, as `2` or as `2.0`.
+/// Returns the whole number that a text spells, as `2` or as `2.0`.
 pub(crate) fn whole_number(text: &str) -> Option<i64> {
     let text = text.trim();
     let spelt = || text.parse().ok().and_then(whole);
     text.parse().ok().or_else(spelt)
 }
 
-/// A number without a fraction, where it is one.
+/// Returns a number as an integer if it has no fraction.
 pub(crate) fn whole(number: f64) -> Option<i64> {
     // Labels are small; floats of this size are exact.
     (number.fract() == 0.0 && number.abs() < 1e15).then_some(number as i64)
@@ -38,13 +39,13 @@ pub(crate) fn whole(number: f64) -> Option<i64> {
 /// A line that was read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line {
-    /// From 1, empty lines counted.
+    /// Line number from 1, empty lines counted.
     pub(crate) number: u64,
-    /// Whether its end was there: only the last line of a file can lack it.
+    /// True if the line ended in a line feed: only the last line of a file can lack it.
     pub(crate) ended: bool,
 }
 
-/// The lines of whatever holds the content of a file.
+/// Reader of the lines of a file's content.
 pub(crate) struct Lines<R> {
     path: PathBuf,
     input: BufReader<R>,
@@ -53,7 +54,7 @@ pub(crate) struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    /// Reads lines of at most `longest` bytes from `input`; `path` is for messages.
+    /// Returns a reader of lines of at most `longest` bytes from `input`; `path` is for messages.
     pub(crate) fn over(path: PathBuf, input: R, longest: u64) -> Lines<R> {
         Lines {
             path,
@@ -63,8 +64,8 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Appends the next line that is not empty to `buffer`, without its line feed or carriage return and line feed, the
-    /// first one without a byte order mark. Nothing at the end of the file.
+    /// Appends the next line that is not empty to `buffer`, without its line ending (LF or CRLF),
+    /// the first line without a byte order mark. Returns `None` at the end of the file.
     ///
     /// # Errors
     /// The file cannot be read, or the line is too long.
@@ -99,7 +100,7 @@ impl<R: Read> Lines<R> {
                     format!("the line is longer than {} bytes", self.longest),
                 ));
             }
-            // Empty lines are what is left of CR CR LF, or the end of the file.
+            // Empty lines are the rest of CR CR LF, or the end of the file.
             if buffer.len() > start {
                 let number = self.number;
                 return Ok(Some(Line { number, ended }));
@@ -107,7 +108,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// An error about one line.
+    /// Returns an error about one line.
     pub(crate) fn wrong(&self, line: u64, problem: String) -> Error {
         Error::Row {
             file: self.path.clone(),

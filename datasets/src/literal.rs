@@ -1,9 +1,10 @@
 //! Python's bytes literals.
 
-/// The first bytes, `most` at most, that a literal `b'...'` or `b"..."` stands for. A field that is none is taken as it is.
+/// Returns the first bytes, at most `most`, of the value of a literal `b'...'` or `b"..."`. Any
+/// other field is returned as it is.
 ///
 /// # Errors
-/// An escape that Python does not write, or no closing quote.
+/// The literal has an escape that Python does not write, or no closing quote.
 pub(super) fn decode(field: &[u8], most: usize) -> Result<Vec<u8>, String> {
     let (quote, body) = match field {
         [b'b', quote @ (b'\'' | b'"'), body @ ..] => (*quote, body),
@@ -29,7 +30,7 @@ pub(super) fn decode(field: &[u8], most: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The byte that the characters after a backslash stand for.
+/// Returns the byte for the characters after a backslash.
 fn escaped(rest: &mut std::slice::Iter<'_, u8>) -> Result<u8, String> {
     match rest.next() {
         Some(b'n') => Ok(b'\n'),
@@ -65,7 +66,7 @@ mod tests {
             b"\0\xc3\xbc\n\t\r\\ ' A"
         );
         assert_eq!(read("b''"), b"");
-        // Not literals: taken as they are.
+        // Not literals: returned as they are.
         for plain in ["", "b", "before", "'quoted'", "br'raw'"] {
             assert_eq!(read(plain), plain.as_bytes());
         }

@@ -1,4 +1,4 @@
-//! Finds a task's published files under the path that a person gave.
+//! Search for a task's published files under the path that the user gave.
 
 use std::path::{Path, PathBuf};
 
@@ -8,36 +8,36 @@ use crate::error::{Error, Result};
 use crate::files::relative_name;
 use crate::{About, Progress, Source};
 
-/// The form that the files are in.
+/// Form of the published files.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Files in a folder or an archive, read by [`Wanted::members`].
     Members(Raw),
     /// Parquet files of train and test.
     Parquet {
-        /// The files of train, by name.
+        /// Files of train, in the order of names.
         train: Vec<PathBuf>,
-        /// The files of test, by name.
+        /// Files of test, in the order of names.
         test: Vec<PathBuf>,
     },
 }
 
-/// What a task is looking for.
+/// Files that a task needs.
 pub(crate) struct Wanted<'a> {
-    /// The task.
+    /// Description of the task.
     pub(crate) about: &'static About,
-    /// Its files in words.
+    /// Description of the files.
     pub(crate) what: &'a str,
-    /// The name of the published archive.
+    /// Name of the published archive.
     pub(crate) archive: &'static str,
-    /// Whether this file of a folder or archive is one of them.
+    /// Function that decides whether a file of a folder or archive is one of them.
     pub(crate) fits: &'a dyn Fn(&str) -> bool,
-    /// Whether the task reads parquet files too.
+    /// True if the task reads parquet files too.
     pub(crate) parquet: bool,
 }
 
 impl Wanted<'_> {
-    /// Gives every file of `raw` that fits to `visit`, as [`Raw::members`] does.
+    /// Passes every file of `raw` that fits to `visit`, as [`Raw::members`] does.
     ///
     /// # Errors
     /// Those of [`Raw::members`]; [`Error::Missing`] where no file fits.
@@ -55,12 +55,12 @@ impl Wanted<'_> {
         }
     }
 
-    /// Whether a file is one of them, as it is or once it is unpacked.
+    /// Returns whether a file is one of them, as it is or once unpacked.
     fn takes(&self, name: &str) -> bool {
         (self.fits)(name) || unpacked_name(name).is_some_and(self.fits)
     }
 
-    /// The error for files that are not there.
+    /// Returns the error for missing files.
     pub(crate) fn missing(&self, path: &Path, contents: Option<&Contents>) -> Error {
         let name = self.about.name;
         let there = contents.map(|contents| {
@@ -82,12 +82,12 @@ impl Wanted<'_> {
     }
 }
 
-/// Finds it: `raw` is an archive, or a folder with the files themselves in it or below it, else with parquet files, else
-/// with an archive.
+/// Finds the published files: `raw` is an archive, or a folder with the files themselves in it or
+/// below it, else with parquet files, else with an archive.
 ///
 /// # Errors
-/// [`Error::Missing`], naming what was looked for, what is there, and the command that gets it; [`Error::File`] for
-/// something else.
+/// [`Error::Missing`], naming the wanted files, the files found, and the command that gets the
+/// wanted ones; [`Error::File`] for any other kind of file.
 pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>, progress: &dyn Progress) -> Result<Form> {
     let folder = match Raw::at(raw)? {
         None => return Err(wanted.missing(raw, None)),
@@ -138,7 +138,7 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>, progress: &dyn Progress) -
     archive_in(&folder, &files, wanted, &contents, progress)
 }
 
-/// The parquet files in a folder, where those of both splits are there.
+/// Returns the parquet files in a folder, if there are some of both splits.
 fn parquet_in(folder: &Path, files: &[PathBuf]) -> Result<Option<Form>> {
     let relative = |path: &PathBuf| relative_name(folder, path);
     let of_split = |split: &str| -> Vec<PathBuf> {
@@ -152,7 +152,7 @@ fn parquet_in(folder: &Path, files: &[PathBuf]) -> Result<Option<Form>> {
     for files in [&train, &test] {
         in_one_folder(folder, files)?;
     }
-    // Beside them, only files without labels are known to be of no split.
+    // Beside them, only files without labels are known to belong to no split.
     let folders = [&train, &test].map(|files| files.first().and_then(|file| file.parent()));
     let stray = files.iter().find(|path| {
         let name = relative(path).to_ascii_lowercase();
@@ -171,14 +171,15 @@ fn parquet_in(folder: &Path, files: &[PathBuf]) -> Result<Option<Form>> {
     }
 }
 
-/// The name of a parquet file without its end.
+/// Returns the name of a parquet file without its extension.
 fn parquet_stem(name: &str) -> Option<&str> {
     let (stem, end) = name.rsplit_once('.')?;
     end.eq_ignore_ascii_case("parquet").then_some(stem)
 }
 
-/// Which split a parquet file holds: the one that its name or, failing that, its nearest folder names as a word of its own, or
-/// at its beginning: `train-00000-of-00001.parquet`, `imdb-train.parquet`, `plain_text/train/0000.parquet`.
+/// Returns the split that a parquet file holds: the one that its name or, failing that, its nearest
+/// folder names as a word of its own, or at its beginning: `train-00000-of-00001.parquet`,
+/// `imdb-train.parquet`, `plain_text/train/0000.parquet`.
 fn split_of(name: &str) -> Option<&'static str> {
     const SPLITS: [&str; 2] = ["train", "test"];
     let name = parquet_stem(name)?.to_ascii_lowercase();
@@ -188,12 +189,12 @@ fn split_of(name: &str) -> Option<&'static str> {
             part.starts_with(*split) || words.any(|word| word == *split)
         };
         let mut named = SPLITS.into_iter().filter(named);
-        // A name with both words tells nothing.
+        // A name with both words is ambiguous.
         named.next().filter(|_| named.next().is_none())
     })
 }
 
-/// Refuses the files of one split in several folders: they may well be the same rows again.
+/// Refuses the files of one split in several folders: they may be copies of the same rows.
 fn in_one_folder(folder: &Path, files: &[PathBuf]) -> Result<()> {
     let first = files.first().and_then(|file| file.parent());
     match files.iter().find(|file| file.parent() != first) {
@@ -209,7 +210,8 @@ fn in_one_folder(folder: &Path, files: &[PathBuf]) -> Result<()> {
     }
 }
 
-/// The archive in a folder: the one with the published name, else the only one, else the only one that has the files.
+/// Returns the archive in a folder: the one with the published name, else the only one, else the
+/// only one that holds the files.
 fn archive_in(
     folder: &Path,
     files: &[PathBuf],
@@ -262,7 +264,7 @@ fn archive_in(
     }
 }
 
-/// The flag for a source that needs no files.
+/// Returns the flag for a source that needs no files.
 pub(crate) fn stand_in(about: &About) -> Option<String> {
     let mut sources = about.sources.iter();
     match sources.find(|&&source| source != Source::Official)? {

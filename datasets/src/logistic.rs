@@ -9,13 +9,13 @@ use rayon::prelude::*;
 /// Rows per unit of parallel work. Sums are made per unit and added in order, so threads do not change the result.
 const CHUNK: usize = 1024;
 
-/// Pull of all weights towards zero; keeps constant or equal features harmless.
+/// Strength of the L2 penalty on all weights; keeps constant or equal features harmless.
 const RIDGE: f64 = 1e-3;
 
 /// Weights of a fitted classifier.
 pub(crate) struct Logistic {
     features: usize,
-    /// (F, K), row by row.
+    /// Shape (F, K), row by row.
     weights: Vec<f64>,
 }
 
@@ -73,7 +73,7 @@ impl Logistic {
         model
     }
 
-    /// The most probable class of one row; the first of equals.
+    /// Returns the most probable class of one row; the first of equals.
     pub(crate) fn predict(&self, row: &[f64]) -> usize {
         let scores = self.scores(row);
         (1..scores.len()).fold(0, |best, class| {
@@ -143,7 +143,8 @@ fn cholesky(a: &mut [f64], n: usize) {
         for j in 0..=i {
             let sum: f64 = (0..j).map(|k| a[i * n + k] * a[j * n + k]).sum();
             let rest = a[i * n + j] - sum;
-            // Rounding may leave a tiny or negative pivot; the ridge is the least that the diagonal can be.
+            // Rounding may leave a tiny or negative pivot; the ridge is the minimum of the
+            // diagonal.
             a[i * n + j] = if i == j {
                 rest.max(RIDGE).sqrt()
             } else {

@@ -1,4 +1,4 @@
-//! `manifest.json`: what a stored entry holds and how it came about.
+//! `manifest.json`: the content and the provenance of a stored entry.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,22 +8,22 @@ use serde_json::Value;
 
 use crate::{Dense, Digest, Key, Protocol, Source};
 
-/// One of the three splits.
+/// Name of one of the three splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SplitName {
-    /// What a model is fitted on.
+    /// Training split, on which a model is fitted.
     Train,
-    /// What picks the checkpoint.
+    /// Validation split, by which the checkpoint is chosen.
     Val,
-    /// What is scored once.
+    /// Test split, which is scored once.
     Test,
 }
 
 impl SplitName {
-    /// In the order of files and reports.
+    /// All splits, in the order of files and reports.
     pub const ALL: [SplitName; 3] = [SplitName::Train, SplitName::Val, SplitName::Test];
 
-    /// `train`, `val` or `test`.
+    /// Returns `train`, `val` or `test`.
     pub fn name(self) -> &'static str {
         match self {
             SplitName::Train => "train",
@@ -32,7 +32,7 @@ impl SplitName {
         }
     }
 
-    /// The name of its file in an entry's folder.
+    /// Returns the name of its file in an entry's folder.
     pub fn file_name(self) -> &'static str {
         match self {
             SplitName::Train => "train.safetensors",
@@ -59,14 +59,14 @@ impl FromStr for SplitName {
     }
 }
 
-/// Three of a kind, one for each split.
+/// Three values of a kind, one for each split.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerSplit<T> {
-    /// Of the training split.
+    /// Value of the training split.
     pub train: T,
-    /// Of the validation split.
+    /// Value of the validation split.
     pub val: T,
-    /// Of the test split.
+    /// Value of the test split.
     pub test: T,
 }
 
@@ -83,7 +83,7 @@ impl<T> PerSplit<T> {
         })
     }
 
-    /// The one of `split`.
+    /// Returns the value of `split`.
     pub fn get(&self, split: SplitName) -> &T {
         match split {
             SplitName::Train => &self.train,
@@ -92,7 +92,7 @@ impl<T> PerSplit<T> {
         }
     }
 
-    /// The one of `split`, to be changed.
+    /// Returns the value of `split`, to be changed.
     pub fn get_mut(&mut self, split: SplitName) -> &mut T {
         match split {
             SplitName::Train => &mut self.train,
@@ -102,7 +102,7 @@ impl<T> PerSplit<T> {
     }
 }
 
-/// What one file holds.
+/// Content of one split's file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitManifest {
     /// Number of examples.
@@ -118,17 +118,17 @@ pub struct SplitManifest {
     pub sha256: String,
 }
 
-/// A finding about the raw files: a count, a sum, a digest.
+/// A fact about the raw files: a count, a sum, a digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What was looked at.
+    /// Name of the quantity.
     pub name: String,
-    /// What was found.
+    /// Value found.
     pub value: String,
 }
 
 impl Fact {
-    /// A finding.
+    /// Returns a fact.
     pub fn new(name: impl Into<String>, value: impl ToString) -> Fact {
         Fact {
             name: name.into(),
@@ -137,17 +137,18 @@ impl Fact {
     }
 }
 
-/// A finding that the published files are known to give.
+/// A fact that the published files are known to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// The finding.
+    /// Name and published value.
     pub fact: Fact,
-    /// It is recorded only of what is there as a whole, so data that is partial otherwise has to give it as well.
+    /// True if the fact is recorded only where all of its files are present, so partial data must
+    /// have the published value too.
     pub of_parts: bool,
 }
 
 impl Known {
-    /// What all of the published data gives: partial data may give something else.
+    /// Returns a fact about all of the published data: partial data may have another value.
     pub fn whole(name: impl Into<String>, value: impl ToString) -> Known {
         Known {
             fact: Fact::new(name, value),
@@ -155,7 +156,7 @@ impl Known {
         }
     }
 
-    /// What is recorded only where it has to be as published, in partial data too.
+    /// Returns a fact that is recorded only where it must be as published, in partial data too.
     pub fn part(name: impl Into<String>, value: impl ToString) -> Known {
         Known {
             fact: Fact::new(name, value),
@@ -164,57 +165,59 @@ impl Known {
     }
 }
 
-/// What an entry holds and how it came about. Written last: an entry without it does not exist.
+/// Content and provenance of an entry. It is written last: an entry without it does not exist.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Name of the task.
     pub task: String,
     /// Version of the task that built it.
     pub version: u32,
-    /// Where the data comes from.
+    /// Source of the data.
     pub source: Source,
-    /// How the splits are cut.
+    /// Protocol by which the splits are cut.
     pub protocol: Protocol,
-    /// The options that decided it.
+    /// Options that decided the data.
     pub options: Value,
-    /// The task's label for them: its name, or one that says that they are not the published ones.
+    /// Label of the data: the task's name, or one that says that the options are not the published
+    /// ones.
     pub label: String,
-    /// Longest sequence that the options allow.
+    /// Maximum sequence length that the options allow.
     pub max_length: usize,
-    /// The kind of labels in the columns `targets` and `groups`, a byte of each for every token;
-    /// none where the files have no such columns.
+    /// Kind of the labels in the columns `targets` and `groups`, a byte of each for every token;
+    /// `None` where the files have no such columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dense: Option<Dense>,
-    /// The three files.
+    /// Manifests of the three files.
     pub splits: PerSplit<SplitManifest>,
-    /// One digest for the content of all three.
+    /// Digest of the content of all three files.
     pub digest: String,
-    /// The data is smaller than what the source publishes.
+    /// True if the data is smaller than what the source publishes.
     #[serde(default)]
     pub partial: bool,
-    /// What the raw files contradict of what is known of the published ones, a sentence each. Empty for data that is
-    /// as published as far as that is known, and for data that is made here.
+    /// Contradictions between the raw files and the published ones as far as those are known, a
+    /// sentence each. Empty for data that is as published as far as that is known, and for data
+    /// that is made here.
     #[serde(default)]
     pub altered: Vec<String>,
-    /// The builder promises that no row occurs twice, within a split or between them.
+    /// True if the builder promises that no row occurs twice, within a split or between them.
     #[serde(default)]
     pub distinct: bool,
-    /// Remarks of the builder, for people.
+    /// Remarks of the builder for the user.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What the builder found in the raw files and the rows no longer show.
+    /// Facts that the builder found in the raw files and that the rows no longer show.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<Fact>,
-    /// When it was built, in seconds since 1970.
+    /// Time at which it was built, in seconds since 1970.
     #[serde(default)]
     pub built_at: u64,
-    /// How long building took, in seconds.
+    /// Duration of the build, in seconds.
     #[serde(default)]
     pub build_seconds: f64,
 }
 
 impl Manifest {
-    /// The key under which it is stored.
+    /// Returns the key under which the entry is stored.
     pub fn key(&self) -> Key {
         Key {
             source: self.source,
@@ -223,7 +226,7 @@ impl Manifest {
         }
     }
 
-    /// The content digest that these three files have.
+    /// Returns the content digest of these three files.
     pub(crate) fn content_digest(splits: &PerSplit<SplitManifest>) -> String {
         let mut digest = Digest::default();
         for split in SplitName::ALL {

@@ -1,27 +1,28 @@
-//! NumPy's arrays: their types, their order of values, and the file `.npy` of one.
+//! NumPy arrays: their types, their memory order, and the file format `.npy`.
 //!
 //! Format: `numpy.lib.format` of NumPy's documentation, versions 1.0 to 3.0.
 
 use std::borrow::Cow;
 
-/// How a file of an array begins.
+/// First bytes of a `.npy` file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Most values of an array.
+/// Maximum number of values of an array.
 const MOST: usize = 1 << 31;
 
-/// A type of values.
+/// Type of an array's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dtype {
-    /// `u` and `i` whole numbers, `b` booleans, `S` bytes, `U` text.
+    /// Kind: `u` and `i` are whole numbers, `b` booleans, `S` bytes, `U` text.
     kind: u8,
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     width: usize,
     big_endian: bool,
 }
 
 impl Dtype {
-    /// Reads NumPy's name of a type: `u1`, `<i8`, `|S13`; `order` is the byte order where the name has none.
+    /// Reads NumPy's name of a type: `u1`, `<i8`, `|S13`; `order` is the byte order where the name
+    /// has none.
     pub(crate) fn parse(name: &str, order: Option<&str>) -> Result<Dtype, String> {
         let unknown = || format!("values of the type `{name}`, which is not read");
         let (order, rest) = match name.as_bytes().first() {
@@ -44,7 +45,7 @@ impl Dtype {
         })
     }
 
-    /// A value as a number.
+    /// Returns a value as a number.
     pub(crate) fn number(&self, value: &[u8]) -> Result<i64, String> {
         if value.len() != self.width || !matches!(self.kind, b'u' | b'i' | b'b') {
             return Err("a value that is no whole number".to_owned());
@@ -61,7 +62,7 @@ impl Dtype {
         }
     }
 
-    /// A value as text, without the zeros behind it.
+    /// Returns a value as text, without trailing zeros.
     fn string(&self, value: &[u8]) -> Result<String, String> {
         let text = match self.kind {
             b'S' => String::from_utf8_lossy(value).into_owned(),
@@ -80,7 +81,7 @@ impl Dtype {
     }
 }
 
-/// An array, its values in the order of C: the last index runs first.
+/// An array with its values in C order: the last index runs first.
 #[derive(Debug)]
 pub(crate) struct Array<'a> {
     pub(crate) shape: Vec<usize>,
@@ -89,7 +90,8 @@ pub(crate) struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// An array of this content, whose values lie in the order of C or, `by_columns`, of Fortran.
+    /// Returns an array of this content, whose values lie in C order or, with `by_columns`, in
+    /// Fortran order.
     ///
     /// # Errors
     /// The content has another size than the shape says.
@@ -120,10 +122,10 @@ impl<'a> Array<'a> {
         })
     }
 
-    /// Reads a file `.npy`.
+    /// Reads a `.npy` file.
     ///
     /// # Errors
-    /// In words, what is wrong with it or not read.
+    /// A description of the damage, or of the feature that is not supported.
     pub(crate) fn of_file(bytes: &'a [u8]) -> Result<Array<'a>, String> {
         let cut = || "it is cut short".to_owned();
         let rest = bytes.strip_prefix(MAGIC).ok_or("it is no NumPy array")?;
@@ -167,24 +169,24 @@ impl<'a> Array<'a> {
         )
     }
 
-    /// Its content, where the values are bytes (uint8).
+    /// Returns its content, where the values are bytes (uint8).
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         (self.dtype.kind == b'u' && self.dtype.width == 1).then_some(&*self.content)
     }
 
-    /// Its values as numbers.
+    /// Returns its values as numbers.
     ///
     /// # Errors
-    /// They are none.
+    /// The values are not numbers.
     pub(crate) fn numbers(&self) -> Result<Vec<i64>, String> {
         let values = self.content.chunks_exact(self.dtype.width);
         values.map(|value| self.dtype.number(value)).collect()
     }
 
-    /// Its rows of text.
+    /// Returns its rows of text.
     ///
     /// # Errors
-    /// It is no table, or its values are no text.
+    /// The array is not a table, or its values are not text.
     pub(crate) fn rows(&self) -> Result<Vec<Vec<String>>, String> {
         let columns = match self.shape[..] {
             [_, columns] if columns > 0 => columns,
@@ -198,7 +200,7 @@ impl<'a> Array<'a> {
         rows.map(strings).collect()
     }
 
-    /// Its shape and type in words.
+    /// Returns its shape and type in words.
     pub(crate) fn text(&self) -> String {
         let kind = match self.dtype.kind {
             b'u' => "unsigned numbers",
@@ -213,9 +215,9 @@ impl<'a> Array<'a> {
     }
 }
 
-/// Values in the order of Fortran, where the first index runs first, put in that of C.
+/// Reorders values from Fortran order, where the first index runs first, to C order.
 fn by_rows(shape: &[usize], width: usize, content: &[u8]) -> Vec<u8> {
-    // How far apart neighbours along an axis lie, in values.
+    // Distances between neighbours along each axis, in values.
     let mut strides = Vec::with_capacity(shape.len());
     let mut stride = 1;
     for axis in shape {

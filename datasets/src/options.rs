@@ -1,4 +1,4 @@
-//! From a JSON object of options to a task's own struct.
+//! Conversion of a JSON object of options to a task's own struct.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -46,7 +46,7 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
                 ));
             }
             (Value::Number(number), Some(value)) if number.is_u64() => {
-                // The end of what TOML can hold.
+                // The largest integer that TOML can hold.
                 let whole = value.as_i64().is_some_and(|number| number >= 0);
                 (whole, "a whole number from 0 to 9223372036854775807")
             }
@@ -60,7 +60,8 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
         }
     }
     T::deserialize(options).map_err(|error| {
-        // The reader does not say which key it was at: the one that spoils the defaults. Of numbers, only their size can.
+        // The reader does not name the key at fault: it is the one that spoils the defaults. Of
+        // numbers, only their size can.
         let spoils = |key: &&String| {
             let mut alone = defaults.clone();
             alone[key.as_str()] = given[key.as_str()].clone();
@@ -93,7 +94,7 @@ pub(crate) fn within<T: PartialOrd + Display>(
     Err(refused(about, key, value, allowed))
 }
 
-/// The error for a value that an option cannot have.
+/// Returns the error for a value that an option cannot have.
 pub(crate) fn refused(
     about: &About,
     key: &str,

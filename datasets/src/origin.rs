@@ -1,7 +1,8 @@
-//! `raw.json`: how the published files looked that an entry was built from.
+//! `raw.json`: the state of the published files from which an entry was built.
 //!
-//! Reading gigabytes again each time that their place is named would take minutes. Files of the same names, sizes and
-//! modification times in the same place are taken for the same; others are read and compared.
+//! Reading gigabytes again on every build with the same path would take minutes. Files of the same
+//! names, sizes and modification times in the same place are assumed to be the same; others are
+//! read and compared.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,17 +17,17 @@ use crate::verified_files::FileStat;
 
 const FILE_NAME: &str = "raw.json";
 
-/// Where files lay, and how they looked from outside.
+/// Location of the files, and a digest of their metadata.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Origin {
-    /// The file or folder.
+    /// Path of the file or folder.
     pub(crate) path: PathBuf,
     /// SHA-256 over name, size and modification time of every file.
     look: String,
 }
 
 impl Origin {
-    /// How the files at `raw` look now; nothing where that cannot be told.
+    /// Returns the present state of the files at `raw`; `None` where it cannot be read.
     pub(crate) fn of(raw: &Path) -> Option<Origin> {
         let path = raw.canonicalize().ok()?;
         let files = match path.is_dir() {
@@ -36,7 +37,8 @@ impl Origin {
         let mut digest = Digest::default();
         for file in files {
             let FileStat { bytes, modified } = match FileStat::of(&file) {
-                Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => continue, // A link to nothing.
+                // A dangling link.
+                Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => continue,
                 found => found.ok()?,
             };
             let name = file.strip_prefix(&path).unwrap_or(&file);
@@ -49,20 +51,21 @@ impl Origin {
         })
     }
 
-    /// What an entry remembers; nothing, where the record is missing or unreadable.
+    /// Reads the record of an entry; `None` where it is missing or unreadable.
     pub(crate) fn read(folder: &Path) -> Option<Origin> {
         let text = files::read(&folder.join(FILE_NAME)).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// Has an entry remember it.
+    /// Stores the record in an entry.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(FILE_NAME);
         let text = match serde_json::to_string(self) {
             Ok(text) => text,
-            Err(_) => return Ok(()), // A path that is not text: nothing is remembered, and the files are read again.
+            // A path that is not text: no record is kept, and the files are read again.
+            Err(_) => return Ok(()),
         };
-        // Flushed: without it a change of the raw files is not noticed.
+        // Flushed: without the record, a change of the raw files is not noticed.
         disk::write(&path, text.as_bytes()).map_err(io("write", &path))
     }
 }

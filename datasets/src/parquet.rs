@@ -1,7 +1,8 @@
 //! Parquet files of two columns: bytes (text or an encoded image) and a label (a number of any type, or a word).
 //!
-//! The format is the `parquet` crate's business. It trusts what a file states, though, so the sizes of row groups, columns
-//! and pages are held against limits first ([`pages`]), and where it still panics on damage, that is an error ([`guard`]).
+//! The format is left to the `parquet` crate. The crate trusts the sizes stated in a file, though,
+//! so the sizes of row groups, columns and pages are checked against limits first ([`pages`]), and
+//! a panic of the crate on damaged data becomes an error ([`guard`]).
 
 mod guard;
 mod pages;
@@ -18,28 +19,30 @@ use crate::error::{Error, Result, io};
 use crate::files;
 use crate::lines::{whole, whole_number};
 
-/// Rows that are decoded at once.
+/// Number of rows decoded at once.
 const ROWS: usize = 256;
 
-/// What two columns to read, and how large a value of the first may be.
+/// The two columns to read, and the maximum size of a value of the first.
 pub(crate) struct Columns {
-    /// Path of the column of bytes, its parts joined by dots; the first of these that the file has.
+    /// Possible paths of the column of bytes, parts joined by dots; the first one that the file has
+    /// is read.
     pub(crate) bytes: &'static [&'static str],
     /// Name of the column of labels.
     pub(crate) label: &'static str,
-    /// The label that a word stands for.
+    /// Function from a word to its label.
     pub(crate) label_of: fn(&str) -> Option<i64>,
-    /// Longest value of the column of bytes.
+    /// Maximum length of a value in the column of bytes.
     pub(crate) longest: usize,
 }
 
-/// Takes a row: its number from 1, its bytes, its whole number.
+/// Function that takes a row: its number from 1, its bytes, its label.
 pub(crate) type Visit<'a> = dyn FnMut(u64, &[u8], i64) -> Result<()> + 'a;
 
-/// Gives every row of a file to `visit`. Returns how many there are.
+/// Passes every row of a file to `visit`. Returns the number of rows.
 ///
 /// # Errors
-/// The file is no parquet file, is damaged, lacks a column or has it in another type or with gaps; and those of `visit`.
+/// The file is not a parquet file, is damaged, lacks a column or has it in another type or with
+/// gaps, or `visit` fails.
 pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Result<u64> {
     let damaged = |error: &dyn std::fmt::Display| Error::File {
         file: path.to_owned(),
@@ -108,7 +111,8 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Gives the rows of one group to `visit`, which have the numbers after `rows`; returns the last one's.
+    /// Passes the rows of one group, numbered from `rows + 1`, to `visit`; returns the number of
+    /// the last one.
     fn read(&mut self, mut rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
         loop {
             let next = rows + 1;
@@ -154,11 +158,11 @@ impl Group<'_> {
 struct Column {
     name: String,
     reader: ColumnReader,
-    /// The definition level of a value that is there; below it lie gaps.
+    /// Definition level of a value that is present; lower levels mark gaps.
     present: i16,
 }
 
-/// The next values of a column, none at the end: those that its reader of this type gives.
+/// Returns the next values of a column from its reader of this type; empty at the end.
 macro_rules! next_values {
     ($column:expr, $reader:expr) => {{
         let (mut levels, mut values) = (Vec::new(), Vec::new());
@@ -181,7 +185,7 @@ impl Column {
         })
     }
 
-    /// The next values of a column of bytes or text; none at the end.
+    /// Returns the next values of a column of bytes or text; empty at the end.
     fn bytes(&mut self) -> Result<Vec<ByteArray>, String> {
         match &mut self.reader {
             ColumnReader::ByteArrayColumnReader(reader) => Ok(next_values!(self, reader)),
@@ -189,7 +193,8 @@ impl Column {
         }
     }
 
-    /// The next values of a column of labels as numbers; none at the end. Words stand for what `label_of` says.
+    /// Returns the next values of a column of labels as numbers; empty at the end. `label_of`
+    /// converts words.
     fn numbers(&mut self, label_of: fn(&str) -> Option<i64>) -> Result<Vec<i64>, String> {
         let name = &self.name;
         let whole = |value: f64| {

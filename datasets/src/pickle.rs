@@ -1,9 +1,11 @@
-//! Python's pickles of every protocol, as far as data needs them: numbers, text, lists, tuples, dictionaries and arrays.
+//! Python's pickles of every protocol, as far as data needs them: numbers, text, lists, tuples,
+//! dictionaries and arrays.
 //!
-//! A pickle is a program for a stack machine, and what Python runs it with calls whatever function it names. Here nothing is
-//! called: a call stays in the result as the name of the function with its arguments, and the few that make bytes and
-//! arrays are known ([`values`]). Values lie side by side and refer to each other by number, so that neither their nesting
-//! nor their repetition costs anything. Format: the module `pickletools` of Python's library.
+//! A pickle is a program for a stack machine, and Python's interpreter of it calls whatever
+//! function it names. Here nothing is called: a call stays in the result as the function's name
+//! with its arguments, and the few calls that make bytes and arrays are known ([`values`]). Values
+//! are stored side by side and refer to each other by index, so that neither nesting nor repetition
+//! takes extra stack or memory. Format: the module `pickletools` of Python's library.
 
 mod literals;
 mod values;
@@ -11,10 +13,10 @@ mod values;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Most instructions; a file of 10,000 pictures has 60,000.
+/// Maximum number of instructions; a file of 10,000 pictures has 60,000.
 const MOST: usize = 2_000_000;
 
-/// Longest name, number or key that is spelt in text.
+/// Maximum length of a name, number or key that is spelt in text.
 const LONGEST_WORD: usize = 256;
 
 /// Index of a value in [`Pickle::values`].
@@ -25,16 +27,16 @@ enum Value {
     None,
     Bool(bool),
     Int(i64),
-    /// Bytes or text, where they lie in the pickle.
+    /// Bytes or text, as a range of the pickle.
     Bytes(Range<usize>),
-    /// Bytes or text that are spelt otherwise in the pickle.
+    /// Bytes or text that the pickle spells in another form, decoded.
     Spelt(Vec<u8>),
     /// A list or a tuple.
     List(Vec<ValueIndex>),
     Dictionary(Vec<(ValueIndex, ValueIndex)>),
     /// A function or class by name: `numpy.ndarray`.
     Global(String),
-    /// A call of a function, and what its result was told to be.
+    /// A call of a function, and the state that is set on its result.
     Call {
         function: ValueIndex,
         arguments: ValueIndex,
@@ -42,7 +44,7 @@ enum Value {
     },
 }
 
-/// A pickle that was read.
+/// A parsed pickle.
 #[derive(Debug)]
 pub(crate) struct Pickle<'a> {
     bytes: &'a [u8],
@@ -51,10 +53,11 @@ pub(crate) struct Pickle<'a> {
 }
 
 impl<'a> Pickle<'a> {
-    /// Reads one.
+    /// Reads a pickle.
     ///
     /// # Errors
-    /// It is cut short, has an instruction that data does not need, or too many of them.
+    /// The pickle is cut short, has an instruction that data does not need, or has too many of
+    /// them.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Pickle<'a>, String> {
         let mut machine = Machine {
             bytes,
@@ -83,7 +86,7 @@ struct Machine<'a> {
     next: usize,
     values: Vec<Value>,
     stack: Vec<ValueIndex>,
-    /// Heights of the stack.
+    /// Heights of the stack at the open marks.
     marks: Vec<usize>,
     memo: HashMap<usize, ValueIndex>,
 }
@@ -105,7 +108,7 @@ impl Machine<'_> {
             }
             // NONE
             b'N' => self.push(Value::None),
-            // FLOAT, BINFLOAT: nothing that is read here is one
+            // FLOAT, BINFLOAT: no value that is read here is one
             b'F' => {
                 self.read_line(LONGEST_WORD)?;
                 self.push(Value::None);
@@ -223,7 +226,7 @@ impl Machine<'_> {
                 let dictionary = self.ordered_dictionary(function, arguments);
                 self.push(dictionary.unwrap_or(call));
             }
-            // BUILD: the state of what a call made
+            // BUILD: the state of a call's result
             b'b' => {
                 let told = self.pop()?;
                 match self.top()? {
@@ -270,14 +273,14 @@ impl Machine<'_> {
         }
     }
 
-    /// A number of this many bytes, the lowest first.
+    /// Reads an unsigned number of this many bytes, little-endian.
     fn read_uint(&mut self, bytes: usize) -> Result<u64, String> {
         let range = self.read(bytes)?;
         let digits = self.bytes[range].iter().rev();
         Ok(digits.fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    /// The bytes up to the end of the line, at most so many.
+    /// Reads the bytes up to the end of the line, at most `longest`.
     fn read_line(&mut self, longest: usize) -> Result<Vec<u8>, String> {
         let rest = &self.bytes[self.next..];
         let end = rest.iter().take(longest).position(|&byte| byte == b'\n');
@@ -305,7 +308,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A number with a sign behind its length, which has so many bytes itself.
+    /// Pushes a signed number that follows its length, which itself has the given number of bytes.
     fn push_long(&mut self, bytes: usize) -> Result<(), String> {
         let length = self.read_uint(bytes)? as usize;
         if length > 8 {
@@ -320,7 +323,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The dictionary that a call of `collections.OrderedDict` makes: an empty one, or one of a list of pairs.
+    /// Returns the dictionary that a call of `collections.OrderedDict` makes: an empty one, or one
+    /// of a list of pairs.
     fn ordered_dictionary(&self, function: ValueIndex, arguments: ValueIndex) -> Option<Value> {
         let items = |place: ValueIndex| match &self.values[place] {
             Value::List(items) => Some(&items[..]),
@@ -346,7 +350,7 @@ impl Machine<'_> {
             .map(Value::Dictionary)
     }
 
-    /// Bytes behind their length, which has so many bytes itself.
+    /// Pushes bytes that follow their length, which itself has the given number of bytes.
     fn push_bytes(&mut self, bytes: usize) -> Result<(), String> {
         let length = usize::try_from(self.read_uint(bytes)?).map_err(|error| error.to_string())?;
         let range = self.read(length)?;
@@ -433,7 +437,8 @@ impl Machine<'_> {
 mod tests {
     use super::*;
 
-    /// As Python's `pickle.dumps` writes `{"labels": [6, 300, -1], "same": "labels"}` under protocols 0, 2 and 4.
+    /// Written by Python's `pickle.dumps` from `{"labels": [6, 300, -1], "same": "labels"}` under
+    /// protocols 0, 2 and 4.
     #[test]
     fn what_python_writes_is_read() {
         for bytes in [

@@ -1,12 +1,12 @@
-//! The loss of knowing nothing but how frequent the labels are.
+//! Loss of a predictor that knows only the label frequencies.
 
 use crate::{Split, Splits};
 
 /// Returns the mean cross-entropy, in nats, on the validation split of always predicting the label
-/// shares of the training split; nothing where that is not defined: a split is empty, or validation
-/// has a label that training lacks. Where positions have labels, an example's loss is the mean over
-/// these, predicted by their own shares, and its own label, which counts as `sequence_weight` of
-/// them.
+/// shares of the training split; `None` where that is not defined: a split is empty, or validation
+/// has a label that training lacks. Where positions have labels, an example's loss is the weighted
+/// mean over these, predicted by their own shares, and its own label, which counts as
+/// `sequence_weight` of them.
 pub fn prior_loss(splits: &Splits, sequence_weight: f64) -> Option<f64> {
     let whole = surprises(splits.train.labels().iter().copied());
     let dense = splits.train.all_dense();
@@ -23,8 +23,8 @@ pub fn prior_loss(splits: &Splits, sequence_weight: f64) -> Option<f64> {
     (mean.is_finite()).then_some(mean)
 }
 
-/// The loss of one example whose own label costs `own`, and the labels of its positions what
-/// `dense` says.
+/// Returns the loss of one example whose own label costs `own`; `dense` holds the costs of the
+/// labels at positions.
 fn weighted(split: &Split, row: usize, own: f64, dense: &[f64; 256], weight: f64) -> f64 {
     let labels = split
         .dense(row)
@@ -36,7 +36,7 @@ fn weighted(split: &Split, row: usize, own: f64, dense: &[f64; 256], weight: f64
     (sum + weight * own) / (count + weight)
 }
 
-/// The cross-entropy of each label, predicted by its share among `labels`.
+/// Returns the cross-entropy of each label, predicted by its share among `labels`.
 fn surprises(labels: impl Iterator<Item = u8>) -> [f64; 256] {
     let mut counts = [0_usize; 256];
     labels.for_each(|label| counts[usize::from(label)] += 1);

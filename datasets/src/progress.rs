@@ -1,27 +1,28 @@
-//! Progress reports of long work, and requests to stop it, without knowing about terminals or signals.
+//! Progress reports of long work, and requests to stop it, independent of terminals and signals.
 
 use crate::error::{Error, Result};
 
-/// Receives the steps of long work. Calls may come from any thread.
+/// Receiver of progress reports. Calls may come from any thread.
 pub trait Progress: Sync {
-    /// A stage begins; `total` is in the units of [`advance`](Self::advance), where known.
+    /// Begins a stage; `total` is in the units of [`advance`](Self::advance), where known.
     fn begin(&self, what: &str, total: Option<u64>);
-    /// `by` more units are done.
+    /// Reports `by` more units as done.
     fn advance(&self, by: u64);
-    /// `by` units need not be done, because an earlier attempt did them: they say nothing about speed.
+    /// Reports `by` units that need not be done, because an earlier attempt did them; they do not
+    /// count for the speed.
     fn found(&self, by: u64) {
         self.advance(by);
     }
-    /// The stage is over.
+    /// Ends the stage.
     fn finish(&self);
-    /// Whether somebody wants the work to end before it is done.
+    /// Returns whether the work should end early.
     fn stopped(&self) -> bool {
         false
     }
-    /// Asked by the work between its steps.
+    /// Fails if the work should end early. Work calls it between its steps.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if it is [`stopped`](Self::stopped).
+    /// [`Error::Interrupted`] if the work is [`stopped`](Self::stopped).
     fn check(&self) -> Result<()> {
         match self.stopped() {
             true => Err(Error::Interrupted),
@@ -30,7 +31,7 @@ pub trait Progress: Sync {
     }
 }
 
-/// Reports to nobody.
+/// Discards all reports.
 impl Progress for () {
     fn begin(&self, _what: &str, _total: Option<u64>) {}
     fn advance(&self, _by: u64) {}

@@ -1,26 +1,26 @@
-//! Where published files can be had. Data only: this crate has no network.
+//! Addresses of published files. Data only: this crate has no network.
 
 use serde::Serialize;
 
-/// One published file.
+/// Address of one published file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Remote {
-    /// Its address.
+    /// URL of the file.
     pub url: &'static str,
-    /// The name under which `<data>/raw/<task>/` keeps it.
+    /// Name of the file under `<data>/raw/<task>/`.
     pub file: &'static str,
-    /// Its size, where published.
+    /// Size in bytes, where published.
     pub bytes: Option<u64>,
-    /// Its SHA-256 in lower-case hexadecimal, where published.
+    /// SHA-256 in lower-case hexadecimal, where published.
     pub sha256: Option<&'static str>,
-    /// What a person should know before waiting for it; may be empty.
+    /// Remark for the user before a download; may be empty.
     pub note: &'static str,
 }
 
-/// The name of the archive that ListOps, Retrieval and Pathfinder were published in.
+/// Name of the archive in which ListOps, Retrieval and Pathfinder were published.
 pub(crate) const LRA_RELEASE: &str = "lra_release.gz";
 
-/// Where that archive was.
+/// Former address of that archive.
 pub(crate) static RELEASE: [Remote; 1] = [Remote {
     url: "https://storage.googleapis.com/long-range-arena/lra_release.gz",
     file: LRA_RELEASE,

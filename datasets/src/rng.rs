@@ -1,11 +1,12 @@
-//! Random numbers as a pure function of (purpose, seed, stream): ChaCha8 with SHA-256(purpose, seed) as its key and
-//! `stream` as its stream number. Chunks of work take one stream each, so that results do not depend on threads.
+//! Random numbers as a pure function of (purpose, seed, stream): ChaCha8 with SHA-256(purpose,
+//! seed) as its key and `stream` as its stream number. Each chunk of work takes its own stream, so
+//! that results do not depend on threads.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
 
-/// The generator for `purpose` (a name that no other use has), `seed` and `stream`.
+/// Returns the generator for `purpose` (a name that no other use has), `seed` and `stream`.
 pub(crate) fn stream(purpose: &str, seed: u64, stream: u64) -> ChaCha8Rng {
     let key = Sha256::new()
         .chain_update(purpose.as_bytes())
@@ -16,7 +17,8 @@ pub(crate) fn stream(purpose: &str, seed: u64, stream: u64) -> ChaCha8Rng {
     rng
 }
 
-/// A whole number from 0 to `bound - 1`, each equally likely (Lemire, 2019, arXiv:1805.10941). `bound` is at least 1.
+/// Returns a whole number from 0 to `bound - 1`, each equally likely (Lemire, 2019,
+/// arXiv:1805.10941). `bound` is at least 1.
 pub(crate) fn below(rng: &mut ChaCha8Rng, bound: u32) -> u32 {
     debug_assert!(bound > 0);
     let mut product = u64::from(rng.next_u32()) * u64::from(bound);

@@ -1,9 +1,9 @@
-//! The order in which an epoch visits its rows.
+//! Order in which an epoch visits its rows.
 
 use crate::rng::{below, stream};
 
-/// A random permutation of `0..rows` for one epoch (Fisher-Yates on ChaCha8 numbers): a pure function of its arguments,
-/// the same on every machine.
+/// Returns a random permutation of `0..rows` for one epoch (Fisher-Yates on ChaCha8 numbers): a
+/// pure function of its arguments, equal on every machine.
 pub fn permutation(rows: usize, seed: u64, epoch: u64) -> Vec<u32> {
     // Row numbers are u32 here and in batches; no task comes near that many rows.
     let rows = u32::try_from(rows).unwrap_or(u32::MAX);
@@ -21,7 +21,7 @@ mod tests {
 
     #[test]
     fn golden() {
-        // Our own first values: they may not change, or resumed runs would see other batches.
+        // Our own first values: they must not change, or resumed runs would see other batches.
         insta::assert_compact_debug_snapshot!(permutation(10, 0, 0), @"[1, 5, 9, 3, 4, 2, 8, 7, 0, 6]");
         insta::assert_compact_debug_snapshot!(permutation(10, 0, 1), @"[4, 6, 2, 5, 1, 0, 8, 7, 9, 3]");
     }

@@ -1,19 +1,20 @@
-//! Checks of the source files: what a builder found in them (counts, sums, digests) against what the published ones give.
+//! Checks of the source files: the builder's facts (counts, sums, digests) against the published
+//! values.
 
 use crate::{Check, Fact, Known, Manifest};
 
-/// The note of a reader whose published files nobody gave a checksum of.
+/// Note of a reader whose published files have no known checksum.
 pub(crate) const UNPROVED: &str =
     "unproved: no checksum of the published files is known, so nothing shows that these are they";
 
-/// What becomes of one finding.
+/// Result of comparing one fact with its published value.
 enum Verdict<'a> {
     AsPublished,
-    /// The published files give another value.
+    /// The published files have another value.
     Contradicts(&'a str),
-    /// The published files give another value, but only a part of them is here.
+    /// The published files have another value, but only a part of them is here.
     Unproved(&'a str),
-    /// Nothing is known.
+    /// No published value is known.
     Unknown,
 }
 
@@ -29,12 +30,13 @@ fn judge<'a>(fact: &Fact, known: &'a [Known], partial: bool) -> Verdict<'a> {
     }
 }
 
-/// A contradiction as a sentence.
+/// Returns a contradiction as a sentence.
 fn sentence(fact: &Fact, published: &str) -> String {
     format!("{}: {} instead of {published}", fact.name, fact.value)
 }
 
-/// Marks data as altered by what its facts contradict, beside what its builder said.
+/// Marks data as altered where its facts contradict the published values, in addition to the
+/// builder's marks.
 pub(crate) fn mark(manifest: &mut Manifest, known: &[Known]) {
     for fact in &manifest.facts {
         if let Verdict::Contradicts(published) = judge(fact, known, manifest.partial) {
@@ -46,8 +48,9 @@ pub(crate) fn mark(manifest: &mut Manifest, known: &[Known]) {
     }
 }
 
-/// One check per fact of the manifest, and one per other reason for which the data is marked as altered. A fact with a
-/// known value has to have it, unless the data says that it is only part of what is published.
+/// Returns one check per fact of the manifest, and one per other reason for which the data is
+/// marked as altered. A fact with a published value has to have it, unless the data is only part of
+/// the published data.
 pub(crate) fn check(manifest: &Manifest, known: &[Known]) -> Vec<Check> {
     let mut reported = Vec::new();
     let mut check = |fact: &Fact| {
@@ -75,7 +78,8 @@ pub(crate) fn check(manifest: &Manifest, known: &[Known]) -> Vec<Check> {
     checks
 }
 
-/// In what two entries of one key differ, if in anything: in their rows, or in a fact that both of them have.
+/// Returns the difference between two entries of one key, if there is one: in their rows, or in a
+/// fact that both have.
 pub(crate) fn difference(one: &Manifest, other: &Manifest) -> Option<String> {
     let short = |manifest: &Manifest| manifest.digest[..manifest.digest.len().min(12)].to_owned();
     if one.digest != other.digest {

@@ -1,4 +1,4 @@
-//! Rows as they lie in a memory-mapped file.
+//! Rows of a split in a memory-mapped file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,21 +10,21 @@ use crate::files;
 use crate::split_writer::{DENSE_COLUMNS, column_names};
 use crate::{Dense, DenseLabels, Manifest, SplitName};
 
-/// The three splits of a stored entry.
+/// Splits of a stored entry.
 #[derive(Debug)]
 pub struct Splits {
-    /// What a model is fitted on.
+    /// Training split, on which a model is fitted.
     pub train: Split,
-    /// What picks the checkpoint.
+    /// Validation split, by which the checkpoint is chosen.
     pub val: Split,
-    /// What is scored once.
+    /// Test split, which is scored once.
     pub test: Split,
-    /// What they are and how they came about.
+    /// Content and provenance of the splits.
     pub manifest: Manifest,
 }
 
 impl Splits {
-    /// The split of this name.
+    /// Returns the split of this name.
     pub fn get(&self, name: SplitName) -> &Split {
         match name {
             SplitName::Train => &self.train,
@@ -34,14 +34,15 @@ impl Splits {
     }
 }
 
-/// One split: tokens and labels, memory-mapped. Costs no heap to speak of, and is shared between processes.
+/// Tokens and labels of one split, memory-mapped. It takes next to no heap, and is shared between
+/// processes.
 #[derive(Debug)]
 pub struct Split {
     map: Mmap,
     rows: usize,
     towers: Vec<Tower>,
     labels: Range<usize>,
-    /// Targets and groups.
+    /// Columns of targets and groups.
     dense: Option<[Range<usize>; 2]>,
 }
 
@@ -52,22 +53,23 @@ struct Tower {
 }
 
 impl Split {
-    /// Number of examples.
+    /// Returns the number of examples.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// Whether there is no example.
+    /// Returns whether there are no examples.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// Sequences per example.
+    /// Returns the number of sequences per example.
     pub fn towers(&self) -> usize {
         self.towers.len()
     }
 
-    /// The stored bytes of one example, without padding; byte `s` is model id `s + first_id`.
+    /// Returns the stored bytes of one example, without padding; byte `s` is model id `s +
+    /// first_id`.
     ///
     /// # Panics
     /// When `tower` or `row` does not exist, like indexing a slice.
@@ -82,7 +84,7 @@ impl Split {
         u64::from_le(offsets[row]) as usize..u64::from_le(offsets[row + 1]) as usize
     }
 
-    /// The labels at the positions of one example; none where the data has none.
+    /// Returns the labels at the positions of one example; `None` where the data has none.
     ///
     /// # Panics
     /// When `row` does not exist, like indexing a slice.
@@ -95,7 +97,7 @@ impl Split {
         })
     }
 
-    /// The labels at the positions of all examples, one after the other.
+    /// Returns the labels at the positions of all examples, one after the other.
     pub fn all_dense(&self) -> Option<DenseLabels<'_>> {
         let [targets, groups] = self.dense.clone()?;
         Some(DenseLabels {
@@ -104,7 +106,7 @@ impl Split {
         })
     }
 
-    /// The label of one example.
+    /// Returns the label of one example.
     ///
     /// # Panics
     /// When `row` does not exist, like indexing a slice.
@@ -112,7 +114,7 @@ impl Split {
         self.labels()[row]
     }
 
-    /// All labels, in row order.
+    /// Returns all labels, in row order.
     pub fn labels(&self) -> &[u8] {
         &self.map[self.labels.clone()]
     }
@@ -120,8 +122,8 @@ impl Split {
     /// Maps a file and checks everything that can be checked without reading its tokens.
     ///
     /// # Errors
-    /// What is wrong, in words: not a safetensors file, other columns, offsets out of order or bounds,
-    /// labels out of range.
+    /// A description of the problem: not a safetensors file, other columns, offsets out of order or
+    /// bounds, labels out of range.
     pub(crate) fn open(
         path: &Path,
         towers: usize,
@@ -129,8 +131,9 @@ impl Split {
         dense: Option<&Dense>,
     ) -> Result<Split, String> {
         let file = files::open(path).map_err(|error| error.to_string())?;
-        // SAFETY: stored files are written once, in another folder, and only ever replaced by renaming, so nothing
-        // of ours changes or shortens a mapped file. Who does so from outside gets a fault, as with any mapping.
+        // SAFETY: stored files are written once, in another folder, and only ever replaced by
+        // renaming, so this program never changes or shortens a mapped file. If another program
+        // does, the process gets a fault, as with any mapping.
         let map = unsafe { Mmap::map(&file) }.map_err(|error| error.to_string())?;
         let header =
             SafeTensors::deserialize(&map).map_err(|error| format!("not a store file: {error}"))?;
@@ -183,7 +186,7 @@ impl Split {
     }
 }
 
-/// Every token has a target and a group that are in range, or neither.
+/// Checks that every token has a target and a group that are in range, or neither.
 fn check_dense(
     kind: &Dense,
     map: &[u8],
@@ -205,7 +208,8 @@ fn check_dense(
     kind.problem(labels).map_or(Ok(()), Err)
 }
 
-/// Offsets are aligned, one more than rows, start at 0, never fall, and end with the tokens.
+/// Checks that offsets are aligned, one more than rows, start at 0, never fall, and end at the
+/// number of tokens.
 fn check_offsets(bytes: &[u8], rows: usize, tokens: usize) -> Result<(), String> {
     let offsets: &[u64] = bytemuck::try_cast_slice(bytes)
         .map_err(|_| "its offsets are not aligned to 8 bytes".to_owned())?;
@@ -284,7 +288,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-        /// Whatever the bytes, opening answers, and what opened can be read to the end.
+        /// Opening returns for any bytes, and an opened file can be read to the end.
         #[test]
         fn mutated_files(changes in prop::collection::vec((any::<usize>(), any::<u8>()), 1..8), cut in 0_usize..60) {
             let mut bytes = GOOD.clone();

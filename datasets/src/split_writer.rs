@@ -1,8 +1,8 @@
 //! Writes the rows of a build to the three files of an entry.
 //!
 //! A safetensors file starts with a header that holds the sizes of its columns, which are only
-//! known in the end. So tokens, and labels of positions, go to one temporary file per split and
-//! column first (memory holds nine bytes a row: label and end offset), and [`SplitWriter::finish`]
+//! known in the end. So tokens, and labels of positions, first go to one temporary file per split
+//! and column (memory holds nine bytes a row: label and end offset), and [`SplitWriter::finish`]
 //! assembles the final files from them.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::files;
 use crate::manifest::{Fact, PerSplit, SplitManifest, SplitName};
 use crate::{About, Dense, DenseLabels, DenseRow, Digest, Progress, Shape};
 
-/// Writes rows as they come, in any order of splits, and collects remarks for the manifest.
+/// Writer that takes rows in any order of splits, and collects remarks for the manifest.
 pub struct SplitWriter<'a> {
     about: &'static About,
     max_length: usize,
@@ -34,7 +34,7 @@ pub struct SplitWriter<'a> {
     progress: &'a dyn Progress,
 }
 
-/// What a builder said about its data, beside the rows.
+/// Remarks of a builder about its data, beside the rows.
 pub(crate) struct Remarks {
     pub facts: Vec<Fact>,
     pub notes: Vec<String>,
@@ -46,13 +46,13 @@ pub(crate) struct Remarks {
 struct Columns {
     towers: Vec<Spool>,
     labels: Vec<u8>,
-    /// Targets and groups.
+    /// Columns of targets and groups.
     dense: Option<[Plain; 2]>,
     /// Number of positions with each label.
     dense_labels: Vec<u64>,
 }
 
-/// A temporary file of one column.
+/// Temporary file of one column.
 struct Plain {
     path: PathBuf,
     file: BufWriter<Output>,
@@ -60,12 +60,13 @@ struct Plain {
 
 struct Spool {
     plain: Plain,
-    /// Row `i` is bytes `offsets[i]..offsets[i + 1]` of the spool.
+    /// Offsets into the spool: row `i` is bytes `offsets[i]..offsets[i + 1]`.
     offsets: Vec<u64>,
 }
 
 impl<'a> SplitWriter<'a> {
-    /// A writer that works in `folder`, which exists and is empty, as long as `progress` is not stopped.
+    /// Creates a writer in `folder`, which exists and is empty; it works until `progress` is
+    /// stopped.
     pub(crate) fn create(
         folder: &Path,
         about: &'static About,
@@ -130,10 +131,10 @@ impl<'a> SplitWriter<'a> {
         self.add(split, towers, label, None)
     }
 
-    /// Adds one example with labels at its positions, which the task's shape announces.
+    /// Adds one example with labels at its positions, as the task's shape declares them.
     ///
     /// # Errors
-    /// Those of [`row`](Self::row); [`Error::Builder`] too where the labels are not as announced.
+    /// Those of [`row`](Self::row); [`Error::Builder`] too where the labels are not as declared.
     pub fn dense_row(
         &mut self,
         split: SplitName,
@@ -171,27 +172,29 @@ impl<'a> SplitWriter<'a> {
         Ok(())
     }
 
-    /// Adds a remark for people to the manifest.
+    /// Adds a remark for the user to the manifest.
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
 
-    /// Records what was found in the raw files, to be held against [`Task::known`](crate::Task::known).
+    /// Records a fact about the raw files, which is later compared with
+    /// [`Task::known`](crate::Task::known).
     pub fn fact(&mut self, name: impl Into<String>, value: impl ToString) {
         self.facts.push(Fact::new(name, value));
     }
 
-    /// Says that the source publishes more than what is here.
+    /// Marks the data as smaller than what the source publishes.
     pub fn mark_partial(&mut self) {
         self.partial = true;
     }
 
-    /// Says in a sentence what the raw files contradict of the published ones, where that is no fact with a known value.
+    /// Marks the data as altered: `how` says in a sentence where the raw files contradict the
+    /// published ones, if no fact with a known value covers it.
     pub fn mark_altered(&mut self, how: impl Into<String>) {
         self.altered.push(how.into());
     }
 
-    /// Promises that no row occurs twice, within a split or between them; verification holds the data to it.
+    /// Promises that no row occurs twice, within a split or between them; verification checks it.
     pub fn promise_distinct(&mut self) {
         self.distinct = true;
     }
@@ -243,7 +246,7 @@ impl<'a> SplitWriter<'a> {
         }
     }
 
-    /// The first split without a row.
+    /// Returns the first split without a row, if there is one.
     pub(crate) fn empty(&self) -> Option<SplitName> {
         SplitName::ALL
             .into_iter()
@@ -274,7 +277,7 @@ impl<'a> SplitWriter<'a> {
     }
 }
 
-/// The largest token of a row, where it is outside the vocabulary.
+/// Returns the largest token of a row, if it is outside the vocabulary.
 pub(crate) fn too_large(tokens: &[u8], about: &About) -> Option<u8> {
     let largest = tokens.iter().copied().max()?;
     (usize::from(largest) + about.first_id as usize >= about.vocabulary).then_some(largest)
@@ -291,7 +294,7 @@ impl Plain {
         written.map_err(io("write", &self.path))
     }
 
-    /// Hands what it holds to `write`, and removes the file.
+    /// Passes its content to `write`, and removes the file.
     fn drain(
         &mut self,
         progress: &dyn Progress,
@@ -371,8 +374,8 @@ impl Columns {
         })
     }
 
-    /// The eight bytes of length and the JSON header. Offsets come first, right behind a header padded to a
-    /// multiple of eight bytes, so that a mapped file has them aligned.
+    /// Returns the eight bytes of length and the JSON header. Offsets come first, right behind a
+    /// header padded to a multiple of eight bytes, so that they are aligned in a mapped file.
     fn header(&self, rows: usize, path: &Path) -> Result<Vec<u8>> {
         let mut tensors = Vec::new();
         let mut position = 0;

@@ -1,8 +1,9 @@
 //! The store: `<data>/store/<task>-<source>-<digest>/{train,val,test}.safetensors` and `manifest.json`.
 //!
-//! An entry is built in a hidden folder beside its place, synced, and renamed, so it is there completely or not at
-//! all. A lock file per entry keeps two builders apart: the second waits, then finds the entry built. Whatever a
-//! killed process left behind is removed by the next builder, except for its checkpoint, from which it resumes.
+//! An entry is built in a hidden folder beside its place, synced, and renamed, so it exists
+//! completely or not at all. A lock file per entry keeps two builders apart: the second one waits,
+//! then finds the entry built. The next builder removes the leftovers of a killed process, except
+//! for its checkpoint, from which it resumes.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -22,7 +23,7 @@ pub(crate) mod entry;
 mod scratch;
 mod source_files;
 
-/// A data directory.
+/// Store of built entries in a data directory.
 #[derive(Debug, Clone)]
 pub struct Store {
     root: PathBuf,
@@ -31,23 +32,23 @@ pub struct Store {
 /// One folder of a store.
 #[derive(Debug)]
 pub struct Entry {
-    /// Where it lies.
+    /// Folder of the entry.
     pub folder: PathBuf,
-    /// Size of all its files.
+    /// Total size of its files.
     pub bytes: u64,
-    /// What it holds, or why that is unknown.
+    /// Manifest of the entry, or the reason why it is unknown.
     pub manifest: Result<Manifest>,
 }
 
 impl Store {
-    /// The store in the data directory `root`, which need not exist yet.
+    /// Returns the store in the data directory `root`, which need not exist yet.
     pub fn new(root: &Path) -> Store {
         Store {
             root: root.to_owned(),
         }
     }
 
-    /// Where the entry of `key` lies, or would lie.
+    /// Returns the folder of the entry of `key`, whether it exists or not.
     pub fn folder(&self, task: &dyn Task, key: &Key) -> PathBuf {
         let about = task.about();
         let name = task.identity(key).folder_name(about.name, about.version);
@@ -57,7 +58,8 @@ impl Store {
     /// Opens an entry.
     ///
     /// # Errors
-    /// Impossible options; [`Error::Missing`] with the command that makes it; [`Error::Corrupt`] with the file.
+    /// Impossible options; [`Error::Missing`] with the command that makes the entry;
+    /// [`Error::Corrupt`] with the file.
     pub fn open(&self, task: &dyn Task, key: &Key) -> Result<Splits> {
         check(task, key)?;
         let folder = self.folder(task, key);
@@ -75,12 +77,12 @@ impl Store {
         })
     }
 
-    /// Opens an entry, and builds it first where it does not exist. `from` is where the published files are; by default
-    /// those [`found`](Self::found).
+    /// Opens an entry, and builds it first where it does not exist. `from` is the path of the
+    /// published files; by default those [`found`](Self::found).
     ///
     /// # Errors
-    /// As [`open`](Self::open), and whatever keeps it from being built; [`Error::OtherFiles`] where the entry exists and
-    /// `from` has other files than it was built from.
+    /// Those of [`open`](Self::open), and any error of the build; [`Error::OtherFiles`] where the
+    /// entry exists and `from` has other files than it was built from.
     pub fn open_or_build(
         &self,
         task: &dyn Task,
@@ -105,8 +107,9 @@ impl Store {
         entry::open(task, &folder, &remedy(task, key))
     }
 
-    /// Refuses an entry that was built from other files than these. Files that look as they did then are taken for the
-    /// same; others are read as a build would, since the same content comes in several forms.
+    /// Refuses an entry that was built from other files than these. Files with the recorded
+    /// metadata are assumed to be the same; others are read as in a build, since the same content
+    /// comes in several forms.
     fn expect_same(
         &self,
         task: &dyn Task,
@@ -124,7 +127,7 @@ impl Store {
         let fresh = Store::new(scratch.path()).rebuild(task, key, Some(raw), progress)?;
         match source_checks::difference(&stored, &fresh.manifest) {
             None => {
-                // Only saves time; a store that cannot be written is no error.
+                // The record only saves time; a read-only store is no error.
                 if let Some(origin) = origin {
                     let _ = origin.write(folder);
                 }
@@ -146,7 +149,7 @@ impl Store {
     /// Builds an entry, replacing the one that is there once the new one is complete.
     ///
     /// # Errors
-    /// As [`open_or_build`](Self::open_or_build).
+    /// Those of [`open_or_build`](Self::open_or_build).
     pub fn rebuild(
         &self,
         task: &dyn Task,
@@ -161,12 +164,12 @@ impl Store {
         entry::open(task, &folder, &remedy(task, key))
     }
 
-    /// Whether a build of the entry was interrupted and will go on where it stopped.
+    /// Returns whether a build of the entry was interrupted and can be resumed.
     pub fn begun(&self, task: &dyn Task, key: &Key) -> bool {
         checkpoint_of(&self.folder(task, key)).exists()
     }
 
-    /// Everything in the store, by name.
+    /// Returns all entries of the store, by name.
     ///
     /// # Errors
     /// The store's folder cannot be read. A damaged entry is listed, with its error.
@@ -197,12 +200,12 @@ impl Store {
     }
 }
 
-/// The command that replaces the entry of `key`.
+/// Returns the command that replaces the entry of `key`.
 fn remedy(task: &dyn Task, key: &Key) -> String {
     format!("{} --force", key.make_command(task))
 }
 
-/// The options are possible, and the task has the source.
+/// Checks that the options are possible and that the task has the source.
 fn check(task: &dyn Task, key: &Key) -> Result<()> {
     has_source(task.about(), key.source)?;
     task.shape(&key.options).map(|_| ())

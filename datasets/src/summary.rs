@@ -1,4 +1,4 @@
-//! A stored entry at a glance: sizes, labels, lengths, and what trivial classifiers score.
+//! Summary of a stored entry: sizes, labels, lengths, and scores of trivial classifiers.
 
 use std::fmt::Write as _;
 
@@ -6,26 +6,26 @@ use serde::Serialize;
 
 use crate::{Baseline, DenseBaseline, Lengths, Manifest, SplitName, Splits, Task};
 
-/// Width of the longest bar of a histogram, in characters.
+/// Length of the longest bar of a histogram, in characters.
 const BAR: usize = 40;
 
-/// What `lra data show` prints, as data.
+/// Summary of an entry, the data that `lra data show` prints.
 #[derive(Debug, Clone, Serialize)]
 pub struct Summary {
     /// Title of the task.
     pub title: &'static str,
-    /// Provenance.
+    /// Manifest of the entry.
     pub manifest: Manifest,
-    /// Train, val, test.
+    /// Summaries of train, val and test.
     pub splits: Vec<SplitSummary>,
-    /// Fitted on train, measured on test.
+    /// Baselines, fitted on train and measured on test.
     pub baselines: Vec<Baseline>,
-    /// Labels at positions by group, where the data has any.
+    /// Baselines of the labels at positions by group, where the data has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense: Option<Vec<DenseBaseline>>,
 }
 
-/// One split at a glance.
+/// Summary of one split.
 #[derive(Debug, Clone, Serialize)]
 pub struct SplitSummary {
     /// `train`, `val` or `test`.
@@ -34,12 +34,12 @@ pub struct SplitSummary {
     pub rows: usize,
     /// Number of examples with each label.
     pub labels: Vec<u64>,
-    /// Of its sequences, in tokens.
+    /// Lengths of its sequences, in tokens.
     pub lengths: Lengths,
 }
 
 impl Summary {
-    /// Reads through the whole entry.
+    /// Summarizes an entry, reading all of it.
     pub fn of(task: &dyn Task, splits: &Splits) -> Summary {
         let summary = |split_name: SplitName| {
             let split = splits.get(split_name);
@@ -59,7 +59,7 @@ impl Summary {
         }
     }
 
-    /// For a terminal: plain text, no colour, at most 100 columns.
+    /// Returns the summary as plain text for a terminal: no colour, at most 100 columns.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
@@ -124,7 +124,7 @@ impl Summary {
             "\naccuracy without a model, fitted on train, measured on {test} rows of test"
         )?;
         for Baseline { name, accuracy } in &self.baselines {
-            // The standard error of a share, which says how far the test split may be from the task.
+            // The standard error of a share: the sampling error of the test split.
             let error = (accuracy * (1.0 - accuracy) / test as f64).sqrt();
             writeln!(
                 text,
@@ -140,7 +140,8 @@ impl Summary {
     }
 }
 
-/// Labels of train by group, and how often the most frequent class of each is right on test.
+/// Writes the number of labels of train by group, and the test accuracy of the most frequent class
+/// of each.
 fn write_dense(text: &mut String, groups: &[DenseBaseline]) -> std::fmt::Result {
     writeln!(text, "\nlabels at positions of train, by group")?;
     let count = |group: &DenseBaseline| (group.group.clone(), group.train.iter().sum());

@@ -1,4 +1,4 @@
-//! What drawn data of several tasks have in common: their options, and their rows and words at random.
+//! Shared parts of the drawn data of several tasks: their options, and random rows and words.
 
 use std::ops::RangeInclusive;
 
@@ -10,25 +10,25 @@ use crate::options::within;
 use crate::rng::{below, stream};
 use crate::{About, Progress, SplitName};
 
-/// The keys of [`DrawOptions`].
+/// Keys of [`DrawOptions`].
 pub(crate) static DRAW_OPTIONS: [&str; 4] = ["seed", "train", "val", "test"];
 
-/// Rows that share one stream of random numbers.
+/// Number of rows that share one stream of random numbers.
 const CHUNK: u64 = 64;
 
-/// How many rows a split may have.
+/// Allowed number of rows of a split.
 const ROWS: RangeInclusive<u32> = 1..=1_000_000;
 
-/// The options of drawn data, beside those of its task.
+/// Options of drawn data, beside those of its task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DrawOptions {
-    /// Which of the many possible sets.
+    /// Seed of the data set.
     pub(crate) seed: u64,
-    /// Rows of the training split.
+    /// Number of rows of the training split.
     pub(crate) train: u32,
-    /// Rows of the validation split.
+    /// Number of rows of the validation split.
     pub(crate) val: u32,
-    /// Rows of the test split.
+    /// Number of rows of the test split.
     pub(crate) test: u32,
 }
 
@@ -43,8 +43,9 @@ impl DrawOptions {
         within(about, "test", self.test, ROWS)
     }
 
-    /// Calls `draw` for every row of every split. The generator that it gets is a function of purpose, seed, split and
-    /// row alone; labels are dealt in turn, so that every split is balanced.
+    /// Calls `draw` for every row of every split. The random generator passed to it is a function
+    /// of purpose, seed, split and row alone; labels are assigned in turn, so that every split is
+    /// balanced.
     pub(crate) fn draw(
         &self,
         about: &About,
@@ -72,12 +73,12 @@ impl DrawOptions {
     }
 }
 
-/// A whole number from `range`, each equally likely.
+/// Returns a whole number from `range`, each equally likely.
 pub(crate) fn between(rng: &mut ChaCha8Rng, range: RangeInclusive<u32>) -> u32 {
     range.start() + below(rng, range.end() - range.start() + 1)
 }
 
-/// A meaningless word of one to three syllables, in lower case.
+/// Appends a meaningless word of one to three syllables, in lower case.
 pub(crate) fn word(rng: &mut ChaCha8Rng, text: &mut Vec<u8>) {
     for _ in 0..between(rng, 1..=3) {
         text.push(b"bcdfghjklmnprstvwz"[below(rng, 18) as usize]);

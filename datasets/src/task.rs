@@ -1,4 +1,4 @@
-//! The trait of a task, and the request that its builder answers.
+//! The trait of a task, and the request that its builder fulfils.
 
 use std::path::Path;
 
@@ -12,50 +12,51 @@ use crate::{
     SplitWriter, Splits,
 };
 
-/// What a builder is asked for.
+/// Request to a task's builder.
 pub struct Request<'a> {
-    /// One of the task's sources.
+    /// Source of the data, one of the task's.
     pub source: Source,
-    /// How to cut the splits.
+    /// Protocol by which the splits are cut.
     pub protocol: Protocol,
     /// The task's options, complete.
     pub options: &'a Value,
-    /// Folder with the published files: `<data>/raw/<task>`, or the one given on the command line.
+    /// Path of the published files: `<data>/raw/<task>`, or the one given on the command line.
     pub raw: &'a Path,
-    /// Hears about long work.
+    /// Receiver of progress reports.
     pub progress: &'a dyn Progress,
-    /// Keeps finished chunks of a long build, in case it is interrupted.
+    /// Checkpoint of finished chunks of a long build, in case it is interrupted.
     pub checkpoint: &'a BuildCheckpoint,
 }
 
 /// A task of the arena. Implementations are unit structs listed in [`TASKS`](crate::TASKS).
 pub trait Task: Sync {
-    /// What it is.
+    /// Returns the description of the task.
     fn about(&self) -> &'static About;
 
-    /// Every data option with its default, as a JSON object: `max_length` where it can be chosen, `seed` where data is
-    /// drawn.
+    /// Returns every data option with its default, as a JSON object: `max_length` where it can be
+    /// chosen, `seed` where data is drawn.
     fn defaults(&self) -> Value;
 
-    /// Longest sequence and label for these options.
+    /// Returns the maximum length and the label for these options.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) for an unknown, missing or impossible option.
     fn shape(&self, options: &Value) -> Result<Shape>;
 
-    /// Whether the splits of this source depend on the protocol. By default only published splits do: those of drawn
-    /// data are drawn apart.
+    /// Returns whether the splits of this source depend on the protocol. By default only published
+    /// splits do: those of drawn data are drawn separately.
     fn has_protocols(&self, source: Source) -> bool {
         source == Source::Official
     }
 
-    /// The options that do not apply to this source.
+    /// Returns the options that do not apply to this source.
     fn unused_options(&self, _source: Source) -> &'static [&'static str] {
         &[]
     }
 
-    /// The part of a key that decides which bytes are stored: keys of equal data map to one key here, so that they share
-    /// a stored entry. By default, options that do not apply get their default values, and the protocol too.
+    /// Returns the part of a key that decides which bytes are stored: keys of equal data map to one
+    /// key here, so that they share a stored entry. By default, options that do not apply get their
+    /// default values, and so does a protocol that does not apply.
     fn identity(&self, key: &Key) -> Key {
         let mut identity = key.clone();
         if !self.has_protocols(key.source) {
@@ -72,7 +73,7 @@ pub trait Task: Sync {
         identity
     }
 
-    /// The published files that its official source reads, as far as they have an address.
+    /// Returns the published files that its official source reads, as far as they have an address.
     fn remote(&self) -> &'static [Remote] {
         &[]
     }
@@ -80,33 +81,35 @@ pub trait Task: Sync {
     /// Writes all rows of train, val and test with `writer`, in an order that depends on the request alone.
     ///
     /// # Errors
-    /// Missing or wrong raw data, a request that cannot be met, a full disk.
+    /// Missing or wrong raw data, an impossible request, or a full disk.
     fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()>;
 
-    /// One example as text for people. `towers` are stored bytes, as [`Split::tokens`](crate::Split::tokens) gives them;
-    /// bytes that make no sense are described, never a panic.
+    /// Returns one example as readable text. `towers` are stored bytes, as
+    /// [`Split::tokens`](crate::Split::tokens) returns them; invalid bytes are described and never
+    /// cause a panic.
     fn to_text(&self, towers: &[&[u8]], label: u8) -> String;
 
-    /// Scores that need no model, fitted on train and measured on test.
+    /// Returns scores that need no model, fitted on train and measured on test.
     fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
         let about = self.about();
         vec![majority(splits, about), bag_of_tokens(splits, about)]
     }
 
-    /// What the published files are known to give. What a builder found is held against it, by name; data that
-    /// contradicts it is marked as [altered](crate::Manifest::altered).
+    /// Returns the facts that the published files are known to have. A builder's facts are compared
+    /// with them by name; data that contradicts them is marked as
+    /// [altered](crate::Manifest::altered).
     fn known(&self) -> Vec<Known> {
         Vec::new()
     }
 
-    /// Checks of the content that only the task can make, for [`Store::verify`](crate::Store::verify).
+    /// Checks the content as only the task can, for [`Store::verify`](crate::Store::verify).
     fn verify(&self, _splits: &Splits, _progress: &dyn Progress) -> Vec<Check> {
         Vec::new()
     }
 }
 
 impl Key {
-    /// The task's default source and options under the clean protocol.
+    /// Returns the task's default source and options under the clean protocol.
     pub fn default_of(task: &dyn Task) -> Key {
         Key {
             source: task.about().sources[0],
@@ -115,7 +118,8 @@ impl Key {
         }
     }
 
-    /// The command that builds its data: the source, and every option that is not the task's default.
+    /// Returns the command that builds its data: the source, and every option that is not the
+    /// task's default.
     pub fn make_command(&self, task: &dyn Task) -> String {
         let mut command = format!(
             "lra data make {} --source {}",

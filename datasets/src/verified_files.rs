@@ -1,8 +1,9 @@
 //! `checked.json`: size and modification time of an entry's files when their SHA-256 was last verified.
 //!
-//! Hashing gigabytes each time an entry is opened would cost seconds, and not hashing would let an edited file
-//! through. So, like the index of a version-control system, an entry records size and time of its files when they are
-//! hashed; files for which either differs (edited, or copied from elsewhere) are hashed again when opened.
+//! Hashing gigabytes each time an entry is opened would cost seconds, and not hashing would let an
+//! edited file through. So, like the index of a version-control system, an entry records size and
+//! time of its files when they are hashed. Files for which either differs (edited, or copied from
+//! elsewhere) are hashed again when opened.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +27,7 @@ pub(crate) struct FileStat {
 }
 
 impl FileStat {
-    /// Of the file at `path`, now.
+    /// Returns the present state of the file at `path`.
     pub(crate) fn of(path: &Path) -> Result<FileStat> {
         let metadata = fs::metadata(path).map_err(io("read", path))?;
         let modified = metadata.modified().map_err(io("read", path))?;
@@ -39,13 +40,14 @@ impl FileStat {
     }
 }
 
-/// The record of an entry's files; where it is missing or unreadable all zero, so that files are hashed.
+/// Reads the record of an entry's files; where it is missing or unreadable all values are zero, so
+/// that files are hashed.
 pub(crate) fn read(folder: &Path) -> PerSplit<FileStat> {
     let text = files::read(&folder.join(FILE_NAME)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// Records the files as they are now: the caller has just hashed or written them.
+/// Records the present state of the files: the caller has just hashed or written them.
 pub(crate) fn write(folder: &Path) -> Result<()> {
     let stats =
         PerSplit::try_new(|split: SplitName| FileStat::of(&folder.join(split.file_name())))?;

@@ -1,4 +1,4 @@
-//! Proof that a stored entry is what its manifest says, and what its task promises.
+//! Verification of a stored entry against its manifest and the guarantees of its task.
 
 use std::fmt;
 use std::fs;
@@ -16,23 +16,24 @@ use crate::{
     About, Check, DenseLabels, Digest, Key, Progress, Split, Splits, Store, Task, source_checks,
 };
 
-/// All checks of an entry.
+/// Result of all checks of an entry.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verification {
     /// The entry's folder.
     pub folder: PathBuf,
-    /// In the order they were made; after a file that does not open, the later ones are left out.
+    /// Checks in the order they were made; after a file that does not open, the later ones are left
+    /// out.
     pub checks: Vec<Check>,
 }
 
 impl Verification {
-    /// Whether every check holds.
+    /// Returns whether every check holds.
     pub fn passed(&self) -> bool {
         self.checks.iter().all(|check| check.ok)
     }
 }
 
-/// One line per check, after a line with the folder.
+/// Formats one line per check, after a line with the folder.
 impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.folder.display())?;
@@ -51,8 +52,8 @@ impl fmt::Display for Verification {
 }
 
 impl Store {
-    /// Reads an entry from end to end: digests, row counts, label histograms, token range, repeated rows, and
-    /// what the task itself checks.
+    /// Reads an entry from end to end and checks digests, row counts, label histograms, token
+    /// range, repeated rows, and the task's own checks.
     ///
     /// # Errors
     /// The entry does not exist, or the options are impossible. Damage is a failed check, not an error.
@@ -69,13 +70,14 @@ impl Store {
         Ok(self.verify_folder(task, &folder, progress))
     }
 
-    /// Reads published files as a build would, without keeping what it builds: the checksums of files that have one,
-    /// counts, labels, and everything that is known of the published data; and whether the stored entry of this
-    /// key, if there is one, was built from the same.
+    /// Reads published files as in a build, without keeping the result, and checks the checksums of
+    /// files that have one, counts, labels, and every other fact that is known of the published
+    /// data; and whether the stored entry of this key, if there is one, was built from the same
+    /// data.
     ///
     /// # Errors
-    /// The files are not there, the options are impossible, or nothing can be written below the data directory.
-    /// Files that are damaged or not what was published are a failed check.
+    /// The files are missing, the options are impossible, or the data directory is not writable.
+    /// Files that are damaged or not as published are a failed check.
     pub fn verify_raw(
         &self,
         task: &dyn Task,
@@ -102,7 +104,7 @@ impl Store {
         })
     }
 
-    /// Whether the stored entry of this key is what the raw files give.
+    /// Checks whether the stored entry of this key equals the data that the raw files give.
     fn check_stored(&self, task: &dyn Task, key: &Key, fresh: &Manifest) -> Option<Check> {
         let folder = self.folder(task, key);
         let stored = entry::read_manifest(&folder, entry::REMOVE).ok()?;
@@ -117,7 +119,7 @@ impl Store {
         Some(Check::new("content digest", difference.is_none(), detail))
     }
 
-    /// As [`verify`](Self::verify), for a folder that [`list`](Self::list) found.
+    /// Verifies a folder from [`list`](Self::list), as [`verify`](Self::verify) does.
     pub fn verify_folder(
         &self,
         task: &dyn Task,
@@ -140,7 +142,7 @@ impl Store {
     }
 }
 
-/// Holds files that have the name of a published one against its size and SHA-256.
+/// Checks files named like published ones against the published size and SHA-256.
 fn check_published(task: &dyn Task, raw: &Path, progress: &dyn Progress) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
     for remote in task.remote() {
@@ -233,7 +235,7 @@ fn check_content(
         let split = splits.get(split_name);
         let said = splits.manifest.splits.get(split_name);
         let name = |what: &str| format!("{}: {what}", split_name.name());
-        // Opening compared the number of rows already.
+        // Opening already compared the number of rows.
         checks.push(Check::new(name("rows"), true, split.len().to_string()));
         let mut labels = vec![0; about.classes];
         split
@@ -260,7 +262,7 @@ fn check_content(
     checks.extend(task.verify(&splits, progress));
 }
 
-/// Counts the labels at positions. Opening compared them with their kind already.
+/// Counts the labels at positions. Opening already compared them with their kind.
 fn check_dense(labels: DenseLabels<'_>, manifest: &Manifest, split: SplitName) -> Check {
     let kind = manifest.dense.as_ref();
     let by_group = kind.map_or_else(Vec::new, |kind| labels.counts(kind));
@@ -271,7 +273,7 @@ fn check_dense(labels: DenseLabels<'_>, manifest: &Manifest, split: SplitName) -
     Check::new(format!("{split}: labels at positions"), ok, balance(&found))
 }
 
-/// Counts of labels, and the share of the largest.
+/// Returns the counts of labels, and the share of the largest.
 fn balance(labels: &[u64]) -> String {
     let largest = labels.iter().max().copied().unwrap_or_default();
     let share = 100.0 * largest as f64 / labels.iter().sum::<u64>().max(1) as f64;
@@ -304,7 +306,8 @@ fn check_tokens(split: &Split, max_length: usize, about: &About, name: String) -
     }
 }
 
-/// Only a promise of the builder makes repeated rows a failure: published data has some.
+/// Checks for repeated rows. They are a failure only if the builder promised that there are none:
+/// published data has some.
 fn check_repeats(splits: &Splits) -> Check {
     let mut duplicates = Duplicates::default();
     for split_name in SplitName::ALL {

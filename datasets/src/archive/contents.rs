@@ -1,21 +1,21 @@
-//! What a folder or archive holds, for messages.
+//! Contents of a folder or archive, for messages.
 
 use std::collections::BTreeSet;
 
-/// Most names that are kept.
+/// Maximum number of names that are kept.
 const KEPT: usize = 256;
 
-/// Most names that are shown.
+/// Maximum number of names that are shown.
 const SHOWN: usize = 8;
 
-/// The names of a folder or archive, as far as a message has room for them.
+/// Names in a folder or archive, as far as a message has room for them.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
-    /// Of each file the first two parts of its name; a slash ends those that go on.
+    /// First two parts of each file's name; a trailing slash marks a name that goes on.
     names: BTreeSet<String>,
     /// Number of files.
     files: usize,
-    /// Number of those that were wanted.
+    /// Number of wanted files.
     pub(crate) wanted: usize,
 }
 
@@ -29,19 +29,19 @@ impl Contents {
         }
     }
 
-    /// Whether a file has this ending, among those that are kept.
+    /// Returns whether one of the kept names has this ending.
     pub(crate) fn has_ending(&self, ending: &str) -> bool {
         let ends = |name: &String| name.to_ascii_lowercase().ends_with(ending);
         self.names.iter().any(ends)
     }
 
-    /// The names in words: `a/, notes.txt and 3 more`.
+    /// Returns the names in words: `a/, notes.txt and 3 more`.
     pub(crate) fn text(&self) -> String {
         if self.files == 0 {
             return "nothing".to_owned();
         }
         let tops: BTreeSet<String> = self.names.iter().map(|name| beginning(name, 1)).collect();
-        // A single folder around everything tells nothing.
+        // A single folder around everything is not informative.
         let names = match tops.len() {
             1 => &self.names,
             _ => &tops,
@@ -55,7 +55,7 @@ impl Contents {
     }
 }
 
-/// The first parts of a name, with a slash behind them where it goes on.
+/// Returns the first parts of a name, with a slash behind them where the name goes on.
 fn beginning(name: &str, parts: usize) -> String {
     let end = name.match_indices('/').nth(parts - 1);
     end.map_or(name, |(place, _)| &name[..=place]).to_owned()

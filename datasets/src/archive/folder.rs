@@ -8,14 +8,15 @@ use crate::Progress;
 use crate::error::{Error, Result, io};
 use crate::files;
 
-/// How deep folders are searched, below the one given; the published archive nests seven.
+/// Maximum depth of the search below the given folder; the published archive nests seven folders.
 pub(crate) const DEEPEST: usize = 12;
 
-/// Most files and folders that are looked at; a whole unpacked release has 2.4 million.
+/// Maximum number of files and folders visited; a whole unpacked release has 2.4 million.
 pub(crate) const MOST_ENTRIES: usize = 5_000_000;
 
-/// The files below a folder that `keep` says yes to (by their names, relative and with forward slashes), in the order of
-/// paths. Hidden files and what systems leave are passed over; links are followed.
+/// Returns the files below a folder whose names (relative, with forward slashes) `keep` accepts, in
+/// the order of paths. Hidden files and files left by operating systems are skipped; links are
+/// followed.
 ///
 /// # Errors
 /// A folder cannot be read, or the folders are too many or nested too deeply.
@@ -44,7 +45,8 @@ pub(crate) fn files_below(
             let inner = item.path();
             let kind = item.file_type().map_err(io("read", &inner))?;
             let is_folder = match kind.is_symlink() {
-                // A link to nothing, or to what may not be looked at, is refused when it is opened.
+                // A dangling link, or one to a path without permission, is refused when it is
+                // opened.
                 true => fs::metadata(&inner).is_ok_and(|found| found.is_dir()),
                 false => kind.is_dir(),
             };
@@ -64,7 +66,7 @@ pub(crate) fn files_below(
     Ok(found)
 }
 
-/// Whether a link in a folder leads to that folder or to one around it.
+/// Returns whether a link in a folder leads to that folder or to one around it.
 fn leads_up(folder: &Path, link: &Path) -> bool {
     match (folder.canonicalize(), link.canonicalize()) {
         (Ok(folder), Ok(target)) => folder.starts_with(target),
@@ -72,7 +74,7 @@ fn leads_up(folder: &Path, link: &Path) -> bool {
     }
 }
 
-/// Gives every wanted file to `visit`, in the order of names.
+/// Passes every wanted file to `visit`, in the order of names.
 pub(super) fn each(
     folder: &Path,
     progress: &dyn Progress,

@@ -1,4 +1,4 @@
-//! What a file is that is not what it should be, told by its first bytes.
+//! Identification of an unexpected file by its first bytes.
 
 use std::io::Read;
 use std::path::Path;
@@ -7,13 +7,13 @@ use super::Raw;
 use crate::error::{Result, io};
 use crate::files;
 
-/// Bytes that are looked at.
+/// Number of bytes inspected.
 const LOOKED_AT: u64 = 256;
 
-/// Characters of text that are quoted.
+/// Number of characters of text quoted.
 const QUOTED: usize = 60;
 
-/// First bytes of files that people take for archives, and what they are.
+/// First bytes of files that are mistaken for archives, and the name of each kind.
 const KINDS: [(&[u8], &str); 12] = [
     (b"PAR1", "a parquet file"),
     (b"\x93NUMPY", "a NumPy array"),
@@ -44,10 +44,10 @@ const KINDS: [(&[u8], &str); 12] = [
     (b"\x80", "a Python pickle"),
 ];
 
-/// Tells in words what a file is, by its first bytes: `a web page (<html>...)`.
+/// Describes a file by its first bytes: `a web page (<html>...)`.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub(crate) fn kind_of(path: &Path) -> Result<String> {
     let mut start = Vec::new();
     let mut bounded = files::open(path)?.take(LOOKED_AT);
@@ -64,7 +64,7 @@ fn kind(start: &[u8]) -> String {
     }
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
-        // Cut within a character.
+        // The text is cut within a character.
         Err(error) if error.error_len().is_none() => {
             std::str::from_utf8(&start[..error.valid_up_to()]).unwrap_or_default()
         }
@@ -93,10 +93,11 @@ fn kind(start: &[u8]) -> String {
     format!("{kind} (`{quoted}`)")
 }
 
-/// Tells in words what a file is that is no archive: `a web page (<html>...)`. Nothing where it is one.
+/// Describes a file that is not an archive: `a web page (<html>...)`. Returns `None` for an
+/// archive.
 ///
 /// # Errors
-/// It cannot be read, or is not a regular file.
+/// The file cannot be read, or is not a regular file.
 pub fn unlike_archive(path: &Path) -> Result<Option<String>> {
     match Raw::at(path)? {
         Some(Raw::Archive(_)) => Ok(None),

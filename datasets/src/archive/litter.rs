@@ -1,6 +1,7 @@
-//! Names of files that systems and editors leave beside those of people: they are no data, in folders and in archives.
+//! Names of files that operating systems and editors leave in folders and archives: they are not
+//! data.
 
-/// Names that a file or folder has whatever is in it, in small letters.
+/// Reserved names of files and folders, whatever their content, in lower case.
 const NAMES: [&str; 9] = [
     "__macosx",
     "thumbs.db",
@@ -13,7 +14,8 @@ const NAMES: [&str; 9] = [
     "lost+found",
 ];
 
-/// Whether a relative name, or a folder in it, is such a name, or a hidden one (`.DS_Store`, `._0_9.txt`).
+/// Returns whether a relative name, or a folder in it, is such a name or a hidden one (`.DS_Store`,
+/// `._0_9.txt`).
 pub(crate) fn is_litter(name: &str) -> bool {
     let is =
         |part: &str| part.starts_with('.') || NAMES.contains(&part.to_ascii_lowercase().as_str());

@@ -1,4 +1,4 @@
-//! Packed files, read from front to back, with a bound on what they may unpack to.
+//! Packed files, read from front to back, with a bound on their unpacked size.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
@@ -11,18 +11,19 @@ use flate2::read::MultiGzDecoder;
 use crate::error::Result;
 use crate::files;
 
-/// An archive may unpack to this many times its size (text packs to a fifth or so, deflate can reach a thousandth)...
+/// Maximum ratio of unpacked to packed size (text packs to a fifth or so, deflate can reach a
+/// thousandth).
 pub(super) const MOST_GROWTH: u64 = 200;
 
-/// ... and to this many bytes in any case: small archives may well hold a long run of equal bytes.
+/// Unpacked size that is always allowed: a small archive may well hold a long run of equal bytes.
 const FREE_GROWTH: u64 = 64 << 20;
 
-/// Most bytes that an archive of this size may unpack to.
+/// Returns the maximum unpacked size of an archive of this size.
 pub(super) fn most_unpacked(bytes: u64) -> u64 {
     bytes.saturating_mul(MOST_GROWTH).max(FREE_GROWTH)
 }
 
-/// How a file is packed.
+/// Compression format of a file.
 pub(super) enum Packing {
     None,
     Gzip,
@@ -30,7 +31,7 @@ pub(super) enum Packing {
 }
 
 impl Packing {
-    /// Judged by its first bytes.
+    /// Detects the format from a file's first bytes.
     pub(super) fn of(start: &[u8]) -> Packing {
         match start {
             [0x1f, 0x8b, ..] => Packing::Gzip,
@@ -40,7 +41,7 @@ impl Packing {
     }
 }
 
-/// What packed bytes hold when unpacked, with a bound on how much that may be; `bytes` is how many there are.
+/// Returns the unpacked content of `bytes` packed bytes, with a bound on its size.
 pub(super) fn unpacked<'a>(
     mut input: impl Read + 'a,
     bytes: u64,
@@ -51,7 +52,7 @@ pub(super) fn unpacked<'a>(
     let input = BufReader::with_capacity(1 << 18, Cursor::new(start).chain(input));
     let unpacked: Box<dyn Read + 'a> = match packing {
         Packing::Gzip => Box::new(MultiGzDecoder::new(input)),
-        // Refuses by itself windows of more than 128 MiB.
+        // The decoder itself refuses windows of more than 128 MiB.
         Packing::Zstd => Box::new(zstd::Decoder::with_buffer(input)?),
         Packing::None => return Ok(Box::new(input)),
     };
@@ -61,10 +62,11 @@ pub(super) fn unpacked<'a>(
     Ok(Box::new(BufReader::with_capacity(1 << 16, bounded)))
 }
 
-/// The first bytes of what a packed file unpacks to, enough for a header of tar; nothing where it is empty or damaged.
+/// Returns the first unpacked bytes of a packed file, enough for a tar header; `None` where the
+/// file is empty or damaged.
 ///
 /// # Errors
-/// It cannot be opened.
+/// The file cannot be opened.
 pub(super) fn beginning(path: &Path) -> Result<Option<Vec<u8>>> {
     let file = files::open(path)?;
     let mut start = Vec::new();
@@ -72,7 +74,7 @@ pub(super) fn beginning(path: &Path) -> Result<Option<Vec<u8>>> {
     Ok(read.ok().filter(|count| *count > 0).map(|_| start))
 }
 
-/// A file that counts its bytes as they are read.
+/// Wraps a file so that its bytes are counted as they are read.
 pub(super) fn counted(file: File, consumed: Arc<AtomicU64>) -> impl Read {
     Counted { file, consumed }
 }

@@ -1,7 +1,7 @@
-//! Tar archives, packed or not: members in the order in which they lie.
+//! Tar archives, packed or not: members in archive order.
 //!
-//! The `tar` crate finds members; the extended headers that hold long names are read here, because the crate reads those of
-//! any size into memory.
+//! The `tar` crate finds members. The extended headers that hold long names are read here, because
+//! the crate reads headers of any size into memory.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -16,13 +16,13 @@ use crate::Progress;
 use crate::error::{Error, Result};
 use crate::files;
 
-/// Whether these are the first bytes of one that is not packed: a header that says so, or, of the oldest writers, one with
-/// the sum that it states.
+/// Returns whether these are the first bytes of an unpacked tar archive: a header with the `ustar`
+/// magic or, from the oldest writers, one whose checksum is right.
 pub(super) fn begins(start: &[u8]) -> bool {
     start.get(257..262) == Some(b"ustar") || start.get(..512).is_some_and(has_own_sum)
 }
 
-/// Whether the bytes of a header, with spaces for the sum, add up to it.
+/// Returns whether a header's bytes, with spaces in place of the checksum, add up to the checksum.
 fn has_own_sum(header: &[u8]) -> bool {
     let digits = String::from_utf8_lossy(&header[148..156]);
     let stated = u32::from_str_radix(digits.trim_matches(['\0', ' ']), 8);
@@ -33,7 +33,7 @@ fn has_own_sum(header: &[u8]) -> bool {
     stated == Ok(bytes.map(|&byte| u32::from(byte)).sum())
 }
 
-/// Gives every wanted member to `visit`, in the order of the archive.
+/// Passes every wanted member to `visit`, in archive order.
 pub(super) fn each(
     path: &Path,
     bytes: u64,
@@ -85,7 +85,7 @@ pub(super) fn each(
             )));
         }
         let is_file = matches!(kind, EntryType::Regular | EntryType::Continuous);
-        // The oldest writers have folders as files whose names end in a slash.
+        // The oldest writers store folders as files whose names end in a slash.
         if matches!(kind, EntryType::Directory | EntryType::XGlobalHeader)
             || is_file && given.ends_with('/')
         {
@@ -120,7 +120,7 @@ pub(super) fn each(
         progress.advance(now - reported);
         reported = now;
     }
-    // What is behind the last member holds the checksum of the packed stream.
+    // The bytes after the last member hold the checksum of the packed stream.
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(damaged)?;
     Ok(())
 }
@@ -130,7 +130,7 @@ fn until_nul(text: &[u8]) -> &[u8] {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// The `path` record of an extended header, whose records are `<length> <key>=<value>\n`.
+/// Returns the `path` record of an extended header, whose records are `<length> <key>=<value>\n`.
 fn pax_path(mut text: &[u8]) -> Option<Vec<u8>> {
     let mut found = None;
     while let Some(space) = text.iter().position(|&byte| byte == b' ') {

@@ -1,7 +1,7 @@
-//! Zip archives: members by their directory at the end of the file.
+//! Zip archives: members by the directory at the end of the file.
 //!
-//! The `zip` crate finds members and hands out their packed bytes; they are unpacked here, by the decoder that everything
-//! else uses, which counts and checks what comes out.
+//! The `zip` crate finds members and hands out their packed bytes. They are unpacked here, by the
+//! same decoder as other files, which counts and checks the output.
 
 use std::io::{self, BufReader, Read};
 use std::path::Path;
@@ -16,15 +16,15 @@ use crate::Progress;
 use crate::error::{Error, Result};
 use crate::files;
 
-/// How a zip archive begins, with members or without.
+/// First bytes of a zip archive, with members or without.
 const BEGINNINGS: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 
-/// Whether these are the first bytes of one.
+/// Returns whether these are the first bytes of a zip archive.
 pub(super) fn begins(start: &[u8]) -> bool {
     BEGINNINGS.iter().any(|bytes| start.starts_with(bytes))
 }
 
-/// Gives every wanted member to `visit`, in the order of the archive's directory.
+/// Passes every wanted member to `visit`, in the order of the archive's directory.
 pub(super) fn each(
     path: &Path,
     bytes: u64,
@@ -41,7 +41,8 @@ pub(super) fn each(
     let mut left = most_unpacked(bytes);
     for index in 0..archive.len() {
         let member = archive.by_index_raw(index).map_err(damaged)?;
-        // The crate takes no backslash for the end of a folder's name, which writers on Windows put there.
+        // Writers on Windows may end a folder's name with a backslash, which the crate does not
+        // recognize.
         if member.is_dir() || member.name_raw().ends_with(b"\\") {
             continue;
         }
@@ -78,7 +79,7 @@ pub(super) fn each(
             }
         };
         let mut content = Summed {
-            // One more byte than there should be shows that there are too many.
+            // One byte more than stated shows that there are too many.
             unpacked: unpacked.take(size + 1),
             sum: Crc::new(),
         };
@@ -103,7 +104,7 @@ pub(super) fn each(
     Ok(())
 }
 
-/// Adds up what is read.
+/// Reader that sums up the bytes read.
 struct Summed<'a> {
     unpacked: io::Take<Box<dyn Read + 'a>>,
     sum: Crc,
@@ -117,7 +118,7 @@ impl Read for Summed<'_> {
     }
 }
 
-/// Whether the file is one.
+/// Returns whether the file is a zip archive.
 pub(super) fn is(path: &Path) -> Result<bool> {
     let mut start = Vec::new();
     let mut bounded = files::open(path)?.take(4);

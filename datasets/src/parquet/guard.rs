@@ -1,7 +1,7 @@
-//! Panics of the `parquet` crate as errors.
+//! Conversion of panics of the `parquet` crate to errors.
 //!
-//! Its decoders slice and assert where a damaged page says something else than they expect. Nothing of theirs is used
-//! again after an error, so their state is of no concern.
+//! The crate's decoders slice and assert where a damaged page contradicts their expectations. None
+//! of their values is used again after an error, so their state does not matter.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -10,11 +10,12 @@ use std::sync::Once;
 use parquet::errors::{ParquetError, Result};
 
 thread_local! {
-    /// Whether this thread is within [`guarded`]: a panic is expected there, and says nothing to a person.
+    /// True while this thread is within [`guarded`]: a panic is expected there, and its message is
+    /// of no use to the user.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does `work`, which calls the crate's decoders and nothing else; a panic is an error.
+/// Runs `work`, which calls the crate's decoders and nothing else; returns a panic as an error.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     static SILENCE: Once = Once::new();
     SILENCE.call_once(|| {

@@ -1,4 +1,5 @@
-//! Checks of the page headers of a column: the `parquet` crate allocates what they state without asking.
+//! Checks of the page headers of a column: the `parquet` crate allocates the sizes that they state
+//! without a check.
 //!
 //! A column chunk is a run of pages, each a header in Thrift's compact protocol followed by its packed bytes. Of the
 //! header's fields these matter: 1 page type, 2 size unpacked, 3 size packed, and the structure of that type of page
@@ -13,10 +14,11 @@ use parquet::file::metadata::ColumnChunkMetaData;
 
 use crate::files;
 
-/// Largest page, unpacked. Writers aim at one megabyte or less; one value may be larger than that.
+/// Maximum unpacked size of a page. Writers aim at one megabyte or less; a single value may be
+/// larger than that.
 const LARGEST_PAGE: i64 = 64 << 20;
 
-/// Deepest nesting of a header's fields, which real ones do not come near.
+/// Maximum nesting of a header's fields; real headers are far below it.
 const DEEPEST: u32 = 16;
 
 /// Checks that the pages of a column lie one after the other within the file and unpack to a sensible size.
@@ -101,13 +103,14 @@ fn walk(path: &Path, start: u64, end: u64, column: &ColumnChunkMetaData) -> io::
     Ok(())
 }
 
-/// Unpacks a page to nowhere where the crate would unpack it to memory without a bound, and refuses more than is stated.
+/// Unpacks a page without keeping it, where the crate would unpack it to memory without a bound,
+/// and refuses a page larger than stated.
 fn measure(packing: Compression, packed: impl Read, stated: i64) -> io::Result<()> {
     let packed = BufReader::new(packed);
     let unpacked: &mut dyn Read = match packing {
         Compression::GZIP(_) => &mut MultiGzDecoder::new(packed),
         Compression::BROTLI(_) => &mut brotli_decompressor::Decompressor::new(packed, 1 << 12),
-        // One of the three forms that go by this name; the sizes of the others are stated.
+        // One of the three forms of this name; the sizes of the others are stated.
         Compression::LZ4 => &mut lz4_flex::frame::FrameDecoder::new(packed),
         _ => return Ok(()),
     };
@@ -116,7 +119,7 @@ fn measure(packing: Compression, packed: impl Read, stated: i64) -> io::Result<(
     let mut buffer = [0; 1 << 13];
     loop {
         match unpacked.read(&mut buffer) {
-            // Damage is for the crate to report.
+            // Damage is reported by the crate.
             Ok(0) | Err(_) => return Ok(()),
             Ok(bytes) => count += bytes as u64,
         }
@@ -132,17 +135,17 @@ fn invalid(problem: impl Into<String>) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, problem.into())
 }
 
-/// Values one after the other.
+/// Encoding of values one after the other.
 const PLAIN: i64 = 0;
-/// Runs of equal values, in which some writers keep booleans.
+/// Encoding as runs of equal values, in which some writers keep booleans.
 const RUNS: i64 = 3;
-/// Indices into the column's dictionary page, under the format's old and new number for it.
+/// Encodings as indices into the column's dictionary page: the format's old and new number.
 const DICTIONARY: [i64; 2] = [2, 8];
 
 enum Page {
     Data {
         encoding: i64,
-        /// Bytes before the packed ones.
+        /// Number of bytes before the packed ones.
         levels: i64,
     },
     Dictionary {
@@ -203,10 +206,10 @@ impl Header {
     }
 }
 
-/// Fields are numbered from 1 to 8.
+/// Bound on field numbers, which run from 1 to 8.
 const FIELDS: usize = 9;
 
-/// The whole numbers of a structure, by field.
+/// Whole numbers of a structure, by field.
 type Numbers = [Option<i64>; FIELDS];
 
 struct Input<R> {
@@ -215,7 +218,7 @@ struct Input<R> {
 }
 
 impl<R: Read> Input<R> {
-    /// Gives every field of a structure to `each`, with its type, to be read.
+    /// Passes every field of a structure, with its type, to `each`, which reads the value.
     fn fields(
         &mut self,
         each: &mut dyn FnMut(&mut Self, usize, u8) -> io::Result<()>,
@@ -234,14 +237,14 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// The whole numbers of a structure.
+    /// Reads the whole numbers of a structure.
     fn numbers(&mut self) -> io::Result<Numbers> {
         let mut numbers = Numbers::default();
         self.fields(&mut |input, field, kind| input.number(field, kind, &mut numbers))?;
         Ok(numbers)
     }
 
-    /// Notes a field's value if it is a whole number, and skips any other.
+    /// Stores a field's value if it is a whole number, and skips any other.
     fn number(&mut self, field: usize, kind: u8, numbers: &mut Numbers) -> io::Result<()> {
         match (field, kind) {
             (1..FIELDS, 4..=6) => numbers[field] = Some(self.zigzag()?),

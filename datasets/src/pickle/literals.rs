@@ -3,7 +3,7 @@
 use super::Value;
 use crate::literal;
 
-/// A whole number in decimal, which may end in `L`; `00` and `01` are the truth values.
+/// Reads a whole number in decimal, which may end in `L`; `00` and `01` are the truth values.
 pub(super) fn number(line: &[u8]) -> Result<Value, String> {
     match line {
         b"00" => return Ok(Value::Bool(false)),
@@ -17,7 +17,7 @@ pub(super) fn number(line: &[u8]) -> Result<Value, String> {
         .map_err(|_| "a number that is none, or has more than 64 bits".to_owned())
 }
 
-/// A string of Python 2, in quotes and with escapes.
+/// Reads a string of Python 2, in quotes and with escapes.
 pub(super) fn string(line: &[u8]) -> Result<Vec<u8>, String> {
     match line.first() {
         Some(b'\'' | b'"') => literal::decode(&[b"b", line].concat(), usize::MAX),
@@ -25,7 +25,7 @@ pub(super) fn string(line: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A text in Latin-1, other characters as `\uXXXX` or `\UXXXXXXXX`; given in UTF-8.
+/// Reads a text in Latin-1, with other characters as `\uXXXX` or `\UXXXXXXXX`; returns UTF-8.
 pub(super) fn unicode(line: &[u8]) -> Result<Vec<u8>, String> {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;

@@ -1,5 +1,5 @@
-//! What values of a pickle stand for: texts, numbers, and NumPy's arrays, which each version and protocol writes as another
-//! call.
+//! Interpretation of a pickle's values: texts, numbers, and NumPy's arrays, which each version and
+//! protocol writes as another call.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use super::{Pickle, Value, ValueIndex};
 use crate::numpy::{Array, Dtype};
 
 impl Pickle<'_> {
-    /// A value of the dictionary that the pickle is, whose key may be text or bytes.
+    /// Returns a value of the pickle's dictionary by its key, which may be text or bytes.
     pub(crate) fn item(&self, key: &str) -> Option<ValueIndex> {
         let Value::Dictionary(items) = &self.values[self.root] else {
             return None;
@@ -17,10 +17,10 @@ impl Pickle<'_> {
         found.map(|(_, value)| *value)
     }
 
-    /// A list, a tuple or an array of whole numbers.
+    /// Returns the numbers of a list, a tuple or an array of whole numbers.
     ///
     /// # Errors
-    /// It is none, in words.
+    /// A description, if the value is none of these.
     pub(crate) fn numbers(&self, place: ValueIndex) -> Result<Vec<i64>, String> {
         match &self.values[place] {
             Value::List(items) => items.iter().map(|item| self.number(*item)).collect(),
@@ -36,7 +36,7 @@ impl Pickle<'_> {
         }
     }
 
-    /// One number of NumPy's: a call with its type and its bytes.
+    /// Returns a NumPy scalar: a call with its type and its bytes.
     fn scalar(&self, place: ValueIndex) -> Option<Result<i64, String>> {
         let (function, arguments, _) = self.call(place)?;
         let (dtype, value) = match (numpy(function)?, arguments) {
@@ -46,15 +46,15 @@ impl Pickle<'_> {
         Some(dtype.and_then(|dtype| dtype.number(&value)))
     }
 
-    /// One of NumPy's arrays.
+    /// Returns a NumPy array.
     ///
     /// # Errors
-    /// It is none, or one of a kind that is not read, in words.
+    /// A description, if the value is no array or one of an unsupported kind.
     pub(crate) fn array(&self, place: ValueIndex) -> Result<Array<'_>, String> {
         let none = || "not a NumPy array".to_owned();
         let (function, arguments, state) = self.call(place).ok_or_else(none)?;
         let (shape, dtype, by_columns, content) = match numpy(function).ok_or_else(none)? {
-            // Up to protocol 4: an empty array, whose state says what it is.
+            // Up to protocol 4: an empty array, whose state holds the content.
             "multiarray._reconstruct" => {
                 let state = state.and_then(|state| self.list(state)).ok_or_else(none)?;
                 match state {
@@ -87,7 +87,7 @@ impl Pickle<'_> {
         Array::new(shape, dtype, by_columns, content)
     }
 
-    /// A type of NumPy's: a call with its name, and the byte order in its state.
+    /// Returns a NumPy type: a call with its name, and the byte order in its state.
     fn dtype(&self, place: ValueIndex) -> Result<Dtype, String> {
         let unknown = || "an array of an unknown type".to_owned();
         let (class, arguments, state) = self.call(place).ok_or_else(unknown)?;
@@ -102,7 +102,7 @@ impl Pickle<'_> {
         Dtype::parse(&String::from_utf8_lossy(&name), order.as_deref())
     }
 
-    /// Function, arguments and state of a call.
+    /// Returns function, arguments and state of a call.
     fn call(&self, place: ValueIndex) -> Option<(&str, &[ValueIndex], Option<ValueIndex>)> {
         let Value::Call {
             function,
@@ -125,7 +125,8 @@ impl Pickle<'_> {
         }
     }
 
-    /// Bytes or text. Python 3 writes bytes under its older protocols as a text and the call that encodes it.
+    /// Returns bytes or text. Under older protocols, Python 3 writes bytes as a text and the call
+    /// that encodes it.
     pub(super) fn text(&self, place: ValueIndex) -> Option<Cow<'_, [u8]>> {
         if let Some(text) = self.plain_text(place) {
             return Some(Cow::Borrowed(text));
@@ -164,7 +165,8 @@ impl Pickle<'_> {
     }
 }
 
-/// A function of NumPy's, whose modules are called `numpy.core` before version 2.
+/// Returns the name of a NumPy function within its core package, which is called `numpy.core`
+/// before version 2.
 fn numpy(function: &str) -> Option<&str> {
     let core = ["numpy.core.", "numpy._core."];
     core.iter().find_map(|module| function.strip_prefix(module))

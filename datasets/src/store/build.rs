@@ -1,4 +1,4 @@
-//! Building an entry: into a hidden folder beside its place, synced, then renamed.
+//! Build of an entry: into a hidden folder beside its place, synced, then renamed.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -41,7 +41,8 @@ impl Store {
             checkpoint: &checkpoint,
         };
         let origin = match source {
-            // Before they are read: files that change meanwhile do not look like this afterwards.
+            // Taken before the files are read: files that change meanwhile do not match the record
+            // afterwards.
             Source::Official => Origin::of(request.raw),
             _ => None,
         };
@@ -92,7 +93,7 @@ impl Store {
     }
 }
 
-/// Has the task write its rows.
+/// Writes the rows of the task.
 fn fill(task: &dyn Task, request: &Request<'_>, writer: &mut SplitWriter<'_>) -> Result<()> {
     let built = task.build(request, writer);
     if request.source != Source::Official {
@@ -100,7 +101,8 @@ fn fill(task: &dyn Task, request: &Request<'_>, writer: &mut SplitWriter<'_>) ->
     }
     let checked = built.and_then(|()| match writer.empty() {
         None => Ok(()),
-        // Whatever was read, it is not the task's data; with drawn data it would be a mistake of the builder.
+        // Raw files without rows are not the task's data; with drawn data it would be a bug of the
+        // builder.
         Some(split) => Err(Error::File {
             file: request.raw.to_owned(),
             problem: format!("holds no examples for {}", split.name()),
@@ -122,8 +124,8 @@ fn fill(task: &dyn Task, request: &Request<'_>, writer: &mut SplitWriter<'_>) ->
     })
 }
 
-/// A sentence for every split whose examples are all of one class, which no published split is. A split of one example
-/// says nothing.
+/// Returns a sentence for every split whose examples are all of one class, which no published split
+/// is. A split of one example is not considered.
 fn single_classes(splits: &PerSplit<SplitManifest>) -> Vec<String> {
     let sentence = |split: SplitName| {
         let SplitManifest { rows, labels, .. } = splits.get(split);
@@ -133,8 +135,9 @@ fn single_classes(splits: &PerSplit<SplitManifest>) -> Vec<String> {
     SplitName::ALL.into_iter().filter_map(sentence).collect()
 }
 
-/// Makes the names in a folder survive a power failure, where the file system can: only Unix lets a folder be opened, and
-/// network file systems and others refuse to sync one. Renaming has to be durable enough there.
+/// Syncs a folder, so that its names survive a power failure, where the file system can: only Unix
+/// lets a folder be opened, and network file systems and others refuse to sync one. Renaming has to
+/// be durable enough there.
 fn sync_folder(folder: &Path) -> Result<()> {
     if !cfg!(unix) {
         return Ok(());
@@ -159,7 +162,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_folder_that_cannot_be_synced_is_no_error() {
-        // A file system that refuses to sync anything.
+        // A file system that refuses to sync any file.
         let refused = File::open("/proc/self").unwrap().sync_all();
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
         sync_folder(Path::new("/proc/self")).unwrap();

@@ -1,4 +1,4 @@
-//! The folder of one entry: reading it with every check that costs milliseconds, and its manifest.
+//! Folder of one entry: its manifest, and opening it with every check that costs milliseconds.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,12 @@ use crate::{Digest, Task, source_checks, tasks};
 
 const MANIFEST: &str = "manifest.json";
 
-/// What to do about an entry that does not even say what it is.
+/// Remedy for an entry without a readable manifest.
 pub(crate) const REMOVE: &str = "remove its folder; the data is made again when it is needed";
 
-/// Opens a folder as an entry of `task`, checking sizes, headers, offsets and labels against the manifest, and the
-/// SHA-256 of files whose size or time changed since they were last hashed. `remedy` is what errors advise.
+/// Opens a folder as an entry of `task`, checking sizes, headers, offsets and labels against the
+/// manifest, and the SHA-256 of files whose size or time changed since they were last hashed.
+/// Errors advise `remedy`.
 pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Splits> {
     let about = task.about();
     let manifest = read_manifest(folder, remedy)?;
@@ -74,7 +75,7 @@ pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Split
     };
     let PerSplit { train, val, test } = PerSplit::try_new(open_split)?;
     if !all_verified {
-        // Only saves time at the next opening; a store that cannot be written is no error.
+        // The record only saves time at the next opening; a read-only store is no error.
         let _ = verified_files::write(folder);
     }
     Ok(Splits {
@@ -96,7 +97,7 @@ pub(crate) fn read_manifest(folder: &Path, remedy: &str) -> Result<Manifest> {
     let text = files::read(&path).map_err(|error| damaged(error.to_string()))?;
     let mut manifest: Manifest =
         serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-    // An entry of an earlier version, which knew less.
+    // An entry of an earlier version, which knew fewer published values.
     if let Some(task) = tasks::find(&manifest.task) {
         source_checks::mark(&mut manifest, &task.known());
     }

@@ -1,5 +1,6 @@
-//! Folders and files that a build needs beside its entry: its lock, the folder it works in, and those of data that is only
-//! built to be compared. All names are hidden; what a killed process left is recognized by a lock that nobody holds.
+//! Folders and files that a build needs beside its entry: its lock, its working folder, and the
+//! folders of data that is only built to be compared. All names are hidden; the leftovers of a
+//! killed process are recognized by a lock that is free.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -13,15 +14,18 @@ use crate::error::{Result, io};
 use crate::files;
 use crate::{BuildCheckpoint, Progress};
 
-/// What names of files and folders beside an entry begin with: its lock, the entry while it is built, the one it replaces.
+/// Name prefixes of files and folders beside an entry: its lock, the entry while it is built, the
+/// entry that is replaced.
 const LOCK: &str = ".lock-";
 pub(super) const BUILDING: &str = ".building-";
 pub(super) const REPLACED: &str = ".replaced-";
-/// The same of folders in the data directory for data that is built only to be compared; each has a lock within.
+/// Name prefix of folders in the data directory for data that is built only to be compared; each
+/// has a lock within.
 const SCRATCH: &str = ".scratch-";
 
 impl Store {
-    /// A folder below the data directory that is removed when it is dropped, or by a later process.
+    /// Creates a folder below the data directory that is removed when it is dropped, or by a later
+    /// process.
     pub(crate) fn scratch(&self) -> Result<ScratchFolder> {
         fs::create_dir_all(&self.root).map_err(io("create", &self.root))?;
         clear_scratch(&self.root);
@@ -43,7 +47,7 @@ impl Store {
     }
 }
 
-/// Removes the work of processes that were killed: folders whose lock nobody holds. Checkpoints stay.
+/// Removes the work of processes that were killed: folders whose lock is free. Checkpoints stay.
 pub(super) fn clear_leftovers(store: &Path) {
     let names = fs::read_dir(store).into_iter().flatten().flatten();
     for name in names.map(|item| item.file_name()) {
@@ -54,7 +58,7 @@ pub(super) fn clear_leftovers(store: &Path) {
         let Some(entry) = entry else { continue };
         let lock = files::create(&store.join(format!("{LOCK}{entry}")));
         if lock.is_ok_and(|lock| disk::try_lock_strictly(&lock).is_ok()) {
-            // Only costs space if it stays.
+            // A leftover only costs space.
             let _ = disk::remove(&store.join(&*name));
         }
     }
@@ -68,17 +72,17 @@ fn clear_scratch(root: &Path) {
             && let Ok(lock) = disk::own(&path.join(LOCK), File::options().write(true))
             && disk::try_lock_strictly(&lock).is_ok()
         {
-            // Only costs space if it stays.
+            // A leftover only costs space.
             let _ = fs::remove_dir_all(&path);
         }
     }
 }
 
-/// How often a lock that somebody else holds is tried.
+/// Time between attempts to take a lock that is held.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Waits for the lock of an entry; it is held as long as the file is open, and freed when a process dies. Clears what killed
-/// processes left of other entries.
+/// Waits for the lock of an entry; it is held as long as the file is open, and freed when a process
+/// dies. Removes the leftovers of killed processes for other entries.
 pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
     let store = parent(folder);
     fs::create_dir_all(store).map_err(io("create", store))?;
@@ -102,7 +106,8 @@ pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
     Ok(file)
 }
 
-/// Polls for a lock until it is free or somebody asks to stop: a blocking call could not be interrupted.
+/// Polls for a lock until it is free or the user asks to stop: a blocking call could not be
+/// interrupted.
 fn wait(file: &File, path: &Path, progress: &dyn Progress) -> Result<()> {
     loop {
         progress.check()?;
@@ -118,12 +123,12 @@ pub(super) fn parent(folder: &Path) -> &Path {
     folder.parent().unwrap_or(Path::new("."))
 }
 
-/// The finished chunks of an unfinished entry.
+/// Returns the checkpoint of an unfinished entry.
 pub(super) fn checkpoint_of(folder: &Path) -> BuildCheckpoint {
     BuildCheckpoint::new(beside(folder, ".parts-"))
 }
 
-/// The path beside `folder` whose name has `prefix` before it.
+/// Returns the path beside `folder` whose name has `prefix` before it.
 pub(super) fn beside(folder: &Path, prefix: &str) -> PathBuf {
     let mut name = OsString::from(prefix);
     name.push(folder.file_name().unwrap_or_default());
@@ -136,20 +141,21 @@ pub(super) fn hidden(folder: &Path) -> bool {
         .is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
-/// A folder for data that is built only to be compared, locked as long as its process lives.
+/// Folder for data that is built only to be compared, locked as long as its process lives.
 pub(crate) struct ScratchFolder {
     _lock: File,
     folder: tempfile::TempDir,
 }
 
 impl ScratchFolder {
-    /// Where it lies.
+    /// Returns the path of the folder.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// A folder that starts empty, whatever a killed process left in it, and is removed in the end.
+/// Folder that starts empty, even if a killed process left content in it, and is removed in the
+/// end.
 pub(super) struct WorkFolder(pub(super) PathBuf);
 
 impl WorkFolder {
@@ -167,7 +173,7 @@ impl WorkFolder {
 
 impl Drop for WorkFolder {
     fn drop(&mut self) {
-        // Gone already after a successful rename; otherwise the next build clears it.
+        // Already gone after a successful rename; otherwise the next build clears it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,5 @@
-//! Where the published files of tasks lie: `<data>/raw/<task>/`, or the place that `--from` named.
+//! Locations of the published files of tasks: `<data>/raw/<task>/`, or the path given with
+//! `--from`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,17 +11,18 @@ use crate::tasks::TASKS;
 use crate::{Task, files};
 
 impl Store {
-    /// The folder for published files of `task`.
+    /// Returns the folder for published files of `task`.
     pub fn raw(&self, task: &dyn Task) -> PathBuf {
         self.root.join("raw").join(task.about().name)
     }
 
-    /// Where a build without `--from` looks for published files of `task`: their folder, the place that the last build
-    /// with `--from` named, or an archive in the folder of another task that is published in the same one. Nothing, if
-    /// they are in none of these places.
+    /// Returns the path from which a build without `--from` reads the published files of `task`:
+    /// their folder, the path that the last build with `--from` named, or an archive in the folder
+    /// of another task that is published in the same one. `None` if the files are in none of these
+    /// places.
     pub fn found(&self, task: &dyn Task) -> Option<PathBuf> {
         let folder = self.raw(task);
-        // What a broken download or copy left is not a published file yet.
+        // The leftover of a broken download or copy is not a published file yet.
         let whole = |item: std::io::Result<fs::DirEntry>| {
             let name = item.map(|item| item.file_name().to_string_lossy().into_owned());
             name.is_ok_and(|name| {
@@ -39,8 +41,8 @@ impl Store {
         self.shared(task)
     }
 
-    /// A published archive in the folder of another task, where it holds the files of `task` too: it need not be there
-    /// once for each.
+    /// Returns a published archive in the folder of another task that also holds the files of
+    /// `task`, so that one copy serves both.
     pub fn shared(&self, task: &dyn Task) -> Option<PathBuf> {
         let own = self.raw(task);
         let others = TASKS.iter().map(|other| self.raw(*other));
@@ -54,13 +56,14 @@ impl Store {
             .find(|path| matches!(Raw::at(path), Ok(Some(Raw::Archive(_)))))
     }
 
-    /// Remembers where published files of `task` lie, so that data of other options is built from the same.
+    /// Records the path of the published files of `task`, so that data of other options is built
+    /// from the same files.
     pub(super) fn note(&self, task: &dyn Task, raw: &Path) -> Result<()> {
         let note = self.note_of(task);
         let folder = self.root.join("raw");
         fs::create_dir_all(&folder).map_err(io("create", &folder))?;
         let raw = raw.canonicalize().map_err(io("find", raw))?;
-        // A path that is not text is not worth a note.
+        // A path that is not text is not recorded.
         match raw.to_str() {
             Some(path) => {
                 files::replace(&note, format!("{path}\n").as_bytes()).map_err(io("write", &note))

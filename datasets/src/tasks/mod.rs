@@ -1,4 +1,4 @@
-//! The registry of tasks: one `mod` line and one entry each.
+//! Registry of tasks: one `mod` line and one entry each.
 
 use crate::Task;
 
@@ -26,7 +26,7 @@ pub static TASKS: &[&dyn Task] = &[
     &Toy,
 ];
 
-/// The task of this name.
+/// Returns the task of this name.
 pub fn find(name: &str) -> Option<&'static dyn Task> {
     TASKS.iter().copied().find(|task| task.about().name == name)
 }

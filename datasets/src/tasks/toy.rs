@@ -1,4 +1,4 @@
-//! Toy: which of four markers comes first? A task of seconds, for tests and first steps.
+//! Toy: the first of four markers in a sequence. The task takes seconds, for tests and first steps.
 //!
 //! A sequence of 8 to `max_length` tokens is mostly filler; one position in four holds a marker. The label is the
 //! first marker. Markers are uniform and independent, so classes are equally likely, counting markers answers about
@@ -61,7 +61,7 @@ impl Options {
         Ok(read)
     }
 
-    /// Whether all but the seed is the default.
+    /// Returns whether all options but the seed have their defaults.
     fn is_default(&self) -> bool {
         let mut defaults = DEFAULTS;
         defaults.drawn.seed = self.drawn.seed;

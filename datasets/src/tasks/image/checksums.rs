@@ -1,5 +1,7 @@
-//! Checksums of the published pictures: some that others published, some computed from a copy of a part of them. All are of the binary files, and every form that keeps the published order gives the same
-//! records: a picture's label, then its red, its green and its blue values.
+//! Checksums of the published pictures: some were published by others, some are computed from a
+//! copy of a part of the pictures. All are of the binary files, and every form that keeps the
+//! published order gives the same records: a picture's label, then its red, its green and its blue
+//! values.
 
 use sha1::{Digest as _, Sha1};
 
@@ -9,22 +11,24 @@ use super::records::{BATCHES, RECORD_BYTES, RECORDS, file_name, first_place};
 use crate::digest::hexadecimal;
 use crate::{Digest, Known, SplitWriter};
 
-/// Records at the beginning of a file that have a checksum of their own, for files that are cut short.
+/// Number of records at the beginning of a file that have a checksum of their own, for files that
+/// are cut short.
 const FIRST: usize = 1000;
 
-/// What is known of a file.
+/// Published values of one file.
 struct Published {
-    /// Pictures of each class.
+    /// Number of pictures of each class.
     labels: [usize; CLASSES.len()],
     /// SHA-256 of its labels, a byte each.
     labels_in_order: &'static str,
-    /// SHA-256 of its [`FIRST`] records.
+    /// SHA-256 of its first [`FIRST`] records.
     first: &'static str,
-    /// The name that git gives to a file of this content: SHA-1 behind a header with the size. Two repositories agree.
+    /// Name that git gives to a file of this content: SHA-1 behind a header with the size. Two
+    /// repositories agree on it.
     blob: &'static str,
 }
 
-/// The files of train and that of test.
+/// Files of train, then that of test.
 static PUBLISHED: [Published; BATCHES + 1] = [
     Published {
         labels: [1005, 974, 1032, 1016, 999, 937, 1030, 1001, 1025, 981],
@@ -64,7 +68,7 @@ static PUBLISHED: [Published; BATCHES + 1] = [
     },
 ];
 
-/// What the published files give.
+/// Returns the facts that the published files have.
 pub(super) fn known() -> Vec<Known> {
     let of_file = |(file, published): (usize, &Published)| {
         [
@@ -87,7 +91,8 @@ fn fact_name(file: usize, what: &str) -> String {
     format!("{}: {what}", name.trim_end_matches(".bin"))
 }
 
-/// Records what is found of one file: its labels, and checksums of as much as is there without a gap.
+/// Records the facts of one file: its labels, and checksums of the part that is present without a
+/// gap.
 pub(super) fn describe(pictures: &mut Pictures, file: usize, writer: &mut SplitWriter) {
     let labels = pictures.labels(places(file));
     let records = of_file(pictures, file);
@@ -105,20 +110,20 @@ pub(super) fn describe(pictures: &mut Pictures, file: usize, writer: &mut SplitW
     }
 }
 
-/// Whether the pictures of a file have the published number of each class.
+/// Returns whether the pictures of a file have the published number of each class.
 pub(super) fn has_labels(pictures: &Pictures, file: usize) -> bool {
     pictures.labels(places(file)) == PUBLISHED[file].labels
 }
 
-/// Puts train, whose batches may follow each other in another order than their numbers (the library that packed the
-/// parquet files took them as they lie in an archive), in the published order. Batches are told by their first records.
-/// Gives the order that they had, where it was another one.
+/// Puts train in the published order: its batches may follow each other in another order than their
+/// numbers (the library that packed the parquet files took them in archive order). Batches are
+/// recognized by their first records. Returns the order that they had, if it was another one.
 pub(super) fn put_in_order(train: &mut Pictures) -> Option<[usize; BATCHES]> {
     let known: [&str; BATCHES] = std::array::from_fn(|batch| PUBLISHED[batch].first);
     put_in_order_of(train, &known)
 }
 
-/// The same for batches whose first records have these checksums.
+/// Does what [`put_in_order`] does, for batches whose first records have these checksums.
 fn put_in_order_of(train: &mut Pictures, published: &[&str; BATCHES]) -> Option<[usize; BATCHES]> {
     let mut order = [None; BATCHES];
     for (place, batch) in order.iter_mut().enumerate() {
@@ -127,7 +132,7 @@ fn put_in_order_of(train: &mut Pictures, published: &[&str; BATCHES]) -> Option<
             *batch = published.iter().position(|known| *known == first);
         }
     }
-    // What is not told fills the gaps, in order.
+    // Batches that are not recognized fill the gaps, in order.
     let mut left = (0..BATCHES).filter(|batch| !order.contains(&Some(*batch)));
     let mut filled = [0; BATCHES];
     for (batch, known) in filled.iter_mut().zip(order) {
@@ -144,13 +149,13 @@ fn put_in_order_of(train: &mut Pictures, published: &[&str; BATCHES]) -> Option<
     Some(filled)
 }
 
-/// The places of a file's pictures in its split.
+/// Returns the places of a file's pictures in its split.
 fn places(file: usize) -> std::ops::Range<usize> {
     let start = first_place(file);
     start..start + RECORDS
 }
 
-/// The pictures of a file, in order.
+/// Returns the pictures of a file, in order.
 fn of_file(pictures: &mut Pictures, file: usize) -> &[Picture] {
     let places = places(file);
     let sorted = pictures.sorted();
@@ -158,14 +163,14 @@ fn of_file(pictures: &mut Pictures, file: usize) -> &[Picture] {
     &sorted[at(places.start)..at(places.end)]
 }
 
-/// Whether pictures have the first places of a file, without a gap.
+/// Returns whether pictures have the first places of a file, without a gap.
 fn in_place(records: &[Picture], file: usize) -> bool {
     let start = places(file).start;
     let mut numbered = records.iter().enumerate();
     numbered.all(|(index, picture)| picture.place == start + index)
 }
 
-/// SHA-256 of the first records; nothing where there are fewer.
+/// Returns the SHA-256 of the first records; `None` where there are fewer.
 fn first_digest(records: &[Picture]) -> Option<String> {
     let mut digest = Digest::default();
     for picture in records.get(..FIRST)? {
@@ -180,7 +185,7 @@ fn labels_digest(records: &[Picture]) -> String {
     Digest::of(&labels)
 }
 
-/// The name that git would give to a file of these records.
+/// Returns the name that git would give to a file of these records.
 fn blob(records: &[Picture]) -> String {
     let bytes = records.len() * RECORD_BYTES;
     let mut digest = Sha1::new_with_prefix(format!("blob {bytes}\0"));
@@ -204,7 +209,8 @@ mod tests {
         }
     }
 
-    /// As a library packs them that takes the batches as they lie in the published archive: 4, 3, 2, 5, 1.
+    /// Batches as packed by a library that takes them in the order of the published archive: 4, 3,
+    /// 2, 5, 1.
     #[test]
     fn batches_in_another_order_are_put_in_order() {
         let train = |batches: &[usize]| {
@@ -234,19 +240,19 @@ mod tests {
                 (expected.label, &expected.channels)
             );
         }
-        // One batch twice is another matter, and so are strangers.
+        // Neither a repeated batch nor unknown batches are put in order.
         assert_eq!(put_in_order_of(&mut train(&[1, 1, 0, 3, 4]), &sums), None);
         assert_eq!(
             put_in_order_of(&mut train(&[4, 3, 2, 1, 0]), &["none"; BATCHES]),
             None
         );
-        // What is not known fills the gap.
+        // An unknown batch fills the gap.
         let unknown = [sums[0], "none", sums[2], sums[3], sums[4]];
         let order = put_in_order_of(&mut train(&[1, 0, 2, 3, 4]), &unknown);
         assert_eq!(order, Some([1, 0, 2, 3, 4]));
     }
 
-    /// What `git hash-object` says of a file with this record.
+    /// Compared with the output of `git hash-object` for a file with this record.
     #[test]
     fn a_blob_is_named_as_git_names_it() {
         let mut picture = Picture {

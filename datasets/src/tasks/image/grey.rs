@@ -1,9 +1,9 @@
-//! From three channels to one, as the 2021 code's image library does it.
+//! Conversion from three channels to one, as in the 2021 code's image library.
 
 use super::{PIXELS, SIDE};
 
-/// The grey value of a pixel. Of the 16.7 million colours, 71 come out one lower or higher when the channels are
-/// multiplied by 1/255 instead of divided by 255.
+/// Returns the grey value of a pixel. Of the 16.7 million colours, 71 come out one lower or higher
+/// when the channels are multiplied by 1/255 instead of divided by 255.
 pub(super) fn grey(red: u8, green: u8, blue: u8) -> u8 {
     let share = |channel: u8| f32::from(channel) / 255.0;
     let light = 0.2989 * share(red) + 0.5870 * share(green) + 0.1140 * share(blue);
@@ -11,13 +11,13 @@ pub(super) fn grey(red: u8, green: u8, blue: u8) -> u8 {
     (light * 255.5) as u8
 }
 
-/// A whole picture from its three channels, one behind the other.
+/// Returns a whole picture in grey from its three channels, one behind the other.
 pub(super) fn picture(channels: &[u8; 3 * PIXELS]) -> [u8; PIXELS] {
     let channel = |number: usize, i: usize| channels[number * PIXELS + i];
     std::array::from_fn(|i| grey(channel(0, i), channel(1, i), channel(2, i)))
 }
 
-/// A square picture made smaller: every pixel is the mean of a block, rounded.
+/// Returns a smaller square picture: every pixel is the mean of a block, rounded.
 pub(super) fn smaller(pixels: &[u8], side: usize) -> Vec<u8> {
     let block = SIDE / side;
     let mean = |i: usize| {

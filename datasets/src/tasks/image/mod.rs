@@ -1,18 +1,20 @@
-//! Image: which of ten things does a small picture show, read pixel by pixel in grey?
+//! Image: classify a small picture into ten classes, read pixel by pixel in grey.
 //!
-//! The published task is CIFAR-10 (Krizhevsky 2009): 32 x 32 pixels, row by row, as 1,024 tokens. Model id = grey value;
-//! there is no padding. 45,000 pictures train, 5,000 validate, 10,000 test; which picture of train validates is part of
-//! the published task ([`membership`]), the same under both protocols. Rows lie in the order of the published files.
+//! The published task is CIFAR-10 (Krizhevsky 2009): 32 x 32 pixels, row by row, as 1,024 tokens.
+//! Model id = grey value; there is no padding. 45,000 pictures train, 5,000 validate, 10,000 test.
+//! The choice of the validation pictures from train is part of the published task ([`membership`]),
+//! the same under both protocols. Rows are in the order of the published files.
 //!
-//! Grey ([`grey`]): every channel over 255, 0.2989 R + 0.5870 G + 0.1140 B, times 255.5, cut to a whole number; all in
-//! 32-bit floats, from left to right.
+//! Grey ([`grey`]): every channel over 255, 0.2989 R + 0.5870 G + 0.1140 B, times 255.5, truncated
+//! to a whole number; all in 32-bit floats, from left to right.
 //!
 //! Files that lack pictures are refused; with the option `allow_partial` they are read, and the data is marked.
 //! `max_length` 256 or 64 is the same task on 16 x 16 or 8 x 8 pixels, each the mean of four or sixteen: `image@256`.
 //!
-//! Stand-in (`synthetic`): a dark and a bright disc of the same size on grey noise. The class is the direction from the dark
-//! one to the bright one, in ten sectors. All classes have the same grey values in the same number, and either
-//! disc alone is anywhere; the class lies in where they are to each other.
+//! Stand-in (`synthetic`): a dark and a bright disc of the same size on grey noise. The class is
+//! the direction from the dark one to the bright one, in ten sectors. All classes have the same
+//! grey values in the same number, and either disc alone can be anywhere; only the position of one
+//! relative to the other gives the class.
 
 mod checksums;
 mod grey;
@@ -31,7 +33,7 @@ use crate::options::{parse, refused};
 use crate::synthetic::{DRAW_OPTIONS, DrawOptions};
 use crate::{About, Known, Remote, Request, Shape, Source, SplitWriter, Task};
 
-/// The classes, by label.
+/// Names of the classes, by label.
 const CLASSES: [&str; 10] = [
     "airplane",
     "automobile",
@@ -45,10 +47,10 @@ const CLASSES: [&str; 10] = [
     "truck",
 ];
 
-/// Other words for classes, which loaders use.
+/// Other names of classes, which loaders use.
 const OTHER_WORDS: [(&str, u8); 4] = [("plane", 0), ("aeroplane", 0), ("car", 1), ("auto", 1)];
 
-/// The label of a class, by its name, another word for it, or its number.
+/// Returns the label of a class, by its name, another word for it, or its number.
 fn label_of(word: &str) -> Option<i64> {
     let word = word.to_ascii_lowercase();
     let named = |label: &usize| CLASSES[*label] == word || label.to_string() == word;
@@ -91,9 +93,9 @@ pub struct Image;
 #[derive(Debug, Serialize, Deserialize)]
 struct Options {
     max_length: u32,
-    /// Of the published pictures: whether some may be missing.
+    /// Option for published pictures: whether some may be missing.
     allow_partial: bool,
-    /// Of the stand-in.
+    /// Options for the stand-in.
     #[serde(flatten)]
     drawn: DrawOptions,
 }
@@ -120,7 +122,7 @@ impl Options {
         Ok(read)
     }
 
-    /// Pixels on a side of the stored pictures.
+    /// Returns the pixels on a side of the stored pictures.
     fn side(&self) -> usize {
         self.max_length.isqrt() as usize
     }
@@ -142,7 +144,7 @@ impl Task for Image {
         Ok(Shape::new(&ABOUT, length, departures).of_image(side, side))
     }
 
-    /// Which pictures validate is part of the published task.
+    /// Returns false: the choice of the validation pictures is part of the published task.
     fn has_protocols(&self, _source: Source) -> bool {
         false
     }
@@ -189,7 +191,7 @@ impl Task for Image {
     }
 }
 
-/// A character about as light as a grey value, on a dark terminal.
+/// Returns a character about as light as a grey value, on a dark terminal.
 fn shade(grey: u8) -> char {
     const SHADES: [char; 10] = [' ', '.', ':', '-', '=', '+', '*', '#', '%', '@'];
     SHADES[usize::from(grey) * SHADES.len() / 256]

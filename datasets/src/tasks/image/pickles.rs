@@ -7,10 +7,10 @@ use crate::archive::Member;
 use crate::error::Result;
 use crate::pickle::Pickle;
 
-/// Largest file; the published ones have 31 million bytes.
+/// Maximum size of a file; the published ones have 31 million bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// Which of the files a name is: 0 to 4 of train, 5 of test.
+/// Returns the number of the file with this name: 0 to 4 of train, 5 of test.
 pub(super) fn placed(name: &str) -> Option<usize> {
     match name.rsplit('/').next()?.to_ascii_lowercase().as_str() {
         "test_batch" => Some(BATCHES),
@@ -18,7 +18,7 @@ pub(super) fn placed(name: &str) -> Option<usize> {
     }
 }
 
-/// Reads one file. Its pictures get the places that it has in its split.
+/// Reads one file. Its pictures get the file's places in its split.
 pub(super) fn read(
     member: &mut Member<'_>,
     number: usize,

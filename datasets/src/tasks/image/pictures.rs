@@ -14,7 +14,7 @@ use crate::archive::Member;
 use crate::error::{Error, Result};
 use crate::parquet::{self, Columns};
 
-/// Largest PNG file of a picture; unpacked it has 3 KiB.
+/// Maximum size of a picture's PNG file; unpacked it has 3 KiB.
 const LARGEST_PNG: u64 = 1 << 16;
 
 /// Three channels of a picture, one behind the other: red, green, blue.
@@ -35,12 +35,12 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    /// Its grey values, row by row.
+    /// Returns its grey values, row by row.
     pub(super) fn grey(&self) -> [u8; PIXELS] {
         grey::picture(&self.channels)
     }
 
-    /// A hash of its grey values.
+    /// Returns a hash of its grey values.
     pub(super) fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.grey()).into()
     }
@@ -59,20 +59,20 @@ impl Pictures {
         self.found.len()
     }
 
-    /// In the order of their places, whatever order they were read in.
+    /// Returns the pictures in the order of their places, whatever order they were read in.
     pub(super) fn sorted(&mut self) -> &[Picture] {
         self.found.sort_by_key(|picture| picture.place);
         &self.found
     }
 
-    /// Gives every picture another place.
+    /// Changes the place of every picture by `place`.
     pub(super) fn replace(&mut self, place: impl Fn(usize) -> usize) {
         for picture in &mut self.found {
             picture.place = place(picture.place);
         }
     }
 
-    /// Number of pictures of each class, of those with these places.
+    /// Returns the number of pictures of each class, among those with these places.
     pub(super) fn labels(&self, places: std::ops::Range<usize>) -> [usize; CLASSES.len()] {
         let mut counts = [0; CLASSES.len()];
         for picture in &self.found {
@@ -83,13 +83,14 @@ impl Pictures {
         counts
     }
 
-    /// Number of pictures that differ.
+    /// Returns the number of different pictures.
     pub(super) fn distinct(&self) -> usize {
         let hashes: HashSet<_> = self.found.iter().map(Picture::hash).collect();
         hashes.len()
     }
 
-    /// Whether the places are 0, 1, 2 and so on; makes them so where they are 1, 2, 3 and so on.
+    /// Returns whether the places are 0, 1, 2 and so on; places 1, 2, 3 and so on are first reduced
+    /// by one.
     pub(super) fn numbered(&mut self) -> bool {
         let first = match self.sorted().first() {
             Some(picture) if picture.place <= 1 => picture.place,
@@ -100,7 +101,8 @@ impl Pictures {
         places.all(|(place, picture)| picture.place == place)
     }
 
-    /// Numbers them in the order of their hashes, which is the same whatever order they were read in.
+    /// Numbers the pictures in the order of their hashes, which is the same whatever order they
+    /// were read in.
     pub(super) fn number(&mut self) {
         self.found
             .sort_by_cached_key(|picture| (picture.hash(), picture.label));
@@ -117,19 +119,20 @@ pub(super) enum Placed {
     Picture {
         of_test: bool,
         label: u8,
-        /// The number that the file's name begins with.
+        /// Number at the beginning of the file's name.
         place: Option<usize>,
     },
-    /// Something else, and why it is none.
+    /// Another file, with the reason why it is no picture.
     Stray(String),
 }
 
-/// How names of pictures end that people keep, in small letters.
+/// Usual file name endings of pictures, in lower case.
 const PICTURES: [&str; 10] = [
     ".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".npy",
 ];
 
-/// A file `.../{train,test}/<class>/<name>.png`, the class by name or number, or what is in its place.
+/// Classifies a file `.../{train,test}/<class>/<name>.png`, with the class by name or number, or a
+/// stray file in its place.
 pub(super) fn placed(name: &str) -> Option<Placed> {
     let mut parts = name.rsplit('/');
     let (file, class, split) = (parts.next()?, parts.next()?, parts.next()?);
@@ -173,8 +176,8 @@ pub(super) fn read_member(member: &mut Member<'_>) -> Result<Box<Channels>> {
     decode(&bytes).map_err(|problem| member.wrong(problem))
 }
 
-/// Reads the parquet files of one split, which have the columns `img.bytes` (or `image.bytes`) and `label`, in the
-/// published order.
+/// Reads the parquet files of one split, which have the columns `img.bytes` (or `image.bytes`) and
+/// `label`, in the published order.
 pub(super) fn read_parquet(
     files: &[PathBuf],
     progress: &dyn Progress,
@@ -210,7 +213,7 @@ pub(super) fn wrong_row(file: &Path, line: u64, problem: String) -> Error {
     }
 }
 
-/// The channels of a PNG picture of the published size.
+/// Returns the channels of a PNG picture of the published size.
 pub(super) fn decode(png: &[u8]) -> Result<Box<Channels>, String> {
     let mut limits = Limits::default();
     limits.max_alloc = Some(1 << 20);
@@ -227,7 +230,7 @@ pub(super) fn decode(png: &[u8]) -> Result<Box<Channels>, String> {
     }
     let mut bytes = [0; 3 * PIXELS];
     decoder.read_image(&mut bytes).map_err(unreadable)?;
-    // Pixel by pixel there, channel by channel here.
+    // The PNG is stored pixel by pixel, the result channel by channel.
     Ok(Box::new(std::array::from_fn(|i| {
         bytes[i % PIXELS * 3 + i / PIXELS]
     })))

@@ -1,4 +1,4 @@
-//! From the published pictures to rows.
+//! Conversion of the published pictures to rows.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::error::{Error, Result};
 use crate::locate::{Form, Wanted, locate};
 use crate::{Known, Request, SplitName, SplitWriter};
 
-/// The name of the published archive.
+/// Name of the published archive.
 pub(super) const ARCHIVE: &str = "cifar-10-binary.tar.gz";
 
-/// What the published files give.
+/// Returns the facts that the published files have.
 pub(super) fn known() -> Vec<Known> {
     let mut known = checksums::known();
     known.push(Known::whole(
@@ -28,22 +28,23 @@ pub(super) fn known() -> Vec<Known> {
 /// Name of the fact about train where its order is unknown.
 const UNORDERED: &str = "train: labels";
 
-/// Of the pictures of a split, fewer than this share being different is no accident: the published ones hardly repeat.
+/// Minimum share of different pictures in a split without a known order: the published ones hardly
+/// repeat, so a smaller share is no accident.
 const LEAST_DISTINCT: f64 = 0.9;
 
-/// The pictures as they were found.
+/// Pictures that were found.
 struct Found {
     train: Pictures,
     test: Pictures,
-    /// Whether the places of train are those in the published files.
+    /// True if the places of train are those in the published files.
     ordered: bool,
-    /// The same of test.
+    /// True if the places of test are those in the published files.
     test_ordered: bool,
-    /// The order in which the files had the published batches, where it was another one.
+    /// Order of the published batches in the files, if it was another one.
     order: Option<[usize; BATCHES]>,
 }
 
-/// Reads whatever form of the pictures lies at `request.raw`, and writes them in grey.
+/// Reads the pictures at `request.raw`, in any of their forms, and writes them in grey.
 pub(super) fn build(
     options: &Options,
     request: &Request<'_>,
@@ -79,7 +80,7 @@ pub(super) fn build(
     write(&mut found, options.side(), writer)
 }
 
-/// Records what the pictures are, as far as it can be told.
+/// Records the facts of the pictures, as far as they can be determined.
 fn describe(found: &mut Found, writer: &mut SplitWriter) {
     if found.ordered {
         if let Some(order) = found.order {
@@ -148,7 +149,7 @@ fn write(found: &mut Found, side: usize, writer: &mut SplitWriter) -> Result<()>
     Ok(())
 }
 
-/// Refuses what is not all of the published pictures, or marks it.
+/// Refuses an incomplete set of published pictures, or marks it as partial.
 fn check_size(
     found: &Found,
     raw: &Path,
@@ -190,7 +191,8 @@ fn fits(name: &str) -> bool {
         || is_other_batch(name)
 }
 
-/// Whether a file has the name of a batch, but of one that was not published or in a form that is not read (`.mat`).
+/// Returns whether a file is named like a batch that was not published, or like one in a form that
+/// is not read (`.mat`).
 fn is_other_batch(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
     file.starts_with("data_batch") || file.starts_with("test_batch")
@@ -268,7 +270,7 @@ fn from_members(
             problem: "both binary files and PNG files: name a folder that has one kind".to_owned(),
         });
     }
-    // Numbers in names are taken for places in the published order only where the classes agree with it.
+    // Numbers in names count as places in the published order only if the classes agree with it.
     let mut ordered = all_numbered[0] && train.len() == TRAIN && train.numbered();
     let mut order = None;
     if ordered {
@@ -278,7 +280,8 @@ fn from_members(
     if !ordered {
         train.number();
     }
-    // Rows of test keep the order of their hashes, as for pictures without numbers, so that their names do not matter.
+    // Otherwise rows of test keep the order of their hashes, as for pictures without numbers, so
+    // that their names do not matter.
     let test_ordered = all_numbered[1] && test.len() == RECORDS && test.numbered();
     Ok(Found {
         train,

@@ -5,21 +5,21 @@ use super::{CLASSES, PIXELS};
 use crate::archive::Member;
 use crate::error::Result;
 
-/// Pictures in a file.
+/// Number of pictures in a file.
 pub(super) const RECORDS: usize = 10_000;
 
-/// Files of train.
+/// Number of files of train.
 pub(super) const BATCHES: usize = 5;
 
 pub(super) const RECORD_BYTES: usize = 1 + 3 * PIXELS;
 
-/// Which of the files a name is: 0 to 4 of train, 5 of test.
+/// Returns the number of the file with this name: 0 to 4 of train, 5 of test.
 pub(super) fn placed(name: &str) -> Option<usize> {
     let file = name.rsplit('/').next()?;
     (0..=BATCHES).find(|&number| file_name(number).eq_ignore_ascii_case(file))
 }
 
-/// The name of a file.
+/// Returns the name of a file.
 pub(super) fn file_name(number: usize) -> String {
     match number {
         BATCHES => "test_batch.bin".to_owned(),
@@ -27,7 +27,7 @@ pub(super) fn file_name(number: usize) -> String {
     }
 }
 
-/// Reads one file. Its pictures get the places that it has in its split.
+/// Reads one file. Its pictures get the file's places in its split.
 pub(super) fn read(
     member: &mut Member<'_>,
     number: usize,
@@ -49,7 +49,7 @@ pub(super) fn read(
             "{bytes} bytes instead of {full} ({RECORDS} records of {RECORD_BYTES} bytes){remedy}"
         ))
     };
-    // Before it is read, where that is known.
+    // Checked before the file is read, where the size is known.
     let stated = member.size.map_or(Ok(()), check);
     stated.map_err(|problem| member.wrong(problem))?;
     let mut bytes = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// The place of a file's first picture in its split.
+/// Returns the place of a file's first picture in its split.
 pub(super) fn first_place(number: usize) -> usize {
     match number {
         BATCHES => 0,

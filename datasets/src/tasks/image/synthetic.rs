@@ -1,4 +1,5 @@
-//! Draws the rows of the stand-in (`--source synthetic`); the header of `image/mod.rs` says what they look like.
+//! Drawing of the stand-in's rows (`--source synthetic`), described in the header of
+//! `image/mod.rs`.
 
 use rand_chacha::ChaCha8Rng;
 
@@ -8,7 +9,7 @@ use crate::rng::below;
 use crate::synthetic::between;
 use crate::{Progress, SplitWriter};
 
-/// Right and down, in 64ths, for the middle of each of ten sectors.
+/// Vectors (right, down), in 64ths, for the middle of each of ten sectors.
 const DIRECTIONS: [(i32, i32); 10] = [
     (64, 0),
     (52, 38),
@@ -36,12 +37,13 @@ pub(super) fn draw(
 fn draw_picture(rng: &mut ChaCha8Rng, side: i32, label: u8) -> Vec<u8> {
     let scale = side / 8;
     let (right, down) = DIRECTIONS[usize::from(label)];
-    // From 3 to 4.5 eighths of the side apart: the discs, at most one eighth and a half in radius, do not touch.
+    // From 3 to 4.5 eighths of the side apart: the discs, at most one eighth and a half in radius,
+    // do not touch.
     let distance = between(rng, 6 * scale as u32..=9 * scale as u32) as i32;
     let radius = between(rng, 4 * scale as u32..=6 * scale as u32) as i32;
     let across = |direction: i32| direction * distance / 128;
     let (dx, dy) = (across(right), across(down));
-    // The dark disc anywhere from where the bright one lies within the picture.
+    // The dark disc is anywhere such that the bright one lies within the picture.
     let mut place = |step: i32| {
         let (low, high) = ((-step).max(0), side - step.max(0));
         let margin = scale / 2;

@@ -1,6 +1,5 @@
-//! Labels at positions: at each closing bracket the value of the list that it closes, grouped by
-//! the depth of the list. The whole expression has depth 1. No value of a list stands among the
-//! tokens.
+//! Labels at positions: each closing bracket is labelled with the value of its list, grouped by the
+//! depth of the list. The whole expression has depth 1. The tokens contain no value of a list.
 
 use rayon::prelude::*;
 
@@ -10,10 +9,10 @@ use super::vocabulary::Token;
 use crate::error::Result;
 use crate::{Check, Dense, DenseRow, Split, SplitName, SplitWriter};
 
-/// The depths that are told apart.
+/// Names of the depths under which scores are reported.
 const GROUPS: [&str; 4] = ["depth 1", "depth 2", "depth 3", "depth 4+"];
 
-/// The kind of labels.
+/// Returns the kind of labels.
 pub(super) fn kind() -> Dense {
     Dense::new(10, &GROUPS)
 }
@@ -21,7 +20,7 @@ pub(super) fn kind() -> Dense {
 /// Labels the brackets of an expression.
 ///
 /// # Errors
-/// The tokens are no expression.
+/// The tokens are not an expression.
 pub(super) fn labels(tokens: &[u8]) -> Result<DenseRow, Malformed> {
     let mut row = DenseRow::unlabelled(tokens.len());
     walk(
@@ -51,7 +50,7 @@ pub(super) fn write(
     writer.dense_row(split, tokens, label, &row)
 }
 
-/// Evaluates every list of a split again; nothing where its brackets have no labels.
+/// Evaluates every list of a split again; returns `None` where its brackets have no labels.
 pub(super) fn check(split: &Split, name: String) -> Option<Check> {
     split.all_dense()?;
     let wrong = (0..split.len()).into_par_iter().find_map_first(|row| {

@@ -1,8 +1,9 @@
-//! The value of an expression.
+//! Evaluation of an expression.
 //!
-//! MIN and MAX of the arguments; MED the median, for an even number of arguments the mean of the middle two without
-//! its fraction; SM the sum modulo 10; FIRST and LAST, which only the original data of 2018 has, the argument in that
-//! place. Values are digits, so ten counts and two places are all that an operator needs to know.
+//! MIN and MAX of the arguments; MED is the median, for an even number of arguments the mean of the
+//! middle two, truncated; SM is the sum modulo 10; FIRST and LAST, which only the original data of
+//! 2018 has, are the first and the last argument. Values are digits, so ten counts and two places
+//! are all that an operator needs to know.
 
 use super::vocabulary::Token;
 
@@ -24,7 +25,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// The four that the arena uses, in the order of their stored bytes.
+    /// Operators that the arena uses, in the order of their stored bytes.
     pub const PUBLISHED: [Operator; 4] = [
         Operator::Min,
         Operator::Max,
@@ -33,10 +34,10 @@ impl Operator {
     ];
 }
 
-/// The arguments of an operator.
+/// Arguments of an operator.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Arguments {
-    /// How often each digit occurs.
+    /// Number of occurrences of each digit.
     counts: [u32; 10],
     first: Option<u8>,
     last: u8,
@@ -50,7 +51,7 @@ impl Arguments {
         self.last = value;
     }
 
-    /// What `operator` makes of them; nothing, if there are none.
+    /// Returns the value of `operator` on the arguments; `None` if there are none.
     pub fn apply(&self, operator: Operator) -> Option<u8> {
         let first = self.first?;
         let total: u32 = self.counts.iter().sum();
@@ -70,7 +71,7 @@ impl Arguments {
         })
     }
 
-    /// The argument with `rank` smaller or equal ones before it.
+    /// Returns the argument of this rank in ascending order, counted from 0.
     fn ranked(&self, rank: u32) -> u8 {
         let mut seen = 0;
         for (digit, count) in (0..).zip(self.counts) {
@@ -83,45 +84,45 @@ impl Arguments {
     }
 }
 
-/// Why a row is not an expression. Positions count tokens from 0.
+/// Reason why a row is not an expression. Positions count tokens from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// There are no tokens.
     #[error("there is no expression")]
     Empty,
-    /// A byte or word that is no token.
+    /// A byte or word is not a token.
     #[error("token {position} is unknown")]
     Unknown {
-        /// Where.
+        /// Position of the token.
         position: usize,
     },
-    /// A closing bracket that closes nothing.
+    /// A closing bracket has no opening one.
     #[error("token {position} closes a bracket that was not opened")]
     Unopened {
-        /// Where.
+        /// Position of the bracket.
         position: usize,
     },
-    /// An operator with nothing to work on.
+    /// An operator has no arguments.
     #[error("token {position} closes an operator without arguments")]
     NoArguments {
-        /// Where it closes.
+        /// Position of its closing bracket.
         position: usize,
     },
-    /// Tokens after the end of the expression.
+    /// Tokens follow the end of the expression.
     #[error("the expression is over before token {position}")]
     Trailing {
-        /// Where they begin.
+        /// Position of the first one.
         position: usize,
     },
-    /// Brackets that are still open at the end.
+    /// Brackets are still open at the end.
     #[error("{count} brackets are not closed")]
     Unclosed {
-        /// How many.
+        /// Number of open brackets.
         count: usize,
     },
 }
 
-/// The value of an expression, given as stored bytes.
+/// Returns the value of an expression, given as stored bytes.
 ///
 /// # Errors
 /// The bytes are not exactly one expression.
@@ -129,8 +130,8 @@ pub fn evaluate(stored: &[u8]) -> Result<u8, Malformed> {
     walk(stored.iter().map(|&stored| Token::new(stored)), |_| {})
 }
 
-/// The value of an expression, given as published: words separated by white space, FIRST and LAST among them.
-/// Parentheses are skipped, `X` is another spelling of `]`.
+/// Returns the value of an expression, given as published: words separated by white space, FIRST
+/// and LAST among them. Parentheses are skipped; `X` is another spelling of `]`.
 ///
 /// # Errors
 /// The words are not exactly one expression. Positions do not count parentheses.
@@ -148,13 +149,13 @@ pub(super) struct Closed {
     pub(super) opened: usize,
     /// Position of its closing bracket.
     pub(super) position: usize,
-    /// 1 for the whole expression, one more for each list around it.
+    /// Depth: 1 for the whole expression, one more for each list around it.
     pub(super) depth: usize,
     pub(super) value: u8,
 }
 
-/// The value of the expression; tells `closed` of every list when it closes. Nesting costs heap,
-/// not stack: any input is safe.
+/// Returns the value of the expression; calls `closed` for every list when it closes. Nesting costs
+/// heap, not stack, so any input is safe.
 pub(super) fn walk(
     tokens: impl Iterator<Item = Option<Token>>,
     mut closed: impl FnMut(Closed),
@@ -210,9 +211,9 @@ mod tests {
             ("[MAX 2 3 ]", 3),
             ("( ( ( [MAX 2 ) 3 ) X )", 3),
             ("[MIN 4 9 4 ]", 4),
-            ("[MED 2 5 ]", 3), // 3.5 without its fraction
+            ("[MED 2 5 ]", 3), // 3.5 truncated
             ("[MED 9 1 5 ]", 5),
-            ("[MED 8 1 6 3 ]", 4), // of 3 and 6: 4.5
+            ("[MED 8 1 6 3 ]", 4), // middle two 3 and 6: 4.5
             ("[SM 9 9 9 ]", 7),
             ("[SM 4 6 ]", 0),
             ("[MIN 0 ]", 0),

@@ -1,13 +1,16 @@
-//! The generator: random trees, kept when their length is within bounds and they are new.
+//! Generator of expressions: random trees, kept when their length is within bounds and they are
+//! new.
 //!
-//! As published, a tree grows from the root: a node above the greatest depth is an operator with probability 1/4,
-//! else a digit. Most trees are a lone digit or far too long, so about one in twelve is kept. Lengths count tokens,
-//! closing brackets included. Differences, none of which changes the distribution: the operator is drawn before its
-//! arguments (so that tokens can be written as they come), a tree is dropped as soon as it must become too long, and
+//! As published, a tree grows from the root: a node above the greatest depth is an operator with
+//! probability 1/4, else a digit. Most trees are a lone digit or far too long, so about one in
+//! twelve is kept. Lengths count tokens, closing brackets included. There are three differences,
+//! none of which changes the distribution: the operator is drawn before its arguments (so that
+//! tokens can be written as they come), a tree is dropped as soon as it must become too long, and
 //! numbers come from ChaCha8.
 //!
-//! Attempts are numbered. Chunk c is attempts c·CHUNK to (c+1)·CHUNK - 1 and draws from stream c, so chunks can be made
-//! by any number of threads; they are merged by number, which makes the rows a function of the options alone.
+//! Attempts are numbered. Chunk c is attempts c·CHUNK to (c+1)·CHUNK - 1 and draws from stream c,
+//! so chunks can be made by any number of threads. They are merged by number, which makes the rows
+//! a function of the options alone.
 
 use std::collections::HashSet;
 
@@ -26,29 +29,30 @@ use crate::{Progress, SplitName};
 /// Attempts per random stream.
 const CHUNK: u64 = 1024;
 
-/// Chunks made in parallel before they are merged; about six megabytes of published expressions.
+/// Number of chunks made in parallel before they are merged; about six megabytes of published
+/// expressions.
 const WAVE: u64 = 64;
 
-/// A stretch of this many attempts has to bring ...
+/// Length of a stretch of attempts over which progress is judged.
 const PATIENCE: u64 = 1 << 22;
-/// ... this many new expressions, or the generator gives up.
+/// Minimum number of new expressions in a stretch, below which the generator gives up.
 const LEAST: usize = 64;
 
-/// What it took to draw a data set.
+/// Effort that drawing a data set took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Effort {
-    /// Trees begun, up to the one that became the last row.
+    /// Number of trees begun, up to the one that became the last row.
     pub attempts: u64,
-    /// Trees among them whose length was within bounds.
+    /// Number of trees among them whose length was within bounds.
     pub accepted: u64,
-    /// Accepted trees that had been drawn before, and were dropped.
+    /// Number of accepted trees that had been drawn before, and were dropped.
     pub repeated: u64,
 }
 
-/// Draws the rows of train, val and test, and hands them to `keep` in this order.
+/// Draws the rows of train, val and test, and passes them to `keep` in this order.
 ///
 /// # Errors
-/// [`Error::Infeasible`] when new expressions become too rare to go on; whatever `keep` returns.
+/// [`Error::Infeasible`] when new expressions become too rare to go on, or the error of `keep`.
 pub fn generate(
     options: &Options,
     progress: &dyn Progress,
@@ -92,7 +96,7 @@ pub fn generate(
     }
 }
 
-/// The chunks `first` to `first + count - 1`, in order.
+/// Draws the chunks `first` to `first + count - 1`, in order.
 fn wave(options: &Options, first: u64, count: u64) -> Vec<Chunk> {
     (first..first + count)
         .into_par_iter()
@@ -100,7 +104,7 @@ fn wave(options: &Options, first: u64, count: u64) -> Vec<Chunk> {
         .collect()
 }
 
-/// The accepted trees of `CHUNK` attempts.
+/// Accepted trees of `CHUNK` attempts.
 struct Chunk {
     first_attempt: u64,
     tokens: Vec<u8>,
@@ -109,7 +113,7 @@ struct Chunk {
 
 struct Row {
     attempt: u64,
-    /// Its tokens end here; they begin where the row before ends.
+    /// End of its tokens; they begin where the row before ends.
     end: usize,
     label: u8,
     hash: RowHash,
@@ -146,13 +150,14 @@ impl Chunk {
     }
 }
 
-/// Joins chunks, in order: drops repeated trees, fills the splits, counts, and notices when it gets nowhere.
+/// Merger of chunks, in order: it drops repeated trees, fills the splits, counts, and detects a
+/// lack of progress.
 struct Merge<'a> {
     options: &'a Options,
     seen: HashSet<RowHash>,
     kept: usize,
     effort: Effort,
-    /// Rows kept when the present stretch of attempts began.
+    /// Number of rows kept when the present stretch of attempts began.
     stretch_kept: usize,
     stretch_end: u64,
 }
@@ -230,20 +235,22 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// Grows trees, as tokens, at the end of a buffer.
+/// Grower of trees, as tokens at the end of a buffer.
 struct Tree {
     rng: ChaCha8Rng,
     tokens: Vec<u8>,
-    /// A node is an operator when its random word is below this.
+    /// Bound on random words: a node is an operator when its word is below it.
     operator_below: u32,
-    /// Maps the other words onto the digits: digit = (word - operator_below) · scale / 2^60.
+    /// Scale that maps the other words onto the digits: digit = (word - operator_below) · scale /
+    /// 2^60.
     digit_scale: u64,
     arities: u32,
     max_depth: usize,
     max_length: usize,
-    /// The buffer may not reach this size while the present tree grows.
+    /// Size that the buffer may not reach while the present tree grows.
     limit: usize,
-    /// Tokens that open operators still need at least: one per argument to come, and the closing brackets.
+    /// Minimum number of tokens that open operators still need: one per argument to come, and the
+    /// closing brackets.
     owed: usize,
 }
 
@@ -264,15 +271,15 @@ impl Tree {
         }
     }
 
-    /// Grows one tree from `start`, the end of the buffer. Gives its value, or nothing when it must become too long;
-    /// what it wrote until then is left to the caller.
+    /// Grows one tree from `start`, the end of the buffer. Returns its value, or `None` when it
+    /// must become too long; the caller removes the tokens written until then.
     fn grow(&mut self, start: usize) -> Option<u8> {
         self.limit = start + self.max_length;
         self.owed = 1;
         self.node(1)
     }
 
-    /// Recursion is as deep as the tree: at most 64.
+    /// Grows one node. Recursion is as deep as the tree: at most 64.
     fn node(&mut self, depth: usize) -> Option<u8> {
         self.owed -= 1;
         let word = self.rng.next_u32();
@@ -304,8 +311,9 @@ impl Tree {
     }
 }
 
-/// `scale` such that (word - below) · scale / 2^60 runs evenly over 0 to 9 for the words from `below` up. No product
-/// reaches 10 · 2^60, and digits differ in probability by less than one in ten million.
+/// Returns `scale` such that (word - below) · scale / 2^60 runs evenly over 0 to 9 for the words
+/// from `below` up. No product reaches 10 · 2^60, and digits differ in probability by less than one
+/// in ten million.
 fn scale(below: u32) -> u64 {
     (10 << 60) / ((1 << 32) - u64::from(below))
 }

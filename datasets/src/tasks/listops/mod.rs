@@ -1,8 +1,9 @@
 //! ListOps: the value of a nested expression of MIN, MAX, MED and SM over digits.
 //!
-//! Nangia and Bowman, 2018, arXiv:1804.06028; lengths and counts as in Tay et al., 2021, arXiv:2011.04006. By default
-//! drawn here with the published parameters: the published files were drawn without a seed, so no generator can give
-//! their very rows, and they are read with the source `official`. About 17 % of the labels are 9, and as many 0; the
+//! Nangia and Bowman, 2018, arXiv:1804.06028; lengths and counts as in Tay et al., 2021,
+//! arXiv:2011.04006. By default expressions are drawn here with the published parameters: the
+//! published files were drawn without a seed, so no generator can reproduce their rows. The source
+//! `official` reads the published files. About 17 % of the labels are 9, and as many are 0; the
 //! first token alone answers 36 %.
 //!
 //! With `dense` every closing bracket has a label too, the value of its list (`dense.rs`).
@@ -66,8 +67,8 @@ impl Task for ListOps {
         Ok(shape.with_dense(options.dense.then(dense::kind)))
     }
 
-    /// Both protocols have the same splits; of the options, only `max_length` and `dense` apply to
-    /// published files.
+    /// Returns a key in which both protocols are equal, as they have the same splits, and in which
+    /// of the options only `max_length` and `dense` apply to published files.
     fn identity(&self, key: &Key) -> Key {
         let mut options = key.options.clone();
         if key.source == Source::Official {
@@ -77,8 +78,9 @@ impl Task for ListOps {
                     options[kept] = value.clone();
                 }
             }
-            // The published lower bound, so that published files keep their label; less where that would leave
-            // no room under max_length. The reader takes expressions of any length up to max_length.
+            // The published lower bound, so that published files keep their label; less where that
+            // would leave no room under max_length. The reader takes expressions of any length up
+            // to max_length.
             let room = key.options["max_length"]
                 .as_u64()
                 .unwrap_or_default()

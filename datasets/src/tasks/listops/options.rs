@@ -1,4 +1,4 @@
-//! The parameters of the generator, with the published ones as defaults.
+//! Parameters of the generator, with the published ones as defaults.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -11,31 +11,33 @@ use crate::options::{parse, refused, within};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
-    /// Which data set of this kind; the published one was drawn without a fixed seed.
+    /// Seed of the data set; the published one was drawn without a fixed seed.
     pub seed: u64,
-    /// Rows of the training split.
+    /// Number of rows of the training split.
     pub train: usize,
-    /// Rows of the validation split.
+    /// Number of rows of the validation split.
     pub val: usize,
-    /// Rows of the test split.
+    /// Number of rows of the test split.
     pub test: usize,
-    /// The root has depth 1; nodes at this depth are digits.
+    /// Depth at which nodes are digits; the root has depth 1.
     pub max_depth: usize,
-    /// An operator has 2 to this many arguments, each number equally likely.
+    /// Maximum number of arguments of an operator: each number from 2 to this one is equally
+    /// likely.
     pub max_args: u32,
-    /// Expressions have more tokens than this.
+    /// Exclusive lower bound on the number of tokens.
     pub min_length: usize,
-    /// Expressions have fewer tokens than this.
+    /// Exclusive upper bound on the number of tokens.
     pub max_length: usize,
-    /// A node above `max_depth` is an operator with this probability, else a digit. The published generator calls the
-    /// same number, 0.25, the probability of a value, but uses it this way round.
+    /// Probability that a node above `max_depth` is an operator rather than a digit. The published
+    /// generator calls the same number, 0.25, the probability of a value, but uses it this way
+    /// round.
     pub operator_probability: f64,
     /// True if each closing bracket is labelled with the value of its list.
     pub dense: bool,
 }
 
 impl Options {
-    /// The published parameters, and seed 0.
+    /// Returns the published parameters, with seed 0.
     pub fn published() -> Options {
         Options {
             seed: 0,
@@ -51,7 +53,7 @@ impl Options {
         }
     }
 
-    /// [`published`](Self::published) as JSON.
+    /// Returns [`published`](Self::published) as JSON.
     pub fn defaults() -> Value {
         json!(Options::published())
     }
@@ -59,7 +61,7 @@ impl Options {
     /// Reads and checks options.
     ///
     /// # Errors
-    /// The option that is wrong, or why there are no such expressions.
+    /// The invalid option, or the reason why there are no such expressions.
     pub fn read(options: &Value) -> Result<Options> {
         let read: Options = parse(&ABOUT, &Options::published(), options)?;
         within(&ABOUT, "train", read.train, 1..=10_000_000)?;
@@ -91,13 +93,13 @@ impl Options {
         Ok(read)
     }
 
-    /// Rows of all splits.
+    /// Returns the number of rows of all splits.
     pub fn rows(&self) -> usize {
         self.train + self.val + self.test
     }
 
-    /// `None` for the published parameters, whatever the seed and the labels; else the longest
-    /// length, with a star where that is the published one.
+    /// Returns `None` for the published parameters, whatever the seed and the labels; else the
+    /// maximum length, with a star where that is the published one.
     pub(super) fn departure(&self) -> Option<String> {
         let published = Options {
             seed: self.seed,
@@ -112,7 +114,8 @@ impl Options {
         (*self != published).then(|| format!("{}{star}", self.max_length))
     }
 
-    /// Tokens of the full tree: every node an operator with all its arguments, digits at the last depth.
+    /// Returns the number of tokens of the full tree: every node an operator with all its
+    /// arguments, digits at the last depth.
     fn longest_tree(&self) -> usize {
         (1..self.max_depth).fold(1_usize, |below, _| {
             below

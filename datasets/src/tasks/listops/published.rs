@@ -1,9 +1,11 @@
-//! The published files: `basic_train.tsv`, `basic_val.tsv`, `basic_test.tsv`, in a folder or in the archive as downloaded.
+//! Published files: `basic_train.tsv`, `basic_val.tsv`, `basic_test.tsv`, in a folder or in the
+//! archive as downloaded.
 //!
-//! The first line names the columns, `Source` and `Target` among them; then one expression and its answer a line,
-//! separated by a tab. Lines may end in CRLF or LF, parentheses (which the published generator writes around every
-//! pair) may be there or not, `]` may be spelt `X`. Every answer is checked. The published archive has the files twice:
-//! those of the folder that comes first are read, and a note names the others.
+//! The first line names the columns, `Source` and `Target` among them. Then each line holds one
+//! expression and its answer, separated by a tab. Lines may end in CRLF or LF, parentheses (which
+//! the published generator writes around every pair) may be present or not, and `]` may be spelt
+//! `X`. Every answer is checked. The published archive has the files twice: those of the folder
+//! that comes first are read, and a note names the others.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -21,7 +23,7 @@ use crate::locate::{Form, Wanted, locate, stand_in};
 use crate::source_checks::UNPROVED;
 use crate::{PerSplit, Progress, SplitName, SplitWriter, remote};
 
-/// Bytes of lines that are read before they are parsed in parallel.
+/// Number of bytes of lines that are read before they are parsed in parallel.
 const BATCH: usize = 1 << 23;
 
 /// Reads the three files into `writer`.
@@ -47,7 +49,7 @@ pub(super) fn read(
         parquet: false,
     };
     let Form::Members(raw) = locate(raw, &wanted, progress)? else {
-        return Ok(()); // Parquet was not asked for.
+        return Ok(()); // Parquet was not requested.
     };
     let mut duplicates = Duplicates::default();
     let mut rows: PerSplit<Option<usize>> = PerSplit::default();
@@ -127,7 +129,7 @@ fn file_name(split: SplitName) -> String {
     format!("basic_{}.tsv", split.name())
 }
 
-/// Which of the files a name is, and its folder.
+/// Returns the split of the file with this name, and its folder.
 fn placed(name: &str) -> Option<(&str, SplitName)> {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     let split = SplitName::ALL
@@ -142,13 +144,14 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Gives every row of a file to `keep`, in order; returns their number.
+    /// Passes every row of a file to `keep`, in order; returns their number.
     fn read_file(
         &self,
         member: Member<'_>,
         mut keep: impl FnMut(&[u8], u8) -> Result<()>,
     ) -> Result<usize> {
-        // A token has at most four bytes and a space, and an operator one more pair of parentheses than arguments.
+        // A token has at most four bytes and a space, and an operator one more pair of parentheses
+        // than arguments.
         let longest = 16 * self.max_length as u64 + 256;
         let mut lines = Lines::over(member.path, member.content, longest);
         let columns = Columns::read(&mut lines)?;
@@ -169,7 +172,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Tokens and label of one line, or what is wrong with it.
+    /// Returns tokens and label of one line, or a description of the problem.
     fn parse(&self, columns: &Columns, line: &[u8]) -> Result<(Vec<u8>, u8), String> {
         let line = std::str::from_utf8(line).map_err(|_| "not text in UTF-8".to_owned())?;
         let field = |column: usize, name: &str| {
@@ -200,8 +203,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Stored bytes of an expression. Looks words up in the tokenizer's vocabulary, which gives what its `encode`
-    /// gives in a sixtieth of the time (`encode` keeps the place of every token in the text).
+    /// Returns the stored bytes of an expression. It looks words up in the tokenizer's vocabulary,
+    /// which gives the result of its `encode` in a sixtieth of the time (`encode` keeps the place
+    /// of every token in the text).
     fn encode(&self, expression: &str) -> Result<Vec<u8>, String> {
         let mut tokens = Vec::new();
         for word in expression.split_ascii_whitespace() {
@@ -228,12 +232,12 @@ impl Reader<'_> {
 /// Some lines of a file.
 struct Batch {
     text: Vec<u8>,
-    /// Number of each line, and where it lies in `text`.
+    /// Number of each line, and its range in `text`.
     lines: Vec<(u64, Range<usize>)>,
 }
 
 impl Batch {
-    /// The next lines, about `BATCH` bytes of them; none at the end of the file.
+    /// Reads the next lines, about `BATCH` bytes of them; empty at the end of the file.
     fn read(lines: &mut Lines<impl Read>) -> Result<Batch> {
         let mut batch = Batch {
             text: Vec::new(),
@@ -250,7 +254,7 @@ impl Batch {
     }
 }
 
-/// Places of the two columns.
+/// Indices of the two columns.
 struct Columns {
     source: usize,
     target: usize,
@@ -278,7 +282,8 @@ impl Columns {
     }
 }
 
-/// A field without the quotes that a CSV writer may put around it; nothing in an expression needs escaping.
+/// Returns a field without the quotes that a CSV writer may put around it; an expression contains
+/// no character that needs escaping.
 fn unquote(field: &str) -> &str {
     field
         .strip_prefix('"')
@@ -286,7 +291,7 @@ fn unquote(field: &str) -> &str {
         .unwrap_or(field)
 }
 
-/// At most 40 characters, for messages.
+/// Returns at most 40 characters, for messages.
 fn shortened(text: &str) -> String {
     let mut short: String = text.chars().take(40).collect();
     if short.len() < text.len() {

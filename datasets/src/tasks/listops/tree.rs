@@ -1,14 +1,16 @@
-//! An expression for people: an indented tree, each operator with its value.
+//! Text form of an expression: an indented tree, each operator with its value.
 
 use std::collections::HashMap;
 
 use super::evaluate::{Closed, walk};
 use super::vocabulary::{TOKENS, Token};
 
-/// Deeper operators are left out: no generated tree gets there, but any bytes may be drawn.
+/// Depth below which operators are left out: no generated tree gets there, but any bytes may be
+/// drawn.
 const DEEPEST: usize = 64;
 
-/// The tree, one operator a line, digits that follow each other on one line; below it the answer.
+/// Returns the tree, one operator a line, digits that follow each other on one line; below it the
+/// answer.
 pub(super) fn to_text(tokens: &[u8], label: u8) -> String {
     let mut values = HashMap::new();
     let remember = |list: Closed| {
@@ -51,7 +53,7 @@ pub(super) fn to_text(tokens: &[u8], label: u8) -> String {
 
 /// Draws the branches of a list of (depth, line), from the last line up.
 fn connect(lines: &[(usize, String)]) -> String {
-    // Whether a later line hangs on the branch at each depth.
+    // For each depth, whether a later line hangs on the branch there.
     let mut continues = [false; DEEPEST + 1];
     let mut drawn = Vec::with_capacity(lines.len());
     for (depth, line) in lines.iter().rev() {
@@ -78,7 +80,7 @@ fn connect(lines: &[(usize, String)]) -> String {
     drawn.concat()
 }
 
-/// The tokens as text.
+/// Returns the tokens as text.
 fn spell(tokens: &[u8]) -> String {
     let words: Vec<_> = tokens
         .iter()

@@ -1,4 +1,4 @@
-//! The fixed vocabulary: 15 kinds of token, one byte each as stored, one more as model id.
+//! Fixed vocabulary: 15 kinds of token, one byte each as stored; the model id is one more.
 //!
 //! | stored | id | token |
 //! |---|---|---|
@@ -8,7 +8,8 @@
 //! | 14 | 15 | `]` |
 //! | 15 | 16 | out of vocabulary: never stored, kept because the published model reserves it |
 //!
-//! The 2021 code numbers the tokens in an order that changes from process to process; ours is fixed.
+//! The 2021 code numbers the tokens in an order that changes from process to process; the order
+//! here is fixed.
 
 use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::normalizers::replace::ReplacePattern;
@@ -18,33 +19,33 @@ use tokenizers::{NormalizerWrapper, Tokenizer};
 
 use super::evaluate::Operator;
 
-/// The stored byte of the first operator; smaller ones are digits.
+/// Stored byte of the first operator; smaller bytes are digits.
 pub const FIRST_OPERATOR: u8 = 10;
 
-/// The stored byte of the closing bracket.
+/// Stored byte of the closing bracket.
 pub const CLOSE: u8 = 14;
 
-/// The texts of the stored bytes 0 to 14.
+/// Texts of the stored bytes 0 to 14.
 pub const TOKENS: [&str; 15] = [
     "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "[MIN", "[MAX", "[MED", "[SM", "]",
 ];
 
-/// Model ids: padding, the tokens, out of vocabulary.
+/// Number of model ids: padding, the tokens, out of vocabulary.
 pub const IDS: usize = 1 + TOKENS.len() + 1;
 
-/// What a stored byte is.
+/// Meaning of a stored byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
-    /// 0 to 9.
+    /// A digit, 0 to 9.
     Digit(u8),
-    /// The opening of an operator.
+    /// An operator with its opening bracket.
     Open(Operator),
     /// The closing bracket.
     Close,
 }
 
 impl Token {
-    /// What `stored` is; nothing, for a byte that no expression has.
+    /// Returns the token of a stored byte; `None` for a byte that no expression has.
     pub fn new(stored: u8) -> Option<Token> {
         match stored {
             0..FIRST_OPERATOR => Some(Token::Digit(stored)),
@@ -55,7 +56,7 @@ impl Token {
         }
     }
 
-    /// What a word of published text is; nothing, for a word that no expression has.
+    /// Returns the token of a word of published text; `None` for a word that no expression has.
     pub fn parse(word: &str) -> Option<Token> {
         match word {
             "X" => Some(Token::Close),
@@ -69,8 +70,8 @@ impl Token {
     }
 }
 
-/// The tokenizer of published text: white space separates, parentheses vanish, `X` is another spelling of `]`.
-/// Its ids are the model's.
+/// Returns the tokenizer of published text: white space separates words, parentheses are dropped,
+/// `X` is another spelling of `]`. Its ids are the model's.
 ///
 /// # Errors
 /// Only if the `tokenizers` crate refuses this vocabulary, which its tests rule out.
@@ -83,7 +84,7 @@ pub fn tokenizer() -> tokenizers::Result<Tokenizer> {
         .vocab(vocabulary.collect())
         .unk_token("[OOV]".to_owned())
         .build()?;
-    // A whole word X: not the one in [MAX.
+    // Matches X as a whole word, not the one in [MAX.
     let rewrite = [(r"[()]", " "), (r"\bX\b", "]")]
         .into_iter()
         .map(|(from, to)| {

@@ -1,8 +1,8 @@
-//! Writes the rows of an entry with images of the generator, in chunks that an interrupted build
-//! can resume from.
+//! Writing of an entry's rows with images of the generator, in chunks from which an interrupted
+//! build can resume.
 //!
-//! An image is stored in a chunk as its label and its pixels, and behind them the targets and the
-//! groups of the pixels, where they have labels of their own.
+//! A chunk stores an image as its label and its pixels, followed by the targets and the groups of
+//! the pixels, where they have labels of their own.
 
 use super::generator::Generator;
 use super::options::Options;

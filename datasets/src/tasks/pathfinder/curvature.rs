@@ -1,4 +1,5 @@
-//! How contours curve: the ring of cells where the next dash may end, and the weight of each turn.
+//! Curvature of contours: the ring of cells where the next dash may end, and the weight of each
+//! turn.
 //!
 //! A turn by `t` radians has the weight `cos(min(continuity * t, pi / 2))^2`.
 
@@ -11,11 +12,11 @@ use super::tiles::Tiles;
 
 /// A candidate cell for the outer end of the next dash, relative to the pivot.
 pub(super) struct RingCell {
-    /// (y, x) relative to the pivot.
+    /// Offset from the pivot, (y, x).
     pub(super) offset: (i32, i32),
     /// Direction of the cell as seen from the pivot, radians.
     pub(super) angle: f64,
-    /// The dash that runs from this cell back toward the pivot.
+    /// Index of the tile of the dash that runs from this cell back toward the pivot.
     pub(super) tile: usize,
 }
 
@@ -33,11 +34,11 @@ pub(super) struct Turn {
 pub(super) struct Heading {
     /// Step to the next pivot, before rounding, (y, x).
     pub(super) advance: (f64, f64),
-    /// What may come next, in ring order.
+    /// Possible next turns, in ring order.
     pub(super) turns: Vec<Turn>,
 }
 
-/// All directions of one parameter set and margin: those of the ring's cells in order, then the whole
+/// Directions of one parameter set and margin: those of the ring's cells in order, then the whole
 /// degrees -180..180 that start points can have.
 pub(super) struct Curvature {
     pub(super) ring: Vec<RingCell>,
@@ -86,24 +87,25 @@ impl Curvature {
         Curvature { ring, headings }
     }
 
-    /// Index of the heading after a dash whose outer end is this ring cell.
+    /// Returns the index of the heading after a dash whose outer end is this ring cell.
     pub(super) fn heading_of_cell(&self, cell: usize) -> usize {
         cell
     }
 
-    /// Index of the heading of a start point; `degree` counts from 0 for -180 degrees.
+    /// Returns the index of the heading of a start point; `degree` counts from 0 for -180 degrees.
     pub(super) fn heading_of_start(&self, degree: usize) -> usize {
         self.ring.len() + degree
     }
 
-    /// The heading of this index.
+    /// Returns the heading of this index.
     pub(super) fn heading(&self, heading: usize) -> &Heading {
         &self.headings[heading]
     }
 }
 
-/// Cells at `radius` around a pivot, sorted by row, then column. Positions on the circle are a `1/radius`
-/// radian apart and rounded down, which shifts the ring toward the upper left.
+/// Returns the cells at `radius` around a pivot, sorted by row, then column. Positions on the
+/// circle are a `1/radius` radian apart and rounded down, which shifts the ring toward the upper
+/// left.
 fn ring_offsets(radius: usize) -> Vec<(i32, i32)> {
     let radius = radius as f64;
     let mut offsets: Vec<(i32, i32)> = (0..)
@@ -121,7 +123,7 @@ fn ring_offsets(radius: usize) -> Vec<(i32, i32)> {
     offsets
 }
 
-/// Weight of turning from direction `from` to direction `to`, radians within -pi..=pi.
+/// Returns the weight of turning from direction `from` to direction `to`, radians within -pi..=pi.
 fn turn_weight(to: f64, from: f64, continuity: f64) -> f64 {
     let apart = (to - from).abs();
     let turn = apart.min(TAU - apart);

@@ -1,11 +1,11 @@
-//! Labels at positions: for every pixel of a dash, does it lie on the path of the marked disc? That
-//! is the first of the two discs in reading order. 1 is on its contour, 0 on the other one or a
-//! distractor; other pixels have no label.
+//! Labels at positions: for every pixel of a dash, whether it lies on the path of the marked disc,
+//! the first of the two discs in reading order. Label 1 is on its contour, 0 on the other contour
+//! or a distractor; other pixels have no label.
 //!
-//! A pixel is one of a dash where the dash is at least half as dark as at its darkest; where two
-//! contours cross, the darker one has it, of equals the path. Groups are straight distances from
-//! the centre of the marked disc, in thirds of the length of its contour: near, middle, and far
-//! beyond two thirds.
+//! A pixel belongs to a dash where the dash is at least half as dark as at its darkest. Where two
+//! contours cross, the pixel belongs to the darker one; between equals, to the path. Groups are
+//! straight distances from the centre of the marked disc, in thirds of the length of its contour:
+//! near, middle, and far beyond two thirds.
 
 use super::render::Renderer;
 use super::scene::{Paddle, Scene};
@@ -14,19 +14,19 @@ use crate::{Dense, DenseRow};
 
 const GROUPS: [&str; 3] = ["near", "middle", "far"];
 
-/// Least darkness of a labelled pixel, as a share of its dash's greatest.
+/// Minimum darkness of a labelled pixel, as a share of its dash's maximum.
 const INKED: f64 = 0.5;
 
-/// The kind of labels.
+/// Returns the kind of labels.
 pub(super) fn kind() -> Dense {
     Dense::new(2, &GROUPS)
 }
 
 impl Renderer {
-    /// The labels of the pixels of a scene, row by row. Dashes that are not among `tiles` are left
-    /// out.
+    /// Returns the labels of the pixels of a scene, row by row. Dashes that are not among `tiles`
+    /// are left out.
     pub(super) fn dense(&self, scene: &Scene, tiles: &Tiles) -> DenseRow {
-        // Of two discs in one place either may be the marked one: they begin and end the same
+        // If both discs are in one place, either may be the marked one: they begin and end the same
         // contour.
         let marked = usize::from(scene.discs[1] < scene.discs[0]);
         let (centre, contour) = (scene.discs[marked], scene.contours_of_discs()[marked]);
@@ -35,7 +35,7 @@ impl Renderer {
         let others = others.chain(scene.distractors.iter().flatten());
         let on_path = self.darkness(path.iter(), tiles);
         let off_path = self.darkness(others, tiles);
-        // As far as the contour would reach if it were straight.
+        // The distance that the contour would span if it were straight.
         let reach = length(path);
         let mut row = DenseRow::unlabelled(on_path.len());
         for (pixel, (on, off)) in on_path.iter().zip(&off_path).enumerate() {
@@ -68,7 +68,7 @@ impl Renderer {
     }
 }
 
-/// Pixels from the first dash to the last, along the contour; at least one.
+/// Returns the distance in pixels from the first dash to the last, along the contour; at least one.
 fn length(path: &[Paddle]) -> f64 {
     let steps = path.windows(2).map(|pair| {
         let ((y0, x0), (y1, x1)) = (pair[0].start, pair[1].start);

@@ -1,22 +1,24 @@
-//! A baseline that sees only the distance between the two discs: what the contours add has to be measured against it.
+//! A baseline that sees only the distance between the two discs: the gain from the contours has to
+//! be measured against it.
 //!
-//! Discs are found from pixels alone: for every pixel bright enough to lie inside a disc, the grey values under a
-//! disc centred there are added up; the largest sum is one disc, the largest sum whose centre lies outside that disc
-//! is the other. On 2,000 of our own images per set both discs are found within a pixel in all but a few images
-//! (tests hold it to that). The rule answers one label inside an interval of distances and the other label outside.
+//! Discs are found from pixels alone. For every pixel bright enough to lie inside a disc, the grey
+//! values under a disc centred there are added up. The largest sum is one disc; the largest sum
+//! whose centre lies outside that disc is the other. On 2,000 images of this generator per set both
+//! discs are found within a pixel in all but a few images, as tests check. The rule answers one
+//! label inside an interval of distances and the other label outside.
 
 use rayon::prelude::*;
 
 use super::parameters::{Difficulty, Parameters, Size};
 use crate::{Baseline, Split, Splits};
 
-/// Fewest grey values that the inside of a disc has.
+/// Minimum grey value inside a disc.
 const BRIGHT: u8 = 190;
-/// Most training rows looked at; more do not move an interval's end.
+/// Maximum number of training rows used; more do not move an interval's end.
 const ROWS: usize = 20_000;
 
-/// Centres (y, x) of the two brightest discs of a square image, nothing if it is not one of the known sizes or has
-/// less than two.
+/// Returns the centres (y, x) of the two brightest discs of a square image; `None` if the image
+/// does not have one of the known sizes or has fewer than two discs.
 pub fn find_discs(pixels: &[u8]) -> Option<[(i32, i32); 2]> {
     let size = Size::ALL
         .into_iter()
@@ -58,7 +60,7 @@ pub fn find_discs(pixels: &[u8]) -> Option<[(i32, i32); 2]> {
     Some([first, second])
 }
 
-/// The rule, fitted on train and measured on test.
+/// Returns the rule's score, fitted on train and measured on test.
 pub(super) fn baseline(splits: &Splits) -> Baseline {
     let step = splits.train.len().div_ceil(ROWS).max(1);
     let train = distances(&splits.train, step);
@@ -78,7 +80,8 @@ pub(super) fn baseline(splits: &Splits) -> Baseline {
     }
 }
 
-/// Squared distance between the discs and label of every `step`th row; distance 0 where discs were not found.
+/// Returns the squared distance between the discs and the label of every `step`th row; distance 0
+/// where discs were not found.
 fn distances(split: &Split, step: usize) -> Vec<(i32, u8)> {
     let rows: Vec<usize> = (0..split.len()).step_by(step).collect();
     rows.into_par_iter()
@@ -91,7 +94,7 @@ fn distances(split: &Split, step: usize) -> Vec<(i32, u8)> {
         .collect()
 }
 
-/// One label within an interval of squared distances, the other outside.
+/// Rule that answers one label within an interval of squared distances, the other outside.
 #[derive(Debug, PartialEq)]
 struct Rule {
     within: std::ops::RangeInclusive<i32>,
@@ -99,7 +102,7 @@ struct Rule {
 }
 
 impl Rule {
-    /// The interval and label that are right most often.
+    /// Returns the interval and label that are right most often.
     fn fit(examples: &[(i32, u8)]) -> Rule {
         // Positives minus negatives per distance, in order.
         let mut surplus = std::collections::BTreeMap::new();
@@ -119,7 +122,7 @@ impl Rule {
                     best = (sum, start..=*apart);
                 }
             }
-            // Right inside minus wrong inside, and the same outside.
+            // Right inside minus wrong inside, and likewise outside.
             (
                 2 * best.0 - sign * total,
                 Rule {

@@ -1,4 +1,4 @@
-//! One image after another, each a pure function of (parameters, seed, number).
+//! Generator of images, each a pure function of (parameters, seed, number).
 
 use super::grow_contours::{ContourGrower, Dash, Workspace};
 use super::parameters::{Parameters, Pixels};
@@ -7,7 +7,7 @@ use super::scene::{Paddle, Scene};
 use crate::DenseRow;
 use crate::rng::{below, stream};
 
-/// Generates the images of one parameter set.
+/// Generator of the images of one parameter set.
 ///
 /// Making one takes milliseconds (tiles, rings and start points of every margin); generating an image
 /// then needs only [`Workspaces`], one per thread.
@@ -34,17 +34,17 @@ impl Generator {
         }
     }
 
-    /// What the images are drawn with.
+    /// Returns the parameters with which the images are drawn.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// Buffers for [`Generator::scene`].
+    /// Returns new buffers for [`Generator::scene`].
     pub fn workspaces(&self) -> Workspaces {
         Workspaces(self.growers.iter().map(ContourGrower::workspace).collect())
     }
 
-    /// The geometry of image `number` of the family that `seed` chooses.
+    /// Returns the geometry of image `number` of the family that `seed` chooses.
     pub fn scene(&self, workspaces: &mut Workspaces, seed: u64, number: u64) -> Scene {
         let parameters = &self.parameters;
         let purpose = format!(
@@ -93,7 +93,8 @@ impl Generator {
         }
     }
 
-    /// Image number `number` of the family that `seed` chooses: its geometry, and its grey values row by row.
+    /// Returns image `number` of the family that `seed` chooses: its geometry, and its grey values
+    /// row by row.
     pub fn image(&self, workspaces: &mut Workspaces, seed: u64, number: u64) -> (Scene, Vec<u8>) {
         let scene = self.scene(workspaces, seed, number);
         let which = self.grower_of(&scene).unwrap_or_default();
@@ -101,16 +102,17 @@ impl Generator {
         (scene, pixels)
     }
 
-    /// The labels of the pixels of a scene, row by row: see the option `dense`. Dashes that are not
-    /// of these parameters are left out.
+    /// Returns the labels of the pixels of a scene, row by row: see the option `dense`. Dashes that
+    /// do not occur with these parameters are left out.
     pub fn dense(&self, scene: &Scene) -> DenseRow {
         let which = self.grower_of(scene).unwrap_or_default();
         self.renderer.dense(scene, &self.growers[which].tiles)
     }
 
-    /// Grey values of a scene, row by row.
+    /// Returns the grey values of a scene, row by row.
     ///
-    /// None if its margin is not one of the parameters' or a dash ends where none of theirs can.
+    /// Returns `None` if the scene's margin is not one of the parameters' margins, or if a dash has
+    /// an end that no dash of these parameters has.
     pub fn render(&self, scene: &Scene) -> Option<Vec<u8>> {
         let which = self.grower_of(scene)?;
         let tiles = &self.growers[which].tiles;

@@ -1,8 +1,9 @@
-//! Growing contours and distractors, dash by dash, by the rules of the original generator.
+//! Growth of contours and distractors, dash by dash, by the rules of the original generator.
 //!
-//! Three of those rules look like mistakes of the original, but change what images look like, so they are kept: the
-//! newest dash of a contour does not count as occupied until the next one is placed, so contours can cross; the start
-//! point of the second contour is not tested for occupancy; and the last dash of the first contour is never occupied.
+//! Three of those rules look like mistakes of the original, but they change the images, so they are
+//! kept: the newest dash of a contour does not count as occupied until the next one is placed, so
+//! contours can cross; the start point of the second contour is not tested for occupancy; and the
+//! last dash of the first contour is never occupied.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
@@ -15,11 +16,11 @@ use super::start_points::{StartPoint, start_points};
 use super::tiles::Tiles;
 use crate::rng::below;
 
-/// Tries to place a dash before a contour is given up.
+/// Number of tries to place a dash before a contour is given up.
 const TRIES: usize = 3;
-/// Attempts per distractor.
+/// Number of attempts per distractor.
 const DISTRACTOR_ATTEMPTS: usize = 5;
-/// Sum of candidate weights below which there is nowhere to go.
+/// Sum of candidate weights below which a contour cannot go on.
 const NOWHERE: f64 = 1e-4;
 
 /// A placed dash: its first pixel, (y, x), and the index of its tile in [`Tiles`].
@@ -31,20 +32,21 @@ pub(super) struct Dash {
 
 /// A contour while it grows.
 struct GrowingContour {
-    /// The point around which the newest dash was placed, (y, x): one margin before its inner end.
+    /// Point around which the newest dash was placed, (y, x): one margin before its inner end.
     pivot: (i32, i32),
     /// Index of the direction in which it grows, see [`Curvature::heading`].
     heading: usize,
-    /// The newest dash, not yet part of the occupancy.
+    /// Newest dash, not yet part of the occupancy.
     pending: Dash,
 }
 
-/// Grows contours with one parameter set and margin: everything that does not depend on the image, computed once.
+/// Grower of contours with one parameter set and margin: everything that does not depend on the
+/// image, computed once.
 pub(super) struct ContourGrower {
     pub(super) tiles: Tiles,
     pub(super) curvature: Curvature,
     pub(super) start_points: Vec<StartPoint>,
-    /// Occupancy of a window with nothing in it.
+    /// Occupancy of an empty window.
     pub(super) empty: Occupancy,
     side: usize,
     seed_distance: f64,
@@ -57,7 +59,7 @@ pub(super) struct Workspace {
     trial: Occupancy,
     pub(super) targets: [Vec<Dash>; 2],
     pub(super) distractors: Vec<Vec<Dash>>,
-    /// Attempts at both target contours until both were complete.
+    /// Number of attempts at both target contours until both were complete.
     pub(super) attempts: u64,
 }
 
@@ -120,7 +122,8 @@ impl ContourGrower {
         Some(())
     }
 
-    /// Adds up to `count` distractors to the contours that [`ContourGrower::grow_targets`] left in `work`.
+    /// Adds up to `count` distractors to the contours that [`ContourGrower::grow_targets`] left in
+    /// `work`.
     pub(super) fn grow_distractors(
         &self,
         work: &mut Workspace,
@@ -193,8 +196,8 @@ impl ContourGrower {
         })
     }
 
-    /// Places a first dash. Only a dash that would leave the window is tried again; no place at all ends
-    /// the attempt.
+    /// Places a first dash. Only a dash that would leave the window is tried again; if no place is
+    /// free, the attempt ends.
     fn start(
         &self,
         rng: &mut ChaCha8Rng,
@@ -262,7 +265,7 @@ impl ContourGrower {
     }
 }
 
-/// A number in `0.0..1.0`, a multiple of 2^-53.
+/// Returns a number in `0.0..1.0`, a multiple of 2^-53.
 fn unit(rng: &mut ChaCha8Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }

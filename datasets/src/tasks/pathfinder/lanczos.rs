@@ -1,4 +1,4 @@
-//! Shrinking a square picture with a Lanczos kernel that widens with the scale (no aliasing).
+//! Downscaling of a square picture with a Lanczos kernel that widens with the scale (no aliasing).
 //!
 //! Grey values of the release depend on the last bit of this filter, so it follows the behaviour of the
 //! imaging library that was used: rows first, then columns; either in floating point without clipping,
@@ -28,7 +28,7 @@ impl Lanczos {
         let windows = (0..outputs)
             .map(|output| {
                 let centre = (output as f64 + 0.5) * scale;
-                // The cast truncates and takes negative values to 0, both wanted.
+                // The cast truncates and takes negative values to 0, both as intended.
                 let first = (centre - support + 0.5) as usize;
                 let end = ((centre + support + 0.5) as usize).min(inputs);
                 let mut weights: Vec<f64> = (first..end)
@@ -48,7 +48,7 @@ impl Lanczos {
         }
     }
 
-    /// The floating-point form of a row-major `inputs` x `inputs` picture.
+    /// Shrinks a row-major `inputs` x `inputs` picture in floating point.
     pub(super) fn shrink_f32(&self, picture: &[f32]) -> Vec<f32> {
         self.two_passes(picture, |window, value| {
             let sum: f64 = window
@@ -61,7 +61,7 @@ impl Lanczos {
         })
     }
 
-    /// The 8-bit form of a row-major `inputs` x `inputs` picture.
+    /// Shrinks a row-major `inputs` x `inputs` picture in 8 bits.
     pub(super) fn shrink_u8(&self, picture: &[u8]) -> Vec<u8> {
         let one = f64::from(1u32 << PRECISION);
         self.two_passes(picture, |window, value| {
@@ -77,8 +77,8 @@ impl Lanczos {
         })
     }
 
-    /// The floating-point form of a picture that is zero outside `rows` and `columns`: the nonzero part
-    /// of the result as (first row, first column, width, values).
+    /// Shrinks, in floating point, a picture that is zero outside `rows` and `columns`. Returns the
+    /// nonzero part of the result as (first row, first column, width, values).
     pub(super) fn shrink_patch(
         &self,
         rows: std::ops::Range<usize>,
@@ -109,7 +109,7 @@ impl Lanczos {
         }
     }
 
-    /// Outputs whose windows touch any of `inputs`.
+    /// Returns the outputs whose windows touch any of `inputs`.
     fn reached(&self, inputs: &std::ops::Range<usize>) -> std::ops::Range<usize> {
         let touches = |window: &Window| {
             window.first < inputs.end && window.first + window.weights.len() > inputs.start

@@ -1,26 +1,29 @@
-//! Which pixels are occupied so far, in a layout in which the growing rules test a whole row of pixels at a time.
+//! Map of the occupied pixels, in a layout in which the growing rules test a whole row of pixels at
+//! a time.
 //!
-//! Occupancy is an 8-bit map, as in the release. Beside it lies its dilation by the margin (the maximum over a disc),
-//! because candidate cells are weighted by their whole neighbourhood; it is updated with tiles that were dilated in
-//! advance. Exactly, a tile would have to be clipped at the window's edge before it is dilated; the two differ only in
-//! cells within the margin of the edge, and there the dilation of the border is 255 already.
+//! Occupancy is an 8-bit map, as in the release. Beside it lies its dilation by the margin (the
+//! maximum over a disc), because candidate cells are weighted by their whole neighbourhood; it is
+//! updated with tiles that were dilated in advance. Strictly, a tile would have to be clipped at
+//! the window's edge before it is dilated. The two results differ only in cells within the margin
+//! of the edge, and there the dilation of the border is 255 already.
 
 use super::parameters::Parameters;
 use super::raster::disc;
 use super::tiles::{LANES, Tile, Tiles};
 
-/// Pixels around the window above, below and to the left: no tile reaches further.
+/// Width of the frame around the window above, below and to the left, in pixels: no tile reaches
+/// further.
 const FRAME: usize = 16;
 
-/// Largest occupancy that still counts as free (0.3 of 255).
+/// Maximum occupancy that still counts as free (0.3 of 255).
 pub(super) const FREE: u8 = 76;
 
-/// Occupancy of the window and of what surrounds it.
+/// Occupancy of the window and its surroundings.
 #[derive(Clone)]
 pub(super) struct Occupancy {
     side: usize,
     stride: usize,
-    /// Pixels from a tile's start to its edge, and the same for a dilated tile.
+    /// Pixels from a tile's start to its edge, then likewise for a dilated tile.
     reach: usize,
     dilated_reach: usize,
     /// Occupancy 0..=255; always 0 outside the window.
@@ -32,7 +35,7 @@ pub(super) struct Occupancy {
 }
 
 impl Occupancy {
-    /// Nothing but the border is occupied.
+    /// Returns an occupancy in which only the border is occupied.
     pub(super) fn new(parameters: &Parameters, tiles: &Tiles, margin: usize) -> Occupancy {
         let side = parameters.side;
         let stride = FRAME + side + LANES;
@@ -76,7 +79,7 @@ impl Occupancy {
         occupancy
     }
 
-    /// Becomes equal to `other`, which has the same shape.
+    /// Copies `other`, which has the same shape.
     pub(super) fn copy_from(&mut self, other: &Occupancy) {
         self.mask.copy_from_slice(&other.mask);
         self.dilated.copy_from_slice(&other.dilated);
@@ -87,27 +90,27 @@ impl Occupancy {
         window.contains(&y) && window.contains(&x)
     }
 
-    /// Where a pixel lies in the maps; the pixel may be up to a frame outside the window.
+    /// Returns the index of a pixel in the maps; the pixel may be up to a frame outside the window.
     pub(super) fn index(&self, (y, x): (i32, i32)) -> usize {
         ((y + FRAME as i32) as usize) * self.stride + (x + FRAME as i32) as usize
     }
 
-    /// Distance in the maps between a pixel and the one `(dy, dx)` away.
+    /// Returns the distance in the maps between a pixel and the one `(dy, dx)` away.
     pub(super) fn offset(&self, (dy, dx): (i32, i32)) -> isize {
         dy as isize * self.stride as isize + dx as isize
     }
 
-    /// Occupancy in the neighbourhood of the cell at `index`; 255 outside the window.
+    /// Returns the occupancy in the neighbourhood of the cell at `index`; 255 outside the window.
     pub(super) fn dilated_at(&self, index: usize) -> u8 {
         self.dilated[index]
     }
 
-    /// Whether the pixel at `index` is free; pixels outside the window are.
+    /// Returns whether the pixel at `index` is free; pixels outside the window are.
     pub(super) fn is_free(&self, index: usize) -> bool {
         self.mask[index] <= FREE
     }
 
-    /// Number of free pixels of the window.
+    /// Returns the number of free pixels of the window.
     pub(super) fn free_pixels(&self) -> usize {
         let rows = self
             .mask
@@ -123,7 +126,8 @@ impl Occupancy {
         .sum()
     }
 
-    /// Whether a dash that starts at this pixel of the window overlaps what is there by too much.
+    /// Returns whether a dash that starts at this pixel of the window overlaps the occupied pixels
+    /// by too much.
     pub(super) fn collides(&self, tile: &Tile, start: (i32, i32)) -> bool {
         // Occupancy outside the window is 0, below every limit, so rows and columns there never exceed it.
         let mut index =
@@ -139,7 +143,7 @@ impl Occupancy {
         excess != [0; LANES]
     }
 
-    /// Occupies what a dash that starts at this pixel of the window occupies.
+    /// Marks the pixels that a dash starting at this pixel of the window occupies.
     pub(super) fn stamp(&mut self, tile: &Tile, start: (i32, i32)) {
         let start_index = self.index(start);
         let left = start.1 as usize + FRAME - self.reach;

@@ -1,4 +1,4 @@
-//! The options of Pathfinder and Path-X.
+//! Options of Pathfinder and Path-X.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::options::{parse, refused, within};
 use crate::{About, Shape, SplitName};
 
-/// Which of the published sets a task stands for, and whether others can be chosen.
+/// Published set that a task stands for, and whether other sets can be chosen.
 #[derive(Clone, Copy)]
 pub(super) struct Set {
     pub(super) size: Size,
@@ -21,18 +21,19 @@ pub(super) struct Set {
 #[derive(Clone, PartialEq)]
 pub(super) struct Options {
     pub(super) seed: u64,
-    /// Rows of train, val and test.
+    /// Number of rows of train, val and test.
     pub(super) rows: [u32; 3],
     pub(super) size: Size,
     pub(super) difficulty: Difficulty,
     pub(super) pixels: Pixels,
-    /// Least and most dashes per contour; none for those of the difficulty.
+    /// Minimum and maximum number of dashes per contour; `None` for the number of the difficulty.
     pub(super) dashes: Option<[usize; 2]>,
     /// True if the pixels of dashes are labelled.
     pub(super) dense: bool,
 }
 
-/// The options as JSON has them. The size and the difficulty of Path-X are fixed: it has no options for them.
+/// Options as they stand in JSON. The size and the difficulty of Path-X are fixed: it has no
+/// options for them.
 #[derive(Serialize, Deserialize)]
 struct Raw {
     seed: u64,
@@ -51,10 +52,11 @@ struct Raw {
     max_dashes: Option<u32>,
 }
 
-/// The most dashes per contour of a published set; of more, few images would ever be complete.
+/// Maximum number of dashes per contour of a published set; with more, few images would ever be
+/// complete.
 const MOST_DASHES: u32 = 14;
 
-/// Rows of the published train, val and test.
+/// Number of rows of the published train, val and test.
 const PUBLISHED_ROWS: [u32; 3] = [160_000, 20_000, 20_000];
 
 impl Set {
@@ -104,7 +106,8 @@ impl Set {
         })
     }
 
-    /// The shape of the images: labelled as published where everything but the seed is.
+    /// Returns the shape of the images: labelled as published if everything but the seed is as
+    /// published.
     pub(super) fn shape(self, about: &About, options: &Options) -> Shape {
         let (size, difficulty) = (options.size, options.difficulty);
         let departures = [
@@ -124,7 +127,7 @@ impl Set {
     }
 }
 
-/// Least and most dashes per contour, if they are set: both or neither.
+/// Returns the minimum and maximum number of dashes per contour, if they are set: both or neither.
 fn read_dashes(about: &About, [least, most]: [u32; 2]) -> Result<Option<[usize; 2]>> {
     if [least, most] == [0, 0] {
         return Ok(None);

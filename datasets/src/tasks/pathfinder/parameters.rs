@@ -1,4 +1,4 @@
-//! What the published image sets were drawn with, per resolution and difficulty.
+//! Parameters of the published image sets, per resolution and difficulty.
 //!
 //! The numbers are those of the Long Range Arena's dataset documentation, corrected where images of
 //! the release prove otherwise: decoded images hold about 11 attempted distractors at 64 x 64 and 17
@@ -21,10 +21,10 @@ pub enum Size {
 }
 
 impl Size {
-    /// Every size there is, smallest first.
+    /// All sizes, smallest first.
     pub const ALL: [Size; 4] = [Size::S32, Size::S64, Size::S128, Size::S256];
 
-    /// Side in pixels.
+    /// Returns the side in pixels.
     pub const fn side(self) -> usize {
         match self {
             Size::S32 => 32,
@@ -34,7 +34,7 @@ impl Size {
         }
     }
 
-    /// The size with this side, if it is one of the four published ones.
+    /// Returns the size with this side, if it is one of the four published ones.
     pub fn of_side(side: u64) -> Option<Size> {
         Size::ALL
             .into_iter()
@@ -42,22 +42,22 @@ impl Size {
     }
 }
 
-/// How long the two contours are.
+/// Difficulty of a set: the length of the two contours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Difficulty {
     /// 6 dashes per contour (`curv_baseline` in the release).
     Easy,
     /// 9 dashes per contour (`curv_contour_length_9`).
     Intermediate,
-    /// 14 dashes per contour (`curv_contour_length_14`), what published scores use.
+    /// 14 dashes per contour (`curv_contour_length_14`), as in published scores.
     Hard,
 }
 
 impl Difficulty {
-    /// Every difficulty, easiest first.
+    /// All difficulties, easiest first.
     pub const ALL: [Difficulty; 3] = [Difficulty::Easy, Difficulty::Intermediate, Difficulty::Hard];
 
-    /// Lower-case name, as options spell it.
+    /// Returns the lower-case name, as options spell it.
     pub const fn name(self) -> &'static str {
         match self {
             Difficulty::Easy => "easy",
@@ -66,7 +66,7 @@ impl Difficulty {
         }
     }
 
-    /// Folder of the release that holds this difficulty.
+    /// Returns the folder of the release that holds this difficulty.
     pub const fn folder(self) -> &'static str {
         match self {
             Difficulty::Easy => "curv_baseline",
@@ -93,19 +93,20 @@ impl FromStr for Difficulty {
     }
 }
 
-/// How strokes and discs become grey values; the geometry is the same.
+/// Conversion of strokes and discs to grey values; the geometry is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Pixels {
-    /// As in the images of the release: floating-point strokes, scaled to their own maximum, grey
-    /// values truncated. Proved on decoded images of 64 and 128 pixels.
+    /// Pixels as in the images of the release: floating-point strokes, scaled to their own maximum,
+    /// grey values truncated. Proved on decoded images of 64 and 128 pixels.
     #[default]
     Release,
-    /// As the 2019 generator writes them: 8-bit strokes, the whole image stretched to 0..=255.
+    /// Pixels as the 2019 generator writes them: 8-bit strokes, the whole image stretched to
+    /// 0..=255.
     Upstream,
 }
 
 impl Pixels {
-    /// Lower-case name, as options spell it.
+    /// Returns the lower-case name, as options spell it.
     pub const fn name(self) -> &'static str {
         match self {
             Pixels::Release => "release",
@@ -125,9 +126,9 @@ impl FromStr for Pixels {
     }
 }
 
-/// Everything that the generator depends on, apart from the seed.
+/// Parameters of the generator: everything that it depends on, apart from the seed.
 ///
-/// Only published combinations can be made (and other numbers of distractors and of dashes per
+/// Only published combinations are possible (and other numbers of distractors and of dashes per
 /// contour), so that the tiles of any value are known to fit the fixed-width rows that the
 /// generator works with.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,7 +137,7 @@ pub struct Parameters {
     pub(super) side: usize,
     /// Width of the border that counts as occupied from the start, pixels (at least 1).
     pub(super) padding: usize,
-    /// Oversampling of the drawing grid.
+    /// Oversampling factor of the drawing grid.
     pub(super) oversampling: usize,
     /// Length of one dash, pixels.
     pub(super) dash_length: usize,
@@ -148,28 +149,28 @@ pub struct Parameters {
     pub(super) seed_distance: usize,
     /// Radius of the two discs, pixels.
     pub(super) disc_radius: f64,
-    /// How sharply a turn is punished: a turn of `pi / (2 * continuity)` has weight zero.
+    /// Sharpness of the penalty on turns: a turn of `pi / (2 * continuity)` has weight zero.
     pub(super) continuity: f64,
     /// Brightness of the dashes of the two contours.
     pub(super) target_contrast: f32,
     /// Brightness of the dashes of distractors.
     pub(super) distractor_contrast: f32,
-    /// Dashes per contour.
+    /// Number of dashes per contour.
     pub(super) contour_length: usize,
-    /// Least and most dashes per contour, of which each image draws a number; `contour_length` if
-    /// there are none.
+    /// Minimum and maximum number of dashes per contour, between which each image draws a number;
+    /// `contour_length` if `None`.
     pub(super) contour_lengths: Option<[usize; 2]>,
-    /// Dashes per distractor.
+    /// Number of dashes per distractor.
     pub(super) distractor_length: usize,
-    /// Distractors attempted per image; those that find no room are left out.
+    /// Number of distractors attempted per image; those that find no room are left out.
     pub(super) distractors: usize,
 }
 
 impl Parameters {
-    /// The parameters of the published set of this size and difficulty.
+    /// Returns the parameters of the published set of this size and difficulty.
     ///
-    /// Distractor counts for easy and intermediate, and everything that is special to 32 x 32, rest on
-    /// the documentation of the release alone.
+    /// Distractor counts for easy and intermediate, and everything specific to 32 x 32, rest on the
+    /// documentation of the release alone.
     pub fn published(size: Size, difficulty: Difficulty) -> Parameters {
         let contour_length = match difficulty {
             Difficulty::Easy => 6,
@@ -236,7 +237,7 @@ impl Parameters {
         }
     }
 
-    /// The same with another number of attempted distractors per image.
+    /// Returns these parameters with another number of attempted distractors per image.
     pub fn with_distractors(self, distractors: usize) -> Parameters {
         Parameters {
             distractors,
@@ -253,12 +254,12 @@ impl Parameters {
         }
     }
 
-    /// Side of the square image, pixels.
+    /// Returns the side of the square image, pixels.
     pub fn side(&self) -> usize {
         self.side
     }
 
-    /// The clearances around dashes that images of this set use, pixels.
+    /// Returns the clearances around dashes that images of this set use, pixels.
     pub fn margins(&self) -> &[usize] {
         &self.margins
     }

@@ -1,11 +1,12 @@
-//! An image in the terminal: two pixels per character, larger images shrunk to 64 columns.
+//! Display of an image in the terminal: two pixels per character, larger images shrunk to 64
+//! columns.
 
-/// Columns at most; larger images are shrunk.
+/// Maximum number of columns; larger images are shrunk.
 const COLUMNS: usize = 64;
-/// Least grey value that is drawn.
+/// Minimum grey value that is drawn.
 const VISIBLE: u8 = 64;
 
-/// Lines of text for a square image and its label; any other bytes are described.
+/// Returns lines of text for a square image and its label; any other bytes are described.
 pub(super) fn picture(pixels: &[u8], label: u8) -> String {
     let meaning = match label {
         0 => "label 0: the discs lie on different contours".to_owned(),

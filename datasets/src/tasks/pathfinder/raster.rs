@@ -1,7 +1,7 @@
-//! One straight line on a fine binary grid, pixel for pixel as the imaging library draws it.
+//! Drawing of one straight line on a fine binary grid, pixel for pixel as in the imaging library.
 //!
-//! Lines are not symmetric: which end is the start decides which pixels are set, so callers must keep
-//! the direction.
+//! Lines are not symmetric: the choice of the start decides which pixels are set, so callers must
+//! keep the direction.
 
 /// A square binary picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Bitmap {
         }
     }
 
-    /// Every cell within `radius` (Euclidean, cells) of a set cell.
+    /// Returns the bitmap with every cell set within `radius` (Euclidean, cells) of a set cell.
     pub(super) fn dilated(&self, radius: usize) -> Bitmap {
         let mut result = Bitmap::empty(self.side);
         let side = self.side as i32;
@@ -38,7 +38,7 @@ impl Bitmap {
         result
     }
 
-    /// Cells as grey values: `ink` where set, else the default.
+    /// Returns the cells as grey values: `ink` where set, else the default.
     pub(super) fn painted<T: Copy + Default>(&self, ink: T) -> Vec<T> {
         self.cells
             .iter()
@@ -47,7 +47,7 @@ impl Bitmap {
     }
 }
 
-/// Offsets (y, x) with `y^2 + x^2 <= radius^2`.
+/// Returns the offsets (y, x) with `y^2 + x^2 <= radius^2`.
 pub(super) fn disc(radius: usize) -> Vec<(i32, i32)> {
     let r = radius as i32;
     (-r..=r)
@@ -56,7 +56,8 @@ pub(super) fn disc(radius: usize) -> Vec<(i32, i32)> {
         .collect()
 }
 
-/// A line of `width` cells from the middle of a `side` x `side` grid to the middle + `end` (dy, dx).
+/// Draws a line of `width` cells from the middle of a `side` x `side` grid to the middle + `end`
+/// (dy, dx).
 pub(super) fn line(side: usize, end: (i32, i32), width: usize) -> Bitmap {
     let mut bitmap = Bitmap::empty(side);
     let middle = side as i32 / 2;
@@ -68,7 +69,7 @@ pub(super) fn line(side: usize, end: (i32, i32), width: usize) -> Bitmap {
     bitmap
 }
 
-/// Bresenham's line, both ends included.
+/// Draws Bresenham's line, both ends included.
 fn thin_line(bitmap: &mut Bitmap, middle: i32, (dy, dx): (i32, i32)) {
     let (rows, columns) = (dy.abs(), dx.abs());
     let steep = rows >= columns;
@@ -99,7 +100,7 @@ fn thin_line(bitmap: &mut Bitmap, middle: i32, (dy, dx): (i32, i32)) {
     bitmap.set(y, x);
 }
 
-/// A filled quadrilateral around the line.
+/// Draws a filled quadrilateral around the line.
 fn wide_line(bitmap: &mut Bitmap, middle: i32, (dy, dx): (i32, i32), width: usize) {
     let length = f64::from(dx * dx + dy * dy).sqrt();
     let half = (width as f64 - 1.0) / 2.0;
@@ -120,7 +121,7 @@ fn wide_line(bitmap: &mut Bitmap, middle: i32, (dy, dx): (i32, i32), width: usiz
     );
 }
 
-/// Scan-line fill of a closed polygon with corners (x, y).
+/// Fills a closed polygon with corners (x, y) by scan lines.
 fn fill(bitmap: &mut Bitmap, corners: &[(i32, i32); 4]) {
     let lowest = corners.iter().map(|c| c.1).min().unwrap_or(0);
     let highest = corners.iter().map(|c| c.1).max().unwrap_or(0);

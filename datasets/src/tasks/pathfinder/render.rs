@@ -1,11 +1,11 @@
-//! Renders a scene: grey values 0..=255, row by row.
+//! Rendering of a scene to grey values 0..=255, row by row.
 
 use super::lanczos::{Lanczos, Patch};
 use super::parameters::{Parameters, Pixels};
 use super::scene::Scene;
 use super::tiles::Tiles;
 
-/// Draws scenes of one parameter set.
+/// Renderer of the scenes of one parameter set.
 pub(super) struct Renderer {
     pub(super) side: usize,
     oversampling: usize,
@@ -25,7 +25,7 @@ impl Renderer {
         }
     }
 
-    /// Grey values row by row. Dashes that are not among `tiles` are left out.
+    /// Returns the grey values row by row. Dashes that are not among `tiles` are left out.
     pub(super) fn draw(&self, scene: &Scene, tiles: &Tiles) -> Vec<u8> {
         let mut picture = vec![0.0f64; self.side * self.side];
         for paddle in scene.paddles() {
@@ -97,7 +97,7 @@ impl Renderer {
         }
     }
 
-    /// Fine cells that a disc covers, as a square range per axis and a test.
+    /// Returns the fine cells that a disc covers, as a square range per axis and a test.
     fn disc_cells(
         &self,
         centre: (i32, i32),
@@ -120,14 +120,15 @@ impl Renderer {
         (range(y), range(x), covered)
     }
 
-    /// A disc in floating point; the filter is that of the whole window, so a disc near its edge differs.
+    /// Draws a disc in floating point; the filter is that of the whole window, so a disc near its
+    /// edge differs.
     pub(super) fn disc(&self, centre: (i32, i32)) -> Patch {
         let (rows, columns, covered) = self.disc_cells(centre);
         let value = |y, x| if covered(y, x) { 1.0 } else { 0.0 };
         self.shrink.shrink_patch(rows, columns, value)
     }
 
-    /// A disc in 8 bits, the whole window.
+    /// Draws a disc in 8 bits over the whole window.
     pub(super) fn disc_u8(&self, centre: (i32, i32)) -> Vec<u8> {
         let fine = self.side * self.oversampling;
         let (rows, columns, covered) = self.disc_cells(centre);

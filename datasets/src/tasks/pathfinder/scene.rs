@@ -1,4 +1,4 @@
-//! What an image shows: dashes and discs, before they become grey values.
+//! Content of an image: dashes and discs, before they become grey values.
 
 /// One dash.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,30 +11,30 @@ pub struct Paddle {
     pub contrast: f32,
 }
 
-/// The geometry of one image.
+/// Geometry of one image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scene {
-    /// 1 if both discs lie on the same contour, else 0.
+    /// Label: 1 if both discs lie on the same contour, else 0.
     pub label: u8,
     /// Clearance around dashes that this image uses, pixels.
     pub margin: usize,
-    /// The two long contours, dashes in order of growth.
+    /// Two long contours, dashes in order of growth.
     pub targets: [Vec<Paddle>; 2],
-    /// The short contours that found room.
+    /// Short contours that found room.
     pub distractors: Vec<Vec<Paddle>>,
     /// Centres of the two discs, (y, x): the origin lies on the free end of a first dash, the terminal on
     /// the outer end of a last one.
     pub discs: [(i32, i32); 2],
-    /// Target pairs begun until one was complete, this one included.
+    /// Number of target pairs begun until one was complete, this one included.
     pub attempts: u64,
 }
 
 impl Scene {
-    /// The target contour of each disc.
+    /// Returns the target contour of each disc.
     pub fn contours_of_discs(&self) -> [usize; 2] {
         let begins_at = |target: &Vec<Paddle>| target.first().map(|dash| dash.start);
         let mut targets = self.targets.iter();
-        // First dashes lie apart, so that the origin has one contour; last ones may meet.
+        // First dashes lie apart, so only one contour begins at the origin; last dashes may meet.
         let origin = targets.position(|target| begins_at(target) == Some(self.discs[0]));
         let origin = origin.unwrap_or_default();
         match self.label {
@@ -43,7 +43,7 @@ impl Scene {
         }
     }
 
-    /// Every dash of the image.
+    /// Iterates over every dash of the image.
     pub fn paddles(&self) -> impl Iterator<Item = &Paddle> {
         self.targets.iter().chain(&self.distractors).flatten()
     }

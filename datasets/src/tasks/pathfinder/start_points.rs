@@ -1,5 +1,5 @@
-//! Start points: where the first dash of a contour or distractor may lie, for each of the 360 whole degrees.
-//! The original calls them seeds.
+//! Start points: the possible places of the first dash of a contour or distractor, for each of the
+//! 360 whole degrees. The original calls them seeds.
 
 use std::ops::Range;
 
@@ -13,27 +13,28 @@ use crate::rng::below;
 
 /// Start points for first dashes in one direction.
 pub(super) struct StartPoint {
-    /// The first dash.
+    /// Index of the tile of the first dash.
     pub(super) tile: usize,
-    /// Tail to head, and head back to the pivot behind the tail, before rounding, (y, x).
+    /// Vectors from tail to head, and from head back to the pivot behind the tail, before rounding,
+    /// (y, x).
     pub(super) to_head: (f64, f64),
     pub(super) to_pivot: (f64, f64),
     /// Cells around a tail that must be free, as distances in the maps of a [`Occupancy`].
     pub(super) kernel: Vec<isize>,
-    /// Whether the free-space search works at all. When the kernel lies to one side of the tail, some
-    /// pixel at the window's edge has no kernel cell inside, and the original then gives up.
+    /// True if the free-space search works at all. When the kernel lies to one side of the tail,
+    /// some pixel at the window's edge has no kernel cell inside, and the original then gives up.
     pub(super) usable: bool,
     /// Rows and columns in which the first contour may start.
     first: (Range<i32>, Range<i32>),
 }
 
 impl StartPoint {
-    /// Number of places where the first contour may start.
+    /// Returns the number of places where the first contour may start.
     pub(super) fn first_places(&self) -> usize {
         self.first.0.len() * self.first.1.len()
     }
 
-    /// A place for the first contour, drawn uniformly; none if there is none.
+    /// Returns a place for the first contour, drawn uniformly; `None` if there is none.
     pub(super) fn first_place(&self, rng: &mut ChaCha8Rng) -> Option<(i32, i32)> {
         let count = u32::try_from(self.first_places())
             .ok()
@@ -45,14 +46,16 @@ impl StartPoint {
         ))
     }
 
-    /// A pixel drawn uniformly from those around which the kernel is free; none if there is none.
+    /// Returns a pixel drawn uniformly from those around which the kernel is free; `None` if there
+    /// is none.
     pub(super) fn free_place(
         &self,
         occupancy: &Occupancy,
         side: usize,
         rng: &mut ChaCha8Rng,
     ) -> Option<(i32, i32)> {
-        // Drawing until one fits is uniform over those that fit; a full list is made only if few do.
+        // Drawing until a pixel fits is uniform over those that fit; a full list is made only if
+        // few do.
         for _ in 0..16 {
             let place = (
                 below(rng, side as u32) as i32,
@@ -82,7 +85,7 @@ impl StartPoint {
     }
 }
 
-/// The start points of one parameter set and margin, for -180 degrees to 179.
+/// Returns the start points of one parameter set and margin, for -180 degrees to 179.
 pub(super) fn start_points(
     parameters: &Parameters,
     margin: usize,
@@ -114,8 +117,8 @@ pub(super) fn start_points(
         .collect()
 }
 
-/// Fully covered cells of the dash, drawn into a square of this reach with its start one cell below and
-/// to the right of the middle, as offsets from the middle.
+/// Returns the fully covered cells of the dash, drawn into a square of this reach with its start
+/// one cell below and to the right of the middle, as offsets from the middle.
 fn kernel(tiles: &Tiles, tile: usize, reach: usize) -> Vec<(i32, i32)> {
     let (side, tile_reach, reach) = (tiles.side(), tiles.reach as i32, reach as i32);
     tiles
@@ -132,8 +135,8 @@ fn kernel(tiles: &Tiles, tile: usize, reach: usize) -> Vec<(i32, i32)> {
         .collect()
 }
 
-/// Whether every pixel of the window has a kernel cell inside the window. Pixels further from an edge
-/// than the kernel reaches all behave alike, so one of them stands for the rest.
+/// Returns whether every pixel of the window has a kernel cell inside the window. Pixels further
+/// from an edge than the kernel reaches all behave alike, so one of them stands for the rest.
 fn reaches_everywhere(kernel: &[(i32, i32)], side: i32) -> bool {
     let reach = kernel
         .iter()
@@ -151,11 +154,12 @@ fn reaches_everywhere(kernel: &[(i32, i32)], side: i32) -> bool {
     })
 }
 
-/// Starts of the first contour: the kernel keeps clear of the border and of everything within twice the
-/// seed distance of the window's edge, so that the second start fits inside.
+/// Returns the starts of the first contour: the kernel keeps clear of the border and of everything
+/// within twice the seed distance of the window's edge, so that the second start fits inside.
 ///
-/// Kernel cells outside the window are ignored, but a pixel that close to the edge also has one inside,
-/// which then lies in the forbidden zone. So what remains is where the kernel's bounding box fits.
+/// Kernel cells outside the window are ignored, but a pixel that close to the edge also has one
+/// inside, which then lies in the forbidden zone. So the possible starts are those where the
+/// kernel's bounding box fits.
 fn first_rectangle(kernel: &[(i32, i32)], parameters: &Parameters) -> (Range<i32>, Range<i32>) {
     let clear = (2 * parameters.seed_distance).max(parameters.padding) as i32;
     let allowed = |offset: fn(&(i32, i32)) -> i32| {

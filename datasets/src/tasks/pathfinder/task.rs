@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::options::refused;
 use crate::{About, Remote, Request, Shape, Source, SplitWriter, Splits, Task, remote};
 
-/// One of the tasks whose images this module draws and reads.
+/// A task whose images this module draws and reads.
 pub struct Contours {
     about: &'static About,
     set: Set,
@@ -96,7 +96,7 @@ impl Task for Contours {
     fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
         let options = self.set.read(self.about, request.options)?;
         match request.source {
-            // Nothing in the release says which dash is of which contour.
+            // The release does not say to which contour a dash belongs.
             Source::Official if options.dense => Err(refused(
                 self.about,
                 "dense",

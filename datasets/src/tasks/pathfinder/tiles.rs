@@ -10,7 +10,7 @@ use super::lanczos::Lanczos;
 use super::parameters::Parameters;
 use super::raster::{Bitmap, disc, line};
 
-/// Pixels per tile row: no dilated tile is wider.
+/// Number of pixels per tile row: no dilated tile is wider.
 pub(super) const LANES: usize = 32;
 /// One row of a tile, padded on the right to a fixed width for vector instructions.
 pub(super) type Row = [u8; LANES];
@@ -19,24 +19,24 @@ pub(super) type Row = [u8; LANES];
 pub(super) struct Tile {
     /// End relative to start on the fine grid, (y, x).
     pub(super) end: (i32, i32),
-    /// The dash in floating point on the 0..=255 scale; may undershoot and overshoot.
+    /// Dash in floating point on the 0..=255 scale; may undershoot and overshoot.
     pub(super) line: Vec<f32>,
-    /// The dash in 8 bits.
+    /// Dash in 8 bits.
     pub(super) line_u8: Vec<u8>,
-    /// The dash dilated by the margin, in 8 bits: what it occupies.
+    /// Dash dilated by the margin, in 8 bits: the occupancy that it adds.
     pub(super) mask: Vec<u8>,
     /// `mask` in fixed-width rows.
     pub(super) mask_rows: Vec<Row>,
-    /// The largest occupancy that the window may have for this dash to be accepted there, in the rows
+    /// Maximum occupancy at which this dash is still accepted, for each pixel, in the rows
     /// `limit_top..` of the tile that have any limit at all.
     pub(super) limit_rows: Vec<Row>,
     pub(super) limit_top: usize,
-    /// `mask` dilated once more by the margin, one tile larger by the margin on each side: what it adds
-    /// to the occupancy that a candidate cell sees.
+    /// `mask` dilated once more by the margin, one tile larger by the margin on each side: the
+    /// dash's contribution to the occupancy that a candidate cell sees.
     pub(super) dilated_rows: Vec<Row>,
 }
 
-/// The tiles of one parameter set and margin.
+/// Tiles of one parameter set and margin.
 pub(super) struct Tiles {
     /// Pixels from the start to the edge of the tile.
     pub(super) reach: usize,
@@ -68,13 +68,13 @@ impl Tiles {
         }
     }
 
-    /// Side of a tile, pixels.
+    /// Returns the side of a tile, pixels.
     pub(super) fn side(&self) -> usize {
         2 * self.reach + 1
     }
 
-    /// Index of the dash drawn from a pixel in direction `angle` over `length` fine cells; its tiles are
-    /// made when it is first asked for.
+    /// Returns the index of the dash drawn from a pixel in direction `angle` over `length` fine
+    /// cells; its tiles are made on the first request.
     pub(super) fn toward(&mut self, angle: f64, length: f64) -> usize {
         let middle = self.fine_reach as i32;
         let (y, x) = step((middle, middle), vector(angle, length));
@@ -96,13 +96,13 @@ impl Tiles {
         self.by_end.get(&end).copied()
     }
 
-    /// Ends of all dashes, sorted.
+    /// Returns the ends of all dashes, sorted.
     #[cfg(test)]
     pub(super) fn ends(&self) -> Vec<(i32, i32)> {
         self.by_end.keys().copied().collect()
     }
 
-    /// The fine picture of a dash, before any shrinking.
+    /// Draws the fine picture of a dash, before any shrinking.
     pub(super) fn fine(&self, end: (i32, i32)) -> Bitmap {
         line(2 * self.fine_reach + 1, end, self.width)
     }
@@ -171,8 +171,8 @@ fn rows(tile: &[u8], side: usize) -> Vec<Row> {
         .collect()
 }
 
-/// The largest 8-bit occupancy that passes `occupied + own < 1.8` in the floating point of the original,
-/// which for pairs that add up to exactly 1.8 depends on rounding.
+/// Returns the largest 8-bit occupancy that passes `occupied + own < 1.8` in the floating point of
+/// the original, which for pairs that add up to exactly 1.8 depends on rounding.
 fn most_accepted(own: u8) -> u8 {
     let share = |value: u8| f64::from(value) / 255.0;
     (0..=u8::MAX)

@@ -1,10 +1,10 @@
 //! The stand-in whose topics share every byte (`topics = anagrams`): a word of one topic is an
-//! anagram of a word of each other.
+//! anagram of a word of each other topic.
 //!
 //! A topic has [`WORDS`] words of five letters. Word w of any topic has the same letters in an
 //! order of its own, so that texts of different topics have equal counts of every byte, except for
-//! the word that their end cuts. A text goes through all words again and again, each time in
-//! another order; [`STRAY`] of them in a hundred are those of a topic drawn at random. The lexicon
+//! the word that is cut off at their end. A text goes through all words again and again, each time
+//! in another order; the topic of [`STRAY`] words in a hundred is drawn at random. The lexicon
 //! depends on the seed alone: all splits share it.
 
 use rand_chacha::ChaCha8Rng;
@@ -16,7 +16,7 @@ use crate::{Progress, SplitWriter};
 
 const TOPICS: usize = 4;
 const WORDS: usize = 8;
-/// Words in a hundred whose topic is drawn.
+/// Number of words in a hundred whose topic is drawn.
 const STRAY: u32 = 50;
 
 const LETTERS: usize = 5;
@@ -25,7 +25,7 @@ const VOWELS: &[u8] = b"aeiou";
 
 type Word = [u8; LETTERS];
 
-/// The words of each topic: those of one index are anagrams.
+/// Words of each topic: those of one index are anagrams.
 pub(super) struct Lexicon([[Word; WORDS]; TOPICS]);
 
 impl Lexicon {
@@ -58,7 +58,7 @@ impl Lexicon {
         })
     }
 
-    /// A text of `length` bytes.
+    /// Draws a text of `length` bytes.
     fn text(&self, rng: &mut ChaCha8Rng, topic: usize, length: usize) -> Vec<u8> {
         let mut text = Vec::with_capacity(length + LETTERS);
         let mut order: [usize; WORDS] = std::array::from_fn(|index| index);
@@ -78,7 +78,7 @@ impl Lexicon {
     }
 }
 
-/// Three consonants and two vowels, all different.
+/// Draws three consonants and two vowels, all different.
 fn letters(rng: &mut ChaCha8Rng) -> Word {
     let (mut consonants, mut vowels) = (CONSONANTS.to_vec(), VOWELS.to_vec());
     shuffle(&mut consonants, rng);
@@ -87,7 +87,7 @@ fn letters(rng: &mut ChaCha8Rng) -> Word {
     [c[0], c[1], c[2], v[0], v[1]]
 }
 
-/// Puts items into an order of which each is equally likely.
+/// Shuffles items into a random order, each equally likely.
 fn shuffle<T>(items: &mut [T], rng: &mut ChaCha8Rng) {
     for last in (1..items.len()).rev() {
         items.swap(last, below(rng, last as u32 + 1) as usize);

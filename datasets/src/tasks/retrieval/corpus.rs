@@ -1,7 +1,9 @@
 //! Pairs made from a corpus: papers and the citations between them.
 //!
-//! Positive: a paper and one that it cites. Negative: the same citing paper and another one, drawn evenly from those that
-//! neither cite it nor are cited by it; one for every positive pair. How the published negatives were drawn is not known.
+//! A positive pair is a paper and one that it cites. A negative pair is the same citing paper and
+//! another one, drawn evenly from those that neither cite it nor are cited by it. There is one
+//! negative for every positive pair. The method by which the published negatives were drawn is not
+//! known.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,26 +16,27 @@ use crate::lines::{Line, Lines};
 use crate::rng::{below, stream};
 use crate::{Protocol, SplitName};
 
-/// Longest line of papers; the longest published paper has a few megabytes.
+/// Maximum length of a line of papers; the longest published paper has a few megabytes.
 const LONGEST_LINE: u64 = 64 << 20;
 
-/// Most papers and most citations; the whole Anthology has 100,000 and a million or so.
+/// Maximum number of papers and of citations; the whole Anthology has 100,000 and a million or so.
 const MOST: usize = 20_000_000;
 
-/// Most bytes of text that are kept.
+/// Maximum number of bytes of text that are kept.
 const MOST_BYTES: usize = 4 << 30;
 
-/// Draws of a paper before a negative pair is given up.
+/// Number of draws of a paper before a negative pair is given up.
 const TRIES: usize = 1000;
 
-/// Out of ten, papers that train under the clean protocol, and those that validate; the rest test. A pair needs both of its
-/// papers on one side, so the small sides get the square of their share: two tenths leave one pair in 25.
+/// Papers out of ten that go to train and to validation under the clean protocol; the rest go to
+/// test. A pair needs both of its papers in one split, so the small splits get the square of their
+/// share: two tenths leave one pair in 25.
 const PAPERS: [u8; 2] = [6, 2];
 
-/// Out of ten, pairs that train under the published protocol, and those that validate.
+/// Pairs out of ten that go to train and to validation under the published protocol.
 const PAIRS: [u8; 2] = [8, 1];
 
-/// Which of the two files a name is.
+/// Returns the corpus file with this name, if it is one.
 pub(super) fn placed(name: &str) -> Option<File> {
     match name.rsplit('/').next()?.to_ascii_lowercase().as_str() {
         "papers.tsv" => Some(File::Papers),
@@ -49,7 +52,7 @@ pub(super) enum File {
     Edges,
 }
 
-/// Papers by id, and who cites whom.
+/// Papers by id, and the citations between them.
 #[derive(Debug, Default)]
 pub(super) struct Corpus {
     papers: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -70,9 +73,10 @@ pub(super) struct Pair<'a> {
 #[derive(Debug)]
 pub(super) struct Pairs<'a> {
     pub(super) all: Vec<Pair<'a>>,
-    /// Citations of papers that the corpus does not have, of a paper by itself, and repeated ones.
+    /// Number of citations that are not used: of papers that the corpus does not have, of a paper
+    /// by itself, and repeated ones.
     pub(super) unused: usize,
-    /// Citations between papers of different splits.
+    /// Number of citations between papers of different splits.
     pub(super) across: usize,
 }
 
@@ -103,7 +107,7 @@ impl Corpus {
         Ok(())
     }
 
-    /// Reads `citing, cited` lines; further columns are left alone.
+    /// Reads `citing, cited` lines; further columns are ignored.
     pub(super) fn read_edges(&mut self, member: Member<'_>) -> Result<()> {
         let mut lines = Lines::over(member.path, member.content, 1 << 16);
         let mut line = Vec::new();
@@ -129,12 +133,13 @@ impl Corpus {
         Ok(())
     }
 
-    /// Number of papers.
+    /// Returns the number of papers.
     pub(super) fn papers(&self) -> usize {
         self.papers.len()
     }
 
-    /// Makes the pairs: a function of papers, citations, protocol and seed, whatever the order of lines.
+    /// Makes the pairs: a function of papers, citations, protocol and seed, whatever the order of
+    /// lines.
     pub(super) fn pairs(&self, protocol: Protocol, seed: u64) -> Pairs<'_> {
         let ids: Vec<&[u8]> = self.papers.keys().map(Vec::as_slice).collect();
         let texts: Vec<&[u8]> = self.papers.values().map(Vec::as_slice).collect();
@@ -150,7 +155,8 @@ impl Corpus {
         let unused = self.edges.len() - edges.len();
         let linked: HashSet<[usize; 2]> = edges.iter().copied().collect();
 
-        // Under the clean protocol negatives are drawn from the citing paper's side, else from everywhere.
+        // Under the clean protocol negatives are drawn from the citing paper's split, else from all
+        // papers.
         let side_of: Vec<SplitName> = match protocol {
             Protocol::Clean => ids.iter().map(|id| deal(seed, &[id], PAPERS)).collect(),
             Protocol::Tay2021 => vec![SplitName::Train; ids.len()],
@@ -173,7 +179,9 @@ impl Corpus {
                     && !taken.contains(&[citing, other])
             };
             let Some(other) = draw(&mut rng, ids.len(), free) else {
-                continue; // A paper linked with nearly all others: leaving the positive out too keeps the balance.
+                // A paper linked with nearly all others: leaving the positive out too keeps the
+                // balance.
+                continue;
             };
             taken.insert([citing, other]);
             for (label, second) in [(1, cited), (0, other)] {
@@ -204,7 +212,7 @@ fn draw(rng: &mut ChaCha8Rng, papers: usize, free: impl Fn(usize) -> bool) -> Op
         .find(|&other| free(other))
 }
 
-/// The split that chance gives to these ids: `tenths` of train and of validation, the rest of test.
+/// Returns the split drawn for these ids: `tenths` of train and of validation, the rest of test.
 fn deal(seed: u64, ids: &[&[u8]], tenths: [u8; 2]) -> SplitName {
     let mut hash = Sha256::new_with_prefix(seed.to_le_bytes());
     for id in ids {

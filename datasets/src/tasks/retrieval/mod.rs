@@ -1,25 +1,26 @@
-//! Retrieval: does one paper cite the other, both read byte by byte?
+//! Retrieval: decide whether one paper cites the other, both read byte by byte.
 //!
 //! The published task is pairs of papers of the ACL Anthology Network (Radev et al. 2013): three
 //! files `new_aan_pairs.{train,eval,test}.tsv` of 147,086, 18,090 and 17,437 lines with the columns
 //! label, id, id, text, text. Each text is one tower, its first `max_length` bytes (4,000). Model
 //! id = byte + 1, 0 is padding. The texts are written as Python's bytes literals (`b'...'`), and
-//! the 2021 code reads them so: prefix, quotes and escapes are input. The option `decode` gives the
-//! bytes that were meant instead, under another label (`retrieval@decoded`).
+//! the 2021 code reads them so: prefix, quotes and escapes are part of the input. The option
+//! `decode` gives the bytes that the literals denote instead, under another label
+//! (`retrieval@decoded`).
 //!
-//! What lies at the raw path decides what is read. [`pairs`]: the three files, or shorter ones in
-//! their form. Their splits are kept under both protocols: validation is held out already; papers
-//! recur between splits, which a note counts. [`corpus`]: failing those, `papers.tsv` (id, text)
-//! and `edges.tsv` (citing id, cited id) of any corpus, from which pairs are made here, by `seed`;
-//! such data is marked as partial, since it is not what was published. Under `tay2021` its pairs
-//! are dealt at random, so that papers recur as in the published files; under `clean` its papers
-//! are, and no paper is in two splits.
+//! The form read depends on the files at the raw path. [`pairs`]: the three files, or shorter ones
+//! in their form. Their splits are kept under both protocols: validation is held out already;
+//! papers recur between splits, and a note gives their number. [`corpus`]: failing those,
+//! `papers.tsv` (id, text) and `edges.tsv` (citing id, cited id) of any corpus, from which pairs
+//! are made here, by `seed`; such data is marked as partial, since it is not the published data.
+//! Under `tay2021` its pairs are split at random, so that papers recur as in the published files;
+//! under `clean` its papers are split, and no paper is in two splits.
 //!
 //! Stand-in (`synthetic`): meaningless words, one in eight of them the name of the text's topic.
-//! The label says whether both texts have the same topic. Either text alone says nothing, and
-//! neither does any sum of what the two contain. But two texts of one topic have like counts of
-//! bytes. With `topics = anagrams` they do not: all topics have the same bytes, and only their
-//! order tells ([`anagrams`]).
+//! The label says whether both texts have the same topic. Either text alone carries no information
+//! about it, and neither does any sum of the two texts' contents. But two texts of one topic have
+//! similar counts of bytes. With `topics = anagrams` they do not: all topics have the same bytes,
+//! and only their order differs ([`anagrams`]).
 
 mod anagrams;
 mod corpus;
@@ -51,13 +52,13 @@ static ABOUT: About = About {
     sources: &[Source::Official, Source::Synthetic],
 };
 
-/// The length that the published task cuts to.
+/// Length to which the published task truncates.
 const PUBLISHED_LENGTH: u32 = 4000;
 
 /// The retrieval task.
 pub struct Retrieval;
 
-/// What tells the topics of the stand-in apart.
+/// Feature that distinguishes the topics of the stand-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Topics {
@@ -71,9 +72,9 @@ enum Topics {
 struct Options {
     max_length: u32,
     decode: bool,
-    /// What tells the topics of the stand-in apart.
+    /// Feature that distinguishes the topics of the stand-in.
     topics: Topics,
-    /// The seed is of pairs made from a corpus and of the stand-in, the numbers of rows of the stand-in.
+    /// Seed of pairs made from a corpus and of the stand-in, and numbers of rows of the stand-in.
     #[serde(flatten)]
     drawn: DrawOptions,
 }
@@ -93,7 +94,7 @@ const DEFAULTS: Options = Options {
 impl Options {
     fn read(options: &Value) -> Result<Options> {
         let read: Options = parse(&ABOUT, &DEFAULTS, options)?;
-        // The 2021 code never sees more than 10,000 bytes of a text.
+        // The 2021 code never reads more than 10,000 bytes of a text.
         within(&ABOUT, "max_length", read.max_length, 16..=10_000)?;
         read.drawn.check(&ABOUT)?;
         Ok(read)
@@ -158,7 +159,8 @@ impl Task for Retrieval {
         format!("{}\n{answer}\n", texts.join("\n\n"))
     }
 
-    /// For the stand-in also what comparing the two texts' counts of bytes tells.
+    /// Returns the scores; for the stand-in also the score of comparing the two texts' counts of
+    /// bytes.
     fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
         let mut all = vec![majority(splits, &ABOUT), bag_of_tokens(splits, &ABOUT)];
         if splits.manifest.source == Source::Synthetic {

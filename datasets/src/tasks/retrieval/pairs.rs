@@ -1,4 +1,5 @@
-//! The published form: label, id, id, text, text, separated by tabs; no header, and quotes mean nothing.
+//! Published form: label, id, id, text, text, separated by tabs; no header, and quotes have no
+//! special meaning.
 
 use std::collections::HashSet;
 
@@ -8,13 +9,13 @@ use crate::lines::{Line, Lines, whole_number};
 use crate::literal::decode;
 use crate::{SplitName, SplitWriter};
 
-/// Longest line; two papers have 60 KB or so.
+/// Maximum length of a line; two papers have 60 KB or so.
 const LONGEST_LINE: u64 = 64 << 20;
 
-/// Longest id of a paper.
+/// Maximum length of a paper's id.
 const LONGEST_ID: usize = 256;
 
-/// Which of the files a name is.
+/// Returns the split of the file with this name.
 pub(super) fn placed(name: &str) -> Option<SplitName> {
     match name.rsplit('/').next()?.to_ascii_lowercase().as_str() {
         "new_aan_pairs.train.tsv" => Some(SplitName::Train),
@@ -24,20 +25,20 @@ pub(super) fn placed(name: &str) -> Option<SplitName> {
     }
 }
 
-/// Cuts texts to their length, and reads them as they are or as literals.
+/// Reader that truncates texts, and takes them as they are or as literals.
 pub(super) struct Reader {
     pub(super) max_length: usize,
     pub(super) decode: bool,
 }
 
-/// What one file held.
+/// Counts over one file.
 #[derive(Debug, Default)]
 pub(super) struct Read {
-    /// Pairs with label 0 and label 1.
+    /// Number of pairs with label 0 and with label 1.
     pub(super) labels: [u64; 2],
-    /// The papers.
+    /// Ids of the papers.
     pub(super) ids: HashSet<Vec<u8>>,
-    /// Texts without a byte.
+    /// Number of empty texts.
     pub(super) empty: u64,
 }
 
@@ -53,7 +54,8 @@ impl Reader {
         let mut read = Read::default();
         let mut line = Vec::new();
         while let Some(Line { number, ended }) = lines.next(&mut line)? {
-            // Only a last line can lack its end; a text that lacks its own as well was cut.
+            // Only the last line can lack its line feed; a text that also lacks its closing quote
+            // was cut.
             if !ended && is_open(&line) {
                 let problem = "the file ends within a text: it is cut short";
                 return Err(lines.wrong(number, problem.to_owned()));
@@ -119,7 +121,7 @@ impl Reader {
     }
 }
 
-/// Whether the last field begins as a bytes literal and does not end as one.
+/// Returns whether the last field begins as a bytes literal and does not end as one.
 fn is_open(line: &[u8]) -> bool {
     let text = line.rsplit(|&byte| byte == b'\t').next();
     match text {

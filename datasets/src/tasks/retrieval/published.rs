@@ -1,4 +1,4 @@
-//! From raw files, whichever of the two forms they have, to rows.
+//! Conversion of raw files, in either of the two forms, to rows.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use crate::locate::{Form, Wanted, locate};
 use crate::source_checks::UNPROVED;
 use crate::{Known, PerSplit, Protocol, Request, SplitName, SplitWriter, remote};
 
-/// Lines of the published files.
+/// Number of lines of the published files.
 const ROWS: PerSplit<u64> = PerSplit {
     train: 147_086,
     val: 18_090,
     test: 17_437,
 };
 
-/// What the published files give.
+/// Returns the facts that the published files have.
 pub(super) fn known() -> Vec<Known> {
     SplitName::ALL
         .iter()
@@ -45,7 +45,7 @@ pub(super) fn build(
     };
     let progress = request.progress;
     let Form::Members(raw) = locate(request.raw, &wanted, progress)? else {
-        return Ok(()); // Parquet was not asked for.
+        return Ok(()); // Parquet was not requested.
     };
     let max_length = options.max_length as usize;
     let reader = Reader {
@@ -102,7 +102,7 @@ fn fits(name: &str) -> bool {
     pairs::placed(name).is_some() || corpus::placed(name).is_some()
 }
 
-/// What is known after reading the published form.
+/// Records the facts of the published form after reading it.
 fn describe(read: &PerSplit<Read>, writer: &mut SplitWriter) {
     for split in SplitName::ALL {
         let Read { labels, empty, .. } = read.get(split);

@@ -1,4 +1,5 @@
-//! Draws the rows of the stand-in (`--source synthetic`); the header of `retrieval/mod.rs` says what they look like.
+//! Drawing of the stand-in's rows (`--source synthetic`), described in the header of
+//! `retrieval/mod.rs`.
 
 use rand_chacha::ChaCha8Rng;
 
@@ -22,7 +23,7 @@ pub(super) fn draw(
     })
 }
 
-/// Two of so many topics: the same one for label 1, two different ones for 0.
+/// Draws two of `topics` topics: the same one for label 1, two different ones for 0.
 pub(super) fn topics(rng: &mut ChaCha8Rng, label: u8, topics: usize) -> [usize; 2] {
     let first = below(rng, topics as u32) as usize;
     let second = match label {

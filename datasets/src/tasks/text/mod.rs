@@ -1,19 +1,23 @@
-//! Text: is a film review positive or negative, read byte by byte?
+//! Text: classify a film review as positive or negative, read byte by byte.
 //!
-//! The published task is the 25,000 + 25,000 labelled reviews of the Large Movie Review Dataset (Maas et al. 2011), as raw
-//! bytes, cut to `max_length`. The 2021 code's configuration cuts to 1,000 bytes, which is what the label `text` stands
-//! for; its paper reports the best of 1,000 to 4,000, so every other length is another label (`text@4000`).
-//! Model id = byte + 1, 0 is padding.
+//! The published task is the 25,000 + 25,000 labelled reviews of the Large Movie Review Dataset
+//! (Maas et al. 2011), as raw bytes, truncated to `max_length`. The 2021 code's configuration
+//! truncates to 1,000 bytes, which is the length behind the label `text`. The paper reports the
+//! best of 1,000 to 4,000, so every other length has another label (`text@4000`). Model id = byte +
+//! 1, 0 is padding.
 //!
-//! Protocols. `tay2021`: train is all of train, and validation *is* the test split. `clean`: a review of train is held out
-//! for validation when the hash of its text says so, about one in ten; a review of train whose text also occurs in test is
-//! left out. Which side a review falls on depends on its own text alone, so equal texts never lie on two sides.
-//! Rows lie in the order of their hashes: the same reviews give the same bytes whether they came from an unpacked
-//! folder, the archive, or parquet files.
+//! Protocols. `tay2021`: train is all of train, and validation *is* the test split. `clean`: a
+//! review of train is held out for validation when the hash of its text says so, about one in ten.
+//! A review of train whose text also occurs in test is left out. The side of a review depends on
+//! its own text alone, so equal texts are never on two sides. Rows are in the order of their
+//! hashes: the same reviews give the same bytes whether they came from an unpacked folder, the
+//! archive, or parquet files.
 //!
-//! Stand-in (`synthetic`): meaningless words, among them `Hope` and `Fear`. A text has a turning point, somewhere from 30 to
-//! 70 % of its length; before it one of the two is more frequent, nine to one, after it the other. The label says which
-//! one prevails in the end. Both are equally frequent in both classes, so what occurs says nothing; where it occurs, all.
+//! Stand-in (`synthetic`): meaningless words, among them `Hope` and `Fear`. A text has a turning
+//! point, somewhere from 30 to 70 % of its length. One of the two words is more frequent before it,
+//! nine to one, and the other one after it. The label says which one prevails in the end. Both are
+//! equally frequent in both classes, so the words alone carry no information; only their positions
+//! do.
 
 mod published;
 mod reviews;
@@ -49,7 +53,7 @@ static REMOTE: [Remote; 1] = [Remote {
     note: "no open licence: for research, not to be passed on",
 }];
 
-/// The length that the published configuration cuts to.
+/// Length to which the published configuration truncates.
 const PUBLISHED_LENGTH: u32 = 1000;
 
 /// The text task.
@@ -58,7 +62,7 @@ pub struct Text;
 #[derive(Debug, Serialize, Deserialize)]
 struct Options {
     max_length: u32,
-    /// Of the stand-in; the published reviews are as many as they are.
+    /// Options for the stand-in; the published reviews have a fixed number.
     #[serde(flatten)]
     drawn: DrawOptions,
 }
@@ -131,7 +135,7 @@ impl Task for Text {
     }
 }
 
-/// Bytes as text that is safe to print: no control characters but line ends.
+/// Returns bytes as text that is safe to print: no control characters but line ends.
 pub(super) fn legible(bytes: &[u8]) -> String {
     let plain = |symbol: char| match symbol {
         '\n' | '\t' => symbol,

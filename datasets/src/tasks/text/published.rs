@@ -1,4 +1,4 @@
-//! From the published reviews to rows.
+//! Conversion of the published reviews to rows.
 
 use std::collections::HashSet;
 
@@ -9,14 +9,15 @@ use crate::error::Result;
 use crate::locate::{Form, Wanted, locate};
 use crate::{Known, Protocol, Request, SplitName, SplitWriter};
 
-/// The name of the published archive.
+/// Name of the published archive.
 pub(super) const ARCHIVE: &str = "aclImdb_v1.tar.gz";
 
-/// Reviews of each class in each published split.
+/// Number of reviews of each class in each published split.
 const PER_CLASS: usize = 12_500;
 
-/// What the published files give. Counts and byte totals are also those that the Hugging Face copy states (its 12 bytes
-/// per example of overhead taken off); the digests are of a copy that a second one agrees with file by file.
+/// Facts that the published files have. Counts and byte totals are also stated by the Hugging Face
+/// copy (without its overhead of 12 bytes per example); the digests are of a copy that agrees with
+/// a second one file by file.
 static KNOWN: [(&str, &str); 13] = [
     ("train: reviews", "12500 negative, 12500 positive"),
     (
@@ -51,14 +52,15 @@ static KNOWN: [(&str, &str); 13] = [
     ("texts in both", "123"),
 ];
 
-/// The same, for [`Task::known`](crate::Task::known).
+/// Returns these facts for [`Task::known`](crate::Task::known).
 pub(super) fn known() -> Vec<Known> {
     KNOWN
         .map(|(name, value)| Known::whole(name, value))
         .to_vec()
 }
 
-/// Reads whatever form of the reviews lies at `request.raw`, and writes them cut to `max_length`.
+/// Reads the reviews at `request.raw`, in any of their forms, and writes them truncated to
+/// `max_length`.
 pub(super) fn build(
     max_length: usize,
     request: &Request<'_>,

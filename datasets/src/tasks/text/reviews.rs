@@ -1,4 +1,5 @@
-//! The labelled reviews as they are published, all in memory (65 MB): their order and their splits need all of them.
+//! Labelled reviews as published, all in memory (65 MB): their order and their splits need all of
+//! them.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -14,13 +15,13 @@ use crate::locate::Wanted;
 use crate::parquet::{self, Columns};
 use crate::{Digest, Progress};
 
-/// Longest review, in bytes; the longest published one has 13,704.
+/// Maximum length of a review, in bytes; the longest published one has 13,704.
 const LONGEST: usize = 1 << 20;
 
-/// Most bytes of all reviews together; the published ones have 65 million.
+/// Maximum size of all reviews together, in bytes; the published ones have 65 million.
 const MOST: usize = 1 << 30;
 
-/// The hash of a review's text.
+/// Hash of a review's text.
 pub(super) type Hash = [u8; 32];
 
 /// One review.
@@ -29,11 +30,11 @@ pub(super) struct Review {
     pub(super) label: u8,
     pub(super) hash: Hash,
     place: Range<usize>,
-    /// `pos/0_9.txt`, where it came from a file of its own.
+    /// File name such as `pos/0_9.txt`, if the review came from a file of its own.
     name: Option<String>,
 }
 
-/// The reviews of one published split.
+/// Reviews of one published split.
 #[derive(Debug)]
 pub(super) struct Reviews {
     pub(super) split: &'static str,
@@ -51,11 +52,11 @@ pub(super) enum Placed<'a> {
         /// Name of the file.
         file: &'a str,
     },
-    /// Something else where reviews are expected, and why it is none.
+    /// Another file where reviews are expected, with the reason why it is none.
     Stray(&'static str),
 }
 
-/// The label that a class's name stands for.
+/// Returns the label for a class's name.
 fn label_of(class: &str) -> Option<i64> {
     match class.to_ascii_lowercase().as_str() {
         "neg" | "negative" => Some(0),
@@ -64,7 +65,8 @@ fn label_of(class: &str) -> Option<i64> {
     }
 }
 
-/// Which of the published files a name is, or what is in their place; nothing for the others, `unsup` among them.
+/// Classifies a published file by its name, or a stray file in its place; `None` for the others,
+/// `unsup` among them.
 pub(super) fn placed(name: &str) -> Option<Placed<'_>> {
     let mut parts = name.rsplit('/');
     let (file, class, split) = (parts.next()?, parts.next()?, parts.next()?);
@@ -165,7 +167,7 @@ pub(super) fn from_parquet(
     Ok(both)
 }
 
-/// The rating in a file's name.
+/// Returns the rating in a file's name.
 fn rating(file: &str) -> Option<u32> {
     let (stem, _) = file.rsplit_once('.')?;
     let (number, rating) = stem.split_once('_')?;
@@ -257,7 +259,7 @@ impl Reviews {
         &self.texts[review.place.clone()]
     }
 
-    /// Number of reviews of a class.
+    /// Returns the number of reviews of a class.
     pub(super) fn count(&self, label: u8) -> usize {
         self.all
             .iter()
@@ -265,17 +267,18 @@ impl Reviews {
             .count()
     }
 
-    /// Bytes of all texts.
+    /// Returns the number of bytes of all texts.
     pub(super) fn bytes(&self) -> usize {
         self.texts.len()
     }
 
-    /// The hashes of all texts.
+    /// Returns the hashes of all texts.
     pub(super) fn hashes(&self) -> HashSet<Hash> {
         self.all.iter().map(|review| review.hash).collect()
     }
 
-    /// Number of reviews with each rating, `1:5100 2:2284 ...`; nothing for reviews without a file name.
+    /// Returns the number of reviews with each rating, `1:5100 2:2284 ...`; `None` for reviews
+    /// without a file name.
     pub(super) fn ratings(&self) -> Option<String> {
         let mut counts = [0; 11];
         for review in &self.all {
@@ -289,8 +292,8 @@ impl Reviews {
         Some(text.join(" "))
     }
 
-    /// SHA-256 over path, NUL, decimal length, NUL and text of every review in the order of paths; nothing for reviews
-    /// without a file name.
+    /// Returns the SHA-256 over path, NUL, decimal length, NUL and text of every review in the
+    /// order of paths; `None` for reviews without a file name.
     pub(super) fn digest_by_path(&self) -> Option<String> {
         let mut named = Vec::with_capacity(self.all.len());
         for review in &self.all {
@@ -306,7 +309,8 @@ impl Reviews {
         Some(digest.hex())
     }
 
-    /// SHA-256 over label and hash of every review in the order of hashes: the same for every form of the files.
+    /// Returns the SHA-256 over label and hash of every review in the order of hashes: the same for
+    /// every form of the files.
     pub(super) fn digest_by_content(&self) -> String {
         let mut digest = Digest::default();
         for review in &self.all {

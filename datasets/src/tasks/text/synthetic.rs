@@ -1,4 +1,4 @@
-//! Draws the rows of the stand-in (`--source synthetic`); the header of `text/mod.rs` says what they look like.
+//! Drawing of the stand-in's rows (`--source synthetic`), described in the header of `text/mod.rs`.
 
 use rand_chacha::ChaCha8Rng;
 
@@ -22,7 +22,7 @@ pub(super) fn draw(
 }
 
 fn draw_text(rng: &mut ChaCha8Rng, max_length: u32, label: u8) -> Vec<u8> {
-    // Two in five reach the longest length, as many published reviews do.
+    // Two in five have the maximum length, as many published reviews do.
     let length = between(rng, max_length / 4..=max_length * 3 / 2).min(max_length) as usize;
     let turn = length * between(rng, 30..=70) as usize / 100;
     let (first, last) = match label {

@@ -1,7 +1,8 @@
-//! Reading a set out of an archive in one pass and without unpacking it.
+//! Reading of a set from an archive in one pass and without unpacking it.
 //!
-//! Only images and metadata of the wanted set are looked at. Images are copied, still packed, to an unnamed
-//! file beside the store, because the archive's order is not the metadata's and memory would not hold them all.
+//! Only images and metadata of the wanted set are read. Images are copied, still packed, to an
+//! unnamed file beside the store, because the archive's order is not the metadata's order and
+//! memory would not hold them all.
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
@@ -14,10 +15,10 @@ use crate::archive::Raw;
 use crate::error::{self, Error, Result};
 use crate::locate::Wanted;
 
-/// Images and metadata files of one set at most; the release has 200,200.
+/// Maximum number of images and metadata files of one set; the release has 200,200.
 const MEMBERS: usize = 2_000_000;
 
-/// Bytes of metadata at most; the release has 12 million in a set.
+/// Maximum bytes of metadata; the release has 12 million in a set.
 const LISTS: usize = 256 << 20;
 
 /// One copy of the set in the archive.
@@ -27,10 +28,10 @@ struct Copy {
     places: HashMap<String, (u64, u64)>,
 }
 
-/// Metadata and images of a set in an archive.
+/// Copies the images of a set from an archive, and reads its metadata.
 ///
 /// # Errors
-/// It is not there, or cannot be read.
+/// The set is missing, or the archive cannot be read.
 pub(super) fn copy(
     raw: &Raw,
     set: &Set,
@@ -46,7 +47,7 @@ pub(super) fn copy(
     let mut end = 0u64;
     let mut copies: HashMap<String, Copy> = HashMap::new();
     let (mut members, mut lists) = (0, 0);
-    // What is looked for are lists; here the images are wanted too.
+    // `wanted` accepts lists only; here the images are needed too.
     let is_wanted = |name: &str| set.within(name).is_some();
     let contents = raw.members(
         "reading the archive",

@@ -1,8 +1,8 @@
-//! The text files that list images and labels.
+//! Text files that list images and labels.
 //!
-//! One line per image, fields separated by spaces: folder (`imgs/<batch>`), file name, number, label, then
-//! parameters of the generator that a reader does not need. The name ends in `.npy`, but the content is text; an array
-//! of the same fields is read too.
+//! Each line describes an image by fields separated by spaces: folder (`imgs/<batch>`), file name,
+//! number, label, then parameters of the generator that a reader does not need. The name ends in
+//! `.npy`, but the content is text; an array of the same fields is read too.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::numpy::{self, Array};
 /// One image of a set.
 #[derive(Debug, PartialEq)]
 pub(super) struct Listed {
-    /// Relative to the set's folder, such as `imgs/3/sample_17.png`.
+    /// Path relative to the set's folder, such as `imgs/3/sample_17.png`.
     pub(super) path: String,
     pub(super) label: u8,
 }
@@ -47,7 +47,8 @@ pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Listed>> {
         .collect()
 }
 
-/// The images of a list that was saved again as an array of text: a row each, with the fields of a line.
+/// Reads the images of a list that was saved again as an array of text: a row each, with the fields
+/// of a line.
 fn lines_of_array(bytes: &[u8]) -> Result<Vec<Listed>, String> {
     let rows = Array::of_file(bytes)?.rows()?;
     let numbered = rows.iter().enumerate();
@@ -92,13 +93,13 @@ fn line_of(line: &str) -> Result<Listed, String> {
     }
 }
 
-/// One component of a path that stays where it is.
+/// Returns whether a path component is plain, so that it cannot lead outside.
 fn plain(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     !name.is_empty() && name.bytes().all(allowed)
 }
 
-/// What a message quotes of a line of any length.
+/// Returns the part of a line that a message quotes, whatever the line's length.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((end, _)) => format!("{:?}...", &text[..end]),

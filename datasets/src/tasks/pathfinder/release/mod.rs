@@ -1,8 +1,9 @@
-//! The published images: `pathfinder<side>/curv_*/imgs/<batch>/sample_<n>.png` and `metadata/<batch>.npy`, in a
-//! folder or in the archive as downloaded.
+//! Published images: `pathfinder<side>/curv_*/imgs/<batch>/sample_<n>.png` and
+//! `metadata/<batch>.npy`, in a folder or in the archive as downloaded.
 //!
-//! Rows come in the order of batches and lines, whether they are read from a folder or an archive. Images that
-//! are listed but missing or empty (the release has one) are left out and counted: with them the data is partial.
+//! Rows are in the order of batches and lines, whether they are read from a folder or an archive.
+//! Images that are listed but missing or empty (the release has one) are left out and counted: with
+//! them the data is partial.
 
 mod archive;
 mod metadata;
@@ -19,11 +20,11 @@ use crate::error::{Error, Result};
 use crate::source_checks::UNPROVED;
 use crate::{About, Protocol, Request, SplitName, SplitWriter};
 
-/// Images per published set.
+/// Number of images per published set.
 const PUBLISHED: usize = 200_000;
 /// The image that is empty in the release.
 const EMPTY: (Size, Difficulty, &str) = (Size::S32, Difficulty::Easy, "imgs/0/sample_172.png");
-/// Images decoded together.
+/// Number of images decoded together.
 const BATCH: usize = 1024;
 
 /// Reads one published set into `writer`.
@@ -40,7 +41,7 @@ pub(super) fn read(
     progress.begin("decoding images", Some(listed.len() as u64));
     let mut counts = [0usize; 3];
     let mut left_out = 0usize;
-    // Of those left out, the ones that nobody has.
+    // Number of images left out that are empty in the release itself.
     let mut never_there = 0usize;
     for (batch, splits) in listed.chunks(BATCH).zip(splits.chunks(BATCH)) {
         let files: Vec<Option<Vec<u8>>> = batch
@@ -119,7 +120,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// The split of each image: the first 80 % of an order, the next 10 %, the rest.
+/// Assigns the split of each image: the first 80 % of an order, the next 10 %, the rest.
 fn assign(listed: &[Listed], protocol: Protocol) -> Vec<SplitName> {
     let mut order: Vec<usize> = (0..listed.len()).collect();
     if protocol == Protocol::Clean {
@@ -143,11 +144,11 @@ fn assign(listed: &[Listed], protocol: Protocol) -> Vec<SplitName> {
     splits
 }
 
-/// The innermost of several copies of a set, each with the path of its folder: they can lie at several depths of the
-/// release, and the inner one is good.
+/// Returns the innermost of several copies of a set, each with the path of its folder: they can lie
+/// at several depths of the release, and the inner one is good.
 ///
 /// # Errors
-/// In words, the paths of two at the same depth: either may be meant.
+/// A description with the paths of two copies at the same depth: either may be meant.
 fn innermost<T>(mut copies: Vec<(String, T)>) -> Result<Option<(String, T)>, String> {
     let depth = |prefix: &str| prefix.matches('/').count();
     copies.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -165,7 +166,8 @@ fn innermost<T>(mut copies: Vec<(String, T)>) -> Result<Option<(String, T)>, Str
     }
 }
 
-/// For property tests: at least so many cases, and more where `PROPTEST_CASES` asks for them.
+/// Returns the configuration of property tests: at least `least` cases, and more where
+/// `PROPTEST_CASES` asks for them.
 #[cfg(test)]
 fn cases(least: u32) -> proptest::prelude::ProptestConfig {
     let config = proptest::prelude::ProptestConfig::default();

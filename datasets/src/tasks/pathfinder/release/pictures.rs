@@ -1,4 +1,4 @@
-//! Finds a published set in a folder or archive, and reads its files.
+//! Search for a published set in a folder or archive, and reading of its files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -18,13 +18,13 @@ use crate::remote::LRA_RELEASE;
 use crate::tasks::pathfinder::parameters::{Difficulty, Size};
 use crate::{About, Request};
 
-/// Largest image that is read; one of 256 x 256 pixels has 64 KiB when it is not packed at all.
+/// Maximum size of an image file; one of 256 x 256 pixels has 64 KiB when it is not packed at all.
 pub(super) const LARGEST_IMAGE: u64 = 1 << 18;
 
-/// Largest metadata file that is read; the release's are a hundredth of it.
+/// Maximum size of a metadata file; the release's are a hundredth of it.
 pub(super) const LARGEST_LIST: u64 = 64 << 20;
 
-/// Files of a set by their path inside it.
+/// Images of a set, accessed by their path inside it.
 pub(super) enum Pictures {
     /// A folder.
     Folder(PathBuf),
@@ -34,13 +34,13 @@ pub(super) enum Pictures {
         /// Path of the set inside the archive.
         prefix: String,
         spool: File,
-        /// Start and length in the spool.
+        /// Start and length of each image in the spool.
         places: HashMap<String, (u64, u64)>,
     },
 }
 
-/// Finds a set at `request.raw`: a folder of the release at any of its levels or around it, an archive, or a folder with
-/// one.
+/// Finds a set at `request.raw`: a folder of the release at any of its levels or around it, an
+/// archive, or a folder with one.
 pub(super) fn find(
     about: &'static About,
     size: Size,
@@ -57,7 +57,7 @@ pub(super) fn find(
         parquet: false,
     };
     let Form::Members(raw) = locate(request.raw, &wanted, request.progress)? else {
-        return Err(wanted.missing(request.raw, None)); // Parquet was not asked for.
+        return Err(wanted.missing(request.raw, None)); // Parquet was not requested.
     };
     let (files, pictures) = match &raw {
         Raw::Folder(folder) => in_folder(folder, &set)?,
@@ -73,7 +73,7 @@ pub(super) fn find(
 /// Metadata files by batch.
 pub(super) type Metadata = BTreeMap<(u64, String), Vec<u8>>;
 
-/// The key that sorts `3` before `20`.
+/// Returns a sort key that puts `3` before `20`.
 pub(super) fn batch_key(name: &str) -> (u64, String) {
     (name.parse().unwrap_or(u64::MAX), name.to_owned())
 }
@@ -96,7 +96,7 @@ fn list(files: &Metadata, pictures: &Pictures) -> Result<Vec<Listed>> {
     Ok(listed)
 }
 
-/// Metadata and images of a set in a folder or below it, where its lists are.
+/// Returns metadata and images of a set in a folder or below it, where its lists are.
 fn in_folder(folder: &Path, set: &Set) -> Result<(Metadata, Pictures)> {
     let mut copies: BTreeMap<String, Metadata> = BTreeMap::new();
     for path in files_below(folder, &mut |name| set.has_list(name))? {
@@ -122,7 +122,7 @@ fn in_folder(folder: &Path, set: &Set) -> Result<(Metadata, Pictures)> {
     Ok((metadata, Pictures::Folder(folder.join(prefix))))
 }
 
-/// A whole file; nothing if it does not exist.
+/// Reads a whole file; returns `None` if it does not exist.
 fn whole(path: &Path, largest: u64) -> Result<Option<Vec<u8>>> {
     let file = match files::open(path) {
         Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => return Ok(None),
@@ -142,7 +142,7 @@ fn whole(path: &Path, largest: u64) -> Result<Option<Vec<u8>>> {
 }
 
 impl Pictures {
-    /// An image file; nothing if it is missing or empty.
+    /// Reads an image file; returns `None` if it is missing or empty.
     pub(super) fn read(&mut self, image: &str) -> Result<Option<Vec<u8>>> {
         match self {
             Pictures::Folder(folder) => {
@@ -167,7 +167,7 @@ impl Pictures {
         }
     }
 
-    /// Number of images that no list has.
+    /// Returns the number of images that are not in any list.
     pub(super) fn unlisted(&self, listed: &[Listed]) -> Result<usize> {
         let known: HashSet<&str> = listed.iter().map(|image| image.path.as_str()).collect();
         let is_other = |image: &str| image.ends_with(".png") && !known.contains(image);
@@ -183,7 +183,7 @@ impl Pictures {
         }
     }
 
-    /// How messages name a file of the set.
+    /// Returns the name of a file of the set for messages.
     pub(super) fn name_of(&self, file: &str) -> PathBuf {
         match self {
             Pictures::Folder(folder) => folder.join(file),
@@ -193,7 +193,7 @@ impl Pictures {
         }
     }
 
-    /// How messages name the whole.
+    /// Returns the name of the whole set for messages.
     pub(super) fn origin(&self) -> PathBuf {
         match self {
             Pictures::Folder(folder) => folder.clone(),

@@ -1,14 +1,14 @@
-//! One PNG to grey values.
+//! Conversion of one PNG to grey values.
 
 use std::io::Cursor;
 
 use image::codecs::png::PngDecoder;
 use image::{ExtendedColorType, ImageDecoder, Limits};
 
-/// Grey values, row by row, of an 8-bit grey PNG of `side` x `side` pixels.
+/// Returns the grey values, row by row, of an 8-bit grey PNG of `side` x `side` pixels.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// A description of the problem.
 pub(super) fn grey(png: &[u8], side: usize) -> Result<Vec<u8>, String> {
     let broken = |error: image::ImageError| format!("not a readable PNG: {error}");
     let mut limits = Limits::default();
@@ -78,7 +78,7 @@ mod tests {
                 .contains("instead of 8-bit grey")
         );
         assert!(grey(b"hello", 32).is_err());
-        // A header that promises 2^31 - 1 pixels each way is believed by nobody.
+        // A header that states 2^31 - 1 pixels each way is refused.
         let mut huge = png.clone();
         huge[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);
         assert!(grey(&huge, 32).is_err());

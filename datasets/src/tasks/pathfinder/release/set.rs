@@ -4,9 +4,9 @@ use crate::tasks::pathfinder::parameters::{Difficulty, Size};
 
 /// A published set: the images of one size and difficulty.
 pub(super) struct Set {
-    /// `pathfinder32`
+    /// Folder of the size, such as `pathfinder32`.
     size: String,
-    /// `curv_contour_length_14`
+    /// Folder of the difficulty, such as `curv_contour_length_14`.
     difficulty: &'static str,
 }
 
@@ -18,7 +18,7 @@ impl Set {
         }
     }
 
-    /// The set in words.
+    /// Describes the set.
     pub(super) fn text(&self) -> String {
         format!(
             "the published set {}/{} (a folder, or an archive that contains it)",
@@ -26,8 +26,9 @@ impl Set {
         )
     }
 
-    /// Path of the set and path inside the set of a file that belongs to it. The folder or archive that a person named
-    /// may begin within the release: with the folder of the difficulty, or with the set's own folders.
+    /// Returns the path of the set and the path inside the set of a file that belongs to it. The
+    /// folder or archive that the user named may begin within the release: with the folder of the
+    /// difficulty, or with the set's own folders.
     pub(super) fn within<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
         let folder = format!("{}/{}/", self.size, self.difficulty);
         let starts_a_part = |start: &usize| *start == 0 || name.as_bytes()[start - 1] == b'/';
@@ -49,17 +50,18 @@ impl Set {
         Some((&name[..inside], &name[inside..]))
     }
 
-    /// Whether a file is a list of the set's images.
+    /// Returns whether a file is a list of the set's images.
     pub(super) fn has_list(&self, name: &str) -> bool {
         self.within(name)
             .is_some_and(|(_, inside)| inside.starts_with("metadata/"))
     }
 }
 
-/// The batch that a file inside a set lists: `3` of `metadata/3.npy`; nothing for other files.
+/// Returns the batch that a file inside a set lists: `3` of `metadata/3.npy`; `None` for other
+/// files.
 ///
 /// # Errors
-/// A file among the lists that is none.
+/// A file among the lists is not a list.
 pub(super) fn batch_of(inside: &str) -> Result<Option<&str>, String> {
     let Some(file) = inside.strip_prefix("metadata/") else {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Tiles, rings, kernels, start points and discs equal the arrays that the
-//! original generator computes.
+//! Comparison of tiles, rings, kernels, start points and discs with the arrays that the original
+//! generator computes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
