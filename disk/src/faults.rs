@@ -1,5 +1,5 @@
-//! Faults of the file system, for tests: in debug builds the variable `LRA_FAULTS` says which
-//! operations fail, counted from 1 within the process. Release builds have none of it.
+//! Faults of the file system, for tests: in debug builds the variable `LRA_FAULTS` lists the
+//! operations that fail, counted from 1 within the process. Release builds contain none of this.
 //!
 //! ```text
 //! LRA_FAULTS=write:3:28,lock:1:37      the third write fails with error number 28, the first lock with 37
@@ -8,10 +8,10 @@
 //! LRA_FAULTS=sync:*:5                  every flush fails
 //! ```
 //!
-//! A write that fails, or in which the process dies, leaves half of its bytes. Where the power
-//! goes, all bytes are lost that were written and not flushed; renames stay, the worst case.
-//! `LRA_FAULTS_LOG=FILE` adds a line per operation to a file, the process and the operation's name,
-//! so that a test knows how many there are to choose from.
+//! A write that fails, or in which the process dies, leaves half of its bytes. A power loss loses
+//! all bytes that were written and not flushed; renames stay, the worst case. `LRA_FAULTS_LOG=FILE`
+//! adds a line per operation to a file, the process and the operation's name, so that a test knows
+//! how many operations there are to choose from.
 
 #[cfg(not(debug_assertions))]
 use std::fs::File;
@@ -33,19 +33,19 @@ pub enum Operation {
     Lock,
 }
 
-/// Fails if the plan says that this operation does.
+/// Fails if the plan lists this operation.
 #[cfg(not(debug_assertions))]
 pub(crate) fn strike(_: Operation) -> io::Result<()> {
     Ok(())
 }
 
-/// Fails if the plan says that writing `bytes` does, after half of them were written.
+/// Fails, after half of `bytes` were written, if the plan lists this write.
 #[cfg(not(debug_assertions))]
 pub(crate) fn strike_write(_: &File, _bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Notes that a file was flushed.
+/// Records that a file was flushed.
 #[cfg(not(debug_assertions))]
 pub(crate) fn synced(_: &File) {}
 
@@ -67,19 +67,19 @@ mod planned {
     #[derive(Debug, PartialEq)]
     pub(super) struct Fault {
         operation: usize,
-        /// Which of its kind, counted from 1; none for each.
+        /// Number of the operation among those of its kind, counted from 1; `None` for all of them.
         number: Option<usize>,
         how: How,
     }
 
-    /// The kind of failure.
+    /// Kind of failure.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub(super) enum How {
-        /// With the system's error number.
+        /// The operation fails with the system's error number.
         Error(i32),
         /// The process is killed.
         Die,
-        /// The machine stops, and what was not flushed is lost.
+        /// The machine stops, and bytes that were not flushed are lost.
         Power,
     }
 
@@ -97,7 +97,7 @@ mod planned {
     struct Unsynced {
         file: File,
         identity: (u64, u64),
-        /// Bytes that are on the disk.
+        /// Number of bytes that are on the disk.
         kept: u64,
     }
 
@@ -155,7 +155,7 @@ mod planned {
         }
     }
 
-    /// Notes that bytes are about to be written to a file, if the plan wants to know.
+    /// Records that bytes are about to be written to a file, if the plan has a power loss.
     fn note_unsynced(file: &File) {
         if PLAN.iter().all(|fault| fault.how != How::Power) {
             return;
@@ -181,7 +181,7 @@ mod planned {
         }
     }
 
-    /// Cuts files back to what was flushed. One that cannot be cut stays as it is.
+    /// Truncates files to their flushed bytes. A file that cannot be truncated stays as it is.
     fn lose(unsynced: &[Unsynced]) {
         for lost in unsynced {
             let _ = lost.file.set_len(lost.kept);
@@ -195,7 +195,7 @@ mod planned {
         Some((metadata.dev(), metadata.ino()))
     }
 
-    /// There is no such number here, so nothing is lost.
+    /// Returns `None`: files have no such number here, so no bytes are lost.
     #[cfg(not(unix))]
     fn identity(_: &File) -> Option<(u64, u64)> {
         None

@@ -2,11 +2,11 @@
 //!
 //! - [`open`], [`read`] and [`read_to_string`] take regular files only: a pipe or a device might
 //!   never end.
-//! - [`own`] opens what the program itself names within its folders, and follows no symbolic link
-//!   there.
+//! - [`own`] opens files that the program itself names within its folders, and follows no symbolic
+//!   link there.
 //! - [`write()`] replaces a file as a whole: after a crash it holds its old content or the new one.
-//! - [`try_lock`] is a lock that ends with its process, with a way out where the file system has
-//!   none.
+//! - [`try_lock`] takes a lock that ends with its process, with a way out where the file system has
+//!   no locks.
 //! - In debug builds `LRA_FAULTS` names operations that fail (`faults.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

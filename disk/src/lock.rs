@@ -5,15 +5,15 @@ use std::io;
 
 use crate::faults::{self, Operation};
 
-/// Names the environment variable that, being `off`, lets work go on where the file system has no
-/// locks.
+/// Environment variable whose value `off` lets work go on where the file system has no locks.
 const LOCKS: &str = "LRA_LOCKS";
 
 /// Locks an open file without waiting. With `LRA_LOCKS=off` a file system without locks is no
-/// error, and nothing is locked.
+/// error, and no lock is taken.
 ///
 /// # Errors
-/// Another process holds the lock; or the file system has none, and the message says what to do.
+/// Another process holds the lock; or the file system has no locks, and the message gives the
+/// remedy.
 pub fn try_lock(file: &File) -> Result<(), TryLockError> {
     match try_lock_strictly(file) {
         Err(TryLockError::Error(error)) if has_no_locks(&error) => {
@@ -26,11 +26,11 @@ pub fn try_lock(file: &File) -> Result<(), TryLockError> {
     }
 }
 
-/// Locks an open file without waiting, whatever `LRA_LOCKS` says: for those who take a lock as the
-/// proof that nobody is at work.
+/// Locks an open file without waiting, whatever the value of `LRA_LOCKS`: for callers that take a
+/// lock as the proof that no other process is at work.
 ///
 /// # Errors
-/// Another process holds the lock, or the file system has none.
+/// Another process holds the lock, or the file system has no locks.
 pub fn try_lock_strictly(file: &File) -> Result<(), TryLockError> {
     faults::strike(Operation::Lock).map_err(TryLockError::Error)?;
     file.try_lock()

@@ -1,4 +1,4 @@
-//! Opening files: regular ones only, and those of the program's own without following links.
+//! Opening of files: regular ones only, and the program's own without following links.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -10,7 +10,7 @@ use crate::faults::{self, Operation};
 /// refused rather than opened.
 ///
 /// # Errors
-/// It is a folder, a pipe, a socket or a device, or cannot be opened.
+/// The path is a folder, a pipe, a socket or a device, or cannot be opened.
 pub fn open(path: &Path) -> io::Result<File> {
     faults::strike(Operation::Read)?;
     let mut options = OpenOptions::new();
@@ -24,29 +24,30 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Reads a regular file as a whole.
 ///
 /// # Errors
-/// As [`open`], or it cannot be read.
+/// Those of [`open`]; or the file cannot be read.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Reads a regular file of UTF-8 as a whole.
+/// Reads a regular UTF-8 file as a whole.
 ///
 /// # Errors
-/// As [`read`], or it is no UTF-8.
+/// Those of [`read`]; or the content is not UTF-8.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open(path)?.read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Opens a file of the program's own with `options`, which say whether it is created.
+/// Opens one of the program's own files with `options`, which decide whether it is created.
 ///
 /// # Errors
-/// A symbolic link or anything but a regular file is in its place, or it cannot be opened.
+/// There is a symbolic link or another kind of file than a regular one at the path, or the file
+/// cannot be opened.
 pub fn own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    // Where the system cannot refuse to follow a link, looking first is all there is.
+    // Where the system cannot refuse to follow a link, a check beforehand has to do.
     if cfg!(not(unix)) {
         refuse_link(path)?;
     }
@@ -56,11 +57,11 @@ pub fn own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuses the files of a folder of the program's own if one of them is a symbolic link; returns
-/// the first one's path with the error.
+/// Refuses one of the program's own folders if one of its files is a symbolic link; returns the
+/// path of the first one with the error.
 ///
 /// # Errors
-/// One is, or the folder cannot be read.
+/// A file is a symbolic link, or the folder cannot be read.
 pub fn refuse_links(folder: &Path) -> Result<(), (PathBuf, io::Error)> {
     let failed = |error| (folder.to_owned(), error);
     let mut paths = Vec::new();
@@ -77,7 +78,7 @@ pub fn refuse_links(folder: &Path) -> Result<(), (PathBuf, io::Error)> {
 /// Refuses a path that is a symbolic link.
 ///
 /// # Errors
-/// It is one.
+/// The path is a symbolic link.
 pub fn refuse_link(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => Err(is_a_link()),
@@ -85,10 +86,10 @@ pub fn refuse_link(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Refuses a path with a symbolic link, a folder, a pipe or a device in its place.
+/// Refuses a path with a symbolic link, a folder, a pipe or a device at its place.
 ///
 /// # Errors
-/// There is one.
+/// There is one at the path.
 pub(crate) fn refuse_special(path: &Path) -> io::Result<()> {
     refuse_link(path)?;
     match fs::symlink_metadata(path) {
@@ -104,7 +105,7 @@ fn is_a_link() -> io::Error {
     )
 }
 
-/// Refuses what is no regular file.
+/// Refuses anything but a regular file.
 fn regular(found: &Metadata) -> io::Result<()> {
     if found.is_file() {
         return Ok(());
@@ -121,8 +122,8 @@ const NO_LINKS: i32 = libc::O_NOFOLLOW;
 #[cfg(not(unix))]
 const NO_LINKS: i32 = 0;
 
-/// Sets `flags`, and that opening a pipe does not wait for its other end. On a regular file that
-/// has no effect.
+/// Sets `flags`, and the flag that keeps opening a pipe from waiting for its other end. On a
+/// regular file that flag has no effect.
 #[cfg(unix)]
 fn without_waiting(options: &mut OpenOptions, flags: i32) {
     use std::os::unix::fs::OpenOptionsExt;
@@ -132,11 +133,11 @@ fn without_waiting(options: &mut OpenOptions, flags: i32) {
 #[cfg(not(unix))]
 fn without_waiting(_options: &mut OpenOptions, _flags: i32) {}
 
-/// Words the errors that opening with these flags has of its own.
+/// Rewords the errors that are specific to opening with these flags.
 fn worded(error: io::Error) -> io::Error {
     #[cfg(unix)]
     match error.raw_os_error() {
-        // A link where O_NOFOLLOW forbids one.
+        // A symbolic link, which O_NOFOLLOW forbids.
         Some(libc::ELOOP) => return is_a_link(),
         // A pipe that is opened for writing and has no reader, or a socket.
         Some(libc::ENXIO) => {

@@ -1,4 +1,4 @@
-//! Writing files: as a whole, or line by line at the end of a log.
+//! Writing of files: as a whole, or line by line at the end of a log.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -8,38 +8,39 @@ use std::path::Path;
 use crate::faults::{self, Operation};
 use crate::open::refuse_special;
 
-/// Begins the names of temporary files.
+/// Prefix of the names of temporary files.
 const UNFINISHED: &str = ".writing-";
 
-/// Returns whether a file's name is that of a temporary one of [`write()`], which a killed process
+/// Returns whether a file's name is that of a temporary file of [`write()`], which a killed process
 /// may have left.
 pub fn is_own_temporary(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
 }
 
-/// Replaces `path` by `bytes`: written to a temporary file beside it, flushed to the disk, renamed.
-/// A file that was there keeps its permissions.
+/// Replaces the file at `path` by `bytes`: they are written to a temporary file beside it, flushed
+/// to the disk, and renamed. An existing file keeps its permissions.
 ///
 /// # Errors
-/// It is a symbolic link, a folder, a pipe or a device; or the folder is missing, read-only or
-/// full.
+/// There is a symbolic link, a folder, a pipe or a device at the path; or the folder is missing,
+/// read-only or full.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
     let file = temporary(path, bytes)?;
     sync(file.as_file())?;
     persist(file, path)?;
-    // The rename itself lives in the folder. Not every file system can sync one: the file is whole
-    // either way.
+    // The rename itself is stored in the folder. Not every file system can sync one: the file is
+    // whole either way.
     if let Ok(folder) = File::open(folder) {
         let _ = folder.sync_all();
     }
     Ok(())
 }
 
-/// Likewise without flushing, so that a power failure may lose the content.
+/// Replaces a file like [`write()`], but without flushing, so that a power failure may lose the
+/// content.
 ///
 /// # Errors
-/// As [`write()`].
+/// Those of [`write()`].
 pub fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     persist(temporary(path, bytes)?, path)
 }
@@ -55,8 +56,8 @@ pub fn folder_of(path: &Path) -> &Path {
 /// Writes a temporary file beside `path`.
 fn temporary(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     refuse_special(path)?;
-    // Opened and written by the standard library: errors of `tempfile` name its file, which nobody
-    // asked about.
+    // Opened and written by the standard library: errors of `tempfile` would name the temporary
+    // file, which the user does not know.
     let file = tempfile::Builder::new()
         .prefix(UNFINISHED)
         .make_in(folder_of(path), |temporary| File::create_new(temporary))?;
@@ -71,23 +72,23 @@ fn persist(file: tempfile::NamedTempFile, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the new file the permissions of the one it replaces. Without one the user's umask decides,
-/// as for any file.
+/// Gives the new file the permissions of the one it replaces. If there is none, the user's umask
+/// decides, as for any file.
 fn keep_permissions(old: &Path, new: &File) -> io::Result<()> {
     let Ok(old) = fs::metadata(old) else {
         return Ok(());
     };
-    // Asked first, since some file systems know no permissions and refuse to set any.
+    // Compared first, since some file systems know no permissions and refuse to set any.
     match old.permissions() == new.metadata()?.permissions() {
         true => Ok(()),
         false => new.set_permissions(old.permissions()),
     }
 }
 
-/// Removes a file or a folder, whichever it is. A link is removed itself.
+/// Removes a file or a folder, whichever it is. A link itself is removed, not its target.
 ///
 /// # Errors
-/// Those of the system; there is nothing.
+/// The path does not exist, or the system refuses.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path)?.is_dir() {
         true => fs::remove_dir_all(path),
@@ -98,7 +99,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 /// Renames a file or a folder.
 ///
 /// # Errors
-/// Those of the system.
+/// The system refuses.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     faults::strike(Operation::Rename)?;
     fs::rename(from, to)
@@ -107,7 +108,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// Flushes a file's content to the disk.
 ///
 /// # Errors
-/// Those of the system.
+/// The system refuses.
 pub fn sync(file: &File) -> io::Result<()> {
     faults::strike(Operation::Sync)?;
     file.sync_all()?;
@@ -120,7 +121,7 @@ pub trait Append {
     /// Writes all of `bytes`.
     ///
     /// # Errors
-    /// Those of the system. A part may have been written.
+    /// The system refuses. A part may have been written.
     fn append(&self, bytes: &[u8]) -> io::Result<()>;
 }
 
@@ -137,7 +138,7 @@ impl Append for File {
 pub struct Output(File);
 
 impl Output {
-    /// Writes to an open file, from where it stands.
+    /// Returns an output that writes to an open file, from its current position.
     pub fn new(file: File) -> Output {
         Output(file)
     }
@@ -145,7 +146,7 @@ impl Output {
     /// Flushes the file's content to the disk.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system refuses.
     pub fn sync(&self) -> io::Result<()> {
         sync(&self.0)
     }
@@ -170,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// A rename would put a file in the place of the pipe, or of `/dev/null`.
+    /// A rename would replace the pipe, or `/dev/null`, by a file.
     #[test]
     fn only_regular_files_are_replaced() {
         let place = tempfile::tempdir().unwrap();
